@@ -6,7 +6,8 @@ is that of the format. Cameras look along +z, x right, y down (OpenCV); pixel (0
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -67,6 +68,21 @@ def training_points(points: SparsePoints) -> SparsePoints:
     return points.at(np.arange(len(points.xyz)) % HELD_OUT_EVERY != 0)
 
 
+@dataclass(frozen=True)
+class WorldFrame:
+    """A world frame with the z axis up, as `--mode prepare` records it."""
+
+    up_source: str  # how the direction was found, in words
+    scale_source: str = ""  # how metres were found, in words; "": the unit is not known
+    scale_error: float | None = None  # relative standard error of the unit; None: not known
+    camera_errors: Mapping[str, float] = field(default_factory=dict)  # mean reprojection error in pixels, by photograph
+
+    @property
+    def is_metric(self) -> bool:
+        """Whether the unit is a metre."""
+        return bool(self.scale_source)
+
+
 @dataclass(frozen=True, eq=False)
 class ParsedScene:
     """A set of posed images in the world frame of its format."""
@@ -79,3 +95,21 @@ class ParsedScene:
     region_mat: np.ndarray | None = None  # [4, 4]; the image of the cube +-1.01 bounds the mesh; None: scale_mat
     spare_cameras: int = 0  # cameras without an image, in formats that pair them by order
     notes: tuple[str, ...] = ()  # for the log: images left out, keys ignored
+    frame: WorldFrame | None = None  # None: neither up nor the unit is known
+
+
+def transformed(parsed: ParsedScene, change: np.ndarray, frame: WorldFrame) -> ParsedScene:
+    """The scene in another world frame; `change` [4, 4] maps old to new coordinates, a similarity."""
+    scale = np.cbrt(np.linalg.det(change[:3, :3]))
+    images = []
+    for image in parsed.images:
+        pose = change @ image.c2w
+        pose[:3, :3] /= scale  # a rotation again
+        images.append(replace(image, c2w=pose))
+    points = parsed.points
+    if points is not None:
+        points = replace(points, xyz=points.xyz @ change[:3, :3].T + change[:3, 3])
+    mats = {
+        name: None if (mat := getattr(parsed, name)) is None else change @ mat for name in ("scale_mat", "region_mat")
+    }
+    return replace(parsed, images=tuple(images), points=points, frame=frame, **mats)

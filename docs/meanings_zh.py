@@ -53,6 +53,14 @@ FLAG_MEANINGS = {
         "相机的世界坐标系，或单位球坐标系；validate_mesh：输出的坐标系；evaluate：--gt、--tau 和 --points 的坐标系"
         "（默认：world）"
     ),
+    "prepare, reconstruct: side in metres of the ArUco or AprilTag markers in the photographs, which give the scale": (
+        "prepare、reconstruct：照片中 ArUco 或 AprilTag 标记的边长（米），由此得到尺度"
+    ),
+    "prepare, reconstruct: a known length in metres, which gives the scale: two points of the world frame, "
+    "`x y z x y z LENGTH`, or two points in two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`, in pixels": (
+        "prepare、reconstruct：已知长度（米），由此得到尺度：世界坐标系的两个点，`x y z x y z LENGTH`；或两张照片上的"
+        "两个点，`IMAGE x y x y IMAGE x y x y LENGTH`，单位像素"
+    ),
     "compare: experiment folders; the name of this flag may be omitted": (
         "compare：各实验的文件夹；这个参数名可以省略"
     ),

@@ -10,11 +10,13 @@ import pytest
 import rendered_photographs
 from PIL import Image
 from preparations import read, request
+from rendered_photographs import FOCAL, HEIGHT, WIDTH
 
 from data.errors import UserError
 from data.io.child import ChildError, run_apart
 from data.io.images import list_images, read_image, write_image
 from data.prepare import pipeline
+from data.prepare.metric import Known
 from data.prepare.pipeline import prepare
 
 pytestmark = pytest.mark.slow  # it prepares photographs
@@ -69,10 +71,40 @@ def test_a_scene_that_lost_its_cameras_gets_them_back(copied):
 
 def test_another_region_repeats_the_last_step_only(copied, monkeypatch):
     forbid(monkeypatch, "copy_images", "find_features", "match_features", "map_images")
+    centre = read(copied / "scene").scene_to_world[:3, 3] + 0.1
+    roi = " ".join(map(str, [*centre, 2.0]))
     with pytest.raises(UserError, match="contains a scene of other photographs or options; pass --overwrite"):
-        prepare(request(copied, roi="0 0 6 2"), str)
-    assert prepare(request(copied, roi="0 0 6 2", overwrite=True), str)
-    assert np.allclose(read(copied / "scene").scene_to_world[:3, 3], [0, 0, 6])
+        prepare(request(copied, roi=roi), str)
+    assert prepare(request(copied, roi=roi, overwrite=True), str)
+    assert np.allclose(read(copied / "scene").scene_to_world[:3, 3], centre)
+
+
+def test_the_scene_is_upright(prepared):
+    folder, poses, said = prepared
+    found = compare_cameras.poses_of(folder / "scene")
+    for true, own in zip(poses, found, strict=True):  # the z axis is up in both worlds; its direction in each camera
+        assert true[2, :3] @ own[2, :3] > np.cos(np.radians(1.0))
+    frame = read(folder / "scene").frame
+    assert not frame.is_metric and "unit: not known; --marker or --scale gives it" in said
+    assert len(frame.camera_errors) == N_VIEWS and 0 < max(frame.camera_errors.values()) < 2
+
+
+def test_a_known_length_gives_metres_and_repeats_the_last_step_only(copied, monkeypatch):
+    forbid(monkeypatch, "copy_images", "find_features", "match_features", "map_images")
+    true = rendered_photographs.poses(N_VIEWS)
+    ends = np.array([[0.0, 0.0, 0.5], [0.0, 1.5, 0.5]])  # on the corner, 1.5 apart; told as 3 m
+    words = []
+    for view in (1, 4):
+        words.append(f"photo_{view}.png")
+        for end in ends:
+            x, y, depth = true[view][:3, :3].T @ (end - true[view][:3, 3])
+            words += [str(FOCAL * x / depth + (WIDTH - 1) / 2), str(FOCAL * y / depth + (HEIGHT - 1) / 2)]
+    assert prepare(request(copied, known=Known(length=(*words, "3")), overwrite=True), str)
+    scene = read(copied / "scene")
+    own = compare_cameras.poses_of(copied / "scene")
+    apart = np.linalg.norm(own[5][:3, 3] - own[0][:3, 3]) / np.linalg.norm(true[5][:3, 3] - true[0][:3, 3])
+    assert apart == pytest.approx(2.0, rel=0.01)
+    assert scene.frame.scale_source == "a given length of 3 m"
 
 
 def test_a_changed_photograph_repeats_everything(copied, monkeypatch):

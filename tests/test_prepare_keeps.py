@@ -40,7 +40,8 @@ def test_what_its_user_put_into_a_scene_stays(copied_scene):
         (scene / name).parent.mkdir(exist_ok=True)
         (scene / name).write_bytes(b"mine")
     said = []
-    assert prepare(request(copied_scene, roi="0 0 6 2", overwrite=True), said.append)
+    roi = " ".join(map(str, [*read(scene).scene_to_world[:3, 3], 2.0]))
+    assert prepare(request(copied_scene, roi=roi, overwrite=True), said.append)
     assert [(scene / name).read_bytes() for name in foreign] == [b"mine"] * len(foreign)
     assert len(list_images(scene / "mask")) == N_VIEWS and read(scene).masks is not None
     assert any("mask/000.png" in line and "not made by --mode prepare, unchanged" in line for line in said)

@@ -1,9 +1,10 @@
 """Renders images of the bundled scene's jug like casual photographs: without cameras and masks, on a cloth.
 
-    python -m data.demo.make_photographs FOLDER [--count 36] [--width 400]
+    python -m data.demo.make_photographs FOLDER [--count 36] [--width 400] [--markers]
 
 The jug is on a patterned cloth, which provides features for structure from motion, in front of a plain wall. The
-camera goes around it once at each of two heights. Frames and units are those of make_demo.py.
+camera goes around it once at each of two heights. Frames and units are those of make_demo.py. With --markers, four
+ArUco markers lie on the cloth around the jug; with one unit taken for 0.1 m, their sides are 0.03 m.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.demo.make_demo import look_at_center, shade, sphere_trace, write_png
+from data.demo.make_demo import SUPERSAMPLES, look_at_center, shade, sphere_trace, write_png
 
 COUNT, WIDTH = 36, 400  # neighbouring images overlap by two thirds; pixels
 LEAST_COUNT, LEAST_WIDTH = 12, 160  # with less, structure from motion fails
@@ -25,6 +26,8 @@ TABLE, TABLE_RADIUS = -0.715, 1.5  # the jug's foot stands on it
 WALL = 0.55  # grey
 PATTERN_CELLS = (10, 30, 90)  # across the cloth: patches for large and small distances
 PATTERN_PIXELS, PATTERN_CONTRAST, PATTERN_SEED = 512, 1.3, 1
+MARKER_SIDE, MARKER_MARGIN, MARKER_PIXELS = 0.3, 0.06, 60  # units; white around a marker; pixels per side
+MARKER_PLACES = ((0.75, 0.0), (0.0, 0.75), (-0.75, 0.0), (0.0, -0.75))  # of the centres, on the cloth
 
 
 def cloth() -> np.ndarray:
@@ -44,14 +47,44 @@ def background(origin: np.ndarray, directions: np.ndarray, pattern: np.ndarray) 
     return np.where(on_cloth[..., None], seen, WALL)
 
 
-def render_image(pose: np.ndarray, width: int, pattern: np.ndarray) -> np.ndarray:
-    """The image uint8 [H, W, 3] (RGB) from a pose [4, 4], camera to working frame."""
+def with_markers(colors: np.ndarray, origin: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """The colours [H, W, 3] of `background` with the ArUco markers 0 to 3 on the cloth."""
+    dictionary = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_4X4_50)
+    down = np.minimum(directions[..., 2], -1e-9)
+    places = origin[:2] + ((TABLE - origin[2]) / down)[..., None] * directions[..., :2]
+    for number, center in enumerate(MARKER_PLACES):
+        offset = (places - center) / MARKER_SIDE + 0.5  # 0 to 1 across the marker; its image has y down
+        printed = cv2.aruco.generateImageMarker(dictionary, number, MARKER_PIXELS).astype(np.float64) / 255.0
+        pixel = np.floor(offset * MARKER_PIXELS).astype(int)
+        column, row = pixel[..., 0], MARKER_PIXELS - 1 - pixel[..., 1]
+        inside = ((pixel >= 0) & (pixel < MARKER_PIXELS)).all(axis=-1)
+        margin = MARKER_MARGIN / MARKER_SIDE
+        paper = ((offset > -margin) & (offset < 1.0 + margin)).all(axis=-1) & (directions[..., 2] < 0.0)
+        ink = np.where(inside, printed[row.clip(0, MARKER_PIXELS - 1), column.clip(0, MARKER_PIXELS - 1)], 1.0)
+        colors = np.where(paper[..., None], ink[..., None], colors)
+    return colors
+
+
+def render_image(pose: np.ndarray, width: int, pattern: np.ndarray, has_markers: bool = False) -> np.ndarray:
+    """The image uint8 [H, W, 3] (RGB) from a pose [4, 4], camera to working frame.
+
+    With markers, the mean of 3 x 3 rays per pixel: the detector needs smooth edges.
+    """
+    if has_markers:
+        fine = _rendered(pose, SUPERSAMPLES * width, pattern, True)
+        return cv2.resize(fine, (width, round(width * ASPECT)), interpolation=cv2.INTER_AREA)
+    return _rendered(pose, width, pattern, False)
+
+
+def _rendered(pose: np.ndarray, width: int, pattern: np.ndarray, has_markers: bool) -> np.ndarray:
+    """As `render_image`, with one ray per pixel."""
     height = round(width * ASPECT)
     rows, columns = np.mgrid[:height, :width]
     x, y = (columns - 0.5 * (width - 1)) / (FOCAL * width), (rows - 0.5 * (height - 1)) / (FOCAL * width)
     directions = np.stack([x, y, np.ones_like(x)], axis=-1) @ pose[:3, :3].T
     directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
-    colors = background(pose[:3, 3], directions, pattern).reshape(-1, 3)
+    colors = background(pose[:3, 3], directions, pattern)
+    colors = (with_markers(colors, pose[:3, 3], directions) if has_markers else colors).reshape(-1, 3)
     rays = directions.reshape(-1, 3)
     hit, points = sphere_trace(np.broadcast_to(pose[:3, 3], rays.shape), rays)
     colors[hit] = shade(points)
@@ -73,6 +106,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder to write into; it is made")
     parser.add_argument("--count", type=int, default=COUNT, help=f"photographs (default: {COUNT})")
     parser.add_argument("--width", type=int, default=WIDTH, help=f"pixels (default: {WIDTH})")
+    parser.add_argument("--markers", action="store_true", help="put ArUco markers on the cloth")
     given = parser.parse_args()
     if given.count < LEAST_COUNT or given.width < LEAST_WIDTH:
         parser.error(f"at least --count {LEAST_COUNT} and --width {LEAST_WIDTH}: with less, no cameras are found")
@@ -80,7 +114,7 @@ def main() -> None:
     try:
         given.folder.mkdir(parents=True, exist_ok=True)
         for index, pose in enumerate(poses(given.count)):
-            image = render_image(pose, given.width, pattern)
+            image = render_image(pose, given.width, pattern, given.markers)
             write_png(given.folder / f"{index:03d}.png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     except OSError as error:
         parser.error(f"{given.folder}: cannot be written ({error.strerror}); choose a folder with write permission")

@@ -91,7 +91,7 @@ def match(report: Report, database: str, pair_list: str, cores: int) -> None:
 def reconstruct(report: Report, database: str, images: str, output: str, cores: int) -> list[dict[str, Any]]:
     """Incremental mapping into output/0, output/1, ...; reports each image that is added.
 
-    Returns for each model its folder, image names, number of points and mean reprojection error.
+    Returns for each model its folder, image names, number of points, mean reprojection error, and that of each image.
     """
     import pycolmap
 
@@ -120,9 +120,20 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
             "names": sorted(image.name for image in model.images.values() if image.has_pose),
             "points": model.num_points3D(),
             "error": model.compute_mean_reprojection_error(),
+            "errors": {image.name: image_error(model, image) for image in model.images.values() if image.has_pose},
         }
         for key, model in models.items()
     ]
+
+
+def image_error(model: Any, image: Any) -> float:
+    """The mean reprojection error in pixels of the points that a pycolmap image sees; 0 without points."""
+    distances = []
+    for seen in image.points2D:
+        if seen.has_point3D():
+            pixel = image.project_point(model.points3D[seen.point3D_id].xyz)
+            distances += [] if pixel is None else [math.dist(pixel, seen.xy)]
+    return sum(distances) / max(1, len(distances))
 
 
 def refine(model: Any) -> Any:

@@ -15,7 +15,9 @@ RECORD = "made.json"  # in the work folder
 OLDER_RECORD = "scene.json"  # written by versions without the record
 MOST_BYTES = 1 << 26  # of the record, enough for a million names
 
-_NAME = re.compile(r"(image|mask)/[0-9]{3,}\.png|sparse/points\.ply|masks\.png|overview\.png|cameras_sphere\.npz")
+_NAME = re.compile(
+    r"(image|mask)/[0-9]{3,}\.png|sparse/points\.ply|masks\.png|overview\.png|cameras_sphere\.npz|frame\.json"
+)
 _FOLDERS = ("image", "mask", "sparse")
 
 

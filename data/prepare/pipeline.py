@@ -6,7 +6,8 @@ Intermediate results are in `<scene folder>/prepare`; a second call continues wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ from data.prepare.frames import (
     read_frame_list,
 )
 from data.prepare.grabcut_masks import Cut, cut_of
-from data.prepare.lock import LOCK_NAME, only_one
+from data.prepare.lock import only_one
+from data.prepare.metric import Known, length_of
 from data.prepare.owned_files import made_here, require_made
+from data.prepare.places import require_apart, require_no_links
 from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, write_scene
 from data.prepare.progress import Bar
 from data.prepare.reconstruct import (
@@ -47,6 +50,7 @@ from data.prepare.reconstruct import (
 )
 from data.prepare.sources import find_images, notes_of
 from data.prepare.steps import Step, Steps, WorkError, fingerprint, noted
+from data.prepare.world import world_frame
 from data.roi.region import parse_roi
 
 WORK = "prepare"
@@ -68,6 +72,7 @@ class Request:
     boxes: tuple[Box, ...] = ()  # around the object, for masks by "box", in addition to those in files
     roi: str = ""  # region of interest "x y z r" in the frame of the cameras, as `dataset.roi`
     cameras_outside: bool = False  # of the region, as `dataset.camera_outside_sphere`
+    known: Known = field(default_factory=Known)  # of the scene's size
 
 
 def prepare(request: Request, say: Say) -> bool:
@@ -79,11 +84,13 @@ def prepare(request: Request, say: Say) -> bool:
     try:
         if request.roi:
             parse_roi(request.roi)  # raises now, not after minutes of work
+        if request.known.length:
+            length_of(request.known.length)
         sources = find_images(request.images)
         mask_paths = _check_masks(request, sources)
         boxes = find_boxes(request.images, request.target, request.boxes, sources) if request.masks == "box" else {}
-        _require_apart(request)
-        _require_no_links(request.target / WORK)
+        require_apart(request.images, request.masks, request.target, WORK)
+        require_no_links(request.target / WORK)
         with only_one(request.target / WORK):
             steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths, boxes), say)
             steps.require_own(OUTPUTS)
@@ -112,11 +119,12 @@ def _prepare(
     """Run all steps that are not complete."""
     frames = _copy_frames(request, sources, steps, say)
     _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work, since it may fail
-    _cameras(request, frames, steps, say)
+    errors = _cameras(request, frames, steps, say)
 
     def work() -> dict[str, object]:
         outside = request.cameras_outside or request.masks == "grabcut"  # which needs the sphere's outline
-        notes = write_scene(steps.folder, request.target, frames, request.roi, outside, cut)
+        world = partial(world_frame, known=request.known, frames=frames, sources=sources, errors=errors)
+        notes = write_scene(steps.folder, request.target, frames, request.roi, outside, cut, world)
         return {"notes": notes, "files": noted(request.target, made_here(steps.folder, request.target))}
 
     for note in steps.run(Step(FINISHED, work, is_repeated=True))["notes"]:
@@ -136,7 +144,11 @@ def _inputs(
         "matches": [is_video],
         "cameras": [],
         "masks": [method, fingerprint(mask_paths), *([drawn] if drawn else [])],
-        FINISHED: [request.roi, *(["outside"] if request.cameras_outside else [])],
+        FINISHED: [
+            request.roi,
+            *(["outside"] if request.cameras_outside else []),
+            *(["size", request.known.marker, *request.known.length] if request.known != Known() else []),
+        ],
     }
 
 
@@ -149,28 +161,6 @@ def _check_masks(request: Request, sources: Sequence[Path]) -> list[Path]:
     if not request.images.is_dir():
         raise UserError(f"--masks {request.masks}: frames of a video have no files of masks; use colorkey or grabcut")
     return masks.mask_files(Path(request.masks), [path.name for path in sources])
-
-
-def _require_apart(request: Request) -> None:
-    """Raises UserError if an input is in a folder that will be written."""
-    given = {"--images": request.images}
-    if request.masks not in ("", *masks.METHODS):
-        given["--masks"] = Path(request.masks)
-    for flag, path in given.items():
-        for name in (WORK, *PRODUCTS):
-            product = (request.target / name).resolve()
-            if product == path.resolve() or product in path.resolve().parents:
-                raise UserError(f"{flag} {path}: is in {product}, which would be overwritten; move it elsewhere")
-
-
-def _require_no_links(work: Path) -> None:
-    """Raises UserError if a file of an earlier run that will be appended to is a link, or not a file."""
-    for name in (LOCK_NAME, LOG, str(Path(DATABASE).parent)):
-        path = work / name
-        if path.is_symlink():
-            raise UserError(f"{path}: is a link, and this program does not write through links; remove it")
-        if name in (LOCK_NAME, LOG) and path.exists() and not path.is_file():
-            raise UserError(f"{path}: is not a file; remove it")
 
 
 def _is_finished(request: Request, steps: Steps, say: Say) -> bool:
@@ -226,8 +216,8 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
     return frames
 
 
-def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) -> None:
-    """Estimate the cameras and log the result."""
+def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) -> dict[str, float]:
+    """Estimate the cameras and log the result; returns the reprojection error of each image of the work folder."""
     try:
         model = _find_cameras(request, frames, steps)
     except DiskError:
@@ -246,6 +236,7 @@ def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) 
     )
     for note in model["notes"]:
         say(note)
+    return model.get("errors", {})
 
 
 def _find_cameras(request: Request, frames: Sequence[Frame], steps: Steps) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +13,14 @@ from data.errors import listed
 from data.inspection.overview import overview
 from data.io.files import make_folder, remove, remove_empty
 from data.io.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
-from data.parsed_scene import MASK_HALF
+from data.parsed_scene import MASK_HALF, ParsedScene, WorldFrame
 from data.prepare.contact_sheet import contact_sheet
 from data.prepare.frames import Frame
 from data.prepare.grabcut_masks import LEAST_COVER, MOST_COVER, Cut
 from data.prepare.owned_files import made_here, record, require_free
 from data.prepare.steps import is_as_noted
 from data.readers.colmap import read_colmap
+from data.readers.neus import FRAME_FILE
 from data.scenes.preprocess import preprocess
 from data.scenes.scene import Scene, check_scene
 from data.writers.neus import CAMERA_FILE, POINTS_FILE, write_neus_scene
@@ -29,19 +30,25 @@ MASK_SHEET = "masks.png"
 OVERVIEW = "overview.png"
 # The files and folders of the scene folder, in the order of writing. A folder with the camera file counts as a scene:
 # the file is written last and removed first.
-PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW, CAMERA_FILE)
+PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW, FRAME_FILE, CAMERA_FILE)
 
 
 def write_scene(
-    work: Path, target: Path, frames: Sequence[Frame], roi: str, cameras_outside: bool, cut: Cut | None
+    work: Path,
+    target: Path,
+    frames: Sequence[Frame],
+    roi: str,
+    cameras_outside: bool,
+    cut: Cut | None,
+    world: Callable[[ParsedScene], ParsedScene],
 ) -> list[str]:
     """Undistort the images and write the scene folder; returns notes for the log.
 
-    `cut` adds masks that need cameras; with `cameras_outside` the region is shrunk until no camera is inside. Raises
-    UserError if the region or these masks fail, or writing fails.
+    `world` turns the world frame upright and scales it. `cut` adds masks that need cameras; with `cameras_outside` the
+    region is shrunk until no camera is inside. Raises UserError if the region or these masks fail, or writing fails.
     """
     conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, cameras_outside, roi=roi)
-    parsed = replace(read_colmap(work, conf), name=target.resolve().name, notes=())
+    parsed = world(replace(read_colmap(work, conf), name=target.resolve().name, notes=()))
     with np.errstate(all="ignore"):  # overflow is detected by the checks of the result
         scene = check_scene(preprocess(parsed, parsed.images, conf), cameras_outside)
     called = {frame.name: frame.source for frame in frames}
@@ -54,7 +61,18 @@ def write_scene(
     if scene.masks is not None:
         write_image(fresh / MASK_SHEET, contact_sheet(scene.images, scene.masks))
     write_image(fresh / OVERVIEW, overview(scene))
-    return [*scene.notes, *_mask_notes(scene), *_put(work, target)]
+    return [*scene.notes, *_frame_notes(scene.frame), *_mask_notes(scene), *_put(work, target)]
+
+
+def _frame_notes(frame: WorldFrame | None) -> list[str]:
+    """Notes on the up direction and the unit."""
+    if frame is None:
+        return []
+    error = "" if frame.scale_error is None else f", standard error {frame.scale_error:.2%}"
+    scale = (
+        f"metres, from {frame.scale_source}{error}" if frame.is_metric else "not known; --marker or --scale gives it"
+    )
+    return [f"up: z, from {frame.up_source}", f"unit: {scale}"]
 
 
 def _mask_notes(scene: Scene) -> list[str]:

@@ -165,7 +165,8 @@ def read_model(value: Any) -> dict[str, Any]:
     texts = [*value["names"], *value["notes"], value["folder"]]
     if not all(isinstance(text, str) for text in texts) or not isinstance(value["points"], int):
         raise ValueError
-    return {**value, "error": float(value["error"])}
+    errors = {str(name): float(error) for name, error in value.get("errors", {}).items()}
+    return {**value, "error": float(value["error"]), "errors": errors}
 
 
 def pair_count(frames: Sequence[Frame], is_sequence: bool) -> int:

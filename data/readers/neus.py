@@ -17,13 +17,16 @@ import numpy as np
 from data.cameras import decompose_projection
 from data.errors import SceneError
 from data.io.images import left_out, list_images, require_images
+from data.io.json_file import read_object
 from data.io.nearby import folders_beside
 from data.io.npz import NpzError, read_members
-from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
+from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, WorldFrame
 from data.readers.numbering import require_no_gap, require_same_numbers
 from data.readers.points import read_points
 
 POINTS_FILE = "sparse/points.ply"  # not in the published format: SfM points, world frame
+
+FRAME_FILE = "frame.json"  # not in the published format: up and unit of the world frame
 
 CAMERA_MATRIX = re.compile(r"(world|scale)_mat_[0-9]{1,9}")
 # Camera files are often stored in float32 after a few products: equal numbers differ by about 1e-6.
@@ -69,8 +72,22 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
         scale_mat=scale_mats[0],
         region_mat=_read_object_matrix(folder / files.object_cameras_name),
         spare_cameras=spare,
+        frame=read_frame(folder / FRAME_FILE),
         notes=(*_spare_note(source, len(image_paths), spare), *_unread_notes(folder)),
     )
+
+
+def read_frame(path: Path) -> WorldFrame | None:
+    """What the file says of the world frame; None if there is none. Raises SceneError for a damaged one."""
+    if not path.is_file():
+        return None
+    content = read_object(path)
+    try:
+        up, scale, error = (content.get(name) for name in ("up_source", "scale_source", "scale_error"))
+        errors = {str(name): float(value) for name, value in content.get("camera_errors", {}).items()}
+        return WorldFrame(str(up or ""), str(scale or ""), None if error is None else float(error), errors)
+    except (TypeError, ValueError, AttributeError) as failure:
+        raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
 
 
 def _unread_notes(folder: Path) -> tuple[str, ...]:

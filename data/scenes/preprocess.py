@@ -84,6 +84,7 @@ def preprocess(
         spare_cameras=parsed.spare_cameras,
         notes=notes,
         backdrop=backdrop,
+        frame=parsed.frame,
     )
 
 

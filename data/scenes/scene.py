@@ -13,7 +13,7 @@ import numpy as np
 from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
 from data.errors import SceneError
 from data.io.images import sample_bilinear, to_float
-from data.parsed_scene import MASK_HALF, SparsePoints
+from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
 from data.rays import Rays
 from data.roi.region import OUTSIDE
 
@@ -44,6 +44,7 @@ class Scene:
     spare_cameras: int = 0  # cameras without an image, in formats that pair them by order
     notes: tuple[str, ...] = ()  # for the log: the source of the region of interest, images left out
     backdrop: np.ndarray | None = None  # [3] in [0, 1], the colour that the masks were derived from
+    frame: WorldFrame | None = None  # what is known of the world frame
 
     def __post_init__(self) -> None:
         """Raises ValueError for inconsistent shapes or types."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import trimesh
 from data.io.files import write_result
 from data.io.images import write_image
 from data.parsed_scene import SparsePoints
-from data.readers.neus import POINTS_FILE
+from data.readers.neus import FRAME_FILE, POINTS_FILE
 from data.scenes.scene import Scene
 
 CAMERA_FILE = "cameras_sphere.npz"
@@ -31,6 +33,8 @@ def write_neus_scene(folder: Path, scene: Scene) -> None:
             write_image(folder / "mask" / f"{view:03d}.png", scene.masks[view])
     if scene.points is not None:
         write_points(folder / POINTS_FILE, scene.points, scene.scene_to_world)
+    if scene.frame is not None:
+        write_result(folder / FRAME_FILE, json.dumps(asdict(scene.frame), indent=1).encode())
     content = io.BytesIO()
     np.savez(content, **camera_matrices(scene.intrinsics, scene.c2w, scene.scene_to_world))
     write_result(folder / CAMERA_FILE, content.getvalue())

@@ -32,6 +32,14 @@ def finite(text: str) -> float:
     return value
 
 
+def positive(text: str) -> float:
+    """An argparse type: a finite number above 0."""
+    value = finite(text)
+    if value <= 0.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not above 0")
+    return value
+
+
 def number(text: str) -> float:
     """`float(text)` for ASCII text without underscores; raises ValueError otherwise."""
     if not text.isascii() or "_" in text:

@@ -11,7 +11,7 @@ from data.errors import UserError
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, ExperimentConfig, flag
 from models.commands.conf import key_of
-from models.commands.flag_types import MAX_INT, whole
+from models.commands.flag_types import MAX_INT, positive, whole
 from models.commands.shared import OVERWRITE
 
 NEXT_CONF = Path("confs/fast.conf")  # with masks or without; its scene folder is ./public_data/CASE_NAME
@@ -24,6 +24,8 @@ def check(values: argparse.Namespace) -> None:
     if values.mode not in ("prepare", "reconstruct"):
         if values.images is not None or values.masks or values.box:
             raise UserError("--images, --masks, --box: are flags of --mode prepare and --mode reconstruct")
+        if values.marker is not None or values.scale is not None:
+            raise UserError("--marker, --scale: are flags of --mode prepare and --mode reconstruct")
         return
     if values.box and values.masks != "box":
         raise UserError("--box: needs --masks box")
@@ -43,6 +45,7 @@ def _is_name(text: str) -> bool:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Prepare the scene folder and print the next commands; returns the exit status."""
     from data.prepare.boxes import boxes_of_flags
+    from data.prepare.metric import Known
     from data.prepare.pipeline import Request, prepare
     from data.prepare.products import OVERVIEW
 
@@ -56,6 +59,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         overwrite=arguments.values.overwrite,
         roi=conf.dataset.roi,
         cameras_outside=conf.dataset.camera_outside_sphere,
+        known=Known(arguments.values.marker, tuple(arguments.values.scale or ())),
     )
     is_new = prepare(request, say)
     say(f"check {target / OVERVIEW}: the sphere must contain the object")
@@ -112,6 +116,23 @@ COMMAND = Command(
             help="prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, "
             "top, right, bottom in pixels; may be repeated; further ones are read from boxes.json in the "
             "folder of the photographs or in the scene folder",
+        ),
+        flag(
+            "--marker",
+            PREPARATION,
+            type=positive,
+            metavar="SIDE",
+            help="prepare, reconstruct: side in metres of the ArUco or AprilTag markers in the photographs, which give "
+            "the scale",
+        ),
+        flag(
+            "--scale",
+            PREPARATION,
+            nargs="+",
+            metavar="VALUE",
+            help="prepare, reconstruct: a known length in metres, which gives the scale: two points of the world "
+            "frame, `x y z x y z LENGTH`, or two points in two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`, in "
+            "pixels",
         ),
         flag(
             "--frames",

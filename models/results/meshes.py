@@ -17,7 +17,7 @@ from models.results.context import EvalContext
 from models.results.sharing import shared_out
 from models.surface import clean, sparse
 from models.surface.color import Fallback, Photographs, paint
-from models.surface.export import surface_to_world
+from models.surface.export import file_axes, surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.formats import companions, write_surface
 from models.surface.mesh import About, Surface
@@ -248,8 +248,12 @@ def _write(context: EvalContext, request: MeshRequest, surface: Surface, path: P
     """Write the surface in the requested frame, and log its size."""
     if request.frame != UNIT:
         surface = surface_to_world(surface, context.experiment.scene.scene_to_world)
+    units = UNITS[request.frame]
+    if request.frame != UNIT and context.experiment.scene.frame is not None:
+        change, units = file_axes(path.suffix.lower(), context.experiment.scene.frame.is_metric, units)
+        surface = surface_to_world(surface, change)
     conf = context.experiment.conf.general.base_exp_dir
-    write_surface(surface, path, About(request.frame, UNITS[request.frame], context.step, conf))
+    write_surface(surface, path, About(request.frame, units, context.step, conf))
     closed = "watertight" if clean.is_watertight(surface.mesh) else "not watertight"
     if surface.picture is not None:
         closed = "textured"

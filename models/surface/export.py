@@ -9,6 +9,22 @@ import trimesh
 
 from models.surface.mesh import Surface
 
+# (x, y, z) -> (x, z, -y): z up becomes y up, which glTF 2.0 requires (section 3.4, with metres as the unit).
+Y_UP = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
+
+
+def file_axes(suffix: str, is_metric: bool, units: str) -> tuple[np.ndarray, str]:
+    """The change [4, 4] from a world frame with z up to the coordinates of a mesh file, and their units in words.
+
+    GLB is y up. STL has no unit and slicers read millimetres, so a scene in metres is written in these. `units` are
+    those of a scene whose size is not known.
+    """
+    change = Y_UP if suffix == ".glb" else np.eye(4)
+    if is_metric and suffix == ".stl":
+        return MILLIMETRES @ change, "millimetres"
+    return change, "metres" if is_metric else units
+
 
 def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:
     """A copy of `surface` with its vertices transformed by `scene_to_world` [4, 4], an affine map (any similarity).

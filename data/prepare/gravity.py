@@ -1,0 +1,77 @@
+"""The direction of gravity in a model of structure from motion, from its cameras and the floor."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from data.parsed_scene import ParsedScene, WorldFrame, transformed
+
+# Ratio of the second to the largest singular value of the cameras' x axes; below, they do not define a plane.
+LEAST_SPREAD = 0.1
+LEAST_FLOOR = 0.25  # fraction of the points on the floor; a smaller plane is not taken for it
+MOST_TILT = np.cos(np.radians(15.0))  # between the floor's normal and the up direction of the cameras
+PLANES = 500  # random triples of points
+THICKNESS = 0.01  # of the floor, in median distances of the points from their median
+MOST_POINTS = 5000  # a random subset of this size is enough
+
+
+def upright(parsed: ParsedScene) -> ParsedScene:
+    """The scene with the world frame rotated about its origin so that the z axis points up; `frame` says how."""
+    up = camera_up(np.stack([image.c2w for image in parsed.images]))
+    how = "the cameras, held level on average"
+    floor = None if parsed.points is None else floor_normal(parsed.points.xyz, up)
+    if floor is not None:
+        up, how = floor, "the largest plane of the SfM points, taken for the floor"
+    turn = np.eye(4)
+    turn[:3, :3] = rotation_to_z(up)
+    return transformed(parsed, turn, WorldFrame(up_source=how))
+
+
+def camera_up(poses: np.ndarray) -> np.ndarray:
+    """The unit direction [3] that points up in most photographs. poses: [V, 4, 4], camera to world.
+
+    A camera held level has a horizontal x axis. If the x axes of all cameras define a plane, its normal is the result;
+    else it is the mean of the cameras' up directions.
+    """
+    mean = -poses[:, :3, 1].mean(axis=0)
+    values, vectors = np.linalg.svd(poses[:, :3, 0])[1:]
+    if values[1] >= LEAST_SPREAD * values[0]:
+        normal = vectors[2] * np.sign(vectors[2] @ mean or 1.0)
+        if normal @ mean >= MOST_TILT * np.linalg.norm(mean):
+            return normal
+    return mean / max(np.linalg.norm(mean), np.finfo(float).tiny) if np.linalg.norm(mean) > 0 else np.array([0, 0, 1.0])
+
+
+def floor_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
+    """The unit normal [3] of the floor under points [N, 3], close to `up` [3]; None if no plane is large enough.
+
+    RANSAC (Fischler and Bolles, Communications of the ACM 24, 1981), then a least-squares fit to the points found.
+    """
+    if len(points) < 3:
+        return None
+    draw = np.random.default_rng(0)
+    if len(points) > MOST_POINTS:
+        points = draw.choice(points, MOST_POINTS, replace=False)
+    size = np.median(np.linalg.norm(points - np.median(points, axis=0), axis=1))
+    best = np.zeros(len(points), bool)
+    for triple in draw.integers(len(points), size=(PLANES, 3)):
+        corner, one, two = points[triple]
+        normal = np.cross(one - corner, two - corner)
+        length = np.linalg.norm(normal)
+        if length == 0.0 or abs(normal @ up) < MOST_TILT * length:
+            continue
+        near = np.abs((points - corner) @ (normal / length)) < THICKNESS * size
+        best = near if near.sum() > best.sum() else best
+    if best.sum() < LEAST_FLOOR * len(points):
+        return None
+    normal = np.linalg.svd(points[best] - points[best].mean(axis=0), full_matrices=False)[2][2]
+    return normal * np.sign(normal @ up)
+
+
+def rotation_to_z(up: np.ndarray) -> np.ndarray:
+    """The smallest rotation [3, 3] that maps the unit vector `up` [3] to the z axis (Rodrigues' formula)."""
+    if up[2] < -1.0 + 1e-12:
+        return np.diag([1.0, -1.0, -1.0])
+    axis = np.cross(up, [0.0, 0.0, 1.0])
+    cross = np.array([[0.0, -axis[2], axis[1]], [axis[2], 0.0, -axis[0]], [-axis[1], axis[0], 0.0]])
+    return np.eye(3) + cross + cross @ cross / (1.0 + up[2])

@@ -1,0 +1,213 @@
+"""The size of a scene in metres: from markers, from a known length, or from the positions in the photographs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from data.errors import UserError
+from data.io.images import read_image, rgb_of
+from data.parsed_scene import ParsedScene, PosedImage, WorldFrame, transformed
+from data.prepare.gps import positions
+from data.scenes.undistort import fitted
+
+# The tags of the common printed boards, tried in this order; the dictionary with the most detections is used.
+DICTIONARIES = (
+    "DICT_4X4_50", "DICT_5X5_100", "DICT_6X6_250", "DICT_7X7_250", "DICT_ARUCO_ORIGINAL", "DICT_APRILTAG_16h5",
+    "DICT_APRILTAG_25h9", "DICT_APRILTAG_36h11",
+)  # fmt: skip
+PROBED = 6  # photographs in which every dictionary is tried
+LEAST_VIEWS = 3  # that must see a marker
+WORST_REPROJECTION = 3.0  # pixels; a marker with a larger error is a wrong detection, or moved
+WORST_GPS = 0.2  # residual of the positions over their extent; above, the positions are too coarse for a scale
+LEAST_GPS = 3
+FIRST_CENTER = 0.5  # of the first pixel's centre in the coordinates of the detected corners
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known about the scene's size."""
+
+    marker: float | None = None  # side of each ArUco or AprilTag marker, metres
+    length: tuple[str, ...] = ()  # the words of --scale
+
+
+def measured(
+    parsed: ParsedScene, known: Known, sources: Mapping[str, Path], sizes: Mapping[str, tuple[int, int]]
+) -> ParsedScene:
+    """The scene in metres where its size is known; unchanged otherwise.
+
+    A length given by the user counts first, then markers, then GPS. `sources`: the photograph of each image, by the
+    name of the image; `sizes`: (width, height) of the photographs. Raises UserError for a length or for markers that
+    cannot be used.
+    """
+    if known.marker is not None:
+        parsed = _by_markers(parsed, known.marker)
+    elif (found := _by_gps(parsed, sources)) is not None:
+        parsed = found
+    return _by_length(parsed, known.length, sources, sizes) if known.length else parsed
+
+
+def scaled(parsed: ParsedScene, factor: float, source: str, error: float | None) -> ParsedScene:
+    """The scene enlarged by `factor` about the origin of its world, now in metres; `error` is relative."""
+    frame = replace(parsed.frame or WorldFrame(""), scale_source=source, scale_error=error)
+    return transformed(parsed, np.diag([factor, factor, factor, 1.0]), frame)
+
+
+def _by_markers(parsed: ParsedScene, side: float) -> ParsedScene:
+    """The scene in metres, from markers with sides of `side` metres; raises UserError if too few are seen."""
+    seen = find_markers(parsed.images)
+    lengths = []
+    for views in seen.values():
+        if len(views) < LEAST_VIEWS:
+            continue
+        corners = [
+            triangulated([(parsed.images[view], quad[corner]) for view, quad in views.items()]) for corner in range(4)
+        ]
+        if max(error for _, error in corners) <= WORST_REPROJECTION:
+            ring = np.array([point for point, _ in corners])
+            lengths += list(np.linalg.norm(ring - np.roll(ring, 1, axis=0), axis=1))
+    if not lengths:
+        counts = sorted(map(len, seen.values()), reverse=True)[:5]
+        raise UserError(
+            f"--marker {side:g}: no ArUco or AprilTag marker was located in {LEAST_VIEWS} photographs (found: "
+            f"{len(seen)} markers, in {counts} photographs); photograph the printed markers larger and sharper, or "
+            "omit --marker"
+        )
+    middle = float(np.median(lengths))
+    spread = 1.4826 * float(np.median(np.abs(np.array(lengths) - middle))) / middle / np.sqrt(len(lengths))
+    return scaled(parsed, side / middle, f"{len(lengths) // 4} markers of {side:g} m", spread)
+
+
+def find_markers(images: Sequence[PosedImage]) -> dict[int, dict[int, np.ndarray]]:
+    """The corners [4, 2] (pixels of the stored images) of each marker, by its number and the index of the image."""
+    greys = [cv2.cvtColor(np.ascontiguousarray(rgb_of(read_image(image.path))), cv2.COLOR_RGB2GRAY) for image in images]
+    probes = greys[:: max(1, len(greys) // PROBED)]
+    name = max(DICTIONARIES, key=lambda one: sum(len(_detected(grey, one)) for grey in probes))
+    found: dict[int, dict[int, np.ndarray]] = {}
+    for view, grey in enumerate(greys):
+        for number, quad in _detected(grey, name).items():
+            found.setdefault(number, {})[view] = quad
+    return found
+
+
+def _detected(grey: np.ndarray, name: str) -> dict[int, np.ndarray]:
+    """The corners [4, 2] of the markers of a dictionary in a grey image; a number that is seen twice is left out."""
+    options = cv2.aruco.DetectorParameters()
+    # Lines fitted to the sides. The refinement by gradients (SUBPIX) makes small markers 0.7 % too small.
+    options.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_APRILTAG
+    dictionary = cv2.aruco.getPredefinedDictionary(getattr(cv2.aruco, name))
+    quads, numbers, _ = cv2.aruco.ArucoDetector(dictionary, options).detectMarkers(grey)
+    numbers = [] if numbers is None else [int(number) for number in numbers.reshape(-1)]
+    return {one: quad[0] - FIRST_CENTER for one, quad in zip(numbers, quads, strict=True) if numbers.count(one) == 1}
+
+
+def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, float]:
+    """The point [3] seen at a pixel [2] in each image, and its largest reprojection error in pixels.
+
+    The direct linear transform (Hartley and Zisserman, Multiple View Geometry, 12.2) on undistorted pixels.
+    """
+    rows, matrices, pixels = [], [], []
+    for image, pixel in sights:
+        intrinsics = fitted(image.lens, image.size) if image.size else image.lens.intrinsics
+        straight = _undistorted(image, intrinsics, pixel)
+        matrix = intrinsics @ np.linalg.inv(image.c2w)[:3]
+        rows += [straight[0] * matrix[2] - matrix[0], straight[1] * matrix[2] - matrix[1]]
+        matrices.append(matrix)
+        pixels.append(straight)
+    design = np.array(rows)
+    homogeneous = np.linalg.svd(design / np.linalg.norm(design, axis=1, keepdims=True))[2][-1]
+    if homogeneous[3] == 0.0:
+        return np.full(3, np.nan), np.inf
+    point = homogeneous / homogeneous[3]
+    projected = np.array(matrices) @ point
+    errors = np.linalg.norm(projected[:, :2] / projected[:, 2:] - np.array(pixels), axis=1)
+    return point[:3], float(np.max(errors))
+
+
+def _undistorted(image: PosedImage, intrinsics: np.ndarray, pixel: np.ndarray) -> np.ndarray:
+    """The pixel [2] as a pinhole would show it."""
+    if not any(image.lens.distortion):
+        return np.asarray(pixel, float)
+    undistort = cv2.fisheye.undistortPoints if image.lens.is_fisheye else cv2.undistortPoints
+    given = np.asarray(pixel, float).reshape(1, 1, 2)
+    return undistort(given, intrinsics, np.array(image.lens.distortion), P=intrinsics).reshape(2)
+
+
+def _by_gps(parsed: ParsedScene, sources: Mapping[str, Path]) -> ParsedScene | None:
+    """The scene in metres, from the GPS positions of the photographs; None if they do not give a scale."""
+    found = positions([sources.get(image.path.name) for image in parsed.images])
+    if len(found) < LEAST_GPS:
+        return None
+    theirs = np.array(list(found.values()))
+    ours = np.array([parsed.images[view].c2w[:3, 3] for view in found])
+    theirs, ours = theirs - theirs.mean(axis=0), ours - ours.mean(axis=0)
+    left, values, right = np.linalg.svd(theirs.T @ ours)
+    flip = np.diag([1.0, 1.0, np.sign(np.linalg.det(left @ right))])
+    total = float(np.sum(ours**2))
+    factor = float(np.trace(np.diag(values) @ flip)) / total if total > 0.0 else 0.0  # Umeyama, TPAMI 13, 1991
+    residual = float(np.sqrt(np.mean(np.sum((theirs - factor * ours @ (left @ flip @ right).T) ** 2, axis=1))))
+    extent = float(np.sqrt(np.mean(np.sum(theirs**2, axis=1))))
+    if factor <= 0.0 or residual > WORST_GPS * extent:
+        return None
+    error = residual / extent / np.sqrt(len(found))
+    return scaled(parsed, factor, f"GPS positions of {len(found)} photographs", error)
+
+
+def _by_length(
+    parsed: ParsedScene, words: Sequence[str], sources: Mapping[str, Path], sizes: Mapping[str, tuple[int, int]]
+) -> ParsedScene:
+    """The scene in metres, from a length between two points; raises UserError for words that do not describe it."""
+    points, length = length_of(words)
+    if points is None:
+        seen = [_sights(parsed, words[:-1], end, sources, sizes) for end in range(2)]
+        points = np.array([triangulated(sights)[0] for sights in seen])
+    given = float(np.linalg.norm(points[1] - points[0]))
+    if not (np.isfinite(given) and given > 0.0):
+        raise UserError(f"--scale {' '.join(words)}: the two points coincide; name two points apart from each other")
+    return scaled(parsed, length / given, f"a given length of {length:g} m", None)
+
+
+def length_of(words: Sequence[str]) -> tuple[np.ndarray | None, float]:
+    """Points [2, 3] and length in metres of "x y z x y z LENGTH"; None for the pixels of two photographs.
+
+    Raises UserError for anything but that and "IMAGE x y x y IMAGE x y x y LENGTH".
+    """
+    wrong = UserError(
+        f"--scale {' '.join(words)}: must be two points of the world frame and their distance in metres, `x y z x y z "
+        "LENGTH`, or the two points in two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`"
+    )
+    try:
+        numbers = [float(word) for at, word in enumerate(words) if len(words) != 11 or at not in (0, 5)]
+    except ValueError:
+        raise wrong from None
+    if len(words) not in (7, 11) or not np.isfinite(numbers).all() or numbers[-1] <= 0.0:
+        raise wrong
+    return np.array(numbers[:6]).reshape(2, 3) if len(words) == 7 else None, numbers[-1]
+
+
+def _sights(
+    parsed: ParsedScene,
+    words: Sequence[str],
+    end: int,
+    sources: Mapping[str, Path],
+    sizes: Mapping[str, tuple[int, int]],
+) -> list[tuple[PosedImage, np.ndarray]]:
+    """The images of two photographs and the pixels of one end of the length in them."""
+    found = []
+    for start in (0, 5):
+        name = words[start]
+        image = next((one for one in parsed.images if sources.get(one.path.name, one.path).name == name), None)
+        if image is None:
+            raise UserError(f"--scale: {name}: is not a photograph with a camera; name two that are used")
+        pixel = np.array([float(word) for word in words[start + 1 + 2 * end : start + 3 + 2 * end]])
+        whole = sizes.get(image.path.name)
+        stored = image.size or image.lens.size
+        if whole is not None and stored is not None:
+            pixel = (pixel + 0.5) * np.array(stored) / np.array(whole) - 0.5
+        found.append((image, pixel))
+    return found

@@ -1,0 +1,33 @@
+"""Checks of the folders that a preparation reads and writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from data.errors import UserError
+from data.prepare.lock import LOCK_NAME
+from data.prepare.masks import METHODS
+from data.prepare.products import PRODUCTS
+from data.prepare.reconstruct import DATABASE, LOG
+
+
+def require_apart(images: Path, mask_source: str, target: Path, work: str) -> None:
+    """Raises UserError if an input is in a folder that will be written."""
+    given = {"--images": images}
+    if mask_source not in ("", *METHODS):
+        given["--masks"] = Path(mask_source)
+    for flag, path in given.items():
+        for name in (work, *PRODUCTS):
+            product = (target / name).resolve()
+            if product == path.resolve() or product in path.resolve().parents:
+                raise UserError(f"{flag} {path}: is in {product}, which would be overwritten; move it elsewhere")
+
+
+def require_no_links(work: Path) -> None:
+    """Raises UserError if a file of an earlier run that will be appended to is a link, or not a file."""
+    for name in (LOCK_NAME, LOG, str(Path(DATABASE).parent)):
+        path = work / name
+        if path.is_symlink():
+            raise UserError(f"{path}: is a link, and this program does not write through links; remove it")
+        if name in (LOCK_NAME, LOG) and path.exists() and not path.is_file():
+            raise UserError(f"{path}: is not a file; remove it")

@@ -1,0 +1,29 @@
+"""The world frame of a prepared scene: z up, and metres where the size is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from data.parsed_scene import ParsedScene
+from data.prepare.exif import upright_size
+from data.prepare.frames import Frame
+from data.prepare.gravity import upright
+from data.prepare.metric import Known, measured
+
+
+def world_frame(
+    parsed: ParsedScene, known: Known, frames: Sequence[Frame], sources: Sequence[Path], errors: Mapping[str, float]
+) -> ParsedScene:
+    """The model of structure from motion, upright and in metres where the size is known.
+
+    `errors`: mean reprojection error in pixels, by the name of the image. Raises UserError as `measured`.
+    """
+    by_name = {path.name: path for path in sources}
+    called = {frame.name: by_name[frame.source] for frame in frames if frame.source in by_name}
+    shown = [image.path.name for image in parsed.images]
+    sizes = {name: upright_size(called[name]) for name in shown if name in called} if known.length else {}
+    stood = measured(upright(parsed), known, called, {name: size for name, size in sizes.items() if size is not None})
+    named = {frame.source: errors[frame.name] for frame in frames if frame.name in errors and frame.name in shown}
+    return replace(stood, frame=replace(stood.frame, camera_errors=named))

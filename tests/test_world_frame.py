@@ -1,0 +1,227 @@
+"""Gravity and metres of a prepared scene: from cameras, floor, markers, a given length and GPS, to the mesh files."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import cv2
+import numpy as np
+import pytest
+import trimesh
+from PIL import Image
+from scipy.spatial.transform import Rotation
+from test_neus_writer import scene as any_scene
+
+from data.config import DatasetConfig
+from data.demo.make_demo import look_at_center
+from data.demo.make_photographs import ASPECT, FOCAL, MARKER_PLACES, MARKER_SIDE, TABLE, with_markers
+from data.errors import SceneError, UserError
+from data.io.images import write_image
+from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints, WorldFrame, transformed
+from data.prepare.gps import positions
+from data.prepare.gravity import camera_up, floor_normal, upright
+from data.prepare.metric import Known, length_of, measured
+from data.readers.neus import FRAME_FILE
+from data.scenes.load import load_scene
+from data.writers.neus import write_neus_scene
+from models.requests import UNIT, WORLD, MeshRequest
+from models.results import meshes
+from models.surface.mesh import Surface
+
+WIDTH = 480
+TURN = Rotation.from_euler("xyz", [0.5, 1.1, -0.4]).as_matrix()
+SHRUNK = 0.37  # the model of structure from motion has an arbitrary unit
+UNIT_METRES = 0.1
+
+
+def parsed(folder, has_pictures=True, tilt=0.0):
+    """Ten cameras around the origin over markers and a floor, in a turned frame of another unit."""
+    change = np.eye(4)
+    change[:3, :3], change[:3, 3] = SHRUNK * TURN, [3.0, -2.0, 1.0]
+    height = round(WIDTH * ASPECT)
+    intrinsics = np.array([[FOCAL * WIDTH, 0, (WIDTH - 1) / 2], [0, FOCAL * WIDTH, (height - 1) / 2], [0, 0, 1]])
+    images = []
+    for view, angle in enumerate(np.linspace(0.0, 2.0 * np.pi, 10, endpoint=False)):
+        pose = look_at_center(np.array([np.cos(angle), np.sin(angle), 0.9]))
+        path = folder / f"{view:04d}.png"
+        if has_pictures:
+            write_image(path, picture(pose, height))
+        pose[:3, :3] = pose[:3, :3] @ Rotation.from_euler("z", tilt * (-1) ** view).as_matrix()
+        images.append(PosedImage(path, Lens(intrinsics, size=(WIDTH, height)), pose))
+    rng = np.random.default_rng(3)
+    floor = np.column_stack([rng.uniform(-1, 1, (200, 2)), np.full(200, TABLE)])
+    xyz = np.concatenate([floor, rng.uniform(-0.5, 0.5, (200, 3))])
+    points = SparsePoints(xyz, np.full(400, 3), np.full(400, 0.5), np.zeros((400, 3), np.uint8))
+    whole = ParsedScene("s", folder, tuple(images), points)
+    return replace(transformed(whole, change, WorldFrame("")), frame=None)
+
+
+def picture(pose, height):
+    fine = 3
+    rows, columns = np.mgrid[: fine * height, : fine * WIDTH]
+    focal = fine * FOCAL * WIDTH
+    x, y = (columns - 0.5 * (fine * WIDTH - 1)) / focal, (rows - 0.5 * (fine * height - 1)) / focal
+    directions = np.stack([x, y, np.ones_like(x)], axis=-1) @ pose[:3, :3].T
+    colors = with_markers(np.full((*x.shape, 3), 0.55), pose[:3, 3], directions)
+    return cv2.resize(np.rint(255 * colors).astype(np.uint8), (WIDTH, height), interpolation=cv2.INTER_AREA)
+
+
+def size_of(scene):
+    """Metres per unit of the formula, by the distance of two opposite cameras."""
+    centers = np.array([image.c2w[:3, 3] for image in scene.images])
+    straight = 2.0 * 3.0 / np.hypot(1.0, 0.9)
+    return np.linalg.norm(centers[0] - centers[5]) / straight
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.2])
+def test_the_scene_stands_upright(tmp_path, tilt):
+    scene = parsed(tmp_path, has_pictures=False, tilt=tilt)
+    stood = upright(scene)
+    heights = [image.c2w[2, 3] for image in stood.images]
+    assert np.ptp(heights) < 1e-9, "cameras on a level ring"
+    assert (np.array([image.c2w[2, 1] for image in stood.images]) < 0).all(), "the y axes of the cameras point down"
+    assert "floor" in stood.frame.up_source
+    assert np.ptp(stood.points.xyz[:200, 2]) < 1e-9
+
+
+def test_without_a_floor_the_cameras_tell(tmp_path):
+    scene = parsed(tmp_path, has_pictures=False)
+    stood = upright(replace(scene, points=None))
+    assert "cameras" in stood.frame.up_source
+    assert np.ptp([image.c2w[2, 3] for image in stood.images]) < 1e-9
+    rng = np.random.default_rng(0)
+    assert floor_normal(rng.normal(size=(500, 3)), np.array([0.0, 0.0, 1.0])) is None
+
+
+def test_cameras_that_face_one_way_give_their_mean(tmp_path):
+    poses = np.stack([np.diag([1.0, -1.0, -1.0, 1.0])] * 3)
+    assert np.allclose(camera_up(poses), [0.0, 1.0, 0.0])
+
+
+def test_markers_give_metres(tmp_path):
+    scene = upright(parsed(tmp_path))
+    found = measured(scene, Known(marker=MARKER_SIDE * UNIT_METRES), {}, {})
+    assert size_of(found) == pytest.approx(UNIT_METRES, rel=0.002)
+    assert found.frame.is_metric
+    assert found.frame.scale_source.startswith(f"{len(MARKER_PLACES)} markers")
+    assert found.frame.scale_error < 0.01
+
+
+def test_photographs_without_markers_are_refused(tmp_path):
+    scene = parsed(tmp_path, has_pictures=False)
+    for image in scene.images:
+        write_image(image.path, np.full((40, 50, 3), 90, np.uint8))
+    with pytest.raises(UserError, match="--marker 0.03: no ArUco or AprilTag marker"):
+        measured(scene, Known(marker=0.03), {}, {})
+
+
+def test_a_length_between_two_points_gives_metres(tmp_path):
+    scene = parsed(tmp_path, has_pictures=False)
+    one, two = (scene.images[view].c2w[:3, 3] for view in (0, 5))
+    words = tuple(f"{value:.9f}" for value in (*one, *two)) + (str(0.6 / np.hypot(1.0, 0.9)),)
+    assert size_of(measured(scene, Known(length=words), {}, {})) == pytest.approx(UNIT_METRES)
+
+
+def test_a_length_in_the_pixels_of_two_photographs_gives_metres(tmp_path):
+    scene = parsed(tmp_path, has_pictures=False)
+    ends = [np.append(scene.points.xyz[index], 1.0) for index in (0, 250)]
+    words = []
+    for view in (1, 4):
+        image = scene.images[view]
+        words.append(f"photo {view}.jpg")
+        for end in ends:
+            pixel = image.lens.intrinsics @ (np.linalg.inv(image.c2w) @ end)[:3]
+            words += [str(2.0 * (value + 0.5) - 0.5) for value in pixel[:2] / pixel[2]]  # photographs of twice the size
+    length = UNIT_METRES * np.linalg.norm(ends[0] - ends[1]) / SHRUNK
+    sources = {image.path.name: Path(f"photo {view}.jpg") for view, image in enumerate(scene.images)}
+    sizes = {name: (2 * WIDTH, 2 * round(WIDTH * ASPECT)) for name in sources}
+    found = measured(scene, Known(length=(*words, str(length))), sources, sizes)
+    assert size_of(found) == pytest.approx(UNIT_METRES, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "text", ["1 2 3", "a b c d e f 1", "0 0 0 1 0 0 -1", "0 0 0 1 0 0 nan", "a 1 2 3 4 b 1 2 3 x 1"]
+)
+def test_a_wrong_length_is_one_sentence(text):
+    with pytest.raises(UserError, match="must be two points of the world frame"):
+        length_of(text.split())
+
+
+def with_gps(path, place):
+    """A photograph with a position, degrees and metres."""
+    exif = Image.Exif()
+
+    def parts(value):
+        degrees, rest = divmod(abs(value), 1.0)
+        minutes, rest = divmod(60.0 * rest, 1.0)
+        return degrees, minutes, 60.0 * rest
+
+    south, west = ("S" if place[0] < 0 else "N"), ("W" if place[1] < 0 else "E")
+    exif[0x8825] = {1: south, 2: parts(place[0]), 3: west, 4: parts(place[1]), 5: b"\0", 6: place[2]}
+    Image.new("RGB", (8, 8)).save(path, exif=exif)
+    return path
+
+
+def gps_photographs(folder, scene, noise):
+    """Photographs at the cameras' positions; a unit of the formula is 10 m here."""
+    rng, sources = np.random.default_rng(1), {}
+    for image in scene.images:
+        east, north, up = 10.0 / SHRUNK * TURN.T @ image.c2w[:3, 3] + noise * rng.normal(size=3)
+        place = (-33.0 + np.degrees(north / 6356900.0), -70.0 + np.degrees(east / 5357400.0), 500.0 + up)
+        sources[image.path.name] = with_gps(folder / f"{image.path.stem}.jpg", place)
+    return sources
+
+
+def test_gps_gives_metres(tmp_path):
+    scene = parsed(tmp_path, has_pictures=False)
+    sources = gps_photographs(tmp_path, scene, 0.0)
+    places = np.array(list(positions(list(sources.values())).values()))
+    assert np.linalg.norm(places[0] - places[5]) == pytest.approx(60.0 / np.hypot(1.0, 0.9), rel=5e-3)
+    found = measured(scene, Known(), sources, {})
+    assert size_of(found) == pytest.approx(10.0, rel=5e-3)
+    assert found.frame.scale_source == "GPS positions of 10 photographs"
+
+
+def test_positions_that_do_not_fit_the_cameras_are_not_used(tmp_path):
+    scene = parsed(tmp_path, has_pictures=False)
+    assert measured(scene, Known(), gps_photographs(tmp_path, scene, 30.0), {}).frame is None
+    few = dict(list(gps_photographs(tmp_path, scene, 0.0).items())[:2])
+    assert measured(scene, Known(), few, {}).frame is None
+
+
+def test_the_frame_is_written_and_read_back(tmp_path):
+    frame = WorldFrame("the floor", "4 markers of 0.03 m", 0.001, {"a.jpg": 0.5})
+    write_neus_scene(tmp_path, replace(any_scene(), frame=frame))
+    conf = DatasetConfig(str(tmp_path), "cameras_sphere.npz", "cameras_sphere.npz")
+    assert load_scene(conf).frame == frame
+    (tmp_path / FRAME_FILE).write_text('{"camera_errors": 3}')
+    with pytest.raises(SceneError, match=f"{FRAME_FILE}: is damaged"):
+        load_scene(conf)
+    (tmp_path / FRAME_FILE).unlink()
+    assert load_scene(conf).frame is None
+
+
+METRIC, UPRIGHT = WorldFrame("the floor", "a given length of 1 m"), WorldFrame("the floor")
+FILES = [  # the scene's frame, suffix, frame of the request, size of the file's box of a box of 1 x 2 x 3 units
+    (METRIC, ".glb", WORLD, (1, 3, 2)), (METRIC, ".stl", WORLD, (1000, 2000, 3000)), (METRIC, ".ply", WORLD, (1, 2, 3)),
+    (UPRIGHT, ".glb", WORLD, (1, 3, 2)), (UPRIGHT, ".stl", WORLD, (1, 2, 3)), (METRIC, ".glb", UNIT, (1, 2, 3)),
+    (None, ".glb", WORLD, (1, 2, 3)), (None, ".stl", WORLD, (1, 2, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("frame", "suffix", "asked", "extents"), FILES)
+def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, extents):
+    """A scene without a recorded frame keeps its coordinates in every format."""
+    experiment = SimpleNamespace(
+        scene=replace(any_scene(), frame=frame, scene_to_world=np.eye(4)),
+        conf=SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp")),
+    )
+    context = SimpleNamespace(experiment=experiment, step=1, log=SimpleNamespace(info=print))
+    path = tmp_path / f"mesh{suffix}"
+    surface = Surface(trimesh.creation.box((1.0, 2.0, 3.0)))
+    meshes._write(context, MeshRequest(0, frame=asked), surface, path)
+    read = trimesh.load_mesh(path)
+    assert np.allclose(read.extents, extents, rtol=1e-6)
+    assert read.volume > 0, "faces point outwards"
+    words = {".stl": b"units: millimetres", ".ply": b"units: metres", ".glb": b"metres"}[suffix]
+    assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)

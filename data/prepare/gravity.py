@@ -8,6 +8,8 @@ from data.parsed_scene import ParsedScene, WorldFrame, transformed
 
 # Ratio of the second to the largest singular value of the cameras' x axes; below, they do not define a plane.
 LEAST_SPREAD = 0.1
+# Cameras on one side that look down by an angle have a mean up direction that is off by this angle.
+STEEPEST = np.cos(np.radians(70.0))
 LEAST_FLOOR = 0.25  # fraction of the points on the floor; a smaller plane is not taken for it
 MOST_TILT = np.cos(np.radians(15.0))  # between the floor's normal and the up direction of the cameras
 PLANES = 500  # random triples of points
@@ -37,7 +39,7 @@ def camera_up(poses: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.svd(poses[:, :3, 0])[1:]
     if values[1] >= LEAST_SPREAD * values[0]:
         normal = vectors[2] * np.sign(vectors[2] @ mean or 1.0)
-        if normal @ mean >= MOST_TILT * np.linalg.norm(mean):
+        if normal @ mean >= STEEPEST * np.linalg.norm(mean):
             return normal
     return mean / max(np.linalg.norm(mean), np.finfo(float).tiny) if np.linalg.norm(mean) > 0 else np.array([0, 0, 1.0])
 

@@ -46,6 +46,7 @@ FLOORS = {
     "models.viewer": 15,
     "models.runner": 16,
     "models.commands": 17,
+    "models.installed": 17,
     "exp_runner": 18,
 }
 # Modules at the root of a folder of packages. data's are the words that all its packages share.

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -9,8 +10,9 @@ import tomllib
 import pytest
 from runs import ROOT
 
-from neus.__main__ import PROGRAM
+from models.installed.__main__ import PROGRAM
 
+COMMAND = ROOT / "models" / "installed"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -20,8 +22,10 @@ def test_the_package_holds_the_program_with_all_that_it_reads():
     placed = {**wheel["sources"], **wheel["force-include"]}
     # below one folder, laid out as here: the program finds confs, scene and sources from its own place
     assert all((ROOT / name).exists() for name in placed)
-    assert {name: f"neus/{name}" for name in placed if name != "neus"} | {"neus": "neus"} == placed
+    command = {path.relative_to(ROOT).as_posix(): f"neus/{path.name}" for path in COMMAND.glob("*.py")}
+    assert {name: f"neus/{name}" for name in placed if name not in command} | command == placed
     assert {"exp_runner.py", "data", "models", "confs", "requirements.txt"} <= set(placed)
+    assert wheel["exclude"] == [f"/{COMMAND.relative_to(ROOT).as_posix()}"]
     assert set(wheel["only-include"]) == set(wheel["sources"])
     requirements = hatch["metadata"]["hooks"]["requirements_txt"]
     files = [
@@ -31,17 +35,41 @@ def test_the_package_holds_the_program_with_all_that_it_reads():
     assert all((ROOT / name).is_file() for name in files) and requirements["files"] == ["requirements.txt"]
 
 
-@pytest.mark.cli
-def test_the_command_takes_the_flags_of_the_program(tmp_path):
-    assert PROJECT["project"]["scripts"]["neus"] == "neus.__main__:main" and PROGRAM == ROOT / "exp_runner.py"
-    done = subprocess.run(
-        [sys.executable, "-c", "from neus.__main__ import main; main()", "--mode", "trian"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
+@pytest.fixture(scope="module")
+def site_packages(tmp_path_factory):
+    """A folder with `neus` as pip lays it out."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    for name in ("data", "models", "confs"):
+        skipped = shutil.ignore_patterns("__pycache__", "*.png", "installed")
+        shutil.copytree(ROOT / name, folder / "neus" / name, ignore=skipped)
+    for path in (*COMMAND.glob("*.py"), ROOT / "exp_runner.py"):
+        shutil.copy(path, folder / "neus")
+    return folder
+
+
+def neus(site_packages, cwd, *words):
+    return subprocess.run(
+        [sys.executable, "-c", "from neus.__main__ import main; main()", *words],
+        cwd=cwd,
+        env={"PYTHONPATH": str(site_packages)},
         capture_output=True,
         text=True,
     )
+
+
+@pytest.mark.cli
+def test_the_command_takes_the_flags_of_the_program(site_packages, tmp_path):
+    assert PROJECT["project"]["scripts"]["neus"] == "neus.__main__:main" and PROGRAM == ROOT / "exp_runner.py"
+    done = neus(site_packages, tmp_path, "--mode", "trian")
     assert done.returncode == 2 and done.stderr == "error: --mode trian: unknown mode; did you mean train?\n"
+
+
+@pytest.mark.cli
+def test_an_installed_program_calls_itself_by_its_command(site_packages, tmp_path):
+    shown = neus(site_packages, tmp_path, "--help").stdout
+    assert shown.startswith("usage: neus ") and "exp_runner" not in shown
+    assert "\n  neus --mode validate_mesh " in shown
+    assert "\n  neus --set " in neus(site_packages, tmp_path, "--mode", "train", "--help").stdout
 
 
 def test_the_containers_are_made_from_the_same_requirements():

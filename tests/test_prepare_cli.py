@@ -9,7 +9,7 @@ import rendered_photographs
 import exp_runner
 from data.io.images import write_image
 from data.prepare import pipeline
-from models.commands.conf import PROGRAM_FOLDER
+from models.commands.program import PROGRAM_FOLDER
 
 
 def run(capsys, *arguments):

@@ -17,6 +17,7 @@ from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Comm
 from models.commands.conf import found_conf
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.hints import argument_hint, mode_hint, respelt
+from models.commands.program import CALLED, FROM_A_CLONE
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
 
 PAGE_WIDTH = 120
@@ -37,7 +38,7 @@ modes:
 {_NEED}
 """
 
-EPILOG = """\
+_EPILOG = """\
 examples:
   python exp_runner.py                                                  train on the bundled scene
   python exp_runner.py --mode validate_mesh                             extract its mesh from the newest checkpoint
@@ -60,6 +61,8 @@ exit status: 0 success; 1 the training failed (NaN, Inf, collapse), or a check o
 conf, scene or checkpoint, or no surface; 3 the GPU failed during computation: run again;
 129, 130, 143 ended by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
+
+EPILOG = _EPILOG.replace(FROM_A_CLONE, CALLED)
 
 # Flags that may differ between the ranks of a run.
 MAY_DIFFER = ("--conf", "--case", "--set", "--seed", "--roi", "--device", "--gpu", "--view", "--host", "--port")
@@ -194,9 +197,10 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser(command: Command | None = None) -> argparse.ArgumentParser:
     """The parser with all flags in their groups, or with those of one mode, whose page it prints."""
+    program = CALLED.removeprefix("python ")
     parser = _Parser(
-        prog="exp_runner.py",
-        usage=None if command is None else f"exp_runner.py --mode {command.title} [flags]",
+        prog=program,
+        usage=None if command is None else f"{program} --mode {command.title} [flags]",
         description=DESCRIPTION if command is None else f"--mode {command.title}: {command.line}",
         epilog=EPILOG if command is None else _examples(command),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -233,6 +237,6 @@ def _examples(command: Command) -> str:
     name = re.escape(command.title).replace("I_J", r"\d+_\d+")
     lines = [line for line in EPILOG.splitlines() if re.search(rf"--mode {name}( |$)", line)]
     if command.name == "train":
-        lines = [line for line in EPILOG.splitlines() if "python exp_runner.py" in line and "--mode" not in line]
+        lines = [line for line in EPILOG.splitlines() if CALLED in line and "--mode" not in line]
     shown = ["examples:", *lines, ""] if lines else []
     return "\n".join([*shown, "--help without --mode explains all modes and flags."])

@@ -20,12 +20,12 @@ from types import FrameType
 from data.errors import UserError, listed
 from data.io.streams import complain, say
 from models.commands.command import EXIT_DONE, EXIT_STOPPED, Arguments, failed
+from models.commands.program import PROGRAM
 from models.machine.ranks import place
 from models.machine.ranks.queue import Queue
 from models.machine.ranks.ranks import joined
 from models.machine.ranks.shield import PR_SET_PDEATHSIG
 
-PROGRAM = Path(__file__).resolve().parents[2] / "exp_runner.py"
 ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 EXIT_SOME_FAILED = 1
 LISTS = (".txt", ".list", ".csv")  # suffixes of list files

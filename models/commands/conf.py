@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from data.errors import UserError
 from models.commands.cases import scenes_of
 from models.commands.command import Arguments, ExperimentConfig
+from models.commands.program import PROGRAM_FOLDER
 
 if TYPE_CHECKING:
     from data.config import DatasetConfig
 
-PROGRAM_FOLDER = Path(__file__).resolve().parents[2]
 CONFS = Path("confs")
 DEFAULT_CONF = CONFS / "demo.conf"
 

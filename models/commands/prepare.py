@@ -12,6 +12,7 @@ from data.io.streams import say
 from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, ExperimentConfig, flag
 from models.commands.conf import key_of
 from models.commands.flag_types import MAX_INT, positive, whole
+from models.commands.program import CALLED
 from models.commands.shared import OVERWRITE
 
 NEXT_CONF = Path("confs/fast.conf")  # with masks or without; its scene folder is ./public_data/CASE_NAME
@@ -74,7 +75,7 @@ def next_steps(arguments: Arguments) -> list[str]:
     flags = [*_flag("--conf", str(arguments.conf or NEXT_CONF)), *_flag("--case", arguments.case)]
     settings = [text for text in arguments.overrides if key_of(text) != REGION]  # the prepared scene contains it
     flags += [word for text in settings for word in _flag("--set", text)]
-    return [f"next: python exp_runner.py {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
+    return [f"next: {CALLED} {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
 
 
 def _flag(name: str, value: str) -> list[str]:

@@ -28,6 +28,7 @@ from models.commands.command import (
     Mode,
 )
 from models.commands.conf import found_conf, key_of, read_conf
+from models.commands.program import CALLED
 from models.commands.reconstruction_folder import (
     MESH,
     PAGE,
@@ -292,4 +293,4 @@ def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:
             words.append(f"--{name}")
         elif value is not False:
             words += [f"--{name}", str(value)]
-    return f"python exp_runner.py {shlex.join(words)}"
+    return f"{CALLED} {shlex.join(words)}"

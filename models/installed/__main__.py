@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import NoReturn
 
 HERE = Path(__file__).resolve().parent
-PROGRAM = next(path for path in (HERE / "exp_runner.py", HERE.parent / "exp_runner.py") if path.is_file())
+# Beside this file where pip installed it; in a clone, at the top.
+PROGRAM = next(path for folder in (HERE, *HERE.parents) if (path := folder / "exp_runner.py").is_file())
 
 
 def main() -> NoReturn:

@@ -1,0 +1,11 @@
+"""The place of the program, and how the user calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PROGRAM_FOLDER = Path(__file__).resolve().parents[2]
+PROGRAM = PROGRAM_FOLDER / "exp_runner.py"
+FROM_A_CLONE = "python exp_runner.py"
+# Where pip installed it, the folder is the package `neus`, which has this module of the command (models/installed).
+CALLED = "neus" if (PROGRAM_FOLDER / "__main__.py").is_file() else FROM_A_CLONE

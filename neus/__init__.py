@@ -1,1 +1,0 @@
-"""NeuS in Jittor as a command (`neus`, see __main__.py)."""

@@ -19,6 +19,11 @@ LEAST_OF_BORDERS = 0.9  # fraction of the pixels along the images' borders that 
 # Fractions of an image. Smaller enclosed regions of the backdrop's colour are highlights or shadows of the object;
 # smaller parts beside it are noise.
 LEAST_HOLE, LEAST_PART = 1e-3, 1e-4
+# An outline is an edge where the colour differs by EDGE from the backdrop within EDGE_REACH pixels, which covers the
+# noise of JPEG around an edge; the outline of a bright spot or of a gradient of the backdrop is none.
+EDGE, EDGE_REACH = 24 / 255, 8
+LEAST_EDGES = 0.6  # fraction of the outlines that are edges
+MOST_EMPTY = 0.1  # fraction of the images without an object
 
 
 def backdrop_colour(images: Sequence[np.ndarray], tolerance: float = SAME_COLOUR) -> np.ndarray | None:
@@ -38,6 +43,25 @@ def backdrop_mask(image: np.ndarray, colour: np.ndarray) -> np.ndarray:
     is_backdrop = _regions(shows, LEAST_HOLE, at_border=True)
     is_object = _regions(~is_backdrop, LEAST_PART, at_border=False)
     return is_object.astype(np.uint8) * 255
+
+
+def shows_object(images: Sequence[np.ndarray], masks: Sequence[np.ndarray], colour: np.ndarray) -> bool:
+    """Whether the masks of `backdrop_mask` outline an object, and not a part of a backdrop that is of several colours.
+
+    Nearly all images must show an object, and most of the outlines must be edges.
+    """
+    if np.mean([not mask.any() for mask in masks]) > MOST_EMPTY:
+        return False
+    found = [_outline_contrast(image, mask, colour) for image, mask in zip(images, masks, strict=True)]
+    return bool((np.concatenate(found) > EDGE).mean() >= LEAST_EDGES)
+
+
+def _outline_contrast(image: np.ndarray, mask: np.ndarray, colour: np.ndarray) -> np.ndarray:
+    """The largest difference from the backdrop within EDGE_REACH pixels of each pixel of the mask's outline, [N]."""
+    is_outline = cv2.erode(mask, np.ones((3, 3), np.uint8), borderValue=255) < mask
+    difference = np.abs(to_float(image) - colour).max(axis=2)
+    side = 2 * EDGE_REACH + 1
+    return cv2.dilate(difference, np.ones((side, side), np.uint8))[is_outline]
 
 
 def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:

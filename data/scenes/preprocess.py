@@ -17,7 +17,7 @@ from data.errors import SceneError
 from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.roi.region import Region, find_region, parse_roi, require_common_view
-from data.scenes.backdrop import backdrop_colour, backdrop_mask
+from data.scenes.backdrop import backdrop_colour, backdrop_mask, shows_object
 from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
 from data.scenes.scene import Scene
 from data.scenes.undistort import Undistorter, resized
@@ -56,9 +56,8 @@ def preprocess(
     notes = parsed.notes
     backdrop = None
     if masks is None and conf.masks_from_backdrop:
-        backdrop = backdrop_colour(images) if training is None else training.backdrop
+        masks, backdrop = _masks_from_backdrop(images, training)
     if backdrop is not None:
-        masks = tuple(backdrop_mask(image, backdrop) for image in images)
         notes = (*notes, _about_masks(backdrop))
     if training is not None:
         scale_mat = training.scene_to_world
@@ -182,6 +181,19 @@ def _reduced(pixels: np.ndarray, downscale: int) -> np.ndarray:
         return np.ascontiguousarray(pixels)
     height, width = (max(1, side // downscale) for side in pixels.shape[:2])
     return cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+
+
+def _masks_from_backdrop(
+    images: Sequence[np.ndarray], training: Scene | None
+) -> tuple[tuple[np.ndarray, ...] | None, np.ndarray | None]:
+    """Masks and the colour of the backdrop, that of `training` if given; (None, None) if there is none."""
+    colour = backdrop_colour(images) if training is None else training.backdrop
+    if colour is None:
+        return None, None
+    masks = tuple(backdrop_mask(image, colour) for image in images)
+    if training is None and not shows_object(images, masks, colour):
+        return None, None
+    return masks, colour
 
 
 def _about_masks(backdrop: np.ndarray) -> str:

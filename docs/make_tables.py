@@ -31,8 +31,9 @@ HEADS = {
 KIND_NAMES = {bool: "bool", int: "int", float: "float", str: "text"}
 BLOCK_LINE = re.compile(r"\s*(\w+)\s*\{")
 KEY_LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s+#\s+(.*)")
+NUMBER = r"-?\d+(?:\.\d+)?"
 # The part of a comment that says no more than the column of ranges, such as `>= 1` or `0..24`.
-RANGE_NOTE = re.compile(r"(>=|>) [\d.]+|at most [\d.]+|\d+\.\.\d+")
+RANGE_NOTE = re.compile(rf"(>=|>) [\d.]+|at most [\d.]+|{NUMBER}\.\.{NUMBER}")
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _range_text(metadata: Mapping[str, Any]) -> str:
     if metadata.get("one_of"):
         return "/ ".join(f"`{choice}` " for choice in metadata["one_of"]).strip()
     if least is not None and most is not None:
-        return f"= {least}" if least == most else f"{least} … {most}"
+        return f"= {least}" if least == most else f"{least:.10g} … {most:.10g}"
     texts = [(least, "≥"), (above, ">"), (most, "≤")]
     return " ".join(f"{sign} {bound:.4g}" for bound, sign in texts if bound is not None)
 

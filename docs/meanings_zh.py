@@ -220,16 +220,20 @@ TRAIN_MEANINGS = {
     "number of training steps": "训练步数",
     "rays per step; for Gaussians, images per step": "每步的光线数；高斯为每步的图像数",
     "reduction factor of validation images": "验证图像缩小的倍数",
-    "true: white background, for photographs masked with white": "true：白色背景，用于掩膜之外为白色的照片",
+    "true: white background, for photographs masked with white; not used by fast_neus without masks": (
+        "true：白色背景，用于掩膜之外为白色的照片；fast_neus 没有掩膜时不使用"
+    ),
     "steps between checkpoints; 0: only at the end": "两次写检查点之间的步数；0：只在结束时写",
     "steps between validation images, and one at the end; 0: none": "两次写验证图像之间的步数，结束时也写一张；0：不写",
     "steps between meshes, and one at the end; 0: none": "两次写网格之间的步数，结束时也写一个；0：不写",
     "steps between progress lines on the terminal": "终端上两行进度之间的步数",
-    "weight of the eikonal loss": "eikonal 损失的权重",
+    "weight of the eikonal loss, for model.type = neus and fast_neus": (
+        "eikonal 损失的权重，用于 model.type = neus 和 fast_neus"
+    ),
     "weight of the mask loss; a value above 0 requires masks": "掩膜损失的权重；大于 0 时必须有掩膜",
     "steps of learning-rate warm-up from 0; must be below end_iter": ("学习率从 0 开始预热的步数；必须小于 end_iter"),
-    "steps of cosine annealing (cos_anneal_ratio of NeuS); 0: no annealing": (
-        "余弦退火的步数（NeuS 的 cos_anneal_ratio）；0：不退火"
+    "steps of cosine annealing (cos_anneal_ratio of NeuS), for model.type = neus; 0: no annealing": (
+        "余弦退火的步数（NeuS 的 cos_anneal_ratio），用于 model.type = neus；0：不退火"
     ),
     "consecutive skipped steps (NaN or Inf) before training returns to a valid state, with half the learning rate": (
         "连续跳过多少步（NaN 或 Inf）后训练退回有效状态，学习率减半"
@@ -283,7 +287,9 @@ NETWORK_MEANINGS = {
     "frequencies of the positional encoding of points": "点的位置编码的频率数；0 表示不编码",
     "frequencies of the positional encoding of view directions": "视线方向的位置编码的频率数；0 表示不编码",
     "number of outputs without use_viewdirs": "不使用 use_viewdirs 时的输出数",
-    "indices of hidden layers after which the encoded point is concatenated": "在这些隐藏层之后拼接编码后的点",
+    "indices of hidden layers after which the encoded point is concatenated; those from D on have no effect": (
+        "在这些隐藏层之后拼接编码后的点；不小于 D 的序号不起作用"
+    ),
     "must be true if n_outside > 0 or type = nerf": "n_outside > 0 或 type = nerf 时必须为 true",
     "number of outputs: one signed distance and d_feature features": "输出数：一个符号距离和 d_feature 个特征",
     "dimensions of a point: 3": "点的维数：3",
@@ -314,9 +320,7 @@ NETWORK_MEANINGS = {
 }
 
 RENDERER_MEANINGS = {
-    "stratified samples; at least 1, at least 2 if n_importance > 0": (
-        "分层采样点数；至少为 1，n_importance > 0 时至少为 2"
-    ),
+    "stratified samples; at least 2 if n_importance > 0": "分层采样点数；n_importance > 0 时至少为 2",
     "importance samples near the surface": "表面附近的重要性采样点数",
     "background samples outside the unit sphere; 0: no background network": (
         "单位球之外的背景采样点数；0：不建背景网络"
@@ -345,11 +349,13 @@ GRID_MEANINGS = {
         "每步的采样点数；光线数随之调整，至多 train.batch_size"
     ),
     "cells per side of the occupancy grid": "占据栅格每边的格数",
-    "dilation of the visual hull, in unit-sphere radii": "可视外壳的膨胀量，以单位球半径计",
+    "dilation of the visual hull of the masks, in unit-sphere radii; not used without masks": (
+        "掩膜的可视外壳的膨胀量，以单位球半径计；没有掩膜时不使用"
+    ),
     "initial step size along a ray, in unit-sphere radii": "光线上的初始步长，以单位球半径计",
     "final step size, also for rendered images": "最终步长，渲染图像时也使用",
     "when the final step size is reached, as a fraction of end_iter": "何时达到最终步长，占 end_iter 的比例",
-    "number of levels active at the start": "开始时启用的层数",
+    "number of levels active at the start, all if the grid has no more": "开始时启用的层数；栅格没有更多层时启用全部",
     "when all levels are active, as a fraction of end_iter": "何时启用所有层，占 end_iter 的比例",
     "when the occupancy grid is first updated, as a fraction of end_iter": ("占据栅格何时首次更新，占 end_iter 的比例"),
     "steps between updates of the occupancy grid": "两次更新占据栅格之间的步数",

@@ -52,7 +52,7 @@ BAD_REQUESTS: dict[str, tuple[Change, list[str]]] = {
         flags(*(f"--set=model.{key}.d_hidden=1000000" for key in ("sdf_network", "rendering_network"))),
         ["the networks of the conf", "model.sdf_network"],
     ),
-    "a billion samples": (setting("model.neus_renderer.n_samples=1000000000"), ["n_samples", "GB of memory"]),
+    "a billion samples": (setting("model.neus_renderer.n_samples=1000000000"), ["n_samples", "at most 65536"]),
     "a mesh of 100,000 points a side": (
         setting("train.mesh_resolution=100000"),
         ["train.mesh_resolution = 100000", "points per side fit"],

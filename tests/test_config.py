@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from data.errors import UserError
 from models.config.hocon import parse_tree, write_tree
+from models.config.strict import ConfigError
 from models.methods.conf import known_leaves, load_config, parse_config, to_hocon
 
 # The values of the published confs (Totoro97/NeuS, commit 6e0a230), typed in here once more as the oracle.
@@ -185,6 +186,28 @@ def test_a_bad_override_is_one_sentence_that_says_what(override, complaint):
     message = str(caught.value)
     assert complaint in message and len(message) < 1000
     assert "--set" in message or "demo_mlp.conf" in message or "include" in message
+
+
+NOT_OF_THE_METHOD = [
+    ("debug", "model.packed.points_weight=1", "model.type = neus does not use model.packed, only fast_neus"),
+    ("debug", "model.packed={points_weight=1}", "model.type = neus does not use model.packed, only fast_neus"),
+    ("debug", "model.radiance_field=nerf", "does not use model.radiance_field, only nerf, fast_nerf"),
+    ("fast", "model.neus_renderer.n_samples=8", "model.type = fast_neus does not use model.neus_renderer, only neus"),
+    ("fast_nerf", "model.packed.hull_margin=1", "model.type = fast_nerf does not use model.packed, only fast_neus"),
+    ("gaussians", "model.surface=sdf_grid", "model.type = gaussians does not use model.surface, only neus, fast_neus"),
+]
+
+
+@pytest.mark.parametrize(("name", "override", "words"), NOT_OF_THE_METHOD, ids=[row[1] for row in NOT_OF_THE_METHOD])
+def test_an_override_that_the_method_would_not_read_is_refused(name, override, words):
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        load_config(CONFS / f"{name}.conf", "scan", [override])
+
+
+def test_an_override_may_choose_the_method_and_set_a_block_of_it():
+    overrides = ["model.sdf_grid.levels=4", "model.surface=sdf_grid", "model.rendering_network.d_feature=15"]
+    conf = load_config(CONFS / "debug.conf", overrides=overrides)
+    assert conf.model.block("sdf_grid").levels == 4
 
 
 GOOD_OVERRIDES = [

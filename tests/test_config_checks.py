@@ -2,12 +2,13 @@
 
 import re
 
-import numpy as np
 import pytest
 from config_samples import CONFS, changed
 
 from models.config.strict import ConfigError
-from models.fields.conf import LOG_FLOAT32_MAX
+from models.fields.conf import LARGEST_INIT_VAL, VarianceConfig
+from models.fields.sharpness import SingleVarianceNetwork
+from models.machine.backend import jt
 from models.methods.conf import load_config, network_differences, parse_config, to_hocon, validate
 
 CANNOT_WORK = [
@@ -32,7 +33,14 @@ CANNOT_WORK = [
     ("rendering_network", {"d_in": 6}, "model.rendering_network.d_in"),
     ("rendering_network", {"d_out": 4}, "model.rendering_network.d_out"),
     ("rendering_network", {"d_hidden": 0}, "model.rendering_network.d_hidden"),
-    ("variance_network", {"init_val": 8.9}, "model.variance_network.init_val"),
+    ("variance_network", {"init_val": 1.39}, "model.variance_network.init_val"),
+    ("variance_network", {"init_val": -100.0}, "model.variance_network.init_val"),
+    ("sdf_network", {"bias": -1.0}, "model.sdf_network.bias"),
+    ("sdf_network", {"bias": 1e30}, "model.sdf_network.bias"),
+    ("neus_renderer", {"n_samples": 10**8}, "model.neus_renderer.n_samples"),
+    ("neus_renderer", {"n_importance": 10**8}, "model.neus_renderer.n_importance"),
+    ("neus_renderer", {"n_outside": 10**8}, "model.neus_renderer.n_outside"),
+    ("neus_renderer", {"up_sample_steps": 10**8}, "model.neus_renderer.up_sample_steps"),
     ("train", {"learning_rate": 0.0}, "train.learning_rate"),
     ("train", {"learning_rate_alpha": 1.1}, "train.learning_rate_alpha"),
     ("train", {"end_iter": 0}, "train.end_iter"),
@@ -82,11 +90,32 @@ def test_a_value_at_the_edge_of_what_works_is_accepted(blocks):
     assert parse_config(to_hocon(conf), "text") == conf
 
 
-def test_the_largest_sharpness_is_finite_in_float32():
-    largest = np.float32(LOG_FLOAT32_MAX / 10)
-    with np.errstate(over="raise"):
-        assert np.isfinite(np.exp(np.float32(10) * largest))
-    assert pytest.approx(np.log(np.finfo(np.float32).max), abs=5e-3) == LOG_FLOAT32_MAX
+CANNOT_TRAIN = [
+    ("nerf_cpu", "model.nerf_renderer.n_importance=100000000"),
+    ("nerf_cpu", "model.nerf_renderer.n_samples=100000000"),
+    ("nerf_cpu", "model.nerf_renderer.far=1e30"),
+    ("fast", "model.sdf_grid.bias=-1"),
+    ("fast", "model.packed.first_step=5"),
+    ("fast", "model.packed.first_levels=100"),
+    ("fast", "model.packed.hull_margin=1e30"),
+    ("fast_nerf", "model.density_grid.density=1e30"),
+    ("fast_nerf", "model.density_grid.density=1e-30"),
+    ("fast_nerf", "model.radiance.first_step=5"),
+    ("fast_nerf", "model.radiance.first_levels=100"),
+]
+
+
+@pytest.mark.parametrize(("name", "override"), CANNOT_TRAIN, ids=[row[1] for row in CANNOT_TRAIN])
+def test_a_value_no_training_can_start_from_is_refused_by_its_key(name, override):
+    with pytest.raises(ConfigError, match=rf"{re.escape(override.partition('=')[0])} = .*must be "):
+        load_config(CONFS / f"{name}.conf", "scan", [override])
+
+
+def test_inv_s_has_a_gradient_at_every_initial_value():
+    largest = SingleVarianceNetwork(VarianceConfig(LARGEST_INIT_VAL))
+    least = SingleVarianceNetwork(VarianceConfig(-LARGEST_INIT_VAL))
+    for network in (largest, least):
+        assert jt.grad(network().sum(), network.variance).item() > 0
 
 
 def test_only_what_contradicts_trained_weights_is_a_difference():

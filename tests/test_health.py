@@ -85,9 +85,10 @@ def test_a_density_is_judged_by_its_own_level():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("bias", "words"), [(3.0, "fills the whole region"), (-3.0, "no surface inside the region of interest")]
+    ("inverted", "words"), [("false", "fills the whole region"), ("true", "no surface inside the region of interest")]
 )
-def test_a_run_says_it_once(bias, words, tmp_path, capsys):
+def test_a_run_says_it_once(inverted, words, tmp_path, capsys):
     settings = (*SHORT[:3], "train.val_freq=2", "train.validate_resolution_level=50", SHORT[4])
-    assert run(tmp_path, settings=(*settings, f"model.sdf_network.bias={bias}")) == 0
+    settings += ("model.sdf_network.bias=3", f"model.sdf_network.inside_outside={inverted}")
+    assert run(tmp_path, settings=settings) == 0
     assert capsys.readouterr().err.count(words) == 1

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from data.cameras import SPAN_LENGTH
 from models.config.strict import ConfigError, limits
+from models.fields.conf import LARGEST_LEVELS
 
+MOST_SAMPLES = 2**16  # per ray; a few of these fill the memory of a machine
+FARTHEST = 1e4  # of depths, in unit-sphere radii; the samples of a ray are then farther apart than the region is wide
 POINTS_SHARE = 1 / 16  # of the samples that are SfM points: as many as a batch has rays, or more
 
 
@@ -15,10 +18,10 @@ POINTS_SHARE = 1 / 16  # of the samples that are SfM points: as many as a batch 
 class HierarchicalConfig:
     """The block `neus_renderer`: how many samples a ray gets, and where."""
 
-    n_samples: int = limits(at_least=1)
-    n_importance: int = limits(at_least=0)
-    n_outside: int = limits(at_least=0)
-    up_sample_steps: int = limits(at_least=0)
+    n_samples: int = limits(at_least=1, at_most=MOST_SAMPLES)
+    n_importance: int = limits(at_least=0, at_most=MOST_SAMPLES)
+    n_outside: int = limits(at_least=0, at_most=MOST_SAMPLES)
+    up_sample_steps: int = limits(at_least=0, at_most=MOST_SAMPLES)
     perturb: float = limits(at_least=0)
 
     def fault(self, count: int) -> str:
@@ -34,11 +37,11 @@ class HierarchicalConfig:
 class CoarseToFineConfig:
     """The block `nerf_renderer`. Depths run from near to far along the unit ray; both 0: the sphere's span."""
 
-    n_samples: int = limits(64, at_least=2)
-    n_importance: int = limits(128, at_least=1)
+    n_samples: int = limits(64, at_least=2, at_most=MOST_SAMPLES)
+    n_importance: int = limits(128, at_least=1, at_most=MOST_SAMPLES)
     perturb: float = limits(1.0, at_least=0)
-    near: float = limits(0.0, at_least=0)
-    far: float = limits(0.0, at_least=0)
+    near: float = limits(0.0, at_least=0, at_most=FARTHEST)
+    far: float = limits(0.0, at_least=0, at_most=FARTHEST)
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,11 @@ class SamplesConfig:
     samples: int = limits(8192, at_least=64)
     anywhere: float = limits(0.1, at_least=0, at_most=0.9)
     cells: int = limits(128, at_least=8, at_most=512)
-    hull_margin: float = limits(0.07, at_least=0)
-    first_step: float = limits(0.035, above=0)
+    hull_margin: float = limits(0.07, at_least=0, at_most=SPAN_LENGTH)
+    first_step: float = limits(0.035, above=0, at_most=SPAN_LENGTH / 2)
     last_step: float = limits(0.007, above=0)
     steps_until: float = limits(0.5, above=0, at_most=1)
-    first_levels: int = limits(4, at_least=1)
+    first_levels: int = limits(4, at_least=1, at_most=LARGEST_LEVELS)
     levels_until: float = limits(0.4, above=0, at_most=1)
     prune_from: float = limits(0.2, at_least=0, at_most=1)
     prune_every: int = limits(64, at_least=1)
@@ -105,11 +108,11 @@ class RadianceConfig(SamplesConfig):
 
     samples: int = limits(16384, at_least=64)
     anywhere: float = limits(0.0, at_least=0, at_most=0.9)
-    hull_margin: float = limits(0.02, at_least=0)
-    first_step: float = limits(0.02, above=0)
+    hull_margin: float = limits(0.02, at_least=0, at_most=SPAN_LENGTH)
+    first_step: float = limits(0.02, above=0, at_most=SPAN_LENGTH / 2)
     last_step: float = limits(0.01, above=0)
     steps_until: float = limits(0.3, above=0, at_most=1)
-    first_levels: int = limits(6, at_least=1)
+    first_levels: int = limits(6, at_least=1, at_most=LARGEST_LEVELS)
     levels_until: float = limits(0.3, above=0, at_most=1)
     prune_from: float = limits(0.02, at_least=0, at_most=1)
     prune_every: int = limits(32, at_least=1)

@@ -17,7 +17,12 @@ MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an e
 MAX_SDF_LAYERS = 30  # the native network stores its skips as the bits of a 32-bit integer
 ANALYTIC, NUMERICAL = "analytic", "numerical"  # values of sdf_grid.gradient
 MAX_LOG2_ROWS = 24  # per level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
-LOG_FLOAT32_MAX = 88.72  # exp of anything larger is infinite in float32
+LARGEST_LEVELS = 32  # of a feature grid
+LARGEST_INIT_VAL = 1.38  # inv_s = exp(10 * value) is clamped at 1e-6 and 1e6, and has no gradient there
+LARGEST_BIAS = 100.0  # radius of an initial sphere; contains any region
+# Initial densities per unit-sphere radius: a smaller one is invisible, a larger one opaque at the first sample, and
+# neither has a gradient.
+LEAST_DENSITY, LARGEST_DENSITY = 1e-3, 1e3
 # point 3, view 3, normal 3, without those that a mode omits
 INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}
 VIEW_WIDTH = 3  # of a direction
@@ -84,7 +89,7 @@ class SdfConfig:
     n_layers: int = limits(at_least=1, at_most=MAX_SDF_LAYERS)
     skip_in: tuple[int, ...] = (4,)
     multires: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
-    bias: float = 0.5
+    bias: float = limits(0.5, above=0, at_most=LARGEST_BIAS)
     scale: float = limits(1.0, above=0)
     geometric_init: bool = True
     weight_norm: bool = True
@@ -171,14 +176,14 @@ class ColorConfig:
 class VarianceConfig:
     """The parameter of inv_s = exp(10 * value)."""
 
-    init_val: float = limits(at_most=LOG_FLOAT32_MAX / 10)
+    init_val: float = limits(at_least=-LARGEST_INIT_VAL, at_most=LARGEST_INIT_VAL)
 
 
 @dataclass(frozen=True)
 class GridConfig:
     """A field on a feature grid (Instant-NGP, arXiv 2201.05989, table 1) with a network."""
 
-    levels: int = limits(12, at_least=1, at_most=32)
+    levels: int = limits(12, at_least=1, at_most=LARGEST_LEVELS)
     coarsest: int = limits(16, at_least=1)
     finest: int = limits(512, at_least=1)
     log2_rows: int = limits(17, at_least=4, at_most=MAX_LOG2_ROWS)
@@ -217,7 +222,7 @@ class GridConfig:
 class SdfGridConfig(GridConfig):
     """A signed distance, initialised as that of a sphere of radius `bias`."""
 
-    bias: float = 0.5
+    bias: float = limits(0.5, above=0, at_most=LARGEST_BIAS)
     gradient: str = limits(ANALYTIC, one_of=(ANALYTIC, NUMERICAL))
 
     block: ClassVar[str] = "sdf_grid"
@@ -227,7 +232,7 @@ class SdfGridConfig(GridConfig):
 class DensityGridConfig(GridConfig):
     """A density, initialised as the constant `density`."""
 
-    density: float = limits(4.0, above=0)
+    density: float = limits(4.0, at_least=LEAST_DENSITY, at_most=LARGEST_DENSITY)
 
     block: ClassVar[str] = "density_grid"
 

@@ -61,7 +61,10 @@ def load_config(path: str | Path, case: str = "", overrides: Sequence[str] = ())
     """
     tree = read_tree(Path(path), case, [_assignment(text) for text in overrides])
     source = f"{path} with --set {' --set '.join(overrides)}" if overrides else str(path)
-    return _build(tree, source)
+    conf = _build(tree, source)
+    for override in overrides:
+        _require_read(override, conf.model)
+    return conf
 
 
 def parse_config(text: str, source: str) -> ExperimentConfig:
@@ -208,6 +211,23 @@ def _assignment(override: str) -> str:
         )
     is_plain_text = leaves.get(key, (None,))[0] is str and not value.startswith('"') and "${" not in value
     return f"{key} = {quoted(value) if is_plain_text else value}"
+
+
+def _require_read(override: str, model: ModelConfig) -> None:
+    """Raises ConfigError if the method does not have the block, or the key directly below `model`, of an override.
+
+    Confs may contain the blocks of other methods, since they include those of several; an override is meant for this
+    training.
+    """
+    block, _, key = override.partition("=")[0].strip().partition(".")
+    name = key.partition(".")[0]
+    if block != MODEL or not name or name in asdict(model) or name in getattr(model, MORE, {}):
+        return
+    owners = [method for method, kind in METHODS.items() if name in field_types(kind.block) | _further(kind.block)]
+    raise ConfigError(
+        f"--set {override}: model.type = {model.type} does not use model.{name}, only {', '.join(owners)}; remove "
+        "the override or change model.type"
+    )
 
 
 def _check_paths(conf: ExperimentConfig) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from models.config.strict import ConfigError
-from models.estimators.conf import CoarseToFineConfig
+from models.estimators.conf import MOST_SAMPLES, CoarseToFineConfig
 from models.fields.conf import NerfConfig
 from models.fields.registry import NERF
 from models.methods.chosen_fields import RadianceFieldConfig
@@ -44,7 +44,7 @@ class NeRFConfig(RadianceFieldConfig):
 
     def allows_importance(self, count: int) -> bool:
         """Whether n_importance could be `count`."""
-        return count >= 1
+        return 1 <= count <= MOST_SAMPLES
 
     def with_importance(self, count: int) -> NeRFConfig:
         """The same block with `count` as n_importance."""

@@ -53,8 +53,7 @@ def preprocess(
         [resized(lens.intrinsics, lens.size, size) for lens, size in zip(lenses, reduced, strict=True)]
     )
     poses = np.stack([posed.c2w for posed in posed_images])
-    notes = parsed.notes
-    backdrop = None
+    notes, backdrop = parsed.notes, None
     if masks is None and conf.masks_from_backdrop:
         masks, backdrop = _masks_from_backdrop(images, training)
     if backdrop is not None:

@@ -130,9 +130,9 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     "masks all black": (masks(0), ["all masks are empty"]),
     "masks of 0 and 1": (masks(1), ["all masks are empty", "1 of 255"]),
     "a smaller mask": (picture(MASK, SAME[:12]), ["mask/001.png", "32x12"]),
-    "a text for a mask": (content(MASK, b"hello"), ["mask/001.png", "neither PNG nor JPEG"]),
+    "a text for a mask": (content(MASK, b"hello"), ["mask/001.png", "neither PNG, JPEG nor WebP"]),
     "a truncated mask": (content(MASK, GOOD_PNG[:300]), ["mask/001.png", "truncated or damaged"]),
-    "a text named .png": (content(PICTURE, b"hello"), ["001.png", "neither PNG nor JPEG"]),
+    "a text named .png": (content(PICTURE, b"hello"), ["001.png", "neither PNG, JPEG nor WebP"]),
     "a truncated PNG": (content(PICTURE, GOOD_PNG[:-200]), ["001.png", "truncated or damaged"]),
     "a 0x0 JPEG": (content(PICTURE, jpeg_size(0, 0)), ["001.png", "cannot be decoded"]),
     "a truncated JPEG": (content(PICTURE, GOOD_JPEG[:400]), ["001.png", "truncated or damaged"]),
@@ -141,7 +141,7 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     "a deeper picture": (picture(PICTURE, SAME.astype(np.uint16)), ["001.png", "16 bits"]),
     "a bad picture with an evil name": (
         then(content(PICTURE, b"hello"), renamed(PICTURE, "teapot/image/001 $(touch sprung);\n\x1b[2J.png")),
-        ["001 $(touch sprung);\\n\\x1b[2J.png", "neither PNG nor JPEG"],
+        ["001 $(touch sprung);\\n\\x1b[2J.png", "neither PNG, JPEG nor WebP"],
     ),
     # cameras
     "no camera file": (removed(NPZ), ["no such camera file", "render_cameras_name"]),

@@ -181,7 +181,7 @@ BROKEN = {
     "a missing photograph, nerfstudio": ("nerfstudio", removed("images/view_1.png"), ["view_1.png", "does not exist"]),
     "most photographs missing": ("ngp", most_removed, ["6 frames 4 do not exist", "images/view_0.png"]),
     "a damaged photograph": ("ngp", written("images/view_3.png", b"\x89PNG\r\n\x1a\n"), ["view_3.png", "truncated"]),
-    "a text for a photograph": ("blender", written("train/view_3.png", b"hello"), ["view_3.png", "neither PNG nor"]),
+    "a text for a photograph": ("blender", written("train/view_3.png", b"hello"), ["view_3.png", "neither PNG"]),
     "a broken test file": ("blender", written("transforms_test.json", b"{}"), ["transforms_test.json: frames is"]),
     "an unknown camera model": (
         "nerfstudio",

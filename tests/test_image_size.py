@@ -4,8 +4,9 @@ import struct
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from data.io.images import ImageError, image_size, write_image
+from data.io.images import ImageError, image_size, list_images, read_image, write_image
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
@@ -25,11 +26,38 @@ def test_the_size_of_a_jpeg_is_found_behind_any_amount_of_metadata(tmp_path):
     assert image_size(tmp_path / "a.jpg") == (41, 30)
 
 
+@pytest.mark.parametrize("alpha", [False, True])
+@pytest.mark.parametrize("quality", [90, 101], ids=["lossy", "lossless"])
+def test_webp_is_read(tmp_path, quality, alpha):
+    pixels = np.full((30, 41, 4), 255, np.uint8)
+    pixels[..., :3] = np.linspace(20, 220, 41)[:, None] * (1.0, 0.7, 0.4)
+    pixels[5:15, :, 3] = 0 if alpha else 255
+    Image.fromarray(pixels if alpha else pixels[..., :3]).save(
+        tmp_path / "a.webp", quality=min(quality, 100), lossless=quality > 100, exact=True
+    )
+    assert image_size(tmp_path / "a.webp") == (41, 30) and list_images(tmp_path) == [tmp_path / "a.webp"]
+    found = read_image(tmp_path / "a.webp")
+    assert found.shape == (30, 41, 4 if alpha else 3) and found.dtype == np.uint8
+    assert np.abs(found.astype(int) - pixels[..., : found.shape[2]]).max() <= (0 if quality > 100 else 12)
+    content = (tmp_path / "a.webp").read_bytes()
+    for end in range(0, len(content) - 1, 7):
+        (tmp_path / "a.webp").write_bytes(content[:end])
+        with pytest.raises(ImageError, match="a.webp: (cannot be decoded|its content is neither)"):
+            read_image(tmp_path / "a.webp")
+
+
+def test_an_animated_webp_is_refused(tmp_path):
+    frames = [Image.new("RGB", (20, 10), (shade, 0, 0)) for shade in (0, 200)]
+    frames[0].save(tmp_path / "a.webp", save_all=True, append_images=frames[1:])
+    with pytest.raises(ImageError, match="a.webp: is an animation"):
+        read_image(tmp_path / "a.webp")
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "neither PNG nor JPEG"),
-        (b"hello", "neither PNG nor JPEG"),
+        (b"", "neither PNG, JPEG nor WebP"),
+        (b"hello", "neither PNG, JPEG nor WebP"),
         (b"\x89PNG\r\n\x1a\n\0\0\0", "truncated"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "truncated"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR" + struct.pack(">II", 0, 5), "truncated or damaged"),

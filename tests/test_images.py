@@ -74,9 +74,9 @@ GOOD_JPEG = cv2.imencode(".jpg", NOISE)[1].tobytes()
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "neither PNG nor JPEG"),
-        (b"hello", "neither PNG nor JPEG"),
-        (cv2.imencode(".bmp", NOISE)[1].tobytes(), "neither PNG nor JPEG"),
+        (b"", "neither PNG, JPEG nor WebP"),
+        (b"hello", "neither PNG, JPEG nor WebP"),
+        (cv2.imencode(".bmp", NOISE)[1].tobytes(), "neither PNG, JPEG nor WebP"),
         (GOOD_PNG[:12], "truncated"),
         (GOOD_PNG[: len(GOOD_PNG) // 2], "truncated"),
         (GOOD_PNG[:3000] + b"\0\0\0\0" + GOOD_PNG[3004:], "damaged"),

@@ -221,10 +221,10 @@ FAILURES = {
     two_groups: "form 2 groups with nothing in common: a_0.png, a_1.png and a_2.png; b_0.png, b_1.png and b_2.png",
     two_pictures: "holds 2 photographs; at least 3 are needed",
     no_texture: "none of the 4 photographs has 15 points in common with another",
-    no_pictures: "holds no PNG or JPEG; IMG_1.HEIC: HEIC, left out; run `pip install -r requirements-heic.txt`",
+    no_pictures: "holds no PNG, JPEG or WebP; IMG_1.HEIC: HEIC, left out; run `pip install -r requirements-heic.txt`",
     one_is_cut_short: "photo_1.png: cannot be decoded",
     a_text: "is not a video that OpenCV can decode",
-    an_empty_folder: "holds no .png, .jpg or .jpeg photographs",
+    an_empty_folder: "holds no .png, .jpg, .jpeg or .webp photographs",
 }
 
 

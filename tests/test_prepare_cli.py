@@ -36,7 +36,7 @@ MISTAKES = {
     "missing": (["--images", "nowhere", "--case", "a"], "--images nowhere: no such folder or video"),
     "a long name": (["--images", "x" * 5000, "--case", "a"], "no such folder or video"),
     "not a video": (["--images", "text.mp4", "--case", "a"], "text.mp4: is not a video"),
-    "no photographs": (["--images", "empty", "--case", "a"], "holds no .png, .jpg or .jpeg photographs"),
+    "no photographs": (["--images", "empty", "--case", "a"], "holds no .png, .jpg, .jpeg or .webp photographs"),
     "two photographs": (["--images", "two", "--case", "a"], "at least 3 are needed"),
     "a region in words": (["--images", "four", "--case", "a", "--roi", "a b c d"], '--roi "a b c d": give the centre'),
     "an endless region": (["--images", "four", "--case", "a", "--roi", "0 0 0 inf"], "give the centre and the radius"),

@@ -65,6 +65,12 @@ def test_large_deep_and_transparent_photographs_become_plain_ones(tmp_path):
         assert (pixels == value).all()
 
 
+def test_webp_is_copied_as_png(tmp_path):
+    Image.fromarray(picture()).save(tmp_path / "a.webp", lossless=True)
+    (frame,) = copied(tmp_path, [tmp_path / "a.webp"])
+    assert frame.name.endswith(".png") and np.array_equal(read_image(tmp_path / "out" / frame.name), picture())
+
+
 def write_video(path, frames):
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, frames[0].shape[1::-1])
     for frame in frames:

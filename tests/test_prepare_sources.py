@@ -43,7 +43,7 @@ def test_each_kind_that_is_left_out_is_named(photos, without_heic):
     assert [path.name for path in sources.find_images(photos)] == ["0.png", "1.png", "2.png"]
     notes = sources.left_out(photos)
     assert notes[0].startswith("IMG_1.heic and IMG_2.HEIC: HEIC, left out; run `pip install -r requirements-heic.txt`")
-    assert notes[1].startswith("b.gif and c.TIFF: left out, neither PNG nor JPEG")
+    assert notes[1].startswith("b.gif and c.TIFF: left out, neither PNG, JPEG nor WebP")
     assert notes[2].startswith("gone.jpg, loop.png and pipe.jpg: left out, a broken link")
     assert notes[3].startswith("more: left out, photographs in subfolders")
     assert len(notes) == 4
@@ -61,9 +61,9 @@ def test_prepare_says_what_is_left_out(photos, tmp_path, without_heic):
     ("name", "words"),
     [
         ("2024/a.jpg", r"its photographs are in subfolders \(2024\); give one of them"),
-        ("a.gif", "holds no PNG or JPEG; a.gif: left out"),
-        ("a.heic", "holds no PNG or JPEG; a.heic: HEIC, left out; run `pip install -r requirements-heic.txt`"),
-        ("a.txt", "holds no .png, .jpg or .jpeg photographs"),
+        ("a.gif", "holds no PNG, JPEG or WebP; a.gif: left out"),
+        ("a.heic", "holds no PNG, JPEG or WebP; a.heic: HEIC, left out; run `pip install -r requirements-heic.txt`"),
+        ("a.txt", "holds no .png, .jpg, .jpeg or .webp photographs"),
     ],
 )
 def test_a_folder_without_photographs_says_why(tmp_path, without_heic, name, words):

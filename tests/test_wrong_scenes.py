@@ -76,7 +76,7 @@ def test_a_scene_that_is_not_there_or_has_no_photographs_is_named(tmp_path):
     with pytest.raises(SceneError, match="no such folder.*data_dir"):
         load(tmp_path / "none")
     (tmp_path / "image").mkdir()
-    with pytest.raises(ImageError, match="contains no .png, .jpg or .jpeg"):
+    with pytest.raises(ImageError, match="contains no .png, .jpg, .jpeg or .webp"):
         load(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Reads and writes image files: PNG and JPEG, RGB order, 8 or 16 bits per channel.
+"""Reads PNG, JPEG and WebP files and writes PNG and JPEG, in RGB order, with 8 or 16 bits per channel.
 
 Samples are returned as stored (sRGB, no resizing, no gamma). An EXIF orientation is not applied, because calibration
 programs use the stored pixel grid too.
@@ -19,10 +19,11 @@ from data.errors import UserError, listed, reason
 from data.io.files import read_regular, write_atomically
 from data.io.quiet import native_stderr_silenced
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
+IMAGE_SUFFIXES = (*WRITTEN_SUFFIXES, ".webp")
 
 # Image formats that cameras, scanners and browsers write and that this module does not read.
-UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
+UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".gif", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
 UNREAD_SUFFIXES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
 
 # Larger images are rejected before decoding. The largest camera sensors have about 2 * 10^8 pixels; a header that
@@ -31,12 +32,14 @@ MAX_PIXELS = 2**28
 MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at all
 
 # Deflate expands a byte to at most 1032 bytes (https://zlib.net/zlib_tech.html) and a PNG pixel has at least one bit; a
-# JPEG is compressed less. A header that claims more would allocate gigabytes for a file of a hundred bytes.
+# JPEG is compressed less, and of WebP only an image of one colour more. A header that claims more would allocate
+# gigabytes for a file of a hundred bytes.
 PIXELS_PER_BYTE = 8 * 1032
 HEADER_BYTES = 1 << 16  # enough for the size of every PNG and of most JPEGs
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
 JPEG_SIGNATURE = b"\xff\xd8\xff"
+WEBP_ANIMATION = 0x02  # flag of the chunk VP8X (RFC 9649, section 2.7)
 DAMAGED = "cannot be decoded: the file is truncated or damaged; save it again"
 # JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
 JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -53,7 +56,7 @@ def natural_key(path: Path) -> tuple:
 
 
 def list_images(folder: Path) -> list[Path]:
-    """The PNG and JPEG files of `folder` (any letter case, hidden files left out), in natural order.
+    """The image files of `folder` (any letter case, hidden files left out), in natural order.
 
     Raises ImageError if the folder cannot be listed.
     """
@@ -76,7 +79,7 @@ def require_images(folder: Path) -> list[Path]:
     images = list_images(folder)
     if not images:
         odd = "".join(f" ({note.removeprefix(f'{folder}: ')})" for note in left_out(folder))
-        raise ImageError(f"{folder}: contains no .png, .jpg or .jpeg photographs{odd}; convert them")
+        raise ImageError(f"{folder}: contains no .png, .jpg, .jpeg or .webp photographs{odd}; convert them")
     return images
 
 
@@ -87,7 +90,7 @@ def left_out(folder: Path) -> tuple[str, ...]:
     """
     odd = entries(folder, lambda entry: entry.suffix.lower() in UNREAD_SUFFIXES or _is_broken_link(entry))
     names = [entry.name + (" (a broken link)" if _is_broken_link(entry) else "") for entry in odd]
-    return (f"{folder}: left out, as only PNG and JPEG are read: {listed(names)}",) if names else ()
+    return (f"{folder}: left out, as only PNG, JPEG and WebP are read: {listed(names)}",) if names else ()
 
 
 def _is_broken_link(entry: Path) -> bool:
@@ -98,7 +101,7 @@ def read_image(path: Path | str) -> np.ndarray:
     """Decode `path` to uint8 or uint16 [H, W, C], C in {1, 3, 4}, in RGB(A) order and at the stored depth.
 
     The format is detected from the content, not the name. A palette is expanded; grey with alpha becomes RGBA. Raises
-    ImageError for a file that is missing, unreadable, neither PNG nor JPEG, damaged, or larger than MAX_PIXELS.
+    ImageError for a file that is missing, unreadable, of another format, damaged, or larger than MAX_PIXELS.
     """
     encoded = _read_encoded(path)
     try:
@@ -128,7 +131,7 @@ def _read_encoded(path: Path | str) -> bytes:
 
 
 def image_size(path: Path | str) -> tuple[int, int]:
-    """(width, height) in the header of a PNG or JPEG; the rest of the file is not checked or decoded.
+    """(width, height) in the header of an image; the rest of the file is not checked or decoded.
 
     Raises ImageError for a file that cannot be read, has another format, or is truncated before its size.
     """
@@ -151,9 +154,11 @@ def _header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
             return struct.unpack_from(">II", head, 16)
         if head.startswith(JPEG_SIGNATURE):
             return _jpeg_size(head)
+        if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+            return _webp_size(head, path)
     except (struct.error, IndexError):
         return None
-    raise ImageError(f"{path}: its content is neither PNG nor JPEG; save it as one of them")
+    raise ImageError(f"{path}: its content is neither PNG, JPEG nor WebP; save it as one of them")
 
 
 def _plausible(path: Path | str, size: tuple[int, int] | None, length: int) -> tuple[int, int]:
@@ -206,6 +211,24 @@ def _jpeg_size(encoded: bytes) -> tuple[int, int]:
         position += 2 if standalone else 2 + struct.unpack_from(">H", encoded, position + 2)[0]
 
 
+def _webp_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
+    """(width, height) from the first chunk (RFC 9649, sections 2.5 to 2.7); raises ImageError for an animation, and
+    struct.error or IndexError if the file ends before it.
+    """
+    kind, body = encoded[12:16], 20
+    if kind == b"VP8X":
+        if encoded[body] & WEBP_ANIMATION:
+            raise ImageError(f"{path}: is an animation; save one frame of it as a PNG")
+        return tuple(1 + int.from_bytes(encoded[at : at + 3], "little") for at in (body + 4, body + 7))
+    if kind == b"VP8L":  # after a signature, 14 bits each of the width and of the height, less 1
+        bits = struct.unpack_from("<I", encoded, body + 1)[0]
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if kind == b"VP8 ":  # after the frame tag and the start code, 14 bits each, below two bits of scale
+        width, height = struct.unpack_from("<HH", encoded, body + 6)
+        return width & 0x3FFF, height & 0x3FFF
+    raise ImageError(f"{path}: {DAMAGED}")
+
+
 def rgb_of(image: np.ndarray) -> np.ndarray:
     """The colours [H, W, 3] of an image of `read_image`: grey is repeated, alpha is dropped."""
     return np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image[..., :3]
@@ -245,8 +268,8 @@ def write_image(path: Path | str, rgb: np.ndarray) -> None:
     target = Path(path)
     if rgb.dtype != np.uint8 or not (rgb.ndim == 2 or (rgb.ndim == 3 and rgb.shape[2] == 3)):
         raise ValueError(f"write_image takes uint8 [H, W, 3] or [H, W], not {rgb.dtype} {rgb.shape}")
-    if target.suffix.lower() not in IMAGE_SUFFIXES:
-        raise ImageError(f"{target}: name it with one of {', '.join(IMAGE_SUFFIXES)}")
+    if target.suffix.lower() not in WRITTEN_SUFFIXES:
+        raise ImageError(f"{target}: name it with one of {', '.join(WRITTEN_SUFFIXES)}")
     encoded = cv2.imencode(target.suffix.lower(), rgb if rgb.ndim == 2 else cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR))[1]
     try:
         write_atomically(target, encoded.tobytes())

@@ -12,10 +12,10 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import write_result
-from data.io.images import eight_bits, rgb_of, size_within, write_image
+from data.io.images import WRITTEN_SUFFIXES, eight_bits, rgb_of, size_within, write_image
 from data.prepare.exif import focal_pixels, read_exif, upright
 from data.prepare.progress import Bar
-from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, read_source_image
+from data.prepare.sources import MIN_IMAGES, read_source_image
 from data.prepare.video import choose_frames, frame_count, read_frames
 
 # Longer sides are reduced to this. Features of larger images do not match better (COLMAP itself extracts them at 3200
@@ -55,7 +55,7 @@ def copy_images(images: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str
         pixels = read_source_image(path)
         orientation, focal = read_exif(path)
         kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and orientation == 1
-        kept = kept and path.suffix.lower() not in HEIC_SUFFIXES
+        kept = kept and path.suffix.lower() in WRITTEN_SUFFIXES  # COLMAP reads them
         if kept and max(pixels.shape[:2]) <= MAX_SIDE:
             name, (height, width) = f"{number:04d}{path.suffix.lower()}", pixels.shape[:2]
             write_result(folder / name, path.read_bytes())

@@ -17,6 +17,7 @@ from models.results.render import distance_picture, normal_picture
 from models.surface.clean import thinned
 from models.surface.mesh import Surface
 from models.viewer.scene_display import SceneDisplay, pose_of
+from models.viewer.tone import unlit_glb
 
 MESH, COLOUR, NORMALS, DEPTH = "mesh", "colour", "normals", "depth"
 SHOWN = (MESH, COLOUR, NORMALS, DEPTH)
@@ -70,11 +71,13 @@ class LiveRenderer:
         """Replace the displayed mesh; raises UserError if it is too large."""
         thin, rgb = thinned(surface, FACES)
         self._stage.surface = thin
-        visual = trimesh.visual.TextureVisuals(material=MATT)
+        api, is_visible = self._stage.server.scene, self.mode == MESH
         if rgb is not None:
-            visual.vertex_attributes["color"] = np.column_stack([rgb, np.full(len(rgb), 255, np.uint8)])
-        mesh = trimesh.Trimesh(thin.vertices, thin.faces, visual=visual, process=False)
-        self._mesh = self._stage.server.scene.add_mesh_trimesh(NODE, mesh, visible=self.mode == MESH)
+            self._mesh = api.add_glb(NODE, unlit_glb(thin, rgb), visible=is_visible, cast_shadow=False)
+        else:
+            visual = trimesh.visual.TextureVisuals(material=MATT)
+            mesh = trimesh.Trimesh(thin.vertices, thin.faces, visual=visual, process=False)
+            self._mesh = api.add_mesh_trimesh(NODE, mesh, visible=is_visible)
 
     def draw(self, context: EvalContext, at_once: float, longest: float) -> float:
         """Render the most urgent image; returns the seconds it took, 0 if nothing is due or there is no time.

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import cv2
 import numpy as np
 
-from data.errors import UserError, listed, reason
+from data.errors import listed, reason
 from data.io.files import read_regular, write_atomically
+from data.io.image_headers import DAMAGED, ImageError, header_size, require_whole_png
 from data.io.quiet import native_stderr_silenced
 
 WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -36,17 +36,6 @@ MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at a
 # gigabytes for a file of a hundred bytes.
 PIXELS_PER_BYTE = 8 * 1032
 HEADER_BYTES = 1 << 16  # enough for the size of every PNG and of most JPEGs
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
-JPEG_SIGNATURE = b"\xff\xd8\xff"
-WEBP_ANIMATION = 0x02  # flag of the chunk VP8X (RFC 9649, section 2.7)
-DAMAGED = "cannot be decoded: the file is truncated or damaged; save it again"
-# JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
-JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-
-
-class ImageError(UserError):
-    """An image file that cannot be read or written, or is inconsistent with the others."""
 
 
 def natural_key(path: Path) -> tuple:
@@ -124,9 +113,8 @@ def _read_encoded(path: Path | str) -> bytes:
         encoded = read_regular(Path(path))
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    if encoded.startswith(PNG_SIGNATURE):
-        _require_whole_png(encoded, path)
-    _plausible(path, _header_size(encoded, path), len(encoded))
+    require_whole_png(encoded, path)
+    _plausible(path, header_size(encoded, path), len(encoded))
     return encoded
 
 
@@ -139,26 +127,12 @@ def image_size(path: Path | str) -> tuple[int, int]:
         with open(path, "rb") as file:
             length = os.fstat(file.fileno()).st_size
             head = file.read(HEADER_BYTES)
-            size = _header_size(head, path)
+            size = header_size(head, path)
             if size is None:  # the metadata before a JPEG's frame may have any length
-                size = _header_size(head + file.read(MAX_FILE_BYTES), path)
+                size = header_size(head + file.read(MAX_FILE_BYTES), path)
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
     return _plausible(path, size, length)
-
-
-def _header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
-    """(width, height) in the header `head`; None if it ends too early."""
-    try:
-        if head.startswith(PNG_SIGNATURE):
-            return struct.unpack_from(">II", head, 16)
-        if head.startswith(JPEG_SIGNATURE):
-            return _jpeg_size(head)
-        if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-            return _webp_size(head, path)
-    except (struct.error, IndexError):
-        return None
-    raise ImageError(f"{path}: its content is neither PNG, JPEG nor WebP; save it as one of them")
 
 
 def _plausible(path: Path | str, size: tuple[int, int] | None, length: int) -> tuple[int, int]:
@@ -178,55 +152,6 @@ def _rgb_order(pixels: np.ndarray) -> np.ndarray:
     if pixels.ndim == 2:
         return pixels[..., None]
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
-
-
-def _require_whole_png(encoded: bytes, path: Path | str) -> None:
-    """Raises ImageError if a chunk extends beyond the end of the file, and for an animation.
-
-    OpenCV allocates the size that a chunk claims, up to 4 GB, before it reads the chunk.
-    """
-    position, kinds = len(PNG_SIGNATURE), []
-    while position + PNG_CHUNK_FRAME <= len(encoded) and kinds[-1:] != [b"IEND"]:
-        length, kind = struct.unpack_from(">I4s", encoded, position)
-        position += length + PNG_CHUNK_FRAME
-        kinds.append(kind)
-    is_whole = position <= len(encoded) and kinds[-1:] == [b"IEND"]
-    if not is_whole or kinds[0] != b"IHDR" or kinds.count(b"IHDR") > 1:
-        raise ImageError(f"{path}: {DAMAGED}")
-    if b"acTL" in kinds:
-        raise ImageError(f"{path}: is an animation; save one frame of it as a plain PNG")
-
-
-def _jpeg_size(encoded: bytes) -> tuple[int, int]:
-    """(width, height) from the first frame header; raises IndexError or struct.error if the file ends before it."""
-    position = 2
-    while True:
-        while encoded[position] != 0xFF or encoded[position + 1] in (0x00, 0xFF):
-            position += 1
-        marker = encoded[position + 1]
-        if marker in JPEG_FRAME_MARKERS:
-            height, width = struct.unpack_from(">HH", encoded, position + 5)
-            return width, height
-        standalone = marker == 0x01 or 0xD0 <= marker <= 0xD8
-        position += 2 if standalone else 2 + struct.unpack_from(">H", encoded, position + 2)[0]
-
-
-def _webp_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
-    """(width, height) from the first chunk (RFC 9649, sections 2.5 to 2.7); raises ImageError for an animation, and
-    struct.error or IndexError if the file ends before it.
-    """
-    kind, body = encoded[12:16], 20
-    if kind == b"VP8X":
-        if encoded[body] & WEBP_ANIMATION:
-            raise ImageError(f"{path}: is an animation; save one frame of it as a PNG")
-        return tuple(1 + int.from_bytes(encoded[at : at + 3], "little") for at in (body + 4, body + 7))
-    if kind == b"VP8L":  # after a signature, 14 bits each of the width and of the height, less 1
-        bits = struct.unpack_from("<I", encoded, body + 1)[0]
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    if kind == b"VP8 ":  # after the frame tag and the start code, 14 bits each, below two bits of scale
-        width, height = struct.unpack_from("<HH", encoded, body + 6)
-        return width & 0x3FFF, height & 0x3FFF
-    raise ImageError(f"{path}: {DAMAGED}")
 
 
 def rgb_of(image: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ from typing import NoReturn
 from data.errors import UserError, is_allocation_failure
 from data.io.interruption import keep_interruptions
 from data.io.quiet import forget_library_variables, silence_libraries
-from data.io.streams import report_crash, secure
+from data.io.streams import report_crash, say, secure
 from models.commands.command import EXIT_CARD_FAILED, EXIT_DONE, failed
 from models.machine.cuda.failure import CardFailedError, last_words
 from models.machine.ranks import started
@@ -50,7 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         if not started.takes_part(arguments.command.is_shared, asked(arguments)):
             return EXIT_DONE
-        return arguments.command.run(arguments, conf_for(arguments))
+        status = arguments.command.run(arguments, conf_for(arguments))
+        if status == EXIT_DONE:
+            say(*arguments.command.next_steps(arguments))
+        return status
     except RankFailedError as error:
         return failed(str(error), error.status)
     except UserError as error:

@@ -56,7 +56,8 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert "## Reliability" in (result / "result.md").read_text()
     assert "--clean views" in said.out.split("step 4 of 5")[1].splitlines()[0], "a made-up back is no result"
     assert "--clean views" in (result / "result.md").read_text()
-    assert "reliability: " in said.out
+    assert "reliability: " in said.out and "next: " not in said.out, "it does the steps itself"
+    assert said.out.count(f"python {PROGRAM_FOLDER / 'exp_runner.py'} --conf") == 4, "the user is outside its folder"
 
     status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
     assert status == 0 and "was ready already" in said.out and "step 3" not in said.out

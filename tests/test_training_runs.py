@@ -1,13 +1,16 @@
 """Training through the command line: what it writes, that it repeats itself, that it resumes bit for bit."""
 
+import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import SHORT, command, contents, run, saved
+from runs import ROOT, SHORT, command, contents, run, saved
 from trainings import assert_every_parameter_moves, stopped_after
 
+import exp_runner
 from models.methods.conf import load_config
 
 pytestmark = pytest.mark.slow
@@ -73,8 +76,15 @@ def test_three_steps_a_new_process_and_three_more_equal_six(trained, tmp_path):
 def test_a_finished_run_is_left_alone(trained, capsys):
     before = contents(saved(trained, 6))
     assert run(trained, "--is_continue") == 0
-    assert "already trained to step 6" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "already trained to step 6" in said
     assert contents(saved(trained, 6)) == before
+    checkpoint, report, following = said.splitlines()[-3:]
+    assert checkpoint == f"checkpoint: {trained / 'checkpoints/ckpt_000006.safetensors'}"
+    assert report == f"report: {trained / 'report.html'}" and (trained / "report.html").is_file()
+    words = shlex.split(following.removeprefix("next: "))
+    assert words[0] == "python" and Path(words[1]).resolve() == ROOT / "exp_runner.py"
+    assert exp_runner.main([*words[2:], "--resolution", "16"]) == 0
 
 
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(trained, tmp_path, capsys):

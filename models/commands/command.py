@@ -67,6 +67,8 @@ class Command:
     flags: tuple[Flag, ...] = ()
     # Raises UserError for invalid flags. Called for every mode, since a flag may be given with a mode that lacks it.
     check: Callable[[argparse.Namespace], None] = lambda values: None
+    # Last lines of a run that ended with EXIT_DONE, such as the next command; not printed for a step of another mode.
+    next_steps: Callable[[Arguments], list[str]] = lambda arguments: []
     read: Callable[[str], Mode | None] | None = None  # parses --mode values other than the name; None: another mode
     shown: str = ""  # the name on the help page, if different
     needs_checkpoint: bool = False

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from pathlib import Path
 
 from data.errors import UserError
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, ExperimentConfig, flag
-from models.commands.conf import key_of
 from models.commands.flag_types import MAX_INT, positive, whole
-from models.commands.program import CALLED
+from models.commands.printed import command_line, of_the_scene
 from models.commands.shared import OVERWRITE
 
 NEXT_CONF = Path("confs/fast.conf")  # with masks or without; its scene folder is ./public_data/CASE_NAME
@@ -65,24 +63,13 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     is_new = prepare(request, say)
     say(f"check {target / OVERVIEW}: the sphere must contain the object")
     say(f"{target}: {'is ready' if is_new else 'was ready already (--overwrite makes it again)'}")
-    for line in next_steps(arguments):
-        say(line)
     return EXIT_DONE
 
 
 def next_steps(arguments: Arguments) -> list[str]:
     """The next commands, one per line."""
-    flags = [*_flag("--conf", str(arguments.conf or NEXT_CONF)), *_flag("--case", arguments.case)]
-    settings = [text for text in arguments.overrides if key_of(text) != REGION]  # the prepared scene contains it
-    flags += [word for text in settings for word in _flag("--set", text)]
-    return [f"next: {CALLED} {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
-
-
-def _flag(name: str, value: str) -> list[str]:
-    """A flag with its value, [] without a value; a value that starts with a dash needs an equals sign."""
-    if value.startswith("-"):
-        return [f"{name}={value}"]
-    return [name, value] if value else []
+    flags = of_the_scene(arguments, arguments.conf or NEXT_CONF, REGION)  # the prepared scene contains the region
+    return [f"next: {command_line([*flags, *more])}" for more in (["--mode", "inspect"], [])]
 
 
 COMMAND = Command(
@@ -145,5 +132,6 @@ COMMAND = Command(
         ),
     ),
     check=check,
+    next_steps=next_steps,
     conf_of_case=NEXT_CONF,
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from models.commands.command import (
     Mode,
 )
 from models.commands.conf import found_conf, key_of, read_conf
-from models.commands.program import CALLED
+from models.commands.printed import command_line, of_the_scene
 from models.commands.reconstruction_folder import (
     MESH,
     PAGE,
@@ -277,10 +276,7 @@ def _is_set(arguments: Arguments, key: str) -> bool:
 
 def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:
     """The command line of a step."""
-    words = ["--conf", str(arguments.conf), "--case", arguments.case, "--mode", arguments.command.name]
-    for text in arguments.overrides:
-        words += ["--set", text]
-    words += [] if arguments.device == "auto" else ["--device", arguments.device]
+    words = [*of_the_scene(arguments, arguments.conf), "--mode", arguments.command.name]
     if arguments.command is prepare.COMMAND:
         words += ["--images", str(arguments.values.images)]
         words += ["--masks", arguments.values.masks] if arguments.values.masks else []
@@ -293,4 +289,4 @@ def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:
             words.append(f"--{name}")
         elif value is not False:
             words += [f"--{name}", str(value)]
-    return f"{CALLED} {shlex.join(words)}"
+    return command_line(words)

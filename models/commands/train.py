@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.streams import complain, say
 from models.commands import cases
 from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
+from models.commands.conf import read_conf
+from models.commands.printed import command_line, of_the_scene
 from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
 from models.commands.view import VIEWER, keys_of, place_of
 from models.machine.ranks.place import here
@@ -40,6 +43,22 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain)
     followers = (_viewer(arguments, experiment),) if values.view and here().rank == 0 else ()
     return work_on(experiment, lambda runner: runner.train(values.language, *followers))
+
+
+def next_steps(arguments: Arguments) -> list[str]:
+    """Where the results are, and the command that extracts the mesh; nothing after several scenes."""
+    if arguments.values.cases is not None:
+        return []
+    from models.checkpoints.folder import checkpoint_files
+    from models.experiment import CHECKPOINTS
+    from models.report.document import REPORT
+
+    folder = Path(read_conf(arguments).general.base_exp_dir)
+    saved = list(checkpoint_files(folder / CHECKPOINTS).values())[-1:]
+    lines = [f"checkpoint: {path}" for path in saved]
+    lines += [f"report: {folder / REPORT}"] if (folder / REPORT).is_file() else []
+    again = command_line([*of_the_scene(arguments, arguments.conf), "--mode", "validate_mesh"])
+    return [*lines, f"next: {again}"]
 
 
 def _viewer(arguments: Arguments, experiment: Experiment) -> Callback:
@@ -78,5 +97,6 @@ COMMAND = Command(
         *VIEWER,
     ),
     check=check,
+    next_steps=next_steps,
     is_shared=True,
 )

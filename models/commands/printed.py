@@ -1,0 +1,38 @@
+"""Command lines as they are printed: complete, and working in the folder where the user is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from models.commands.command import Arguments
+from models.commands.program import CALLED, FROM_A_CLONE, PROGRAM
+
+
+def command_line(words: Sequence[str]) -> str:
+    """The program with these flags, for a POSIX shell in the current folder.
+
+    In a clone, exp_runner.py is named by its path from the current folder if it is inside, else by its full path.
+    """
+    if CALLED != FROM_A_CLONE:
+        return f"{CALLED} {shlex.join(words)}"
+    here = Path(os.path.realpath(os.curdir))
+    path = PROGRAM.relative_to(here) if PROGRAM.is_relative_to(here) else PROGRAM
+    return shlex.join(["python", str(path), *words])
+
+
+def of_the_scene(arguments: Arguments, conf: Path | None, left_out: str = "") -> list[str]:
+    """The flags --conf, --case, --device and --set of `arguments`; `left_out`: a key of the conf without its --set."""
+    words = [*flag_of("--conf", "" if conf is None else str(conf)), *flag_of("--case", arguments.case)]
+    words += [] if arguments.device == "auto" else ["--device", arguments.device]
+    settings = (text for text in arguments.overrides if text.partition("=")[0].strip() != left_out)
+    return words + [word for text in settings for word in flag_of("--set", text)]
+
+
+def flag_of(name: str, value: str) -> list[str]:
+    """A flag with its value, [] without a value; a value that starts with a dash needs an equals sign."""
+    if value.startswith("-"):
+        return [f"{name}={value}"]
+    return [name, value] if value else []

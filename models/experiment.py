@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder, write_atomically, write_result
@@ -22,6 +19,7 @@ from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
+from models.checkpoints.same_scene import require_same_background, require_same_frame, require_same_masks
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.machine.ranks.place import here
 from models.methods.conf import ExperimentConfig, network_differences, parse_config, to_hocon
@@ -35,9 +33,6 @@ CHECKPOINTS = "checkpoints"
 WRITTEN = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING, "anomalies")
 WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "splats", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
-FRAME_KEY = "scene_to_world"  # in the state of a checkpoint
-HULL, BACKDROP = "hull", "backdrop"  # buffers of occupancy sampling: its region, and the backdrop of derived masks
-FRAME_TOLERANCE = 1e-3  # of the sphere's radius; smaller differences are invisible
 
 
 @dataclass(frozen=True)
@@ -105,8 +100,9 @@ def open_training(
         found = _read(checkpoint)
     if found is not None:
         _require_same_networks(found, conf)
-        _require_same_frame(found, scene)
-        _require_same_masks(found, scene)
+        require_same_frame(found, scene)
+        require_same_masks(found, scene)
+        require_same_background(found, scene, conf)
     goes_on = is_continue and checkpoint is None
     at_risk = "" if checkpoint is None else SUFFIX  # a published checkpoint may be in the folder itself
     if not goes_on and not overwrite and has_checkpoints(checkpoints, at_risk):
@@ -149,8 +145,8 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         raise CheckpointError(f"no checkpoint: there is no ckpt_*.safetensors in {checkpoints}; {hint}")
     _require_same_networks(found, conf)
     scene = _scene(conf)
-    _require_same_frame(found, scene)
-    _require_same_masks(found, scene)
+    require_same_frame(found, scene)
+    require_same_masks(found, scene)
     return Experiment(conf, folder, scene, found, RunFiles(folder, OF_A_RESULT))
 
 
@@ -251,41 +247,4 @@ def _require_same_networks(checkpoint: Checkpoint, conf: ExperimentConfig) -> No
     if differences:
         raise CheckpointError(
             f"the conf differs from the checkpoint's networks: {differences[0]}; use the conf it was trained with"
-        )
-
-
-def frame_state(scene: Scene) -> dict[str, Any]:
-    """The entry of a checkpoint's state for `_require_same_frame`."""
-    return {FRAME_KEY: scene.scene_to_world.tolist()}
-
-
-def _require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
-    """Raises CheckpointError if the networks were trained with another region of interest.
-
-    The region may change if it is estimated from other images. Checkpoints of the published code do not store it.
-    """
-    trained = np.array(checkpoint.state.get(FRAME_KEY, scene.scene_to_world), dtype=np.float64)
-    radius = np.linalg.norm(trained[:3, 0])
-    if np.abs(trained - scene.scene_to_world).max() > FRAME_TOLERANCE * radius:
-        sphere = " ".join(f"{value:.9g}" for value in (*trained[:3, 3], radius))
-        raise CheckpointError(
-            f"the checkpoint of step {checkpoint.step} was trained with another region of interest than that of "
-            f'{scene.name}; pass --roi "{sphere}", the one it was trained with'
-        )
-
-
-def _require_same_masks(checkpoint: Checkpoint, scene: Scene) -> None:
-    """Raises CheckpointError if only one of training and scene has masks that were derived from a backdrop.
-
-    Such masks bound the occupied cells, which checkpoints contain, and replace the background.
-    """
-    if HULL not in checkpoint.buffers:
-        return
-    was_derived = BACKDROP in checkpoint.buffers
-    is_derived = scene.backdrop is not None
-    if was_derived != is_derived:
-        how = "with" if was_derived else "without"
-        raise CheckpointError(
-            f"the checkpoint of step {checkpoint.step} was trained {how} masks derived from the backdrop of "
-            f"{scene.name}; pass --set dataset.masks_from_backdrop={was_derived}, or train again"
         )

@@ -16,9 +16,10 @@ from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.scenes.scene import summary
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
+from models.checkpoints.same_scene import frame_state
 from models.evaluation.collapse import CollapseWatch
 from models.evaluation.validation import validate_image
-from models.experiment import Experiment, frame_state, record
+from models.experiment import Experiment, record
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, joined
 from models.methods.conf import to_hocon
@@ -295,6 +296,5 @@ class Runner:
     def _state(self) -> dict[str, Any]:
         """The entries of a checkpoint's state besides those of the trainer."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()} | self.collapse.state()
-        return (
-            state | chunk_state(self.conf, self.trainer.ray_chunk, self.ranks.size) | frame_state(self.experiment.scene)
-        )
+        state |= chunk_state(self.conf, self.trainer.ray_chunk, self.ranks.size)
+        return state | frame_state(self.experiment.scene)

@@ -81,7 +81,7 @@ def mean_up(c2w: np.ndarray) -> np.ndarray:
     return up / length if length > LEAST_UP else np.array([0.0, 0.0, 1.0])
 
 
-def image_pixels(width: int, height: int, resolution_level: int = 1) -> np.ndarray:
+def image_pixels(width: int, height: int, resolution_level: float = 1) -> np.ndarray:
     """The pixel grid [h, w, 2] of (x, y) at which an image is rendered, h = height // level and w = width // level.
 
     As published (gen_rays_at): evenly spaced from the centre of the first pixel to that of the last one, both
@@ -90,8 +90,8 @@ def image_pixels(width: int, height: int, resolution_level: int = 1) -> np.ndarr
     """
     if resolution_level < 1:
         raise ValueError(f"resolution_level must be at least 1, not {resolution_level}")
-    columns = np.linspace(0, width - 1, max(width // resolution_level, 1))
-    rows = np.linspace(0, height - 1, max(height // resolution_level, 1))
+    columns = np.linspace(0, width - 1, max(int(width // resolution_level), 1))
+    rows = np.linspace(0, height - 1, max(int(height // resolution_level), 1))
     return np.stack(np.meshgrid(columns, rows, indexing="xy"), axis=-1)
 
 

@@ -116,10 +116,11 @@ FLAG_MEANINGS = {
         "validate_mesh、evaluate：提取的等值面的值，即负的符号距离（默认：0）或 NeRF 的密度（默认：25）"
     ),
     "validate_image: index of the photograph (default: 0)": "validate_image：照片的编号（默认：0）",
-    "validate_image, render: reduction factor, 1 for full size (default: train.validate_resolution_level of the "
-    "conf; 1 for a camera-path file)": (
-        "validate_image、render：缩小的倍数，1 为原尺寸（默认：配置里的 train.validate_resolution_level；相机路径"
-        "文件为 1）"
+    "validate_image, render, interpolate: reduction factor, 1 for full size (default: "
+    "train.validate_resolution_level of the conf; for videos the largest that leaves 720 lines; 1 for a camera-path "
+    "file)": (
+        "validate_image、render、interpolate：缩小的倍数，1 为原尺寸（默认：配置里的 train.validate_resolution_level；"
+        "视频为仍有 720 行的最大值；相机路径文件为 1）"
     ),
     "render: orbit, photographs such as 0,5,9, or a camera-path file of this program or nerfstudio (default: orbit)": (
         "render：orbit（环绕）、照片编号如 0,5,9，或本程序或 nerfstudio 的相机路径文件（默认：orbit）"
@@ -219,7 +220,9 @@ TRAIN_MEANINGS = {
     ),
     "number of training steps": "训练步数",
     "rays per step; for Gaussians, images per step": "每步的光线数；高斯为每步的图像数",
-    "reduction factor of validation images": "验证图像缩小的倍数",
+    "reduction factor of validation images; 0: as large as the photographs, up to 800 pixels": (
+        "验证图像缩小的倍数；0：与照片同样大小，最大 800 像素"
+    ),
     "true: white background, for photographs masked with white; not used by fast_neus without masks": (
         "true：白色背景，用于掩膜之外为白色的照片；fast_neus 没有掩膜时不使用"
     ),

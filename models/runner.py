@@ -270,9 +270,9 @@ class Runner:
             memory.release()  # images and steps need memory blocks of different sizes, so free them in between
         if has_picture:
             self.recovery.examine()
-            view = self.step // self.conf.val_freq % self.experiment.scene.n_views
-            level = self.conf.validate_resolution_level
-            picture = self.recovery.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
+            shown, level = self.collapse.views, self.conf.validate_resolution_level
+            seen = partial(validate_image, view=shown.views[0], level=level, held_out=shown.held_out)
+            picture = self.recovery.attempt("pictures", lambda: seen(self.snapshot()))
             if picture is not None:
                 self._tell(lambda follower: follower.picture(self.step, picture))
         if has_mesh:

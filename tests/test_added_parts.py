@@ -90,7 +90,7 @@ def test_a_surface_of_another_kind_trains_within_neus(trained):
     assert all(
         np.any(first["sdf_network_fine"][name] != last["sdf_network_fine"][name]) for name in ("centre", "shade")
     )
-    assert (trained / "validations_fine/00000006_0_1.png").is_file()
+    assert (trained / "validations_fine/00000006_0_0_held_out.png").is_file()
 
 
 @pytest.mark.slow

@@ -177,7 +177,7 @@ DISPATCHED = [
     ),
     (["--mode", "validate_image", "--image", "3"], ("open_results", (None,)), ("validate_image", (3, 2))),
     (["--mode", "validate_image", "--resolution_level", "1"], ("open_results", (None,)), ("validate_image", (0, 1))),
-    (["--mode", "interpolate_2_7"], ("open_results", (None,)), ("interpolate", (2, 7))),
+    (["--mode", "interpolate_2_7"], ("open_results", (None,)), ("interpolate", (2, 7, None))),
     (
         ["--mode", "evaluate"],
         ("open_results", (None,)),

@@ -5,6 +5,8 @@ from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
 from runs import run
 from test_compare import compare, experiment  # noqa: F401 (a fixture)
 
+from models.report.document import data_of, document
+
 SETTINGS = ("train.warm_up_end=1", "train.val_freq=2", "train.val_mesh_freq=4", "train.report_freq=2")
 SETTINGS += ("train.mesh_resolution=24", "train.end_iter=4")
 
@@ -52,4 +54,28 @@ def test_sliders_and_meshes_move_together(runs, compare, tmp_path, size):  # noq
         page.wait_for_timeout(300)
         turns = page.eval_on_selector_all("canvas.mesh", "all => all.map((e) => e.dataset.turn)")
         assert turns[0] == turns[1]
+        assert page.locator("#figures td.best").count() == 0  # equal metrics
         assert "end_iter" in page.inner_text("#differs") and not overflows(page) and errors == []
+
+
+@pytest.mark.browser
+def test_better_values_are_marked_and_reasons_told(tmp_path, compare):  # noqa: F811
+    first = experiment(tmp_path / "a", chamfer=0.004, seconds=10.0)
+    second = experiment(tmp_path / "b", psnr=33.0, chamfer=0.0062)
+    status = {"mesh": "mesh_none", "val_freq": 0, "state": "finished"}
+    content = {"pictures": [], "photographs": {}, "mesh": None, "curves": {}, "status": status}
+    (tmp_path / "a/report.html").write_bytes(document("report", "a", content, "en"))
+    assert compare(first, second, "--output", str(tmp_path / "x.html"))[0] == 0
+    with opened((tmp_path / "x.html").as_uri()) as (page, errors):
+        best = "all => all.map((e) => [e.parentNode.cells[0].textContent, e.cellIndex])"
+        marked = dict(page.eval_on_selector_all("#figures td.best", best))
+        wanted = {"PSNR, whole image": 2, "Chamfer distance: mean of both": 1, "training time": 1}
+        assert marked == wanted
+        told = page.inner_text("#mesh")
+        assert "train.val_mesh_freq = 0" in told and "no report.html that can be read" in told and errors == []
+
+
+def test_values_of_runs_that_cannot_be_compared_are_not_marked(tmp_path, compare):  # noqa: F811
+    first, second = experiment(tmp_path / "a"), experiment(tmp_path / "b", psnr=33.0, ground_truth="--gt other.ply")
+    assert compare(first, second, "--output", str(tmp_path / "x.html"))[0] == 0
+    assert not any(data_of((tmp_path / "x.html").read_bytes())["best"])

@@ -22,7 +22,7 @@ PUBLISHED = {
     "train.learning_rate_alpha": 0.05,
     "train.end_iter": 300000,
     "train.batch_size": 512,
-    "train.validate_resolution_level": 4,
+    "train.validate_resolution_level": 0,
     "train.warm_up_end": 5000.0,
     "train.use_white_bkgd": False,
     "train.save_freq": 10000,

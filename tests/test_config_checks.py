@@ -48,7 +48,7 @@ CANNOT_WORK = [
     ("train", {"batch_size": 0}, "train.batch_size"),
     ("train", {"report_freq": 0}, "train.report_freq"),
     ("train", {"save_freq": -1}, "train.save_freq"),
-    ("train", {"validate_resolution_level": 0}, "train.validate_resolution_level"),
+    ("train", {"validate_resolution_level": -1}, "train.validate_resolution_level"),
     ("train", {"igr_weight": -0.1}, "train.igr_weight"),
     ("train", {"mask_weight": -0.1}, "train.mask_weight"),
     ("train", {"seed": -1}, "train.seed"),

@@ -99,7 +99,7 @@ def test_pictures_meshes_videos_and_figures_are_made(trained, capsys):
     assert run_nerf(trained, "--mode", "validate_mesh", "--resolution", "24", *level) == 0
     mesh = trimesh.load(trained / "meshes/00000006.ply")
     assert len(mesh.faces) > 0 and np.abs(mesh.vertices - (4.0, -7.0, 1.5)).max() < 2.5 * 1.1  # the world frame
-    assert run_nerf(trained, "--mode", "interpolate_0_1") == 0
+    assert run_nerf(trained, "--mode", "interpolate_0_1", "--resolution_level", "4") == 0
     assert (trained / "render/00000006_0_1.mp4").is_file()
     assert run_nerf(trained, "--mode", "evaluate", "--resolution", "24", *level) == 0
     figures = json.loads((trained / "report/metrics.json").read_text())

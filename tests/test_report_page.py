@@ -39,7 +39,8 @@ def test_the_page_of_a_training_holds_all_of_it(trained):
     )
     assert [shown["step"] for shown in found["pictures"]] == [4, 8, 12]
     assert set(found["pictures"][0]["panels"]) == {"rendering", "normals", "error", "distance"}
-    assert found["mesh"]["step"] == 12 and found["mesh"]["colors"] and found["overview"].startswith("data:image/jpeg")
+    assert found["mesh"]["step"] == 12 and found["mesh"]["colors"] and found["overview"].startswith("data:image/webp")
+    assert len({shown["view"] for shown in found["pictures"]}) == 1 and found["pictures"][0]["held_out"]
     assert ["train.end_iter", "300000", "12"] in found["conf"]["differs"]
     assert "train.learning_rate_alpha" not in [row[0] for row in found["conf"]["differs"]]
     assert "jittor" in [row[0] for row in found["environment"]]
@@ -118,11 +119,101 @@ def test_the_page_in_a_browser(trained, tmp_path, size):
         assert page.get_attribute("#cameras", "aria-pressed") == "true"
         newest = page.get_attribute("img[data-panel=rendering]", "src")
         slide(page, "#steps", 0)
-        assert "step 4," in page.inner_text("#told")
+        assert "step 4 " in page.inner_text("#told")
         assert page.get_attribute("img[data-panel=rendering]", "src") != newest
         assert page.eval_on_selector("img[data-panel=normals]", "e => e.naturalWidth") > 10
         assert page.locator(".chart svg polyline").count() >= 6
         assert not overflows(page) and errors == []
+
+
+def changed(found, folder, **values):
+    """The page of `found` with other values, in a folder."""
+    path = folder / "report.html"
+    path.write_bytes(document("report", "a", {**found, "language": None, **values}, None))
+    return path.as_uri()
+
+
+@pytest.mark.browser
+def test_charts_choose_axis_and_curves_and_are_smoothed(trained, tmp_path):
+    found = content(trained)
+    curves = {"step": [1, 2, 3, 4], "Loss/a": [0.0, 1000.0, 1.0, 10.0], "Loss/b": [5.0, 5.0, 5.0, 5.0]}
+    with opened(changed(found, tmp_path, curves=curves, pictures=[])) as (page, errors):
+        chart, shown = "[data-chart=losses]", "[data-chart=losses] polyline"
+        places = "(e) => e.getAttribute('points').split(' ').map((p) => p.split(',').map(Number))"
+        assert page.inner_text(f"{chart} .axis") == "log"  # one zero among wide values does not make it linear
+        log = page.eval_on_selector(shown, places)
+        page.click(f"{chart} .axis")
+        linear = page.eval_on_selector(shown, places)
+        assert len(linear) == 4 and len(log) == 3 and page.inner_text(f"{chart} .axis") == "linear"
+        page.click(f"{chart} .axis")
+        assert abs((log[1][1] - log[2][1]) - (log[2][1] - log[0][1]) / 2) < 0.2
+        page.click(f"{chart} [data-curve='Loss/a']")
+        assert page.locator(shown).count() == 1
+        assert page.get_attribute(f"{chart} [data-curve='Loss/a']", "aria-pressed") == "false"
+        page.evaluate("draw()")  # choices outlast an update
+        assert page.locator(shown).count() == 1 and page.inner_text(f"{chart} .axis") == "log"
+        assert page.evaluate("smoothed([0, null, 4], 0.5)") == pytest.approx([0, None, 8 / 3])
+        slide(page, "#smoothing", 0.5)
+        assert page.locator(shown).count() == 2 and errors == []  # the curve and, fainter, its values
+
+
+@pytest.mark.browser
+def test_a_divider_and_zoom_compare_rendering_and_photograph(trained, tmp_path):
+    with opened(changed(content(trained), tmp_path)) as (page, errors):
+        page.locator(".split").scroll_into_view_if_needed()
+        box = page.locator(".split").bounding_box()
+        page.mouse.click(box["x"] + 0.25 * box["width"], box["y"] + 0.5 * box["height"])
+        assert abs(float(page.input_value("#divider")) - 0.25) < 0.02
+        assert "75%" in page.eval_on_selector(".split .layer:nth-child(2)", "e => e.style.clipPath")
+        page.click("#zoom_in")
+        assert page.get_attribute(".split", "data-zoom") == "1.500"
+        page.click("[role=button]:has([data-panel=error])")
+        sources = page.eval_on_selector_all(".split img", "all => all.map((e) => e.src)")
+        assert sources[1] == page.get_attribute("img[data-panel=error]", "src")
+        assert sources[0] == page.get_attribute("img[data-panel=photograph]", "src")
+        page.click("#zoom_all")
+        assert page.get_attribute(".split", "data-zoom") == "1.000" and errors == []
+
+
+@pytest.mark.browser
+def test_menu_warnings_files_and_theme(trained, tmp_path):
+    found = content(trained)
+    files = found["files"]
+    assert all((trained / path).is_file() for _, path in files)
+    assert {"file_mesh", "file_checkpoint", "file_conf", "file_log"} <= {what for what, _ in files}
+    with opened(changed(found, tmp_path, warnings=["one", "two"])) as (page, errors):
+        assert page.inner_text("#warning_count") == "⚠ 2 warnings"
+        targets = page.eval_on_selector_all("nav a", "all => all.map((e) => e.getAttribute('href').slice(1))")
+        assert targets == page.eval_on_selector_all("section:has(h2)", "all => all.map((e) => e.id)")
+        linked = page.eval_on_selector_all("#files a", "all => all.map((e) => e.getAttribute('href'))")
+        assert linked == [path for _, path in files]
+        assert "PSNR of images" in page.inner_text("#status") and "dB " not in page.inner_text("#status")
+        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.click("#theme")
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert light == "rgb(243, 246, 249)" and dark == "rgb(17, 23, 30)"
+        page.emulate_media(color_scheme="dark")
+        page.click("#theme")  # what the reader chose, not the system
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
+        page.click("#wires")
+        assert page.get_attribute("#wires", "aria-pressed") == "true" and errors == []
+
+
+@pytest.mark.browser
+def test_a_dark_system_has_a_dark_page(trained):
+    with opened((trained / "report.html").as_uri()) as (page, errors):
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+        assert errors == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("state", "told"), [("finished", "there was no surface"), ("stopped", "ended before one was")])
+def test_the_reason_why_there_is_no_mesh(trained, tmp_path, state, told):
+    found = content(trained)
+    status = found["status"] | {"state": state, "mesh": "mesh_soon"}
+    with opened(changed(found, tmp_path, status=status, mesh=None, mesh_words="")) as (page, errors):
+        assert told in page.inner_text("#mesh") and errors == []
 
 
 @pytest.mark.browser

@@ -94,12 +94,19 @@ def test_the_chunk_never_changes_a_rendering(trained, tmp_path, background):
 
 
 def test_an_interpolation_is_a_video_there_and_back(trained):
-    assert run(trained, "--mode", "interpolate_0_1", settings=WIDE) == 0
+    assert run(trained, "--mode", "interpolate_0_1", "--resolution_level", "4", settings=WIDE) == 0
     video = cv2.VideoCapture(str(trained / "render/00000002_0_1.mp4"))
     assert video.get(cv2.CAP_PROP_FRAME_COUNT) == 120 and video.get(cv2.CAP_PROP_FRAME_WIDTH) == 50
     frames = [video.read()[1] for _ in range(120)]
     assert np.abs(frames[0].astype(int) - frames[119]).mean() < 3
     assert np.abs(frames[0].astype(int) - frames[60]).mean() > 3
+
+
+def test_an_interpolation_is_as_large_as_the_photographs(trained, monkeypatch):
+    monkeypatch.setattr("models.results.interpolation.VIDEO_FRAMES", 2)
+    assert run(trained, "--mode", "interpolate_1_2", settings=WIDE) == 0
+    video = cv2.VideoCapture(str(trained / "render/00000002_1_2.mp4"))
+    assert video.get(cv2.CAP_PROP_FRAME_WIDTH) == video.get(cv2.CAP_PROP_FRAME_HEIGHT) == 200
 
 
 def test_an_evaluation_gives_a_picture_and_three_figures(trained, capsys):

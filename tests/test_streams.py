@@ -160,7 +160,7 @@ def test_every_mode_does_its_work_whatever_its_streams_are(redirection, undistur
         argv("validate_image", "--resolution_level", "8"),
         argv("validate_mesh", "--resolution", "16"),
         argv("validate_mesh", "--resolution", "16", "--mcube_threshold", "50"),  # no surface
-        argv("interpolate_0_1"),
+        argv("interpolate_0_1", "--resolution_level", "4"),
         argv("evaluate", "--resolution", "16", settings=(*SHORT, "dataset.test_dir=")),
         argv("prepare", "--images", "nowhere"),  # a mistake
         argv("inspect"),

@@ -160,7 +160,7 @@ def trained(conf, tmp_path_factory):
 
 def test_it_trains_and_writes_what_every_kind_writes(trained):
     written = {str(path.relative_to(trained)) for path in trained.rglob("*.*") if path.is_file()}
-    assert written >= {"validations_fine/00000006_0_1.png", "meshes/00000006.ply", "recording/config.conf"}
+    assert written >= {"validations_fine/00000006_0_0.png", "meshes/00000006.ply", "recording/config.conf"}
     first, last = saved(trained, 3), saved(trained, 6)
     assert list(last.tensors) == ["ball"] and sum(array.size for array in last.tensors["ball"].values()) == 5
     assert all(np.any(first.tensors["ball"][name] != last.tensors["ball"][name]) for name in last.tensors["ball"])

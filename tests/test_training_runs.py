@@ -30,8 +30,8 @@ def test_a_run_writes_what_the_published_code_writes_where_it_writes_it(trained)
     assert written >= {
         "checkpoints/ckpt_000003.safetensors",
         "checkpoints/ckpt_000006.safetensors",
-        "validations_fine/00000006_0_0.png",
-        "normals/00000006_0_0.png",
+        "validations_fine/00000006_0_0_held_out.png",
+        "normals/00000006_0_0_held_out.png",
         "meshes/00000006.ply",
         "recording/config.conf",
         "logs/train.log",

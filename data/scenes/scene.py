@@ -78,12 +78,12 @@ class Scene:
         height, width = self.images[view].shape[:2]
         return width, height
 
-    def rays(self, view: int, resolution_level: int = 1) -> tuple[Rays, tuple[int, int]]:
+    def rays(self, view: int, resolution_level: float = 1) -> tuple[Rays, tuple[int, int]]:
         """The rays of a whole view, row-major, and its (h, w) at `resolution_level` (see `image_pixels`)."""
         pixels = image_pixels(*self.size(view), resolution_level)
         return camera_rays(pixels, self.intrinsics[view], self.c2w[view]), pixels.shape[:2]
 
-    def rgb_image(self, view: int, resolution_level: int = 1) -> np.ndarray:
+    def rgb_image(self, view: int, resolution_level: float = 1) -> np.ndarray:
         """The image as float32 [h, w, 3] in [0, 1], at the pixels of `rays(view, resolution_level)`.
 
         Bilinear as in the published image_at, but on the grid of the rays: `cv2.resize`, which the published code
@@ -91,11 +91,11 @@ class Scene:
         """
         return self._seen(self.images[view], resolution_level)
 
-    def mask_image(self, view: int, resolution_level: int = 1) -> np.ndarray | None:
+    def mask_image(self, view: int, resolution_level: float = 1) -> np.ndarray | None:
         """The mask as float32 [h, w] in [0, 1] on the grid of `rgb_image`; None for a scene without masks."""
         return None if self.masks is None else self._seen(self.masks[view], resolution_level)
 
-    def _seen(self, image: np.ndarray, resolution_level: int) -> np.ndarray:
+    def _seen(self, image: np.ndarray, resolution_level: float) -> np.ndarray:
         if resolution_level == 1:
             return to_float(image)
         return sample_bilinear(image, image_pixels(image.shape[1], image.shape[0], resolution_level))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from data.errors import UserError
 from models.commands.command import Arguments, Command, ExperimentConfig, Mode
 from models.commands.flag_types import is_index
-from models.commands.shared import CHECKPOINT, choose_device, open_trained, show
+from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, choose_device, open_trained, show
 
 
 def read(text: str) -> Mode | None:
@@ -25,7 +25,8 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     experiment = open_trained(arguments, conf, *arguments.mode.views)
     from models.results.interpolation import interpolate
 
-    return show(experiment, lambda context: interpolate(context, *arguments.mode.views))
+    level = arguments.values.resolution_level
+    return show(experiment, lambda context: interpolate(context, *arguments.mode.views, level))
 
 
 COMMAND = Command(
@@ -34,7 +35,7 @@ COMMAND = Command(
     line="write a video from photograph I to photograph J and back, such as interpolate_0_5",
     run=run,
     read=read,
-    flags=(CHECKPOINT,),
+    flags=(CHECKPOINT, RESOLUTION_LEVEL),
     needs_checkpoint=True,
     is_shared=True,
 )

@@ -18,6 +18,7 @@ from models.machine.ranks.ranks import joined
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import ModelConfig, build_model
 from models.results.chunks import ResultChunks
+from models.results.sizes import picture_level
 from models.training.chunks import settled_chunk, training_chunk
 from models.training.trainer import Trainer
 
@@ -68,7 +69,7 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
     choice = training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
     trainer.ray_chunk = choice.chunk
     step_peak, base = memory.growth(trainer.step), memory.held_bytes()
-    rays, _ = scene.rays(0, conf.train.validate_resolution_level)
+    rays, _ = scene.rays(0, picture_level(scene, 0, conf.train.validate_resolution_level))
     chunk = ResultChunks(conf.train).rays(model, rays)
     first = rays.at(slice(chunk))  # the other chunks take no more memory
     seconds = _seconds_of_steps(trainer)

@@ -90,9 +90,11 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     values = arguments.values
     choose_device(arguments, conf)
     experiment = open_trained(arguments, conf)
+    from models.results.sizes import film_level
+
     path = camera_path(values, experiment.scene)
     is_file = values.path != ORBIT and _views(values.path) is None
-    level = values.resolution_level or (1 if is_file else conf.train.validate_resolution_level)
+    level = values.resolution_level or (1 if is_file else film_level(path.height))
     request = VideoRequest(_shown(values), level, values.output, mesh_request(values))
 
     def make(context: EvalContext) -> None:

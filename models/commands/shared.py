@@ -70,8 +70,9 @@ RESOLUTION_LEVEL = flag(
     OUTPUT,
     type=whole(1, MAX_INT),
     metavar="L",
-    help="validate_image, render: reduction factor, 1 for full size (default: "
-    "train.validate_resolution_level of the conf; 1 for a camera-path file)",
+    help="validate_image, render, interpolate: reduction factor, 1 for full size (default: "
+    "train.validate_resolution_level of the conf; for videos the largest that leaves 720 lines; 1 for a camera-path "
+    "file)",
 )
 MESH = (
     flag(

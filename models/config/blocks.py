@@ -34,7 +34,7 @@ class TrainConfig:
     learning_rate_alpha: float = limits(at_least=0, at_most=1)
     end_iter: int = limits(at_least=1)
     batch_size: int = limits(at_least=1)
-    validate_resolution_level: int = limits(at_least=1)
+    validate_resolution_level: int = limits(at_least=0)  # 0: at most 800 pixels on the longer side
     use_white_bkgd: bool
     save_freq: int = limits(at_least=0)
     val_freq: int = limits(at_least=0)

@@ -71,6 +71,11 @@ class ScoredViews:
     views: tuple[int, ...]
     are_held_out: bool
 
+    @property
+    def held_out(self) -> Scene | None:
+        """The scene of the views; None for training views."""
+        return self.scene if self.are_held_out else None
+
     def text(self) -> str:
         """Number and type of the views."""
         return f"{len(self.views)} {'held-out' if self.are_held_out else 'training'} views"
@@ -132,6 +137,13 @@ class CollapseWatch:
         self._spare()
 
     @property
+    def views(self) -> ScoredViews:
+        """The views that are scored, loaded at the first use."""
+        if self._views is None:
+            self._views = scored_views(self._experiment)
+        return self._views
+
+    @property
     def _store(self) -> CheckpointFolder | None:
         """The store with the best checkpoint; None on other ranks than the first, and for results."""
         return self._experiment.store
@@ -168,24 +180,23 @@ class CollapseWatch:
             )
         if self._trainer.finished_steps < end or end < JUDGED_FROM:
             return ""
-        blurred = self._views.blurred(context)
+        blurred = self.views.blurred(context)
         if score >= blurred:
             return ""
         return (
-            f"the renderings of {self._views.text()} reach {score:.1f} dB, less than blurred photographs "
+            f"the renderings of {self.views.text()} reach {score:.1f} dB, less than blurred photographs "
             f"({blurred:.1f} dB): the training found no surface that explains the photographs"
         )
 
     def _score(self, context: EvalContext) -> float | None:
         """The score of a state; None if nothing can be measured."""
-        self._views = self._views or scored_views(self._experiment)
-        score = self._views.score(context)
+        score = self.views.score(context)
         if not np.isfinite(score):
             return None
         self._scores = self._scores.after(context.step, score)
         self._spare()
         self._log.scalars(context.step, {"Statistics/psnr_views": score})
-        self._log.note(f"step {context.step}: PSNR of {self._views.text()} {score:.2f} dB")
+        self._log.note(f"step {context.step}: PSNR of {self.views.text()} {score:.2f} dB")
         return score
 
     def _spare(self) -> None:
@@ -201,7 +212,7 @@ class CollapseWatch:
         self._scores = replace(scores, low=0, returns=scores.returns + 1)
         words = self._recovery.lower_rate(low_step) + self._trainer.model.after_collapse(low_step)
         self._log.warn(
-            f"step {low_step}: PSNR of {self._views.text()} fell from {scores.best:.1f} dB at step "
+            f"step {low_step}: PSNR of {self.views.text()} fell from {scores.best:.1f} dB at step "
             f"{scores.best_step} to {score:.1f} dB: returning to that step {words}"
         )
         return True

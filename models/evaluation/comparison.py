@@ -61,11 +61,15 @@ def compare(found: Runs) -> Iterator[str]:
     rows = [(f"  {key}", *values) for key, *values in differences(found)]
     heads = [("", *(name for name, _ in found))]
     yield from aligned([*heads, *rows]) if rows else [f"  {SAME}"]
-    unequal = [words for key, words in MEASURES.items() if len({_shown(figures.get(key)) for _, figures in found}) > 1]
-    if unequal:
+    if unequal := incomparable(found):
         yield f"not comparable: {listed(unequal, len(unequal))} differ"
     yield ""
     yield from lines(found)
+
+
+def incomparable(found: Runs) -> list[str]:
+    """What differs between the runs such that their metrics cannot be compared, in words."""
+    return [words for key, words in MEASURES.items() if len({_shown(figures.get(key)) for _, figures in found}) > 1]
 
 
 def _figures(folder: Path) -> dict[str, Any]:

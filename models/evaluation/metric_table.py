@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
+HIGHER, LOWER = "higher", "lower"
 LONGEST = 40  # characters of a name; of a path the end is kept
 Value = Callable[[Any, Mapping[str, Any]], str]  # (value, all metrics) -> text
 
@@ -17,6 +19,7 @@ class Row:
     name: str  # in metrics.json
     label: str
     shown: Value
+    better: str = ""  # HIGHER or LOWER; "" for a value that is neither better nor worse
 
 
 def _decibels(value: float, _all: Mapping[str, Any]) -> str:
@@ -64,25 +67,25 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         (
             Row("held_out", "number", _text),
             Row("counts_first", "primary metrics", _first),
-            Row("psnr", "PSNR, whole image", _decibels),
-            Row("ssim", "SSIM, whole image", _plain),
-            Row("psnr_mask", "PSNR, inside the mask", _decibels),
-            Row("ssim_mask", "SSIM, inside the mask", _plain),
-            Row("iou", "IoU of opacity and mask", _plain),
+            Row("psnr", "PSNR, whole image", _decibels, HIGHER),
+            Row("ssim", "SSIM, whole image", _plain, HIGHER),
+            Row("psnr_mask", "PSNR, inside the mask", _decibels, HIGHER),
+            Row("ssim_mask", "SSIM, inside the mask", _plain, HIGHER),
+            Row("iou", "IoU of opacity and mask", _plain, HIGHER),
         ),
     ),
     (
         "ground truth",
         (
             Row("ground_truth", "from", _text),
-            Row("accuracy", "accuracy: surface to ground truth", _length),
-            Row("completeness", "completeness: ground truth to surface", _length),
-            Row("chamfer", "Chamfer distance: mean of both", _length),
+            Row("accuracy", "accuracy: surface to ground truth", _length, LOWER),
+            Row("completeness", "completeness: ground truth to surface", _length, LOWER),
+            Row("chamfer", "Chamfer distance: mean of both", _length, LOWER),
             Row("tau", "tau", _length),
-            Row("precision", "precision: surface within tau", _percent),
-            Row("recall", "recall: ground truth within tau", _percent),
-            Row("f_score", "F-score", _percent),
-            Row("normal_consistency", "normal consistency", _plain),
+            Row("precision", "precision: surface within tau", _percent, HIGHER),
+            Row("recall", "recall: ground truth within tau", _percent, HIGHER),
+            Row("f_score", "F-score", _percent, HIGHER),
+            Row("normal_consistency", "normal consistency", _plain, HIGHER),
         ),
     ),
     (
@@ -91,26 +94,26 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
             Row("points_from", "from", _text),
             Row("points_given", "given", _text),
             Row("points_scored", "on the object, evaluated", _text),
-            Row("points_median", "distance to the surface, median", _length),
-            Row("points_p90", "90th percentile", _length),
-            Row("points_median_px", "median, in pixels", _pixels),
-            Row("points_p90_px", "90th percentile, in pixels", _pixels),
-            Row("points_missing", "farther than 0.01 radii", _percent),
+            Row("points_median", "distance to the surface, median", _length, LOWER),
+            Row("points_p90", "90th percentile", _length, LOWER),
+            Row("points_median_px", "median, in pixels", _pixels, LOWER),
+            Row("points_p90_px", "90th percentile, in pixels", _pixels, LOWER),
+            Row("points_missing", "farther than 0.01 radii", _percent, LOWER),
         ),
     ),
     (
         "DTU protocol",
         (
             Row("dtu_scan", "scan", _text),
-            Row("dtu_accuracy", "accuracy: mesh to scan", _millimetres),
-            Row("dtu_completeness", "completeness: scan to mesh", _millimetres),
-            Row("dtu_chamfer", "Chamfer distance: mean of both", _millimetres),
+            Row("dtu_accuracy", "accuracy: mesh to scan", _millimetres, LOWER),
+            Row("dtu_completeness", "completeness: scan to mesh", _millimetres, LOWER),
+            Row("dtu_chamfer", "Chamfer distance: mean of both", _millimetres, LOWER),
         ),
     ),
     (
         "cameras",
         (
-            Row("epipolar_px", "epipolar distance of matches, median", _pixels),
+            Row("epipolar_px", "epipolar distance of matches, median", _pixels, LOWER),
             Row("epipolar_pairs", "pairs with enough overlap", _text),
         ),
     ),
@@ -118,7 +121,7 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         "run",
         (
             Row("step", "steps", _text),
-            Row("seconds", "training time", _seconds),
+            Row("seconds", "training time", _seconds, LOWER),
             Row("resolution", "mesh: grid points per side", _text),
             Row("triangles", "mesh: triangles", _text),
         ),
@@ -139,13 +142,37 @@ def lines(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
 
 def rows(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
     """The same as cells: a label and a cell per run; a row of one cell is the title of a group."""
-    found = []
+    return [
+        [entry] if isinstance(entry, str) else [entry.label, *(_shown(entry, figures) for _, figures in columns)]
+        for entry in _entries(columns)
+    ]
+
+
+def best(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[int]]:
+    """For each row of `rows`: the columns, from 1, with the best value; empty if the values cannot be compared."""
+    return [[] if isinstance(entry, str) else _best(entry, columns) for entry in _entries(columns)]
+
+
+def _entries(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str | Row]:
+    """The titles of groups, and the metrics of these that any run has."""
     for title, group in GROUPS:
         present = [row for row in group if any(figures.get(row.name) is not None for _, figures in columns)]
         if present:
-            found.append([title])
-        found += [[row.label, *(_shown(row, figures) for _, figures in columns)] for row in present]
-    return found
+            yield title
+        yield from present
+
+
+def _best(row: Row, columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
+    """The columns, from 1, with the best value as shown; empty if all are shown alike or one has another type."""
+    values = {at: figures.get(row.name) for at, (_, figures) in enumerate(columns, 1)}
+    numbers = {at: value for at, value in values.items() if value is not None}
+    if not row.better or not all(type(value) in (int, float) and isfinite(value) for value in numbers.values()):
+        return []
+    texts = {at: _shown(row, columns[at - 1][1]) for at in numbers}
+    if len(set(texts.values())) < 2:
+        return []
+    first = (max if row.better == HIGHER else min)(numbers, key=numbers.__getitem__)
+    return [at for at, text in texts.items() if text == texts[first]]
 
 
 def _shown(row: Row, figures: Mapping[str, Any]) -> str:

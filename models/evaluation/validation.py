@@ -10,10 +10,12 @@ import numpy as np
 
 from data.io.files import write_result
 from data.io.images import to_uint8, write_image
+from data.scenes.scene import Scene
 from models.evaluation import image_metrics
 from models.evaluation.image_metrics import ImageMetrics
 from models.results.context import EvalContext
 from models.results.render import RenderedView, distance_picture, normal_picture
+from models.results.sizes import picture_level
 
 
 @dataclass(frozen=True)
@@ -23,24 +25,30 @@ class ValidationImage:
     path: Path  # rendering, photograph and normals, stacked vertically
     view: int
     name: str  # that of the photograph
+    is_held_out: bool
     c2w: np.ndarray  # [4, 4]
     rendered: RenderedView
     photograph: np.ndarray  # [h, w, 3] in [0, 1]
     figures: ImageMetrics
 
 
-def validate_image(context: EvalContext, view: int, resolution_level: int) -> ValidationImage | None:
+def validate_image(
+    context: EvalContext, view: int, level: int, held_out: Scene | None = None
+) -> ValidationImage | None:
     """Render the view of a photograph and write it, with its normals and distances.
 
-    Only the first rank writes; other ranks get None.
+    `level`: `train.validate_resolution_level`. `held_out`: the scene of the view; None for a training view. Only the
+    first rank writes; other ranks get None.
     """
-    experiment, scene = context.experiment, context.experiment.scene
+    experiment = context.experiment
+    scene = experiment.scene if held_out is None else held_out
+    resolution_level = picture_level(scene, view, level)
     rendered = context.render(*scene.rays(view, resolution_level))
     if not context.ranks.is_first:
         return None
     photograph = scene.rgb_image(view, resolution_level)
     normals = normal_picture(rendered.normal, scene.c2w[view])
-    name = f"{context.step:08d}_0_{view}"
+    name = f"{context.step:08d}_0_{view}" + ("" if held_out is None else "_held_out")
     path = experiment.path("validations_fine", f"{name}.png")
     write_image(path, np.concatenate([to_uint8(rendered.rgb), to_uint8(photograph), normals]))
     write_image(experiment.path("normals", f"{name}.png"), normals)
@@ -49,7 +57,8 @@ def validate_image(context: EvalContext, view: int, resolution_level: int) -> Va
     np.save(distances, rendered.distance)
     write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
     compared = image_metrics.compare(rendered, photograph, scene.mask_image(view, resolution_level))
-    context.log.info(
-        f"view {view}: PSNR {image_metrics.text(compared, image_metrics.mask_first(context, scene))}, {path}"
+    psnr = image_metrics.text(compared, image_metrics.mask_first(context, scene))
+    context.log.info(f"{'' if held_out is None else 'held-out '}view {view}: PSNR {psnr}, {path}")
+    return ValidationImage(
+        path, view, scene.image_names[view], held_out is not None, scene.c2w[view], rendered, photograph, compared
     )
-    return ValidationImage(path, view, scene.image_names[view], scene.c2w[view], rendered, photograph, compared)

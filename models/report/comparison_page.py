@@ -8,12 +8,12 @@ from typing import Any
 
 from data.errors import UserError
 from data.io.files import is_file, write_result
-from models.evaluation.comparison import Runs, differences
-from models.evaluation.metric_table import rows
+from models.evaluation.comparison import Runs, differences, incomparable
+from models.evaluation.metric_table import best, rows
 from models.report.document import REPORT, document, read_page
 
 PAGE = "compare.html"
-SHOWN = ("pictures", "photographs", "mesh", "curves", "up", "front")  # of the page of a run
+SHOWN = ("pictures", "photographs", "mesh", "mesh_words", "status", "curves", "up", "front")  # of the page of a run
 
 
 def write_page(
@@ -22,10 +22,12 @@ def write_page(
     """Write the page and log its path; raises UserError if the path given by the user cannot be written."""
     path = output or folders[0] / PAGE
     names = [str(folder) for folder in folders]
+    figures = rows(found)
     content = {
         "names": names,
         "differs": [list(row) for row in differences(found)],
-        "figures": rows(found),
+        "figures": figures,
+        "best": [[] for _ in figures] if incomparable(found) else best(found),
         "runs": [_run(folder, say) for folder in folders],
     }
     try:

@@ -27,7 +27,8 @@ DATA_BEGIN, DATA_END = '<script id="data" type="application/json">', "</script>"
 def document(app: str, title: str, data: Mapping[str, Any], language: str | None) -> bytes:
     """The page of assets/<app>.js with `data`, JSON values, in `language`; None for the language of the browser."""
     content = {"language": language, "title": title, **data}
-    scripts = (_asset("probe.js"), mesh_library(), _words(), _asset("base.js"), _asset("mesh.js"), _asset(f"{app}.js"))
+    own = tuple(_asset(f"{name}.js") for name in ("base", "chart", "split", "mesh", app))
+    scripts = (_asset("probe.js"), mesh_library(), _words(), *own)
     head = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

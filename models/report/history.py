@@ -63,7 +63,7 @@ def restored(parts: Mapping[str, Any], step: int) -> History:
         raise ValueError("its curves differ in length")
     rows = [{name: column[at] for name, column in curves.items()} for at in range(min(length, MOST_POINTS))]
     pictures = [dict(shown) for shown in parts["pictures"][:MOST_PICTURES]]
-    kept = [shown for shown in pictures if isinstance(shown["view"], int) and int(shown[STEP]) <= step]
+    kept = [shown for shown in pictures if isinstance(shown["view"], int | str) and int(shown[STEP]) <= step]
     photographs = {str(view): str(uri) for view, uri in dict(parts["photographs"]).items()}
     if any(str(shown["view"]) not in photographs for shown in kept):
         raise ValueError("a photograph is missing")

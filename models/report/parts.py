@@ -14,8 +14,10 @@ from data.scenes.scene import Scene
 from models.surface.clean import thinned
 from models.surface.mesh import Surface
 
-LONGEST = 640  # longer side of an image in pixels; two of them fit on a screen
-QUALITY = 85  # JPEG quality in per cent
+LONGEST = 800  # longer side of an image in pixels, that of validation images
+QUALITY = 90  # WebP quality in per cent
+LOSSLESS = 101  # of OpenCV: above 100 per cent WebP is lossless
+SMALL = 256  # longer side up to which an image is stored without loss
 MESH_FACES = 40_000  # about one megabyte, which phones rotate smoothly
 CAMERA_DEPTH = 0.2  # height of a drawn camera, radii
 
@@ -26,8 +28,9 @@ def picture_uri(rgb: np.ndarray, longest: int = LONGEST) -> str:
     size, scale = size_within((width, height), longest)
     small = rgb if scale == 1.0 else cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
     ordered = small if small.ndim == 2 else cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
-    encoded = cv2.imencode(".jpg", ordered, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])[1]
-    return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode("ascii")
+    quality = LOSSLESS if max(size) <= SMALL else QUALITY
+    encoded = cv2.imencode(".webp", ordered, [cv2.IMWRITE_WEBP_QUALITY, quality])[1]
+    return "data:image/webp;base64," + base64.b64encode(encoded.tobytes()).decode("ascii")
 
 
 def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:

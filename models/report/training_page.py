@@ -33,6 +33,7 @@ from models.methods.conf import flat
 from models.monitoring.logger import RunLogger
 from models.report.document import REPORT, document, read_page
 from models.report.history import History, restored
+from models.report.linked_files import linked_files
 from models.report.parts import camera_lines, front_of, mesh_part, picture_uri, up_of
 from models.results.render import distance_picture, error_picture, normal_picture
 from models.surface.mesh import Surface
@@ -93,6 +94,7 @@ class TrainingReport(Callback):
             status |= {"session_steps": step - self._first_step, "session_seconds": now, "val_freq": conf.val_freq}
             status["mesh"] = self._mesh_words
             content = {**self._fixed, "status": status, **history.parts()}
+            content["files"] = linked_files(self._experiment.folder)
             write_result(self._path, document("report", _title(self._experiment), content, self._language))
         if state != TRAINING:
             self._log.note(
@@ -133,6 +135,7 @@ def with_metrics(experiment: Experiment, log: RunLogger, figures: Mapping[str, A
         status["mesh"] = "mesh_none"
         content = {**fixed_parts(experiment), "status": status, **History().parts()}
     content["figures"] = figure_rows([("", figures)])
+    content["files"] = linked_files(experiment.folder)
     chosen = language or content.pop("language", None)
     try:
         write_result(path, document("report", _title(experiment), {**content, "language": chosen}, chosen))
@@ -165,6 +168,7 @@ def fixed_parts(experiment: Experiment) -> dict[str, Any]:
         "scene": {"facts": [[key, value] for key, value in facts(scene).items()], "notes": list(scene.notes)},
         "overview": picture_uri(overview(scene), OVERVIEW_LONGEST),
         "figures": [],
+        "files": [],
         "conf": {"differs": differs, "all": [[key, _text(value)] for key, value in values.items()]},
         "environment": _environment(experiment),
     }
@@ -190,7 +194,8 @@ def _shown(step: int, picture: ValidationImage) -> tuple[dict[str, Any], str]:
         panels["normals"] = picture_uri(normal_picture(rendered.normal, picture.c2w))
     panels["error"] = picture_uri(error_picture(rendered.rgb, picture.photograph))
     panels["distance"] = picture_uri(distance_picture(rendered.distance, rendered.opacity))
-    shown = {"step": step, "view": picture.view, "name": picture.name, "panels": panels}
+    view = f"held-out {picture.view}" if picture.is_held_out else picture.view
+    shown = {"step": step, "view": view, "held_out": picture.is_held_out, "name": picture.name, "panels": panels}
     shown |= {"psnr": told.psnr, "ssim": told.ssim, "psnr_mask": told.psnr_mask, "iou": told.iou}
     return shown, picture_uri(to_uint8(picture.photograph))
 

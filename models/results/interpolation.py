@@ -9,20 +9,22 @@ import numpy as np
 from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.io.images import to_uint8
 from models.results.context import EvalContext
+from models.results.sizes import film_level
 from models.results.video_file import write_video
 
 VIDEO_FRAMES = 60  # frames in one direction, as published; the way back repeats them
 VIDEO_FRAMES_PER_SECOND = 30
-INTERPOLATION_LEVEL = 4  # frames are a quarter of the photographs' size, as published
 
 
-def interpolate(context: EvalContext, first: int, second: int) -> Path | None:
+def interpolate(context: EvalContext, first: int, second: int, level: int | None = None) -> Path | None:
     """A video from one photograph's camera to another's and back, with the first one's intrinsics.
 
+    `level`: reduction factor of the frames; None for `film_level` (published: 4).
     Only the first rank writes it; other ranks get None.
     """
     scene = context.experiment.scene
-    pixels = image_pixels(*scene.size(first), INTERPOLATION_LEVEL)
+    width, height = scene.size(first)
+    pixels = image_pixels(width, height, level or film_level(height))
     frames = []
     for index in context.log.progress(range(VIDEO_FRAMES), desc="frames"):
         ratio = np.sin((index / VIDEO_FRAMES - 0.5) * np.pi) * 0.5 + 0.5

@@ -10,7 +10,8 @@ class MeshView {
     this.canvas = el("canvas", { class: "mesh", "aria-label": t("mesh") });
     this.renderer = new THREE.WebGLRenderer({ canvas: this.canvas, antialias: true, preserveDrawingBuffer: true });
     this.scene = new THREE.Scene();
-    this.scene.background = new THREE.Color(0xffffff);
+    themeListeners.add(() => this.onTheme());
+    this.onTheme();
     this.camera = new THREE.PerspectiveCamera(40, 1, 0.01, 1000);
     this.lamp = new THREE.DirectionalLight(0xffffff, 0.85);
     this.scene.add(this.lamp, new THREE.AmbientLight(0xffffff, 0.25));
@@ -20,7 +21,7 @@ class MeshView {
     if (away.length() < 1e-3) away.set(this.up.y, this.up.z, this.up.x).cross(this.up);
     this.away = away.normalize();
     this.side = new THREE.Vector3().crossVectors(this.up, this.away);
-    this.turn = 0; this.tilt = 0.3; this.distance = 3.2; this.isTurning = true; this.shape = false; this.showsCameras = false;
+    this.turn = 0; this.tilt = 0.3; this.distance = 3.2; this.isTurning = true; this.shape = false; this.wires = false; this.showsCameras = false;
     this.middle = new THREE.Vector3();
     this.pointers = new Map();
     this.listen();
@@ -34,18 +35,24 @@ class MeshView {
     geometry.setAttribute("position", new THREE.BufferAttribute(decoded(part.positions, Float32Array), 3));
     geometry.setIndex(new THREE.BufferAttribute(decoded(part.indices, Uint32Array), 1));
     if (part.colors) geometry.setAttribute("color", new THREE.BufferAttribute(decoded(part.colors, Uint8Array), 3, true));
+    if (part.uv) geometry.setAttribute("uv", new THREE.BufferAttribute(decoded(part.uv, Float32Array), 2));
     geometry.computeVertexNormals();
     geometry.computeBoundingSphere();
     const clay = new THREE.MeshLambertMaterial({ color: 0xccd4e0, side: THREE.DoubleSide });
-    const colours = part.colors ? new THREE.MeshBasicMaterial({ vertexColors: true, side: THREE.DoubleSide }) : clay;
+    const colours = part.texture ? new THREE.MeshBasicMaterial({ map: this.texture(part.texture), side: THREE.DoubleSide })
+      : part.colors ? new THREE.MeshBasicMaterial({ vertexColors: true, side: THREE.DoubleSide }) : clay;
     this.mesh = new THREE.Mesh(geometry, colours);
     this.materials = [colours, clay];
-    this.hasColours = Boolean(part.colors);
+    this.hasColours = colours !== clay;
     this.middle.copy(geometry.boundingSphere.center);
     this.radius = geometry.boundingSphere.radius;
     if (!this.placed) { this.distance = 2.9 * this.radius; this.placed = true; }
     this.scene.add(this.mesh);
     this.dirty = true;
+  }
+
+  texture(address) {
+    return new THREE.TextureLoader().load(address, () => { this.dirty = true; });
   }
 
   cameras(text) {
@@ -56,6 +63,11 @@ class MeshView {
     this.scene.add(this.lines);
     geometry.computeBoundingSphere();
     this.reach = geometry.boundingSphere.center.length() + geometry.boundingSphere.radius;
+  }
+
+  onTheme() {
+    this.scene.background = new THREE.Color(isDark() ? 0x1a222c : 0xffffff);
+    this.dirty = true;
   }
 
   set(name, value) { this[name] = value; this.dirty = true; }
@@ -121,6 +133,7 @@ class MeshView {
     this.camera.lookAt(this.middle);
     this.lamp.position.copy(this.camera.position).addScaledVector(this.up, 0.6 * this.distance).addScaledVector(this.side, -0.4 * this.distance);
     this.mesh.material = this.materials[this.shape ? 1 : 0];
+    this.mesh.material.wireframe = this.wires;
     this.renderer.render(this.scene, this.camera);
     this.canvas.dataset.turn = this.turn.toFixed(4);
   }
@@ -143,6 +156,7 @@ function meshView(part, up, front, cameras) {
     buttons.replaceChildren(...[
       button("turning", "turning", view.isTurning, () => view.set("isTurning", !view.isTurning)),
       view.hasColours ? button("shape", "shape", view.shape, () => view.set("shape", !view.shape)) : null,
+      button("wires", "wires", view.wires, () => view.set("wires", !view.wires)),
       cameras ? button("cameras", "cameras", view.showsCameras, () => view.showCameras(!view.showsCameras)) : null,
     ].filter(Boolean));
   };

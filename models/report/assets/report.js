@@ -1,7 +1,8 @@
 "use strict";
 /* The page of a training. */
 const FOLLOW_SECONDS = 8, SILENCE_SECONDS = 900;
-let shownAt = null; /* the index of the slider; null follows the newest picture */
+let shownAt = null; /* the step of the slider; null follows the newest picture */
+let shownView = null, shownPanel = "rendering", split = null;
 let mesh = null, meshStep = null;
 
 function statusPart() {
@@ -19,27 +20,46 @@ function statusPart() {
       state !== "training" ? "" : Date.now() / 1000 - DATA.status.updated > SILENCE_SECONDS ? ` · ${t("silent")}` : ` · ${t("follows")}`));
 }
 
+function viewChoice(views) {
+  if (views.length < 2) return null;
+  const choice = el("select", { id: "view", "aria-label": t("view"), onchange: (event) => { shownView = event.target.value; draw(); } },
+    ...views.map((shown) => el("option", { value: shown.view }, `${shown.name} (${t(kindOf(shown))})`)));
+  choice.value = shownView;
+  return el("div", { class: "tools" }, el("label", {}, t("view"), choice));
+}
+
+/* A picture of a page of an earlier version is of a photograph of the training. */
+function kindOf(shown) {
+  return shown.held_out ? "held_out" : "training_view";
+}
+
 function picturesPart() {
-  if (!DATA.pictures.length) return section("pictures", note(DATA.status.val_freq > 0 ? `${t("pictures_soon")} ${Math.min(DATA.status.val_freq, DATA.status.end)}` : t("pictures_none")));
+  if (!DATA.pictures.length) return section("pictures", note(whyNoPictures(DATA)));
+  const views = [...new Map(DATA.pictures.map((shown) => [String(shown.view), shown])).values()];
+  if (!views.some((shown) => String(shown.view) === shownView)) shownView = String(DATA.pictures[DATA.pictures.length - 1].view);
+  const pictures = DATA.pictures.filter((shown) => String(shown.view) === shownView);
+  if (!split) split = new SplitView();
   const panels = el("div", { class: "panels" }), told = el("p", { class: "note", id: "told" });
   const show = (at) => {
-    shownAt = at === DATA.pictures.length - 1 ? null : at;
-    const shown = DATA.pictures[at];
-    const order = [["rendering", shown.panels.rendering], ["photograph", DATA.photographs[shown.view]], ["normals", shown.panels.normals],
-      ["error", shown.panels.error], ["distance", shown.panels.distance]];
-    panels.replaceChildren(...order.filter(([, uri]) => uri).map(([name, uri]) =>
-      el("figure", {}, el("img", { src: uri, alt: t(name), "data-panel": name }), el("figcaption", {}, t(name)))));
-    const figures = [["PSNR", shown.psnr, " dB"], ["SSIM", shown.ssim, ""], [`PSNR ${t("inside")}`, shown.psnr_mask, " dB"], ["IoU", shown.iou, ""]];
-    told.textContent = [`${t("step")} ${shown.step}, ${shown.name}`, ...figures.filter(([, value]) => value !== null && value !== undefined)
-      .map(([name, value, unit]) => `${name} ${short(value)}${unit}`)].join(" · ");
+    shownAt = at === pictures.length - 1 ? null : pictures[at].step;
+    const shown = pictures[at], photograph = DATA.photographs[shown.view];
+    const order = ["rendering", "photograph", "normals", "error", "distance"].map((name) => [name, name === "photograph" ? photograph : shown.panels[name]]);
+    if (!shown.panels[shownPanel]) shownPanel = "rendering";
+    const pick = (name) => { shownPanel = name; show(at); };
+    panels.replaceChildren(...order.filter(([, uri]) => uri).map(([name, uri]) => el("figure", name === "photograph" ? {} : {
+      role: "button", tabindex: 0, "aria-pressed": name === shownPanel, onclick: () => pick(name), onkeydown: (event) => { if (event.key === "Enter") pick(name); },
+    }, el("img", { src: uri, alt: t(name), "data-panel": name }), el("figcaption", {}, t(name)))));
+    split.show([shown.panels[shownPanel], t(shownPanel)], [photograph, t("photograph")]);
+    told.textContent = [`${t("step")} ${shown.step}`, `${shown.name} (${t(kindOf(shown))})`, measured("PSNR", shown.psnr, "dB"), measured("SSIM", shown.ssim),
+      measured(`PSNR ${t("inside")}`, shown.psnr_mask, "dB"), measured("IoU", shown.iou)].filter(Boolean).join(" · ");
   };
-  const labels = DATA.pictures.map((shown) => `${t("step")} ${shown.step}`);
-  const at = shownAt === null ? labels.length - 1 : Math.min(shownAt, labels.length - 1);
-  return section("pictures", slider("steps", labels, at, show), panels, told);
+  const place = pictures.findIndex((shown) => shown.step === shownAt);
+  const bar = slider("steps", pictures.map((shown) => `${t("step")} ${shown.step}`), place < 0 ? pictures.length - 1 : place, show);
+  return section("pictures", viewChoice(views), pictures.length > 1 ? bar : null, told, split.node, split.tools, panels);
 }
 
 function meshPart() {
-  if (!DATA.mesh) return section("mesh", note(DATA.mesh_words ? DATA.mesh_words : t(DATA.status.mesh)));
+  if (!DATA.mesh) return section("mesh", note(whyNoMesh(DATA)));
   if (!mesh) mesh = meshView(DATA.mesh, DATA.up, DATA.front, DATA.cameras);
   else if (mesh.view && meshStep !== DATA.mesh.step) mesh.view.show(DATA.mesh);
   if (mesh.redraw) mesh.redraw();
@@ -53,15 +73,30 @@ function curvesPart() {
   if (!steps || !steps.length) return section("curves", note(t("curves_soon")));
   const take = (test) => Object.fromEntries(Object.entries(columns).filter(([name]) => test(name)));
   const pictures = DATA.pictures.filter((shown) => shown.psnr !== null);
-  const groups = [["losses", take((name) => name.startsWith("Loss/"))], ["psnr_batch", take((name) => /psnr$/.test(name))],
-    ["inv_s", columns.inv_s ? { inv_s: columns.inv_s } : {}], ["rate", take((name) => name === "Statistics/learning_rate")],
-    ["speed", take((name) => name === "speed")], ["memory", take((name) => name === "memory")], ["time", take((name) => name === "seconds")]];
-  const known = new Set(groups.flatMap(([, series]) => Object.keys(series)));
+  const groups = [["losses", "", take((name) => name.startsWith("Loss/"))], ["psnr_batch", "dB", take((name) => /psnr$/.test(name))],
+    ["inv_s", "", columns.inv_s ? { inv_s: columns.inv_s } : {}], ["rate", "", take((name) => name === "Statistics/learning_rate")],
+    ["speed", "", take((name) => name === "speed")], ["memory", "GB", take((name) => name === "memory")], ["time", "s", take((name) => name === "seconds")]];
+  const known = new Set(groups.flatMap(([, , series]) => Object.keys(series)));
   const rest = take((name) => name.startsWith("Statistics/") && !known.has(name));
-  const charts = groups.map(([key, series]) => chart(t(key), steps, series));
-  if (pictures.length) charts.splice(2, 0, chart(t("psnr_picture"), pictures.map((shown) => shown.step), { psnr: pictures.map((shown) => shown.psnr) }));
-  charts.push(...Object.entries(rest).map(([name, column]) => chart(name.replace("Statistics/", ""), steps, { [name]: column })));
-  return section("curves", el("div", { class: "charts" }, ...charts));
+  const found = groups.map(([key, unit, series]) => chart(key, unit, steps, series));
+  if (pictures.length) found.splice(2, 0, chart("psnr_picture", "dB", [...new Set(pictures.map((shown) => shown.step))], psnrOf(pictures)));
+  found.push(...Object.entries(rest).map(([name, column]) => chart(name.replace("Statistics/", ""), "", steps, { [name]: column })));
+  return section("curves", ...charts(found));
+}
+
+/* The PSNR of each view over the steps of any of them. */
+function psnrOf(pictures) {
+  const steps = [...new Set(pictures.map((shown) => shown.step))];
+  const names = new Map(pictures.map((shown) => [shown.view, shown.name]));
+  const at = (view, step) => { const found = pictures.find((shown) => shown.view === view && shown.step === step); return found ? found.psnr : null; };
+  return Object.fromEntries([...names].map(([view, name]) => [name, steps.map((step) => at(view, step))]));
+}
+
+/* Files beside the page, by their paths from its folder. */
+function filesPart() {
+  if (!(DATA.files || []).length) return null;
+  const link = (path) => el("a", { href: path.split("/").map(encodeURIComponent).join("/") }, path);
+  return section("files", table(["", ""], DATA.files.map(([what, path]) => [what, link(path)])), note(t("files_beside")));
 }
 
 function confPart() {
@@ -75,12 +110,15 @@ function draw() {
   const kept = document.querySelector("#conf details");
   const isOpen = kept && kept.open, focus = document.activeElement && document.activeElement.id;
   const warnings = DATA.warnings.length ? el("ul", { class: "warnings" }, ...DATA.warnings.map((text) => el("li", {}, ...warning(text)))) : note(t("warnings_none"));
-  document.getElementById("page").replaceChildren(
-    el("header", {}, el("h1", {}, DATA.title), el("span", { class: "soft" }, DATA.about), languageButton(draw)),
-    statusPart(), picturesPart(), meshPart(), curvesPart(),
+  const count = DATA.warnings.length;
+  const sections = [picturesPart(), meshPart(), curvesPart(),
     section("scene", table(["", ""], DATA.scene.facts, true), ...DATA.scene.notes.map((text) => note(text)), DATA.overview ? el("img", { class: "wide", src: DATA.overview, alt: t("scene") }) : null),
     section("figures", DATA.figures.length ? table(["", ""], DATA.figures) : note(t("figures_none"))),
-    section("warnings", warnings), confPart(), section("environment", table(["", ""], DATA.environment)));
+    filesPart(), section("warnings", warnings), confPart(), section("environment", table(["", ""], DATA.environment))].filter(Boolean);
+  const alarm = count ? el("a", { class: "alarm", id: "warning_count", href: "#warnings" }, `⚠ ${count} ${t(count === 1 ? "warning_one" : "warning_many")}`) : null;
+  document.getElementById("page").replaceChildren(
+    el("header", {}, el("h1", {}, DATA.title), el("span", { class: "soft" }, DATA.about), alarm, themeButton(draw), languageButton(draw)),
+    menu(sections), statusPart(), ...sections);
   if (isOpen) document.querySelector("#conf details").open = true;
   if (focus && document.getElementById(focus)) document.getElementById(focus).focus();
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +33,14 @@ class EvalContext:
     log: RunLogger
     chunks: ResultChunks
     ranks: Ranks = ALONE  # ranks that compute the result together; only the first writes files
+    pause: Callable[[], object] | None = None  # called between the parts of a mesh; the viewer renders meanwhile
+
+    def parts(self, items: Iterable[Any], desc: str) -> Iterator[Any]:
+        """`items`, the parts of a mesh, with a progress bar and a pause after each."""
+        for item in self.log.progress(items, desc=desc, leave=False):
+            yield item
+            if self.pause is not None:
+                self.pause()
 
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
         """The image of rays [h * w] with shape (h, w); shows a progress bar if it takes longer than A_MOMENT."""

@@ -76,7 +76,7 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
         request.resolution,
         _threshold(level_set, request),
         _chunk(context),
-        partial(context.log.progress, desc="surface", leave=False),
+        partial(context.parts, desc="surface"),
         folder,
     )
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
@@ -181,7 +181,7 @@ def _on_level(
         _threshold(level_set, request),
         0.5 * float(np.linalg.norm((high - low) / (request.resolution - 1))),
         _wide_chunk(context),
-        partial(context.log.progress, desc="level set", leave=False),
+        partial(context.parts, desc="level set"),
     )
     context.log.note(
         f"mean distance of the vertices to the level set: {found.before:.3g}, after refinement {found.after:.3g}"
@@ -202,7 +202,7 @@ def _colored(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, 
             photographs,
             visibility,
             _in_chunks(level_set.color, _wide_chunk(context)),
-            partial(context.log.progress, desc="colours", leave=False),
+            partial(context.parts, desc="colours"),
         )
         shares.append(found.seen)
         return found.rgb

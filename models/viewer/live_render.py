@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,29 @@ from models.results.context import EvalContext
 from models.results.render import distance_picture, normal_picture
 from models.surface.clean import thinned
 from models.surface.mesh import Surface
+from models.viewer.cameras import fov_of
 from models.viewer.scene_display import SceneDisplay, pose_of
 from models.viewer.tone import unlit_glb
 
 MESH, COLOUR, NORMALS, DEPTH = "mesh", "colour", "normals", "depth"
 SHOWN = (MESH, COLOUR, NORMALS, DEPTH)
-FEWEST_RAYS, MOST_RAYS = 40 * 30, 960 * 720
+FEWEST_RAYS, MOST_RAYS = 20 * 15, 960 * 720
 FINER = 4  # factor on the number of rays for each further rendering from the same camera
 FIRST_RATE = 5000.0  # rays per second, before the first rendering is timed
+WARM_UP = 2  # images: the first one compiles
 NODE = "/mesh"
 FACES = 200_000  # of the displayed mesh
 # A mesh file without a material is rendered as metal, which is dark without an environment map.
 MATT = trimesh.visual.material.PBRMaterial(metallicFactor=0.0, roughnessFactor=1.0, doubleSided=True)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The camera of an image."""
+
+    c2w: np.ndarray  # [4, 4]
+    fov: float  # vertical, radians
+    aspect: float  # width / height
 
 
 class LiveRenderer:
@@ -62,6 +74,19 @@ class LiveRenderer:
         self._rays = dict.fromkeys(self._rays, 0)
         self._changed.set()
 
+    def forget_mesh(self) -> None:
+        """Remove the displayed mesh; until there is another, images are rendered in its place."""
+        if self._mesh is not None:
+            self._mesh.remove()
+            self._mesh = self._stage.surface = None
+        self.refresh()
+
+    def warm_up(self, context: EvalContext) -> None:
+        """Render small images, so that all operations are compiled and timed before a browser connects."""
+        pose = self._stage.scene.c2w[0]
+        for _ in range(WARM_UP):
+            self._timed(context, View(pose, fov_of(self._stage.scene, 0), 4 / 3), FEWEST_RAYS)
+
     def wait(self, seconds: float) -> None:
         """Wait for a request, at most for the given seconds."""
         self._changed.wait(seconds)
@@ -78,6 +103,8 @@ class LiveRenderer:
             visual = trimesh.visual.TextureVisuals(material=MATT)
             mesh = trimesh.Trimesh(thin.vertices, thin.faces, visual=visual, process=False)
             self._mesh = api.add_mesh_trimesh(NODE, mesh, visible=is_visible)
+        if is_visible:
+            self._clear()
 
     def draw(self, context: EvalContext, at_once: float, longest: float) -> float:
         """Render the most urgent image; returns the seconds it took, 0 if nothing is due or there is no time.
@@ -85,7 +112,7 @@ class LiveRenderer:
         `at_once`: seconds for the first image of a new camera; finer ones follow, up to `longest`.
         """
         waiting = [(rays, client) for client, rays in list(self._rays.items()) if rays < MOST_RAYS]
-        if self.mode == MESH or not waiting:
+        if self._shows_mesh() or not waiting:
             return 0.0
         before, number = min(waiting)
         client = self._stage.server.get_clients().get(number)
@@ -97,25 +124,33 @@ class LiveRenderer:
         if rays > self._rate * longest:
             return 0.0
         self._rays[number] = rays
-        begun = time.perf_counter()
-        picture = self._picture(context, client.camera, rays)
-        spent = time.perf_counter() - begun
-        self._rate = 0.5 * self._rate + 0.5 * rays / max(spent, 1e-6)
-        if self.mode != MESH:
+        camera = client.camera
+        picture, spent = self._timed(context, View(pose_of(camera), float(camera.fov), float(camera.aspect)), rays)
+        if not self._shows_mesh():
             client.scene.set_background_image(picture, format="jpeg")
         return spent
 
-    def _picture(self, context: EvalContext, camera: Any, rays: int) -> np.ndarray:
-        """The image of a browser's camera, uint8 [h, w, 3], with about the given number of pixels."""
-        aspect = float(np.clip(camera.aspect, 0.2, 5.0))
+    def _shows_mesh(self) -> bool:
+        return self.mode == MESH and self._mesh is not None
+
+    def _timed(self, context: EvalContext, view: View, rays: int) -> tuple[np.ndarray, float]:
+        """An image, and the seconds it took, from which the rate follows."""
+        begun = time.perf_counter()
+        picture = self._picture(context, view, rays)
+        spent = time.perf_counter() - begun
+        self._rate = 0.5 * self._rate + 0.5 * rays / max(spent, 1e-6)
+        return picture, spent
+
+    def _picture(self, context: EvalContext, view: View, rays: int) -> np.ndarray:
+        """The image of a camera, uint8 [h, w, 3], with about the given number of pixels."""
+        aspect = float(np.clip(view.aspect, 0.2, 5.0))
         height = max(2, round(math.sqrt(rays / aspect)))
         width = max(2, round(height * aspect))
-        focal = 0.5 * height / math.tan(0.5 * float(camera.fov))
+        focal = 0.5 * height / math.tan(0.5 * view.fov)
         lens = np.array([[focal, 0.0, 0.5 * (width - 1)], [0.0, focal, 0.5 * (height - 1)], [0.0, 0.0, 1.0]])
-        pose = pose_of(camera)
-        seen = context.render(camera_rays(image_pixels(width, height), lens, pose), (height, width))
+        seen = context.render(camera_rays(image_pixels(width, height), lens, view.c2w), (height, width))
         if self.mode == NORMALS:
-            return normal_picture(seen.normal, pose)
+            return normal_picture(seen.normal, view.c2w)
         if self.mode == DEPTH:
             return np.repeat(distance_picture(seen.distance, seen.opacity)[..., None], 3, axis=-1)
         return to_uint8(seen.rgb)
@@ -136,7 +171,11 @@ class LiveRenderer:
         """Apply a change of the display mode."""
         if self._mesh is not None:
             self._mesh.visible = self.mode == MESH
-        if self.mode == MESH:
-            for client in self._stage.server.get_clients().values():
-                client.scene.set_background_image(None)
+        if self._shows_mesh():
+            self._clear()
         self.refresh()
+
+    def _clear(self) -> None:
+        """Remove the rendered images."""
+        for client in self._stage.server.get_clients().values():
+            client.scene.set_background_image(None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from models.viewer.live_render import LiveRenderer
 
 AT_ONCE = 0.3  # seconds for the first image of a new camera
+BETWEEN = 1.0  # seconds for one between two parts of an extraction
 PATIENCE = 6.0  # seconds for the finest one
 SHARE = 0.03  # fraction of the training time for renderings of the viewer
 LONGEST = 0.4  # seconds of training time for one rendering
@@ -65,6 +68,7 @@ def look_at_model(
         )
         chosen.on_update(lambda _event: live.refresh())
     shown = None
+    live.warm_up(now)
     try:
         while True:
             wanted = now.step if chosen is None else names[chosen.value]
@@ -72,7 +76,10 @@ def look_at_model(
                 shown = wanted
                 if wanted == now.step or _loaded(live, go_to, checkpoints[wanted]):
                     now = context()
-                    _show(live, stage, now, mesh(now))
+                    live.forget_mesh()
+                    live.tell(f"{stage.words('step')} {now.step}: {stage.words('extracting')}")
+                    # Browsers get their images between the parts of the extraction.
+                    _show(live, stage, now, mesh(replace(now, pause=partial(live.draw, now, AT_ONCE, BETWEEN))))
             if live.draw(now, AT_ONCE, PATIENCE) == 0.0:
                 live.wait(A_MOMENT)
     except KeyboardInterrupt:

@@ -52,6 +52,7 @@ TEXTS = {
     "leave": ("leave the photograph", "离开照片"),
     "boxes_saved": ("boxes in", "方框已存入"),
     "no_surface": ("no surface yet at this step", "这一步还没有表面"),
+    "extracting": ("the mesh is being extracted", "正在提取网格"),
     "step": ("step", "步"),
     "training": ("training", "训练中"),
     "finished": ("finished", "已完成"),

@@ -98,6 +98,11 @@ FLAG_MEANINGS = {
     "validate_mesh: reduce to about N triangles (default: no reduction; 100000 with a texture)": (
         "validate_mesh：简化到约 N 个三角形（默认：不简化；带纹理时 100000）"
     ),
+    "validate_mesh: reduce to the fewest triangles that stay within this distance of the surface, in units of "
+    "--frame": "validate_mesh：简化到与表面的距离不超过该值的最少三角形，单位由 --frame 决定",
+    "validate_mesh: close the holes of the mesh, for printing; the log gives their number and invented area": (
+        "validate_mesh：封闭网格的孔洞，用于打印；日志给出孔洞的数目和补出的面积"
+    ),
     "validate_mesh: colours from the photographs, per vertex or as a texture (default: vertex, if the format "
     "supports it)": ("validate_mesh：取自照片的颜色，存为顶点颜色或纹理（默认：格式支持时为 vertex）"),
     "validate_mesh: texture size in texels per side (default: 2048)": ("validate_mesh：纹理每边的像素数（默认：2048）"),

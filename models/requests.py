@@ -27,6 +27,8 @@ class MeshRequest:
     is_refined: bool = False  # whether vertices are moved onto the level set
     clean: str | None = None
     decimate: int | None = None  # triangles; None for all, or texture.TEXTURED_FACES with a texture
+    simplify: float | None = None  # largest distance from the unsimplified surface, in units of `frame`
+    is_watertight: bool = False  # whether holes are closed
     color: str = NONE
     texture_size: int = 0  # texels per side
     output: Path | None = None  # None for meshes/<step>.ply in the experiment folder

@@ -1,12 +1,13 @@
 """What is done to a mesh after it was marched: Newton's steps, pieces, views, fewer triangles, colours, texture."""
 
+import manifold3d
 import numpy as np
 import pytest
 import trimesh
 
 from benchmarks.dense_extraction import marching_cubes, sample_grid
 from data.errors import UserError
-from models.surface import clean, color, texture
+from models.surface import clean, color, solid, texture
 from models.surface.refine import onto_level
 from models.surface.visibility import Camera, Visibility, project
 from tests.analytic_fields import BOX, sphere
@@ -104,6 +105,51 @@ def test_decimation_leaves_the_shape_and_the_number_asked_for():
     found = clean.decimated(mesh, 2000)
     assert 1900 <= len(found.faces) <= 2000 and found.volume == pytest.approx(mesh.volume, rel=0.01)
     assert clean.decimated(mesh, 10**7) is mesh
+
+
+def with_holes():
+    """A sphere without a cap, and with two holes that meet at a vertex."""
+    mesh = marched(40)
+    middles = mesh.triangles_center
+    stays = middles[:, 2] < 0.5
+    corner = mesh.vertices[np.argmin(mesh.vertices[:, 2])]
+    around = np.flatnonzero((np.linalg.norm(mesh.triangles - corner, axis=2) < 1e-9).any(axis=1))
+    order = np.argsort(np.arctan2(*(middles[around] - corner)[:, :2].T))
+    stays[around[order[[0, len(order) // 2]]]] = False
+    return mesh, trimesh.Trimesh(mesh.vertices, mesh.faces[stays], process=False)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_closed_holes_make_a_solid_and_their_area_is_told(is_turned, tmp_path):
+    whole, mesh = with_holes()
+    if is_turned:
+        mesh.invert()
+    found = solid.closed(mesh)
+    assert found.holes == 3 and not clean.is_watertight(mesh)
+    cap = np.pi * (0.7**2 - 0.5**2)  # a disc at height 0.5
+    assert found.area * found.mesh.area == pytest.approx(cap, rel=0.2), "its border is jagged"
+    found.mesh.export(tmp_path / "solid.stl")
+    read = trimesh.load_mesh(tmp_path / "solid.stl")
+    height = 0.2
+    assert read.is_watertight and read.is_winding_consistent
+    assert abs(read.volume) == pytest.approx(whole.volume - np.pi * height**2 * (0.7 - height / 3), rel=0.02)
+    manifold = manifold3d.Manifold(manifold3d.Mesh(read.vertices.astype(np.float32), read.faces.astype(np.uint32)))
+    assert manifold.status() == manifold3d.Error.NoError and manifold.volume() == pytest.approx(read.volume, rel=1e-3)
+
+
+def test_a_closed_mesh_stays_as_it_is():
+    mesh = marched(20)
+    assert solid.closed(mesh) == solid.Closed(mesh, 0, 0.0)
+
+
+@pytest.mark.parametrize("error", [0.02, 0.002])
+def test_simplification_keeps_within_the_error_with_few_triangles(error):
+    mesh = marched(60)
+    found, reached = solid.simplified(mesh, error)
+    assert reached <= error and len(found.faces) < len(mesh.faces) / 2
+    away = np.abs(np.linalg.norm(found.triangles_center - mesh.vertices.mean(axis=0), axis=1) - 0.7)
+    assert away.max() < error + 0.003  # of the marched sphere itself
+    assert len(solid.simplified(mesh, 10 * error)[0].faces) < len(found.faces)
 
 
 # views

@@ -26,6 +26,8 @@ def test_what_is_asked_for_reaches_the_request():
     )  # fmt: skip
     assert found.bbox == (-1, -2, -3, 4, 5, 6.5) and (found.frame, found.decimate) == ("unit", 500)
     assert (found.color, found.texture_size, found.output) == ("texture", 512, Path("a/b.OBJ"))
+    printed = requested("--simplify", "0.5", "--watertight")
+    assert (printed.simplify, printed.is_watertight, found.simplify, found.is_watertight) == (0.5, True, None, False)
     assert requested("--output", "a.stl").color == "none" and requested("--colour", "texture").output is None
 
 
@@ -39,6 +41,8 @@ def test_what_is_asked_for_reaches_the_request():
         (["--output", "a.ply", "--colour", "texture"], "cannot hold --colour texture"),
         (["--output", "a.jpg"], "must end in one of"),
         (["--decimate", "3"], "not a whole number in 4"),
+        (["--simplify", "0"], "is not above 0"),
+        (["--simplify", "1", "--decimate", "9"], "--decimate, --simplify: one gives"),
         (["--texture_size", "0"], "not a whole number in 1"),
         (["--texture_size", "100000"], "16384"),
         (["--clean", "all"], "--clean"),

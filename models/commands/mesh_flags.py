@@ -11,7 +11,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.io.files import require_place
 from models.commands.command import OUTPUT, flag
-from models.commands.flag_types import MAX_INT, finite, whole
+from models.commands.flag_types import MAX_INT, finite, positive, whole
 from models.commands.shared import FRAME, mesh_request
 from models.requests import LARGEST, NONE, PIECES, TEXTURE, VERTEX, VIEWS, MeshRequest
 
@@ -67,6 +67,20 @@ FINISH = (
         help="validate_mesh: reduce to about N triangles (default: no reduction; 100000 with a texture)",
     ),
     flag(
+        "--simplify",
+        OUTPUT,
+        type=positive,
+        metavar="ERROR",
+        help="validate_mesh: reduce to the fewest triangles that stay within this distance of the surface, in units of "
+        "--frame",
+    ),
+    flag(
+        "--watertight",
+        OUTPUT,
+        action="store_true",
+        help="validate_mesh: close the holes of the mesh, for printing; the log gives their number and invented area",
+    ),
+    flag(
         "--colour",
         OUTPUT,
         choices=(VERTEX, TEXTURE, NONE),
@@ -84,7 +98,10 @@ FINISH = (
 )
 # Optional packages: package -> (the flag that needs it, whether that is given).
 PACKAGES = {
-    "fast_simplification": ("--decimate", lambda values: values.decimate is not None),
+    "fast_simplification": (
+        "--decimate, --simplify",
+        lambda values: values.decimate is not None or values.simplify is not None,
+    ),
     "xatlas": ("--colour texture", lambda values: values.colour == TEXTURE),
 }
 
@@ -98,6 +115,8 @@ def check(values: argparse.Namespace) -> None:
             f"--bbox {' '.join(f'{value:g}' for value in values.bbox)}: each of the first three numbers must be below "
             "its counterpart among the last three"
         )
+    if values.decimate is not None and values.simplify is not None:
+        raise UserError("--decimate, --simplify: one gives the number of triangles, the other the error; give only one")
     if values.mode in ("render", "compare"):
         return  # for these modes --output is not a mesh
     wanted = color(values)
@@ -140,6 +159,8 @@ def full_request(values: argparse.Namespace) -> MeshRequest:
         is_refined=values.is_refined,
         clean=values.clean,
         decimate=values.decimate,
+        simplify=values.simplify,
+        is_watertight=values.watertight,
         color=color(values),
         texture_size=values.texture_size,
         output=values.output,

@@ -10,12 +10,12 @@ import numpy as np
 import trimesh
 
 from data.scenes.extraction_box import box_in_frame
-from data.scenes.scene import Scene
+from data.scenes.scene import Scene, radius_of
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
 from models.results.context import EvalContext
 from models.results.sharing import shared_out
-from models.surface import clean, sparse
+from models.surface import clean, solid, sparse
 from models.surface.color import Fallback, Photographs, paint
 from models.surface.export import file_axes, surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
@@ -128,21 +128,39 @@ def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
-    """Clean, decimate, refine and colour, in this order: each step reduces the work of the next ones."""
-    mesh = _cleaned(context, request, mesh)
-    faces = request.decimate
-    if request.color == TEXTURE and faces is None:
-        from models.surface.texture import TEXTURED_FACES
-
-        faces = TEXTURED_FACES
-    if faces is not None:
-        mesh = clean.decimated(mesh, faces)
+    """Clean, simplify, refine, close and colour, in this order: each step reduces the work of the next ones."""
+    mesh = _simplified(context, request, _cleaned(context, request, mesh))
     mesh, normals = _on_level(context, request, mesh)
+    if request.is_watertight:
+        mesh, normals = _closed(context, mesh), None
     if request.color == NONE:
         return Surface(mesh, normals)
     if request.color == NETWORK:
         return _as_the_network_says(context, mesh, normals)
     return _colored(context, request, mesh, normals)
+
+
+def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+    """Apply --decimate and --simplify; textured meshes are decimated by default."""
+    if request.simplify is not None:
+        radius = 1.0 if request.frame == UNIT else radius_of(context.experiment.scene)
+        found, error = solid.simplified(mesh, request.simplify / radius)
+        context.log.info(f"{len(mesh.faces)} triangles simplified to {len(found.faces)}, error {error * radius:.3g}")
+        return found
+    faces = request.decimate
+    if request.color == TEXTURE and faces is None:
+        from models.surface.texture import TEXTURED_FACES
+
+        faces = TEXTURED_FACES
+    return mesh if faces is None else clean.decimated(mesh, faces)
+
+
+def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+    """Apply --watertight, and log what is invented."""
+    found = solid.closed(mesh)
+    holes = "1 hole" if found.holes == 1 else f"{found.holes} holes"
+    context.log.info(f"{holes} closed; {found.area:.1%} of the surface is invented, no photograph supports it")
+    return found.mesh
 
 
 def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:

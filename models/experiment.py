@@ -86,7 +86,7 @@ def open_training(
             is given; another training is running in the folder.
     """
     folder = results_folder(conf)
-    scene = _scene(conf)
+    scene = training_scene(conf)
     if scene.masks is None and conf.train.mask_weight > 0 and conf.model.needs_masks:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
@@ -134,7 +134,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     """The inputs of a rendering or mesh; raises UserError if there is no checkpoint. Only rank 0 has the checkpoint."""
     folder = results_folder(conf)
     if here().rank > 0:
-        return Experiment(conf, folder, _scene(conf), None)
+        return Experiment(conf, folder, training_scene(conf), None)
     checkpoints = folder / CHECKPOINTS
     if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
         return Experiment(*_imported(conf, folder, checkpoint), RunFiles(folder, OF_A_RESULT))
@@ -144,7 +144,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
         raise CheckpointError(f"no checkpoint: there is no ckpt_*.safetensors in {checkpoints}; {hint}")
     _require_same_networks(found, conf)
-    scene = _scene(conf)
+    scene = training_scene(conf)
     require_same_frame(found, scene)
     require_same_masks(found, scene)
     return Experiment(conf, folder, scene, found, RunFiles(folder, OF_A_RESULT))
@@ -160,12 +160,12 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
             f"--checkpoint {path}: contains Gaussians, and model.type is {conf.model.type}; use a conf for Gaussians, "
             "such as confs/gaussians.conf"
         )
-    scene = _scene(conf)
+    scene = training_scene(conf)
     found = splat_ply.to_checkpoint(path, conf.model.gaussians, scene.scene_to_world, conf.train.end_iter)
     return replace(conf, model=conf.model.without_photographs()), folder, scene, found
 
 
-def _scene(conf: ExperimentConfig) -> Scene:
+def training_scene(conf: ExperimentConfig) -> Scene:
     """The training images; masks are derived from a backdrop only where a loss uses them."""
     derives = conf.dataset.masks_from_backdrop and conf.train.mask_weight > 0
     return load_scene(replace(conf.dataset, masks_from_backdrop=derives), background(conf))

@@ -45,14 +45,15 @@ FLOORS = {
     "models.report": 15,
     "models.viewer": 15,
     "models.runner": 16,
-    "models.commands": 17,
-    "models.installed": 17,
-    "exp_runner": 18,
+    "models.interface": 17,
+    "models.commands": 18,
+    "models.installed": 18,
+    "exp_runner": 19,
 }
 # Modules at the root of a folder of packages. data's are the words that all its packages share.
 LOOSE = {
     "data": {"cameras", "config", "errors", "parsed_scene", "rays"},
-    "models": {"callback", "experiment", "requests", "runner", "structs"},
+    "models": {"callback", "experiment", "interface", "requests", "runner", "structs"},
 }
 MAX_FRAMES = 6  # of our own, between the training loop and a kernel
 

@@ -8,8 +8,9 @@ import pytest
 
 import exp_runner
 from models.commands.arguments import make_parser, parse_arguments, parse_mode
-from models.commands.conf import PROGRAM_FOLDER, read_conf
+from models.commands.conf import read_conf
 from models.commands.hints import FLAGS, MODES
+from models.commands.program import PROGRAM_FOLDER
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
 from models.config.other_names import KEYS, plain
 from models.methods.conf import known_leaves

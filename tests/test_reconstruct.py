@@ -11,7 +11,7 @@ from test_guard import spoil_gradients
 
 import exp_runner
 from models.commands import reconstruction, reconstruction_page, train
-from models.commands.conf import PROGRAM_FOLDER
+from models.commands.program import PROGRAM_FOLDER
 from models.commands.reconstruct import case_of
 from models.training import pace
 

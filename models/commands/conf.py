@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data.errors import UserError
+from models import interface
 from models.commands.cases import scenes_of
 from models.commands.command import Arguments, ExperimentConfig
-from models.commands.program import PROGRAM_FOLDER
+from models.interface import CONFS, found_conf
 
-if TYPE_CHECKING:
-    from data.config import DatasetConfig
-
-CONFS = Path("confs")
 DEFAULT_CONF = CONFS / "demo.conf"
 
 
-def found_conf(path: Path) -> Path:
-    """The conf file that a --conf names: it, or `confs/NAME` for a name alone, here or in the program's folder.
-
-    If there is none of them, the first of them in a folder that holds confs, which the message then names.
-    """
-    names = [path] if path.parent != Path() else [path, CONFS / path]
-    places = [place / name for place in (Path(), PROGRAM_FOLDER) for name in names]
-    found = [place for place in places if os.path.isfile(place)]
-    return next(iter(found or (place for place in places if any(place.parent.glob("*.conf")))), path)
-
-
 def read_conf(arguments: Arguments) -> ExperimentConfig:
-    """The conf of --conf, --case, --set and --seed; raises UserError if it is invalid.
-
-    With a conf of the program's folder, paths of the scene that exist there and not in the current folder are taken
-    from there, too.
-    """
-    from models.methods.conf import load_config
-
-    path = conf_file(arguments)
+    """The conf of --conf, --case, --set and --seed; raises UserError if it is invalid."""
     several = getattr(arguments.values, "cases", None)
     case = scenes_of(several)[0] if several and not arguments.case else arguments.case
-    conf = load_config(path, case, arguments.overrides)
-    is_own = path.is_absolute() and path.is_relative_to(PROGRAM_FOLDER)
-    return replace(conf, dataset=_rebased(conf.dataset)) if is_own else conf
+    return interface.read_conf(conf_file(arguments), case, arguments.overrides)
 
 
 def conf_file(arguments: Arguments) -> Path:
@@ -73,14 +47,3 @@ def conf_for(arguments: Arguments) -> ExperimentConfig | None:
 def key_of(override: str) -> str:
     """The key that a `KEY=VALUE` of --set names."""
     return override.partition("=")[0].strip()
-
-
-def _rebased(dataset: DatasetConfig) -> DatasetConfig:
-    """The dataset block with each path that exists in the program's folder and not here replaced by that there."""
-    paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}
-    moved = {
-        name: str(PROGRAM_FOLDER / path)
-        for name, path in paths.items()
-        if path and not os.path.exists(path) and os.path.exists(PROGRAM_FOLDER / path)
-    }
-    return replace(dataset, **moved)

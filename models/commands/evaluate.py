@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
+from models import interface
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, whole
-from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, choose_device, mesh_request, open_trained, show
+from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, common, ended, mesh_request
 from models.requests import EvaluationRequest
 
 if TYPE_CHECKING:
-    from models.evaluation.references import References
     from models.methods.conf import ExperimentConfig
-    from models.results.context import EvalContext
 
 DTU = "dtu"
 LARGEST_SCAN = 128  # of the DTU data set
@@ -87,31 +86,14 @@ def check(values: argparse.Namespace) -> None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the metrics and the report's image; returns the exit status."""
-    from models.evaluation.references import read_references
-
-    choose_device(arguments, conf)
-    values = arguments.values
-    request = evaluation_request(values)
-    experiment = open_trained(arguments, conf)
-    references = read_references(experiment, request)
-    return show(experiment, lambda context: _evaluate(context, request, references, values.language))
+    request, language = evaluation_request(arguments.values), arguments.values.language
+    return ended(lambda: interface.evaluate(conf, request, language=language, **common(arguments)))
 
 
 def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
     """The metrics that the flags ask for."""
     flags = {name: getattr(values, name) for name in ("gt", "tau", "points", "frame", "dtu", "scan", "csv")}
     return EvaluationRequest(mesh_request(values), **flags)
-
-
-def _evaluate(context: EvalContext, request: EvaluationRequest, references: References, language: str | None) -> None:
-    """The part that runs after Jittor was loaded."""
-    from models.evaluation.evaluate import evaluate
-
-    metrics = evaluate(context, request, references)
-    if metrics:  # only the first rank has them
-        from models.report.training_page import with_metrics
-
-        with_metrics(context.experiment, context.log, metrics, language)
 
 
 COMMAND = Command(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from models.interface import PROGRAM_FOLDER
 
-PROGRAM_FOLDER = Path(__file__).resolve().parents[2]
 PROGRAM = PROGRAM_FOLDER / "exp_runner.py"
 FROM_A_CLONE = "python exp_runner.py"
 # Where pip installed it, the folder is the package `neus`, which has this module of the command (models/installed).

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from data.errors import UserError, is_allocation_failure
-from data.io.streams import complain
+from models import interface
 from models.commands.command import (
     EXIT_DONE,
     EXIT_EMPTY_SURFACE,
@@ -23,8 +21,7 @@ from models.commands.command import (
     flag,
 )
 from models.commands.flag_types import MAX_INT, finite, whole
-from models.machine.ranks.place import here, own_card
-from models.machine.ranks.ranks import AbandonedError, joined
+from models.machine.ranks.ranks import AbandonedError
 from models.report.document import LANGUAGES
 from models.requests import UNIT, WORLD, MeshRequest
 
@@ -103,46 +100,27 @@ def mesh_request(values: argparse.Namespace) -> MeshRequest:
 
 
 def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool = False) -> None:
-    """Choose the device; raises UserError if it is not available, or the networks need more memory than is free."""
-    from models.machine import backend
-    from models.methods.capacity import require_networks
-
-    backend.select(arguments.device, own_card(arguments.gpu, os.environ))
-    require_networks(conf.model, is_trained)
+    """Choose the device of the flags; raises UserError as `interface.choose_device`."""
+    interface.choose_device(conf, arguments.device, arguments.gpu, is_trained)
 
 
 def open_trained(arguments: Arguments, conf: ExperimentConfig, *views: int) -> Experiment:
-    """The experiment with its checkpoint; raises UserError if there is none, or for an invalid view index."""
-    from data.scenes.scene import require_view
-    from models.experiment import open_results
-
-    experiment = open_results(conf, arguments.checkpoint, complain)
-    for view in views:
-        require_view(experiment.scene, view)
-    return experiment
+    """The experiment with the checkpoint of the flags; raises UserError, also for an invalid view index."""
+    return interface.open_trained(conf, arguments.checkpoint, *views)
 
 
-def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
-    """Load Jittor and do the work, with a log; returns the exit status. A UserError removes the files of the run."""
+def common(arguments: Arguments) -> dict[str, Any]:
+    """The arguments that the functions of the interface share."""
+    return {"checkpoint": arguments.checkpoint, "device": arguments.device, "gpu": arguments.gpu}
+
+
+def ended(work: Callable[[], object]) -> int:
+    """Do the work; returns the exit status."""
     from models.monitoring.interrupts import DivergedError, Interrupted
-    from models.monitoring.logger import RunLogger
     from models.surface.extraction import EmptySurfaceError
 
-    resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
     try:
-        is_first = here().rank == 0
-        with RunLogger(experiment.folder, not is_first, resumed_at, is_first) as log:
-            from models.runner import Runner
-
-            work(Runner(experiment, log))
-            joined().close()
-    except (UserError, ImportError, MemoryError):
-        experiment.withdraw()
-        raise
-    except (RuntimeError, OSError) as error:
-        if is_allocation_failure(error):
-            experiment.withdraw()
-        raise
+        work()
     except EmptySurfaceError as error:
         return failed(str(error), EXIT_EMPTY_SURFACE)
     except AbandonedError:  # between two steps, or before the first
@@ -151,9 +129,12 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
         return failed(f"{stop}; continue with --is_continue", stop.status)
     except DivergedError as error:
         return failed(str(error), EXIT_NOT_FINITE)
-    finally:
-        experiment.close()
     return EXIT_DONE
+
+
+def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
+    """Load Jittor and do the work, with a log; returns the exit status."""
+    return ended(lambda: interface.work_on(experiment, work))
 
 
 def show(experiment: Experiment, result: Callable[[EvalContext], object]) -> int:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from data.io.streams import complain, say
+from data.io.streams import say
+from models import interface
 from models.commands import cases
 from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
 from models.commands.conf import read_conf
 from models.commands.printed import command_line, of_the_scene
-from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
+from models.commands.shared import CHECKPOINT, OVERWRITE, common, ended
 from models.commands.view import VIEWER, keys_of, place_of
 from models.machine.ranks.place import here
 
@@ -32,17 +33,21 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Train to the last step; returns the exit status."""
     if arguments.values.cases is not None:
         return cases.run_cases(arguments)
-    from models.experiment import open_training
-    from models.methods.capacity import require_batch, require_mesh
-
-    choose_device(arguments, conf, is_trained=True)
-    require_batch(conf)
-    if conf.train.val_mesh_freq > 0:
-        require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
     values = arguments.values
-    experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain)
-    followers = (_viewer(arguments, experiment),) if values.view and here().rank == 0 else ()
-    return work_on(experiment, lambda runner: runner.train(values.language, *followers))
+
+    def followers(experiment: Experiment) -> tuple[Callback, ...]:
+        return (_viewer(arguments, experiment),) if values.view and here().rank == 0 else ()
+
+    return ended(
+        lambda: interface.train(
+            conf,
+            is_continue=values.is_continue,
+            overwrite=values.overwrite,
+            language=values.language,
+            followers=followers,
+            **common(arguments),
+        )
+    )
 
 
 def next_steps(arguments: Arguments) -> list[str]:

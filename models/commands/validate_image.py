@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from models import interface
 from models.commands.command import OUTPUT, Arguments, Command, ExperimentConfig, flag
 from models.commands.flag_types import MAX_INT, whole
-from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, choose_device, open_trained, show
+from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, common, ended
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Render a training view; returns the exit status."""
-    choose_device(arguments, conf)
-    view = arguments.values.image
-    level = arguments.values.resolution_level or conf.train.validate_resolution_level
-    experiment = open_trained(arguments, conf, view)  # before Jittor, which the next import loads
-    from models.evaluation.validation import validate_image
-
-    return show(experiment, lambda context: validate_image(context, view, level))
+    values = arguments.values
+    return ended(lambda: interface.render(conf, values.image, level=values.resolution_level, **common(arguments)))
 
 
 COMMAND = Command(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from models import interface
 from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.mesh_flags import FINISH, OUTPUT_FILE, check, full_request
-from models.commands.shared import CHECKPOINT, MESH, choose_device, open_trained, show
+from models.commands.shared import CHECKPOINT, MESH, common, ended
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the mesh; returns the exit status."""
-    choose_device(arguments, conf)
     request = full_request(arguments.values)
-    experiment = open_trained(arguments, conf)  # checked before the next import, which loads Jittor
-    from models.results.meshes import validate_mesh
-
-    return show(experiment, lambda context: validate_mesh(context, request))
+    return ended(lambda: interface.extract_mesh(conf, request, **common(arguments)))
 
 
 COMMAND = Command(

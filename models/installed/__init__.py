@@ -1,1 +1,28 @@
-"""NeuS in Jittor as a command (`neus`, see __main__.py). An installation has this folder's files in `neus/`."""
+"""NeuS in Jittor: the command `neus` (__main__.py), and the functions of models/interface.py as `neus.train` and so on.
+
+An installation has this folder's files in `neus/`, beside the packages `data` and `models` of the program. These two
+names are taken in a process that uses the functions.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+FUNCTIONS = ("read_conf", "load_scene", "train", "render", "extract_mesh", "evaluate")
+REQUESTS = ("MeshRequest", "EvaluationRequest")
+__all__ = [*FUNCTIONS, *REQUESTS]
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the interface, imported at its first use; raises AttributeError for any other."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    kept = sys.path[:]
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    try:
+        for package in ("data", "models"):
+            importlib.import_module(package)
+    finally:
+        sys.path[:] = kept
+    return getattr(importlib.import_module("models.interface"), name)

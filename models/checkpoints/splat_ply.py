@@ -38,11 +38,8 @@ Splats = dict[str, np.ndarray]  # as `models.methods.gaussians.splats` names the
 
 def encode(splats: Splats, scene_to_world: np.ndarray, is_flat: bool) -> bytes:
     """The file's content for splats in the working frame."""
-    world = _moved(splats, scene_to_world)
+    world = in_world(splats, scene_to_world, is_flat)
     count, coefficients = len(world["means"]), world["rest"].shape[1]
-    if is_flat:
-        world["sizes"] = world["sizes"].copy()
-        world["sizes"][:, 2] = FLAT + world["sizes"][:, :2].max(axis=1)
     columns = [world["means"], np.zeros((count, 3)), world["dc"]]
     columns += [world["rest"].transpose(0, 2, 1).reshape(count, -1), world["opacities"], world["sizes"], world["quats"]]
     names = ["x", "y", "z", "nx", "ny", "nz", *(f"f_dc_{k}" for k in range(3))]
@@ -166,6 +163,15 @@ def _splats(path: Path, rows: np.ndarray, names: list[str], conf: SplatsConfig) 
         "dc": table("f_dc_0", "f_dc_1", "f_dc_2"),
         "rest": rest,
     }
+
+
+def in_world(splats: Splats, scene_to_world: np.ndarray, is_flat: bool) -> Splats:
+    """The splats in world coordinates; the third scale of surfels is invisibly thin."""
+    world = _moved(splats, scene_to_world)
+    if is_flat:
+        world["sizes"] = world["sizes"].copy()
+        world["sizes"][:, 2] = FLAT + world["sizes"][:, :2].max(axis=1)
+    return world
 
 
 def _moved(splats: Splats, matrix: np.ndarray) -> Splats:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from data.errors import UserError
 from data.io.files import write_result
 from models.commands.command import Arguments, Command, ExperimentConfig
@@ -12,6 +14,10 @@ from models.methods.gaussians.conf import GAUSSIANS, SURFELS
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
+
+
+# (x, y, z) -> (x, -z, y): z up becomes y down, which viewers of .splat files show upright.
+Y_DOWN = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
@@ -31,8 +37,9 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 
 def _write(experiment: Experiment) -> None:
-    """Write `splats/<step>.ply` in the experiment's folder, in the world frame."""
+    """Write `splats/<step>.ply` in the world frame, and `.splat`, y down where the up direction is known."""
     from models.checkpoints.splat_ply import NETWORK, encode
+    from models.checkpoints.splat_records import SUFFIX, encode_records
     from models.monitoring.logger import RunLogger
 
     checkpoint, form = experiment.checkpoint, experiment.conf.model.gaussians.form
@@ -42,8 +49,12 @@ def _write(experiment: Experiment) -> None:
     content = encode(splats, experiment.scene.scene_to_world, form == SURFELS)
     path = experiment.path("splats", f"{checkpoint.step:08d}.ply")
     write_result(path, content)
+    scene = experiment.scene
+    to_file = scene.scene_to_world if scene.frame is None else Y_DOWN @ scene.scene_to_world
+    web = path.with_suffix(SUFFIX)
+    write_result(web, encode_records(splats, to_file, form == SURFELS))
     with RunLogger(experiment.folder, resumed_at=checkpoint.step) as log:
-        log.info(f"{len(splats['means'])} Gaussians: {path}")
+        log.info(f"{len(splats['means'])} Gaussians: {path}, {web}")
 
 
 COMMAND = Command(

@@ -234,7 +234,7 @@ def test_pictures_and_meshes_are_made(trained, capsys):
 
 CANNOT_WORK = [
     ("model.density_grid.finest=8", "model.density_grid.finest = 8: must not be below coarsest = 16"),
-    ("model.density_grid.density=0", "model.density_grid.density = 0.0: must be greater than 0"),
+    ("model.density_grid.density=0", "model.density_grid.density = 0.0: must be at least 0.001"),
     ("model.density_grid.log2_rows=40", "model.density_grid.log2_rows = 40: must be at most 24"),
     ("model.rendering_network.d_feature=4", "must be model.density_grid.d_feature = 15"),
     ("model.rendering_network.mode=idr model.rendering_network.d_in=9", "mode = idr: a radiance field has no normals"),

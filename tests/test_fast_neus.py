@@ -255,6 +255,7 @@ def test_the_plan_of_its_memory(finished, capsys):
 def test_a_scene_without_masks_trains_on_all_of_its_pictures(tmp_path):
     write_scene(tmp_path / "scene", n_views=8, masks=False)
     settings = (*TINY, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""')
+    settings += ("dataset.masks_from_backdrop=False",)
     assert run_conf(CONF, tmp_path / "exp", "--case", "plain", settings=settings) == 0
     hull = saved(tmp_path / "exp", 8).buffers["hull"]
     np.testing.assert_array_equal(hull, radii(32) < 1)

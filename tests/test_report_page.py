@@ -136,7 +136,7 @@ def changed(found, folder, **values):
 @pytest.mark.browser
 def test_charts_choose_axis_and_curves_and_are_smoothed(trained, tmp_path):
     found = content(trained)
-    curves = {"step": [1, 2, 3, 4], "Loss/a": [0.0, 1000.0, 1.0, 10.0], "Loss/b": [5.0, 5.0, 5.0, 5.0]}
+    curves = {"step": [1, 2, 3, 4], "Loss/a": [0.0, 1000.0, 1.0, 10.0], "Loss/b": [5.0, 5.0, 7.0, None]}
     with opened(changed(found, tmp_path, curves=curves, pictures=[])) as (page, errors):
         chart, shown = "[data-chart=losses]", "[data-chart=losses] polyline"
         places = "(e) => e.getAttribute('points').split(' ').map((p) => p.split(',').map(Number))"
@@ -152,7 +152,9 @@ def test_charts_choose_axis_and_curves_and_are_smoothed(trained, tmp_path):
         assert page.get_attribute(f"{chart} [data-curve='Loss/a']", "aria-pressed") == "false"
         page.evaluate("draw()")  # choices outlast an update
         assert page.locator(shown).count() == 1 and page.inner_text(f"{chart} .axis") == "log"
+        assert "10" in page.inner_text(f"{chart} [data-curve='Loss/a']")
         assert page.evaluate("smoothed([0, null, 4], 0.5)") == pytest.approx([0, None, 8 / 3])
+        assert "7" in page.inner_text(f"{chart} [data-curve='Loss/b']")  # its last value, where it ended earlier
         slide(page, "#smoothing", 0.5)
         assert page.locator(shown).count() == 2 and errors == []  # the curve and, fainter, its values
 

@@ -93,7 +93,7 @@ function chartParts(title, steps, series, names, choice, redraw) {
   root.append(marker);
   const numbers = names.map(() => el("span")), place = el("span");
   const tell = (index) => {
-    names.forEach((name, at) => { numbers[at].textContent = short(soft[name][index]); });
+    names.forEach((name, at) => { numbers[at].textContent = short(soft[name].slice(0, index + 1).findLast((value) => value !== null)); });
     place.textContent = `${t("step")} ${steps[index]}`;
   };
   const entries = names.map((name, at) => {

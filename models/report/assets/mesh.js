@@ -35,12 +35,10 @@ class MeshView {
     geometry.setAttribute("position", new THREE.BufferAttribute(decoded(part.positions, Float32Array), 3));
     geometry.setIndex(new THREE.BufferAttribute(decoded(part.indices, Uint32Array), 1));
     if (part.colors) geometry.setAttribute("color", new THREE.BufferAttribute(decoded(part.colors, Uint8Array), 3, true));
-    if (part.uv) geometry.setAttribute("uv", new THREE.BufferAttribute(decoded(part.uv, Float32Array), 2));
     geometry.computeVertexNormals();
     geometry.computeBoundingSphere();
     const clay = new THREE.MeshLambertMaterial({ color: 0xccd4e0, side: THREE.DoubleSide });
-    const colours = part.texture ? new THREE.MeshBasicMaterial({ map: this.texture(part.texture), side: THREE.DoubleSide })
-      : part.colors ? new THREE.MeshBasicMaterial({ vertexColors: true, side: THREE.DoubleSide }) : clay;
+    const colours = part.colors ? new THREE.MeshBasicMaterial({ vertexColors: true, side: THREE.DoubleSide }) : clay;
     this.mesh = new THREE.Mesh(geometry, colours);
     this.materials = [colours, clay];
     this.hasColours = colours !== clay;
@@ -49,10 +47,6 @@ class MeshView {
     if (!this.placed) { this.distance = 2.9 * this.radius; this.placed = true; }
     this.scene.add(this.mesh);
     this.dirty = true;
-  }
-
-  texture(address) {
-    return new THREE.TextureLoader().load(address, () => { this.dirty = true; });
   }
 
   cameras(text) {

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,3 +205,35 @@ def sphere_points(count: int = 200, seed: int = 1) -> np.ndarray:
     """Points [count, 3] on the sphere."""
     points = np.random.default_rng(seed).normal(size=(count, 3))
     return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+def write_metashape(folder: Path, views: list[View], part: str = "chunk") -> None:
+    """cameras.xml and images/, a sensor per view; the chunk, or its component, is turned, scaled and shifted."""
+    turn, scale, shift = Rotation.from_rotvec([0.4, -0.9, 0.3]).as_matrix(), 2.5, np.array([3.0, -1.0, 0.5])
+    kind = "fisheye" if views[0].is_fisheye else "frame"
+    sensors, cameras = [], []
+    for index, view in enumerate(views):
+        save_picture(folder / "images" / f"{view.name}.png", draw(view), alpha=False)
+        (width, height), (fx, fy), (p1, p2) = view.size, view.focal, view.p
+        values = {"f": fy, "b1": fx - fy, "cx": view.middle[0] - width / 2, "cy": view.middle[1] - height / 2}
+        values |= {f"k{n + 1}": k for n, k in enumerate(view.k)} | {"p1": p2, "p2": p1}
+        size = f'<resolution width="{width}" height="{height}"/>'
+        inside = size + "".join(f"<{name}>{value!r}</{name}>" for name, value in values.items() if value)
+        sensors.append(f'<sensor id="{index}" type="{kind}">{size}<calibration class="adjusted">{inside}</calibration>')
+        pose = np.eye(4)
+        pose[:3] = np.stack([view.right, view.down, view.forward, (view.centre - shift) / scale], axis=1)
+        pose[:3] = turn.T @ pose[:3]
+        numbers = " ".join(repr(float(value)) for value in pose.ravel())
+        label = view.name if index % 2 else f"{view.name}.png"
+        cameras.append(f'<camera id="{index}" sensor_id="{index}" component_id="0" label="{label}">')
+        cameras[-1] += f"<transform>{numbers}</transform></camera>"
+    world = f"<rotation>{' '.join(map(repr, turn.ravel().tolist()))}</rotation><scale>{scale}</scale>"
+    world = f"<transform>{world}<translation>{' '.join(map(repr, shift.tolist()))}</translation></transform>"
+    text = f"<sensors>{''.join(f'{sensor}</sensor>' for sensor in sensors)}</sensors>"
+    if part == "component":
+        text += f'<components><component id="0" label="Component 1">{world}</component></components>'
+    cameras.append('<camera id="90" sensor_id="0" label="not aligned"/>')
+    text += f"<cameras><group>{cameras[0]}</group>{''.join(cameras[1:])}</cameras>{world if part == 'chunk' else ''}"
+    (folder / "cameras.xml").write_text(
+        f'<?xml version="1.0" encoding="UTF-8"?><document version="2.0.0"><chunk label="a">{text}</chunk></document>'
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 from format_samples import blank_png, write_blender_sample, write_llff_sample, write_nerfstudio_sample, write_ngp_sample
-from scene_writers import make_views, write_json, write_nerfstudio, write_ngp
+from scene_writers import make_views, write_json, write_metashape, write_nerfstudio, write_ngp
 from synthetic_scene import write_scene
 
 from data.errors import SceneError
@@ -35,6 +35,7 @@ def test_each_format_is_recognised(tmp_path):
         "nerfstudio": write_nerfstudio_sample,
         "colmap": write_colmap,
         "llff": write_llff_sample,
+        "metashape": lambda folder: write_metashape(folder, make_views()),
     }
     assert tuple(writers) == FORMATS
     for name, write in writers.items():
@@ -87,5 +88,6 @@ def test_anything_else_is_said_with_what_it_holds(tmp_path):
     touch(tmp_path, "notes.txt", "mesh.ply")
     message = refused(tmp_path)
     assert "it contains mesh.ply, notes.txt" in message and all(name in message for name in FORMATS)
-    assert "no such folder; dataset.data_dir" in refused(tmp_path / "nowhere")
+    missing = refused(tmp_path / "nowhere")
+    assert "nowhere: no such folder; " in missing and missing.endswith("dataset.data_dir names the scene folder")
     assert "is a file; dataset.data_dir" in refused(tmp_path / "notes.txt")

@@ -4,7 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scene_writers import make_views, shared_lens, write_blender, write_llff, write_nerfstudio, write_ngp
+from scene_writers import (
+    make_views,
+    shared_lens,
+    write_blender,
+    write_llff,
+    write_metashape,
+    write_nerfstudio,
+    write_ngp,
+)
 from synthetic_scene import dataset_config
 
 from data.scenes.load import load_held_out, load_scene
@@ -20,6 +28,9 @@ WRITERS = {
     "ngp, equidistant fisheye": lambda folder: write_ngp(folder, EQUIDISTANT),
     "nerfstudio": lambda folder: write_nerfstudio(folder, LENSES, masks=True),
     "llff": lambda folder: write_llff(folder, ALIKE),
+    "metashape": lambda folder: write_metashape(folder, LENSES),
+    "metashape, component": lambda folder: write_metashape(folder, LENSES, "component"),
+    "metashape, fisheye": lambda folder: write_metashape(folder, make_views(fisheye=True)),
 }
 
 

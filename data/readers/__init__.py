@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.parsed_scene import CameraFiles, ParsedScene
-from data.readers import blender, colmap, llff, nerfstudio, neus, ngp
+from data.readers import blender, colmap, llff, metashape, nerfstudio, neus, ngp
 
 
 class Reader(NamedTuple):
@@ -24,5 +24,6 @@ READERS = {
     "nerfstudio": Reader(nerfstudio.matches, nerfstudio.read_nerfstudio),
     "colmap": Reader(colmap.matches, colmap.read_colmap),
     "llff": Reader(llff.matches, llff.read_llff),
+    "metashape": Reader(metashape.matches, metashape.read_metashape),
 }
 FORMATS = tuple(READERS)  # the values of dataset.type, beside `auto`

@@ -1,0 +1,154 @@
+"""The format of Agisoft Metashape: cameras.xml, as File > Export > Export Cameras writes it.
+
+    folder/cameras.xml   one chunk: sensors with their calibration, cameras with label and transform
+    folder/images/       the photographs, named by the labels, with or without suffix; else in the folder itself
+
+Lens models: Metashape Professional user manual, appendix D, "Camera models". With x = X / Z, y = Y / Z (fisheye: scaled
+so that their length is the angle from the axis), r^2 = x^2 + y^2 and R = 1 + k1 r^2 + k2 r^4 + k3 r^6 + k4 r^8:
+
+    x' = x R + p1 (r^2 + 2 x^2) + 2 p2 x y        u = w / 2 + cx + f x' + b1 x' + b2 y'
+    y' = y R + p2 (r^2 + 2 y^2) + 2 p1 x y        v = h / 2 + cy + f y'
+
+OpenCV's p1 and p2 are exchanged. u and v count from the corner of the image. A camera's transform maps its frame (x
+right, y down, z forward) to that of its component, or of the chunk; the transform of the component, or else of the
+chunk, if there is one, maps it to the world.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+
+from data.errors import SceneError, listed, one_line
+from data.io.images import image_size
+from data.io.json_file import positive, read_content, side
+from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
+from data.readers.poses import rigid_pose
+from data.readers.transforms import Frame, require_distinct, require_same_shape, required_file
+
+CAMERA_FILE = "cameras.xml"
+CORNER_TO_CENTRE = -0.5
+FRAME, FISHEYE = "frame", "fisheye"
+
+
+def matches(folder: Path) -> str:
+    """The camera file; "" where it is missing."""
+    return CAMERA_FILE if (folder / CAMERA_FILE).is_file() else ""
+
+
+def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
+    """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
+    source = folder / CAMERA_FILE
+    chunk = _chunk(source)
+    lenses = {sensor.get("id"): sensor for sensor in chunk.iterfind("sensors/sensor")}
+    worlds = {part.get("id"): _similarity(source, part) for part in chunk.iterfind("components/component")}
+    whole, images, without = _similarity(source, chunk), [], []
+    for camera in chunk.iterfind("cameras//camera"):
+        label = camera.get("label", "")
+        where = f"{source}: camera {one_line(label)}"
+        if camera.get("enabled", "true").lower() in ("false", "0"):
+            continue
+        if camera.find("transform") is None:
+            without.append(label)
+            continue
+        sensor = lenses.get(camera.get("sensor_id"))
+        if sensor is None:
+            raise SceneError(f"{where}: its sensor_id names no sensor of the file; export the cameras again")
+        pose = np.array(_numbers(where, camera, "transform", 16)).reshape(4, 4)
+        world = worlds.get(camera.get("component_id"))
+        c2w = (whole if world is None else world) @ pose if (world is not None or whole is not None) else pose
+        inside = f"images/{label}" if (folder / "images").is_dir() else label
+        image = required_file(Frame(where, folder, label, {}, {}), "label", inside)
+        images.append(_posed_image(where, image, sensor, rigid_pose(where, "transform", c2w)))
+    if not images:
+        raise SceneError(f"{source}: no camera has a transform; align the photographs and export the cameras again")
+    require_distinct(source, images)
+    notes = (f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}",) if without else ()
+    return ParsedScene(name=folder.resolve().name, source=source, images=tuple(images), notes=notes)
+
+
+def _chunk(source: Path) -> ElementTree.Element:
+    """The only chunk of the file; raises SceneError for anything else."""
+    content = read_content(source)
+    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:  # entities could expand to gigabytes
+        raise SceneError(f"{source}: declares a document type, which Metashape does not; export the cameras again")
+    try:
+        root = ElementTree.fromstring(content)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise SceneError(
+            f"{source}: cannot be read as XML ({one_line(str(error))}); export the cameras again"
+        ) from error
+    chunks = root.findall("chunk")
+    if len(chunks) != 1:
+        raise SceneError(f"{source}: has {len(chunks)} chunks and must have one; export the cameras of one chunk")
+    return chunks[0]
+
+
+def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.ndarray) -> PosedImage:
+    kind = sensor.get("type", FRAME)
+    if kind not in (FRAME, FISHEYE):
+        raise SceneError(f"{where}: its sensor type {one_line(kind)} is not supported; it may be {FRAME} or {FISHEYE}")
+    found = {entry.get("class", "adjusted"): entry for entry in sensor.iterfind("calibration")}
+    calibration = found.get("adjusted", found.get("initial"))
+    if calibration is None:
+        raise SceneError(f"{where}: its sensor has no calibration; align the photographs and export the cameras again")
+    resolution = calibration.find("resolution")
+    if resolution is None:
+        resolution = sensor.find("resolution")
+    if resolution is None:
+        raise SceneError(f"{where}: its sensor has no resolution; export the cameras again")
+    width, height = (side(where, key, _float(where, key, resolution.get(key))) for key in ("width", "height"))
+    actual = image_size(image)
+    require_same_shape(where, (width, height), actual)
+    names = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2")
+    f, cx, cy, b1, b2, k1, k2, k3, k4, p1, p2 = (_float(where, name, calibration.findtext(name, "0")) for name in names)
+    positive(where, "f", f)
+    positive(where, "f + b1", f + b1)
+    is_fisheye = kind == FISHEYE
+    odd = [name for name, value in (("b2", b2), *((("p1", p1), ("p2", p2)) if is_fisheye else (("k4", k4),))) if value]
+    if odd:
+        raise SceneError(
+            f"{where}: {' and '.join(odd)} of its {kind} calibration is not supported; align again with "
+            f"{' and '.join(odd)} fixed at 0 (Optimize Cameras), or export undistorted photographs"
+        )
+    middle = width / 2 + cx + CORNER_TO_CENTRE, height / 2 + cy + CORNER_TO_CENTRE
+    intrinsics = np.array([[f + b1, 0.0, middle[0]], [0.0, f, middle[1]], [0.0, 0.0, 1.0]])
+    distortion = (k1, k2, k3, k4) if is_fisheye else (k1, k2, p2, p1, k3)
+    if not is_fisheye and not any(distortion):
+        distortion = ()
+    return PosedImage(image, Lens(intrinsics, distortion, is_fisheye, (width, height)), c2w, size=actual)
+
+
+def _similarity(source: Path, part: ElementTree.Element) -> np.ndarray | None:
+    """The transform [4, 4] of a chunk or component to the world; None if it has none."""
+    transform = part.find("transform")
+    if transform is None or transform.find("rotation") is None:
+        return None
+    where = f"{source}: {part.tag} {one_line(part.get('label', ''))}"
+    found = np.eye(4)
+    scale = _numbers(where, transform, "scale", 1)[0] if transform.find("scale") is not None else 1.0
+    found[:3, :3] = positive(where, "scale", scale) * np.array(_numbers(where, transform, "rotation", 9)).reshape(3, 3)
+    if transform.find("translation") is not None:
+        found[:3, 3] = _numbers(where, transform, "translation", 3)
+    return found
+
+
+def _numbers(where: str, element: ElementTree.Element, name: str, count: int) -> list[float]:
+    words = (element.findtext(name) or "").split()
+    if len(words) != count:
+        raise SceneError(f"{where}: {name} has {len(words)} numbers and must have {count}; export the cameras again")
+    return [_float(where, name, word) for word in words]
+
+
+def _float(where: str, name: str, word: str | None) -> float:
+    """A finite number; raises SceneError for anything else."""
+    try:
+        value = float(word or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise SceneError(f"{where}: {name} is {one_line(repr(word))} and must be a finite number; export again")
+    return value

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.gallery.page import write_page
 from benchmarks.gallery.render import write_scene
-from benchmarks.gallery.runs import QUICK_SETTINGS, RECIPES, Execute, Interrupted, Run, do, in_process
+from benchmarks.gallery.runs import MASKS_OPTIONAL, QUICK_SETTINGS, RECIPES, Execute, Interrupted, Run, do, in_process
 from benchmarks.gallery.scenes import CATALOGUE, QUICK, draw
 from benchmarks.gallery.sources import FILES, Case, captured, generated
 from data.errors import UserError
@@ -71,11 +71,11 @@ def chosen_runs(given: argparse.Namespace, cases: Sequence[Case]) -> list[Run]:
     """All runs, short ones first, so that the page soon has something of everything."""
     confs, steps, seeds = (given.confs or RECIPES), (given.steps or STEPS), (given.seeds or SEEDS)
     settings: tuple[str, ...] = tuple(given.set)
+    quick = QUICK_SETTINGS if given.quick else ()
     if given.quick:
         confs, steps, seeds = given.confs or ("fast",), given.steps or (QUICK_STEPS,), given.seeds or (0,)
-        settings = (*QUICK_SETTINGS, *settings)
     return [
-        Run(case, conf, length, seed, settings)
+        Run(case, conf, length, seed, (*quick, *settings) if conf in MASKS_OPTIONAL else settings)
         for length in steps
         for seed in seeds
         for case in cases

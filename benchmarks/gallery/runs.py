@@ -38,7 +38,7 @@ METRICS = (
     *("psnr", "psnr_mask", "ssim", "chamfer", "f_score", "points_median", "points_p90", "points_missing"),
     *("triangles", "counts_first", "held_out"),
 )
-# Of the quick form: steps along a ray are half a pixel of its photographs, so that few samples are many rays.
+# Of the quick form of MASKS_OPTIONAL: steps are half a pixel of the photographs, so that few samples are many rays.
 QUICK_SETTINGS = (
     *("model.packed.samples=3072", "model.packed.last_step=0.015", "model.background.samples=1024"),
     "train.batch_size=2048",

@@ -12,6 +12,8 @@ import numpy as np
 from models.checkpoints.splat_ply import Splats, in_world
 
 SUFFIX = ".splat"
+# (x, y, z) -> (x, -z, y): z up becomes y down, which web viewers show upright.
+Y_DOWN = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 CONSTANT = 0.28209479177387814  # the spherical harmonic of degree 0
 RECORD = np.dtype([("position", "<f4", 3), ("deviation", "<f4", 3), ("color", "u1", 4), ("turn", "u1", 4)])
 

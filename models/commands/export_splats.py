@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from data.errors import UserError
 from data.io.files import write_result
 from models.commands.command import Arguments, Command, ExperimentConfig
@@ -14,10 +12,6 @@ from models.methods.gaussians.conf import GAUSSIANS, SURFELS
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
-
-
-# (x, y, z) -> (x, -z, y): z up becomes y down, which viewers of .splat files show upright.
-Y_DOWN = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
@@ -39,7 +33,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def _write(experiment: Experiment) -> None:
     """Write `splats/<step>.ply` in the world frame, and `.splat`, y down where the up direction is known."""
     from models.checkpoints.splat_ply import NETWORK, encode
-    from models.checkpoints.splat_records import SUFFIX, encode_records
+    from models.checkpoints.splat_records import SUFFIX, Y_DOWN, encode_records
     from models.monitoring.logger import RunLogger
 
     checkpoint, form = experiment.checkpoint, experiment.conf.model.gaussians.form

@@ -182,11 +182,12 @@ def evaluate(
 
     def evaluated(runner: Runner) -> dict[str, Any]:
         from models.evaluation.evaluate import evaluate as compute
-        from models.report.training_page import with_metrics
 
         context = runner.snapshot()
         metrics = compute(context, request, references)
         if metrics:
+            from models.report.training_page import with_metrics
+
             with_metrics(experiment, context.log, metrics, language)
         return metrics
 

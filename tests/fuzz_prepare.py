@@ -22,7 +22,7 @@ from data.prepare.steps import Step, Steps
 
 FRAMES = [Frame(f"{number:04d}.png", f"photo {number}", 8, 6, 9.5) for number in range(3)]
 NAMES = [frame.name for frame in FRAMES]
-MODEL = {"folder": "0", "names": NAMES, "points": 7, "error": 0.5, "notes": ["a note"]}
+MODEL = {"folder": "0", "names": NAMES, "points": 7, "error": 0.5, "errors": {}, "notes": ["a note"]}
 INPUTS = {"photographs": [1], "features": [], "matches": [], "cameras": [], FINISHED: []}
 MATRIX = "rows INTEGER, cols INTEGER, data BLOB"
 TABLES = f"""

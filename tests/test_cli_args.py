@@ -22,6 +22,7 @@ class FakeRunner:
     """Records what the command line asks of a runner."""
 
     calls: list = []
+    step = 0
 
     def __init__(self, experiment, log):
         self.calls.append(("Runner", experiment.conf))
@@ -46,7 +47,7 @@ def fake_opening(name):
 
     def opened(conf, *args):
         FakeRunner.calls.append((name, args[:-1]))
-        scene = SimpleNamespace(n_views=10, name="fake")
+        scene = SimpleNamespace(n_views=10, name="fake", scene_to_world=None)
         doors = {"close": lambda: None, "withdraw": lambda: FakeRunner.calls.append(("withdraw",))}
         return SimpleNamespace(**doors, conf=conf, folder=Path("exp"), scene=scene, checkpoint=None)
 
@@ -65,6 +66,7 @@ def runner(monkeypatch, tmp_path):
     monkeypatch.setattr("models.experiment.open_training", fake_opening("open_training"))
     monkeypatch.setattr("models.experiment.open_results", fake_opening("open_results"))
     monkeypatch.setattr("models.evaluation.references.read_references", lambda experiment, asked: "references")
+    monkeypatch.setattr("models.surface.export.surface_to_world", lambda surface, scene_to_world: surface)
     monkeypatch.setattr(FakeRunner, "calls", [])
     monkeypatch.chdir(tmp_path)
     return FakeRunner

@@ -62,6 +62,7 @@ class Photographs:
 
     images: tuple
     masks: tuple | None
+    backdrop: np.ndarray | None = None
 
 
 def scene(background, noise=0.0):

@@ -147,9 +147,11 @@ def test_field_of_view_ruler_and_screenshot_in_a_browser(stage, tmp_path, scene)
         look_through(client, scene, 0)
         shown.cameras.show(False)
         shown.region.visible = False
-        page.get_by_text("camera", exact=True).click()
-        page.get_by_text("camera path").click()
-        page.get_by_text("ruler", exact=True).click()
+        folders = {"camera": "screenshot", "camera path": "add this camera", "ruler": "pick two points"}
+        for folder, button in folders.items():
+            while not page.get_by_role("button", name=button).is_visible():  # a click may come before the page is ready
+                page.get_by_text(folder, exact=True).click()
+                page.wait_for_timeout(1000)
         page.get_by_role("button", name="add this camera").click()
         page.get_by_text("1 cameras in the path").wait_for()
         assert np.allclose(np.array(tools.keys[0]["camera_to_world"])[:3, 3], in_world(scene, scene.c2w[0, :3, 3]))

@@ -228,7 +228,10 @@ def _explained_mode(argv: Sequence[str]) -> Mode | None:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--mode", nargs="?")
     parser.add_argument("-h", "--help", action="store_true")
-    asked_for, _ = parser.parse_known_args(argv)
+    try:
+        asked_for, _ = parser.parse_known_args(argv)
+    except argparse.ArgumentError:  # the parser of the command line names the mistake
+        return None
     return parse_mode(asked_for.mode) if asked_for.help and asked_for.mode else None
 
 

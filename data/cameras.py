@@ -81,6 +81,17 @@ def mean_up(c2w: np.ndarray) -> np.ndarray:
     return up / length if length > LEAST_UP else np.array([0.0, 0.0, 1.0])
 
 
+def similarity(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    """Rotation, scale and translation that align points [M, 3] to others in the least squares sense (Umeyama 1991)."""
+    middles = source.mean(axis=0), target.mean(axis=0)
+    a, b = source - middles[0], target - middles[1]
+    u, sizes, v = np.linalg.svd(b.T @ a)
+    signs = np.array([1.0, 1.0, np.sign(np.linalg.det(u @ v))])
+    turn = u @ np.diag(signs) @ v
+    scale = float((sizes * signs).sum() / (a**2).sum())
+    return turn, scale, middles[1] - scale * turn @ middles[0]
+
+
 def image_pixels(width: int, height: int, resolution_level: float = 1) -> np.ndarray:
     """The pixel grid [h, w, 2] of (x, y) at which an image is rendered, h = height // level and w = width // level.
 

@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 
 from data.io.images import read_image
+from data.scenes.scene import Scene
+from models.viewer import server
+from models.viewer.scene_display import SceneDisplay
+from models.viewer.words import words
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -34,6 +38,17 @@ def why_not() -> str:
     except ImportError:
         return "Playwright, which drives the browser, is not installed (pip install playwright)"
     return ""
+
+
+@contextmanager
+def displayed(scene: Scene, port: int) -> Iterator[tuple[SceneDisplay, list[str]]]:
+    """A scene in a viewer at this port or a later one, and the sentences that it has told so far."""
+    told: list[str] = []
+    running = server.start("127.0.0.1", port, "test", told.append)
+    try:
+        yield SceneDisplay(running, scene, words("en"), told.append), told
+    finally:
+        server.stop(running)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from browsing import PHONE, opened
+from browsing import PHONE, displayed, opened
 from runs import ROOT, command, run
 
 import exp_runner
@@ -21,8 +21,7 @@ from models.methods.conf import load_config
 from models.viewer import server
 from models.viewer.boxes import LINE, Boxes
 from models.viewer.cameras import fov_of, hit
-from models.viewer.scene_display import SceneDisplay, pose_of
-from models.viewer.words import words
+from models.viewer.scene_display import pose_of
 
 needs_viser = pytest.mark.skipif(
     importlib.util.find_spec("viser") is None, reason="viser, which is optional, is missing"
@@ -64,10 +63,8 @@ def test_a_busy_port_is_the_next_one_and_said():
 
 @pytest.fixture
 def stage(scene):
-    told = []
-    running = server.start("127.0.0.1", 9300, "test", told.append)
-    yield SceneDisplay(running, scene, words("en"), told.append), told
-    server.stop(running)
+    with displayed(scene, 9300) as shown:
+        yield shown
 
 
 @needs_viser

@@ -9,18 +9,16 @@ import cv2
 import numpy as np
 import pytest
 import trimesh
-from browsing import opened
+from browsing import displayed, opened
 from runs import ROOT
 
 from data.scenes.load import load_scene
 from models.methods.conf import load_config
 from models.surface.mesh import Surface
-from models.viewer import server
 from models.viewer.camera_tools import CameraTools
 from models.viewer.live_render import LiveRenderer
-from models.viewer.scene_display import SceneDisplay, pose_of
+from models.viewer.scene_display import pose_of
 from models.viewer.tone import before_tone_mapping, unlit_glb
-from models.viewer.words import words
 
 COLOURS = np.array([(200, 60, 30), (128, 128, 128), (245, 240, 230), (20, 25, 15), (40, 90, 20)], np.uint8)
 SIZE = (800, 600)
@@ -68,9 +66,8 @@ def test_vertex_colours_are_written_as_floats_without_lighting():
 @pytest.fixture
 def stage():
     scene = load_scene(load_config(ROOT / "confs/debug.conf", "", (f"dataset.data_dir={ROOT}/data/demo",)).dataset)
-    running = server.start("127.0.0.1", 9850, "test", str)
-    yield SceneDisplay(running, scene, words("en"), str)
-    server.stop(running)
+    with displayed(scene, 9850) as (shown, _):
+        yield shown
 
 
 @needs_viser

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 import trimesh
-from browsing import opened
+from browsing import displayed, opened
 from runs import ROOT
 
 from data.errors import UserError
@@ -17,12 +17,12 @@ from data.scenes.extraction_box import parse_bbox
 from data.scenes.load import load_scene
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file
-from models.viewer import ruler, server
+from models.viewer import ruler
 from models.viewer.camera_tools import CameraTools
 from models.viewer.crop import CONF_FILE, ConfKeys, CropBox
 from models.viewer.ruler import Ruler
-from models.viewer.scene_display import SceneDisplay, look_through
-from models.viewer.words import TEXTS, words
+from models.viewer.scene_display import look_through
+from models.viewer.words import TEXTS
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("viser") is None, reason="viser is optional, and missing")
 CONF = ROOT / "confs/debug.conf"
@@ -36,10 +36,8 @@ def scene():
 
 @pytest.fixture
 def stage(scene):
-    told = []
-    running = server.start("127.0.0.1", 9800, "test", told.append)
-    yield SceneDisplay(running, scene, words("en"), told.append), told
-    server.stop(running)
+    with displayed(scene, 9800) as shown:
+        yield shown
 
 
 def in_world(scene, point):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from data.cameras import mean_up
 from data.parsed_scene import ParsedScene, WorldFrame, transformed
 
 # Ratio of the second to the largest singular value of the cameras' x axes; below, they do not define a plane.
@@ -35,13 +36,13 @@ def camera_up(poses: np.ndarray) -> np.ndarray:
     A camera held level has a horizontal x axis. If the x axes of all cameras define a plane, its normal is the result;
     else it is the mean of the cameras' up directions.
     """
-    mean = -poses[:, :3, 1].mean(axis=0)
+    mean = mean_up(poses)
     values, vectors = np.linalg.svd(poses[:, :3, 0])[1:]
     if values[1] >= LEAST_SPREAD * values[0]:
         normal = vectors[2] * np.sign(vectors[2] @ mean or 1.0)
-        if normal @ mean >= STEEPEST * np.linalg.norm(mean):
+        if normal @ mean >= STEEPEST:
             return normal
-    return mean / max(np.linalg.norm(mean), np.finfo(float).tiny) if np.linalg.norm(mean) > 0 else np.array([0, 0, 1.0])
+    return mean
 
 
 def floor_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:

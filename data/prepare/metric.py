@@ -9,6 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from data.cameras import similarity
 from data.errors import UserError
 from data.io.images import read_image, rgb_of
 from data.parsed_scene import ParsedScene, PosedImage, WorldFrame, transformed
@@ -145,13 +146,11 @@ def _by_gps(parsed: ParsedScene, sources: Mapping[str, Path]) -> ParsedScene | N
         return None
     theirs = np.array(list(found.values()))
     ours = np.array([parsed.images[view].c2w[:3, 3] for view in found])
-    theirs, ours = theirs - theirs.mean(axis=0), ours - ours.mean(axis=0)
-    left, values, right = np.linalg.svd(theirs.T @ ours)
-    flip = np.diag([1.0, 1.0, np.sign(np.linalg.det(left @ right))])
-    total = float(np.sum(ours**2))
-    factor = float(np.trace(np.diag(values) @ flip)) / total if total > 0.0 else 0.0  # Umeyama, TPAMI 13, 1991
-    residual = float(np.sqrt(np.mean(np.sum((theirs - factor * ours @ (left @ flip @ right).T) ** 2, axis=1))))
-    extent = float(np.sqrt(np.mean(np.sum(theirs**2, axis=1))))
+    if not np.ptp(ours, axis=0).any():
+        return None
+    turn, factor, shift = similarity(ours, theirs)
+    residual = float(np.sqrt(np.mean(np.sum((theirs - factor * ours @ turn.T - shift) ** 2, axis=1))))
+    extent = float(np.sqrt(np.mean(np.sum((theirs - theirs.mean(axis=0)) ** 2, axis=1))))
     if factor <= 0.0 or residual > WORST_GPS * extent:
         return None
     error = residual / extent / np.sqrt(len(found))

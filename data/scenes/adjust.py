@@ -16,6 +16,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from data.cameras import similarity
 from data.errors import SceneError
 from data.io.child import ChildError, run_apart
 from data.io.images import eight_bits, read_image, rgb_of, size_within
@@ -186,23 +187,12 @@ def _in_old_frame(found: Adjusted) -> tuple[np.ndarray, np.ndarray]:
     new = np.linalg.inv(np.concatenate([found.w2c, bottom], axis=1))
     rows = np.flatnonzero(np.isfinite(found.xyz[:, 0]) & np.isfinite(found.start[:, 0]))
     for _ in range(ALIGNING_ROUNDS):
-        turn, scale, shift = _similarity(found.xyz[rows], found.start[rows])
+        turn, scale, shift = similarity(found.xyz[rows], found.start[rows])
         away = np.linalg.norm(scale * found.xyz[rows] @ turn.T + shift - found.start[rows], axis=1)
         rows = rows[away <= np.quantile(away, ALIGNED_SHARE)]
     new[:, :3, 3] = scale * new[:, :3, 3] @ turn.T + shift
     new[:, :3, :3] = turn @ new[:, :3, :3]
     return new, scale * found.xyz @ turn.T + shift
-
-
-def _similarity(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-    """Rotation, scale and translation that align points [M, 3] to others in the least squares sense (Umeyama 1991)."""
-    middles = source.mean(axis=0), target.mean(axis=0)
-    a, b = source - middles[0], target - middles[1]
-    u, sizes, v = np.linalg.svd(b.T @ a)
-    signs = np.array([1.0, 1.0, np.sign(np.linalg.det(u @ v))])
-    turn = u @ np.diag(signs) @ v
-    scale = float((sizes * signs).sum() / (a**2).sum())
-    return turn, scale, middles[1] - scale * turn @ middles[0]
 
 
 def _zoomed(lens: Lens, zoom: np.ndarray) -> Lens:

@@ -20,10 +20,16 @@ def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tu
     As published for matrices without rotation. With a rotation, the published code transforms two corners only, which
     may give an empty box.
     """
-    cube = itertools.product((-REGION_HALF_WIDTH, REGION_HALF_WIDTH), repeat=3)
-    corners = np.array([[*corner, 1.0] for corner in cube])
-    moved = (corners @ (np.linalg.inv(scale_mat) @ object_scale_mat).T)[:, :3]
-    return moved.min(axis=0), moved.max(axis=0)
+    cube = REGION_HALF_WIDTH * np.array([[-1.0] * 3, [1.0] * 3])
+    low, high = bounds(cube, np.linalg.inv(scale_mat) @ object_scale_mat)
+    return low, high
+
+
+def bounds(box: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """The smallest axis-aligned box [2, 3] around a box [2, 3] (low and high corner) transformed by `matrix` [4, 4]."""
+    corners = np.array([[*corner, 1.0] for corner in itertools.product(*box.T)])
+    moved = (corners @ matrix.T)[:, :3]
+    return np.stack([moved.min(axis=0), moved.max(axis=0)])
 
 
 def parse_bbox(text: str) -> np.ndarray:
@@ -48,12 +54,10 @@ def box_in_frame(box: np.ndarray, scale_mat: np.ndarray, given_by: str) -> tuple
 
     Raises UserError, naming `given_by`, if float32 cannot separate the grid points in it, or if it is too far away.
     """
-    corners = np.array(list(itertools.product(*box.T)))
-    to_unit = np.linalg.inv(scale_mat)
     with np.errstate(over="ignore", invalid="ignore"):  # rejected below
-        corners = corners @ to_unit[:3, :3].T + to_unit[:3, 3]
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    if not (np.abs(corners).max() <= FARTHEST_BOX and (high - low).min() >= NARROWEST_BOX):
+        found = bounds(box, np.linalg.inv(scale_mat))
+    low, high = found
+    if not (np.abs(found).max() <= FARTHEST_BOX and (high - low).min() >= NARROWEST_BOX):
         raise UserError(
             f"{given_by} {' '.join(f'{value:g}' for value in box.reshape(-1))}: must be at least {NARROWEST_BOX:g} and "
             f"reach at most {FARTHEST_BOX:g} radii of the region of interest; correct it"

@@ -22,12 +22,10 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def _show(arguments: Arguments, conf: ExperimentConfig) -> None:
     """Show the scene in the viewer until Ctrl-C."""
-    from data.scenes.load import load_scene
-    from models.experiment import background
+    from models.experiment import training_scene
     from models.viewer.scene_viewer import look_at_scene
 
-    scene = load_scene(conf.dataset, background(conf))
-    look_at_scene(scene, keys_of(arguments, conf), conf.dataset.downscale, place_of(arguments), say)
+    look_at_scene(training_scene(conf), keys_of(arguments, conf), conf.dataset.downscale, place_of(arguments), say)
 
 
 COMMAND = Command(

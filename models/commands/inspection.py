@@ -14,9 +14,8 @@ from data.inspection.finding import Finding
 from data.inspection.overview import overview
 from data.io.files import write_result
 from data.io.images import write_image
-from data.scenes.load import load_scene
 from data.scenes.scene import Scene, summary
-from models.experiment import Experiment, background, results_folder
+from models.experiment import Experiment, results_folder, training_scene
 from models.methods.conf import ExperimentConfig
 from models.monitoring.run_files import RunFiles
 from models.report.markdown import escaped
@@ -34,7 +33,7 @@ def inspect(conf: ExperimentConfig) -> Iterator[str]:
     cannot be read and for a folder that cannot be written.
     """
     folder = results_folder(conf)
-    scene = load_scene(conf.dataset, background(conf))
+    scene = training_scene(conf)
     yield summary(scene)
     yield from scene.notes
     found = findings(scene)

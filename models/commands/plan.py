@@ -10,13 +10,12 @@ from models.machine.ranks.ranks import joined
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Measure and print the table; returns the exit status."""
-    from data.scenes.load import load_scene
-    from models.experiment import background
+    from models.experiment import training_scene
     from models.methods.capacity import require_batch
 
     choose_device(arguments, conf, is_trained=True)
     require_batch(conf)
-    scene = load_scene(conf.dataset, background(conf))  # before Jittor, which the next import loads
+    scene = training_scene(conf)  # before Jittor, which the next import loads
     from models.commands.plan_table import table
 
     for text in table(conf, scene):

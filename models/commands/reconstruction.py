@@ -173,10 +173,9 @@ def _chosen(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dic
 
 def _steps_for(conf: ExperimentConfig, minutes: float) -> tuple[int, float]:
     """The number of steps that fit into the minutes, and the seconds per step."""
-    from data.scenes.load import load_scene
-    from models.experiment import background
+    from models.experiment import training_scene
 
-    scene = load_scene(conf.dataset, background(conf))
+    scene = training_scene(conf)
     from models.training.pace import seconds_per_step
 
     say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import cv2
@@ -131,17 +132,14 @@ class CollapseWatch:
     ) -> None:
         self._experiment, self._trainer, self._recovery = experiment, trainer, recovery
         self._log, self._ranks = log, ranks
-        self._views: ScoredViews | None = None
         state = experiment.checkpoint.state if experiment.checkpoint else {}
         self._scores = restored(state, trainer.conf.end_iter)
         self._spare()
 
-    @property
+    @cached_property
     def views(self) -> ScoredViews:
         """The views that are scored, loaded at the first use."""
-        if self._views is None:
-            self._views = scored_views(self._experiment)
-        return self._views
+        return scored_views(self._experiment)
 
     @property
     def _store(self) -> CheckpointFolder | None:

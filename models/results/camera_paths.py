@@ -21,7 +21,7 @@ import numpy as np
 from data.cameras import LONGEST_FOCAL, interpolate_pose, mean_up
 from data.errors import SceneError, UserError
 from data.io import json_file
-from data.scenes.scene import FARTHEST_CAMERA, Scene
+from data.scenes.scene import FARTHEST_CAMERA, Scene, radius_of
 
 BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # from y up and -z forwards to y down and z forwards
 TRANSFORM_FILE = "dataparser_transforms.json"
@@ -158,10 +158,8 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tupl
 
 def key_of(scene: Scene, c2w: np.ndarray, fov: float) -> dict[str, object]:
     """The entry of `keys` for a camera [4, 4] of the working frame with a vertical field of view in degrees."""
-    moved = scene.scene_to_world @ c2w
-    pose = np.eye(4)
-    pose[:3, :3] = moved[:3, :3] / np.cbrt(np.linalg.det(moved[:3, :3]))
-    pose[:3, 3] = moved[:3, 3]
+    pose = scene.scene_to_world @ c2w
+    pose[:3, :3] /= radius_of(scene)  # a rotation again
     return {"fov": float(np.clip(fov, NARROWEST, WIDEST)), "camera_to_world": (pose @ BLENDER_AXES).tolist()}
 
 

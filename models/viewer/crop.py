@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from data.errors import UserError
 from data.io.files import write_result
-from data.scenes.extraction_box import parse_bbox
+from data.scenes.extraction_box import bounds, parse_bbox
 from data.scenes.scene import Scene, radius_of
 from models.config.hocon import quoted
 from models.viewer.scene_display import SceneDisplay, region_numbers
@@ -119,9 +119,7 @@ class CropBox:
 
 def world_box(scene: Scene) -> np.ndarray:
     """The smallest box [2, 3] in the world frame around the box of mesh extraction."""
-    corners = np.array(list(itertools.product(*zip(scene.bbox_min, scene.bbox_max, strict=True))))
-    moved = corners @ scene.scene_to_world[:3, :3].T + scene.scene_to_world[:3, 3]
-    return np.stack([moved.min(axis=0), moved.max(axis=0)])
+    return bounds(np.stack([scene.bbox_min, scene.bbox_max]), scene.scene_to_world)
 
 
 def conf_text(base: Path, path: Path, keys: dict[str, str]) -> str:

@@ -14,7 +14,6 @@ GREEN = (40, 150, 90)
 HANDLE = 0.25  # radii
 LINE_WIDTH = 3.0  # pixels
 NEAR_RAY = 0.02  # radians: SfM points within this angle of a click may be meant
-PARALLEL = 1e-12  # determinant of a triangle that is seen edge-on
 ENDS = ("A", "B")
 
 
@@ -106,17 +105,9 @@ class Ruler:
 
 
 def first_hit(mesh: trimesh.Trimesh, origin: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
-    """Where a ray first meets a mesh [3]; None if it misses. Moeller and Trumbore, 1997."""
-    corners = np.asarray(mesh.vertices, float)[np.asarray(mesh.faces)]
-    first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
-    across, offset = np.cross(direction, second), origin - corners[:, 0]
-    determinant = np.sum(first * across, axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # the ray is parallel to the triangle
-        u = np.sum(offset * across, axis=-1) / determinant
-        turned = np.cross(offset, first)
-        v, along = turned @ direction / determinant, np.sum(second * turned, axis=-1) / determinant
-        is_met = (np.abs(determinant) > PARALLEL) & (u >= 0) & (v >= 0) & (u + v <= 1) & (along > 0)
-    return origin + along[is_met].min() * direction if is_met.any() else None
+    """Where a ray first meets a mesh [3]; None if it misses."""
+    places = mesh.ray.intersects_location([origin], [direction], multiple_hits=False)[0]
+    return places[0] if len(places) else None
 
 
 def nearest_to_ray(points: np.ndarray, origin: np.ndarray, direction: np.ndarray) -> np.ndarray | None:

@@ -48,6 +48,11 @@ FLAG_MEANINGS = {
     "validate_mesh: region to extract, two corners in the frame of --frame (default: the box of the scene)": (
         "validate_mesh：提取网格的区域，两个角点，坐标系由 --frame 决定（默认：场景的范围）"
     ),
+    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; a scene without a recorded "
+    "up direction keeps the axes of its cameras; with --up their mean up direction is used)": (
+        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z；"
+        "未记录向上方向的场景保持相机的坐标轴；给出 --up 则使用相机的平均向上方向）"
+    ),
     "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, --tau and "
     "--points (default: world)": (
         "相机的世界坐标系，或单位球坐标系；validate_mesh：输出的坐标系；evaluate：--gt、--tau 和 --points 的坐标系"

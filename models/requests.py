@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WORLD, UNIT = "world", "unit"  # --frame: world frame of the cameras, or unit-sphere frame
+Y_AXIS, Z_AXIS = "y", "z"  # --up
 # --clean: remove small components; also what no camera sees or the masks exclude; also all but the largest component
 PIECES, VIEWS, LARGEST = "pieces", "views", "largest"
 VERTEX, TEXTURE, NONE = "vertex", "texture", "none"  # --colour
@@ -31,6 +32,7 @@ class MeshRequest:
     is_watertight: bool = False  # whether holes are closed
     color: str = NONE
     texture_size: int = 0  # texels per side
+    up: str | None = None  # up axis of the file; None for that of the format
     output: Path | None = None  # None for meshes/<step>.ply in the experiment folder
 
 

@@ -202,26 +202,34 @@ def test_the_frame_is_written_and_read_back(tmp_path):
 
 
 METRIC, UPRIGHT = WorldFrame("the floor", "a given length of 1 m"), WorldFrame("the floor")
-FILES = [  # the scene's frame, suffix, frame of the request, size of the file's box of a box of 1 x 2 x 3 units
-    (METRIC, ".glb", WORLD, (1, 3, 2)), (METRIC, ".stl", WORLD, (1000, 2000, 3000)), (METRIC, ".ply", WORLD, (1, 2, 3)),
-    (UPRIGHT, ".glb", WORLD, (1, 3, 2)), (UPRIGHT, ".stl", WORLD, (1, 2, 3)), (METRIC, ".glb", UNIT, (1, 2, 3)),
-    (None, ".glb", WORLD, (1, 2, 3)), (None, ".stl", WORLD, (1, 2, 3)),
+FILES = [  # the scene's frame, suffix, frame of the request, --up, size of the file's box of a box of 1 x 2 x 3 units
+    (METRIC, ".glb", WORLD, None, (1, 3, 2)), (METRIC, ".stl", WORLD, None, (1000, 2000, 3000)),
+    (METRIC, ".ply", WORLD, None, (1, 2, 3)), (METRIC, ".obj", WORLD, None, (1, 3, 2)),
+    (METRIC, ".glb", WORLD, "z", (1, 2, 3)), (METRIC, ".ply", WORLD, "y", (1, 3, 2)),
+    (METRIC, ".obj", WORLD, "z", (1, 2, 3)), (METRIC, ".stl", WORLD, "y", (1000, 3000, 2000)),
+    (UPRIGHT, ".glb", WORLD, None, (1, 3, 2)), (UPRIGHT, ".stl", WORLD, None, (1, 2, 3)),
+    (METRIC, ".glb", UNIT, None, (1, 2, 3)), (METRIC, ".obj", UNIT, None, (1, 3, 2)),
+    (None, ".glb", WORLD, None, (1, 2, 3)), (None, ".stl", WORLD, None, (1, 2, 3)),
+    (None, ".obj", WORLD, None, (1, 3, 2)),  # Blender turns it back
+    (None, ".glb", WORLD, "y", (3, 1, 2)), (None, ".ply", WORLD, "z", (3, 2, 1)),  # the cameras below have x up
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("frame", "suffix", "asked", "extents"), FILES)
-def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, extents):
-    """A scene without a recorded frame keeps its coordinates in every format."""
+@pytest.mark.parametrize(("frame", "suffix", "asked", "up", "extents"), FILES)
+def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up, extents):
+    """A scene without a recorded frame keeps its coordinates in every format but OBJ, unless --up is given."""
+    x_up = np.eye(4)
+    x_up[:3, :3] = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
     experiment = SimpleNamespace(
-        scene=replace(any_scene(), frame=frame, scene_to_world=np.eye(4)),
+        scene=replace(any_scene(), frame=frame, scene_to_world=np.eye(4), c2w=np.stack([x_up] * 4)),
         conf=SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp")),
     )
     context = SimpleNamespace(experiment=experiment, step=1, log=SimpleNamespace(info=print))
     path = tmp_path / f"mesh{suffix}"
     surface = Surface(trimesh.creation.box((1.0, 2.0, 3.0)))
-    meshes._write(context, MeshRequest(0, frame=asked), surface, path)
+    meshes._write(context, MeshRequest(0, frame=asked, up=up), surface, path)
     read = trimesh.load_mesh(path)
     assert np.allclose(read.extents, extents, rtol=1e-6)
     assert read.volume > 0, "faces point outwards"
-    words = {".stl": b"units: millimetres", ".ply": b"units: metres", ".glb": b"metres"}[suffix]
+    words = {".stl": b"units: millimetres", ".glb": b"metres"}.get(suffix, b"units: metres")
     assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)

@@ -13,7 +13,7 @@ from data.io.files import require_place
 from models.commands.command import OUTPUT, flag
 from models.commands.flag_types import MAX_INT, finite, positive, whole
 from models.commands.shared import FRAME, mesh_request
-from models.requests import LARGEST, NONE, PIECES, TEXTURE, VERTEX, VIEWS, MeshRequest
+from models.requests import LARGEST, NONE, PIECES, TEXTURE, UNIT, VERTEX, VIEWS, Y_AXIS, Z_AXIS, MeshRequest
 
 TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 triangles
 LARGEST_TEXTURE = 16384  # the limit of graphics cards
@@ -38,6 +38,13 @@ FINISH = (
         help="validate_mesh: region to extract, two corners in the frame of --frame (default: the box of the scene)",
     ),
     FRAME,
+    flag(
+        "--up",
+        OUTPUT,
+        choices=(Y_AXIS, Z_AXIS),
+        help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; a scene without a "
+        "recorded up direction keeps the axes of its cameras; with --up their mean up direction is used)",
+    ),
     flag(
         "--no-refine",
         OUTPUT,
@@ -115,6 +122,8 @@ def check(values: argparse.Namespace) -> None:
             f"--bbox {' '.join(f'{value:g}' for value in values.bbox)}: each of the first three numbers must be below "
             "its counterpart among the last three"
         )
+    if values.up is not None and values.frame == UNIT:
+        raise UserError("--up: turns the world frame; leave it out, or --frame unit")
     if values.decimate is not None and values.simplify is not None:
         raise UserError("--decimate, --simplify: one gives the number of triangles, the other the error; give only one")
     if values.mode in ("render", "compare"):
@@ -156,6 +165,7 @@ def full_request(values: argparse.Namespace) -> MeshRequest:
         mesh_request(values),
         bbox=None if values.bbox is None else tuple(values.bbox),
         frame=values.frame,
+        up=values.up,
         is_refined=values.is_refined,
         clean=values.clean,
         decimate=values.decimate,

@@ -25,7 +25,7 @@ from models.surface.refine import onto_level
 from models.surface.visibility import Visibility, cameras_of
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
-UNITS = {UNIT: "radii of the region of interest", "world": "those of the scene's cameras"}
+RADII = "radii of the region of interest"
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
 WIDE = 8
 
@@ -264,14 +264,15 @@ def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
 
 def _write(context: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
     """Write the surface in the requested frame, and log its size."""
-    if request.frame != UNIT:
-        surface = surface_to_world(surface, context.experiment.scene.scene_to_world)
-    units = UNITS[request.frame]
-    if request.frame != UNIT and context.experiment.scene.frame is not None:
-        change, units = file_axes(path.suffix.lower(), context.experiment.scene.frame.is_metric, units)
-        surface = surface_to_world(surface, change)
+    scene, suffix = context.experiment.scene, path.suffix.lower()
+    if request.frame == UNIT:
+        axes = replace(file_axes(suffix, None, None, scene.c2w), units=RADII)
+    else:
+        surface = surface_to_world(surface, scene.scene_to_world)
+        axes = file_axes(suffix, scene.frame, request.up, scene.scene_to_world @ scene.c2w)
+    surface = surface_to_world(surface, axes.change)
     conf = context.experiment.conf.general.base_exp_dir
-    write_surface(surface, path, About(request.frame, units, context.step, conf))
+    write_surface(surface, path, About(request.frame, axes.units, context.step, conf, axes.up))
     closed = "watertight" if clean.is_watertight(surface.mesh) else "not watertight"
     if surface.picture is not None:
         closed = "textured"

@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import trimesh
 
+from data.parsed_scene import WorldFrame
+from data.prepare.gravity import camera_up, rotation_to_z
+from models.requests import Y_AXIS, Z_AXIS
 from models.surface.mesh import Surface
 
 # (x, y, z) -> (x, z, -y): z up becomes y up, which glTF 2.0 requires (section 3.4, with metres as the unit).
 Y_UP = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+CAMERA_UNITS = "those of the scene's cameras"
 MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
 
 
-def file_axes(suffix: str, is_metric: bool, units: str) -> tuple[np.ndarray, str]:
-    """The change [4, 4] from a world frame with z up to the coordinates of a mesh file, and their units in words.
+@dataclass(frozen=True)
+class FileAxes:
+    """The coordinates of a mesh file."""
 
-    GLB is y up. STL has no unit and slicers read millimetres, so a scene in metres is written in these. `units` are
-    those of a scene whose size is not known.
+    change: np.ndarray  # [4, 4], from the world frame of the scene to the file
+    units: str  # in words
+    up: str  # the axis that points up, in words
+
+
+def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.ndarray) -> FileAxes:
+    """The coordinates of a mesh file with this suffix; `up`: the axis that --up asks for.
+
+    The default of `up` is y for GLB, and for OBJ, since Blender and others read it so; z for PLY and STL. If nothing is
+    known of the world frame (`frame` is None), only OBJ is turned by default, and `up` refers to the mean up direction
+    of the cameras `poses` [V, 4, 4]. STL has no unit and slicers read millimetres, so a metric scene is written in
+    these.
     """
-    change = Y_UP if suffix == ".glb" else np.eye(4)
-    if is_metric and suffix == ".stl":
-        return MILLIMETRES @ change, "millimetres"
-    return change, "metres" if is_metric else units
+    axis = up or (Y_AXIS if suffix in (".glb", ".obj") else Z_AXIS)
+    change, words = np.eye(4), f"{axis}, from the cameras"
+    if frame is not None:
+        words = axis
+    elif up is not None:
+        change[:3, :3] = rotation_to_z(camera_up(poses))
+    else:
+        words = "not known"
+    if axis == Y_AXIS and (frame is not None or up is not None or suffix == ".obj"):
+        change = Y_UP @ change
+    if frame is None or not frame.is_metric:
+        return FileAxes(change, CAMERA_UNITS, words)
+    return (
+        FileAxes(MILLIMETRES @ change, "millimetres", words) if suffix == ".stl" else FileAxes(change, "metres", words)
+    )
 
 
 def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:

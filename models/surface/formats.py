@@ -25,9 +25,6 @@ from models.requests import NONE, TEXTURE, VERTEX
 from models.surface.mesh import About, Surface
 
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
-# Blender's importer interprets OBJ as y up and looking along -z; with (x, y, z) -> (x, z, -y) its coordinates are those
-# of the scene.
-BLENDER = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 STL_HEADER_BYTES = 80
 UNLIT = "KHR_materials_unlit"
 CHANNEL_LIMIT = 65535
@@ -129,17 +126,17 @@ def _linear(rgb: np.ndarray) -> np.ndarray:
 
 
 def _obj(surface: Surface, about: About, material: str) -> bytes:
-    """OBJ in Blender's axes, with colours after the vertices' coordinates, or with `material`."""
-    vertices = np.asarray(surface.mesh.vertices) @ BLENDER.T
+    """OBJ with colours after the vertices' coordinates, or with `material`."""
+    vertices = np.asarray(surface.mesh.vertices)
     colored = vertices if surface.rgb is None else np.concatenate([vertices, surface.rgb / 255.0], axis=1)
-    head = [*(f"# {line}" for line in about.lines()), "# axes: y up, -z forward, as Blender reads them"]
+    head = [f"# {line}" for line in about.lines()]
     parts = ["\n".join([*head, *([f"mtllib {material}"] if surface.uv is not None else []), ""])]
     parts += _rows("v" + " %.7g" * 3 + " %.4f" * (colored.shape[1] - 3) + "\n", colored)
     fields = ["%d"]
     if surface.uv is not None:
         parts += _rows("vt %.6f %.6f\n", surface.uv)
     if surface.normals is not None:
-        parts += _rows("vn %.4f %.4f %.4f\n", _unit(surface.normals) @ BLENDER.T)
+        parts += _rows("vn %.4f %.4f %.4f\n", _unit(surface.normals))
         fields.append("%d/%d" if surface.uv is not None else "/%d")
     elif surface.uv is not None:
         fields.append("%d")

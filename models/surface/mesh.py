@@ -27,6 +27,7 @@ class About:
     units: str  # of its coordinates, in words
     step: int  # finished optimiser steps
     conf: str  # what was trained
+    up: str = "not known"  # the axis of its coordinates that points up
 
     def lines(self) -> list[str]:
         """`key: value`, one line each."""

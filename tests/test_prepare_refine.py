@@ -48,7 +48,9 @@ def test_few_photographs_keep_the_simple_model(tmp_path):
     assert before == after
 
 
-@pytest.mark.parametrize(("index", "value"), [(0, 1100.0), (2, 700.0), (3, 200.0), (5, -1.5), (1, float("nan"))])
+@pytest.mark.parametrize(
+    ("index", "value"), [(0, 1100.0), (2, 700.0), (3, 200.0), (5, -1.5), (1, 812.0), (1, float("nan"))]
+)
 def test_an_unlikely_lens_is_not_taken(index, value):
     class Camera:
         width, height, params = 1024, 768, list(TRUE_LENS)

@@ -41,8 +41,9 @@ from models.commands.reconstruction_folder import (
     write_plan,
 )
 from models.commands.reconstruction_page import page, read_figures, trust, warnings
+from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
-from models.requests import LARGEST, PIECES, VIEWS
+from models.requests import LARGEST, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
@@ -239,7 +240,9 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     links = ((train.COMMAND, {}), (validate_mesh.COMMAND, flags))
     again = [_as_typed(replace(arguments, command=one), given) for one, given in links]
     has_mesh = (folder / RESULT / MESH).is_file()
-    write_result(folder / RESULT / PAGE, page(arguments.case, health, figures, again, notes, has_mesh).encode())
+    measured = folder / RESULT / MESH if has_mesh and arguments.values.frame != UNIT else None
+    size = size_and_cameras(read_conf(arguments).dataset, measured)
+    write_result(folder / RESULT / PAGE, page(arguments.case, health, figures, again, notes, has_mesh, size).encode())
     say(*notes)
     if has_mesh:
         say(*(f"reliability: {line}" for line in trust(figures)))

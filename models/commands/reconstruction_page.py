@@ -74,8 +74,9 @@ def page(
     commands: Sequence[str],
     notes: Sequence[str] = (),
     has_mesh: bool = True,
+    size: Sequence[str] = (),
 ) -> str:
-    """The results as a Markdown page; `notes`, on missing parts, come first."""
+    """The results as a Markdown page; `notes`, on missing parts, come first. `size`: lines of `size_and_cameras`."""
     text = [f"# {escaped(title)}", ""]
     for note in notes:
         text += [f"**{escaped(note)}**", ""]
@@ -86,6 +87,7 @@ def page(
     risks = warnings(health)
     if risks:
         text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]
+    text += size
     text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"

@@ -55,7 +55,7 @@ lint: $(DEV_STAMP) ## style checks only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-cuda-check: $(DEV_STAMP) ## compile for CUDA and run steps against a simulated card; requires nvcc, 40 processor minutes the first time
+cuda-check: $(DEV_STAMP) ## compile for CUDA and run steps against a simulated GPU; requires nvcc, 40 CPU minutes the first time
 	$(BIN)/python -m benchmarks.cuda_check
 
 clean: ## remove .venv and caches, keep the results in exp/

@@ -1,4 +1,4 @@
-"""What can be seen of CUDA without a card: `python -m benchmarks.cuda_check --help`; `make cuda-check`."""
+"""What can be seen of CUDA without a GPU: `python -m benchmarks.cuda_check --help`; `make cuda-check`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from data.errors import UserError, one_line
 from models.machine.cuda.facts import Toolkit
 from models.machine.toolchain import HOME_HINT, check_environment, jittor_home
 
-WAITS = 1  # of the host for the card in a step: the guard's, which hears whether the step before was taken
+WAITS = 1  # of the host for the GPU in a step: the guard's, which hears whether the step before was taken
 WORKER = "benchmarks.cuda_check_worker"
 SECONDS = 3600  # for a conf, everything compiled; a thousand processor seconds on a machine that does other things too
 HOST_SHARE, MOST_POOL, MOST_OPERATIONS = 0.25, 900, 30  # what the native forms are to reach at the released size
@@ -64,13 +64,13 @@ def _parser() -> argparse.ArgumentParser:
         "--conf", action="append", type=flags.conf, metavar="NAME", help="of confs/, repeatable (default: all)"
     )
     made.add_argument("--steps", type=flags.count, default=flags.STEPS, help=f"steps of each (default {flags.STEPS})")
-    made.add_argument("--one", action="store_true", help="for capability 9.0 alone, as a user's card has it compiled")
+    made.add_argument("--one", action="store_true", help="for capability 9.0 alone, as a user's GPU has it compiled")
     made.add_argument(
         "--capability",
         action="append",
         type=flags.capability,
         metavar="N.N",
-        help="to compile for, repeatable, the highest is the pretended card's (default: 8.0 and 9.0)",
+        help="to compile for, repeatable, the highest is the pretended GPU's (default: 8.0 and 9.0)",
     )
     made.add_argument("--first", action="store_true", help="only the first start and step, everything compiled anew")
     made.add_argument("--no-host", dest="host", action="store_false", help="without the released size")
@@ -131,7 +131,7 @@ def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int
     print(
         f"{'ok   ' if is_well else 'WRONG'}  {name}: {steps} steps, variables {_pair(counts[0])}, operations "
         f"{_pair(counts[1])}, half-way {_pair(counts[2])} and {_pair(counts[3])}; {found['host_ms']:.1f} ms of the "
-        f"host a step, {found['kernels']:.0f} kernels, memory asked of the card {found['allocations']} times in them; "
+        f"host a step, {found['kernels']:.0f} kernels, memory asked of the GPU {found['allocations']} times in them; "
         f"the host waits {_waited(waits)}; {found['on_card']} operations with code for "
         f"{told(found['codes'])}{meant}{hosted}{shown}; {found['compiled']} "
         f"compiled for the first step, {spent:.0f} processor seconds in all",
@@ -158,7 +158,7 @@ def _check_examples(pretended: Pretended, codes: Sequence[int]) -> bool:
 
 
 def _waited(waits: Sequence[Mapping[str, float]]) -> str:
-    """How often a step waits for the card at the beginning and half-way, and what it reads back then."""
+    """How often a step waits for the GPU at the beginning and half-way, and what it reads back then."""
     times = " and ".join(dict.fromkeys(f"{when['median']:g}" for when in waits))
     read = " and ".join(dict.fromkeys(f"{when['bytes']:.0f}" for when in waits))
     most, most_read = (max(int(when[kind]) for when in waits) for kind in ("most", "most_bytes"))
@@ -222,7 +222,7 @@ def _check_host(pretended: Pretended, steps: int, with_plain: bool) -> bool:
             return False
         print(
             f"       512x64+64, {form}: {one['host_ms']:.2f} ms of the host a step, {one['operations']} operations, "
-            f"{one['kernels']:.0f} kernels, Jittor's pool {one['pool_mib']:.0f} MiB, memory asked of the card "
+            f"{one['kernels']:.0f} kernels, Jittor's pool {one['pool_mib']:.0f} MiB, memory asked of the GPU "
             f"{one['allocations']} times in {steps} steps, the host waits {_waited([one['waits']])}",
             flush=True,
         )
@@ -230,7 +230,7 @@ def _check_host(pretended: Pretended, steps: int, with_plain: bool) -> bool:
     reached = {
         f"operations <= {MOST_OPERATIONS}": native["operations"] <= MOST_OPERATIONS,
         f"pool <= {MOST_POOL} MiB": native["pool_mib"] <= MOST_POOL,
-        "no memory asked of the card in a step": native["allocations"] == 0,
+        "no memory asked of the GPU in a step": native["allocations"] == 0,
     }
     if with_plain:
         share = native["host_ms"] / found["plain"]["host_ms"]
@@ -252,7 +252,7 @@ def _pair(counts: Sequence[int]) -> str:
 
 
 def _worker(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str] = NOTHING) -> dict:
-    """What a process beside the simulated card answers, `error` where it fails."""
+    """What a process beside the simulated GPU answers, `error` where it fails."""
     environment = os.environ | pretended.environment | {"CUDA_VISIBLE_DEVICES": "0"} | more
     if "HOME" in more:
         environment.pop("JITTOR_HOME", None)

@@ -1,6 +1,6 @@
-"""What a step beside the simulated card hears from kernels that do nothing, so that it takes all of its branches.
+"""What a step beside the simulated GPU hears from kernels that do nothing, so that it takes all of its branches.
 
-Rays have samples and light passes: where a step asks the card what to compute next, each wrapper lets the kernels be
+Rays have samples and light passes: where a step asks the GPU what to compute next, each wrapper lets the kernels be
 compiled and started and answers in their place.
 """
 
@@ -19,7 +19,7 @@ from data.scenes.scene import Scene
 
 POINTS, RADIUS = 400, 0.5  # of structure from motion, on a sphere about the origin
 PER_RAY = 16  # samples
-FATBIN = struct.pack("<I", 0xBA55ED50)  # what nvcc's programs for cards begin with, compressed or not
+FATBIN = struct.pack("<I", 0xBA55ED50)  # what nvcc's programs for GPUs begin with, compressed or not
 MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the driver
 
 

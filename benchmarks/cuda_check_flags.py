@@ -14,8 +14,8 @@ from models.machine.cuda.facts import dotted
 
 DESCRIPTION = """
 Compiles everything that a step of each conf compiles, for capabilities 8.0 and 9.0 or those that are asked for, by the
-real nvcc against a card that is pretended; takes steps, at the beginning, in the middle of the training and in two
-parts, and looks whether Jittor's variables and operations stay as many, whether the host waits for the card once a step
+real nvcc against a GPU that is pretended; takes steps, at the beginning, in the middle of the training and in two
+parts, and looks whether Jittor's variables and operations stay as many, whether the host waits for the GPU once a step
 and no more, and whether each operation holds code for all capabilities. With one conf of each kind it then makes a
 picture and meshes, and with all confs it computes the doctor's example of each operation. Then the
 step at the released size, once with the operations' own forms and once in plain Jittor: host time, kernels, Jittor's
@@ -23,7 +23,7 @@ pool. Kernels do nothing, so no result means anything. The headers of cuBLAS and
 are missing. Exit status 0 where all of that holds or there is no nvcc, 2 for a flag that makes no sense and for folders
 that cannot be written to, else 1; targets that are missed are only told.
 """
-CAPABILITIES = (80, 90)  # that are compiled for; the last is the simulated card's
+CAPABILITIES = (80, 90)  # that are compiled for; the last is the simulated GPU's
 STEPS = 30
 
 
@@ -72,6 +72,6 @@ def codes(given: argparse.Namespace, known: Sequence[int]) -> list[int]:
 def told(codes: Sequence[int]) -> str:
     """Capabilities as text, such as "8.0 and 9.0"."""
     if not codes:
-        return "no card"
+        return "no GPU"
     *first, last = map(dotted, codes)
     return f"{', '.join(first)} and {last}" if first else last

@@ -1,6 +1,6 @@
-"""What images, meshes and the doctor compute beside the simulated card. See cuda_check.py.
+"""What images, meshes and the doctor compute beside the simulated GPU. See cuda_check.py.
 
-Where the program asks the card what to compute next it is answered in its place, as in cuda_check_answers.py: every
+Where the program asks the GPU what to compute next it is answered in its place, as in cuda_check_answers.py: every
 other ray may be opaque, and the surface is a sphere.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from data.scenes.scene import Scene
 
-if TYPE_CHECKING:  # which would load Jittor before the card is chosen
+if TYPE_CHECKING:  # which would load Jittor before the GPU is chosen
     from models.methods.conf import ExperimentConfig
     from models.methods.protocol import LevelSet
 

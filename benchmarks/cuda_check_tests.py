@@ -1,4 +1,4 @@
-"""The tests of a card without a card: `python -m benchmarks.cuda_check_tests`; `--help` says what is looked for."""
+"""The tests of a GPU without a GPU: `python -m benchmarks.cuda_check_tests`; `--help` says what is looked for."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from models.machine.cuda.facts import Toolkit
 from models.machine.toolchain import jittor_home
 
 DESCRIPTION = """
-Runs the tests of the stage `tests` of gpu.sh, and the doctor's operations in both forms, beside the pretended card. The
+Runs the tests of the stage `tests` of gpu.sh, and the doctor's operations in both forms, beside the pretended GPU. The
 operations are not compiled but stand empty, so that all is done in minutes and no value is right: tests fail by their
 assertions. What they must not fail by is told, and makes the exit status 1: packages that are missing, pointers of the
-card, operations that Jittor does not make of what it is given.
+GPU, operations that Jittor does not make of what it is given.
 """
 CAPABILITY = 90
 VARIABLE = "PRETEND_CAPABILITY"  # is set in the process that runs them
@@ -78,7 +78,7 @@ def listed() -> list[str]:
 
 
 def _beside_a_card(arguments: Sequence[str]) -> int:
-    """The same in a process that finds the simulated card."""
+    """The same in a process that finds the simulated GPU."""
     cache = Path(jittor_home()) / ".cache" / "jittor"
     compiler = found_compiler()
     toolkit = completed(compiler, cache) if isinstance(compiler, Toolkit) else compiler

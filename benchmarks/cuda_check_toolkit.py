@@ -1,4 +1,4 @@
-"""An nvcc with all headers, and the simulated card that is made from it, for cuda_check.py."""
+"""An nvcc with all headers, and the simulated GPU that is made from it, for cuda_check.py."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _fetch(packages: Sequence[str], folder: Path) -> None:
 
 
 def pretended_card(toolkit: Toolkit, codes: Sequence[int], cache: Path) -> Pretended:
-    """The pretended toolkit and driver for `codes`, the card's own last; what is compiled against them is kept.
+    """The pretended toolkit and driver for `codes`, the GPU's own last; what is compiled against them is kept.
 
     Raises UserError if there is no C compiler, or where it fails, as on a disk that is full; OSError elsewhere.
     """

@@ -1,4 +1,4 @@
-"""Steps of a conf beside the simulated card, in a separate process; prints a line of JSON. See cuda_check.py."""
+"""Steps of a conf beside the simulated GPU, in a separate process; prints a line of JSON. See cuda_check.py."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> None:
     backend.select("cuda")
     home = backend.cuda_ready(0).home
     if given.first:
-        trial.failure(home, backend.try_cuda, 0)  # which compiles, as it does on a card
+        trial.failure(home, backend.try_cuda, 0)  # which compiles, as it does on a GPU
     trial.remember(home)  # it would be found that kernels do nothing
     from benchmarks.quality.train import build
     from data.scenes.load import load_scene
@@ -149,7 +149,7 @@ def _measure(trainer: Any, steps: int, card: Card, hosted: answers.OnHost) -> di
 
 
 def _later(trainer: Any, card: Card) -> dict[str, Any]:
-    """Counts in the middle of the training; then a step in two parts, as a card with little memory takes it."""
+    """Counts in the middle of the training; then a step in two parts, as a GPU with little memory takes it."""
     from models.machine.backend import jt
 
     trainer.finished_steps = int(LATE * trainer.conf.end_iter)
@@ -192,7 +192,7 @@ def _compiled_for(hosted: set[str]) -> dict[str, Any]:
 def _steps(trainer: Any, count: int, card: Card | None = None) -> tuple[list[float], list[Counts]]:
     """Processor seconds of each step, which on a machine that does other things too tell more than the clock's.
 
-    Beside them each step's counts, where there is a `card` to ask. One step follows the other as in the training loop:
+    Beside them each step's counts, where there is a `GPU` to ask. One step follows the other as in the training loop:
     only the end of all is waited for.
     """
     from models.machine.backend import jt

@@ -19,9 +19,9 @@ TRAINED = {
 }
 MEASURED = ("steps", "peer", "tf32", "sweep", "flat", *TRAINED)
 LAST_LINES = 40  # of each log
-# What a card is to reach, from the figures by name.
+# What a GPU is to reach, from the figures by name.
 TARGETS = (
-    ("share of the card's float32 rate", "share", ">=", 0.6),
+    ("share of the GPU's float32 rate", "share", ">=", 0.6),
     ("step against the published code", "step / published", "<=", 0.5),
     ("step in TF32 against the published code in TF32", "TF32 step / published", "<=", 0.35),
     ("memory against the published code", "memory / published", "<=", 0.25),

@@ -1,8 +1,8 @@
-"""Steps on a card: `python -m benchmarks.gpu_steps OUT.json`, and what else is measured: see --help.
+"""Steps on a GPU: `python -m benchmarks.gpu_steps OUT.json`, and what else is measured: see --help.
 
-Times, Jittor's pool, and the share of the rate of the card's own float32 product; with --tf32 times with
+Times, Jittor's pool, and the share of the rate of the GPU's own float32 product; with --tf32 times with
 products of shorter factors; with --importance memory over
-n_importance; with --flat what a long run leaves behind; with --peer the published code in PyTorch on the same card.
+n_importance; with --flat what a long run leaves behind; with --peer the published code in PyTorch on the same GPU.
 With --rehearse all of it at sizes at which a CPU is done at once and no figure means anything.
 """
 
@@ -39,7 +39,7 @@ class Sizes:
 
     shapes: tuple[Shape, ...] = (FULL, FULL_OUTSIDE, SMALL)
     steps: int = 50
-    product: tuple[int, int, int] = (262144, 256, 256)  # rows enough to keep a card busy for a while
+    product: tuple[int, int, int] = (262144, 256, 256)  # rows enough to keep a GPU busy for a while
 
 
 REHEARSAL = Sizes((Shape(16, 8, 8), Shape(16, 8, 8, 4)), 2, (256, 256, 256))

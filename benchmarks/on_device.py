@@ -1,6 +1,6 @@
 """A Python program on a device that is insisted on: `python -m benchmarks.on_device cuda [--tf32] PROGRAM ARGUMENTS`.
 
-PROGRAM is a file, or a module's name. Where the device cannot be used it does not run: no CPU answers for a card.
+PROGRAM is a file, or a module's name. Where the device cannot be used it does not run: no CPU answers for a GPU.
 """
 
 from __future__ import annotations

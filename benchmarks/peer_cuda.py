@@ -1,6 +1,6 @@
 """The published code's step on a card: `PYTHON peer_cuda.py FOLDER JOB.npz WEIGHTS.npz [DEVICE]`; a line of JSON.
 
-As peer.py, in the interpreter that has PyTorch; the tensors are made on the card, as its exp_runner.py has it. DEVICE:
+As peer.py, in the interpreter that has PyTorch; the tensors are made on the GPU, as its exp_runner.py has it. DEVICE:
 cuda, or cpu to see whether it runs at all.
 """
 

@@ -13,7 +13,7 @@ DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, R
 DAMAGE += (SyntaxError, struct.error)
 # Texts with which Jittor, CUDA and the C++ library report that memory ran out.
 FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
-FAILURE_TEXTS += ("memory is overflow",)  # Jittor's, if its pool holds nearly all memory of a card
+FAILURE_TEXTS += ("memory is overflow",)  # Jittor's, if its pool holds nearly all memory of a GPU
 # The same while a library is loaded or a thread is started.
 FAILURE_TEXTS += ("failed to map segment", "resource temporarily unavailable", "can't start new thread")
 

@@ -43,7 +43,7 @@ def test_networks_that_main_memory_does_not_hold_are_refused_where_no_card_holds
     model = changed().model
     needed = 7 * 4 * model.parameters
     monkeypatch.setattr(capacity, "available_bytes", lambda: needed - 1)
-    for card, words in ((0, "is free: lower"), (needed - 1, "the card has")):
+    for card, words in ((0, "is free: lower"), (needed - 1, "the GPU has")):
         monkeypatch.setattr(capacity.backend, "card_bytes", lambda card=card: card)
         with pytest.raises(UserError, match=words):
             capacity.require_networks(model)

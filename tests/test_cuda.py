@@ -62,9 +62,9 @@ def test_a_card_gets_its_own_code_or_the_nearest_that_runs_on_it(capability, rel
 REFUSED = {
     "no driver": (None, (toolkit(),), ["no NVIDIA driver is installed"]),
     "driver without a card": (
-        driver((13, 0), problem="it finds no card"),
+        driver((13, 0), problem="it finds no GPU"),
         (toolkit(),),
-        ["no NVIDIA card", "finds no"],
+        ["no NVIDIA GPU", "finds no"],
     ),
     "driver that was updated": (driver((13, 0), problem=drivers.STATUSES[803]), (), ["restart the machine"]),
     "driver too old for any, old card": (
@@ -75,7 +75,7 @@ REFUSED = {
     "driver and card too old": (
         driver((11, 4), card(37, "K80"), version="470.57"),
         (),
-        [": the card is too old for CUDA 12", "; use --device cpu"],
+        [": the GPU is too old for CUDA 12", "; use --device cpu"],
     ),
     "old driver, old card, new toolkit": (
         driver((12, 4), card(61, "1080 Ti")),
@@ -85,7 +85,7 @@ REFUSED = {
     "old driver, very old card, new toolkit": (
         driver((12, 4), card(37, "K80")),
         (toolkit((13, 0)),),
-        ["older than CUDA 13.0 (/cuda-13.0/bin/nvcc): the card is too old"],
+        ["older than CUDA 13.0 (/cuda-13.0/bin/nvcc): the GPU is too old"],
     ),
     "driver too old for any": (driver((11, 4), version="470.57"), (toolkit((12, 0)),), ["470.57", "11.4", "580", ALL]),
     "no nvcc, new driver": (NEW, (), ["H100", "no nvcc", ALL]),
@@ -121,8 +121,8 @@ def test_what_does_not_work_says_what_is_wrong_and_what_to_do(case):
 
 
 def test_a_card_that_is_not_there_is_named_with_how_many_there_are():
-    assert "--gpu 1" in reason_of(NEW, toolkit(), gpu=1) and "1 card" in reason_of(NEW, toolkit(), gpu=1)
-    assert "2 cards" in reason_of(driver((13, 0), card(), card()), toolkit(), gpu=2)
+    assert "--gpu 1" in reason_of(NEW, toolkit(), gpu=1) and "1 GPU" in reason_of(NEW, toolkit(), gpu=1)
+    assert "2 GPUs" in reason_of(driver((13, 0), card(), card()), toolkit(), gpu=2)
 
 
 # the driver
@@ -131,7 +131,7 @@ def test_a_card_that_is_not_there_is_named_with_how_many_there_are():
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("print('[13000, 100, []]')", "finds no card"),
+        ("print('[13000, 100, []]')", "finds no GPU"),
         ("print('[13000, 803, []]')", "restart"),
         ("print('[13000, 34, []]')", "take that folder out of LD_LIBRARY_PATH"),
         ("print('[13000, 802, []]')", "fabricmanager"),

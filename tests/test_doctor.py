@@ -101,7 +101,7 @@ def machine(monkeypatch):
 
 def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(machine):
     found = machine(None, toolkit())
-    assert all(line.is_ok for line in found) and any("not used: no card" in line.found for line in found)
+    assert all(line.is_ok for line in found) and any("not used: no GPU" in line.found for line in found)
     told = machine(None, gpu=7)[-1]
     assert told.is_ok and told.found.endswith("the CPU is used and --gpu 7 is ignored")
 

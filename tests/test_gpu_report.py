@@ -31,7 +31,7 @@ def results(tmp_path):
 def test_stages_figures_and_targets_are_in_the_table(results):
     gpu_report.main(results)
     text = (results / "results.md").read_text()
-    assert "| lego | 124 | 420 | 420 |" in text and "| share of the card's float32 rate >= 0.6 | 0.7 | yes |" in text
+    assert "| lego | 124 | 420 | 420 |" in text and "| share of the GPU's float32 rate >= 0.6 | 0.7 | yes |" in text
     assert "| step against the published code <= 0.5 | 0.25 | yes |" in text
     assert "| Chamfer distance of the bunny after 40 s <= 0.0065 | 0.006 | yes |" in text
     assert "| step in TF32 against the published code in TF32 <= 0.35 | 0.4 | no |" in text

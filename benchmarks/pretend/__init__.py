@@ -1,1 +1,1 @@
-"""A card that is not there: libraries that take all calls and do nothing, for what can be checked without one."""
+"""A GPU that is not there: libraries that take all calls and do nothing, for what can be checked without one."""

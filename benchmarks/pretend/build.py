@@ -23,7 +23,7 @@ DECLARED = {
 }
 DEFINED = re.compile(r"\b(cuda\w+)\([^;{]*\)\s*\{")  # in runtime.c
 SCRIPT = """#!/bin/sh
-# {nvcc}, which may compile for other cards beside each
+# {nvcc}, which may compile for other GPUs beside each
 case "$*" in
     *-gencode*) exec '{nvcc}' {more} "$@" ;;
     *) exec '{nvcc}' "$@" ;;
@@ -36,7 +36,7 @@ class Pretended:
     """Paths of the simulated toolkit and driver."""
 
     folder: Path
-    capability: int = 90  # of the card
+    capability: int = 90  # of the GPU
 
     @property
     def toolkit(self) -> Path:
@@ -65,7 +65,7 @@ def key(toolkit: Toolkit, codes: Sequence[int]) -> str:
 
 
 def build(toolkit: Toolkit, codes: Sequence[int], folder: Path) -> None:
-    """Make both in `folder`, for a card of the last of `codes`; raises CalledProcessError if a C compiler fails."""
+    """Make both in `folder`, for a GPU of the last of `codes`; raises CalledProcessError if a C compiler fails."""
     made = Pretended(folder)
     for part in (made.toolkit / "bin", made.toolkit / "include", made.toolkit / "lib64", made.driver):
         part.mkdir(parents=True)

@@ -16,7 +16,7 @@ from models.commands.shared import FRAME, mesh_request
 from models.requests import LARGEST, NONE, PIECES, TEXTURE, UNIT, VERTEX, VIEWS, Y_AXIS, Z_AXIS, MeshRequest
 
 TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 triangles
-LARGEST_TEXTURE = 16384  # the limit of graphics cards
+LARGEST_TEXTURE = 16384  # the limit of GPUs
 FEWEST_FACES = 4  # of a closed surface
 
 OUTPUT_FILE = flag(

@@ -22,7 +22,7 @@ def cuda(device: str, gpu: int) -> Iterator[Line]:
     yield _driver(facts, is_wanted)
     for index, card in enumerate(facts.driver.cards if facts.driver else ()):
         size = f", {card.memory / GIB:.0f} GiB" if card.memory else ""
-        yield Line(f"card {index}", f"{card.name}, capability {dotted(card.capability)}{size}")
+        yield Line(f"GPU {index}", f"{card.name}, capability {dotted(card.capability)}{size}")
     found = facts.toolkits or search.toolkits(os.environ, search.package_folders())
     ready = backend.cuda_ready(gpu) if is_wanted and conclusion.plan else None
     for toolkit in found:
@@ -53,7 +53,7 @@ def _describe(toolkit: Toolkit) -> str:
 def _usage(toolkit: Toolkit, facts: Facts, conclusion: Conclusion, gpu: int, ready: start.Ready | None) -> str:
     """Whether a toolkit is used, or why not; `ready`: the result of building against the suitable toolkits."""
     if facts.driver is None or gpu >= len(facts.driver.cards):
-        return "not used: no card"
+        return "not used: no GPU"
     if words := obstacle(toolkit, facts.driver, facts.driver.cards[gpu]):
         return f"not used: {words}"
     fitting = [plan.toolkit for plan in (conclusion.plan, *conclusion.others) if plan is not None]

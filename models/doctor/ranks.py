@@ -25,11 +25,11 @@ def together(ranks: Ranks, gpu: int) -> Iterator[Line]:
     found = ranks.everyone((platform.node(), place.local_rank, cores, _card(own_card(gpu, os.environ))))
     for rank, (machine, local, cores, card) in enumerate(found):
         shown = f"{cores} core{'s' if cores > 1 else ''}"
-        yield Line(f"rank {rank}", f"{machine}, number {local} of its ranks, {shown}, {card or 'no card'}")
+        yield Line(f"rank {rank}", f"{machine}, number {local} of its ranks, {shown}, {card or 'no GPU'}")
     has_card = [bool(card) for *_, card in found]
     if any(has_card) and not all(has_card):
         without = has_card.index(False)
-        yield Line("cards", f"rank {without} has none", "start as many ranks on each machine as it has GPUs")
+        yield Line("GPUs", f"rank {without} has none", "start as many ranks on each machine as it has GPUs")
     seconds, is_right = _sum(ranks)
     size = 4 * NUMBERS
     rate = size / seconds / 1e9
@@ -42,7 +42,7 @@ def together(ranks: Ranks, gpu: int) -> Iterator[Line]:
 def _card(index: int) -> str:
     """The GPU of a rank; "" for none."""
     found = driver.ask(os.environ)
-    return f"card {index}: {found.cards[index].name}" if found is not None and index < len(found.cards) else ""
+    return f"GPU {index}: {found.cards[index].name}" if found is not None and index < len(found.cards) else ""
 
 
 def _sum(ranks: Ranks) -> tuple[float, bool]:

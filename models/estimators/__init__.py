@@ -1,1 +1,1 @@
-"""Estimators: where along a ray the fields are evaluated. Each owns its state, its schedule and its update."""
+"""Estimators determine the sample positions along rays. Each has its state, its schedule and its update."""

@@ -1,9 +1,8 @@
 """The background outside the unit sphere: a radiance field on a grid over contracted space (mip-NeRF 360).
 
 arXiv 2111.12077. A point at distance r > 1 from the origin is contracted to distance 2 - 1 / r; half of that is its
-position in the grid's cube. Intervals along a ray are a constant fraction of their distance from the origin, so that
-the number of samples follows the number of pixels. A density is per such a fraction, so that the opacity of an interval
-is the same from wherever it is seen.
+position in the cube of the grid. The length of an interval is a constant fraction of its distance from the origin. The
+density is per unit of this fraction, so that the opacity of an interval does not depend on its distance.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from models.ops.march import OCCUPIED, PackedSamples
 from models.ops.volrend import alpha_from_density
 from models.structs import Var
 
-FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
-# Fraction of their length over which samples between camera and region absorb: the field begins as a fog that hides the
-# region from all cameras, and each camera then learns its own image in front of its lens. DTU scan 24, held-out PSNR
-# after 1,000 steps: 14.4 dB with 1, 18.6 dB with 0.02, 18.0 dB without samples there.
+FARTHEST = 64.0  # working-frame units from the origin; points beyond are within 1/128 of the cube's side
+# Fraction of their length over which samples between camera and region absorb. With the full length, the initial
+# density occludes the region, and the background fits each image directly in front of its camera. DTU scan 24, held-out
+# PSNR after 1,000 steps: 14.4 dB with 1, 18.6 dB with 0.02, 18.0 dB without samples there.
 NEAR_SHARE = 0.02
-# Fraction of the images that must see a cell for samples between camera and region: what few images see, right in front
-# of their lenses, cannot be told from what they show behind it. The same scene after 3,000 steps: 21.6 dB with 0, 22.8
-# dB with 0.2, 22.5 dB without samples there.
+# Fraction of the images that must see a cell for it to have samples between camera and region: the density of a cell
+# seen by few images, directly in front of them, is ambiguous. The same scene after 3,000 steps: 21.6 dB with 0,
+# 22.8 dB with 0.2, 22.5 dB without samples there.
 LEAST_SEEN = 0.2
-MOST_COUNTED = 100  # images used for this
-THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, so that cells that hold nothing are pruned
+MOST_COUNTED = 100  # maximum number of images used for this
+THIN = 0.05  # initial density with a uniform backdrop; below the threshold, so that empty cells are pruned
 PLAIN_DIFFERENCE = 0.05  # from the colour of a plain backdrop
-EXACTLY = 1.5 / 255  # difference of colours up to which they are the same
+EXACTLY = 1.5 / 255  # colours with a smaller difference count as equal
 NEAR_SHARE_BEFORE = np.ones(1, np.float32)  # of checkpoints of earlier versions
 
 
@@ -68,15 +67,15 @@ class ContractedBackground:
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """Density, colour."""
+        """The networks of density and colour, by their names in checkpoints."""
         return {"background_density": self.density, "background_color": self.color}
 
     def fit(self, scene: Scene, near_plane: float) -> None:
-        """Count the images that see each cell, and initialise the density by the colours along the images' borders.
+        """Count the images that see each cell, and initialise the density from the colours along the image borders.
 
-        Before a plain backdrop the field begins as a thin fog before that colour, else as a thick one before black: a
-        thick fog hides the region for long; seen through a thin one, a backdrop that is not plain is mistaken for the
-        object.
+        With a backdrop of one colour the initial density is low, and rays that nothing absorbs have the colour of the
+        backdrop; otherwise the initial density is high, over black. A high density occludes the region of interest for
+        many steps. With a low density, a backdrop that is not uniform would be reconstructed as part of the object.
         """
         self.grid.near_plane = near_plane
         self._is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
@@ -89,19 +88,21 @@ class ContractedBackground:
         bias.start_grad()
 
     def shows_alone(self, rgb: np.ndarray) -> np.ndarray:
-        """Which colours [R, 3] are exactly that of a plain backdrop: bool [R].
+        """Which colours [R, 3] are exactly that of a uniform backdrop: bool [R].
 
-        Hardly any in photographs; in rendered images all beside the object, where otherwise surfaces of that colour
-        could stay unnoticed.
+        In photographs there are hardly any. In rendered images these are all pixels beside the object; without this
+        test, surfaces of that colour could remain there.
         """
         return self.is_plain & (np.abs(rgb - self.sky).max(axis=1) < EXACTLY)
 
     def place(
         self, rays: Rays, jitter: np.ndarray, transmits: Var, most: int | None, budget: int
     ) -> tuple[PackedSamples, Var]:
-        """The visible samples of the first rays that fit a budget, and the offsets of those that were asked about.
+        """The visible samples of the first rays that fit a budget, and the offsets of the samples with evaluated
+        opacity.
 
-        transmits: bool [R], whether the ray sees what lies behind the region; most: at most so many are asked about.
+        transmits: bool [R], whether the ray sees what is behind the region; most: the maximum number of evaluated
+        samples.
         """
         found, is_before = self._candidates(rays, jitter)
         if most is None:
@@ -111,7 +112,7 @@ class ContractedBackground:
         return compact(asked, is_reached(alpha, asked.offsets), budget), asked.offsets
 
     def _candidates(self, rays: Rays, jitter: np.ndarray) -> tuple[PackedSamples, Var]:
-        """All candidates in occupied cells, and which lie between camera and sphere, bool [N]; N is at least 1."""
+        """All candidates in occupied cells, and which are between camera and sphere, bool [N]; N is at least 1."""
         found = candidates(rays, jitter, self.conf.section, self.grid.near_plane)
         ray, place = np.nonzero(found.exist)
         depths = found.depths[ray, place]
@@ -134,9 +135,9 @@ class ContractedBackground:
             return alpha_from_density(density, self._lengths(points, directions))
 
     def _lengths(self, points: Var, directions: Var) -> Var:
-        """Lengths [P, 1] over which samples absorb: an interval, or NEAR_SHARE of it between camera and region.
+        """The lengths [P, 1] over which samples absorb: an interval, or NEAR_SHARE of it between camera and region.
 
-        A sample lies between camera and region where its ray still comes nearer to the origin.
+        A sample is between camera and region if its ray still approaches the origin there.
         """
         is_before = (points * directions).sum(dim=1, keepdims=True) < 0
         return self.conf.section * (1.0 - (1.0 - self.near_share) * is_before.float32())
@@ -148,7 +149,7 @@ class ContractedBackground:
         return alpha, self.color(points, points, directions, found.feature)
 
     def update(self) -> None:
-        """Evaluate some of the cells again."""
+        """Evaluate some cells and update the occupancy grid."""
         self.empty_cells.update(self._opacities)
 
     def _opacities(self, points: np.ndarray, side: float) -> np.ndarray:
@@ -157,7 +158,7 @@ class ContractedBackground:
         return self._alpha(at, at).numpy()[:, 0]
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """Arrays that a resume needs."""
+        """The arrays that a resume needs."""
         return {f"background_{name}": value for name, value in self.empty_cells.buffers().items()} | {
             "background_cells": self.grid.cells,
             "background_sky": self.sky,
@@ -165,7 +166,7 @@ class ContractedBackground:
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Restore `buffers`; raises ValueError for others."""
+        """Restore `buffers`; raises ValueError if they do not fit."""
         cells, sky = buffers["background_cells"], buffers["background_sky"]
         near_share = float(buffers["background_near_share"][0])
         if not 0 < near_share <= 1:
@@ -182,8 +183,9 @@ class ContractedBackground:
 def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:
     """Depths along rays outside the unit sphere, from their near plane to FARTHEST.
 
-    With m the depth nearest the origin and b its distance from it, the depth m + b sinh(u) is b cosh(u) from the
-    origin, so that equal steps in u are equal fractions of the distance. jitter [R, 1] in [0, 1) shifts them, in steps.
+    Let m be the depth closest to the origin, and b its distance from the origin. The depth m + b sinh(u) has distance b
+    cosh(u) from the origin, so equal steps in u are equal fractions of the distance. jitter [R, 1] in [0, 1) shifts the
+    depths, in steps.
     """
     origins, directions = rays.origins.astype(np.float64), rays.directions.astype(np.float64)
     middle = -np.einsum("ri,ri->r", origins, directions)
@@ -212,14 +214,14 @@ def contracted(points: np.ndarray) -> np.ndarray:
 
 
 def expanded(places: np.ndarray) -> np.ndarray:
-    """The inverse of `contracted`, float64; places [P, 3] farther than FARTHEST are taken for as far."""
+    """The inverse of `contracted`, float64; places [P, 3] beyond FARTHEST are moved to this distance."""
     radius = np.linalg.norm(places, axis=1, keepdims=True)
     away = np.minimum(0.5 / np.maximum(1.0 - radius, 0.5 / FARTHEST), FARTHEST)
     return places * (away / np.maximum(radius, 1e-6))
 
 
 def _seen_share(points: np.ndarray, scene: Scene) -> np.ndarray:
-    """Fraction of the images, of at most MOST_COUNTED, that see points [P, 3]: [P]."""
+    """The fraction of the images (at most MOST_COUNTED) that see points [P, 3]: [P]."""
     views = np.unique(np.linspace(0, scene.n_views - 1, MOST_COUNTED).round().astype(int))
     sizes = np.array([scene.size(view) for view in views], np.float64)
     cameras = Cameras(scene.intrinsics[views], scene.c2w[views], sizes)
@@ -229,7 +231,7 @@ def _seen_share(points: np.ndarray, scene: Scene) -> np.ndarray:
 
 
 def _shell(cells: int) -> np.ndarray:
-    """The cells that may lie outside the sphere in part: bool [cells, cells, cells]."""
+    """The cells that are at least partly outside the sphere: bool [cells, cells, cells]."""
     ticks = ((np.arange(cells) + 0.5) * 2.0 / cells - 1) ** 2
     radius = np.sqrt(ticks[:, None, None] + ticks[None, :, None] + ticks)
     return (radius < 1 + np.sqrt(3) / cells) & (radius > 0.5 - np.sqrt(3) / cells)

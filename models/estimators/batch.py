@@ -1,4 +1,4 @@
-"""A batch of packed samples: rays of random pixels of all images; their samples are found within the step."""
+"""A batch of packed samples: rays of random pixels of all images, whose samples are computed within the step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models.structs import MASK_THRESHOLD, Var
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of rays and samples of a batch, for the rays that fitted the budget."""
+    """Numbers of rays and samples of a batch, counted over the rays that fit the budget."""
 
     rays: int
     hits: int  # rays with samples
@@ -28,7 +28,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Placed:
-    """The samples of a batch of R rays, on the device: S of the region, including points that belong to no ray."""
+    """The samples of a batch of R rays on the device: S of the region, including points that belong to no ray."""
 
     near: PackedSamples
     far: PackedSamples | None  # of the background
@@ -36,13 +36,13 @@ class Placed:
     asked: Var | None = None  # int32 [R + 1], those of the background
 
     def start(self) -> None:
-        """Start the computation of all of them."""
+        """Start the computation of all samples."""
         found = [value for one in (self.near, self.far) if one is not None for value in vars(one).values()]
         jt.sync([*found, *(value for value in (self.walked, self.asked) if value is not None)])
 
     @property
     def counts(self) -> Counts:
-        """How many samples there are; waits for the device."""
+        """The numbers of rays and samples; waits for the device."""
         kept = int(self.near.kept.item())
         near, walked = self.near.offsets.numpy(), self.walked.numpy()
         if self.far is None:
@@ -52,7 +52,7 @@ class Placed:
         return Counts(kept, hits, int(near[kept]), int(walked[kept]), int(far[kept]), int(self.asked.numpy()[kept]))
 
     def part(self, start: int, stop: int, is_last: bool) -> Placed:
-        """Those of the rays start..stop-1; the last ray is followed by those of no ray. Waits for the device."""
+        """The samples of the rays start to stop - 1, the last ray with the points of no ray; waits for the device."""
         cut = (None if one is None else _part(one, start, stop, is_last) for one in (self.near, self.far))
         return Placed(*cut)
 
@@ -68,7 +68,7 @@ def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSam
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """R rays, what they are compared with, and points that belong to no ray; S samples in all."""
+    """R rays with their target colours, and points that belong to no ray; S samples in total."""
 
     origins: np.ndarray  # [R, 3]
     directions: np.ndarray  # [R, 3], unit
@@ -77,31 +77,31 @@ class PackedBatch:
     jitter: np.ndarray  # [R, 1] in [0, 1)
     rgb: np.ndarray  # [R, 3] in [0, 1]
     view: np.ndarray  # [R] int32, index of the image
-    others: np.ndarray  # [P, 3]: SfM points, then random points of the hull; they fill the samples that rays leave
+    others: np.ndarray  # [P, 3]: SfM points, then random points of the hull; they fill the samples not used by rays
     step: np.ndarray  # [1], the length of each interval
-    # int32 [5]: S; the most samples of rays before and after hidden ones are removed; the same two of the background.
+    # int32 [5]: S; maximum numbers of samples before and after removal of hidden ones; both for the background.
     sizes: np.ndarray
     mask: np.ndarray | None = None  # [R, 1] in [0, 1], None for a scene without masks
-    anchors: np.ndarray | None = None  # int32 [1]: number of SfM points; None without
-    every: np.ndarray | None = None  # int32 [1], n: patches are compared for every n-th ray; None: for none
-    place: Callable[[PackedBatch], Placed] | None = None  # of the estimator: finds the samples
+    anchors: np.ndarray | None = None  # int32 [1]: number of SfM points; None if there are none
+    every: np.ndarray | None = None  # int32 [1], n: patches are compared for every n-th ray; None: no patches
+    place: Callable[[PackedBatch], Placed] | None = None  # function of the estimator that computes the samples
 
     def __len__(self) -> int:
-        """R."""
+        """The number of rays R."""
         return len(self.rgb)
 
     @property
     def rays(self) -> Rays:
-        """The rays."""
+        """The rays with their near and far depths."""
         return Rays(self.origins, self.directions, self.near, self.far)
 
     @cached_property
     def placed(self) -> Placed:
-        """The samples, found on first use."""
+        """The samples, computed at first use."""
         return self.place(self)
 
     def part(self, start: int, stop: int) -> PackedBatch:
-        """The rays start..stop-1, with no samples but theirs; the last ray is followed by the points of none."""
+        """The rays start to stop - 1 with their samples; the last ray also gets the points of no ray."""
         stop = min(stop, len(self))
         is_last = stop == len(self)
         placed = self.placed.part(start, stop, is_last)
@@ -111,7 +111,7 @@ class PackedBatch:
         return replace(self, **cut, anchors=anchors, place=lambda _: placed)
 
     def borders(self, parts: int) -> list[int]:
-        """The first ray of each of `parts` parts with about equally many samples, and R. Waits for the device."""
+        """The first rays of `parts` parts with about equal numbers of samples, and R. Waits for the device."""
         near, far = self.placed.near, self.placed.far
         own = near.offsets.numpy().astype(np.int64)
         ends = own if far is None else own + far.offsets.numpy()
@@ -123,15 +123,15 @@ class PackedBatch:
         return [*found, len(self)]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything by name."""
+        """All arrays by name."""
         return {name: array for name, array in vars(self).items() if isinstance(array, np.ndarray)}
 
     def is_free_ray(self) -> np.ndarray:
-        """Whether each ray passes beside the object by its mask, bool [R]."""
+        """Whether each ray passes beside the object according to its mask, bool [R]."""
         return self.mask[:, 0] <= MASK_THRESHOLD
 
     def of_rays(self, is_such: np.ndarray) -> Var:
-        """Whether each sample lies on one of such rays, bool [R]: float32 [S, 1]."""
+        """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""
         near = self.placed.near
         flags = jt.array(is_such.astype(np.float32))[near.rays].unsqueeze(1)
         return flags * (jt.index(flags.shape, dim=0) < near.offsets[-1:].unsqueeze(1)).float32()
@@ -143,7 +143,7 @@ class PackedBatch:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], place: Callable[[PackedBatch], Placed]) -> PackedBatch:
-        """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
+        """The inverse of `arrays`; raises KeyError, TypeError or ValueError for other arrays."""
         batch = cls(**arrays, place=place)
         rays = len(batch.rgb)
         expected = dict.fromkeys(("origins", "directions", "rgb"), (rays, 3))

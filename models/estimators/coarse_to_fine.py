@@ -1,9 +1,9 @@
-"""NeRF's hierarchical sampling: stratified depths, then more of them where the coarse pass has weight.
+"""NeRF's hierarchical sampling: stratified depths, then importance sampling by the weights of the coarse pass.
 
-arXiv 2003.08934, section 5. R rays, N = n_samples depths of the coarse pass, M = N + n_importance of the fine one. As
-published but for two things: the last interval ends at `far` instead of nowhere; and the fine depths follow the
-histogram of the coarse weights over the strata that the coarse depths were drawn from, with one draw per quantile
-(mip-NeRF, arXiv 2103.13415, section 3.1), instead of one over the depths' middles with independent draws.
+arXiv 2003.08934, section 5. R rays, N = n_samples depths of the coarse pass, M = N + n_importance of the fine pass. As
+published, with two exceptions. The last interval ends at `far` instead of infinity. The fine depths are drawn from the
+histogram of the coarse weights over the strata of the coarse depths, stratified by quantile (mip-NeRF, arXiv
+2103.13415, section 3.1); the published code uses the midpoints between the coarse depths and independent draws.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ Noise = dict[str, np.ndarray]
 
 
 class CoarseToFineEstimator(PixelEstimator):
-    """Dense samples of two passes."""
+    """Dense samples of a coarse and a fine pass."""
 
     def __init__(self, conf: CoarseToFineConfig) -> None:
         self.conf = conf
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
-        """A place within its stratum for each coarse depth and each fine quantile."""
+        """Uniform numbers in [0, 1): one per coarse depth [R, N] and per fine depth [R, n_importance]; None without
+        jitter.
+        """
         conf = self.conf
         if conf.perturb == 0.0:
             return None
@@ -39,7 +41,7 @@ class CoarseToFineEstimator(PixelEstimator):
         }
 
     def sample(self, batch: PixelBatch | Rays, noise: Noise | None) -> RaySamples:
-        """The samples of the coarse pass, a depth in each stratum; without noise its middle."""
+        """The samples of the coarse pass: one depth in each stratum, at its midpoint without noise."""
         placed = _uploaded(batch)
         near, far = self._span(placed)
         jitter = None if noise is None else jt.array(noise["coarse"])
@@ -47,7 +49,7 @@ class CoarseToFineEstimator(PixelEstimator):
         return _samples(placed, sampling.stratified_depths(borders, jitter).stop_grad(), far)
 
     def refine(self, batch: PixelBatch | Rays, coarse: RaySamples, weights: Var, noise: Noise | None) -> RaySamples:
-        """The samples of the fine pass: those of the coarse one, and more where it has weights [R N, 1]."""
+        """The samples of the fine pass: the coarse depths, and n_importance depths drawn by the weights [R N, 1]."""
         placed, count = _uploaded(batch), self.conf.n_samples
         near, far = self._span(placed)
         jitter = None if noise is None else jt.array(noise["fine"])
@@ -59,9 +61,9 @@ class CoarseToFineEstimator(PixelEstimator):
         return _samples(placed, depths, far)
 
     def _span(self, rays: RayVars) -> tuple[Var, Var]:
-        """Where depths are drawn from, near and far [R, 1]: as the conf says, else the span of the unit sphere.
+        """The range of depths, near and far [R, 1]: that of the conf, else the span of the unit sphere.
 
-        That span may begin behind a camera near the sphere; what lies there must not be seen.
+        The span of the sphere may begin behind the camera; it is clipped there.
         """
         if self.conf.far == 0.0:
             near = jt.maximum(rays.near, 0.0)
@@ -75,7 +77,7 @@ def _uploaded(batch: PixelBatch | Rays) -> RayVars:
 
 
 def _samples(rays: RayVars, depths: Var, far: Var) -> RaySamples:
-    """A field is evaluated at depths [R, N], each of which begins an interval; the last one ends at far [R, 1]."""
+    """Samples at depths [R, N], which are also the starts of the intervals; the last interval ends at far [R, 1]."""
     rows, count = depths.shape
     deltas = jt.concat([depths[:, 1:], far], dim=1) - depths
     positions = points_along(rays.origins, rays.directions, depths).reshape((-1, 3)).stop_grad()

@@ -9,14 +9,14 @@ from data.cameras import SPAN_LENGTH
 from models.config.strict import ConfigError, limits
 from models.fields.conf import LARGEST_LEVELS
 
-MOST_SAMPLES = 2**16  # per ray; a few of these fill the memory of a machine
-FARTHEST = 1e4  # of depths, in unit-sphere radii; the samples of a ray are then farther apart than the region is wide
-POINTS_SHARE = 1 / 16  # of the samples that are SfM points: as many as a batch has rays, or more
+MOST_SAMPLES = 2**16  # per ray; a few such rays would exceed the memory
+FARTHEST = 1e4  # of depths, in unit-sphere radii; above, the sample spacing exceeds the size of the region
+POINTS_SHARE = 1 / 16  # fraction of the samples that are SfM points: at least as many as a batch has rays
 
 
 @dataclass(frozen=True)
 class HierarchicalConfig:
-    """The block `neus_renderer`: how many samples a ray gets, and where."""
+    """The block `neus_renderer`: numbers of samples per ray."""
 
     n_samples: int = limits(at_least=1, at_most=MOST_SAMPLES)
     n_importance: int = limits(at_least=0, at_most=MOST_SAMPLES)
@@ -25,7 +25,9 @@ class HierarchicalConfig:
     perturb: float = limits(at_least=0)
 
     def fault(self, count: int) -> str:
-        """Why `count` is impossible as n_importance, which needs intervals to refine and rounds to do it in; or ""."""
+        """Why `count` is invalid as n_importance, which requires n_samples >= 2 and up_sample_steps >= 1; "" if it is
+        valid.
+        """
         if count > 0 and self.n_samples < 2:
             return "model.neus_renderer.n_samples = 1: must be at least 2 where n_importance > 0"
         if count > 0 and self.up_sample_steps < 1:
@@ -35,7 +37,7 @@ class HierarchicalConfig:
 
 @dataclass(frozen=True)
 class CoarseToFineConfig:
-    """The block `nerf_renderer`. Depths run from near to far along the unit ray; both 0: the sphere's span."""
+    """The block `nerf_renderer`. Depths are from near to far along the unit ray; both 0: the span of the sphere."""
 
     n_samples: int = limits(64, at_least=2, at_most=MOST_SAMPLES)
     n_importance: int = limits(128, at_least=1, at_most=MOST_SAMPLES)
@@ -46,7 +48,7 @@ class CoarseToFineConfig:
 
 @dataclass(frozen=True)
 class SamplesConfig:
-    """Which samples a step takes, and when the schedules change; times are shares of train.end_iter."""
+    """Sample counts and schedules of packed samples; times are fractions of train.end_iter."""
 
     samples: int = limits(8192, at_least=64)
     anywhere: float = limits(0.1, at_least=0, at_most=0.9)
@@ -63,7 +65,7 @@ class SamplesConfig:
     network_rate: float = limits(0.5, above=0)
 
     def check(self, block: str) -> None:
-        """Raises ConfigError, naming the block below model, for steps that grow, and where a ray may not fit a step."""
+        """Raises ConfigError, naming the block below model, for increasing step sizes and a budget below one ray."""
         if self.last_step > self.first_step:
             raise ConfigError(
                 f"model.{block}.last_step = {self.last_step:g}: must not be above first_step = {self.first_step:g}"

@@ -1,4 +1,4 @@
-"""Which cells a density leaves empty, found by evaluating it at another point of each cell each time."""
+"""Finds the cells in which a density is negligible; each update evaluates it at another point of each cell."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import numpy as np
 
 from models.estimators.occupancy import OccupancyGrid
 
-CELLS_AT_ONCE = 1 << 16  # evaluated by an update, which costs as much as a few steps
-PATIENCE = 4  # updates in a row that find a cell empty before it counts as empty
+CELLS_AT_ONCE = 1 << 16  # cells evaluated per update, which takes as long as a few steps
+PATIENCE = 4  # consecutive updates with low opacity after which a cell counts as empty
 # A quasirandom sequence of points that fills a cell evenly
 # (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences").
 POINT_STRIDE = 1.0 / 1.22074408460575947536 ** np.arange(1, 4)
 
 
 class EmptyCells:
-    """How often in a row each cell was found empty."""
+    """Counts for each cell how often in a row it was found empty."""
 
     def __init__(self, grid: OccupancyGrid, threshold: float) -> None:
-        """`threshold`: a cell whose opacity is below it is empty."""
+        """`threshold`: a cell with a lower opacity is empty."""
         self.grid, self.threshold = grid, threshold
         self.count = 0
         self.forget()
 
     def forget(self) -> None:
-        """Forget which cells were found empty."""
+        """Reset the counts."""
         self.empty = np.zeros(self.grid.hull.shape, np.uint8)
 
     def update(self, opacity: Callable[[np.ndarray, float], np.ndarray]) -> None:
-        """Evaluate some cells; opacity(points [P, 3], edge length) gives the opacities of their cells [P]."""
+        """Evaluate some cells; opacity(points [P, 3], edge length) returns the opacities of their cells [P]."""
         hull = np.argwhere(self.grid.hull)
         turns = max(1, -(-len(hull) // CELLS_AT_ONCE))
         some = hull[self.count % turns :: turns]
@@ -42,7 +42,7 @@ class EmptyCells:
         self.grid.update((self.empty >= PATIENCE)[self.grid.hull], np.zeros(len(hull), bool))
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """Arrays that a resume needs."""
+        """The arrays that a resume needs."""
         return {"empty_looks": self.empty.copy(), "looks": np.array([self.count])}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:

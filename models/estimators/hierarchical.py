@@ -30,14 +30,14 @@ Distance = Callable[[Var], Var]  # points [P, 3] -> signed distances [P, 1]
 
 @dataclass(frozen=True)
 class InverseSphereBackground:
-    """The background at all M intervals of R rays; it counts where their middles lie outside the unit sphere."""
+    """The background at all M intervals of R rays; used for intervals whose midpoint is outside the unit sphere."""
 
     alpha: Var  # [R, M]
     rgb: Var  # [R, M, 3]
-    in_sphere: Var  # [R, N], 1 where an interval of the region lies in the sphere
+    in_sphere: Var  # [R, N], 1 if the midpoint of an interval of the region is inside the sphere
 
     def joined(self, alpha: Var, rgb: Var, samples: RaySamples) -> tuple[Var, Var, RayLayout]:
-        """Opacity and colour of the region inside the sphere, of the background elsewhere; see `BackgroundSamples`."""
+        """Opacity and colour: of the region inside the sphere, of the background outside; see `BackgroundSamples`."""
         (rows, count), every = self.in_sphere.shape, self.alpha.shape[1]
         inside, outside = self.in_sphere, 1.0 - self.in_sphere
         near = alpha.reshape((rows, count)) * inside + self.alpha[:, :count] * outside
@@ -48,24 +48,26 @@ class InverseSphereBackground:
         return alpha, rgb, RayLayout(dense_offsets(rows, every), every)
 
     def of_region(self, weights: Var) -> Var:
-        """Weights [R M, 1] -> [R N, 1]."""
+        """Weights of all intervals [R M, 1] -> weights of the region [R N, 1], zero outside the sphere."""
         count = self.in_sphere.shape[1]
         return (weights.reshape(self.alpha.shape)[:, :count] * self.in_sphere).reshape((-1, 1))
 
 
 class HierarchicalEstimator(PixelEstimator):
-    """Dense samples inside the unit sphere, and a background where there is a network for it."""
+    """Dense samples inside the unit sphere, and a background if there is a network for it."""
 
     def __init__(self, conf: HierarchicalConfig, nerf: NeRF | None) -> None:
         self.conf, self.nerf = conf, nerf
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """Those of the background."""
+        """The background network, if there is one."""
         return {} if self.nerf is None else {"nerf": self.nerf}
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
-        """A shift for each ray, and a place within its stratum for each depth of the background."""
+        """Uniform numbers in [0, 1): a shift per ray [R, 1], and a jitter per background depth [R, n_outside]; None
+        without.
+        """
         if self.conf.perturb == 0.0:
             return None
         return {
@@ -74,18 +76,18 @@ class HierarchicalEstimator(PixelEstimator):
         }
 
     def precompute(self, batch: PixelBatch, distance: Distance, noise: Noise | None) -> Var:
-        """All t_starts inside the sphere [R, N], computed now: the rounds of a chunk that is rendered twice."""
+        """All t_starts inside the sphere, [R, N], computed now, so that a chunk that is rendered twice samples once."""
         t_starts = self.t_starts(upload(batch.rays), distance, noise)
         t_starts.sync()
         return t_starts
 
     def sample(self, batch: PixelBatch, distance: Distance, noise: Noise | None, t_starts: Var | None) -> RaySamples:
-        """The samples of a batch; `t_starts` of `precompute`, or None."""
+        """The samples of a batch; `t_starts` is the result of `precompute`, or None."""
         rays = upload(batch.rays)
         return self.samples_of(rays, self.t_starts(rays, distance, noise) if t_starts is None else t_starts, noise)
 
     def samples_of(self, rays: RayVars, t_starts: Var, noise: Noise | None = None) -> RaySamples:
-        """The samples of intervals that begin at t_starts [R, N]."""
+        """The samples of the intervals that start at t_starts [R, N]."""
         rows, count = t_starts.shape
         positions, directions, deltas, distances, in_sphere, near_sphere = intervals(
             rays.origins, rays.directions, t_starts, self.last_length
@@ -97,9 +99,10 @@ class HierarchicalEstimator(PixelEstimator):
         return RaySamples(positions, directions, deltas, layout, distances, in_sphere, near_sphere, background)
 
     def t_starts(self, rays: RayVars, distance: Distance, noise: Noise | None, sdf: Var | None = None) -> Var:
-        """Where the intervals begin, [R, N] ascending: uniform depths, then rounds of new ones near the surface.
+        """Starts of the intervals, [R, N] ascending: uniform depths, then rounds of importance sampling near the
+        surface.
 
-        sdf: signed distances at the uniform depths, [R, n_samples], where they are known already.
+        sdf: signed distances at the uniform depths, [R, n_samples], if they are known.
         """
         with jt.no_grad():
             jitter = None if noise is None else jt.array(noise["inside"])
@@ -109,13 +112,13 @@ class HierarchicalEstimator(PixelEstimator):
 
     @property
     def last_length(self) -> float:
-        """Length of a ray's last interval: that of a uniform one, with the sphere's diameter for near to far."""
+        """Length of the last interval of a ray: that of a uniform interval over the diameter of the sphere."""
         return sampling.REGION_DIAMETER / self.conf.n_samples
 
     def background(
         self, rays: RayVars, t_starts: Var, in_sphere: Var, noise: Noise | None = None
     ) -> InverseSphereBackground:
-        """The background network at all intervals, those of the region included: they count outside the sphere."""
+        """The background network evaluated at all intervals; its values inside the sphere are not used."""
         with jt.no_grad():
             jitter = None if noise is None else jt.array(noise["outside"])
             outside = sampling.outside_depths(rays.far, self.conf.n_outside, self.conf.n_samples, jitter)

@@ -10,13 +10,13 @@ from models.structs import RayLayout, RaySamples, Var
 
 @dataclass(frozen=True)
 class MergedBackground:
-    """F samples of the background and where they lie among the S of the region; see `BackgroundSamples`."""
+    """F background samples and their positions among the S samples of the region; see `BackgroundSamples`."""
 
     alpha: Var  # [F, 1]
     rgb: Var  # [F, 3]
-    place: Var  # int32 [S + F], of each sample, first all S, then all F, its place in the merged order
-    sample: Var  # int32 [S + F], of each place its sample
-    rays: RayLayout  # of all S + F samples
+    place: Var  # int32 [S + F], position of each sample (first all S, then all F) in the merged order
+    sample: Var  # int32 [S + F], sample at each position
+    rays: RayLayout  # layout of all S + F samples
     region: int  # S
 
     def joined(self, alpha: Var, rgb: Var, samples: RaySamples) -> tuple[Var, Var, RayLayout]:
@@ -25,7 +25,7 @@ class MergedBackground:
         return self._merged(alpha, self.alpha), self._merged(rgb, self.rgb), self.rays
 
     def of_region(self, weights: Var) -> Var:
-        """Weights [S + F, 1] -> [S, 1]."""
+        """Weights of all samples [S + F, 1] -> weights of the region [S, 1]."""
         return weights[self.place[: self.region]]
 
     def _merged(self, near: Var, far: Var) -> Var:
@@ -34,7 +34,7 @@ class MergedBackground:
 
 
 class _Permuted(jt.Function):
-    """Rows in another order; the cotangent is permuted by the inverse."""
+    """Rows in permuted order; the cotangent is permuted by the inverse."""
 
     def __init__(self, place: Var, sample: Var) -> None:
         super().__init__()

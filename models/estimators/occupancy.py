@@ -1,7 +1,7 @@
 """An occupancy grid over the cube [-1, 1]^3, and the packed samples of rays that traverse it.
 
-The hull is known beforehand (the visual hull of masks, or the unit sphere) and never grows. Within it the field that is
-being trained decides from time to time which cells are empty, occupied (may hold a surface) or solid.
+The hull (the visual hull of the masks, or the unit sphere) is given initially and never grows. Updates classify the
+cells inside it as empty, occupied (may contain the surface) or solid, by the values of the trained field.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from models.structs import Var
 
 
 class OccupancyGrid:
-    """The cells as they are now."""
+    """The hull and the current states of the cells."""
 
     def __init__(self, hull: np.ndarray) -> None:
         """`hull`: bool [N, N, N] by x, y, z."""
         self.near_plane = 0.0  # smallest distance of samples from a camera, working-frame units
-        self.cameras = np.zeros((0, 3))  # camera centres; those outside the cube need not be given
+        self.cameras = np.zeros((0, 3))  # camera centres; those outside the cube may be omitted
         self._on_device: Var | None = None
         self.enclose(hull)
 
@@ -31,11 +31,11 @@ class OccupancyGrid:
 
     @property
     def side(self) -> float:
-        """Length of a cell's edge."""
+        """Edge length of a cell."""
         return 2.0 / len(self.hull)
 
     def enclose(self, hull: np.ndarray) -> None:
-        """Replace the hull, bool [N, N, N]; all of its cells become occupied."""
+        """Replace the hull, bool [N, N, N]; all its cells become occupied."""
         self.hull = hull
         self._hull_cells = np.argwhere(hull)
         self._hull_distances: np.ndarray | None = None  # distance of each cell from the hull, computed on first use
@@ -52,7 +52,7 @@ class OccupancyGrid:
         self.set(self.hull.astype(np.uint8) * OCCUPIED)
 
     def centres(self) -> np.ndarray:
-        """Centres of the hull's cells, float32 [P, 3]."""
+        """Centres of the cells of the hull, float32 [P, 3]."""
         return ((self._hull_cells + 0.5) * self.side - 1).astype(np.float32)
 
     def random_points(self, count: int, generator: np.random.Generator) -> np.ndarray:
@@ -61,18 +61,18 @@ class OccupancyGrid:
         return ((cells + generator.random((count, 3))) * self.side - 1).astype(np.float32)
 
     def at(self, points: np.ndarray) -> np.ndarray:
-        """State of the cells that points [P, 3] lie in, uint8 [P]; outside the cube, of the nearest cells."""
+        """State of the cells that contain points [P, 3], uint8 [P]; outside the cube, that of the nearest cells."""
         return self.cells[self.indices(points)]
 
     def indices(self, points: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Indices of these cells along x, y and z, [P] each."""
+        """Indices of the cells of points along x, y and z, [P] each."""
         count = len(self.cells)
         return tuple(np.clip(((points + 1) * (0.5 * count)).astype(np.int32), 0, count - 1).T)
 
     def to_hull(self, points: np.ndarray) -> np.ndarray:
-        """Distance of points [P, 3] outside the hull from it, at least a cell's edge: float32 [P, 1].
+        """Distance of points [P, 3] outside the hull from the hull, at least the edge length of a cell: float32 [P, 1].
 
-        It is continuous, so that a sparse extraction by bounded slopes skips what lies outside.
+        It is continuous, so that sparse extraction with bounded slopes skips the outside.
         """
         if self._hull_distances is None:
             self._hull_distances = distance_transform_edt(~self.hull, sampling=self.side).astype(np.float32)
@@ -81,7 +81,7 @@ class OccupancyGrid:
         return np.maximum(away, np.float32(self.side))[:, None]
 
     def update(self, is_empty: np.ndarray, is_solid: np.ndarray) -> None:
-        """Set the states of the cells of `centres`: bool [P] twice.
+        """Set the states of the cells of `centres`: empty or solid by two masks, bool [P]; the others become occupied.
 
         Cells that solid cells separate from the outside and from all cameras become solid: no ray reaches them, so they
         are untrained.
@@ -98,11 +98,13 @@ class OccupancyGrid:
         """The cells that walls separate from the outside and from all cameras: bool [N, N, N], as `is_wall`."""
         parts, _ = label(~is_wall)
         within = self.cameras[np.abs(self.cameras).max(axis=1, initial=0.0) < 1]
-        open_parts = [parts[0, 0, 0], *parts[self.indices(within)]]  # a corner of the cube is beyond the sphere
+        open_parts = [parts[0, 0, 0], *parts[self.indices(within)]]  # a corner of the cube is outside the sphere
         return ~np.isin(parts, open_parts) & ~is_wall
 
     def march(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> PackedSamples:
-        """Samples of rays `step` apart, the first shifted by jitter [R, 1] in [0, 1) of it; waits for nothing."""
+        """Samples along rays at distance `step`, shifted by jitter [R, 1] in [0, 1) steps; does not wait for the
+        device.
+        """
         if self._on_device is None:
             self._on_device = jt.array(self.cells).stop_grad()
         near = np.maximum(rays.near, np.float32(self.near_plane))

@@ -1,4 +1,4 @@
-"""Occupancy sampling: packed samples in the occupied cells of a grid, of surfaces and of radiance fields."""
+"""Occupancy sampling for surfaces and radiance fields: packed samples in the occupied cells of a grid."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from models.ops.compact import compact, fill, merged_order
 from models.ops.march import SOLID, PackedSamples
 from models.structs import RayLayout, RaySamples, Var
 
-MOST_LOST = 0.02  # fraction of the probe rays that pruning may make lose the object; above it the cells are kept
-# Buffers that checkpoints of earlier versions lack, with the values that these versions worked with.
+MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
+# Buffers that checkpoints of earlier versions do not contain, with the values that these versions used.
 OF_EARLIER_VERSIONS = {"prunes_after": np.zeros(1, np.int64), "background_near_share": NEAR_SHARE_BEFORE}
-VIEW_BUDGET = 1 << 17  # samples of an image that are computed at a time
+VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
 
 
 class OccupancyEstimator(Estimator):
-    """Packed samples of rays; it owns the cells, the schedule of step size and levels, and the pruning.
+    """Packed samples of rays, the occupancy grid, the schedules of step size and grid levels, and the pruning of cells.
 
     A subclass decides which cells are empty (`_prune`) and which samples are visible (`visibility`).
     """
@@ -50,26 +50,26 @@ class OccupancyEstimator(Estimator):
         grids: Sequence[GridField],
         background: ContractedBackground | None = None,
     ) -> None:
-        """`carves`: whether masks, where there are some, bound the region; `grids`: fields with levels to activate."""
+        """`carves`: whether masks, if the scene has any, bound the region; `grids`: fields with levels to activate."""
         self.conf, self.background = conf, background
         self._end_iter, self._carves, self._grids = end_iter, carves, list(grids)
         self.grid = OccupancyGrid(_ball(conf.cells))
         self.step_size, self.random_share = 0.0, 0.0
-        self.points: np.ndarray | None = None  # SfM points that the next batch holds
+        self.points: np.ndarray | None = None  # SfM points of the next batch
         self.most_compared: int | None = None
         self._sampler: PackedSampler | None = None
-        self._prunes_after = 0  # steps; pruning before them led to a collapse
-        self._backdrop: np.ndarray | None = None  # [3], the colour behind the object that masks were derived from
+        self._prunes_after = 0  # no pruning before this step, after a collapse
+        self._backdrop: np.ndarray | None = None  # [3], colour of the backdrop from which the masks were derived
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """Those of the background."""
+        """The networks of the background, by their names in checkpoints."""
         return {} if self.background is None else self.background.networks
 
     def fit(self, scene: Scene) -> None:
         """Carve the visual hull of the masks; without masks, initialise the background instead.
 
-        Raises UserError where the masks leave nothing of the region of interest.
+        Raises UserError if the visual hull is empty.
         """
         if scene.masks is not None and self._carves:
             sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
@@ -87,35 +87,37 @@ class OccupancyEstimator(Estimator):
             self.background.fit(scene, self.grid.near_plane)
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
-        """Pixels that may see the hull, of the scene that `fit` was given."""
+        """A sampler of pixels whose rays may cross the hull, for the scene passed to `fit`."""
         self._sampler = PackedSampler(scene, self, batch_size, self.conf.samples, generator)
         self._schedule(0)
         return self._sampler
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Without a scene: keep the background only where the checkpoint has one."""
+        """Without a scene: discard the background if the checkpoint has none."""
         if self._sampler is None and self.background is not None and not shapes.keys() & self.background.networks:
             self.background = None
 
     def batch(self, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
-        """The batch that has these arrays; raises ValueError, KeyError or TypeError where it has others."""
+        """The batch with these arrays; raises ValueError, KeyError or TypeError for other arrays."""
         return PackedBatch.from_arrays(arrays, self.place)
 
     def share(self, batch: PackedBatch, rank: int, size: int) -> slice | None:
-        """Rays with about as many samples for each process; those of no ray go with the last ray."""
+        """The rays of one process, so that each has about the same number of samples; the last one also has the points
+        of no ray.
+        """
         if len(batch) < size:
             return None
         return slice(*batch.borders(size)[rank : rank + 2])
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
-        """None: the jitter of a batch is drawn with it."""
+        """None: the jitter is part of the batch."""
 
     def sample(self, batch: PackedBatch, *unused: object) -> RaySamples:
-        """The samples of a batch, found on the device."""
+        """The samples of a batch, computed on the device."""
         return self._sampled(batch.placed, float(batch.step[0]))
 
     def _sampled(self, placed: Placed, step: float) -> RaySamples:
-        """Samples `step` apart, with the colours of the background."""
+        """Samples at distance `step`, with opacities and colours of the background."""
         near, far, background = placed.near, placed.far, None
         if far is not None:
             alpha, rgb = self.background.evaluate(far.points, far.directions)
@@ -126,7 +128,7 @@ class OccupancyEstimator(Estimator):
         return RaySamples(near.points, near.directions, deltas, rays, near.depths, background=background)
 
     def place(self, batch: PackedBatch) -> Placed:
-        """The samples of a batch that are visible, of the first rays that fit; waits for nothing."""
+        """The visible samples of the first rays of a batch that fit the sample budget; does not wait for the device."""
         samples, walked, kept, *beyond = batch.sizes.tolist()
         step, far, asked = float(batch.step[0]), None, None
         with jt.no_grad():
@@ -157,19 +159,19 @@ class OccupancyEstimator(Estimator):
                 self.grid.open()
 
     def after_collapse(self, step: int) -> str:
-        """Prune no cell before this step; returns the end of a sentence that says so."""
+        """Disable pruning before this step; returns the end of a sentence about it."""
         self._prunes_after = step
         return f", and no cells are pruned before step {step}"
 
     @property
     def first_pruning(self) -> float:
-        """The step at which pruning begins; later with a background, which could take the place of the region."""
+        """The step at which pruning begins; later with a background, which could otherwise replace the region."""
         is_bare = self.background is None or self.background.is_plain
         share = self.conf.prune_from if is_bare else self.background.conf.prune_from
         return max(share * self._end_iter, self._prunes_after)
 
     def _leveled(self) -> list[GridField]:
-        """The fields whose levels are activated one after the other."""
+        """The fields whose levels are activated during training."""
         return self._grids if self.background is None else [*self._grids, self.background.density]
 
     def _schedule(self, step: int) -> None:
@@ -184,18 +186,19 @@ class OccupancyEstimator(Estimator):
         raise NotImplementedError
 
     def _reopen(self) -> None:
-        """Forget which cells are empty: a shorter schedule, resumed, was told so by a coarser field.
+        """Mark all cells as occupied again, when a finished shorter training is continued.
 
-        No ray would reach them, so neither they nor the field there would change.
+        The cells were pruned with a coarser field. No ray would reach the empty ones, so neither they nor the field
+        there would change.
         """
         self.grid.open()
 
     def visibility(self, found: PackedSamples, step: float) -> Visibility:
-        """Which samples, `step` apart, are visible."""
+        """The visible samples among samples at distance `step`."""
         raise NotImplementedError
 
     def view_samples(self, rays: Rays) -> tuple[RaySamples, int]:
-        """Samples of the first rays that fit VIEW_BUDGET, and how many rays fitted; waits for the device."""
+        """The samples of the first rays that fit VIEW_BUDGET, and the number of these rays; waits for the device."""
         step, jitter = self.conf.last_step, np.full((len(rays), 1), 0.5, np.float32)
         near, far = self.grid.march(rays, jitter, step, VIEW_BUDGET), None
         traversed = int(near.kept.item())
@@ -208,13 +211,13 @@ class OccupancyEstimator(Estimator):
         return self._sampled(Placed(near, far), step), traversed
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """The colour [3] of rays that nothing absorbs; None for black."""
+        """The background colour [3] of rays; None for black."""
         if self.background is not None:
             return self.background.sky
         return background_rgb if self._backdrop is None else self._backdrop
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """The hull, the cells, and how many levels are active."""
+        """The hull, the cells and the numbers of active levels."""
         behind = {} if self.background is None else self.background.buffers()
         if self._backdrop is not None:
             behind = {"backdrop": self._backdrop}
@@ -226,7 +229,7 @@ class OccupancyEstimator(Estimator):
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Restore `buffers`; raises ValueError for others."""
+        """Restore `buffers`; raises ValueError if they do not fit."""
         buffers = OF_EARLIER_VERSIONS | buffers
         for name, own in self.buffers().items():
             found = buffers.get(name)
@@ -251,20 +254,20 @@ class OccupancyEstimator(Estimator):
             self.background.load_buffers(buffers)
 
     def _have(self, levels: np.ndarray) -> bool:
-        """Whether the grids have so many levels."""
+        """Whether each field has at least this number of levels."""
         return all(1 <= active <= field.conf.levels for field, active in zip(self._leveled(), levels, strict=True))
 
     def _is_outside(self, points: np.ndarray) -> np.ndarray:
-        """Whether points [P, 3] lie in cells outside the hull: bool [P]."""
+        """Whether points [P, 3] are in cells outside the hull: bool [P]."""
         return ~self.grid.hull[self.grid.indices(points)]
 
 
 def _up_to(found: PackedSamples, count: Var) -> PackedSamples:
-    """With no samples but those of the first rays, int32 [1] of them."""
+    """Keep only the samples of the first rays; `count` int32 [1] is their number."""
     return replace(found, offsets=jt.minimum(found.offsets, found.offsets[count]).stop_grad(), kept=count)
 
 
 def _ball(cells: int) -> np.ndarray:
-    """The cells whose centres lie in the unit sphere: bool [cells, cells, cells]."""
+    """The cells whose centres are in the unit sphere: bool [cells, cells, cells]."""
     ticks = ((np.arange(cells) + 0.5) * 2.0 / cells - 1) ** 2
     return ticks[:, None, None] + ticks[None, :, None] + ticks < 1

@@ -1,4 +1,4 @@
-"""Occupancy sampling of a density: cells that are found empty several times in a row are pruned."""
+"""Occupancy sampling of a density: cells that are found empty in several consecutive updates are pruned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.ops.volrend import alpha_from_density
 
 
 class RadianceOccupancyEstimator(OccupancyEstimator):
-    """Cells by opacity; samples that the transmittance does not reach are skipped."""
+    """Cells are pruned by opacity; samples with negligible transmittance are skipped."""
 
     samples_block = "radiance"
     skips_hidden = True
@@ -37,7 +37,7 @@ class RadianceOccupancyEstimator(OccupancyEstimator):
         self.empty_cells.forget()
 
     def visibility(self, found: PackedSamples, step: float) -> Visibility:
-        """Which samples the transmittance reaches: those that take part in the rendering."""
+        """The samples with sufficient transmittance, which are the ones that are rendered."""
         with jt.no_grad():
             alpha = alpha_from_density(self._field.at_weights().density(found.points), step)
             return Visibility(jt.ones((found.offsets.shape[0] - 1,), "bool"), is_reached(alpha, found.offsets))
@@ -50,10 +50,10 @@ class RadianceOccupancyEstimator(OccupancyEstimator):
         return density
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """With how often cells were found empty."""
+        """The buffers of the base class, and the counts of empty updates."""
         return super().buffers() | self.empty_cells.buffers()
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Restore `buffers`; raises ValueError for others."""
+        """Restore `buffers`; raises ValueError if they do not fit."""
         super().load_buffers(buffers)
         self.empty_cells.load_buffers(buffers)

@@ -17,7 +17,7 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples
 
-CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
+CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edge lengths of a cell
 
 
 class SurfaceOccupancyEstimator(OccupancyEstimator):
@@ -36,10 +36,10 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self._sdf, self._sharpness = sdf, sharpness
         self._scene_points: np.ndarray | None = None
         self._is_pruning = False
-        self._cavities: np.ndarray | None = None  # of the field as it is now, computed on first use
+        self._cavities: np.ndarray | None = None  # of the current field, computed at first use
 
     def fit(self, scene: Scene) -> None:
-        """See `OccupancyEstimator.fit`; also selects the SfM points inside the hull if the training uses them."""
+        """See `OccupancyEstimator.fit`; also selects the SfM points inside the hull if they are used in training."""
         super().fit(scene)
         self._scene_points = None
         if scene.points is not None and self.conf.points_weight > 0:
@@ -49,20 +49,20 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self.points = self._scene_points
 
     def compare_patches(self, most: int | None) -> None:
-        """Set the most rays of a batch whose patches are compared; None: none."""
+        """Set the maximum number of rays per batch whose patches are compared; None disables the comparison."""
         self.most_compared = most
 
     def before_step(self, step: int) -> None:
-        """The SfM points take part up to `points_until`; see `OccupancyEstimator.before_step`."""
+        """See `OccupancyEstimator.before_step`; SfM points are used until `points_until`."""
         super().before_step(step)
         self._cavities = None
         self._is_pruning = step >= self.first_pruning
         self.points = self._scene_points if step < self.conf.points_until * self._end_iter else None
 
     def _prune(self) -> None:
-        """Mark cells as empty or solid that lie outside the band around the surface.
+        """Mark cells outside the band around the surface as empty or solid.
 
-        The cells stay as they are where that would make probe rays lose the surface: the field is no distance yet.
+        The cells are unchanged if too many probe rays would lose the surface, because the field is not a distance yet.
         """
         band = self.conf.shell if self.background is None else self.background.conf.shell
         reach = self.grid.side * CELL_HALF_DIAGONAL + band / self._inv_s()
@@ -73,14 +73,16 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
             self.grid.set(before)
 
     def probe_opacities(self) -> np.ndarray:
-        """Opacity [R] of the region along the probe rays; R = 0 where masks decide instead."""
+        """Opacity [R] of the region along the probe rays; R = 0 if masks are used instead."""
         if self._sampler is None or self.background is None:
             return np.zeros(0, np.float32)
         with jt.no_grad():
             return opacities(self.grid, self._sampler.probes, self._sdf.at_weights().distance, self._sharpness())
 
     def visibility(self, found: PackedSamples, step: float) -> Visibility:
-        """By the distances alone; hidden samples are skipped once cells are pruned, before a plain backdrop always."""
+        """Visibility by the signed distances. Hidden samples are skipped once cells are pruned, and always with a
+        uniform backdrop.
+        """
         with jt.no_grad():
             sdf = self._sdf.at_weights().distance(found.points)
             return surface_visibility(found, sdf, self._sharpness(), step, self._is_pruning or self.background.is_plain)
@@ -90,15 +92,15 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
             return float(self._sharpness().item())
 
     def trained(self, points: np.ndarray) -> np.ndarray:
-        """Signed distances [P, 1] as the field has them at points [P, 3]."""
+        """Signed distances [P, 1] of the field at points [P, 3], unmodified."""
         with jt.no_grad():
             return self._sdf.at_weights().distance(jt.array(points)).numpy()
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
-        """Signed distances [P, 1] for a mesh: those of the field, but not where it is untrained.
+        """Signed distances [P, 1] for mesh extraction at points [P, 3]: those of the field where it is trained.
 
-        Outside the hull they are at least the distance from it; in solid cells and in closed cavities, which no ray
-        reaches and which may contain spurious zero crossings, they are negative.
+        Outside the hull the value is at least the distance to the hull. In solid cells and closed cavities, which no
+        ray reaches and which may contain spurious zero crossings, it is negative.
         """
         sdf = self.trained(points)
         outside = self._is_outside(points)
@@ -108,14 +110,14 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         if self.background is not None:
             is_cavity = self._in_cavities(points)
             sdf[is_cavity] = -np.abs(sdf[is_cavity])
-            # A surface that continues outside the sphere ends on a smooth one, not at edges of cells.
+            # A surface that continues outside the sphere is cut by a smooth surface instead of cell faces.
             sdf = np.maximum(sdf, np.linalg.norm(points, axis=1, keepdims=True) - (1.0 - self.grid.side))
         return sdf.astype(np.float32)
 
     def _in_cavities(self, points: np.ndarray) -> np.ndarray:
-        """Which points [P, 3] lie in cells that a closed surface separates from all cameras: bool [P].
+        """Which points [P, 3] are in cells that a closed surface separates from all cameras: bool [P].
 
-        A cell is part of the surface where no point of it is outside, by the slope of 1 of a distance.
+        A cell is part of the surface if none of its points can be outside, given that the slope of a distance is 1.
         """
         if self._cavities is None:
             is_wall = np.zeros_like(self.grid.hull)

@@ -26,19 +26,19 @@ class RayVars:
 
 
 def upload(rays: Rays) -> RayVars:
-    """The rays, handed to the device once."""
+    """Copy the rays to the device once."""
     return RayVars(*(jt.array(value) for value in (rays.origins, rays.directions, rays.near, rays.far)))
 
 
 class PixelEstimator(Estimator):
-    """An estimator of dense samples, whose batches are random pixels of one image after the other."""
+    """An estimator of dense samples; a batch contains random pixels of one image, and the images are used in turn."""
 
     is_dense = True
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PixelSampler:
-        """Random pixels of one image after the other."""
+        """A sampler of random pixels of one image at a time."""
         return PixelSampler(scene, batch_size, generator)
 
     def batch(self, arrays: Mapping[str, np.ndarray]) -> PixelBatch:
-        """The batch that has these arrays; raises ValueError, KeyError or TypeError where it has others."""
+        """The batch with these arrays; raises ValueError, KeyError or TypeError for other arrays."""
         return PixelBatch.from_arrays(arrays)

@@ -1,4 +1,4 @@
-"""Endless batches of packed samples, each of as many rays as fill the sample budget."""
+"""An endless sequence of batches of packed samples, each with as many rays as fit the sample budget."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ from models.estimators.conf import POINTS_SHARE
 from models.estimators.occupancy import OccupancyGrid
 from models.structs import MASK_THRESHOLD
 
-PROBES = 2048  # pixels of the masks by which it is judged whether pruning loses the object
-OPEN_PROBES = 512  # pixels of all images, likewise: their opacity costs a sixth of a step each time
-PROBE_STEPS = 1.0  # in edges of a cell
-MOST_EMPTY = 64  # batches in a row without samples
-MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
-SPARE_SAMPLES = 1.2  # times the samples that are expected to be needed are traversed
-TRAVERSED_TO_VISIBLE = 6  # at most so many samples are traversed for each that is visible
-FIRST_PER_RAY = 16.0  # samples that a drawn pixel is assumed to have before any was traversed
-SPARE_POINTS = 1 / 16  # of the samples: points beside those that certainly take part
-# What checkpoints of earlier versions lack.
+PROBES = 2048  # number of mask pixels that are tested for whether pruning loses the object
+OPEN_PROBES = 512  # the same for pixels of all images; computing their opacity takes a sixth of a step
+PROBE_STEPS = 1.0  # in edge lengths of a cell
+MOST_EMPTY = 64  # consecutive batches without samples
+MOST_VIEWS = 32  # maximum number of views per batch: each view needs a separate look-up
+SPARE_SAMPLES = 1.2  # factor on the expected number of traversed samples
+TRAVERSED_TO_VISIBLE = 6  # maximum ratio of traversed to visible samples
+FIRST_PER_RAY = 16.0  # assumed samples per pixel of the first batch
+SPARE_POINTS = 1 / 16  # fraction of the samples: additional points, used if rays have few samples
+# Entries that checkpoints of earlier versions do not contain.
 EARLIER = {"thinned": 1.0, "hits": 1.0, "asked": FIRST_PER_RAY}
 
 
 class SamplingPlan(Protocol):
-    """What a sampler reads from the estimator for each batch."""
+    """The properties of the estimator that the sampler reads for each batch."""
 
     grid: OccupancyGrid
     background: ContractedBackground | None
     step_size: float  # distance of samples, working-frame units
-    random_share: float  # fraction of the samples, at the least, that are random points of the hull
-    points: np.ndarray | None  # SfM points, float32 [A, 3], while the training uses them
-    most_compared: int | None  # rays of a batch whose patches are compared; None: none
+    random_share: float  # minimum fraction of the samples that are random points of the hull
+    points: np.ndarray | None  # SfM points, float32 [A, 3]; None if they are not used in this step
+    most_compared: int | None  # maximum number of rays whose patches are compared; None: no comparison
 
-    skips_hidden: bool  # whether samples of a scene without background that no light reaches are left out
+    skips_hidden: bool  # whether samples with negligible transmittance are skipped in a scene without background
 
     def place(self, batch: PackedBatch) -> Placed:
         """The samples of a batch."""
 
 
 class PackedSampler:
-    """Endless batches, each of as many rays as fill a budget of samples."""
+    """An endless sequence of batches, each with as many rays as fit the sample budget."""
 
     def __init__(
         self, scene: Scene, plan: SamplingPlan, most_rays: int, samples: int, generator: np.random.Generator
     ) -> None:
-        """A batch has `samples`: those of its rays, random points and SfM points."""
+        """A batch has `samples` samples: those of its rays, random points and SfM points."""
         self._plan, self._scene = plan, scene
         self._most_rays, self._samples = most_rays, samples
         self._generator = generator
         self._per_ray = FIRST_PER_RAY
-        self._thinned = 1.0  # traversed samples for each visible one, in the last batch
-        self._hits = 1.0  # share of its rays that had samples
-        self._asked = FIRST_PER_RAY  # samples of the background for each of its rays whose opacity was asked for
-        self._empty = 0  # batches in a row without samples
-        self._last: PackedBatch | None = None  # until its samples were counted
+        self._thinned = 1.0  # ratio of traversed to visible samples in the last batch
+        self._hits = 1.0  # fraction of its rays that had samples
+        self._asked = FIRST_PER_RAY  # evaluated background samples per ray of the last batch
+        self._empty = 0  # consecutive batches without samples
+        self._last: PackedBatch | None = None  # until its samples are counted
         self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
         centres, side = plan.grid.centres(), plan.grid.side
         self._windows = np.stack(
@@ -76,7 +76,7 @@ class PackedSampler:
         self.probes = self._probe_rays()  # the same in every run
 
     def next(self) -> PackedBatch:
-        """The next batch; raises UserError where the last ones had no samples: no image sees the hull."""
+        """The next batch; raises UserError if the last MOST_EMPTY batches had no samples, so no image sees the hull."""
         self._follow()
         plan = self._plan
         share = plan.random_share if plan.points is None else max(plan.random_share, POINTS_SHARE)
@@ -108,7 +108,7 @@ class PackedSampler:
     def _sizes(self, rays: int, budget: int) -> np.ndarray:
         """`PackedBatch.sizes`, estimated from the last batch.
 
-        On the CPU an unused row costs as much as a sample.
+        On the CPU an unused row takes as much time as a sample.
         """
         background = self._plan.background
         if not (self._plan.skips_hidden or background is not None):
@@ -132,7 +132,7 @@ class PackedSampler:
                 f"{self._scene.name}: no photograph sees the region where the object may be; check the cameras, "
                 "the masks and the region of interest"
             )
-        if counts.rays == 0:  # not even one fitted
+        if counts.rays == 0:  # not even one ray fitted
             self._asked = 2 * max(self._asked, 1.0)
             return
         budget, far_budget, rays = int(last.sizes[2]), max(int(last.sizes[4]), 1), counts.rays
@@ -141,9 +141,9 @@ class PackedSampler:
         self._hits, self._asked = counts.hits / rays, counts.asked / rays
 
     def _others(self, free: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Points [P, 3] of no ray, SfM points first, and how many of these there are.
+        """Points [P, 3] that belong to no ray, SfM points first, and the number of SfM points.
 
-        So many samples are `free` for certain; where more turn out to be, points are taken again.
+        `free` is the minimum number of samples that are available for them; if more are available, points are repeated.
         """
         grid, points = self._plan.grid, self._plan.points
         count = free + int(SPARE_POINTS * self._samples)
@@ -154,7 +154,7 @@ class PackedSampler:
         return np.concatenate([points[some], others]), np.array([len(some)], np.int32)
 
     def _every(self, rays: int) -> np.ndarray | None:
-        """`PackedBatch.every`, by the number of rays that are expected to have samples."""
+        """`PackedBatch.every`, from the expected number of rays with samples."""
         most = self._plan.most_compared
         return None if most is None else np.array([max(1, math.ceil(rays * self._hits / most))], np.int32)
 
@@ -162,7 +162,7 @@ class PackedSampler:
         return rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
 
     def _probe_rays(self) -> Rays | None:
-        """Rays of the masks that meet the hull, or with a background of all pixels; None without either."""
+        """Rays of mask pixels that cross the hull; with a background, rays of all pixels; None if there are neither."""
         has_background = self._plan.background is not None
         if self._scene.masks is None and not has_background:
             return None
@@ -175,7 +175,7 @@ class PackedSampler:
         return rays.at(self._meets(rays))
 
     def _meets(self, rays: Rays) -> np.ndarray:
-        """Whether rays have samples in the cells as they are now: bool [R]."""
+        """Whether rays have samples in the current cells: bool [R]."""
         found = np.zeros(len(rays), bool)
         if len(rays):
             grid = self._plan.grid
@@ -186,13 +186,13 @@ class PackedSampler:
         return found
 
     def lost_share(self) -> float:
-        """The fraction of the rays of the masks that meet the hull but no occupied cell; 0 with a background."""
+        """The fraction of the rays of the masks that cross the hull but no occupied cell; 0 with a background."""
         if self.probes is None or not len(self.probes) or self._plan.background is not None:
             return 0.0
         return 1.0 - float(self._meets(self.probes).mean())
 
     def state(self) -> dict[str, Any]:
-        """What decides the next batches beside the estimator's own state, ready for JSON."""
+        """The state that determines the next batches besides that of the estimator, as JSON values."""
         self._follow()
         return {
             "per_ray": self._per_ray,
@@ -204,7 +204,7 @@ class PackedSampler:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""
+        """Continue from `state`; raises UserError, with nothing changed, if it does not fit."""
         with damage_named():
             per_ray, views, generator = float(state["per_ray"]), int(state["views"]), dict(state["generator"])
             counts = [float(state.get(name, value)) for name, value in EARLIER.items()]
@@ -217,7 +217,7 @@ class PackedSampler:
 def _draw(
     generator: np.random.Generator, windows: np.ndarray, count: int, most_views: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """View, x and y [count] of pixels of some views, uniform over their windows [V, 4] and sorted by view."""
+    """View, x and y [count] of random pixels of some views, uniform in their windows [V, 4] and sorted by view."""
     chosen = np.sort(generator.permutation(len(windows))[:most_views])
     sizes = (windows[chosen, 2:] - windows[chosen, :2]).astype(np.float64)
     area = sizes.prod(axis=1)
@@ -227,9 +227,10 @@ def _draw(
 
 
 def _window(scene: Scene, centres: np.ndarray, side: float, view: int) -> np.ndarray:
-    """The pixels of a view that may see the hull: left, top, right, bottom, the last two exclusive; int64 [4].
+    """The window of pixels of a view that may see the hull: left, top, right, bottom, the last two exclusive; int64
+    [4].
 
-    The hull is given by the centres [P, 3] of its cells and their side.
+    The hull is given by the centres [P, 3] of its cells and their edge length.
     """
     width, height = scene.size(view)
     whole = np.array([0, 0, width, height])

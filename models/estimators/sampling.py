@@ -1,7 +1,8 @@
-"""Where to sample along rays. Pure functions on Vars; `depths` are interval starts along the unit direction, ascending.
+"""Sample positions along rays, as pure functions of Vars; `depths` are interval starts along the unit direction,
+ascending.
 
-R rays, N depths. Nothing here is differentiated: the callers work without gradients (NeuS, arXiv 2106.10689, section
-3.3 and appendix B; the constants are those of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
+R rays, N depths. Nothing here is differentiated; callers disable gradients (NeuS, arXiv 2106.10689, section 3.3 and
+appendix B; the constants are those of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 from models.machine.backend import jt
 from models.structs import Var
 
-FIRST_INV_S = 64.0  # sharpness assumed by the first up-sampling round; each further round doubles it
+FIRST_INV_S = 64.0  # inv_s of the first up-sampling round; each further round doubles it
 NEAREST_OUTSIDE = 1e-3  # inverse-distance fraction at which the farthest background depth lies: 1000 far
 REGION_DIAMETER = 2.0  # the region of interest is the unit sphere
 
@@ -48,9 +49,9 @@ def outside_depths(far: Var, count: int, inside_count: int, jitter: Var | None) 
 
 
 def round_counts(total: int, rounds: int) -> list[int]:
-    """How many depths each up-sampling round adds; the remainder goes to the last, sharpest rounds.
+    """The number of new depths of each up-sampling round; the last, sharpest rounds get the remainder.
 
-    Rounds without depths are dropped from the front, so that total < rounds is allowed.
+    Rounds without depths are removed from the front, so that total < rounds is allowed.
     """
     if total == 0:
         return []

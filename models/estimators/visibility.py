@@ -1,4 +1,4 @@
-"""Which packed samples are visible; nothing here is read back to the host but `opacities`.
+"""The visible samples among packed samples; only `opacities` waits for the device.
 
 NaN counts as visible, so that it reaches the loss and the step is skipped.
 """
@@ -19,29 +19,29 @@ from models.ops.packed import packed_weights
 from models.ops.section_alpha import section_alpha
 from models.structs import Var
 
-LEAST_TRANSMITTANCE = 1e-3  # of the region, below which nothing behind it is visible
-LEAST_WEIGHT = 3e-5  # of a visible sample; with 3e-4 a surface that is missing does not grow
-NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos: here the growing inv_s alone does the annealing
-OPAQUE = 0.5  # a ray that is more opaque in the region meets a surface there
-LEAST_ALPHA = 1e-7  # lower bound of alpha, so that each sample that is reached has a weight
+LEAST_TRANSMITTANCE = 1e-3  # of the region; below it nothing behind the region is visible
+LEAST_WEIGHT = 3e-5  # minimum weight of a visible sample; with 3e-4 a missing part of the surface does not grow
+NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos: the increase of inv_s replaces the annealing
+OPAQUE = 0.5  # a ray with a higher opacity in the region hits a surface
+LEAST_ALPHA = 1e-7  # lower bound of alpha, so that each sample with transmittance has a weight
 
 
 @dataclass(frozen=True)
 class Visibility:
-    """Of S packed samples of R rays."""
+    """The visibility of S packed samples of R rays."""
 
-    transmits: Var  # bool [R], whether the ray sees what lies behind the region
+    transmits: Var  # bool [R], whether the ray sees what is behind the region
     samples: Var  # bool [S], which samples are visible
 
 
 def is_reached(alpha: Var, offsets: Var) -> Var:
-    """Which samples the transmittance reaches, by their opacities [S, 1]: bool [S]; offsets int32 [R + 1]."""
+    """Which samples have sufficient transmittance, by their opacities [S, 1]: bool [S]; offsets int32 [R + 1]."""
     least = jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
     return (packed_weights(least, offsets)[0] <= 0).logical_not()[:, 0]
 
 
 def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float, skips_hidden: bool) -> Visibility:
-    """Of samples `step` apart with signed distances [S, 1], whose slopes are the differences between samples.
+    """Visibility of samples at distance `step` with signed distances [S, 1]; slopes are differences between samples.
 
     inv_s: [1]. Without `skips_hidden` all samples count as visible.
     """
@@ -51,9 +51,9 @@ def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float, 
 
 
 def opacities(grid: OccupancyGrid, rays: Rays, distances: Callable[[Var], Var], inv_s: Var) -> np.ndarray:
-    """Opacity [R] of the region along R rays, from samples a cell's edge apart in the cells as they are now.
+    """Opacity [R] of the region along R rays, from samples at intervals of a cell's edge length in the current cells.
 
-    distances: points [P, 3] to signed distances [P, 1]. Waits for the device.
+    distances: maps points [P, 3] to signed distances [P, 1]. Waits for the device.
     """
     step = grid.side
     budget = len(rays) * (int(SPAN_LENGTH / step) + 2)
@@ -63,7 +63,7 @@ def opacities(grid: OccupancyGrid, rays: Rays, distances: Callable[[Var], Var], 
 
 
 def lost_share(before: np.ndarray, after: np.ndarray) -> float:
-    """The fraction of the rays [R] opaque before that lose half of their opacity; 0 where none is."""
+    """The fraction of the previously opaque rays [R] that lose half of their opacity; 0 if there are none."""
     is_opaque = before > OPAQUE
     return float((after[is_opaque] < 0.5 * before[is_opaque]).mean()) if is_opaque.any() else 0.0
 
@@ -75,7 +75,7 @@ def _weights(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> tuple[V
     own, before = jt.concat([slopes, one], dim=0), jt.concat([one, slopes], dim=0)
     is_first = number == found.offsets[found.rays].unsqueeze(1)
     is_last = number + 1 == found.offsets[found.rays + 1].unsqueeze(1)
-    last = jt.ternary(is_first, jt.full_like(own, -1.0), before)  # of a single sample: straight into a surface
+    last = jt.ternary(is_first, jt.full_like(own, -1.0), before)  # of a single sample: perpendicular to the surface
     cos = jt.ternary(is_last, last, own).clamp(-1.0, 1.0)
     alpha = section_alpha(sdf, cos, jt.full_like(sdf, step), inv_s, NO_ANNEALING)
     return packed_weights(alpha, found.offsets)

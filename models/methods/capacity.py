@@ -24,9 +24,9 @@ MESH_BYTES = 2 * (2 * 24 + 4 * 24)
 
 
 def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
-    """Raises UserError if the networks of the conf exceed main memory, or that of the card if one is used.
+    """Raises UserError if the networks of the conf exceed main memory, or that of the GPU if one is used.
 
-    The card is queried only if main memory suffices.
+    The GPU is queried only if main memory suffices.
     """
     count = model.parameters
     needed, free = (TRAINED_COPIES if is_trained else READ_COPIES) * FLOAT_BYTES * count, available_bytes()
@@ -34,7 +34,7 @@ def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
         return
     raise UserError(
         f"the networks of the conf have {count} parameters and need {_gb(needed)} of memory, "
-        f"{f'the card has {_gb(card)}' if card else f'{_gb(free)} is free'}: lower the widths and layers of "
+        f"{f'the GPU has {_gb(card)}' if card else f'{_gb(free)} is free'}: lower the widths and layers of "
         f"{_network_keys(model)}"
     )
 

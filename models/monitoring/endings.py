@@ -1,4 +1,4 @@
-"""Early ends of a training because of memory, a lost rank or a failed card: save, and report in one sentence."""
+"""Early ends of a training because of memory, a lost rank or a failed GPU: save, and report in one sentence."""
 
 from __future__ import annotations
 

@@ -48,10 +48,10 @@ def emulated(emulator: Emulator) -> Iterator[None]:
 
 @contextmanager
 def on_host() -> Iterator[None]:
-    """Within the context Jittor computes on the host even if there is a card.
+    """Within the context Jittor computes on the host even if there is a GPU.
 
-    Read or sync the results within it, preferably after the card was waited for: Jittor waits for it once before it
-    computes on the host. Without a card nothing changes.
+    Read or sync the results within it, preferably after the GPU was waited for: Jittor waits for it once before it
+    computes on the host. Without a GPU nothing changes.
     """
     with jt.flag_scope(use_cuda=0):
         yield

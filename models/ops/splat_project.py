@@ -98,7 +98,7 @@ def _placed(means: Var, camera: Var) -> tuple[Var, Var, list[Var]]:
 
 
 def _turned(turn: Var, matrices: Var) -> Var:
-    """A rotation [3, 3] times each of [N, 3, 3]; repeated, since on a card both batches must have equal length."""
+    """A rotation [3, 3] times each of [N, 3, 3]; repeated, since on a GPU both batches must have equal length."""
     return jt.matmul(turn.broadcast(matrices.shape, [0]), matrices)
 
 

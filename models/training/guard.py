@@ -2,7 +2,7 @@
 
 The check runs on the device, on the readings of the step and of the update, and masks the update there. The host reads
 its result in the next step, before that step computes anything. This is the only time in a step that the host waits for
-a card. The weights are then still those before the skipped step.
+a GPU. The weights are then still those before the skipped step.
 """
 
 from __future__ import annotations

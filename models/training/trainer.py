@@ -110,8 +110,8 @@ class Trainer:
         """One batch, one update; starts the computation and does not wait for it.
 
         If loss, gradients or the update are not finite, no weight changes; `guard` detects it in the next step, after
-        its batch is laid out, or in `settle`. The host waits for a card only there; values that a model reads from the
-        card for its batch are read just before.
+        its batch is laid out, or in `settle`. The host waits for a GPU only there; values that a model reads from the
+        GPU for its batch are read just before.
         """
         context, parameters = self.context, self.optimizer.parameters
         with self._undone_where_abandoned():

@@ -13,7 +13,7 @@ PIP_ALL = f"pip install -r {REQUIREMENTS}"
 PIP_MAJOR = 13  # the wheels of CUDA 13 contain an nvcc, those of 12 do not
 PIP_DRIVER, OLDEST_DRIVER = "580", "525"  # the oldest drivers for CUDA 13 and CUDA 12
 PIP_OLDEST_CARD, OLDEST_CARD = 75, 50  # the lowest capabilities of CUDA 13 and CUDA 12
-TOO_OLD = "the card is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
+TOO_OLD = "the GPU is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
 # Capabilities of embedded boards: their code does not run on other GPUs.
 EMBEDDED = (53, 62, 72, 87, 101, 110)
 NO_DRIVER = "no NVIDIA driver is installed"
@@ -45,15 +45,15 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
     if driver is None:
         return Conclusion(None, NO_DRIVER)
     if driver.problem or not driver.cards:
-        problem = driver.problem or "it finds no card"
+        problem = driver.problem or "it finds no GPU"
         remedy = "" if ": " in problem else f": {CARD_REMEDY}"
-        return Conclusion(None, f"no NVIDIA card answers {driver.words}, {problem}{remedy}")
+        return Conclusion(None, f"no NVIDIA GPU is available to {driver.words}, {problem}{remedy}")
     if gpu >= len(driver.cards):
         count = len(driver.cards)
-        offered = "1 card" if count == 1 else f"{count} cards"
+        offered = "1 GPU" if count == 1 else f"{count} GPUs"
         chosen = f" among those of {driver.chosen}" if driver.chosen else ""
         remedy = "choose --gpu 0" if count == 1 else f"choose --gpu 0 to {count - 1}"
-        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {offered}{chosen}: {remedy}")
+        return Conclusion(None, f"--gpu {gpu} does not exist: {driver.words} offers {offered}{chosen}: {remedy}")
     card = driver.cards[gpu]
     if driver.cuda < (OLDEST_MAJOR, 0):
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}"

@@ -32,13 +32,13 @@ newest, status, cards = ask("cuDriverGetVersion"), cuda.cuInit(0), []
 for index in range(0 if status else ask("cuDeviceGetCount")):
     device, name, size = ask("cuDeviceGet", index), ctypes.create_string_buffer(100), ctypes.c_size_t(0)
     if getattr(cuda, "cuDeviceGetName", lambda *_: 1)(name, 99, device):
-        name.value = b"NVIDIA card"
+        name.value = b"NVIDIA GPU"
     getattr(cuda, "cuDeviceTotalMem_v2", lambda *_: 1)(ctypes.byref(size), device)
     capability = 10 * ask("cuDeviceGetAttribute", {MAJOR}, device) + ask("cuDeviceGetAttribute", {MINOR}, device)
     cards.append([name.value.decode("utf-8", "replace"), capability, size.value])
 print(json.dumps([newest, status, cards]))
 """
-NO_CARD = "it finds no card"
+NO_CARD = "it finds no GPU"
 # Status codes of cuda.h; other codes are reported by number.
 STATUSES = {
     34: "its library is a stub of a toolkit: take that folder out of LD_LIBRARY_PATH",
@@ -46,7 +46,7 @@ STATUSES = {
     304: "the system does not let it: check that this user may open /dev/nvidia*",
     802: "it waits for the fabric manager: start nvidia-fabricmanager",
     803: "the library of the driver and its kernel module are of different versions: restart the machine",
-    804: "its library for older drivers (cuda-compat) does not fit the card: take that folder out of LD_LIBRARY_PATH",
+    804: "its library for older drivers (cuda-compat) does not fit the GPU: take that folder out of LD_LIBRARY_PATH",
     999: "it does not start: restart the machine, or see `nvidia-smi`",
 }
 
@@ -80,7 +80,7 @@ def _read(shown: str, visible: str | None) -> Driver:
     problem = "" if status == 0 else STATUSES.get(status, f"it fails with status {status}")
     chosen = "" if visible is None else f"{VISIBLE}={visible!r}"
     if problem == NO_CARD and chosen:
-        problem = f"it finds no card among those of {chosen}: unset it, or name an existing one"
+        problem = f"it finds no GPU among those of {chosen}: unset it, or name an existing one"
     offered = tuple(Card(str(name), int(capability), int(memory)) for name, capability, memory in cards)
     return Driver((newest // 1000, newest % 1000 // 10), own_version(), offered, problem, chosen)
 

@@ -31,7 +31,7 @@ TELLING = re.compile(r"error|fail|fatal|cannot|can't|not found|no such|undefined
 UNTOLD = re.compile(r"\x1b\[[\d;]*m|\[\w \d{4} [\d:.]+ \w+ [^\]]+\]|^\s*what\(\):|(?<![^\s'\"(])/[^\s'\":]*/")
 # Texts of CUDA, Jittor and the loader, in lower case, and their remedies.
 REMEDIES = (
-    (FAILURE_TEXTS, "end other programs that use the memory of the card (see nvidia-smi) or of the machine"),
+    (FAILURE_TEXTS, "end other programs that use the memory of the GPU (see nvidia-smi) or of the machine"),
     (("requiresnewerdriver", "insufficientdriver", "unsupportedptx", "driver version"), UPDATE),
     (("no space left", "quota exceeded"), "free some disk space"),
 )

@@ -1,4 +1,4 @@
-// Helpers for CUDA sources. On a card they have the definitions below; the emulation on the CPU includes its own header
+// Helpers for CUDA sources. On a GPU they have the definitions below; the emulation on the CPU includes its own header
 // first, with other definitions and the same interface.
 //
 // Everything runs in the order of its launch, on Jittor's stream, and nothing waits for it. Matrices are row by row, the
@@ -66,7 +66,7 @@ __global__ void each_kernel(long count, Work work) {
 // work(i) for i = 0 ... count - 1, in any order.
 template <typename Work>
 inline void each(long count, Work work) {
-    static_assert(std::is_trivially_copyable<Work>::value, "what the work captures travels to the card as bytes");
+    static_assert(std::is_trivially_copyable<Work>::value, "what the work captures is copied to the GPU as bytes");
     if (count <= 0) return;
     const long blocks = (count + THREADS - 1) / THREADS;
     launch(each_kernel<Work>, dim3((unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS)), THREADS, count, work);

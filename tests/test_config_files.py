@@ -40,6 +40,15 @@ def test_the_words_inside_an_included_file_take_the_case_too(conf_file):
     assert load_config(path, case="n").dataset.data_dir == "./d/n/n"
 
 
+def test_a_conf_that_was_read_with_other_overrides_is_read_as_before(conf_file):
+    conf_file("dataset { data_dir = ./d/CASE_NAME }", "part.conf")
+    path = conf_file(WHOLE + '\ninclude "part.conf"\n# the end\ntrain.report_freq = ${train.end_iter}\n')
+    first = load_config(path, "a")
+    changed = load_config(path, "b", ["train.end_iter = 7", "model.variance_network.init_val = 0.5"])
+    assert changed.dataset.data_dir == "./d/b" and changed.train.report_freq == 7
+    assert load_config(path, "a") == first
+
+
 BAD_FILES = [
     ("train { end_iter = 3", "line"),
     ("a = [", "line 1"),

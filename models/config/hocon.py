@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ INCLUDE = re.compile(
 # and before digits other than 0 to 9, which it takes for numbers.
 MARK = "\uffff"
 MARKED = re.compile(r"(?i)(?<=inc)(?=lude)|(?![0-9])(?=\d)")
+# A part without keys, such as the text between two includes: pyhocon takes 10 ms for it, most of that for its grammar.
+EMPTY = re.compile(r"(?:[ \t]*(?:(?:#|//)[^\n]*)?\n)*[ \t]*(?:(?:#|//)[^\n]*)?")
 
 
 def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -148,9 +151,11 @@ class _Files:
 
 def _parsed(text: str, start: int, end: int, source: str) -> ConfigTree:
     """The tree of a part of a text, without includes; raises ConfigError, which names the line, where it is none."""
+    if EMPTY.fullmatch(text, start, end):
+        return ConfigTree(root=True)
     lines = "\n" * text.count("\n", 0, start)
     try:
-        tree = ConfigParser.parse(MARKED.sub(MARK, lines + text[start:end]), None, False, NO_SUBSTITUTION)
+        tree = _tree_of(lines + text[start:end])
     except ParseBaseException as error:
         near = shown(error.line.replace(MARK, "").strip())
         raise ConfigError(
@@ -162,6 +167,12 @@ def _parsed(text: str, start: int, end: int, source: str) -> ConfigTree:
     if not isinstance(tree, ConfigTree):
         raise ConfigError(f"{source}: must hold blocks such as train {{ ... }}, not a list")
     return tree
+
+
+@lru_cache(maxsize=256)
+def _tree_of(text: str) -> Any:
+    """What pyhocon makes of a text, shared by all calls: not to be changed (`with_fallback` copies it)."""
+    return ConfigParser.parse(MARKED.sub(MARK, text), None, False, NO_SUBSTITUTION)
 
 
 def _require_own_variables(tree: ConfigTree) -> None:

@@ -111,7 +111,7 @@ def render(
     device: str = "auto",
     gpu: int = 0,
 ) -> ValidationImage | None:
-    """Render the view of photograph number `view`, write it, and compare it with the photograph.
+    """Render the view of photograph number `view`, write it, also to report.html, and compare it with the photograph.
 
     The sides are divided by `level` (None: `train.validate_resolution_level`). `rendered` has float32 arrays: `rgb`
     [h, w, 3] in [0, 1], `normal` [h, w, 3] and `distance` [h, w] in the working frame, `opacity` [h, w]. Of several
@@ -123,8 +123,13 @@ def render(
 
     def shown(runner: Runner) -> ValidationImage | None:
         from models.evaluation.validation import validate_image
+        from models.report.added import with_picture
 
-        return validate_image(runner.snapshot(), view, size)
+        context = runner.snapshot()
+        picture = validate_image(context, view, size)
+        if picture is not None:
+            with_picture(context, picture)
+        return picture
 
     return work_on(experiment, shown)
 
@@ -137,7 +142,7 @@ def extract_mesh(
     device: str = "auto",
     gpu: int = 0,
 ) -> Surface:
-    """Extract the surface and write it to `request.output`; returns it in `request.frame` (default: world).
+    """Extract the surface, write it to `request.output` and report.html; returns it in `request.frame` (world).
 
     `mesh` is a trimesh.Trimesh, `normals` float32 [V, 3] and `rgb` uint8 [V, 3] are those of its vertices, or None.
     Raises EmptySurfaceError if there is no surface at `request.threshold`.
@@ -149,9 +154,14 @@ def extract_mesh(
     experiment = open_trained(conf, checkpoint)
 
     def extracted(runner: Runner) -> Surface:
+        from models.report.added import with_mesh
         from models.results.meshes import validate_mesh
 
-        return validate_mesh(runner.snapshot(), request)
+        context = runner.snapshot()
+        surface = validate_mesh(context, request)
+        if context.ranks.is_first:
+            with_mesh(context, surface)
+        return surface
 
     surface = work_on(experiment, extracted)
     if request.frame == UNIT:
@@ -184,12 +194,13 @@ def evaluate(
         from models.evaluation.evaluate import evaluate as compute
 
         context = runner.snapshot()
-        metrics = compute(context, request, references)
-        if metrics:
-            from models.report.training_page import with_metrics
+        found = compute(context, request, references)
+        if found is None:
+            return {}
+        from models.report.added import with_evaluation
 
-            with_metrics(experiment, context.log, metrics, language)
-        return metrics
+        with_evaluation(context, found, language)
+        return found.values
 
     return work_on(experiment, evaluated)
 

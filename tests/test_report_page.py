@@ -1,5 +1,8 @@
 """report.html: what it holds, and what it does in a browser."""
 
+import base64
+import json
+
 import numpy as np
 import pytest
 import trimesh
@@ -74,6 +77,31 @@ def test_an_evaluation_puts_its_figures_into_the_page(trained, capsys):
     assert ["held-out views"] in found["figures"] and found["language"] == "zh"
     assert any(row[0] == "PSNR, whole image" for row in found["figures"])
     assert found["curves"]["step"][-1] == 12
+    assert [shown["step"] for shown in found["pictures"]] == [4, 8, 12] and found["pictures"][-1]["held_out"]
+    metrics = json.loads((trained / "report" / "metrics.json").read_text())
+    assert found["mesh"]["whole"] == metrics["triangles"] and found["mesh"]["step"] == 12
+    assert run(trained, "--mode", "validate_mesh", "--resolution", "32", settings=SETTINGS) == 0
+    finer = content(trained)
+    assert finer["mesh"]["whole"] > found["mesh"]["whole"] and finer["figures"] == found["figures"]
+    assert finer["language"] == "zh"
+
+
+def test_the_image_of_an_evaluation_replaces_that_of_its_step():
+    history = History()
+    for step in (2, 4, 6):
+        history.add_picture({"step": step, "view": "held-out 0"}, "a")
+    history.put_picture({"step": 4, "view": 3}, "b")
+    assert [(shown["step"], shown["view"]) for shown in history.pictures][1:] == [(4, 3), (6, "held-out 0")]
+    assert history.photographs == {"held-out 0": "a", "3": "b"}
+
+
+def test_a_texture_gives_the_colours_of_the_page():
+    mesh = trimesh.Trimesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]], process=False)
+    picture = np.zeros((2, 2, 3), np.uint8)
+    picture[1, 0], picture[0, 1] = 10, 20  # lower left, upper right
+    surface = Surface(mesh, uv=np.array([[0.1, 0.1], [0.9, 0.9], [1.0, 1.0]], np.float32), picture=picture)
+    colors = np.frombuffer(base64.b64decode(parts.mesh_part(surface)["colors"]), np.uint8).reshape(-1, 3)
+    assert colors[:, 0].tolist() == [10, 20, 20]
 
 
 @pytest.mark.parametrize(

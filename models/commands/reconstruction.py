@@ -220,7 +220,8 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
 
 def _warn_on_report(folder: Path) -> None:
     """Add a warning about the missing surface to the training's report."""
-    from models.report.training_page import REPORT, with_warning
+    from models.report.added import with_warning
+    from models.report.document import REPORT
 
     with_warning(folder / REPORT, NO_SURFACE)
 

@@ -23,6 +23,7 @@ from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row,
 from models.evaluation.metric_table import lines
 from models.evaluation.references import References
 from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
+from models.evaluation.validation import ValidationImage
 from models.machine.ranks.ranks import ALONE
 from models.methods.conf import flat, parse_config
 from models.requests import EvaluationRequest
@@ -74,12 +75,21 @@ class Evaluation:
         }
 
 
-def evaluate(context: EvalContext, request: EvaluationRequest, references: References) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation found."""
+
+    values: dict[str, Any]  # every metric by name
+    picture: ValidationImage  # the first held-out view, or the first photograph
+    surface: Surface | None  # working frame
+
+
+def evaluate(context: EvalContext, request: EvaluationRequest, references: References) -> Evaluated | None:
     """Compute all metrics with available references; write a table, report/metrics.json, a row of metrics.csv,
     report.png.
 
-    Without held-out views the image shows the first photograph. All files are written at the end. Raises
-    EmptySurfaceError if there is no surface, and UserError for ground truth in another frame.
+    Without held-out views the image shows the first photograph. All files are written at the end. All ranks but the
+    first get None. Raises EmptySurfaceError if there is no surface, and UserError for ground truth in another frame.
     """
     scene = references.held_out or context.experiment.scene
     mesh = _mesh(context, request, references)
@@ -92,7 +102,7 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     views = _compare_views(context, references.held_out, first, mask_first) if references.held_out else ()
     notes = (*references.notes, *outlier_views.notes(context))
     if not is_first:
-        return {}
+        return None
     sfm_points, context = references.sfm_points, replace(context, ranks=ALONE)
     evaluation = Evaluation(
         pictures=image_metrics.mean(views) if views else None,
@@ -103,14 +113,22 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
         views=views,
     )
     values = _about(context, request, references, mesh, mask_first) | evaluation.values()
-    _write(context, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
+    surface = _write(context, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
     for note in notes:
         context.log.info(note)
     context.log.info(*lines([("", values)]))
     folder = context.experiment.folder / FOLDER
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
     context.log.info(f"{panels}: {folder / PICTURE}", f"metrics: {folder / JSON_FILE}, {_table_file(context, request)}")
-    return values
+    return Evaluated(values, _validation(context, scene, references.held_out is not None, first), surface)
+
+
+def _validation(context: EvalContext, scene: Scene, is_held_out: bool, view: RenderedView) -> ValidationImage:
+    """The first view of `scene` for the page of the experiment."""
+    photograph = scene.rgb_image(0)
+    compared = image_metrics.compare(view, photograph, scene.mask_image(0))
+    path = context.experiment.folder / FOLDER / PICTURE
+    return ValidationImage(path, 0, scene.image_names[0], is_held_out, scene.c2w[0], view, photograph, compared)
 
 
 def _mesh(context: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
@@ -195,17 +213,17 @@ def _write(
     views: tuple[ViewMetrics, ...],
     picture: np.ndarray,
     mesh: trimesh.Trimesh | None,
-) -> None:
-    """Write metrics, image and mesh."""
+) -> Surface | None:
+    """Write metrics, image and mesh; returns the coloured mesh in the working frame."""
     experiment = context.experiment
     text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
     conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # published checkpoints have none
     details = {"views": [asdict(view) for view in views], "conf": flat(conf)}
-    if mesh is not None:
-        write_world_mesh(context, mesh, experiment.path(FOLDER, MESH_FILE))
+    surface = None if mesh is None else write_world_mesh(context, mesh, experiment.path(FOLDER, MESH_FILE))
     write_image(experiment.path(FOLDER, PICTURE), picture)
     write_json(experiment.path(FOLDER, JSON_FILE), {**values, **details})
     add_row(_table_file(context, request), values)
+    return surface
 
 
 def _table_file(context: EvalContext, request: EvaluationRequest) -> Path:

@@ -38,6 +38,12 @@ class History:
             shown = {str(kept["view"]) for kept in self.pictures}
             self.photographs = {view: uri for view, uri in self.photographs.items() if view in shown}
 
+    def put_picture(self, picture: dict[str, Any], photograph: str) -> None:
+        """Add an image in the order of the steps, in place of one of the same step; later ones are kept."""
+        others = [shown for shown in self.pictures if shown[STEP] != picture[STEP]]
+        self.pictures = sorted([*others, picture], key=lambda shown: shown[STEP])[-MOST_PICTURES:]
+        self.photographs[str(picture["view"])] = photograph
+
     def curves(self) -> dict[str, list[float | None]]:
         """The columns of the rows, by name."""
         names = dict.fromkeys(name for row in self.rows for name in row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import cv2
@@ -35,7 +36,7 @@ def picture_uri(rgb: np.ndarray, longest: int = LONGEST) -> str:
 
 def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
     """A coloured mesh, decimated to about `faces` triangles; raises UserError if it is too large to decimate."""
-    thin, rgb = thinned(surface, faces)
+    thin, rgb = thinned(replace(surface, rgb=_vertex_colors(surface)), faces)
     part = {
         "positions": _encoded(np.asarray(thin.vertices, "<f4")),
         "indices": _encoded(np.asarray(thin.faces, "<u4")),
@@ -45,6 +46,16 @@ def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
     if rgb is not None:
         part["colors"] = _encoded(rgb)
     return part
+
+
+def _vertex_colors(surface: Surface) -> np.ndarray | None:
+    """The colours of the vertices uint8 [V, 3], those of a texture at its coordinates; None without colours."""
+    if surface.picture is None or surface.uv is None:
+        return surface.rgb
+    height, width = surface.picture.shape[:2]
+    columns = np.clip(surface.uv[:, 0] * width, 0, width - 1).astype(int)
+    rows = np.clip((1.0 - surface.uv[:, 1]) * height, 0, height - 1).astype(int)
+    return surface.picture[rows, columns]
 
 
 def camera_lines(scene: Scene) -> str:

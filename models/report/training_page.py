@@ -25,7 +25,6 @@ from data.io.images import to_uint8
 from data.scenes.scene import facts
 from models.callback import TRAINING, Callback
 from models.config.defaults import base_values, same
-from models.evaluation.metric_table import rows as figure_rows
 from models.evaluation.validation import ValidationImage
 from models.experiment import Experiment
 from models.machine import backend, memory
@@ -75,7 +74,7 @@ class TrainingReport(Callback):
     def picture(self, step: int, picture: ValidationImage) -> None:
         """Add an image to the slider."""
         with self._timed():
-            self._history.add_picture(*_shown(step, picture))
+            self._history.add_picture(*shown_picture(step, picture))
 
     def mesh(self, step: int, surface: Surface) -> None:
         """Keep the newest mesh until the next write."""
@@ -95,7 +94,7 @@ class TrainingReport(Callback):
             status["mesh"] = self._mesh_words
             content = {**self._fixed, "status": status, **history.parts()}
             content["files"] = linked_files(self._experiment.folder)
-            write_result(self._path, document("report", _title(self._experiment), content, self._language))
+            write_result(self._path, document("report", title_of(self._experiment), content, self._language))
         if state != TRAINING:
             self._log.note(
                 f"writing {self._path} took {self._spent:.2f} s of {time.perf_counter() - self._begun:.0f} s"
@@ -119,41 +118,6 @@ class TrainingReport(Callback):
             yield
         finally:
             self._spent += time.perf_counter() - begun
-
-
-def with_metrics(experiment: Experiment, log: RunLogger, figures: Mapping[str, Any], language: str | None) -> None:
-    """Add the metrics of an evaluation to the page of the experiment; without a page, create one with metrics only."""
-    path = experiment.folder / REPORT
-    try:
-        content = read_page(path) if is_file(path) else {}
-    except (UserError, OSError) as error:
-        log.warn(f"{path}: cannot be read and is created again ({error})")
-        content = {}
-    if not content:
-        status = {"step": figures["step"], "end": figures["step"], "seconds": figures["seconds"], "state": "result"}
-        status |= {"updated": time.time(), "session_steps": 0, "session_seconds": 0.0, "val_freq": 0}
-        status["mesh"] = "mesh_none"
-        content = {**fixed_parts(experiment), "status": status, **History().parts()}
-    content["figures"] = figure_rows([("", figures)])
-    content["files"] = linked_files(experiment.folder)
-    chosen = language or content.pop("language", None)
-    try:
-        write_result(path, document("report", _title(experiment), {**content, "language": chosen}, chosen))
-    except UserError as error:
-        log.warn(f"the metrics cannot be added to the page: {error}")
-
-
-def with_warning(path: Path, text: str) -> None:
-    """Add a warning to the page of a training, if it can be read; raises UserError if it cannot be written."""
-    try:
-        content = read_page(path) if is_file(path) else {}
-    except (UserError, OSError):
-        return
-    if content:
-        warnings = [*content.get("warnings", ()), text]
-        language = content.pop("language", None)
-        content |= {"warnings": warnings, "language": language}
-        write_result(path, document("report", path.absolute().parent.name, content, language))
 
 
 def fixed_parts(experiment: Experiment) -> dict[str, Any]:
@@ -186,7 +150,7 @@ def _environment(experiment: Experiment) -> list[list[str]]:
     return found
 
 
-def _shown(step: int, picture: ValidationImage) -> tuple[dict[str, Any], str]:
+def shown_picture(step: int, picture: ValidationImage) -> tuple[dict[str, Any], str]:
     """An image encoded for the page, and its photograph."""
     rendered, told = picture.rendered, picture.figures
     panels = {"rendering": picture_uri(to_uint8(rendered.rgb))}
@@ -211,7 +175,7 @@ def _earlier(path: Path, step: int, log: RunLogger) -> History:
         return History()
 
 
-def _title(experiment: Experiment) -> str:
+def title_of(experiment: Experiment) -> str:
     """The name of the experiment folder."""
     return experiment.folder.absolute().name
 

@@ -60,9 +60,14 @@ def finished_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     return _finished(context, request, extract_mesh(context, request))
 
 
-def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) -> None:
-    """Write a mesh of the working frame to `path`, in world coordinates, with the colours of the colour network."""
-    _write(context, MeshRequest(0, color=NETWORK), _as_the_network_says(context, mesh, None), path)
+def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) -> Surface:
+    """Write a mesh of the working frame to `path`, in world coordinates, with the colours of the colour network.
+
+    Returns it with these colours in the working frame.
+    """
+    surface = _as_the_network_says(context, mesh, None)
+    _write(context, MeshRequest(0, color=NETWORK), surface, path)
+    return surface
 
 
 def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:

@@ -6,7 +6,7 @@ import pytest
 from data.io.child import run_apart
 from data.prepare import colmap_tasks
 
-TRUE_LENS = [800.0, 806.0, 530.0, 375.0, 0.05, -0.06, 0.001, -0.002]  # of 1024 x 768 pixels
+TRUE_LENS = [800.0, 530.0, 375.0, 0.05, -0.06]  # of 1024 x 768 pixels
 
 
 def refined(report, n_images):
@@ -21,7 +21,7 @@ def refined(report, n_images):
         num_points3D=300,
         camera_width=1024,
         camera_height=768,
-        camera_model_id=pycolmap.CameraModelId.OPENCV,
+        camera_model_id=pycolmap.CameraModelId.RADIAL,
         camera_params=TRUE_LENS,
     )
     model = pycolmap.synthesize_dataset(options)
@@ -48,9 +48,7 @@ def test_few_photographs_keep_the_simple_model(tmp_path):
     assert before == after
 
 
-@pytest.mark.parametrize(
-    ("index", "value"), [(0, 1100.0), (2, 700.0), (3, 200.0), (5, -1.5), (1, 812.0), (1, float("nan"))]
-)
+@pytest.mark.parametrize(("index", "value"), [(0, 1100.0), (1, 700.0), (2, 200.0), (4, -1.5), (1, float("nan"))])
 def test_an_unlikely_lens_is_not_taken(index, value):
     class Camera:
         width, height, params = 1024, 768, list(TRUE_LENS)

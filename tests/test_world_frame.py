@@ -20,7 +20,7 @@ from data.io.images import write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints, WorldFrame, transformed
 from data.prepare.gps import positions
 from data.prepare.gravity import camera_up, floor_normal, upright
-from data.prepare.metric import Known, length_of, measured
+from data.prepare.metric import Known, find_markers, length_of, measured
 from data.readers.neus import FRAME_FILE
 from data.scenes.load import load_scene
 from data.writers.neus import write_neus_scene
@@ -105,6 +105,16 @@ def test_markers_give_metres(tmp_path):
     assert found.frame.is_metric
     assert found.frame.scale_source.startswith(f"{len(MARKER_PLACES)} markers")
     assert found.frame.scale_error < 0.01
+
+
+def test_a_wrong_detection_in_one_photograph_is_left_out(tmp_path, monkeypatch):
+    scene = upright(parsed(tmp_path))
+    seen = find_markers(scene.images)
+    for views in seen.values():
+        views[next(iter(views))] += 8.0
+    monkeypatch.setattr("data.prepare.metric.find_markers", lambda images: seen)
+    found = measured(scene, Known(marker=MARKER_SIDE * UNIT_METRES), {}, {})
+    assert size_of(found) == pytest.approx(UNIT_METRES, rel=0.002)
 
 
 def test_photographs_without_markers_are_refused(tmp_path):

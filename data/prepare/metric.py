@@ -24,6 +24,7 @@ DICTIONARIES = (
 PROBED = 6  # photographs in which every dictionary is tried
 LEAST_VIEWS = 3  # that must see a marker
 WORST_REPROJECTION = 3.0  # pixels; a marker with a larger error is a wrong detection, or moved
+OUTLIER = 4.0  # median errors of a marker; a view with a larger error is left out
 WORST_GPS = 0.2  # residual of the positions over their extent; above, the positions are too coarse for a scale
 LEAST_GPS = 3
 FIRST_CENTER = 0.5  # of the first pixel's centre in the coordinates of the detected corners
@@ -64,24 +65,35 @@ def _by_markers(parsed: ParsedScene, side: float) -> ParsedScene:
     seen = find_markers(parsed.images)
     lengths = []
     for views in seen.values():
-        if len(views) < LEAST_VIEWS:
-            continue
-        corners = [
-            triangulated([(parsed.images[view], quad[corner]) for view, quad in views.items()]) for corner in range(4)
-        ]
-        if max(error for _, error in corners) <= WORST_REPROJECTION:
-            ring = np.array([point for point, _ in corners])
+        ring, error = _located([(parsed.images[view], quad) for view, quad in views.items()])
+        if error <= WORST_REPROJECTION:
             lengths += list(np.linalg.norm(ring - np.roll(ring, 1, axis=0), axis=1))
     if not lengths:
         counts = sorted(map(len, seen.values()), reverse=True)[:5]
         raise UserError(
-            f"--marker {side:g}: no ArUco or AprilTag marker was located in {LEAST_VIEWS} photographs (found: "
-            f"{len(seen)} markers, in {counts} photographs); photograph the printed markers larger and sharper, or "
+            f"--marker {side:g}: no ArUco or AprilTag marker was located from {LEAST_VIEWS} photographs within "
+            f"{WORST_REPROJECTION:g} px (found: {len(seen)} markers, in {counts} photographs); photograph the printed "
+            "markers larger and sharper, or "
             "omit --marker"
         )
     middle = float(np.median(lengths))
     spread = 1.4826 * float(np.median(np.abs(np.array(lengths) - middle))) / middle / np.sqrt(len(lengths))
     return scaled(parsed, side / middle, f"{len(lengths) // 4} markers of {side:g} m", spread)
+
+
+def _located(views: list[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, float]:
+    """The corners [4, 3] of a marker and their largest reprojection error in pixels, without the views of outliers.
+
+    views: images with the corners [4, 2] in them. The error is infinite for fewer than LEAST_VIEWS.
+    """
+    while len(views) >= LEAST_VIEWS:
+        found = [triangulated([(image, quad[corner]) for image, quad in views]) for corner in range(4)]
+        errors = np.max([corner_errors for _, corner_errors in found], axis=0)
+        worst = int(np.argmax(errors))
+        if errors[worst] <= OUTLIER * np.median(errors):
+            return np.array([point for point, _ in found]), float(errors[worst])
+        views = views[:worst] + views[worst + 1 :]
+    return np.full((4, 3), np.nan), np.inf
 
 
 def find_markers(images: Sequence[PosedImage]) -> dict[int, dict[int, np.ndarray]]:
@@ -107,8 +119,8 @@ def _detected(grey: np.ndarray, name: str) -> dict[int, np.ndarray]:
     return {one: quad[0] - FIRST_CENTER for one, quad in zip(numbers, quads, strict=True) if numbers.count(one) == 1}
 
 
-def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, float]:
-    """The point [3] seen at a pixel [2] in each image, and its largest reprojection error in pixels.
+def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The point [3] seen at a pixel [2] in each of N images, and its reprojection errors [N] in pixels.
 
     The direct linear transform (Hartley and Zisserman, Multiple View Geometry, 12.2) on undistorted pixels.
     """
@@ -123,11 +135,10 @@ def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.nd
     design = np.array(rows)
     homogeneous = np.linalg.svd(design / np.linalg.norm(design, axis=1, keepdims=True))[2][-1]
     if homogeneous[3] == 0.0:
-        return np.full(3, np.nan), np.inf
+        return np.full(3, np.nan), np.full(len(sights), np.inf)
     point = homogeneous / homogeneous[3]
     projected = np.array(matrices) @ point
-    errors = np.linalg.norm(projected[:, :2] / projected[:, 2:] - np.array(pixels), axis=1)
-    return point[:3], float(np.max(errors))
+    return point[:3], np.linalg.norm(projected[:, :2] / projected[:, 2:] - np.array(pixels), axis=1)
 
 
 def _undistorted(image: PosedImage, intrinsics: np.ndarray, pixel: np.ndarray) -> np.ndarray:

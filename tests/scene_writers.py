@@ -237,3 +237,28 @@ def write_metashape(folder: Path, views: list[View], part: str = "chunk") -> Non
     (folder / "cameras.xml").write_text(
         f'<?xml version="1.0" encoding="UTF-8"?><document version="2.0.0"><chunk label="a">{text}</chunk></document>'
     )
+
+
+def write_realitycapture(folder: Path, views: list[View]) -> None:
+    """images/ with an XMP file per view; only the horizontal focal length and no tangential distortion are kept."""
+    for view in views:
+        save_picture(folder / "images" / f"{view.name}.png", draw(view), alpha=False)
+        (width, height), longer = view.size, max(view.size)
+        values = {"DistortionModel": "brown3", "FocalLength35mm": 36.0 * view.focal[0] / longer, "Skew": 0}
+        values |= {"AspectRatio": 1, "PrincipalPointU": (view.middle[0] - width / 2) / longer}
+        values |= {"PrincipalPointV": (view.middle[1] - height / 2) / longer, "PosePrior": "locked"}
+        inside = {
+            "Rotation": np.stack([view.right, view.down, view.forward]).ravel(),
+            "Position": view.centre,
+            "DistortionCoeficients": [*view.k, *[0] * (6 - len(view.k))],
+        }
+        attributes = " ".join(f'xcr:{name}="{value}"' for name, value in values.items())
+        elements = "".join(
+            f"<xcr:{name}>{' '.join(str(float(number)) for number in numbers)}</xcr:{name}>"
+            for name, numbers in inside.items()
+        )
+        (folder / "images" / f"{view.name}.xmp").write_text(
+            '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+            f'<rdf:Description xmlns:xcr="http://www.capturingreality.com/ns/xcr/1.1#" {attributes}>{elements}'
+            "</rdf:Description></rdf:RDF></x:xmpmeta>"
+        )

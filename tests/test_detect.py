@@ -2,7 +2,7 @@
 
 import pytest
 from format_samples import blank_png, write_blender_sample, write_llff_sample, write_nerfstudio_sample, write_ngp_sample
-from scene_writers import make_views, write_json, write_metashape, write_nerfstudio, write_ngp
+from scene_writers import make_views, write_json, write_metashape, write_nerfstudio, write_ngp, write_realitycapture
 from synthetic_scene import write_scene
 
 from data.errors import SceneError
@@ -36,6 +36,7 @@ def test_each_format_is_recognised(tmp_path):
         "colmap": write_colmap,
         "llff": write_llff_sample,
         "metashape": lambda folder: write_metashape(folder, make_views()),
+        "realitycapture": lambda folder: write_realitycapture(folder, make_views()),
     }
     assert tuple(writers) == FORMATS
     for name, write in writers.items():

@@ -12,6 +12,7 @@ from scene_writers import (
     write_metashape,
     write_nerfstudio,
     write_ngp,
+    write_realitycapture,
 )
 from synthetic_scene import dataset_config
 
@@ -19,6 +20,7 @@ from data.scenes.load import load_held_out, load_scene
 
 ALIKE = make_views(distorted=False, alike=True)
 LENSES = make_views()
+SQUARE = [dataclasses.replace(view, focal=view.focal[:1] * 2, p=(0.0, 0.0)) for view in LENSES]
 EQUIDISTANT = [dataclasses.replace(view, k=(0.0,) * 4) for view in make_views(fisheye=True)]
 WRITERS = {
     "blender": lambda folder: write_blender(folder, ALIKE, n_held_out=0),
@@ -30,6 +32,7 @@ WRITERS = {
     "llff": lambda folder: write_llff(folder, ALIKE),
     "metashape": lambda folder: write_metashape(folder, LENSES),
     "metashape, component": lambda folder: write_metashape(folder, LENSES, "component"),
+    "realitycapture": lambda folder: write_realitycapture(folder, SQUARE),
     "metashape, fisheye": lambda folder: write_metashape(folder, make_views(fisheye=True)),
 }
 

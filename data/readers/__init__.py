@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.parsed_scene import CameraFiles, ParsedScene
-from data.readers import blender, colmap, llff, metashape, nerfstudio, neus, ngp
+from data.readers import blender, colmap, llff, metashape, nerfstudio, neus, ngp, realitycapture
 
 
 class Reader(NamedTuple):
@@ -25,5 +25,6 @@ READERS = {
     "colmap": Reader(colmap.matches, colmap.read_colmap),
     "llff": Reader(llff.matches, llff.read_llff),
     "metashape": Reader(metashape.matches, metashape.read_metashape),
+    "realitycapture": Reader(realitycapture.matches, realitycapture.read_realitycapture),
 }
 FORMATS = tuple(READERS)  # the values of dataset.type, beside `auto`

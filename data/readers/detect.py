@@ -11,8 +11,15 @@ from data.readers import FORMATS, READERS
 from data.readers.neus import matches_in_part
 
 # (preferred, other) where a folder has both formats: LLFF's table drops COLMAP's distortion, and a NeuS scene made from
-# the other format has a chosen region of interest.
-PREFERRED = (("neus", "colmap"), ("neus", "llff"), ("colmap", "llff"))
+# the other format has a chosen region of interest. XMP files of RealityCapture stay beside the photographs that another
+# program has processed since.
+SIDECARS = "realitycapture"
+PREFERRED = (
+    ("neus", "colmap"),
+    ("neus", "llff"),
+    ("colmap", "llff"),
+    *((name, SIDECARS) for name in FORMATS if name != SIDECARS),
+)
 VIDEO_SUFFIXES = (".mp4", ".mov", ".avi", ".mkv", ".webm")
 MOST_SHOWN = 8  # file names in a message
 MOST_SEARCHED = 64  # subfolders that are searched for a scene

@@ -1,1 +1,1 @@
-"""Scenes in: readers, cameras, rays, pixel sampling. Knows nothing of `models`, nor of Jittor."""
+"""Scene loading: readers, cameras, rays, pixel sampling. Does not import `models` or Jittor."""

@@ -123,7 +123,7 @@ def pixels_to_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) 
 def unit_sphere_span(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sampled interval near, far [..., 1] of each ray: 1 before and 1 behind its point nearest to the origin.
 
-    As published (near_far_from_sphere). It is no intersection with the unit sphere: its length is 2 for every unit
+    As published (near_far_from_sphere). It is not the intersection with the unit sphere: its length is 2 for every unit
     direction, it contains the chord through the sphere, it exists for rays that miss the sphere, and `near` may be
     negative.
     """

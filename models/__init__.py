@@ -1,1 +1,1 @@
-"""The models room: fields, rendering, training, surfaces and views; docs/ARCHITECTURE.md names each part."""
+"""Fields, rendering, training, surfaces and views; docs/ARCHITECTURE.md describes each package."""

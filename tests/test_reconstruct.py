@@ -60,7 +60,7 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert said.out.count(f"python {PROGRAM_FOLDER / 'exp_runner.py'} --conf") == 4, "the user is outside its folder"
 
     status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
-    assert status == 0 and "was ready already" in said.out and "step 3" not in said.out
+    assert status == 0 and "was already complete" in said.out and "step 3" not in said.out
     status, said = run(capsys, "--images", photographs, "--minutes", 5)
     assert status == 2 and "contains a reconstruction of 0.0001 minutes; pass" in said.err
 

@@ -26,10 +26,10 @@ import numpy as np
 import trimesh
 
 TRAIN_VIEWS = 44
-IMAGE_SIZE = 200  # pixels, both ways
+IMAGE_SIZE = 200  # pixels, width and height
 CAMERA_DISTANCE = 3.0  # from the origin: outside the unit sphere, as the published code assumes
-FOCAL = 0.5 * IMAGE_SIZE * np.sqrt(CAMERA_DISTANCE**2 - 1.0)  # the unit sphere just fits the image
-SUPERSAMPLES = 3  # per pixel and axis: smooth edges at nine rays a pixel
+FOCAL = 0.5 * IMAGE_SIZE * np.sqrt(CAMERA_DISTANCE**2 - 1.0)  # the unit sphere touches the borders of the image
+SUPERSAMPLES = 3  # per pixel and axis: nine rays per pixel for antialiasing
 WORLD_SCALE = 2.5
 WORLD_CENTER = np.array([4.0, -7.0, 1.5])
 SCENE_TO_WORLD = np.diag([WORLD_SCALE, WORLD_SCALE, WORLD_SCALE, 1.0])
@@ -49,7 +49,7 @@ PALETTE = np.array([[0.98, 0.92, 0.78], [0.10, 0.62, 0.66], [0.14, 0.22, 0.52], 
 MESH_RESOLUTION = 104  # keeps ground_truth.ply below 900 kB; its vertices are put on the exact surface afterwards
 NEWTON_STEPS = 6
 PNG_LEVEL = 9
-RENDER_CHUNK = 4000  # pixels traced together: bounds memory
+RENDER_CHUNK = 4000  # pixels traced at a time, to limit memory
 
 
 def smooth_min(a: np.ndarray, b: np.ndarray, width: float) -> np.ndarray:
@@ -119,9 +119,9 @@ def sdf_normals(points: np.ndarray) -> np.ndarray:
 
 
 def albedo(points: np.ndarray) -> np.ndarray:
-    """Colour [P, 3] in [0, 1] of the glaze at points [P, 3]: swirls through the palette with fine ripples on top.
+    """Albedo [P, 3] in [0, 1] at points [P, 3]: large swirls of the palette with fine ripples.
 
-    A solid texture, so there is no seam and it varies along every direction of the surface.
+    A solid texture: it has no seams and varies along every direction of the surface.
     """
     x, y, z = points.T
     warp_x = x + 0.10 * np.sin(6.0 * y + 1.0) + 0.05 * np.sin(11.0 * z)
@@ -161,7 +161,9 @@ def sphere_trace(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarra
 
 
 def shade(points: np.ndarray) -> np.ndarray:
-    """Colour [P, 3] of surface points: matt, one distant light and a constant rest; the same from every side."""
+    """Colours [P, 3] of surface points: diffuse, one distant light and an ambient term; independent of the view
+    direction.
+    """
     lambert = np.maximum(sdf_normals(points) @ LIGHT, 0.0)
     return np.clip(albedo(points) * (AMBIENT + DIFFUSE * lambert)[:, None], 0.0, 1.0)
 
@@ -224,7 +226,9 @@ def camera_file(poses: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def write_png(path: Path, pixels: np.ndarray) -> None:
-    """Writes uint8 grey [H, W] or BGR [H, W, 3] as small as PNG gets, which `data.io.images` has no need to offer."""
+    """Writes uint8 grey [H, W] or BGR [H, W, 3] with the highest PNG compression, which `data.io.images` does not
+    offer.
+    """
     path.write_bytes(cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL])[1].tobytes())
 
 
@@ -246,7 +250,9 @@ def write_views(folder: Path, poses: np.ndarray) -> None:
 
 
 def ground_truth() -> trimesh.Trimesh:
-    """The jug's surface as triangles in the working frame, outwards, every vertex on the zero of `jug_sdf`."""
+    """The surface of the jug as triangles in the working frame, oriented outwards; every vertex is on the zero level
+    set of `jug_sdf`.
+    """
     axis = np.linspace(-OBJECT_RADIUS, OBJECT_RADIUS, MESH_RESOLUTION)
     points = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"), axis=-1).reshape(-1, 3)
     values = jug_sdf(points).reshape((MESH_RESOLUTION,) * 3)

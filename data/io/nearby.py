@@ -1,4 +1,4 @@
-"""What stands beside a file or folder that does not exist, for the message about it."""
+"""Hints about existing files beside a missing file or folder, for error messages."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from itertools import islice
 from pathlib import Path
 
 MOST_NAMED = 12
-MOST_READ = 4096  # entries of a folder that are looked at
+MOST_READ = 4096  # maximum number of entries of a folder that are considered
 
 
 def files_beside(path: Path, *suffixes: str) -> str:
-    """A hint for a missing file: the nearest of those with a suffix beside it, or all, or that there are none."""
+    """A hint for a missing file: the most similar of the files with a suffix beside it, or all of them, or that there
+    are none.
+    """
     return _beside(path, _names(path.parent, suffixes), f"{' or '.join(suffixes)} file")
 
 
 def folders_beside(path: Path) -> str:
-    """A hint for a missing folder: the nearest of those beside it, or all of them, or that there are none."""
+    """A hint for a missing folder: the most similar of those beside it, or all of them, or that there are none."""
     return _beside(path, _names(path.parent, ()), "folder")
 
 

@@ -43,9 +43,9 @@ def measured(
 ) -> ParsedScene:
     """The scene in metres where its size is known; unchanged otherwise.
 
-    A length given by the user counts first, then markers, then GPS. `sources`: the photograph of each image, by the
-    name of the image; `sizes`: (width, height) of the photographs. Raises UserError for a length or for markers that
-    cannot be used.
+    A length given by the user takes precedence over markers, and markers over GPS. `sources`: the photograph of each
+    image, by the name of the image; `sizes`: (width, height) of the photographs. Raises UserError for a length or for
+    markers that cannot be used.
     """
     if known.marker is not None:
         parsed = _by_markers(parsed, known.marker)
@@ -109,7 +109,7 @@ def find_markers(images: Sequence[PosedImage]) -> dict[int, dict[int, np.ndarray
 
 
 def _detected(grey: np.ndarray, name: str) -> dict[int, np.ndarray]:
-    """The corners [4, 2] of the markers of a dictionary in a grey image; a number that is seen twice is left out."""
+    """The corners [4, 2] of the markers of a dictionary in a grey image; numbers detected twice are omitted."""
     options = cv2.aruco.DetectorParameters()
     # Lines fitted to the sides. The refinement by gradients (SUBPIX) makes small markers 0.7 % too small.
     options.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_APRILTAG

@@ -1,4 +1,4 @@
-"""What an unknown argument means: the flag, mode or key of the conf that has this meaning in this program.
+"""Suggestions for unknown arguments: the flag, mode or key of this program with the same meaning.
 
 Other spellings of a flag are accepted, not only explained: `--is-continue`, `--color`.
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from models.config.other_names import plain
 from models.config.strict import nearest
 
-# What is meant -> names of other programs for it, in the form of `plain`.
+# Flag or key -> its names in other programs, in the form of `plain`.
 FLAGS = {
     "--is_continue": "resume continue cont auto_resume load_latest",
     "--checkpoint FILE": (
@@ -60,7 +60,7 @@ _MODE_OF = {name: mode for mode, names in MODES.items() for name in names.split(
 
 
 def respelt(argv: Sequence[str], flags: Iterable[str]) -> list[str]:
-    """The arguments with the flags as the program spells them, which may be given with - for _ and as `color`."""
+    """The arguments with the spelling of this program; flags may be given with - for _ and as `color`."""
     known = {_alike(flag): flag for flag in flags}
     words = []
     for word in argv:
@@ -74,15 +74,15 @@ def _alike(name: str) -> str:
 
 
 def mode_hint(text: str, modes: Collection[str]) -> str:
-    """The hint of an unknown mode: by its meaning, else by its spelling."""
+    """The suggestion for an unknown mode: by its meaning, else by its spelling."""
     meant = _MODE_OF.get(plain(text))
     return f"; did you mean {meant}?" if meant else nearest(text, modes)
 
 
 def argument_hint(unknown: Sequence[str], flags: Collection[str], modes: Collection[str]) -> str:
-    """The hint of the first of the unknown arguments: by its meaning, else the flag nearest to it.
+    """The suggestion for the first unknown argument: by its meaning, else the most similar flag.
 
-    A value that follows it, or is part of it, is repeated in the command that is meant.
+    A value that follows it, or is part of it, is repeated in the suggested command.
     """
     name, equals, value = unknown[0].partition("=")
     if not name.startswith("-"):

@@ -62,7 +62,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     )
     is_new = prepare(request, say)
     say(f"check {target / OVERVIEW}: the sphere must contain the object")
-    say(f"{target}: {'is ready' if is_new else 'was ready already (--overwrite makes it again)'}")
+    say(f"{target}: {'is complete' if is_new else 'was already complete (--overwrite repeats it)'}")
     return EXIT_DONE
 
 

@@ -88,8 +88,8 @@ def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
     else:
         say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
     if plan.is_finished and (folder / RESULT / MESH).is_file():
-        again = f"--overwrite makes it again, the last command of {PAGE} only its mesh"
-        say(f"{folder / RESULT}: was ready already ({again})")
+        again = f"--overwrite repeats it, the last command of {PAGE} repeats only the mesh"
+        say(f"{folder / RESULT}: was already complete ({again})")
         return EXIT_DONE
     return _train_and_mesh(arguments, plan, folder)
 

@@ -1,4 +1,4 @@
-"""HOCON text and files to plain nested dicts, and back to text; knows nothing of what the keys mean.
+"""HOCON text and files to nested dicts, and back to text, independent of the meaning of the keys.
 
 HOCON is JSON with comments, `include` and `${substitution}`: https://github.com/lightbend/config/blob/main/HOCON.md
 """
@@ -23,34 +23,34 @@ from data.io.nearby import files_beside
 from models.config.strict import ConfigError, shown
 
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
-CASE_SIGNS = " ._-+"  # of a case, beside letters with their marks and digits
+CASE_SIGNS = " ._-+"  # allowed in a case, besides letters (with combining marks) and digits
 CASE_KEY = "case"  # the same as a HOCON substitution, ${case}
-# The escapes that pyhocon undoes; it leaves those of JSON for other characters as they are.
+# The escapes that pyhocon decodes; it does not decode JSON's escapes of other characters.
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# A conf takes a few kB in five files. Includes and substitutions can each double what comes out, again and again: these
-# bounds keep the most that a hostile conf can grow to at about a thousand times MAX_CHARACTERS.
+# A typical conf has a few kB in five files. Includes and substitutions can each double the result repeatedly; these
+# limits bound a malicious conf to about a thousand times MAX_CHARACTERS.
 MAX_FILES = 64
 MAX_CHARACTERS = 1 << 16
 MAX_SUBSTITUTIONS = 20
-MAX_BYTES = 4 * MAX_CHARACTERS  # of one file; what is cut off here has too many characters as well
-# What pyhocon raises on malformed input besides its own ConfigException (a key under a scalar, a cycle, ...).
+MAX_BYTES = 4 * MAX_CHARACTERS  # read from one file; a longer file also exceeds MAX_CHARACTERS
+# Exceptions of pyhocon for malformed input, besides ConfigException (a key under a scalar, a cycle, ...).
 PYHOCON_FAILURES = (ConfigException, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
-# An include of a file, on a line of its own. It is read here: pyhocon would fetch addresses and search the disk.
+# An include of a file, on a separate line. It is read here, because pyhocon would fetch URLs and search the disk.
 INCLUDE = re.compile(
     r'^[ \t]*include[ \t]*(?:required[ \t]*\([ \t]*)?(?:file[ \t]*\([ \t]*)?"([^"\n]*)"[ \t)]*(?:(?:#|//).*)?$', re.M
 )
-# A mark is put into what pyhocon must take for plain text, and removed from what it returns: into the word include,
-# and before digits other than 0 to 9, which it takes for numbers.
+# A mark that is inserted where pyhocon would misinterpret plain text, and removed from its result: into the word
+# include, and before digits other than 0 to 9, which it would parse as numbers.
 MARK = "\uffff"
 MARKED = re.compile(r"(?i)(?<=inc)(?=lude)|(?![0-9])(?=\d)")
-# A part without keys, such as the text between two includes: pyhocon takes 10 ms for it, most of that for its grammar.
+# A part without keys, such as the text between two includes; parsing it with pyhocon would take 10 ms.
 EMPTY = re.compile(r"(?:[ \t]*(?:(?:#|//)[^\n]*)?\n)*[ \t]*(?:(?:#|//)[^\n]*)?")
 
 
 def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict[str, Any]:
     """A conf file with its includes, overrides and the case filled in, as nested dicts.
 
-    overrides: HOCON assignments that win over the file, such as `train.end_iter = 100`.
+    overrides: HOCON assignments that take precedence over the file, such as `train.end_iter = 100`.
     Raises ConfigError for a file that cannot be read or parsed, an include that is not a file, an unresolved
     substitution, an unusable case name, and a conf that needs a case where none is given.
     """
@@ -65,12 +65,14 @@ def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict
 
 
 def parse_tree(text: str, source: str) -> dict[str, Any]:
-    """HOCON text that includes nothing as nested dicts; raises ConfigError, naming source, where it is none."""
+    """HOCON text without includes as nested dicts; raises ConfigError, naming `source`, for invalid text."""
     return _resolved(_Files().parse_text(text, None, source), "", source)
 
 
 def check_case(case: str, source: str = "--case") -> None:
-    """Raises ConfigError for a case, given by `source`, that is not a plain name of one folder; "" (none) is one."""
+    """Raises ConfigError for a case, given by `source`, that is not the plain name of one folder; "" (no case) is
+    valid.
+    """
     is_plain = all(letter in CASE_SIGNS or unicodedata.category(letter)[0] in "LMN" for letter in case)
     if case and (case.strip() in ("", ".") or ".." in case or not is_plain):
         raise ConfigError(
@@ -80,11 +82,11 @@ def check_case(case: str, source: str = "--case") -> None:
 
 
 def write_tree(tree: Mapping[str, Any], indent: str = "") -> str:
-    """Nested dicts of bool, int, float, str and sequences of them as HOCON text, one key a line."""
+    """Nested dicts of bool, int, float, str and sequences of them as HOCON text, one key per line."""
     lines = []
     for key, value in tree.items():
         if value is None:
-            continue  # a block that was not given
+            continue  # an omitted block
         if isinstance(value, Mapping):
             lines.append(f"{indent}{key} {{\n{write_tree(value, indent + '    ')}{indent}}}\n")
         else:
@@ -93,12 +95,12 @@ def write_tree(tree: Mapping[str, Any], indent: str = "") -> str:
 
 
 def quoted(text: str) -> str:
-    """Text as a HOCON string that is read back unchanged, whatever printable characters it holds."""
+    """Text as a HOCON string that is read back unchanged, for any printable characters."""
     return '"' + "".join(ESCAPES.get(character, character) for character in text) + '"'
 
 
 def _literal(value: Any) -> str:
-    """One leaf as HOCON; floats are written so that they are read back bit for bit."""
+    """One leaf as HOCON; floats are read back bit-identically."""
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
     if isinstance(value, bool):
@@ -107,14 +109,14 @@ def _literal(value: Any) -> str:
 
 
 class _Files:
-    """A conf and the files that it includes, counted together."""
+    """A conf and its included files, with common limits on number and size."""
 
     def __init__(self) -> None:
         self._being_read: list[Path] = []
         self._files = self._characters = self._substitutions = 0
 
     def parse_file(self, path: Path) -> ConfigTree:
-        """One file; raises ConfigError if it is missing, unreadable, not HOCON, or includes itself."""
+        """Parse one file; raises ConfigError if it is missing, unreadable, not HOCON, or includes itself."""
         resolved = _real_path(path)
         if resolved in self._being_read:
             raise ConfigError(f"{path}: includes itself; remove that include")
@@ -126,9 +128,9 @@ class _Files:
         return tree
 
     def parse_text(self, text: str, folder: Path | None, source: str) -> ConfigTree:
-        """Unresolved tree of a text; raises ConfigError if it is not HOCON, or too much in all.
+        """The unresolved tree of a text; raises ConfigError if it is not HOCON, or exceeds the limits.
 
-        folder: what included files are relative to; None for a text that may include none.
+        folder: base of relative includes; None for a text without includes.
         """
         self._characters += len(text)
         self._substitutions += text.count("${")
@@ -150,7 +152,7 @@ class _Files:
 
 
 def _parsed(text: str, start: int, end: int, source: str) -> ConfigTree:
-    """The tree of a part of a text, without includes; raises ConfigError, which names the line, where it is none."""
+    """The tree of a part of a text, without includes; raises ConfigError, naming the line, if it is invalid."""
     if EMPTY.fullmatch(text, start, end):
         return ConfigTree(root=True)
     lines = "\n" * text.count("\n", 0, start)
@@ -176,17 +178,17 @@ def _tree_of(text: str) -> Any:
 
 
 def _require_own_variables(tree: ConfigTree) -> None:
-    """Raises ConfigException for a ${...} that the conf does not define: pyhocon would take it from the environment."""
+    """Raises ConfigException for a ${...} that the conf does not define; pyhocon would take it from the environment."""
     for substitution in ConfigParser._find_substitutions(tree):
         name = substitution.variable
         value = tree.get(name, None)
-        is_first = len(tree.history.get(name, ())) == 1  # a key whose first value refers to itself has none
+        is_first = len(tree.history.get(name, ())) == 1  # the first value of a key cannot refer to the key itself
         if value is None or (is_first and substitution in ConfigParser._find_substitutions(value)):
             raise ConfigException(f"Cannot resolve variable ${{{name}}}")
 
 
 def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
-    """Plain dicts with every substitution and case placeholder filled in."""
+    """Plain dicts with all substitutions and case placeholders replaced."""
     if case:
         tree.put(CASE_KEY, case)
     try:
@@ -203,7 +205,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
 
 
 def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
-    """The value with CASE_NAME replaced in each text below it; raises ConfigError if that needs a case."""
+    """The value with CASE_NAME replaced in all its texts; raises ConfigError if a case is needed and none is given."""
     if isinstance(value, dict):
         named = ((name.replace(MARK, ""), item) for name, item in value.items())
         return {name: _fill_case(item, case, source, f"{key}.{name}".lstrip(".")) for name, item in named}
@@ -220,9 +222,9 @@ def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
 
 
 def _require_one_key(block: ConfigTree, text: str) -> None:
-    """Raises ConfigError if an override, `key = value`, says more than one key: by a comma, a brace, an include.
+    """Raises ConfigError if an override, `key = value`, sets several keys, by a comma, a brace or an include.
 
-    A block is refused too where it holds several keys; with one it says what a longer key would.
+    A block with several keys is also rejected; a block with one key is equivalent to a longer key.
     """
     key = text.partition(" = ")[0]
     part: Any = block
@@ -240,10 +242,10 @@ def _require_one_key(block: ConfigTree, text: str) -> None:
 
 
 def _real_path(filename: Path) -> Path:
-    """The file a name leads to; raises ConfigError for a name no file can have."""
+    """The real path of a file name; raises ConfigError for a name that no file can have."""
     try:
         return filename.resolve()
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: circular links
         raise ConfigError(f"{shown(str(filename))}: cannot be read as a conf file ({reason(error)})") from None
 
 

@@ -1,7 +1,7 @@
-"""Optimisers: how a parameter and its two moments change in a step; `train.optimizer` names one of OPTIMIZERS.
+"""Optimisers: the update of a parameter and its two moments in a step; `train.optimizer` names one of OPTIMIZERS.
 
-A rule is plain arithmetic, so that it applies to Jittor's Vars and to NumPy arrays alike: the first are trained, with
-the second a step that was skipped is examined.
+A rule uses only operators that Jittor's Vars and NumPy arrays both support: Vars are trained, arrays are used to
+analyse a skipped step.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Array = Any  # a Var or a NumPy array, of one floating-point type within a call
 
 @dataclass(frozen=True)
 class UpdateSettings:
-    """The numbers of one step."""
+    """The scalars of one step."""
 
     learning_rate: float
-    steps: int  # updates made, this one included
-    beta_2: float  # what the second moment keeps
-    epsilon: float  # added to its root
-    factors: Mapping[str, float] = field(default_factory=dict)  # on the rate, by network or `<network>.<name>`
+    steps: int  # number of updates, including this one
+    beta_2: float  # decay rate of the second moment
+    epsilon: float  # epsilon, added to the root of the second moment
+    factors: Mapping[str, float] = field(default_factory=dict)  # factors on the rate, by network or `<network>.<name>`
     optimizer: str = ADAM
 
     def rate(self, name: str) -> float:

@@ -67,7 +67,7 @@ KEYS = {
     "model.gaussians.size_weight": "scale_reg",
 }
 _KEY_OF = {name: key for key, names in KEYS.items() for name in names.split()}
-_PARTS = 2  # of a key whose last part alone names it, such as `train.end_iter`
+_PARTS = 2  # keys that are identified by their last part, such as `train.end_iter`
 
 
 def plain(name: str) -> str:
@@ -76,16 +76,18 @@ def plain(name: str) -> str:
 
 
 def other_name(name: str) -> str | None:
-    """The dotted key that another program's name stands for, None for an unknown name.
+    """The dotted key for another program's name; None for an unknown name.
 
-    Of a dotted name (`pipeline.model.sh-degree`) the last two parts count, then the last one.
+    For a dotted name (`pipeline.model.sh-degree`), the last two parts are tried first, then the last one.
     """
     parts = plain(name).split(".")
     return _KEY_OF.get("_".join(parts[-2:])) or _KEY_OF.get(parts[-1])
 
 
 def key_meant(name: str, known: Iterable[str]) -> str | None:
-    """The dotted key of `known` that a name means: another program's name for it, or its last part; else None."""
+    """The dotted key of `known` that a name refers to: by another program's name for it, or by its last part; else
+    None.
+    """
     keys, whole = list(known), plain(name)
     if whole in keys:
         return whole

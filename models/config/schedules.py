@@ -1,4 +1,4 @@
-"""Learning rates as values, `step -> rate`; `train.learning_rate_decay` names one of DECAYS.
+"""Learning-rate schedules as functions of the step; `train.learning_rate_decay` names one of DECAYS.
 
 Cosine and linear warm-up as published (https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py); exponential: NeRF,
 arXiv 2003.08934, section 5.3.
@@ -10,16 +10,16 @@ import math
 from collections.abc import Callable
 
 Schedule = Callable[[int], float]  # finished steps -> rate of the next one
-Decay = Callable[[float, float], float]  # done, 0..1, and the factor at the end -> factor, 1 where nothing is done
+Decay = Callable[[float, float], float]  # (completed fraction in 0..1, final factor) -> factor, initially 1
 
 
 def cosine(done: float, end: float) -> float:
-    """Half a cosine."""
+    """Cosine decay from 1 to `end`."""
     return (math.cos(math.pi * done) + 1.0) * 0.5 * (1.0 - end) + end
 
 
 def exponential(done: float, end: float) -> float:
-    """The same share lost at every step; `end` must be above 0."""
+    """Exponential decay from 1 to `end`, which must be above 0."""
     return end**done
 
 
@@ -27,10 +27,10 @@ DECAYS: dict[str, Decay] = {"cosine": cosine, "exponential": exponential}
 
 
 def decaying(decay: Decay, rate: float, end: float, first: float, last: float) -> Schedule:
-    """`rate` up to step `first`, then down to the fraction `end` of it at step `last`."""
+    """`rate` up to step `first`, then decaying to `end` times `rate` at step `last`."""
     return lambda step: rate * decay(max(0.0, step - first) / (last - first), end)
 
 
 def warmed_up(schedule: Schedule, steps: float, start: int = 0) -> Schedule:
-    """The schedule times a factor that rises linearly to 1 over `steps`, from `start / (steps + start)`."""
+    """The schedule times a factor that rises linearly to 1 over `steps` steps, from `start / (steps + start)`."""
     return lambda step: schedule(step) * min(1.0, (step + start) / (steps + start)) if steps else schedule(step)

@@ -33,7 +33,7 @@ class EvalContext:
     log: RunLogger
     chunks: ResultChunks
     ranks: Ranks = ALONE  # ranks that compute the result together; only the first writes files
-    pause: Callable[[], object] | None = None  # called between the parts of a mesh; the viewer renders meanwhile
+    pause: Callable[[], object] | None = None  # called between the parts of a mesh, for renderings of the viewer
 
     def parts(self, items: Iterable[Any], desc: str) -> Iterator[Any]:
         """`items`, the parts of a mesh, with a progress bar and a pause after each."""
@@ -46,7 +46,7 @@ class EvalContext:
         """The image of rays [h * w] with shape (h, w); shows a progress bar if it takes longer than A_MOMENT."""
         chunk = self.chunks.rays(self.model, rays)
         context = StepContext(self.step, self.background_rgb)
-        bar = partial(self.log.progress, desc="picture", unit="chunk", leave=False, delay=A_MOMENT)
+        bar = partial(self.log.progress, desc="image", unit="chunk", leave=False, delay=A_MOMENT)
         if self.ranks.size == 1 or self.model.shows_pictures or len(rays) < self.ranks.size:
             return render_view(self.model, rays, shape, chunk, context, bar)
         rows = self.ranks.part(len(rays))

@@ -161,10 +161,10 @@ def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimes
 
 
 def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
-    """Apply --watertight, and log what is invented."""
+    """Apply --watertight, and log the added surface."""
     found = solid.closed(mesh)
     holes = "1 hole" if found.holes == 1 else f"{found.holes} holes"
-    context.log.info(f"{holes} closed; {found.area:.1%} of the surface is invented, no photograph supports it")
+    context.log.info(f"{holes} closed; {found.area:.1%} of the surface was added, not seen in any photograph")
     return found.mesh
 
 

@@ -1,4 +1,4 @@
-"""Vertices moved onto the surface itself, along the slope of the field."""
+"""Move vertices onto the level set along the gradient of the field."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ROUNDS = 3  # of Newton's method, which doubles the digits that are right; interpolation leaves two or three
-CLOSE = 1e-4  # of the reach: a vertex that near is not moved any more
-FLAT = 1e-6  # slopes below it have no direction that could be trusted
+ROUNDS = 3  # of Newton's method, which doubles the number of correct digits; interpolation gives two or three
+CLOSE = 1e-4  # of the reach: a vertex within this distance is not moved further
+FLAT = 1e-6  # the direction of smaller gradients is unreliable
 
 # Points float32 [P, 3] -> values [P, 1], slopes [P, 3].
 Gradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -21,7 +21,7 @@ class Refined:
 
     vertices: np.ndarray  # float64 [V, 3]
     normals: np.ndarray  # float32 [V, 3], unit, outwards; zero where the field is flat
-    before: float  # mean distance from the level set as the slope tells it, units of the frame
+    before: float  # mean distance from the level set, estimated from value and gradient, units of the frame
     after: float
 
 
@@ -33,10 +33,10 @@ def onto_level(
     chunk: int,
     progress: Callable[[Iterable], Iterable],
 ) -> Refined:
-    """Move vertices [V, 3] to where minus the field is `threshold`, none by more than `reach`.
+    """Move vertices [V, 3] to the level set of minus the field at `threshold`, none by more than `reach`.
 
-    Newton's method along the slope. A step that does not bring a vertex nearer is not taken. `gradient` gets at most
-    `chunk` points at a time.
+    Newton's method along the gradient. A step that does not bring a vertex closer is rejected. `gradient` is called
+    with at most `chunk` points.
     """
     vertices = np.array(vertices, np.float64)
     moved, normals = vertices.copy(), np.empty((len(vertices), 3), np.float32)
@@ -50,7 +50,7 @@ def onto_level(
 def _part(
     start: np.ndarray, gradient: Gradient, threshold: float, reach: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of some vertices: where they come to lie, their normals, and their distances before and after."""
+    """The new positions of some vertices, their normals, and their distances before and after."""
     at, (value, slope) = start.copy(), _ask(gradient, start, threshold)
     before = np.abs(value) / _steepness(slope)
     away = before.copy()
@@ -72,17 +72,17 @@ def _part(
 
 
 def _ask(gradient: Gradient, points: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
-    """Values [P], zero on the surface, and slopes [P, 3], both float64."""
+    """Values [P], zero on the surface, and gradients [P, 3], both float64."""
     value, slope = gradient(points.astype(np.float32))
     return value.reshape(-1).astype(np.float64) + threshold, slope.astype(np.float64)
 
 
 def _steepness(slope: np.ndarray) -> np.ndarray:
-    """The length of slopes [P, 3], at least FLAT."""
+    """The norm of gradients [P, 3], at least FLAT."""
     return np.maximum(np.linalg.norm(slope, axis=1), FLAT)
 
 
 def _shortened(step: np.ndarray, reach: float) -> np.ndarray:
-    """Steps [P, 3], none of them longer than `reach`."""
+    """Steps [P, 3], limited to the length `reach`."""
     length = np.linalg.norm(step, axis=1, keepdims=True)
     return step * np.minimum(1.0, reach / np.maximum(length, np.finfo(float).tiny))

@@ -12,7 +12,7 @@ import trimesh
 from data.errors import UserError
 from models.surface.clean import decimated, face_areas, is_watertight
 
-ROUNDS = 12  # of the search for the number of triangles, which is then within a few percent
+ROUNDS = 12  # bisection steps for the number of triangles, accurate to a few per cent
 FEWEST = 16  # triangles
 
 
@@ -61,10 +61,10 @@ def closed(mesh: trimesh.Trimesh) -> Closed:
 
 
 def _simple(loop: Sequence[int], source: np.ndarray) -> tuple[list[np.ndarray], dict[int, int]]:
-    """The parts of a border between visits of the same place, and the copies of a vertex that become one again.
+    """Split a border at vertices that it visits several times; also returns the copies of vertices to merge afterwards.
 
-    With one patch over all parts, an edge from such a place to the patch's centre would have four triangles in files
-    without indices, such as STL. source: [V] the vertex that each is a copy of.
+    With one patch over all parts, an edge from such a vertex to the centre of the patch would have four triangles in
+    files without indices, such as STL. source: [V], the original vertex of each copy.
     """
     parts, same, first, path = [], {}, {}, []
     for vertex in loop:
@@ -90,9 +90,9 @@ def _centre(border: np.ndarray) -> np.ndarray:
 
 
 def simplified(mesh: trimesh.Trimesh, error: float) -> tuple[trimesh.Trimesh, float]:
-    """About the fewest triangles with a surface within `error` of the vertices of `mesh`, and the distance reached.
+    """The mesh with about the fewest triangles whose distance to `mesh` is at most `error`, and the distance reached.
 
-    By bisection over the number of triangles of `decimated`; the mesh itself if no other one is near enough.
+    By bisection over the number of triangles of `decimated`; `mesh` itself if no simplified one is close enough.
     """
     low, high, best, reached = FEWEST, len(mesh.faces), mesh, 0.0
     for _ in range(ROUNDS):

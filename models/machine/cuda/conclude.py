@@ -8,7 +8,7 @@ from models.machine.cuda.facts import CUB, Card, Driver, Facts, Release, Toolkit
 
 OLDEST_MAJOR, NEWEST_MAJOR = 12, 13  # of CUDA, with which Jittor 1.3.11 was tested
 REQUIREMENTS = "requirements-cuda.txt"
-CARD_REMEDY = "see what nvidia-smi says; restart the machine, or install the driver anew"
+CARD_REMEDY = "check the output of nvidia-smi; restart the machine, or reinstall the driver"
 PIP_ALL = f"pip install -r {REQUIREMENTS}"
 PIP_MAJOR = 13  # the wheels of CUDA 13 contain an nvcc, those of 12 do not
 PIP_DRIVER, OLDEST_DRIVER = "580", "525"  # the oldest drivers for CUDA 13 and CUDA 12
@@ -32,7 +32,7 @@ class CudaBuild:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A plan, or the reason why there is none."""
+    """The selected build, or the reason why there is none."""
 
     plan: CudaBuild | None
     reason: str = ""
@@ -40,7 +40,7 @@ class Conclusion:
 
 
 def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
-    """The plan for GPU `gpu` with the first suitable toolkit, else the reason of the one nearest to suitable."""
+    """The build for GPU `gpu` with the first suitable toolkit, or the reason of the one that passed the most checks."""
     driver = facts.driver
     if driver is None:
         return Conclusion(None, NO_DRIVER)
@@ -68,7 +68,7 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
 
 
 def insisted(reason: str) -> str:
-    """The error sentence of --device cuda for a reason."""
+    """The error message of --device cuda for a reason."""
     return f"--device cuda: {reason}{f': {DRIVER_REMEDY}' if reason == NO_DRIVER else ''}"
 
 
@@ -120,7 +120,7 @@ def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
 
 
 def install(driver: Driver, card: Card) -> str:
-    """How to install a suitable toolkit, and a driver for it."""
+    """The command or instruction that installs a suitable toolkit, and a driver for it."""
     is_new = card.capability >= PIP_OLDEST_CARD
     if driver.cuda >= (PIP_MAJOR, 0):
         return PIP_ALL if is_new else _for_old(card)
@@ -133,7 +133,7 @@ def install(driver: Driver, card: Card) -> str:
 
 
 def anew(toolkit: Toolkit) -> str:
-    """How to repair a broken toolkit."""
+    """The command or instruction that repairs a broken toolkit."""
     return PIP_ALL if toolkit.is_pips else "reinstall the CUDA toolkit"
 
 

@@ -19,11 +19,10 @@ from data.scenes.scene import Scene
 from models.estimators.conf import BackgroundConfig
 from models.estimators.empty_cells import EmptyCells
 from models.estimators.occupancy import OccupancyGrid
-from models.estimators.visibility import is_reached
+from models.estimators.visibility import REACHED, density_visibility, fitted
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
 from models.machine.backend import jt
-from models.ops.compact import compact
 from models.ops.march import OCCUPIED, PackedSamples
 from models.ops.volrend import alpha_from_density
 from models.structs import Var
@@ -96,20 +95,19 @@ class ContractedBackground:
         return self.is_plain & (np.abs(rgb - self.sky).max(axis=1) < EXACTLY)
 
     def place(
-        self, rays: Rays, jitter: np.ndarray, transmits: Var, most: int | None, budget: int
+        self, rays: Rays, jitter: np.ndarray, transmits: Var, most: int | None, budget: int, exact: bool = False
     ) -> tuple[PackedSamples, Var]:
         """The visible samples of the first rays that fit a budget, and the offsets of the samples with evaluated
         opacity.
 
         transmits: bool [R], whether the ray sees what is behind the region; most: the maximum number of evaluated
-        samples.
+        samples, None for no maximum; exact: whether the samples have no unused rows, for which it waits for the device.
         """
         found, is_before = self._candidates(rays, jitter)
-        if most is None:
-            most = found.rays.shape[0]
-        asked = compact(found, is_before.logical_or(transmits[found.rays]), min(most, found.rays.shape[0]))
+        most = min(most or found.rays.shape[0], found.rays.shape[0])
+        asked = fitted(found, is_before.logical_or(transmits[found.rays]), most, exact)
         alpha = self._alpha(asked.points, asked.directions)
-        return compact(asked, is_reached(alpha, asked.offsets), budget), asked.offsets
+        return fitted(asked, density_visibility(alpha, asked.offsets).above(REACHED), budget, exact), asked.offsets
 
     def _candidates(self, rays: Rays, jitter: np.ndarray) -> tuple[PackedSamples, Var]:
         """All candidates in occupied cells, and which are between camera and sphere, bool [N]; N is at least 1."""

@@ -20,7 +20,7 @@ from models.estimators.conf import SamplesConfig
 from models.estimators.merge import MergedBackground
 from models.estimators.occupancy import OccupancyGrid
 from models.estimators.sampler import PackedSampler
-from models.estimators.visibility import Visibility
+from models.estimators.visibility import LEAST_VIEW_WEIGHT, REACHED, Visibility, fitted
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
 from models.ops.compact import compact, fill, merged_order
@@ -135,7 +135,7 @@ class OccupancyEstimator(Estimator):
             found = near = self.grid.march(batch.rays, batch.jitter, step, walked)
             if self.skips_hidden or self.background is not None:
                 seen = self.visibility(found, step)
-                near = compact(found, seen.samples, kept)
+                near = compact(found, seen.above(self.least_weight), kept)
             if self.background is not None:
                 far, asked = self.background.place(batch.rays, batch.jitter, seen.transmits, *beyond)
                 last = jt.minimum(near.kept, far.kept)
@@ -194,19 +194,25 @@ class OccupancyEstimator(Estimator):
         self.grid.open()
 
     def visibility(self, found: PackedSamples, step: float) -> Visibility:
-        """The visible samples among samples at distance `step`."""
+        """The weights of samples at distance `step`, and which rays see what is behind the region."""
         raise NotImplementedError
 
+    @property
+    def least_weight(self) -> float:
+        """The weight above which a sample is visible in training."""
+        return REACHED
+
     def view_samples(self, rays: Rays) -> tuple[RaySamples, int]:
-        """The samples of the first rays that fit VIEW_BUDGET, and the number of these rays; waits for the device."""
+        """Visible samples of the first rays that fit VIEW_BUDGET, and the number of these rays; waits for the GPU."""
         step, jitter = self.conf.last_step, np.full((len(rays), 1), 0.5, np.float32)
         near, far = self.grid.march(rays, jitter, step, VIEW_BUDGET), None
-        traversed = int(near.kept.item())
-        near = replace(near, offsets=near.offsets[: traversed + 1])
+        traversed, used = int(near.kept.item()), int(near.offsets[-1:].item())
+        near = replace(near.first(max(1, used)), offsets=near.offsets[: traversed + 1])
+        seen = self.visibility(near, step)
+        near = fitted(near, seen.above(LEAST_VIEW_WEIGHT), VIEW_BUDGET, exact=True)
         if self.background is not None:
-            seen = self.visibility(near.first(max(1, int(near.offsets[-1:].item()))), step)
             first = rays.at(slice(0, traversed))
-            far = self.background.place(first, jitter[:traversed], seen.transmits, None, VIEW_BUDGET)[0]
+            far = self.background.place(first, jitter[:traversed], seen.transmits, None, VIEW_BUDGET, exact=True)[0]
             near, traversed = _up_to(near, far.kept), int(far.kept.item())
         return self._sampled(Placed(near, far), step), traversed
 

@@ -9,7 +9,7 @@ import numpy as np
 from models.estimators.conf import RadianceConfig
 from models.estimators.empty_cells import EmptyCells
 from models.estimators.packed import OccupancyEstimator
-from models.estimators.visibility import Visibility, is_reached
+from models.estimators.visibility import Visibility, density_visibility
 from models.fields.grid_field import GridField
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
@@ -37,10 +37,10 @@ class RadianceOccupancyEstimator(OccupancyEstimator):
         self.empty_cells.forget()
 
     def visibility(self, found: PackedSamples, step: float) -> Visibility:
-        """The samples with sufficient transmittance, which are the ones that are rendered."""
+        """Visibility by the opacities."""
         with jt.no_grad():
             alpha = alpha_from_density(self._field.at_weights().density(found.points), step)
-            return Visibility(jt.ones((found.offsets.shape[0] - 1,), "bool"), is_reached(alpha, found.offsets))
+            return density_visibility(alpha, found.offsets)
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
         """Density [P, 1] at points [P, 3]; 0 outside the hull."""

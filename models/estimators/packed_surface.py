@@ -10,7 +10,7 @@ from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
 from models.estimators.conf import PackedConfig
 from models.estimators.packed import MOST_LOST, OccupancyEstimator
-from models.estimators.visibility import Visibility, lost_share, opacities, surface_visibility
+from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities, surface_visibility
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
 from models.fields.sharpness import SingleVarianceNetwork
@@ -80,12 +80,14 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
             return opacities(self.grid, self._sampler.probes, self._sdf.at_weights().distance, self._sharpness())
 
     def visibility(self, found: PackedSamples, step: float) -> Visibility:
-        """Visibility by the signed distances. Hidden samples are skipped once cells are pruned, and always with a
-        uniform backdrop.
-        """
+        """Visibility by the signed distances."""
         with jt.no_grad():
-            sdf = self._sdf.at_weights().distance(found.points)
-            return surface_visibility(found, sdf, self._sharpness(), step, self._is_pruning or self.background.is_plain)
+            return surface_visibility(found, self._sdf.at_weights().distance(found.points), self._sharpness(), step)
+
+    @property
+    def least_weight(self) -> float:
+        """Hidden samples are skipped once cells are pruned, and always with a uniform backdrop."""
+        return LEAST_WEIGHT if self._is_pruning or self.background.is_plain else ALL
 
     def _inv_s(self) -> float:
         with jt.no_grad():

@@ -14,13 +14,18 @@ from data.cameras import SPAN_LENGTH
 from data.rays import Rays
 from models.estimators.occupancy import OccupancyGrid
 from models.machine.backend import jt
+from models.ops.compact import compact
 from models.ops.march import PackedSamples
 from models.ops.packed import packed_weights
 from models.ops.section_alpha import section_alpha
 from models.structs import Var
 
 LEAST_TRANSMITTANCE = 1e-3  # of the region; below it nothing behind the region is visible
-LEAST_WEIGHT = 3e-5  # minimum weight of a visible sample; with 3e-4 a missing part of the surface does not grow
+LEAST_WEIGHT = (
+    3e-5  # minimum weight of a visible sample in training; with 3e-4 missing parts of the surface do not grow
+)
+LEAST_VIEW_WEIGHT = 1e-6  # minimum weight of a visible sample in an image: pixels change by less than 1/255
+REACHED, ALL = 0.0, -1.0  # in place of LEAST_WEIGHT: samples with transmittance; all samples
 NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos: the increase of inv_s replaces the annealing
 OPAQUE = 0.5  # a ray with a higher opacity in the region hits a surface
 LEAST_ALPHA = 1e-7  # lower bound of alpha, so that each sample with transmittance has a weight
@@ -31,23 +36,31 @@ class Visibility:
     """The visibility of S packed samples of R rays."""
 
     transmits: Var  # bool [R], whether the ray sees what is behind the region
-    samples: Var  # bool [S], which samples are visible
+    weights: Var  # [S, 1], weights of the samples, approximately
+
+    def above(self, least: float) -> Var:
+        """Which samples have a weight above `least`: bool [S]."""
+        return (self.weights <= least).logical_not()[:, 0]
 
 
-def is_reached(alpha: Var, offsets: Var) -> Var:
-    """Which samples have sufficient transmittance, by their opacities [S, 1]: bool [S]; offsets int32 [R + 1]."""
+def fitted(found: PackedSamples, is_kept: Var, budget: int, exact: bool) -> PackedSamples:
+    """`compact` to a sample budget; if `exact`, without unused rows, for which it waits for the device."""
+    return compact(found, is_kept, min(budget, max(1, int(is_kept.int32().sum().item()))) if exact else budget)
+
+
+def density_visibility(alpha: Var, offsets: Var) -> Visibility:
+    """Visibility of samples with opacities [S, 1]; offsets int32 [R + 1]. Samples with transmittance have a weight."""
     least = jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
-    return (packed_weights(least, offsets)[0] <= 0).logical_not()[:, 0]
+    return Visibility(jt.ones((offsets.shape[0] - 1,), "bool"), packed_weights(least, offsets)[0])
 
 
-def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float, skips_hidden: bool) -> Visibility:
+def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> Visibility:
     """Visibility of samples at distance `step` with signed distances [S, 1]; slopes are differences between samples.
 
-    inv_s: [1]. Without `skips_hidden` all samples count as visible.
+    inv_s: [1].
     """
     weights, transmittance = _weights(found, sdf, inv_s, step)
-    visible = (weights <= (LEAST_WEIGHT if skips_hidden else -1.0)).logical_not()
-    return Visibility((transmittance <= LEAST_TRANSMITTANCE).logical_not()[:, 0], visible[:, 0])
+    return Visibility((transmittance <= LEAST_TRANSMITTANCE).logical_not()[:, 0], weights)
 
 
 def opacities(grid: OccupancyGrid, rays: Rays, distances: Callable[[Var], Var], inv_s: Var) -> np.ndarray:

@@ -48,6 +48,10 @@ FLAG_MEANINGS = {
     "validate_mesh: region to extract, two corners in the frame of --frame (default: the box of the scene)": (
         "validate_mesh：提取网格的区域，两个角点，坐标系由 --frame 决定（默认：场景的范围）"
     ),
+    "prepare, reconstruct: the photographs, or the frames of the video, are 360-degree panoramas (equirectangular) and "
+    "are cut into perspective views; tagged photographs are recognised without it": (
+        "prepare、reconstruct：照片或视频帧是 360 度全景（等距柱状投影），将切成透视视图；带标记的照片会自动识别"
+    ),
     "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; a scene without a recorded "
     "up direction keeps the axes of its cameras; with --up their mean up direction is used)": (
         "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z；"

@@ -159,8 +159,7 @@ def extract_mesh(
 
         context = runner.snapshot()
         surface = validate_mesh(context, request)
-        if context.ranks.is_first:
-            with_mesh(context, surface)
+        with_mesh(context, surface)
         return surface
 
     surface = work_on(experiment, extracted)

@@ -34,6 +34,7 @@ class FakeRunner:
         return "snapshot"
 
 
+PAGE = "models.report.added"
 RESULTS = {
     "validate_mesh": "models.results.meshes",
     "validate_image": "models.evaluation.validation",
@@ -57,9 +58,11 @@ def fake_opening(name):
 @pytest.fixture
 def runner(monkeypatch, tmp_path):
     """Fakes for the modules that load Jittor, in an empty working folder."""
-    for name in ("models.runner", *RESULTS.values()):
+    for name in ("models.runner", PAGE, *RESULTS.values()):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     sys.modules["models.runner"].Runner = FakeRunner
+    for name in ("with_evaluation", "with_mesh", "with_picture"):
+        setattr(sys.modules[PAGE], name, lambda *_args: None)
     for name, module in RESULTS.items():
         record = lambda snapshot, *args, name=name: FakeRunner.calls.append((name, args))  # noqa: E731
         setattr(sys.modules[module], name, record)

@@ -284,6 +284,6 @@ def test_a_focal_length_in_exif_is_where_the_search_starts(tmp_path):
         )
     said = []
     assert prepare(request(tmp_path), said.append)
-    assert said[0] == "4 photographs of 320x240 share one camera, focal length 333 px by EXIF"
+    assert said[0] == "4 photographs of 320x240 share one camera, known focal length 333 px"
     degrees, _ = compare_cameras.compare(poses, compare_cameras.poses_of(tmp_path / "scene"))
     assert degrees.max() < 0.5

@@ -14,6 +14,7 @@ from data.errors import UserError
 from data.io.files import write_result
 from data.io.images import WRITTEN_SUFFIXES, eight_bits, rgb_of, size_within, write_image
 from data.prepare.exif import focal_pixels, read_exif, upright
+from data.prepare.panorama import cut, is_tagged, require_whole
 from data.prepare.progress import Bar
 from data.prepare.sources import MIN_IMAGES, read_source_image
 from data.prepare.video import choose_frames, frame_count, read_frames
@@ -43,17 +44,22 @@ class Group:
     focal: float | None  # pixels
 
 
-def copy_images(images: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str, object]]:
+def copy_images(images: Sequence[Path], folder: Path, bar: Bar, is_panorama: bool = False) -> list[dict[str, object]]:
     """Copy each image into `folder`: unchanged if possible, else converted to upright 8-bit RGB PNG.
 
-    Returns the `Frame`s as dictionaries. Raises ImageError for a file that cannot be decoded, UserError for a copy that
-    cannot be written.
+    Panoramas, by their tag or all of them, are cut into views. Returns the `Frame`s as dictionaries. Raises ImageError
+    for a file that cannot be decoded, UserError for a copy that cannot be written and for an incomplete panorama.
     """
     folder.mkdir(parents=True, exist_ok=True)
     frames = []
     for number, path in enumerate(images):
         pixels = read_source_image(path)
         orientation, focal = read_exif(path)
+        if is_panorama or is_tagged(path):
+            whole = upright(rgb_of(eight_bits(pixels)), orientation)
+            frames += [asdict(frame) for frame in _views(whole, folder, f"{number:04d}", path.name)]
+            bar.update()
+            continue
         kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and orientation == 1
         kept = kept and path.suffix.lower() in WRITTEN_SUFFIXES  # COLMAP reads them
         if kept and max(pixels.shape[:2]) <= MAX_SIDE:
@@ -68,18 +74,35 @@ def copy_images(images: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str
     return frames
 
 
-def copy_video(video: Path, count: int, folder: Path, bar: Bar) -> list[dict[str, object]]:
-    """Write the sharpest frame of each of `count` intervals into `folder`; returns the `Frame`s as dictionaries."""
+def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: bool = False) -> list[dict[str, object]]:
+    """Write the sharpest frame of each of `count` intervals into `folder`; returns the `Frame`s as dictionaries.
+
+    The frames of a 360-degree video are cut into views.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     bar.reset(total=frame_count(video))
     wanted = choose_frames(video, count, bar.update)
     if len(wanted) < MIN_IMAGES:
         raise UserError(f"--images {video}: has {len(wanted)} frames; at least {MIN_IMAGES} are needed")
     frames = []
-    for number, frame in read_frames(video, wanted):
-        name = f"{len(frames):04d}.png"
+    for position, (number, frame) in enumerate(read_frames(video, wanted)):
+        if is_panorama:
+            frames += [asdict(view) for view in _views(frame, folder, f"{position:04d}", f"frame {number}")]
+            continue
+        name = f"{position:04d}.png"
         height, width = _write(folder / name, frame)
         frames.append(asdict(Frame(name, f"frame {number}", width, height, None)))
+    return frames
+
+
+def _views(whole: np.ndarray, folder: Path, number: str, source: str) -> list[Frame]:
+    """The perspective views of a panorama uint8 [H, 2 H, 3], written to `folder`."""
+    require_whole(source, whole)
+    frames = []
+    for yaw, pixels, focal in cut(whole, MAX_SIDE):
+        name, (height, width) = f"{number}_{yaw:03d}.png", pixels.shape[:2]
+        write_image(folder / name, pixels)
+        frames.append(Frame(name, f"{source} ({yaw} degrees)", width, height, focal))
     return frames
 
 
@@ -111,7 +134,7 @@ def describe(cameras: Sequence[Group]) -> str:
     if len(cameras) > 1:
         return f"{count} photographs with {len(cameras)} sizes or focal lengths: one camera for each"
     (camera,) = cameras
-    focal = f"focal length {camera.focal:.0f} px by EXIF" if camera.focal else "focal length unknown (no EXIF)"
+    focal = f"known focal length {camera.focal:.0f} px" if camera.focal else "focal length unknown (no EXIF)"
     return f"{count} photographs of {camera.size[0]}x{camera.size[1]} share one camera, {focal}"
 
 

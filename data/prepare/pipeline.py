@@ -32,6 +32,7 @@ from data.prepare.grabcut_masks import Cut, cut_of
 from data.prepare.lock import only_one
 from data.prepare.metric import Known, length_of
 from data.prepare.owned_files import made_here, require_made
+from data.prepare.panorama import require_no_mask_files
 from data.prepare.places import require_apart, require_no_links
 from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, write_scene
 from data.prepare.progress import Bar
@@ -73,6 +74,7 @@ class Request:
     roi: str = ""  # region of interest "x y z r" in the frame of the cameras, as `dataset.roi`
     cameras_outside: bool = False  # of the region, as `dataset.camera_outside_sphere`
     known: Known = field(default_factory=Known)  # of the scene's size
+    is_panorama: bool = False  # all images are equirectangular, also without a tag
 
 
 def prepare(request: Request, say: Say) -> bool:
@@ -88,6 +90,8 @@ def prepare(request: Request, say: Say) -> bool:
             length_of(request.known.length)
         sources = find_images(request.images)
         mask_paths = _check_masks(request, sources)
+        if request.masks == "box" or mask_paths:
+            require_no_mask_files(sources, request.is_panorama, request.masks)
         boxes = find_boxes(request.images, request.target, request.boxes, sources) if request.masks == "box" else {}
         require_apart(request.images, request.masks, request.target, WORK)
         require_no_links(request.target / WORK)
@@ -139,7 +143,10 @@ def _inputs(
     method = request.masks if request.masks in ("", *masks.METHODS) else "files"  # independent of their folder
     is_video = not request.images.is_dir()
     return {
-        "photographs": [fingerprint(sources), request.frames if is_video else 0, MAX_SIDE],
+        "photographs": [
+            *(fingerprint(sources), request.frames if is_video else 0, MAX_SIDE),
+            *(["panorama"] if request.is_panorama else []),
+        ],
         "features": [],
         "matches": [is_video],
         "cameras": [],
@@ -207,8 +214,8 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
         is_folder = request.images.is_dir()
         with Bar("photographs", len(sources) if is_folder else None, "photo" if is_folder else "frame") as bar:
             if is_folder:
-                return copy_images(sources, folder, bar)
-            return copy_video(sources[0], request.frames, folder, bar)
+                return copy_images(sources, folder, bar, request.is_panorama)
+            return copy_video(sources[0], request.frames, folder, bar, request.is_panorama)
 
     later = ("features", "matches", "cameras", "masks")
     frames = steps.run(Step("photographs", work, (IMAGES,), later, read_frame_list))

@@ -23,8 +23,8 @@ def check(values: argparse.Namespace) -> None:
     if values.mode not in ("prepare", "reconstruct"):
         if values.images is not None or values.masks or values.box:
             raise UserError("--images, --masks, --box: are flags of --mode prepare and --mode reconstruct")
-        if values.marker is not None or values.scale is not None:
-            raise UserError("--marker, --scale: are flags of --mode prepare and --mode reconstruct")
+        if values.marker is not None or values.scale is not None or values.panorama:
+            raise UserError("--marker, --scale, --panorama: are flags of --mode prepare and --mode reconstruct")
         return
     if values.box and values.masks != "box":
         raise UserError("--box: needs --masks box")
@@ -59,6 +59,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         roi=conf.dataset.roi,
         cameras_outside=conf.dataset.camera_outside_sphere,
         known=Known(arguments.values.marker, tuple(arguments.values.scale or ())),
+        is_panorama=arguments.values.panorama,
     )
     is_new = prepare(request, say)
     say(f"check {target / OVERVIEW}: the sphere must contain the object")
@@ -121,6 +122,13 @@ COMMAND = Command(
             help="prepare, reconstruct: a known length in metres, which gives the scale: two points of the world "
             "frame, `x y z x y z LENGTH`, or two points in two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`, in "
             "pixels",
+        ),
+        flag(
+            "--panorama",
+            PREPARATION,
+            action="store_true",
+            help="prepare, reconstruct: the photographs, or the frames of the video, are 360-degree panoramas "
+            "(equirectangular) and are cut into perspective views; tagged photographs are recognised without it",
         ),
         flag(
             "--frames",

@@ -286,6 +286,7 @@ def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:
         words += [word for box in arguments.values.box for word in ("--box", *box)]
         words += [] if arguments.values.marker is None else ["--marker", f"{arguments.values.marker:g}"]
         words += ["--scale", *arguments.values.scale] if arguments.values.scale else []
+        words += ["--panorama"] if arguments.values.panorama else []
         words += [] if arguments.values.images.is_dir() else ["--frames", str(arguments.values.frames)]
     for name, value in given.items():
         if value is True:

@@ -1,1 +1,1 @@
-"""Measurements of the trainer, alone and beside the published code."""
+"""Measurements of the trainer, alone and compared with the published code."""

@@ -1,4 +1,4 @@
-"""How do the recipes fare on many scenes? `python -m benchmarks.bm_gallery --help`."""
+"""Quality of the recipes on many scenes: `python -m benchmarks.bm_gallery --help`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ goes on with the runs that are missing. Give each commit an --out of its own.
 
 
 def main(arguments: Sequence[str], execute: Execute | None = None) -> int:
-    """Returns the exit status: 1 where a run collapsed."""
+    """Run the command line; returns the exit status: 1 if a run collapsed."""
     given = _parser().parse_args(arguments)
     try:
         if given.page:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str], execute: Execute | None = None) -> int:
 
 
 def chosen_cases(given: argparse.Namespace) -> list[Case]:
-    """The scenes that the command line asks for; raises UserError for a name that there is not."""
+    """The scenes selected by the command line; raises UserError for an unknown name."""
     if given.quick:
         cases = [case for case in generated(QUICK, given.out) if case.has_masks == case.original.has_masks]
     elif given.draw is not None:
@@ -68,7 +68,7 @@ def chosen_cases(given: argparse.Namespace) -> list[Case]:
 
 
 def chosen_runs(given: argparse.Namespace, cases: Sequence[Case]) -> list[Run]:
-    """All runs, short ones first, so that the page soon has something of everything."""
+    """All runs, short ones first, so that the page soon shows results of all scenes."""
     confs, steps, seeds = (given.confs or RECIPES), (given.steps or STEPS), (given.seeds or SEEDS)
     settings: tuple[str, ...] = tuple(given.set)
     quick = QUICK_SETTINGS if given.quick else ()
@@ -84,7 +84,7 @@ def chosen_runs(given: argparse.Namespace, cases: Sequence[Case]) -> list[Run]:
 
 
 def _all(runs: Sequence[Run], given: argparse.Namespace, execute: Execute) -> int:
-    """Do the runs, --jobs at a time, and write the page after each."""
+    """Execute the runs, --jobs at a time, and write the page after each."""
     resolution = given.resolution or (QUICK_RESOLUTION if given.quick else RESOLUTION)
 
     def results() -> Iterator[dict]:
@@ -105,7 +105,7 @@ def _all(runs: Sequence[Run], given: argparse.Namespace, execute: Execute) -> in
 
 
 def _render(cases: Sequence[Case], out: Path) -> int:
-    """Write the generated scenes, and train nothing."""
+    """Write the generated scenes without training."""
     for spec in dict.fromkeys(case.original for case in cases if not isinstance(case.original, Path)):
         write_scene(spec, out / FILES / spec.name)
         say(f"{out / FILES / spec.name}: {spec.photographs} photographs of {spec.size[0]}x{spec.size[1]}")
@@ -144,10 +144,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--jobs", type=_positive, default=1, metavar="N", help="runs at a time (default 1)")
     add("--threads", type=_positive, default=1, metavar="N", help="of each run, OMP_NUM_THREADS (default 1)")
     add("--nice", type=int, default=NICENESS, metavar="N", help=f"added to the niceness (default {NICENESS})")
-    add("--keep", action="store_true", help="keep the folders of the experiments")
+    add("--keep", action="store_true", help="keep the experiment folders")
     add("--quick", action="store_true", help=f"four small scenes, confs/fast.conf, {QUICK_STEPS} steps")
-    add("--render", action="store_true", help="write the generated scenes, and train nothing")
-    add("--page", action="store_true", help="draw the page of the results that there are, and train nothing")
+    add("--render", action="store_true", help="write the generated scenes without training")
+    add("--page", action="store_true", help="write the page of the existing results without training")
     return parser
 
 
@@ -162,7 +162,7 @@ def _positive(text: str) -> int:
 
 
 def _listed(kind: type, among: Sequence[str] | None = None) -> object:
-    """What argparse reads a list with commas with."""
+    """An argparse type: a comma-separated list."""
 
     def read(text: str) -> tuple:
         values = tuple(kind(part) for part in text.split(","))

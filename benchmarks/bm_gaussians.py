@@ -1,4 +1,4 @@
-"""Gaussians, measured: `python benchmarks/bm_gaussians.py --help`."""
+"""Measure Gaussian splatting: `python benchmarks/bm_gaussians.py --help`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ of forward and backward of the sum of the picture. quality: a conf on a scene, i
 
 
 def splats(count: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Gaussians in the unit sphere."""
+    """Random Gaussians in the unit sphere."""
     rng = np.random.default_rng(seed)
     means = rng.normal(size=(count, 3))
     means *= 0.8 * rng.random((count, 1)) ** (1 / 3) / np.linalg.norm(means, axis=1, keepdims=True)
@@ -60,14 +60,14 @@ def splats(count: int, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def camera(side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pose [4, 4] and intrinsics [3, 3] that look at the sphere."""
+    """Pose [4, 4] and intrinsics [3, 3] of a camera that looks at the sphere."""
     pose = np.eye(4)
     pose[2, 3] = 3.0
     return pose, np.array([[1.4 * side, 0, side / 2], [0, 1.4 * side, side / 2], [0, 0, 1.0]])
 
 
 def raster(count: int, side: int) -> dict[str, float]:
-    """Medians of forward and backward passes, and the memory of one."""
+    """Print median times of forward and backward passes, and the memory of one."""
     values = splats(count)
     inputs = [jt.array(values[name].astype(np.float32)) for name in ("means", "quats", "sizes", "opacities")]
     dc, rest = (jt.array(part.astype(np.float32)) for part in (values["sh"][:, 0], values["sh"][:, 1:]))
@@ -92,7 +92,7 @@ def raster(count: int, side: int) -> dict[str, float]:
 
 
 def peer(command: str, count: int, side: int) -> dict[str, float]:
-    """What another rasteriser says of the same image."""
+    """The measurements of another rasteriser on the same image."""
     pose, intrinsics = camera(side)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scene.npz"
@@ -102,7 +102,7 @@ def peer(command: str, count: int, side: int) -> dict[str, float]:
 
 
 def quality(conf: ExperimentConfig, every: int) -> None:
-    """Train, and print figures of the held-out views as they come."""
+    """Train, and print metrics of the held-out views during the training."""
     train = conf.train
     scene = load_scene(conf.dataset, background(conf))
     test = load_held_out(conf.dataset, scene, background(conf))
@@ -123,7 +123,7 @@ def quality(conf: ExperimentConfig, every: int) -> None:
 
 
 def _figures(model: Model, trainer: Trainer, test: object) -> dict[str, float]:
-    """The mean PSNR of held-out views, whole and inside their masks."""
+    """The mean PSNR of the held-out views, over whole images and inside their masks."""
     if test is None:
         return {}
     whole, inside = [], []
@@ -139,7 +139,7 @@ def _figures(model: Model, trainer: Trainer, test: object) -> dict[str, float]:
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=DESCRIPTION)
     parser.add_argument("what", choices=("raster", "quality"))
     parser.add_argument("--peer", default="", help="raster: the command of another rasteriser")

@@ -1,4 +1,4 @@
-"""The grid with the small network behind it, measured part by part: `python benchmarks/bm_grid.py --help`."""
+"""Measure the hash grid with its network, part by part: `python benchmarks/bm_grid.py --help`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def build(folder: Path) -> Path:
-    """grid_parts.cpp behind the native text of the operations, compiled with the flags of Jittor's kernels."""
+    """Compile grid_parts.cpp with the native sources of the operations and the flags of Jittor's kernels."""
     source, program = folder / "grid.cpp", folder / "grid"
     parts = Path(__file__).with_name("grid_parts.cpp").read_text(encoding="utf-8")
     source.write_text(grid_sdf.SOURCE.text() + parts, encoding="utf-8")
@@ -76,7 +76,7 @@ def build(folder: Path) -> Path:
 
 
 def measure(program: Path, sizes: GridSizes, threads: int, points: int, repeats: int) -> dict[str, object]:
-    """All figures for a number of threads; times are seconds per million points."""
+    """All measurements for a number of threads; times are seconds per million points."""
     load = os.getloadavg()[0]
     layout = (points, repeats, LEVELS, COARSEST, FINEST, LOG2_ROWS, HIDDEN, OUTPUTS)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
@@ -113,7 +113,7 @@ def measure(program: Path, sizes: GridSizes, threads: int, points: int, repeats:
 
 
 def matmul_rates() -> tuple[float, float]:
-    """Operations per second of a plain product, by the clock and by CPU seconds: medians of some."""
+    """Operations per second of a plain product, in wall-clock and in CPU time: medians of several calls."""
     rows, inner, columns = MATMUL_SHAPE
     random = np.random.default_rng(0)
     left, right = (jt.array(random.standard_normal(s, dtype=np.float32)) for s in ((rows, inner), (inner, columns)))
@@ -128,7 +128,7 @@ def matmul_rates() -> tuple[float, float]:
 
 
 def color_seconds(points: int, repeats: int) -> tuple[float, float]:
-    """The colour network forward and backward, by the clock and in CPU seconds: medians of some calls."""
+    """Wall-clock and CPU seconds of the colour network, forward and backward: medians of several calls."""
     features = OUTPUTS - 1
     layers = len(COLOR_WIDTHS) // 2
     sizes = ColorSizes(layers, squeeze=1, fixed=POINT + VIEW, normals=1, features=features, widths=COLOR_WIDTHS)
@@ -151,25 +151,27 @@ def color_seconds(points: int, repeats: int) -> tuple[float, float]:
 
 
 def color_operations() -> int:
-    """Floating-point operations of the colour network at a point, forward and backward: three products a layer."""
+    """Floating-point operations of the colour network per point, forward and backward: three products per layer."""
     products = zip(COLOR_WIDTHS[::2], COLOR_WIDTHS[1::2], strict=True)
     return OPERATIONS_PER_MULTIPLY_ADD * 3 * sum(inputs * outputs for inputs, outputs in products)
 
 
 def network_operations(sizes: GridSizes) -> int:
-    """Floating-point operations of the network at a point, forward and backward, that cannot be avoided.
+    """Necessary floating-point operations of the network per point, forward and backward.
 
-    Of the first layer six products (value, sweep, the cotangents of the sweep on and into the weights, those of the
-    value into the weights and on to the features), of the last three; with one hidden layer between them no more.
+    Six products of the first layer (value, sweep, the cotangents of the sweep to the inputs and to the weights, those
+    of the value to the weights and to the features) and three of the last one. With one hidden layer there are no
+    further products.
     """
     first, last = sizes.inputs * HIDDEN, HIDDEN * OUTPUTS
     return OPERATIONS_PER_MULTIPLY_ADD * (6 * first + 3 * last)
 
 
 def grid_bytes(sizes: GridSizes) -> int:
-    """Bytes that the grid moves for a point: corners read, corners read and written back, the record both ways.
+    """Bytes that the grid reads and writes per point: corners read, corners read and written back, the record both
+    ways.
 
-    As if no two points shared a corner, and no cache held the table: both do, so less time than this is possible.
+    Assumes that no two points share a corner and that no cache holds the table; both reduce the actual traffic.
     """
     corners = sizes.active * CORNERS * FEATURES
     left = POINT * (1 + FEATURES) + sizes.active * FEATURES
@@ -177,7 +179,7 @@ def grid_bytes(sizes: GridSizes) -> int:
 
 
 def _medians(told: str, column: int) -> dict[str, float]:
-    """Of what grid_parts prints, without the first call of each part."""
+    """Medians of the output of grid_parts, without the first call of each part."""
     values = defaultdict(list)
     for line in told.splitlines():
         fields = line.split()
@@ -186,7 +188,7 @@ def _medians(told: str, column: int) -> dict[str, float]:
 
 
 def _sum(times: dict[str, float], part: str) -> float:
-    """The sum of forward and backward time."""
+    """The sum of forward and backward times."""
     return times[f"{part}_forward"] + times[f"{part}_backward"]
 
 

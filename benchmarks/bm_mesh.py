@@ -1,8 +1,8 @@
-"""What a mesh costs: `python -m benchmarks.bm_mesh [--resolution N] [--conf FILE] [--dense] [-- FLAGS]`.
+"""Measure mesh extraction: `python -m benchmarks.bm_mesh [--resolution N] [--conf FILE] [--dense] [-- FLAGS]`.
 
-Without a conf, a sphere of radius 0.7; with one, its freshly initialised model, whose networks have the released sizes
-in confs/wmask.conf; with FLAGS of exp_runner.py, the newest checkpoint of their experiment. The dense grid is estimated
-from some of its chunks, or with --dense evaluated and compared.
+Without a conf, the field is a sphere of radius 0.7; with a conf, its freshly initialised model, whose networks have the
+released sizes in confs/wmask.conf; with FLAGS of exp_runner.py, the newest checkpoint of their experiment. The time of
+the dense grid is extrapolated from some of its chunks, or with --dense measured, and its mesh compared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def sphere(points: np.ndarray) -> np.ndarray:
 
 
 def field_of(conf: Path | None) -> SimpleNamespace:
-    """The field to march, with its level."""
+    """The field to extract, with its level."""
     if conf is None:
         return SimpleNamespace(outward=sphere, threshold=0.0, quantity="a distance", bounded=True, evened=None)
     from models.machine import backend
@@ -60,7 +60,7 @@ def field_of_experiment(flags: list[str]) -> LevelSet:
 
 
 def main() -> None:
-    """Measure an extraction and print its figures."""
+    """Measure an extraction and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--resolution", type=int, default=512)
     parser.add_argument("--conf", type=Path)
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def _some(vertices: np.ndarray) -> np.ndarray:
-    """COMPARED of them, or all."""
+    """COMPARED of the vertices, or all if there are fewer."""
     return vertices[np.random.default_rng(0).permutation(len(vertices))[:COMPARED]]
 
 

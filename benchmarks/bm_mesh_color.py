@@ -1,8 +1,8 @@
-"""How much of a rendering its coloured mesh keeps: `python -m benchmarks.bm_mesh_color FLAGS [--pictures FOLDER]`.
+"""Compare a coloured mesh with the rendering: `python -m benchmarks.bm_mesh_color FLAGS [--pictures FOLDER]`.
 
-FLAGS are those of `exp_runner.py --mode validate_mesh`. The mesh is written and read again, and seen from the held-out
-cameras by casting a ray through each pixel's centre; it and the model's rendering are compared with the photographs
-over the pixels whose ray meets the mesh.
+FLAGS are those of `exp_runner.py --mode validate_mesh`. The mesh is written, read again, and ray-cast from the held-out
+cameras through the pixel centres. The mesh and the model's rendering are compared with the photographs over the pixels
+whose ray meets the mesh.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Colors = Callable[[np.ndarray, np.ndarray], np.ndarray]  # faces [P], shares of 
 
 
 def colors_of(mesh: trimesh.Trimesh) -> Colors:
-    """The colour of places on a mesh's faces, in [0, 1], from its texture or its vertices."""
+    """Colours in [0, 1] at positions on the faces of a mesh, from its texture or its vertices."""
     if isinstance(mesh.visual, trimesh.visual.TextureVisuals):
         picture = np.asarray(mesh.visual.material.baseColorTexture.convert("RGB"))
         size, uv = np.array(picture.shape[1::-1]), np.asarray(mesh.visual.uv)
@@ -49,7 +49,7 @@ def colors_of(mesh: trimesh.Trimesh) -> Colors:
 
 
 def seen(mesh: trimesh.Trimesh, colors: Colors, scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
-    """The mesh in the unit sphere's frame from a camera: RGB [h, w, 3], grey beside it, and where it is: bool."""
+    """The mesh in the unit-sphere frame seen from a camera: RGB [h, w, 3], grey elsewhere, and its pixels: bool."""
     rays, shape = scene.rays(view)
     points, ray, face = mesh.ray.intersects_location(
         rays.origins.astype(float), rays.directions.astype(float), multiple_hits=False
@@ -67,7 +67,7 @@ def decibels(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def compare(snapshot: object, mesh: trimesh.Trimesh, pictures: Path | None) -> None:
-    """Print a line for each held-out view, and the means; photograph | mesh | rendering as images."""
+    """Print a line for each held-out view, and the means; write photograph | mesh | rendering as images."""
     scene = held_out_scene(snapshot.experiment)
     colors, figures = colors_of(mesh), []
     if pictures is not None:
@@ -90,10 +90,10 @@ def compare(snapshot: object, mesh: trimesh.Trimesh, pictures: Path | None) -> N
 
 
 def main() -> None:
-    """Make the mesh and compare."""
+    """Extract the mesh and compare."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--pictures", type=Path, help="a folder for photograph, mesh and rendering")
-    parser.add_argument("--keep", type=Path, help="where the mesh stays; taken instead of a new one where it is there")
+    parser.add_argument("--keep", type=Path, help="file of the mesh, which is used if it exists")
     own, rest = parser.parse_known_args()
     arguments = parse_arguments([*rest, "--mode", "validate_mesh", "--frame", "unit"])
     conf = read_conf(arguments)

@@ -1,15 +1,15 @@
-"""Several processes at one training, on this machine: how fast, how equal, what survives.
+"""Several processes for one training on this machine: speed, equality of results, and behaviour under kills.
 
     python -m benchmarks.bm_ranks speed      steps of wmask.conf: 2 ranks of 1 thread, 1 process of 1 and of 2 threads
-    python -m benchmarks.bm_ranks same       50 losses and all weights of each kind: 1, 2 and 3 ranks beside 1 rank, and
-                                             that beside 1 process without mpirun; --set train.ray_chunk=8 with a chunk
-    python -m benchmarks.bm_ranks memory     what a rank of 2 has, beside 1 process with half of the rays
-    python -m benchmarks.bm_ranks sums       the sum over ranks alone, and what it would take on more machines
-    python -m benchmarks.bm_ranks kills 50   a random rank killed at random moments, then gone on with
+    python -m benchmarks.bm_ranks same       50 losses and all weights of each model type: 1, 2 and 3 ranks compared
+                                             with 1 rank, and 1 rank with 1 process without mpirun
+    python -m benchmarks.bm_ranks memory     the memory of one of 2 ranks, and of 1 process with half of the rays
+    python -m benchmarks.bm_ranks sums       the sum over ranks alone, and its predicted time on more machines
+    python -m benchmarks.bm_ranks kills 50   kill a random rank at a random time, then resume
 
-A round runs each of what is compared for a few steps, one after the other; the ratio is that of a round, and the median
-of the rounds is reported: another program on the machine affects whole rounds, or few of them. All is measured on the
-bundled scene. Needs requirements-mpi.txt.
+A round runs a few steps of each configuration, one after the other. The ratio is computed per round, and the median
+over the rounds is reported, so that load on the machine affects whole rounds. The bundled scene is used. Requires
+requirements-mpi.txt.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Run:
 
     @property
     def words(self) -> str:
-        """As tables have it."""
+        """The configuration as a table entry."""
         count = f"{self.ranks} ranks" if self.ranks else "1 process"
         return f"{count} of {self.threads} thread{'s' if self.threads > 1 else ''}"
 
 
 def measured(run: Run, task: str, conf: str, steps: int, settings: Sequence[str]) -> dict[str, np.ndarray]:
-    """What the worker writes down."""
+    """The output of the worker."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.npz"
         worker = [sys.executable, "-m", "benchmarks.ranks_worker", task, conf, str(out), str(steps)]
@@ -107,14 +107,14 @@ def speed(rounds: int, conf: str, settings: Sequence[str]) -> None:
 
 
 def half_of(conf: str) -> str:
-    """The setting of half of the conf's rays."""
+    """The override for half of the conf's rays."""
     from models.methods.conf import load_config
 
     return f"train.batch_size={load_config(conf, 'demo').train.batch_size // 2}"
 
 
 def same(kinds: Sequence[str], settings: Sequence[str]) -> None:
-    """A line for each kind and number of ranks, each of which runs twice."""
+    """Print a line for each model type and number of ranks, each run twice."""
     print(f"{'kind':<26}{'ranks':>6}{'beside':>11}{'losses':>10}{'weights':>10}{'beyond 1e-4':>13}  twice the same")
     for kind in kinds:
         conf, own = KINDS[kind]
@@ -130,7 +130,9 @@ def same(kinds: Sequence[str], settings: Sequence[str]) -> None:
 
 
 def memory(conf: str, settings: Sequence[str]) -> None:
-    """A rank of two, and one process with as many rays, by itself and as one of two such at the same time."""
+    """The memory of one of two ranks, and of one process with the same number of rays, alone and as one of two
+    concurrent ones.
+    """
     print(f"{'MB':<44}{'peak':>8}{'at the end':>12}{'its share':>11}{'its own data':>14}")
     half = [*settings, half_of(conf)]
     with ThreadPoolExecutor(2) as both:
@@ -148,7 +150,7 @@ def memory(conf: str, settings: Sequence[str]) -> None:
 
 
 def apart(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> str:
-    """Losses, relative; weights; the share of weights that lie far apart."""
+    """Relative difference of losses; difference of weights; the fraction of weights with a large difference."""
     if any(found[name].shape != expected[name].shape for name in expected):
         return f"{'weights of other shapes':>33}"
     if all(np.array_equal(found[name], expected[name]) for name in expected):
@@ -160,7 +162,7 @@ def apart(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -
 
 
 def sums(conf: str, rays_per_second: float) -> None:
-    """What the sum takes between two processes here, and on paper between machines."""
+    """Measure the sum between two processes, and predict it for several machines."""
     found = measured(Run(2, 1), "times", conf, 12, ("train.batch_size=16",))
     size, seconds = int(found["bytes"]), float(np.median(found["sums"]))
     print(f"{conf}: {size / 1e6:.2f} MB, {1e3 * seconds:.2f} ms between 2 ranks here ({size / seconds / 1e9:.2f} GB/s)")
@@ -174,7 +176,7 @@ def sums(conf: str, rays_per_second: float) -> None:
 
 
 def predicted(size: int, machines: int) -> float:
-    """Seconds of a sum of `size` bytes in a ring of machines: each sends 2 (N - 1) messages of a part of it."""
+    """Predicted seconds of a sum of `size` bytes in a ring of machines: each sends 2 (N - 1) messages of size / N."""
     return 2 * (machines - 1) * (size / machines / LINK + LATENCY)
 
 

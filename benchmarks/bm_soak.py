@@ -1,7 +1,7 @@
-"""Does a long run grow? `python -m benchmarks.bm_soak [--steps N] [--first N] [--ema DECAY]`.
+"""Check that a long run does not grow: `python -m benchmarks.bm_soak [--steps N] [--first N] [--ema DECAY]`.
 
-Trains confs/debug.conf with images, meshes and checkpoints on the way, into a temporary folder, and prints what
-Jittor counts and how large the process is, at an early step and at the last.
+Trains confs/debug.conf with images, meshes and checkpoints into a temporary folder, and prints Jittor's counts and the
+size of the process at an early step and at the last one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_GROWTH = 0.02  # of the resident memory
 
 @dataclass(frozen=True)
 class Census:
-    """What is alive after a step."""
+    """The live objects after a step."""
 
     step: int
     counts: dict[str, int]  # Jittor's held variables, living variables, living operations
@@ -41,7 +41,7 @@ class Census:
 
 
 class CountingRunner(Runner):
-    """A runner that takes a census after some steps, when images and checkpoints of the step are written."""
+    """A runner that counts live objects after some steps, after images and checkpoints of the step are written."""
 
     def __init__(self, experiment: Experiment, log: RunLogger, steps: Sequence[int]) -> None:
         super().__init__(experiment, log)
@@ -49,7 +49,7 @@ class CountingRunner(Runner):
         self.found: list[Census] = []
 
     def _write_due_results(self) -> None:
-        """Results, then the census."""
+        """Write the results, then count."""
         super()._write_due_results()
         if self.step in self.steps:
             self.trainer.settle()  # whether a verdict is still unread is a matter of the moment
@@ -58,7 +58,7 @@ class CountingRunner(Runner):
 
 
 def soak(folder: Path, steps: int, first: int, *settings: str) -> list[Census]:
-    """Train `steps` steps into a folder; the censuses after `first` steps and after the last."""
+    """Train `steps` steps into a folder; returns the counts after `first` steps and after the last one."""
     every = max(1, steps // RESULTS_PER_RUN)
     frequencies = (f"train.{name}={every}" for name in ("val_freq", "val_mesh_freq", "save_freq"))
     run = (f"general.base_exp_dir={folder}", f"train.end_iter={steps}", "train.batch_size=16")
@@ -70,14 +70,14 @@ def soak(folder: Path, steps: int, first: int, *settings: str) -> list[Census]:
 
 
 def _debug_conf(*settings: str) -> ExperimentConfig:
-    """confs/debug.conf from any folder, with a coarse mesh and small images."""
+    """confs/debug.conf for any current folder, with a coarse mesh and small images."""
     small = ("train.mesh_resolution=16", "train.validate_resolution_level=20", "train.warm_up_end=1")
     scene = f"dataset.data_dir={ROOT}/data/demo"
     return load_config(ROOT / "confs/debug.conf", overrides=(scene, *small, *settings))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run and print; exit status 1 where a count differs, or memory grew by more than MOST_GROWTH."""
+    """Run and print; exit status 1 if a count differs, or memory grew by more than MOST_GROWTH."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--first", type=int, default=FIRST)

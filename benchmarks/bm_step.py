@@ -1,4 +1,4 @@
-"""The training step measured, alone or beside the published code: `python benchmarks/bm_step.py --help`."""
+"""Measure the training step, alone or compared with the published code: `python benchmarks/bm_step.py --help`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ with ours. Prints a table and, last, one line of JSON. Leave the machine alone m
 
 @dataclass(frozen=True)
 class Options:
-    """The command line, checked."""
+    """The validated command line."""
 
     shapes: tuple[Shape, ...]
     steps: int
@@ -55,7 +55,7 @@ class Options:
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Raises UserError for what cannot be measured."""
+    """Parse the command line; raises UserError for options that cannot be measured."""
     given = _parser().parse_args(arguments)
     for name in ("steps", "threads"):
         if getattr(given, name) < 1:
@@ -91,23 +91,23 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RxS+I[+O]",
         help=f"rays x samples + importance [+ outside], repeatable; default {SMALL}, {FULL}, {FULL_OUTSIDE}",
     )
-    parser.add_argument("--steps", type=int, default=5, help="steps that count, of each side (default 5)")
-    parser.add_argument("--warm-up", type=int, default=2, help="steps before them (default 2)")
+    parser.add_argument("--steps", type=int, default=5, help="measured steps (default 5)")
+    parser.add_argument("--warm-up", type=int, default=2, help="warm-up steps (default 2)")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--threads", type=int, default=cores, help=f"of each side (default: all cores, {cores})")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another value in the conf")
     parser.add_argument("--peer", type=Path, metavar="FOLDER", help="a checkout of the published NeuS")
     parser.add_argument("--peer-python", type=Path, metavar="PYTHON", help="an interpreter that has PyTorch")
-    parser.add_argument("--image", action="store_true", help=f"also a 200x200 picture at {FULL}; the peer's: minutes")
-    parser.add_argument("--start", action="store_true", help="also the start, from command to first step")
-    parser.add_argument("--cold-start", action="store_true", help="also the first start ever; minutes")
-    parser.add_argument("--profile", action="store_true", help="also where the time of our step goes")
-    parser.add_argument("--plain", action="store_true", help="also our step without native operations, in turn")
+    parser.add_argument("--image", action="store_true", help=f"also a 200x200 image at {FULL}; the peer takes minutes")
+    parser.add_argument("--start", action="store_true", help="also the start up to the first step")
+    parser.add_argument("--cold-start", action="store_true", help="also a first start; minutes")
+    parser.add_argument("--profile", action="store_true", help="also profile our step")
+    parser.add_argument("--plain", action="store_true", help="also our step without native operations")
     return parser
 
 
 def measure(options: Options) -> dict[str, object]:
-    """All figures, printed as they come; returns what the JSON line tells."""
+    """All measurements, printed as they are made; returns the values of the JSON line."""
     rows: list[Row] = []
     about: dict[str, object] = {"load_average": os.getloadavg()[0]}  # of the minute before: what else went on
     samples: dict[str, object] = {}
@@ -133,7 +133,7 @@ def measure(options: Options) -> dict[str, object]:
 def _measure_shape(
     shape: Shape, options: Options, folder: Path
 ) -> tuple[NeuSConfig, dict[str, list[Answer]], dict[str, object]]:
-    """The network sizes, the answers of all sides in turn, and what the sides say about themselves."""
+    """The network sizes, the alternating measurements of all sides, and the descriptions of the sides."""
     _say(f"{shape}: {options.warm_up} + {options.steps} steps")
     with contextlib.ExitStack() as stack:
         model, workers = _start(stack, shape, options, folder)
@@ -153,7 +153,7 @@ def _measure_shape(
 def _start(
     stack: contextlib.ExitStack, shape: Shape, options: Options, folder: Path
 ) -> tuple[NeuSConfig, dict[str, Worker]]:
-    """Ours, and the peer with our weights if there is one, each in a fresh process on the same job."""
+    """Start our process, and that of the peer with our weights if there is one, on the same job."""
     conf = shape_conf(shape, options.overrides)
     job, weights = _job_path(folder, shape), folder / f"{shape}_weights.npz"
     write_job(job, make_job(conf))
@@ -165,18 +165,18 @@ def _start(
 
 
 def _job_path(folder: Path, shape: Shape) -> Path:
-    """Where the job of a shape is written."""
+    """The file of the job of a shape."""
     return folder / f"{shape}.npz"
 
 
 def _ours(options: Options, label: str, folder: Path, *arguments: str) -> Worker:
-    """A process of this project; `folder` is for what it says."""
+    """Start a process of this project; its log is written to `folder`."""
     environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
     return Worker(label, [sys.executable, "-m", "benchmarks.ours", *arguments], environment, folder / label)
 
 
 def _peer(options: Options, job: Path, weights: Path) -> Worker:
-    """A process of the published code; without the variables that would lend it our packages or settings."""
+    """Start a process of the published code, without environment variables that refer to our packages or settings."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OMP_"))}
     program = [options.peer_python, ROOT / "benchmarks" / "peer.py", options.peer, job, weights]
     environment["OMP_NUM_THREADS"] = str(options.threads)
@@ -184,7 +184,7 @@ def _peer(options: Options, job: Path, weights: Path) -> Worker:
 
 
 def _measure_image(options: Options, folder: Path) -> list[Row]:
-    """A validation image of either side, once, after one that does not count of ours; and how far they differ."""
+    """Time a validation image of each side once, after an unmeasured one of ours; also the difference of the images."""
     _say("image")
     with contextlib.ExitStack() as stack:
         _, workers = _start(stack, FULL, options, folder)
@@ -201,7 +201,7 @@ def _measure_image(options: Options, folder: Path) -> list[Row]:
 
 
 def _measure_starts(options: Options) -> list[Row]:
-    """Warm and cold start, where asked for."""
+    """Measure warm and cold start, if requested."""
     rows = []
     if options.with_start:
         _say("start")
@@ -221,7 +221,7 @@ def _measure_starts(options: Options) -> list[Row]:
 
 
 def _say(text: str) -> None:
-    """Progress, apart from the results on stdout."""
+    """Print progress on stderr, separate from the results on stdout."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""How good is a model after how much time? `python -m benchmarks.bm_time_to_quality --help`."""
+"""Quality of a model as a function of training time: `python -m benchmarks.bm_time_to_quality --help`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LEVEL = 2  # a quarter of the pixels, which tell as much of a mean over many vie
 
 @dataclass(frozen=True)
 class Options:
-    """The command line, checked."""
+    """The validated command line."""
 
     runs: tuple[Run, ...]
     shares: tuple[float, ...]
@@ -48,7 +48,7 @@ class Options:
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Raises UserError for what cannot be measured: a conf, a scene, a file to compare with."""
+    """Parse the command line; raises UserError for an invalid conf, scene or reference file."""
     given = _parser().parse_args(arguments)
     if importlib.util.find_spec("matplotlib") is None:
         raise UserError("the Python package matplotlib is missing; run `pip install -r requirements-dev.txt`")
@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_measures(parser: argparse.ArgumentParser) -> None:
-    """The flags that say what is measured, and where it goes."""
+    """Add the flags for metrics and outputs."""
     add = parser.add_argument
     add("--ground-truth", type=Path, metavar="MESH", help="in the unit-sphere frame (default: dataset.reference_mesh)")
     add("--points", type=Path, metavar="FILE", help="a .ply of points on the object, in the unit-sphere frame")
@@ -147,11 +147,11 @@ def _add_measures(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE",
         help="a CSV with columns of runs.csv (seconds, and figures) that was measured elsewhere; repeatable",
     )
-    add("--out", type=Path, required=True, metavar="FOLDER", help="where trainings are kept and results are written")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="folder of the trainings and results")
 
 
 def _number(kind: type, above: float, most: float = math.inf) -> Callable[[str], float]:
-    """What argparse reads a number with, above `above` and at most `most`."""
+    """An argparse type: a number above `above` and at most `most`."""
 
     def read(text: str) -> float:
         value = kind(text)
@@ -164,7 +164,7 @@ def _number(kind: type, above: float, most: float = math.inf) -> Callable[[str],
 
 
 def _list(kind: type, above: float, most: float = math.inf) -> Callable[[str], tuple[float, ...]]:
-    """The same for several, with commas between; in order, each once."""
+    """An argparse type: a comma-separated list of numbers; returns them sorted and without duplicates."""
     one = _number(kind, above, most)
 
     def read(text: str) -> tuple[float, ...]:
@@ -187,7 +187,7 @@ def _absolute(path: Path | None) -> str:
 
 
 def _require_scenes(runs: Sequence[Run], reads_reference: bool) -> None:
-    """Raises UserError if one of the scenes cannot be used: better now than after the trainings before it."""
+    """Raises UserError if one of the scenes cannot be used, before any training starts."""
     seen = []
     for conf in (run.conf for run in runs):
         if (conf.dataset, background(conf)) in seen:
@@ -199,7 +199,7 @@ def _require_scenes(runs: Sequence[Run], reads_reference: bool) -> None:
 
 
 def measure_all(options: Options) -> list[Row]:
-    """Train and measure what is not kept; after each run runs.csv holds all so far."""
+    """Train and measure the missing runs; after each run, runs.csv contains all results so far."""
     plan = [
         (run, options.out / run.folder_name, marks(run.conf.train.end_iter, options.shares)) for run in options.runs
     ]
@@ -217,7 +217,7 @@ def measure_all(options: Options) -> list[Row]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns the exit status."""
+    """Run the command line; returns the exit status."""
     try:
         options = parse_options(arguments)
         rows = measure_all(options)

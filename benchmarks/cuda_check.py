@@ -1,4 +1,4 @@
-"""What can be seen of CUDA without a GPU: `python -m benchmarks.cuda_check --help`; `make cuda-check`."""
+"""Check CUDA without a GPU: `python -m benchmarks.cuda_check --help`; `make cuda-check`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from data.errors import UserError, one_line
 from models.machine.cuda.facts import Toolkit
 from models.machine.toolchain import HOME_HINT, check_environment, jittor_home
 
-WAITS = 1  # of the host for the GPU in a step: the guard's, which hears whether the step before was taken
+WAITS = 1  # waits of the host for the GPU per step: that of the guard, for the verdict on the previous step
 WORKER = "benchmarks.cuda_check_worker"
-SECONDS = 3600  # for a conf, everything compiled; a thousand processor seconds on a machine that does other things too
+SECONDS = 3600  # per conf, with everything compiled; a thousand CPU seconds on a loaded machine
 HOST_SHARE, MOST_POOL, MOST_OPERATIONS = 0.25, 900, 30  # what the native forms are to reach at the released size
-MOST_COMPILED = 400  # processor seconds from nothing to the first step
+MOST_COMPILED = 400  # CPU seconds from an empty cache to the first step
 SKIPPED = "skipped"
 EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130  # as argparse and shells have it
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans become children of this process
@@ -58,28 +58,28 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """What reads the flags; raises UserError for one that makes no sense, before anything is done."""
+    """The parser of the flags, which raises UserError for invalid ones."""
     made = flags.Parser(prog="benchmarks/cuda_check.py", description=flags.DESCRIPTION, allow_abbrev=False)
     made.add_argument(
         "--conf", action="append", type=flags.conf, metavar="NAME", help="of confs/, repeatable (default: all)"
     )
     made.add_argument("--steps", type=flags.count, default=flags.STEPS, help=f"steps of each (default {flags.STEPS})")
-    made.add_argument("--one", action="store_true", help="for capability 9.0 alone, as a user's GPU has it compiled")
+    made.add_argument("--one", action="store_true", help="only for capability 9.0, as on a user's GPU")
     made.add_argument(
         "--capability",
         action="append",
         type=flags.capability,
         metavar="N.N",
-        help="to compile for, repeatable, the highest is the pretended GPU's (default: 8.0 and 9.0)",
+        help="capability to compile for, repeatable; the highest is that of the simulated GPU (default: 8.0 and 9.0)",
     )
-    made.add_argument("--first", action="store_true", help="only the first start and step, everything compiled anew")
+    made.add_argument("--first", action="store_true", help="only the first start and step, with an empty compile cache")
     made.add_argument("--no-host", dest="host", action="store_false", help="without the released size")
     made.add_argument("--no-plain", dest="plain", action="store_false", help="its own forms only")
     return made
 
 
 def _check(given: argparse.Namespace) -> int:
-    """The same for flags that were read; raises UserError and OSError."""
+    """Check with parsed flags; raises UserError and OSError."""
     compiler = found_compiler()
     if isinstance(compiler, Toolkit):
         flags.codes(given, compiler.codes)  # a mistake is reported before anything is fetched
@@ -106,7 +106,7 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def cases(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What is checked of these confs: a name, and what the worker is given."""
+    """The cases to check for these confs: a name, and the arguments of the worker."""
     for name in names:
         conf = ("--conf", f"confs/{name}.conf", *(("--results",) if name in SHOWN else ()))
         yield name, conf
@@ -116,7 +116,7 @@ def cases(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int, codes: Sequence[int]) -> bool:
-    """Steps of a conf in a process of their own, and a line about them."""
+    """Run steps of a conf in a separate process, and print a line about them."""
     found, spent = _weighed(pretended, [*case, "--steps", str(steps)])
     if "error" in found:
         print(f"WRONG  {name}: {found['error']}", flush=True)
@@ -141,7 +141,7 @@ def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int
 
 
 def _check_examples(pretended: Pretended, codes: Sequence[int]) -> bool:
-    """The example by which the doctor judges each operation, forward and backward, and a line about them."""
+    """Compute the doctor's example of each operation, forward and backward, and print a line about them."""
     found, spent = _weighed(pretended, ["--examples"])
     if "error" in found:
         print(f"WRONG  the doctor's examples: {found['error']}", flush=True)
@@ -158,7 +158,7 @@ def _check_examples(pretended: Pretended, codes: Sequence[int]) -> bool:
 
 
 def _waited(waits: Sequence[Mapping[str, float]]) -> str:
-    """How often a step waits for the GPU at the beginning and half-way, and what it reads back then."""
+    """How often a step waits for the GPU at the beginning and half-way, and how much it reads back."""
     times = " and ".join(dict.fromkeys(f"{when['median']:g}" for when in waits))
     read = " and ".join(dict.fromkeys(f"{when['bytes']:.0f}" for when in waits))
     most, most_read = (max(int(when[kind]) for when in waits) for kind in ("most", "most_bytes"))
@@ -166,7 +166,7 @@ def _waited(waits: Sequence[Mapping[str, float]]) -> str:
 
 
 def _weighed(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str] = NOTHING) -> tuple[dict, float]:
-    """What a process answers, and the processor seconds of it and of all that it has started."""
+    """The answer of a process, and the CPU seconds of the process and all its children."""
     before = _children_seconds()
     found = _worker(pretended, arguments, more)
     _bury_orphans()
@@ -174,7 +174,7 @@ def _weighed(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, 
 
 
 def _check_first(names: Sequence[str], pretended: Pretended) -> bool:
-    """The first start of a machine up to the first step of a conf, and what it takes; whether all reach the target."""
+    """Measure the first start of a machine up to the first step of a conf; returns whether all targets are reached."""
     is_well = True
     for name in names:
         with tempfile.TemporaryDirectory() as home:
@@ -193,12 +193,12 @@ def _check_first(names: Sequence[str], pretended: Pretended) -> bool:
 
 
 def _adopt_orphans() -> None:
-    """What a child leaves behind becomes a child of this process, whose time is counted."""
+    """Make orphaned descendants children of this process, so that their CPU time is counted."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _bury_orphans() -> None:
-    """Wait for what the compilers of Jittor leave behind: what they took is not counted before."""
+    """Wait for orphaned processes of Jittor's compilers, so that their CPU time is counted."""
     end = time.monotonic() + ORPHAN_SECONDS
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < end:
@@ -207,13 +207,13 @@ def _bury_orphans() -> None:
 
 
 def _children_seconds() -> float:
-    """Processor seconds of all processes that this one has started and that have ended, and of theirs."""
+    """CPU seconds of all ended child processes and their descendants."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def _check_host(pretended: Pretended, steps: int, with_plain: bool) -> bool:
-    """The step at the released size and its targets; whether it reaches them."""
+    """Measure the step at the released size; returns whether it reaches its targets."""
     found = {}
     for form in ("native", "plain") if with_plain else ("native",):
         one = found[form] = _worker(pretended, ["--released", "--form", form, "--steps", str(steps)])
@@ -241,18 +241,18 @@ def _check_host(pretended: Pretended, steps: int, with_plain: bool) -> bool:
 
 
 def _target(words: str, is_reached: bool) -> bool:
-    """A line about a target; returns what it says."""
+    """Print a line about a target; returns whether it is reached."""
     print(f"{'      ' if is_reached else 'WRONG '} target {words}: {'reached' if is_reached else 'missed'}", flush=True)
     return is_reached
 
 
 def _pair(counts: Sequence[int]) -> str:
-    """`184` where it stayed, `184 -> 190` where it did not."""
+    """`184` if both values are equal, else `184 -> 190`."""
     return str(counts[0]) if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]}"
 
 
 def _worker(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str] = NOTHING) -> dict:
-    """What a process beside the simulated GPU answers, `error` where it fails."""
+    """The answer of a process with the simulated GPU; has the key `error` if it fails."""
     environment = os.environ | pretended.environment | {"CUDA_VISIBLE_DEVICES": "0"} | more
     if "HOME" in more:
         environment.pop("JITTOR_HOME", None)

@@ -1,7 +1,7 @@
-"""What a step beside the simulated GPU hears from kernels that do nothing, so that it takes all of its branches.
+"""Values that the simulated GPU returns to a step although its kernels do nothing, so that all branches are taken.
 
-Rays have samples and light passes: where a step asks the GPU what to compute next, each wrapper lets the kernels be
-compiled and started and answers in their place.
+Rays have samples, and transmittance is positive. Where a step reads a value from the GPU, a wrapper has the kernels
+compiled and launched, and returns a simulated value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pretend() -> None:
     march, compact, inv_s = OccupancyGrid.march, packed.compact, SurfaceOccupancyEstimator._inv_s
 
     def answered(found: PackedSamples) -> PackedSamples:
-        """As many rays as fit the budget, all with as many samples."""
+        """As many rays as fit the budget, all with the same number of samples."""
         jt.sync(list(vars(found).values()))
         rays = found.offsets.shape[0] - 1
         count = min(rays, found.points.shape[0] // PER_RAY)

@@ -1,4 +1,4 @@
-"""What the flags of cuda_check.py may be."""
+"""The flags of cuda_check.py."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from models.config.strict import nearest
 from models.machine.cuda.facts import dotted
 
 DESCRIPTION = """
-Compiles everything that a step of each conf compiles, for capabilities 8.0 and 9.0 or those that are asked for, by the
-real nvcc against a GPU that is pretended; takes steps, at the beginning, in the middle of the training and in two
-parts, and looks whether Jittor's variables and operations stay as many, whether the host waits for the GPU once a step
-and no more, and whether each operation holds code for all capabilities. With one conf of each kind it then makes a
-picture and meshes, and with all confs it computes the doctor's example of each operation. Then the
-step at the released size, once with the operations' own forms and once in plain Jittor: host time, kernels, Jittor's
-pool. Kernels do nothing, so no result means anything. The headers of cuBLAS and cuRAND are fetched by pip where they
-are missing. Exit status 0 where all of that holds or there is no nvcc, 2 for a flag that makes no sense and for folders
-that cannot be written to, else 1; targets that are missed are only told.
+Compiles all operations of a training step of each conf with the real nvcc, for capabilities 8.0 and 9.0 or the given
+ones, and runs steps with a simulated GPU: at the beginning, in the middle of the training and in two parts. It checks
+that the numbers of Jittor's variables and operations do not grow, that the host waits for the GPU exactly once per
+step, and that each operation contains code for all capabilities. With one conf of each model type it then renders an
+image and extracts meshes; with all confs it computes the doctor's example of each operation. Then it runs the step at
+the released size, with native operations and in plain Jittor, and prints host time, kernels and Jittor's pool. Kernels
+are not executed, so results are meaningless. Missing headers of cuBLAS and cuRAND are downloaded with pip. The exit
+status is 0 if all checks pass or there is no nvcc, 2 for an invalid flag or a folder that cannot be written to, else 1;
+missed targets are only reported.
 """
-CAPABILITIES = (80, 90)  # that are compiled for; the last is the simulated GPU's
+CAPABILITIES = (80, 90)  # target capabilities; the last is that of the simulated GPU
 STEPS = 30
 
 
 def confs() -> list[str]:
-    """The names of all."""
+    """The names of all confs."""
     return sorted(path.stem for path in (ROOT / "confs").glob("*.conf"))
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UserError, one sentence, where argparse prints a page."""
+    """An argparse parser that raises UserError with one sentence instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises UserError with the message of the parser."""
+        """Raises UserError with argparse's message."""
         raise UserError(message)
 
 
 def conf(text: str) -> str:
-    """The name of a conf; raises ArgumentTypeError, as the others do."""
+    """An argparse type: the name of a conf; raises ArgumentTypeError."""
     if text not in confs():
         raise argparse.ArgumentTypeError(f"{text!r} is no conf of confs/{nearest(text, confs())}")
     return text
 
 
 def count(text: str) -> int:
-    """How many steps are taken."""
+    """An argparse type: a number of steps."""
     if not re.fullmatch("0*[1-9][0-9]{0,5}", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number in 1..999999")
     return int(text)
 
 
 def capability(text: str) -> int:
-    """A capability as an integer, 75 for 7.5."""
+    """An argparse type: a capability as an integer, 75 for 7.5."""
     if not re.fullmatch("[1-9][0-9]?[.][0-9]", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"{text!r}: write it as 9.0 is written")
     return int(text.replace(".", ""))

@@ -1,7 +1,7 @@
-"""What images, meshes and the doctor compute beside the simulated GPU. See cuda_check.py.
+"""Images, meshes and the doctor's examples with the simulated GPU; see cuda_check.py.
 
-Where the program asks the GPU what to compute next it is answered in its place, as in cuda_check_answers.py: every
-other ray may be opaque, and the surface is a sphere.
+Where the program reads a value from the GPU, a simulated one is returned, as in cuda_check_answers.py: every other ray
+may be opaque, and the surface is a sphere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ RADIUS = 0.5  # of the sphere, working-frame units
 
 
 def make(trainer: Any, conf: ExperimentConfig, scene: Scene) -> None:
-    """A photograph's view with its normals; meshes as the training writes them and as `--mode validate_mesh` does."""
+    """Render the view of a photograph with its normals; extract meshes as during training and as by `--mode
+    validate_mesh`.
+    """
     from models.evaluation.validation import validate_image
     from models.experiment import Experiment
     from models.monitoring.logger import RunLogger
@@ -50,14 +52,14 @@ def make(trainer: Any, conf: ExperimentConfig, scene: Scene) -> None:
 
 
 def _pretend(kind: type) -> None:
-    """From now on models of this kind hear of a surface."""
+    """Patch models of this type so that they have a surface."""
     from models.methods.neus import visible
 
     level_set = kind.level_set
     visible.may_be_opaque = lambda rays, sdf, spacing, inv_s: np.arange(len(rays)) % 2 == 0
 
     def answered(self: Any) -> LevelSet | None:
-        """The kind's own, each question compiled and started, and answered with a sphere."""
+        """The level set of the model, compiled and launched for each evaluation, with the values of a sphere."""
         found = level_set.fget(self)
         return found and replace(
             found,
@@ -72,24 +74,24 @@ def _pretend(kind: type) -> None:
 
 
 def _asked(question: Callable[[np.ndarray], object], points: np.ndarray) -> bool:
-    """True: what the answer is means nothing."""
+    """True; the value itself is meaningless."""
     question(points)
     return True
 
 
 def _sphere(points: np.ndarray, threshold: float) -> np.ndarray:
-    """The field [P, 1] whose surface, where minus it is `threshold`, is the sphere."""
+    """The field [P, 1] whose level set at `threshold` of its negative is the sphere."""
     away = np.linalg.norm(points, axis=1, keepdims=True) - RADIUS
     return (away - threshold).astype(np.float32)
 
 
 def _outwards(points: np.ndarray) -> np.ndarray:
-    """Its slopes [P, 3]."""
+    """The gradients [P, 3] of the field."""
     return (points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-6)).astype(np.float32)
 
 
 def examples() -> Iterator[str]:
-    """Compute the doctor's example of each operation in its own form, forward and backward; yields their names."""
+    """Compute the doctor's example of each operation in its native form, forward and backward; yields their names."""
     from models.doctor.operations import results
     from models.ops.examples import MAKERS, kernels
     from models.ops.kernel import NATIVE

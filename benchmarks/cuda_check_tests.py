@@ -1,4 +1,4 @@
-"""The tests of a GPU without a GPU: `python -m benchmarks.cuda_check_tests`; `--help` says what is looked for."""
+"""Run the GPU tests without a GPU: `python -m benchmarks.cuda_check_tests`; see `--help`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from models.machine.cuda.facts import Toolkit
 from models.machine.toolchain import jittor_home
 
 DESCRIPTION = """
-Runs the tests of the stage `tests` of gpu.sh, and the doctor's operations in both forms, beside the pretended GPU. The
-operations are not compiled but stand empty, so that all is done in minutes and no value is right: tests fail by their
-assertions. What they must not fail by is told, and makes the exit status 1: packages that are missing, pointers of the
-GPU, operations that Jittor does not make of what it is given.
+Runs the tests of the stage `tests` of gpu.sh, and the doctor's operations in both forms, with the simulated GPU. The
+operations are not compiled but replaced by empty ones, so that it takes minutes and all values are wrong: tests fail by
+their assertions. Other failures are reported and give exit status 1: missing packages, GPU pointers read on the host,
+inputs that Jittor cannot process.
 """
 CAPABILITY = 90
-VARIABLE = "PRETEND_CAPABILITY"  # is set in the process that runs them
-# Instead of nvcc: a library whose entry does nothing, named as Jittor looks for it.
+VARIABLE = "PRETEND_CAPABILITY"  # set in the process that runs them
+# Replaces nvcc: a library with an empty entry point, under the name that Jittor expects.
 EMPTY = """#!/bin/bash
 while [ $# -gt 0 ]; do
     case $1 in -o) out=$2; shift ;; *.cc) [ -n "$source" ] || source=$1 ;; esac
@@ -41,7 +41,7 @@ OF_VALUES = (AssertionError, ZeroDivisionError, FileNotFoundError)  # what wrong
 
 
 class Failures:
-    """A plugin of pytest: what tests fail by, but for wrong values."""
+    """A plugin of pytest that records failures other than wrong values."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -78,7 +78,7 @@ def listed() -> list[str]:
 
 
 def _beside_a_card(arguments: Sequence[str]) -> int:
-    """The same in a process that finds the simulated GPU."""
+    """The same in a process with the simulated GPU."""
     cache = Path(jittor_home()) / ".cache" / "jittor"
     compiler = found_compiler()
     toolkit = completed(compiler, cache) if isinstance(compiler, Toolkit) else compiler
@@ -92,7 +92,7 @@ def _beside_a_card(arguments: Sequence[str]) -> int:
 
 
 def _without_compiling(folder: Path) -> None:
-    """From now on operations are empty, and lie in `folder`."""
+    """Replace all operations by empty ones in `folder`."""
     backend.select("cuda")
     home = backend.cuda_ready(0).home
     trial.remember(home)  # it would be found that kernels do nothing
@@ -107,7 +107,7 @@ def _without_compiling(folder: Path) -> None:
 
 
 def _of_tests(names: Sequence[str]) -> list[str]:
-    """What the tests fail by."""
+    """The failures of the tests."""
     import pytest
 
     failures = Failures()

@@ -1,4 +1,4 @@
-"""An nvcc with all headers, and the simulated GPU that is made from it, for cuda_check.py."""
+"""Find an nvcc with all headers, and build the simulated GPU with it, for cuda_check.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.machine.cuda import search
 from models.machine.cuda.facts import HEADERS, Toolkit
 
 PACKAGES = {12: ("nvidia-cublas-cu12", "nvidia-curand-cu12"), 13: ("nvidia-cublas==13.0.*", "nvidia-curand==10.4.*")}
-NEEDED = (*HEADERS, "cudart")  # of a toolkit; the libraries are pretended
+NEEDED = (*HEADERS, "cudart")  # of a toolkit; the libraries are simulated
 
 
 class _FetchError(Exception):
@@ -26,7 +26,7 @@ class _FetchError(Exception):
 
 
 def found_compiler() -> Toolkit | str:
-    """An nvcc of a known version, its headers as they may be; or why there is none."""
+    """An nvcc of a known version, possibly without some headers; or the reason why there is none."""
     return _usable(search.package_folders()) or "there is no nvcc of CUDA 12.0 to 13.x"
 
 
@@ -50,7 +50,7 @@ def completed(found: Toolkit, cache: Path) -> Toolkit | str:
 
 
 def _usable(folders: list[str]) -> Toolkit | None:
-    """The first compiler of a version that Jittor is known to compile with; the most complete of them."""
+    """The most complete compiler of a version that Jittor is known to work with."""
     known = [found for found in search.toolkits(os.environ, folders) if found.release[0] in PACKAGES]
     return min(known, key=lambda found: len(_missing(found)), default=None)
 
@@ -73,17 +73,17 @@ def _fetch(packages: Sequence[str], folder: Path) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{folder.parent} or {tempfile.gettempdir()}")
             raise _FetchError((done.stderr.strip().splitlines() or ["pip fails"])[-1][:LONGEST_REASON])
         for library in scratch.rglob("*.so*"):
-            library.write_bytes(b"")  # its name tells the version; nothing is linked to it
+            library.write_bytes(b"")  # its name gives the version; nothing is linked to it
 
 
 def pretended_card(toolkit: Toolkit, codes: Sequence[int], cache: Path) -> Pretended:
-    """The pretended toolkit and driver for `codes`, the GPU's own last; what is compiled against them is kept.
+    """The simulated toolkit and driver for `codes`, the last of which is that of the GPU; compiled libraries are kept.
 
-    Raises UserError if there is no C compiler, or where it fails, as on a disk that is full; OSError elsewhere.
+    Raises UserError if there is no C compiler or it fails, for example because the disk is full; otherwise OSError.
     """
     if shutil.which(COMPILER) is None:
         raise UserError(
-            f"the C compiler {COMPILER} is missing, which makes the pretended libraries: install {COMPILER}"
+            f"the C compiler {COMPILER} is missing, which compiles the simulated libraries: install {COMPILER}"
         )
     folder = cache / f"cuda-pretend-{key(toolkit, codes)}"
     made = Pretended(folder, codes[-1])
@@ -101,7 +101,7 @@ def pretended_card(toolkit: Toolkit, codes: Sequence[int], cache: Path) -> Prete
 
 @contextlib.contextmanager
 def _made(folder: Path) -> Iterator[Path]:
-    """An empty folder beside it that takes its name after the body: whole, or not at all."""
+    """An empty temporary folder that is renamed after the body, so that the result is complete or absent."""
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         yield scratch

@@ -1,4 +1,4 @@
-"""Steps of a conf beside the simulated GPU, in a separate process; prints a line of JSON. See cuda_check.py."""
+"""Steps of a conf with the simulated GPU, in a separate process; prints a line of JSON. See cuda_check.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCENE = ROOT / "data" / "demo"
 
 @dataclass(frozen=True)
 class Counts:
-    """What the pretended runtime has seen so far."""
+    """Counts of the simulated runtime."""
 
     launches: int
     allocations: int
@@ -42,7 +42,7 @@ class Counts:
 
 
 class Card:
-    """The pretended runtime that Jittor has loaded."""
+    """The simulated runtime loaded by Jittor."""
 
     def __init__(self, home: Any) -> None:
         library = ctypes.CDLL(str(home.folder / "lib64" / "libcudart.so"))
@@ -56,7 +56,7 @@ class Card:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Take the steps and print what was seen."""
+    """Run the steps and print the counts."""
     given = _parser().parse_args(arguments)
     backend.select("cuda")
     home = backend.cuda_ready(0).home
@@ -101,14 +101,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--first", action="store_true", help="the first step alone, after the trial of a first start")
     parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--results", action="store_true", help="a picture and meshes after the steps")
+    parser.add_argument("--results", action="store_true", help="render an image and extract meshes after the steps")
     parser.add_argument("--examples", action="store_true", help="only the doctor's example of each operation")
     parser.add_argument("--points", action="store_true", help="the scene has SfM points")
     return parser
 
 
 def _first(trainer: Any) -> dict[str, Any]:
-    """What the first step compiles."""
+    """Compile and run the first step."""
     from benchmarks.quality.train import compiled_since
 
     began, spent = time.time(), _processor_seconds()
@@ -121,7 +121,7 @@ def _first(trainer: Any) -> dict[str, Any]:
 
 
 def _measure(trainer: Any, steps: int, card: Card, hosted: answers.OnHost) -> dict[str, Any]:
-    """Counts early and late, time of the host, kernels and memory of a step."""
+    """Counts early and late, host time, kernels and memory of a step."""
     from models.machine.backend import jt
     from models.machine.memory import pool_bytes
 
@@ -149,7 +149,7 @@ def _measure(trainer: Any, steps: int, card: Card, hosted: answers.OnHost) -> di
 
 
 def _later(trainer: Any, card: Card) -> dict[str, Any]:
-    """Counts in the middle of the training; then a step in two parts, as a GPU with little memory takes it."""
+    """Counts in the middle of the training; then a step in two parts, as on a GPU with little memory."""
     from models.machine.backend import jt
 
     trainer.finished_steps = int(LATE * trainer.conf.end_iter)
@@ -164,20 +164,20 @@ def _later(trainer: Any, card: Card) -> dict[str, Any]:
 
 
 def _with_results(trainer: Any, conf: Any, scene: Any) -> dict[str, int]:
-    """How many operations an image and meshes load that no step has."""
+    """The number of additional operations used by an image and meshes."""
     before = len(answers.operations())
     results.make(trainer, conf, scene)
     return {"of_results": len(answers.operations()) - before}
 
 
 def _of_steps(counts: list[Counts]) -> dict[str, float]:
-    """How often steps wait and how many bytes they read back: the median, and the most of what some of them do."""
+    """Waits and bytes read back per step: the median, and the maximum over steps with additional work."""
     times, read = [one.waits for one in counts], [one.bytes_read for one in counts]
     return {"median": median(times), "most": max(times), "bytes": median(read), "most_bytes": max(read)}
 
 
 def _compiled_for(hosted: set[str]) -> dict[str, Any]:
-    """How many operations this process has loaded, for which capabilities, and which run on the host unmeant."""
+    """The number of loaded operations, their capabilities, and those that wrongly run on the host."""
     codes = {library.name: answers.capabilities(library) for library in answers.operations()}
     on_card = [found for found in codes.values() if found]
     on_host = {name for name, found in codes.items() if not found}
@@ -211,7 +211,7 @@ def _steps(trainer: Any, count: int, card: Card | None = None) -> tuple[list[flo
 
 
 def _processor_seconds() -> float:
-    """Of this process and of those that it started and that have ended."""
+    """CPU seconds of this process and of its ended children."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, kinds))
 

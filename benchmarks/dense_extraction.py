@@ -1,6 +1,6 @@
-"""Extraction from a dense grid, as published: what models.surface.sparse is compared with, in tests and benchmarks.
+"""Extraction from a dense grid, as published: the reference of models.surface.sparse in tests and benchmarks.
 
-N is the resolution: grid points per axis, the corners of the box included. P is a number of points. "Published" is
+N is the resolution: grid points per axis, including the corners of the box. P is a number of points. "Published" is
 https://github.com/Totoro97/NeuS at commit 6e0a230, models/renderer.py (extract_fields, extract_geometry).
 """
 

@@ -1,7 +1,7 @@
-"""Published figures of the 15 DTU scans, Chamfer distance in mm: theirs, not measured here.
+"""Published results of the 15 DTU scans, Chamfer distance in mm; not measured here.
 
-Each row is as its source prints it, mean included. Rows are comparable as far as their protocols are: the figures of
-NeuS exist in two generations, that of its first text and that of its released code, which is what is cited since.
+Each row is printed as in its source, including the mean. Rows are comparable only if their protocols agree: the results
+of NeuS exist in two versions, that of the first preprint and that of the released code, which is usually cited.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SCANS = (24, 37, 40, 55, 63, 65, 69, 83, 97, 105, 106, 110, 114, 118, 122)
 
 @dataclass(frozen=True)
 class Published:
-    """A row of somebody's table."""
+    """A row of a published table."""
 
     name: str
     has_masks: bool | None  # in training; None if it is no such method

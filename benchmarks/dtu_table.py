@@ -33,7 +33,7 @@ Run = Callable[[list[str]], int]
 
 
 def main(argv: Sequence[str] | None = None, run: Run | None = None) -> int:
-    """Train, score and print; returns the exit status: 1 where a scan failed, that of an interrupt, else 0."""
+    """Train, evaluate and print; returns the exit status: 1 if a scan failed, that of an interruption, else 0."""
     values = _arguments(argv)
     try:
         conf = load_config(values.conf, "dtu_scan24", values.overrides)
@@ -70,13 +70,15 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenes", type=Path, default=Path("public_data"), help="folder of the scenes")
     parser.add_argument("--dtu", type=Path, required=True, help="folder of the DTU evaluation")
-    parser.add_argument("--conf", type=Path, default=Path("confs/wmask.conf"), help="what is trained")
+    parser.add_argument("--conf", type=Path, default=Path("confs/wmask.conf"), help="conf file")
     parser.add_argument("--out", type=Path, default=Path("exp/dtu_table"), help="folder of the experiments")
     parser.add_argument("--scans", type=int, nargs="+", choices=SCANS, default=SCANS, metavar="N", help="which scans")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="of the conf")
-    parser.add_argument("--resolution", type=int, default=RESOLUTION, help="of the meshes")
-    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="scans that are trained at a time")
-    parser.add_argument("--table", action="store_true", help="print the table of what is done, and do nothing")
+    parser.add_argument(
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="override a key of the conf"
+    )
+    parser.add_argument("--resolution", type=int, default=RESOLUTION, help="grid points of the meshes per side")
+    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="number of scans trained at the same time")
+    parser.add_argument("--table", action="store_true", help="print the table and exit")
     return parser.parse_args(argv)
 
 
@@ -89,7 +91,7 @@ def _scene(scenes: Path, scan: int) -> Path:
 
 
 def _one(values: argparse.Namespace, scan: int, run: Run) -> int:
-    """Train a scan, or continue with it, and score it; returns the exit status of the first that fails."""
+    """Train a scan, or resume it, and evaluate it; returns the exit status of the first command that fails."""
     scene = _scene(values.scenes, scan)
     paths = (f"dataset.data_dir={scene}", f"general.base_exp_dir={values.out / f'scan{scan}'}")
     settings = [word for setting in (*values.overrides, *paths) for word in ("--set", setting)]
@@ -119,7 +121,7 @@ def _process(arguments: list[str]) -> int:
 
 
 def _figure(out: Path, scan: int, conf: ExperimentConfig, resolution: int) -> float | None:
-    """The Chamfer distance of a scan that was trained to its end and scored; None for others."""
+    """The Chamfer distance of a scan that was completely trained and evaluated; None for others."""
     path = out / f"scan{scan}" / FOLDER / JSON_FILE
     if not path.is_file():
         return None
@@ -130,7 +132,7 @@ def _figure(out: Path, scan: int, conf: ExperimentConfig, resolution: int) -> fl
 
 
 def table(values: argparse.Namespace, conf: ExperimentConfig) -> list[str]:
-    """Ours on top, with dashes for what is not done; below it the published rows and where they are from."""
+    """Our results, with dashes for missing scans, above the published rows with their sources."""
     ours = [_figure(values.out, scan, conf, values.resolution) for scan in SCANS]
     done = [index for index, value in enumerate(ours) if value is not None]
     head = ("Chamfer distance, mm", "masks", *map(str, SCANS), "mean", f"mean of {len(done)} done")
@@ -143,12 +145,12 @@ def table(values: argparse.Namespace, conf: ExperimentConfig) -> list[str]:
 
 
 def _masks(has: bool | None) -> str:
-    """Whether masks took part in training."""
+    """Whether masks were used in training."""
     return "-" if has is None else "with" if has else "without"
 
 
 def _cells(found: Sequence[float | None], done: Sequence[int], mean: float | None) -> list[str]:
-    """The figures of a row, its mean over all scans, and that over those that are done here."""
+    """The values of a row, its mean over all scans, and that over the completed scans."""
     figures = ["-" if value is None else f"{value:.2f}" for value in found]
     whole = fmean(found) if mean is None and len(done) == len(SCANS) else mean
     part = fmean(found[index] for index in done) if done else None

@@ -26,7 +26,7 @@ NORMAL_WIDTH = 3
 
 @dataclass(frozen=True)
 class StepFlops:
-    """Operations of one step, by what needs them."""
+    """Necessary operations of one step, by network."""
 
     queries: int
     sdf: int
@@ -61,7 +61,7 @@ def matmul_flops(rows: int, inner: int, columns: int) -> int:
 
 
 def queried_depths(samples: int, importance: int, rounds: int) -> int:
-    """Depths per ray whose distance up-sampling asks for: all but those that the last round adds."""
+    """Depths per ray that up-sampling evaluates: all except those of the last round."""
     if importance == 0:
         return 0
     return samples + importance - -(-importance // rounds)

@@ -1,4 +1,4 @@
-"""Fuzz all that is read: `python -m benchmarks.fuzz --examples 20000`; exit status 1 where something is found."""
+"""Fuzz all readers: `python -m benchmarks.fuzz --examples 20000`; exit status 1 if there are findings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from benchmarks.shapes import ROOT
 
 
 def main() -> int:
-    """Feed each reader its share of the examples; prints a table, and each finding with its shrunk input."""
+    """Feed each reader its share of the examples; print a table, and each finding with its minimised input."""
     sys.path.insert(0, str(ROOT / "tests"))  # where the strategies live, beside the suite's short version
     from fuzzing import TARGETS, fuzz
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--examples", type=int, default=20000, help="in all, shared out evenly (default: 20000)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other examples (default: 0)")
-    parser.add_argument("--only", choices=tuple(TARGETS), help="one reader alone")
+    parser.add_argument("--examples", type=int, default=20000, help="total number of examples (default: 20000)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the examples (default: 0)")
+    parser.add_argument("--only", choices=tuple(TARGETS), help="test only one reader")
     options = parser.parse_args()
     names = [options.only] if options.only else list(TARGETS)
     share, findings = -(-options.examples // len(names)), 0

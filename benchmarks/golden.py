@@ -1,9 +1,9 @@
 """Make a golden file of the released networks: `PYTHON golden.py FOLDER OUT.npz [SEED]`, for tests/parity.py.
 
 PYTHON is an interpreter with PyTorch, FOLDER a checkout of https://github.com/Totoro97/NeuS, of which only
-models/fields.py and models/renderer.py are imported, unchanged, as peer.py does. They compute in float64, so that what
-tests/parity.py finds are the errors of this implementation alone. The weights are as after some training: the
-initialisation's distances to a sphere, roughened, every column of the encoding in use, and a sharper surface.
+models/fields.py and models/renderer.py are imported, unchanged, as in peer.py. They compute in float64, so that
+tests/parity.py measures only the errors of this implementation. The weights resemble trained ones: the initial
+distances to a sphere with added noise, all columns of the encoding in use, and a larger inv_s.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SURFACE_RADIUS = 0.45
 
 
 class Float64Torch:
-    """What the published renderer calls torch: its `Tensor` has the type of float32, whatever the default."""
+    """Replaces the module torch in the published renderer, such that `Tensor` follows the default type."""
 
     Tensor = staticmethod(lambda values: torch.tensor(values))
 
@@ -67,7 +67,7 @@ def networks_and_renderer() -> tuple[dict[str, torch.nn.Module], Any]:
 
 
 def columns_of(name: str, inputs: int, outputs: int) -> np.ndarray:
-    """Mean and spread of the columns of a matrix, [2, inputs]; the distance's row starts at a mean of its own."""
+    """Mean and spread of the columns of a matrix, [2, inputs]; the row of the distance has a separate initial mean."""
     network, layer, _ = name.split(".")
     if network == "color_network_fine":
         return np.stack([np.zeros(inputs), np.full(inputs, 1.0 / np.sqrt(inputs))]).astype(np.float32)
@@ -81,7 +81,7 @@ def columns_of(name: str, inputs: int, outputs: int) -> np.ndarray:
 
 
 def weights_of(networks: dict[str, torch.nn.Module], seed: int) -> dict[str, np.ndarray]:
-    """What the file stores of the weights."""
+    """The parts of the weights that the file stores."""
     rng = np.random.default_rng(seed)
     arrays = {}
     for network, module in networks.items():
@@ -100,7 +100,7 @@ def weights_of(networks: dict[str, torch.nn.Module], seed: int) -> dict[str, np.
 
 
 def load(networks: dict[str, torch.nn.Module], arrays: dict[str, np.ndarray], seed: int) -> None:
-    """Give the networks the weights of a file."""
+    """Set the networks to the weights of a file."""
     every = arrays | drawn_weights(arrays, seed)
     for network, module in networks.items():
         prefix = f"weights/{network}."
@@ -117,7 +117,7 @@ def on_spheres(rng: np.random.Generator, count: int, radius: float) -> np.ndarra
 
 
 def inputs_of(seed: int) -> dict[str, np.ndarray]:
-    """A batch of rays, and points with the directions they are seen in."""
+    """A batch of rays, and points with view directions."""
     rng = np.random.default_rng(seed + 1000)
     origins = on_spheres(rng, RAYS, 2.5)
     directions = rng.normal(0.0, 0.3, (RAYS, 3)) - origins
@@ -131,7 +131,7 @@ def inputs_of(seed: int) -> dict[str, np.ndarray]:
 
 
 def losses_of(output: dict[str, torch.Tensor], given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The training loss and its terms, as the published training loop has them."""
+    """The training loss and its terms, as in the published training loop."""
     mask, difference = given["in/mask"], output["color_fine"] - given["in/true_rgb"]
     count = mask.sum() + COUNT_EPS
     opacity = output["weight_sum"].clip(OPACITY_MARGIN, 1.0 - OPACITY_MARGIN)
@@ -146,12 +146,12 @@ def losses_of(output: dict[str, torch.Tensor], given: dict[str, torch.Tensor]) -
 
 
 def rates() -> list[float]:
-    """Learning rates of the first steps: all of them are within the warm-up."""
+    """Learning rates of the first steps, all within the warm-up."""
     return [META["learning_rate"] * step / META["warm_up_end"] for step in range(STEPS)]
 
 
 def fields_at(networks: dict[str, torch.nn.Module], given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The networks at the points; the colour is that of gradient and feature rounded as the file stores them."""
+    """The networks at the points; the colour is computed from gradient and feature rounded as stored in the file."""
     output = networks["sdf_network_fine"](given["field/points"])
     gradient = networks["sdf_network_fine"].gradient(given["field/points"]).squeeze(1)
     rounded = (value.float().double() for value in (gradient, output[:, 1:]))
@@ -161,7 +161,7 @@ def fields_at(networks: dict[str, torch.nn.Module], given: dict[str, torch.Tenso
 
 
 def watch_rounds(renderer: Any, found: dict[str, torch.Tensor]) -> None:
-    """Have the renderer's up-sampling put what it gives into `found`; later calls write the same places again."""
+    """Record the results of the renderer's up-sampling in `found`; later calls overwrite them."""
     up_sample, merge = renderer.up_sample, renderer.cat_z_vals
 
     def watched_up_sample(*arguments: Any) -> torch.Tensor:
@@ -176,7 +176,7 @@ def watch_rounds(renderer: Any, found: dict[str, torch.Tensor]) -> None:
 
 
 def compute(networks: dict[str, torch.nn.Module], renderer: Any, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
-    """All that a golden file holds beyond weights and inputs."""
+    """All entries of a golden file besides weights and inputs."""
     given = {name: torch.from_numpy(value).double() for name, value in inputs.items()}
     found = {f"field/{name}": value for name, value in fields_at(networks, given).items()}
     rounds: dict[str, torch.Tensor] = {}

@@ -1,4 +1,4 @@
-"""What benchmarks/gpu.sh found, as one file and one table: `python -m benchmarks.gpu_report FOLDER`."""
+"""Collect the results of benchmarks/gpu.sh into one file and one table: `python -m benchmarks.gpu_report FOLDER`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRAINED = {
 }
 MEASURED = ("steps", "peer", "tf32", "sweep", "flat", *TRAINED)
 LAST_LINES = 40  # of each log
-# What a GPU is to reach, from the figures by name.
+# Targets for a GPU, by the name of the value.
 TARGETS = (
     ("share of the GPU's float32 rate", "share", ">=", 0.6),
     ("step against the published code", "step / published", "<=", 0.5),
@@ -31,9 +31,9 @@ TARGETS = (
 
 
 def collect(folder: Path) -> dict[str, Any]:
-    """Stages, logs and figures, as far as they are there.
+    """Stages, logs and results, as far as they exist.
 
-    A file counts only where its stage is one of this run's, and a figure only where that stage ended well.
+    A file counts only if its stage belongs to this run, and a result only if that stage succeeded.
     """
     stages = []
     if (folder / "stages.csv").is_file():
@@ -49,7 +49,7 @@ def collect(folder: Path) -> dict[str, Any]:
 
 
 def figures(measured: dict[str, Any]) -> dict[str, float]:
-    """The numbers that have targets, by name; those that are missing are left out."""
+    """The values with targets, by name; missing ones are omitted."""
     found: dict[str, float] = {}
     first = next(iter(measured.get("steps", {}).get("steps", [])), None)
     peer = measured.get("peer", {}).get("peer")
@@ -83,7 +83,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def _number(value: object, key: str) -> float | None:
-    """The first number whose name begins with `key`, however deep it lies."""
+    """The first number whose name begins with `key`, at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name.lower().startswith(key) and isinstance(inner, int | float):

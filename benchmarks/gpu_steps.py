@@ -1,9 +1,9 @@
-"""Steps on a GPU: `python -m benchmarks.gpu_steps OUT.json`, and what else is measured: see --help.
+"""Measure steps on a GPU: `python -m benchmarks.gpu_steps OUT.json`; for other measurements see --help.
 
-Times, Jittor's pool, and the share of the rate of the GPU's own float32 product; with --tf32 times with
-products of shorter factors; with --importance memory over
-n_importance; with --flat what a long run leaves behind; with --peer the published code in PyTorch on the same GPU.
-With --rehearse all of it at sizes at which a CPU is done at once and no figure means anything.
+Times, Jittor's pool, and the share of the rate of a float32 product on the GPU; with --tf32 times with TF32 products;
+with --importance memory for several n_importance; with --flat the memory growth of a long run; with --peer the
+published code in PyTorch on the same GPU. With --rehearse all of it at small sizes on a CPU, where the values are
+meaningless.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is measured, and how often."""
+    """Sizes and repetitions of the measurements."""
 
     shapes: tuple[Shape, ...] = (FULL, FULL_OUTSIDE, SMALL)
     steps: int = 50
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks/gpu_steps.py", description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--rehearse", action="store_true", help="at sizes at which no figure means anything")
+    parser.add_argument("--rehearse", action="store_true", help="use small sizes; the figures are meaningless")
     parser.add_argument("--tf32", action="store_true", help="with train.tf32, times alone")
     parser.add_argument("--importance", type=int, nargs="+", metavar="N")
     parser.add_argument("--flat", type=int, metavar="STEPS")
@@ -136,7 +136,7 @@ def _shape(shape: Shape, steps: int, *settings: str) -> dict[str, Any]:
 
 
 def _flat(steps: int, shape: Shape) -> list[dict[str, Any]]:
-    """Variables, operations and pool at the quarters of a run: the first is a quarter of it in."""
+    """Variables, operations and pool after each quarter of a run."""
     from models.machine import memory
     from models.machine.backend import jt
 
@@ -152,14 +152,14 @@ def _flat(steps: int, shape: Shape) -> list[dict[str, Any]]:
 
 
 def _timed(work: Callable[[], None]) -> float:
-    """Seconds of the clock."""
+    """Wall-clock seconds."""
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
 
 
 def _peer(folder: Path, shape: Shape, device: str) -> dict[str, Any]:
-    """The published code's step, in a process with PyTorch on the device; raises UserError with its last words."""
+    """The published code's step, in a process with PyTorch on the device; raises UserError with its last output."""
     with tempfile.TemporaryDirectory() as name:
         job, weights = Path(name) / "job.npz", Path(name) / "weights.npz"
         conf = shape_conf(shape)
@@ -176,7 +176,7 @@ def _peer(folder: Path, shape: Shape, device: str) -> dict[str, Any]:
 
 
 def _export(conf: Any, weights: Path) -> None:
-    """Our initial weights, which the published code starts from too."""
+    """Our initial weights, from which the published code starts too."""
     from models.fields.state import export_state
     from models.methods.registry import build_model
 

@@ -1,6 +1,7 @@
-"""A Python program on a device that is insisted on: `python -m benchmarks.on_device cuda [--tf32] PROGRAM ARGUMENTS`.
+"""Run a Python program on a required device: `python -m benchmarks.on_device cuda [--tf32] PROGRAM ARGUMENTS`.
 
-PROGRAM is a file, or a module's name. Where the device cannot be used it does not run: no CPU answers for a GPU.
+PROGRAM is a file or the name of a module. If the device cannot be used, the program is not run; there is no fallback to
+the CPU.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from models.machine import backend
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Say what the program runs on and run it; ends as it does."""
+    """Print the device and run the program; exits as the program does."""
     device, *command = arguments
     try:
         backend.select(device)

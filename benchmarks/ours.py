@@ -31,7 +31,7 @@ MATMUL_REPEATS = 9  # one takes milliseconds, too short to be trusted alone
 
 
 class OneBatch:
-    """Stands in for `PixelSampler`: the same batch each time."""
+    """Replaces `PixelSampler`: returns the same batch each time."""
 
     def __init__(self, batch: PixelBatch) -> None:
         self._batch = batch
@@ -42,7 +42,7 @@ class OneBatch:
 
 
 class Ours:
-    """A trainer built from a job, and the commands it answers."""
+    """A trainer built from a job, and its commands."""
 
     def __init__(self, path: Path) -> None:
         meta, batch, self._image = read_job(path)
@@ -53,7 +53,7 @@ class Ours:
         self._trainer = Trainer(model, OneBatch(batch), self._conf.train, jitter)
 
     def export(self, path: str) -> dict[str, Any]:
-        """Write the networks' parameters, so that the other side starts from the same ones."""
+        """Write the parameters of the networks, so that the other side starts from the same ones."""
         networks = self._trainer.networks.items()
         states = {f"{network}/{name}": v for network, field in networks for name, v in export_state(field).items()}
         np.savez(path, **states)
@@ -82,7 +82,7 @@ class Ours:
 
 
 class Matmul:
-    """The product that the machine's speed is measured by."""
+    """The matrix product that measures the speed of the machine."""
 
     def __init__(self) -> None:
         rows, inner, columns = MATMUL_SHAPE
@@ -91,7 +91,7 @@ class Matmul:
         self._right = jt.array(generator.standard_normal((inner, columns), dtype=np.float32))
 
     def matmul(self) -> dict[str, Any]:
-        """The median of some products; the rate in operations per second."""
+        """The median time of several products; the rate in operations per second."""
         times = []
         for _ in range(MATMUL_REPEATS):
             begin = time.perf_counter()
@@ -109,7 +109,7 @@ def about() -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve a job, with PLAIN after it on the references of the native operations; without one the matrix product."""
+    """Serve a job: of the trainer, with PLAIN on the reference operations, or of the matrix product."""
     backend.select("cpu")
     if not arguments:
         product = Matmul()

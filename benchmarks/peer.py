@@ -28,7 +28,7 @@ COUNT_EPS = 1e-5
 
 
 def stand_in_for_unused() -> None:
-    """Empty modules for those that are imported, not used, and not installed."""
+    """Empty modules for imports that are unused and not installed."""
     for name, members in UNUSED_MODULES.items():
         if find_spec(name) is None:
             module = types.ModuleType(name)
@@ -38,7 +38,7 @@ def stand_in_for_unused() -> None:
 
 
 class Peer:
-    """The published networks and renderer, built from a job, and the commands they answer."""
+    """The published networks and renderer, built from a job, and their commands."""
 
     def __init__(self, job: str, weights: str) -> None:
         with np.load(job) as file:
@@ -48,7 +48,7 @@ class Peer:
         self.share_jitter()
 
     def build(self, weights: str) -> None:
-        """Networks with the given weights, renderer, optimiser."""
+        """Networks with the given weights, renderer and optimiser."""
         from models import fields, renderer
 
         model = self.meta["model"]
@@ -70,7 +70,7 @@ class Peer:
         self.optimizer = torch.optim.Adam(parameters, lr=self.meta["learning_rate"])
 
     def share_jitter(self) -> None:
-        """Let the renderer's torch.rand draw what our trainer draws, so that the losses can be compared."""
+        """Make the renderer's torch.rand return the jitter of our trainer, so that the losses can be compared."""
         generator = np.random.default_rng(self.meta["seed"])
         torch.rand = lambda size: torch.from_numpy(generator.random(tuple(size), dtype=np.float32))
 
@@ -115,7 +115,7 @@ class Peer:
         return {"seconds": seconds}
 
     def render(self, kind: str, part: slice, perturb: int) -> dict[str, torch.Tensor]:
-        """What the published renderer makes of some of the job's rays; perturb 0 renders without jitter."""
+        """The published renderer's output for some of the job's rays; perturb 0 renders without jitter."""
         rays = [self.arrays[f"{kind}_{name}"][part] for name in ("origins", "directions", "near", "far")]
         ratio = self.meta["cos_anneal_ratio"]
         return self.renderer.render(*rays, perturb_overwrite=perturb, background_rgb=None, cos_anneal_ratio=ratio)

@@ -27,7 +27,7 @@ NEEDED = ("gauss_render.py", "utils/sh_utils.py", "utils/camera_utils.py")
 
 
 def patched(checkout: Path, folder: Path) -> None:
-    """What the image needs of the package, with the CPU as its device."""
+    """The required parts of the package, with the CPU as the device."""
     for name in NEEDED:
         source, copy = checkout / PACKAGE / name, folder / PACKAGE / name
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: Jittor's own profiler, its operations sorted by phase and kind."""
+"""The composition of a training step: Jittor's profiler, with operations sorted by phase and kind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAMPLING, FIELDS, OPTIMISER = "sampling", "forward and backward", "optimiser"
 
 
 def kind_of(name: str, source: str) -> str:
-    """The kind of one of the profiler's rows, from the operation's name and the text of its kernel."""
+    """The kind of a row of the profiler, from the operation's name and the text of its kernel."""
     if name.startswith("code"):
         call = NATIVE_CALL.search(source)
         return f"native {call[1]}" if call else "search"
@@ -37,9 +37,9 @@ def kind_of(name: str, source: str) -> str:
 
 
 def profile(trainer: Trainer) -> tuple[float, dict[str, dict[str, float]]]:
-    """Seconds of a whole step, not profiled, and of its operations by phase and kind; means of REPEATS, in turn.
+    """Seconds of a whole step, not profiled, and of its operations by phase and kind; means of REPEATS, alternating.
 
-    What the whole takes longer than its operations is Python's, and the building and dispatch of the graph.
+    The difference of the two is the time of Python, graph construction and dispatch.
     """
     whole = 0.0
     phases: dict[str, Counter[str]] = {SAMPLING: Counter(), FIELDS: Counter(), OPTIMISER: Counter()}
@@ -53,7 +53,7 @@ def profile(trainer: Trainer) -> tuple[float, dict[str, dict[str, float]]]:
 
 
 def _profile_step(trainer: Trainer, phases: dict[str, Counter[str]]) -> None:
-    """What `Trainer.step` does, one phase after the other, each added to its counter."""
+    """The phases of `Trainer.step`, each added to its counter."""
     model, moment, batch = trainer.model, trainer.context, trainer.sampler.next()
     noise = model.draw_noise(len(batch), np.random.default_rng(0))
     with _timed(phases[SAMPLING]):
@@ -69,7 +69,7 @@ def _profile_step(trainer: Trainer, phases: dict[str, Counter[str]]) -> None:
 
 @contextlib.contextmanager
 def _timed(kinds: Counter[str]) -> Iterator[None]:
-    """Adds the seconds of the operations that run within, by kind."""
+    """Add the seconds of the operations that run within the body, by kind."""
     with jt.profile_scope(0, 0) as report:
         yield
     header, *rows = report

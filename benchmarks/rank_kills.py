@@ -1,4 +1,4 @@
-"""A random rank is killed at a random moment, again and again: is the last checkpoint good, is any process left?"""
+"""Kill random ranks at random times: check that the last checkpoint is valid and no process remains."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ VICTIMS = ("rank", "rank", "rank", "keeper", "outer", "mpirun", "told")
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Of mpirun in a container: one is root there, and has fewer cores than ranks."""
+    """Environment variables of mpirun in a container, with root and fewer cores than ranks."""
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     several = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMP_NUM_THREADS": str(threads)}
     return os.environ | allowed | several
 
 
 def command(folder: Path) -> list[str]:
-    """A training that continues."""
+    """The command of a resumed training."""
     settings = (f"general.base_exp_dir={folder}", f"dataset.data_dir={ROOT}/data/demo", f"train.end_iter={LAST}")
     settings += (f"train.save_freq={EVERY}", "train.val_freq=0", "train.val_mesh_freq=0")
     flags = [word for setting in settings for word in ("--set", setting)]
@@ -42,7 +42,7 @@ def command(folder: Path) -> list[str]:
 
 
 def kills(count: int) -> None:
-    """Kill `count` trainings, each gone on with until it is whole; prints what came of them."""
+    """Kill `count` trainings and resume each until it is finished; prints the results."""
     random = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         reference = Path(name) / "unbroken"
@@ -68,7 +68,7 @@ def kills(count: int) -> None:
 
 
 def killed(folder: Path, random: np.random.Generator) -> tuple[float, int]:
-    """Start, kill something, wait: the seconds until all processes were gone, and mpirun's exit status."""
+    """Start, kill a process, wait: the seconds until all processes ended, and mpirun's exit status."""
     started = subprocess.Popen(
         command(folder), env=environment(1), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -88,7 +88,7 @@ def killed(folder: Path, random: np.random.Generator) -> tuple[float, int]:
 
 
 def generations(word: str) -> dict[str, list[int]]:
-    """The processes of a training by what they are."""
+    """The processes of a training by their roles."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -104,7 +104,7 @@ def generations(word: str) -> dict[str, list[int]]:
 
 
 def newest(folder: Path) -> int:
-    """The step of the newest checkpoint that can be read; 0 without one."""
+    """The step of the newest readable checkpoint; 0 if there is none."""
     steps = sorted((folder / "checkpoints").glob("ckpt_*.safetensors"), reverse=True)
     return load_checkpoint(steps[0]).step if steps else 0
 

@@ -39,14 +39,14 @@ def trainer_of(conf_path: str, settings: list[str], ranks: Ranks) -> Trainer:
 
 
 def steps(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
-    """The losses of some steps and all weights after them."""
+    """The losses of several steps and all weights after them."""
     losses = [float(trainer.step().found.losses["total"].item()) for _ in range(count)]
     trainer.settle()
     return {"losses": np.array(losses)} | {name: v.numpy() for name, v in trainer.optimizer.named_parameters.items()}
 
 
 def kept() -> dict[str, np.ndarray]:
-    """Bytes that the process has now, in the words of KEPT."""
+    """Memory of the process now, by the names of KEPT."""
     lines = [line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]]
     found = {line[0].rstrip(":"): int(line[1]) * 1024 for line in lines}
     return {name: np.array(found[entry]) for name, entry in KEPT.items()}

@@ -1,4 +1,4 @@
-"""Figures as a table for people and as one line of JSON for programs."""
+"""Results as a table for readers and as one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OURS, PLAIN, PEER, MATMUL = "ours", "plain", "peer", "matmul"
 
 @dataclass(frozen=True)
 class Bound:
-    """What a figure should reach."""
+    """A target of a result."""
 
     value: float
     of: Literal["ours", "ratio"]
@@ -48,7 +48,7 @@ FIRST_LOSS = Bound(1e-4, "ours")  # as tests/parity.py asks of losses
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: ours, and the peer's if there is one."""
+    """One result: ours, and the peer's if there is one."""
 
     name: str
     ours: float
@@ -62,7 +62,7 @@ class Row:
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether the bound holds; None if there is none, or nothing to compare with."""
+        """Whether the bound holds; None if there is no bound or no peer."""
         return None if self.bound is None else self.bound.holds(self.ours, self.ratio)
 
 
@@ -137,7 +137,7 @@ def _cpu_name() -> str:
 
 
 def _git(*arguments: str) -> str:
-    """What git says of the project; "" outside a repository or without git."""
+    """The output of a git command; "" outside a repository or without git."""
     try:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     except OSError:

@@ -1,6 +1,7 @@
-"""The Chinese of the help texts (models/commands/arguments.py) and of the conf comments (confs/base), by their English.
+"""The Chinese texts of the help (models/commands/arguments.py) and of the conf comments (confs/base), by their English
+text.
 
-Keyed by the text and not by the flag or key, so that a changed English text asks for a new translation.
+Keyed by the text and not by the flag or key, so that a changed English text requires a new translation.
 """
 
 from __future__ import annotations

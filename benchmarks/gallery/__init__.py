@@ -1,1 +1,1 @@
-"""A gallery of scenes that trainings are judged by: what `benchmarks.bm_gallery` consists of."""
+"""The scenes, runs and page of `benchmarks.bm_gallery`."""

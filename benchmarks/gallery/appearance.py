@@ -1,4 +1,4 @@
-"""Colours: textures of surfaces, what lies behind them, and shading. Unit-sphere frame; P points or rays."""
+"""Colours: textures of surfaces, backgrounds, and shading. Unit-sphere frame; P points or rays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FADE = 0.18  # per radius of distance: fine texture of the ground becomes its me
 
 
 def noise(random: np.random.Generator, octaves: tuple[float, ...] = OCTAVES) -> Texture:
-    """Smooth noise of several sizes in space, around 0 and within about half: brightness mostly, and some hue."""
+    """Smooth noise of several scales, around 0 and mostly within 0.5, mainly in brightness and less in hue."""
     lattices = random.uniform(-0.5, 0.5, (len(octaves), 3, LATTICE, LATTICE, LATTICE))
     lattices = HUE * lattices + lattices[:, :1]
 
@@ -67,7 +67,7 @@ def texture(spec: SceneSpec) -> Texture:
 
 
 class Backdrop:
-    """What rays see that miss the object, ground excepted, and what the object reflects."""
+    """The background of a scene except the ground, and the environment that the object reflects."""
 
     def __init__(self, spec: SceneSpec) -> None:
         self._kind = spec.backdrop
@@ -92,13 +92,13 @@ class Backdrop:
         return found
 
     def sky(self, directions: np.ndarray) -> np.ndarray:
-        """A clouded sky [P, 3], which every glossy object reflects, whatever the backdrop."""
+        """A cloudy sky [P, 3], which glossy objects reflect with any backdrop."""
         height = np.clip(directions[:, 2:], 0.0, 1.0)
         clouds = self._clouds(directions).mean(axis=1, keepdims=True)
         return np.clip(HORIZON + (ZENITH - HORIZON) * np.sqrt(height) + 0.5 * clouds, 0.0, 1.0)
 
     def ground_depth(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """Distance [P] along each ray to the ground; infinite where the ray meets none."""
+        """Distance [P] along each ray to the ground; infinite if the ray does not hit it."""
         depth = np.full(len(directions), np.inf)
         if self.ground is None:
             return depth
@@ -133,7 +133,9 @@ def shaded(colors: np.ndarray, normals: np.ndarray, light: np.ndarray, lit: np.n
 def reflected(
     backdrop: Backdrop, normals: np.ndarray, light: np.ndarray, directions: np.ndarray, lit: np.ndarray
 ) -> np.ndarray:
-    """What a glossy surface adds [P, 3]: a highlight (Blinn-Phong) and the sky, more at grazing angles (Schlick)."""
+    """The specular part [P, 3] of a glossy surface: a highlight (Blinn-Phong) and the sky, stronger at grazing angles
+    (Schlick).
+    """
     half = light - directions
     half /= np.maximum(np.linalg.norm(half, axis=1, keepdims=True), 1e-9)
     highlight = HIGHLIGHT * lit * np.maximum(np.sum(normals * half, axis=1), 0.0) ** SHININESS

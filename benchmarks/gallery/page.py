@@ -1,4 +1,4 @@
-"""The results of the gallery on one page: HTML without a network, images included."""
+"""The results of the gallery on one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ img { height: 84px; display: block; }
 
 
 def write_page(out: Path) -> Path:
-    """Write the page of all results below `out`; returns its path. Raises UserError if there is none."""
+    """Write the page of all results below `out`; returns its path. Raises UserError if there are none."""
     found = [(path, read_result(path)) for path in sorted((out / RESULTS).glob("*.json"))]
     if not found:
         raise UserError(f"{out / RESULTS}: holds no results; train first, without --page")
@@ -60,7 +60,7 @@ def write_page(out: Path) -> Path:
 
 
 def grouped(found: Iterable[tuple[Path, Result]]) -> list[list[tuple[Path, Result]]]:
-    """The results that differ by their seed alone, together; scenes by name, recipes and lengths within."""
+    """Group the results that differ only by seed; sorted by scene name, recipe and length."""
     groups: dict[tuple, list[tuple[Path, Result]]] = {}
     for path, result in found:
         key = (result["scene"], not result["has_masks"], result["conf"], result["steps"])
@@ -69,7 +69,7 @@ def grouped(found: Iterable[tuple[Path, Result]]) -> list[list[tuple[Path, Resul
 
 
 def _totals(found: Sequence[tuple[Path, Result]]) -> str:
-    """A table of recipes and lengths: how many runs collapsed, and the medians."""
+    """A table of recipes and lengths: the number of collapsed runs, and medians."""
     keys = sorted({(result["conf"], result["steps"]) for _, result in found})
     lines = []
     for conf, steps in keys:
@@ -83,7 +83,7 @@ def _totals(found: Sequence[tuple[Path, Result]]) -> str:
 
 
 def _row(group: Sequence[tuple[Path, Result]]) -> str:
-    """The runs of one scene, recipe and length, which differ by their seed."""
+    """The runs of one scene, recipe and length with different seeds."""
     results = [result for _, result in group]
     first = results[0]
     reasons = sorted({result["collapse"] for result in results if result["collapse"]})
@@ -107,13 +107,13 @@ def _row(group: Sequence[tuple[Path, Result]]) -> str:
 
 
 def _value(results: Sequence[Result], key: str, form: str, reduce: Callable[[list[float]], float] = fmean) -> str:
-    """The mean, or another reduction, over the runs that have a value."""
+    """The mean, or another reduction, over the runs with a value."""
     values = [result[key] for result in results if result[key] is not None]
     return format(reduce(values), form) if values else "-"
 
 
 def _spread(results: Sequence[Result], key: str) -> str:
-    """Mean, and lowest and highest of several."""
+    """Mean, minimum and maximum of several values."""
     values = [result[key] for result in results if result[key] is not None]
     if len(values) < 2:
         return _value(results, key, ".2f")
@@ -121,7 +121,7 @@ def _spread(results: Sequence[Result], key: str) -> str:
 
 
 def _picture(path: Path) -> str:
-    """The image that lies beside a result."""
+    """The image of a result."""
     picture = path.with_suffix(".jpg")
     if not picture.is_file():
         return "-"

@@ -1,4 +1,4 @@
-"""Photographs of a generated scene by ray casting, and the scene folder that a training reads."""
+"""Render photographs of a generated scene by ray casting, and write its scene folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POINTS, POINT_NOISE, POINT_VIEWS = 4000, 1.5e-3, 3  # drawn; radii; photographs 
 
 
 class PhotoSet:
-    """The object of a scene with everything that is photographed around it."""
+    """The object of a scene with its environment."""
 
     def __init__(self, spec: SceneSpec) -> None:
         self.spec = spec
@@ -45,7 +45,7 @@ class PhotoSet:
 
     @cached_property
     def visible(self) -> trimesh.Trimesh:
-        """The object with the part of the ground that lies in the unit sphere and is not below the object."""
+        """The object and the part of the ground that is inside the unit sphere and not below the object."""
         if self.spec.ground is None:
             return self.object
         axis = np.linspace(-1.0, 1.0, GROUND_CELLS)
@@ -59,7 +59,7 @@ class PhotoSet:
         return trimesh.util.concatenate([self.object, ground])
 
     def photograph(self, pose: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Light [H, W, 3], before exposure, and the object's share of each pixel [H, W], from a pose [4, 4]."""
+        """Radiance [H, W, 3], before exposure, and the coverage of the object [H, W], from a pose [4, 4]."""
         width, height = self.spec.size
         pixels = image_pixels(width, height).reshape(-1, 2)
         steps = (np.arange(SUPERSAMPLES) + 0.5) / SUPERSAMPLES - 0.5
@@ -75,7 +75,9 @@ class PhotoSet:
         return light.reshape(height, width, 3), share.reshape(height, width)
 
     def first(self, origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distance [P] to the object's first face along rays [P, 3], and its number [P]; infinite and -1 for none."""
+        """Distance [P] to the first face of the object along rays [P, 3], and its index [P]; infinite and -1 if there
+        is none.
+        """
         face = np.asarray(self.object.ray.intersects_first(origins, directions))
         hit, depth = np.flatnonzero(face >= 0), np.full(len(origins), np.inf)
         corners = self.object.triangles[face[hit]]
@@ -84,14 +86,14 @@ class PhotoSet:
         return depth, face
 
     def sees(self, camera: Camera, points: np.ndarray) -> np.ndarray:
-        """Whether a camera shows points [P, 3], and no part of the object stands before them: bool [P]."""
+        """Whether a camera sees points [P, 3], unoccluded by the object: bool [P]."""
         away = points - camera.center
         distance = np.linalg.norm(away, axis=1)
         depth, _ = self.first(np.broadcast_to(camera.center, points.shape), away / distance[:, None])
         return camera.shows(*project(points, camera)) & (depth > distance - HIDDEN_FROM)
 
     def _seen(self, origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Light [P, 3] along rays [P, 3], and whether the object is what they meet [P]."""
+        """Radiance [P, 3] along rays [P, 3], and whether they hit the object [P]."""
         depth, face = self.first(origins, directions)
         ground = self._backdrop.ground_depth(origins, directions)
         is_object, is_ground = depth < ground, ground < depth
@@ -105,7 +107,7 @@ class PhotoSet:
         return light, is_object
 
     def _object_light(self, points: np.ndarray, face: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """Light [P, 3] that leaves points [P, 3] of the faces `face` [P] against `directions` [P, 3]."""
+        """Radiance [P, 3] of points [P, 3] on the faces `face` [P], seen along `directions` [P, 3]."""
         if not len(points):
             return np.zeros((0, 3))
         weights = trimesh.triangles.points_to_barycentric(self.object.triangles[face], points)
@@ -118,7 +120,7 @@ class PhotoSet:
         return light
 
     def _ground_light(self, points: np.ndarray, distances: np.ndarray) -> np.ndarray:
-        """Light [P, 3] that leaves points [P, 3] of the ground at `distances` [P] from the camera."""
+        """Radiance [P, 3] of ground points [P, 3] at `distances` [P] from the camera."""
         if not len(points):
             return np.zeros((0, 3))
         up = np.broadcast_to(np.array([0.0, 0.0, 1.0]), points.shape)
@@ -126,7 +128,7 @@ class PhotoSet:
         return shaded(colors, up, towards_light(self.spec, points), self._lit(points, up))
 
     def _lit(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
-        """1 where light reaches points [P, 3], 0 in the object's shadow; a scene without ground has no shadows."""
+        """1 if points [P, 3] are lit, 0 in the shadow of the object; scenes without ground have no shadows."""
         if self.spec.ground is None:
             return np.ones(len(points))
         towards = towards_light(self.spec, points)
@@ -134,7 +136,7 @@ class PhotoSet:
 
 
 def photographs(stage: PhotoSet) -> Scene:
-    """The scene as a training reads it: photographs, masks, cameras as they are stated, sparse points."""
+    """The scene for training: photographs, masks, cameras as written to the file, SfM points."""
     spec = stage.spec
     random, images, masks = spec.random(8), [], []
     for pose, exposure in zip(scenes.poses(spec), scenes.exposures(spec), strict=True):
@@ -156,7 +158,7 @@ def photographs(stage: PhotoSet) -> Scene:
 
 
 def seen_points(stage: PhotoSet, mesh: trimesh.Trimesh, part: int) -> SparsePoints:
-    """Points on `mesh` that POINT_VIEWS photographs see, with the noise of structure from motion."""
+    """Points on `mesh` that are visible in POINT_VIEWS photographs, with the noise of structure from motion."""
     spec, random = stage.spec, stage.spec.random(part)
     points, _ = trimesh.sample.sample_surface(mesh, POINTS, seed=int(random.integers(1 << 31)))
     poses, views = scenes.poses(spec), np.zeros(len(points), int)
@@ -169,10 +171,9 @@ def seen_points(stage: PhotoSet, mesh: trimesh.Trimesh, part: int) -> SparsePoin
 
 
 def write_scene(spec: SceneSpec, folder: Path) -> None:
-    """Photographs, cameras, ground truth and witness points in `folder`; nothing where they lie there already.
+    """Write photographs, cameras, ground truth and held-out SfM points to `folder`, unless they exist.
 
-    Ground truth and witness points are in the world of the camera file. Raises UserError if the disk does not take
-    them.
+    Ground truth and held-out points are in the world frame of the camera file. Raises UserError if the disk is full.
     """
     described = json.dumps({"scene": repr(spec), "generator": _generator()}) + "\n"
     if (folder / DONE).is_file() and (folder / DONE).read_text(encoding="utf-8") == described:
@@ -192,13 +193,13 @@ def write_scene(spec: SceneSpec, folder: Path) -> None:
 
 
 def _generator() -> str:
-    """A hash of the modules that decide the pixels: folders of another version are written again."""
+    """A hash of the modules that determine the pixels: folders of another version are written again."""
     names = ("appearance.py", "render.py", "scenes.py", "shapes.py")
     return hashlib.sha256(b"".join((Path(__file__).parent / name).read_bytes() for name in names)).hexdigest()
 
 
 def _write_transforms(folder: Path, scene: Scene) -> None:
-    """transforms.json and images/, as instant-ngp reads them."""
+    """Write transforms.json and images/ in the format of instant-ngp."""
     (folder / "images").mkdir(exist_ok=True)
     frames = []
     for name, image, pose in zip(scene.image_names, scene.images, scene.c2w, strict=True):

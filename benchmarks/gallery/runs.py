@@ -1,4 +1,4 @@
-"""One run of the gallery: a training by the command line, its evaluation, and a JSON file with what came out."""
+"""One run of the gallery: a training by the command line, its evaluation, and a JSON file with the results."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of the files that belong to it."""
+        """The base name of its files."""
         return f"{self.case.title}-{self.conf}-{self.steps}-{self.seed}"
 
     def flags(self, out: Path) -> list[str]:
-        """What training and evaluation have in common, on the command line."""
+        """The common flags of training and evaluation."""
         values = [
             f"dataset.data_dir={self.case.folder.absolute()}",
             f"general.base_exp_dir={out.absolute() / EXPERIMENTS / self.name}",
@@ -79,7 +79,7 @@ class Run:
 
 
 class Interrupted(Exception):
-    """A run that was stopped from outside."""
+    """A run that was interrupted by a signal."""
 
 
 def in_process(threads: int) -> Execute:
@@ -95,15 +95,15 @@ def in_process(threads: int) -> Execute:
 
 
 def result_file(run: Run, out: Path) -> Path:
-    """Where the result of a run lies, once it is done."""
+    """The file with the result of a finished run."""
     return out / RESULTS / f"{run.name}.json"
 
 
 def do(run: Run, out: Path, resolution: int, execute: Execute, is_kept: bool = False) -> dict[str, Any]:
-    """Train and evaluate, unless that was done before; returns the result, which is kept as a file.
+    """Train and evaluate, unless the result exists; returns the result, which is stored in a file.
 
-    A training that was stopped continues from its newest checkpoint. Without `is_kept` the experiment folder is removed
-    at the end. Raises UserError for a scene that cannot be written, and Interrupted.
+    An interrupted training resumes from its newest checkpoint. Without `is_kept` the experiment folder is removed at
+    the end. Raises UserError for a scene that cannot be written, and Interrupted.
     """
     path = result_file(run, out)
     if path.is_file():
@@ -135,7 +135,7 @@ def do(run: Run, out: Path, resolution: int, execute: Execute, is_kept: bool = F
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """A result; raises UserError for a file that is none."""
+    """Read a result; raises UserError for another file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -151,7 +151,7 @@ def _executed(execute: Execute, arguments: list[str], output: Path) -> int:
 
 
 def _evaluated(run: Run, out: Path, resolution: int, execute: Execute, output: Path) -> int:
-    """Evaluate against all there is; where that is refused (no surface), the photographs alone are tried too."""
+    """Evaluate with all references; if that is rejected (no surface), with the photographs only."""
     arguments = ["--mode", "evaluate", "--resolution", str(resolution), *run.flags(out)]
     against = ["--frame", run.case.frame]
     for flag, path in (("--gt", run.case.truth), ("--points", run.case.points)):
@@ -163,7 +163,7 @@ def _evaluated(run: Run, out: Path, resolution: int, execute: Execute, output: P
 
 
 def _metrics(run: Run, out: Path) -> dict[str, Any]:
-    """METRICS of the evaluation, None if there is none, and the PSNR that counts first beside the blurred one."""
+    """METRICS of the evaluation, None for missing ones, and the primary PSNR with that of the blurred photographs."""
     path = out / EXPERIMENTS / run.name / FOLDER / JSON_FILE
     found = read_json(path) if path.is_file() else {}
     metrics = {name: found.get(name) for name in METRICS}
@@ -188,14 +188,14 @@ def _text(path: Path) -> str:
 
 
 def _last_line(path: Path) -> str:
-    """What the command line said last; "" for nothing."""
+    """The last line printed by the command line; "" if there is none."""
     lines = [line.strip() for line in _text(path).replace("\r", "\n").splitlines()]
     errors = [line for line in lines if line.lower().startswith("error")]
     return (errors or [line for line in lines if line] or [""])[-1]
 
 
 def _reduce(source: Path, target: Path) -> None:
-    """An image as a small JPEG."""
+    """Convert an image to a small JPEG."""
     picture = read_image(source)[..., :3]
     size, _ = size_within((picture.shape[1], picture.shape[0]), PICTURE_WIDTH)
     write_image(target, cv2.resize(picture, size, interpolation=cv2.INTER_AREA))

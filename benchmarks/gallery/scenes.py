@@ -1,4 +1,4 @@
-"""The generated scenes: what is photographed, before what, from where and how. A scene's seed decides every pixel."""
+"""The generated scenes: object, background, cameras and lighting. The seed of a scene determines every pixel."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SceneSpec:
     seed: int = 0  # of the shape's parameters, the texture, the poses and the noise
 
     def random(self, part: int) -> np.random.Generator:
-        """A generator for one part of the scene, so that a change of one part leaves the others."""
+        """A generator for one part of the scene, so that a change of one part does not affect the others."""
         return np.random.default_rng([self.seed, part])
 
     @property
@@ -57,7 +57,7 @@ class SceneSpec:
 
     @property
     def intrinsics(self) -> np.ndarray:
-        """[3, 3]: the unit sphere just fits the photograph, or INSIDE_FOV."""
+        """[3, 3]: the unit sphere touches the image borders, or the field of view is INSIDE_FOV."""
         width, height = self.size
         half = 0.5 * min(self.size)
         wide = 1.0 / np.tan(np.radians(INSIDE_FOV / 2))
@@ -80,7 +80,7 @@ def poses(spec: SceneSpec) -> np.ndarray:
 
 
 def written_poses(spec: SceneSpec) -> np.ndarray:
-    """The poses as the camera file states them: off by `pose_error`."""
+    """The poses in the camera file, perturbed by `pose_error`."""
     found, random = poses(spec), spec.random(3)
     for pose in found if spec.pose_error else ():
         axis = random.normal(0.0, np.radians(spec.pose_error), 3)
@@ -94,9 +94,9 @@ def written_poses(spec: SceneSpec) -> np.ndarray:
 
 
 def exposures(spec: SceneSpec) -> np.ndarray:
-    """The factor on the light of each photograph [V].
+    """The exposure factor of each photograph [V].
 
-    It is 1 for held-out photographs, so that their PSNR does not depend on an exposure that nothing could predict.
+    It is 1 for held-out photographs, so that their PSNR does not depend on an unpredictable exposure.
     """
     stops = spec.exposure * spec.random(4).normal(0.0, 1.0, spec.photographs)
     stops[::HELD_OUT_EVERY] = 0.0
@@ -179,13 +179,13 @@ QUICK = (
 
 
 def draw(seed: int, count: int) -> tuple[SceneSpec, ...]:
-    """Scenes with random settings, `draw7_0` and so on for seed 7; another seed gives others."""
+    """Scenes with random settings, `draw7_0` and so on for seed 7."""
     random = np.random.default_rng([seed, 0x6A11])
     return tuple(_drawn(random, f"{PREFIX}{seed}_{index}") for index in range(count))
 
 
 def _drawn(random: np.random.Generator, name: str) -> SceneSpec:
-    """One scene at random, of settings that fit each other."""
+    """One random scene with consistent settings."""
     shape = str(random.choice(["jug", "vase", "frame", "bowl", "blob", "crates", "statue", "room"]))
     backdrop = "room" if shape == "room" else str(random.choice(["black", "grey"]))
     if shape in ("jug", "crates", "statue") and random.random() < 0.6:

@@ -25,7 +25,7 @@ def jug(_: np.random.Generator) -> Sdf:
 
 
 def blob(random: np.random.Generator) -> Sdf:
-    """Seven spheres that are blended into each other: smooth, without edges."""
+    """Seven smoothly blended spheres without edges."""
     centers, radii = random.normal(0.0, 0.27, (7, 3)), random.uniform(0.18, 0.34, 7)
     size = (np.linalg.norm(centers, axis=1) + radii).max() / REACH
     centers, radii = centers / size, radii / size
@@ -37,7 +37,7 @@ def blob(random: np.random.Generator) -> Sdf:
 
 
 def bowl(random: np.random.Generator) -> Sdf:
-    """A deep open bowl with a ball in it: concave, and one surface before another."""
+    """A deep open bowl with a ball in it: concave, with occlusion."""
     radius, wall = random.uniform(0.58, 0.68), random.uniform(0.07, 0.11)
     ball = np.array([*random.uniform(-0.12, 0.12, 2), -0.2])
 
@@ -51,7 +51,7 @@ def bowl(random: np.random.Generator) -> Sdf:
 
 
 def frame(random: np.random.Generator) -> Sdf:
-    """A cube of thin rods with a rod through it and a ring about it: 0.05 across, mostly air."""
+    """A cube of thin rods with a rod through it and a ring around it: 0.05 thick, mostly empty."""
     half, rod = random.uniform(0.42, 0.5), 0.026
     corners = half * np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
     edges = [
@@ -80,7 +80,7 @@ def vase(random: np.random.Generator) -> Sdf:
 
 
 def crates(random: np.random.Generator) -> Sdf:
-    """A pile of turned boxes: flat faces, sharp edges, corners that point inwards."""
+    """A pile of rotated boxes: flat faces, sharp edges, concave corners."""
     turns = random.uniform(0.0, np.pi, 4)
     places = [(0.0, 0.0, -0.45), (0.22, 0.1, -0.05), (-0.16, -0.1, 0.18), (0.05, 0.05, 0.48)]
     sides = [np.array([0.42, 0.36, 0.25]), *(random.uniform(0.14, 0.24, 3) for _ in range(3))]
@@ -174,7 +174,7 @@ def ellipsoid(points: np.ndarray, half: np.ndarray) -> np.ndarray:
 
 
 def _turned(points: np.ndarray, angle: float) -> np.ndarray:
-    """Points [P, 3] turned about z."""
+    """Points [P, 3] rotated about z."""
     cosine, sine = np.cos(angle), np.sin(angle)
     return points @ np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
 

@@ -1,4 +1,4 @@
-"""Where the scenes of the gallery come from: generated ones, and folders of captured ones, with and without masks."""
+"""The scenes of the gallery: generated ones, and folders of captured ones, with and without masks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHITE = 1.0
 
 @dataclass(frozen=True)
 class Captured:
-    """A scene of the folder of --data, and what to measure on it."""
+    """A scene in the folder of --data, and its references."""
 
     name: str
     has_masks: bool
@@ -47,7 +47,7 @@ CAPTURED = (
 
 @dataclass(frozen=True)
 class Case:
-    """A scene as it is trained on, with or without its masks."""
+    """A scene for training, with or without its masks."""
 
     name: str  # of the scene
     has_masks: bool
@@ -60,7 +60,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """The scene's name, and whether its masks are left out."""
+        """The name of the scene, with a note if its masks are omitted."""
         return self.name if self.has_masks else f"{self.name}_{WITHOUT_MASKS}"
 
 
@@ -84,7 +84,7 @@ def generated(specs: Iterable[SceneSpec], out: Path) -> list[Case]:
 
 
 def captured(data: Path, out: Path) -> list[Case]:
-    """The cases of the folder of captured scenes; raises UserError if it holds none of them."""
+    """The cases of the folder of captured scenes; raises UserError if it contains none of them."""
     cases = []
     for scene in CAPTURED:
         original = data / scene.name
@@ -107,7 +107,7 @@ def captured(data: Path, out: Path) -> list[Case]:
 
 
 def prepare(case: Case) -> None:
-    """Write the folder of a case, unless it is there. Raises UserError if that is not possible."""
+    """Write the folder of a case, unless it exists. Raises UserError if that is not possible."""
     base = case.original
     if isinstance(base, SceneSpec):
         folder = case.truth.parent if case.truth else case.points.parent
@@ -145,7 +145,7 @@ def _measured(base: Path, folder: Path) -> None:
 
 
 def _over_white(base: Path, folder: Path) -> None:
-    """A Blender scene whose RGBA photographs lie over white, so that nothing tells where the object is."""
+    """A Blender scene with its RGBA photographs composited over white, so that no mask is available."""
     for name in ("train", "test"):
         (folder / name).mkdir()
         for path in list_images(base / name):

@@ -1,4 +1,4 @@
-"""Whether a training collapsed, and how that is read off its log and its metrics."""
+"""Decides from log and metrics whether a training collapsed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SURFACES = ("fast", "geo", "surfels")  # recipes that are for meshes
 
 
 def collapse(result: Mapping[str, Any]) -> str:
-    """Why a run counts as collapsed; "" where it does not.
+    """Why a run counts as collapsed; "" if it does not.
 
-    A run collapsed where the training or its evaluation ended with a status other than 0 (a training that ends below
-    its blurred photographs does, and one without a surface), where after JUDGED_FROM steps or more its held-out PSNR is
-    below that of the photographs themselves when blurred, where its last score is more than FALL dB below that of an
-    earlier checkpoint, or where a recipe for surfaces left no triangles.
+    A run has collapsed if the training or its evaluation ended with a status other than 0 (as a training below its
+    blurred photographs, or without a surface, does), if after at least JUDGED_FROM steps its held-out PSNR is below
+    that of the blurred photographs, if its last score is more than FALL dB below that of an earlier checkpoint, or if a
+    recipe for surfaces yields no triangles.
     """
     if result["train_status"] or result["evaluate_status"]:
         which = "training" if result["train_status"] else "evaluation"
@@ -46,7 +46,9 @@ def collapse(result: Mapping[str, Any]) -> str:
 
 
 def from_log(text: str) -> dict[str, Any]:
-    """Of a train.log: `scores` [step, dB] of checkpoints, `skipped` steps, `returns` to an earlier checkpoint."""
+    """From a train.log: `scores` [step, dB] of checkpoints, numbers of `skipped` steps and of `returns` to an earlier
+    checkpoint.
+    """
     return {
         "scores": [[int(step), float(score)] for step, score in (*SCORE.findall(text), *RESTORED.findall(text))],
         "skipped": len(SKIPPED.findall(text)),
@@ -55,7 +57,7 @@ def from_log(text: str) -> dict[str, Any]:
 
 
 def blurred_psnr(held_out: Scene) -> dict[str, float | None]:
-    """`psnr` and `psnr_mask` of the held-out photographs, blurred by BLUR, against themselves."""
+    """`psnr` and `psnr_mask` of the held-out photographs blurred by BLUR, compared with themselves."""
     views = []
     for view in range(held_out.n_views):
         photograph = held_out.rgb_image(view)

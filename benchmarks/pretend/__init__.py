@@ -1,1 +1,1 @@
-"""A GPU that is not there: libraries that take all calls and do nothing, for what can be checked without one."""
+"""A simulated GPU: libraries that accept all calls and do nothing, for checks without a GPU."""

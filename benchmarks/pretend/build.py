@@ -1,4 +1,4 @@
-"""A toolkit of the real nvcc and pretended libraries, and a pretended driver, in a folder."""
+"""Build a toolkit of the real nvcc with simulated libraries, and a simulated driver, in a folder."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ class Pretended:
 
     @property
     def toolkit(self) -> Path:
-        """What is taken for a CUDA toolkit."""
+        """The folder of the simulated CUDA toolkit."""
         return self.folder / "toolkit"
 
     @property
     def driver(self) -> Path:
-        """Where the driver's library lies."""
+        """The folder of the driver's library."""
         return self.folder / "driver"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process has to be started with to find it."""
+        """The environment variables with which a process finds it."""
         where = {"CUDA_HOME": str(self.toolkit), "LD_LIBRARY_PATH": str(self.driver), "nvcc_path": ""}
         return where | {"PRETEND_CAPABILITY": str(self.capability)}
 
 
 def key(toolkit: Toolkit, codes: Sequence[int]) -> str:
-    """A name for all that what is compiled follows from: the compiler, its headers and the capabilities.
+    """A name that depends on everything that determines compiled code: the compiler, its headers and the capabilities.
 
-    What the pretended libraries do is no part of it: no program holds anything of theirs, and `renew` keeps them new.
+    The simulated libraries are not included, because programs contain nothing of them; `renew` keeps them up to date.
     """
     parts = (toolkit.nvcc, toolkit.release, tuple(codes), sorted(toolkit.headers.items()), SCRIPT)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
 def build(toolkit: Toolkit, codes: Sequence[int], folder: Path) -> None:
-    """Make both in `folder`, for a GPU of the last of `codes`; raises CalledProcessError if a C compiler fails."""
+    """Build both in `folder`, for a GPU of the last of `codes`; raises CalledProcessError if a C compiler fails."""
     made = Pretended(folder)
     for part in (made.toolkit / "bin", made.toolkit / "include", made.toolkit / "lib64", made.driver):
         part.mkdir(parents=True)
@@ -82,7 +82,7 @@ def build(toolkit: Toolkit, codes: Sequence[int], folder: Path) -> None:
 
 
 def renew(made: Pretended) -> None:
-    """Make the libraries anew where their sources have changed; a process that has the old ones keeps them."""
+    """Rebuild the libraries if their sources have changed; a process that uses the old ones keeps them."""
     sources = [path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file()]
     digest = hashlib.sha256(repr(sources).encode()).hexdigest()
     stamp = made.folder / "sources"
@@ -98,7 +98,7 @@ def renew(made: Pretended) -> None:
 
 
 def _library(name: str, toolkit: Path) -> None:
-    """A library of functions that do nothing, as many as its header declares."""
+    """A library of empty functions, one for each function that its header declares."""
     header, pattern = DECLARED[name]
     text = (toolkit / "include" / header).read_text(encoding="utf-8", errors="replace")
     sources = [SOURCES / "runtime.c"] if name == "cudart" else []
@@ -111,7 +111,7 @@ def _library(name: str, toolkit: Path) -> None:
 
 
 def _compile(library: Path, sources: list[Path], name: str, *flags: str) -> None:
-    """A shared library of C sources."""
+    """Compile a shared library from C sources."""
     made = library.with_name(f"new-{os.getpid()}-{library.name}")
     command = [COMPILER, "-w", "-O1", "-shared", "-fPIC", *flags, *sources, "-o", made, f"-Wl,-soname,{name}"]
     subprocess.run(command, check=True, capture_output=True, text=True)

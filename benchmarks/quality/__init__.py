@@ -1,1 +1,1 @@
-"""How good a model is after how much time: what `benchmarks.bm_time_to_quality` consists of."""
+"""The parts of `benchmarks.bm_time_to_quality`."""

@@ -10,7 +10,7 @@ CONF = "run.conf"  # the run's conf with every key spelt out
 
 @dataclass(frozen=True)
 class Measurement:
-    """What is measured, and how."""
+    """The metrics of a run and their options."""
 
     ground_truth: str  # a mesh in the unit-sphere frame; "" for none
     points: str  # a .ply in that frame; "" for none

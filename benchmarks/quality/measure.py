@@ -1,4 +1,6 @@
-"""The figures of a training's weights, in a separate process: `python -m benchmarks.quality.measure FOLDER ASKED`."""
+"""Compute the metrics of a training's weights, in a separate process: `python -m benchmarks.quality.measure FOLDER
+ASKED`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ OF_VIEWS = ("psnr", "ssim", "psnr_mask", "ssim_mask", "iou")
 
 
 class Judge:
-    """A model, the weights of which are exchanged, and all that it is held against."""
+    """A model whose weights are exchanged, and its references."""
 
     def __init__(self, folder: Path, asked: Measurement) -> None:
         self._folder, self._asked = folder, asked

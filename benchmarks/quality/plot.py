@@ -1,4 +1,4 @@
-"""The curves as an image: a panel for each figure, over seconds of training."""
+"""Plot the curves: a panel for each metric, over seconds of training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELSEWHERE = (0, (1, 1))  # dots: a curve that was measured elsewhere
 
 
 def draw(path: Path, rows: Sequence[Row], elsewhere: Collection[str]) -> None:
-    """Write a PNG; the runs named in `elsewhere` are dotted. Raises UserError if the disk does not take it."""
+    """Write a PNG; the runs named in `elsewhere` are dotted. Raises UserError if the file cannot be written."""
     shown = [figure for figure in FIGURES if any(row.get(figure.column) is not None for row in rows)]
     wide = max(1, min(COLUMNS, len(shown)))
     high = max(1, math.ceil(len(shown) / wide))
@@ -42,7 +42,7 @@ def draw(path: Path, rows: Sequence[Row], elsewhere: Collection[str]) -> None:
 
 
 def _panel(panel: Axes, figure: Figure, all_curves: Sequence[Curve], elsewhere: Collection[str]) -> dict[str, object]:
-    """One figure; returns a line for each label. A colour is a run, a dash a length, and seeds look alike."""
+    """Plot one metric; returns a line for each label. Colours distinguish runs, dashes lengths; seeds look alike."""
     names = list(dict.fromkeys(curve.run for curve in all_curves))
     lengths = list(dict.fromkeys(curve.length for curve in all_curves if curve.run not in elsewhere))
     handles: dict[str, object] = {}
@@ -66,7 +66,7 @@ def _panel(panel: Axes, figure: Figure, all_curves: Sequence[Curve], elsewhere: 
 
 
 def _axes(panel: Axes, figure: Figure) -> None:
-    """Time by its logarithm, and what falls towards 0 too; plain numbers beside the ticks."""
+    """Logarithmic axes for time and for values that decrease towards 0; plain numbers at the ticks."""
     panel.set_xscale("log")
     panel.xaxis.set_major_formatter(_Plain(minor_thresholds=(2, 0.5)))
     panel.xaxis.set_minor_formatter(_Plain(minor_thresholds=(2, 0.5)))

@@ -1,4 +1,4 @@
-"""The figures as rows: of our runs, in a file, and those of a curve that was measured elsewhere."""
+"""Metrics as rows: of our runs, in a file, and of curves measured elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = Mapping[str, Any]  # by column; None if there is no figure
 
 @dataclass(frozen=True)
 class Figure:
-    """A column that says how good something is."""
+    """A column with a metric."""
 
     column: str
     title: str  # of its panel, and of its column in tables
@@ -59,7 +59,7 @@ TEXTS = ("run", "conf", "settings", "note", "cpu", "commit", "is_dirty")
 
 
 def make_rows(run: Run, trained: Mapping[str, Any], measured: Mapping[int, Row], asked: Measurement) -> list[Row]:
-    """A row for each moment that was measured."""
+    """A row for each measured step."""
     about = {
         "run": run.spec.name,
         "length": run.length,
@@ -77,7 +77,7 @@ def make_rows(run: Run, trained: Mapping[str, Any], measured: Mapping[int, Row],
 
 
 def write_csv(path: Path, rows: Iterable[Row]) -> None:
-    """All rows, with a line of names; what is None is empty. Raises UserError if the disk does not take it."""
+    """Write all rows with a header; None is an empty cell. Raises UserError if the file cannot be written."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -87,9 +87,9 @@ def write_csv(path: Path, rows: Iterable[Row]) -> None:
 
 
 def read_curve(name: str, path: Path) -> list[Row]:
-    """The rows of a CSV with the column `seconds` and one at least of FIGURES, as the run `name`.
+    """The rows of a CSV with the column `seconds` and at least one of FIGURES, as the run `name`.
 
-    A file of ours may hold several runs: their names follow. Raises UserError for what is no such file.
+    A file of this program may contain several runs; their names are appended. Raises UserError for other files.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -107,7 +107,7 @@ def read_curve(name: str, path: Path) -> list[Row]:
 
 
 def _value(path: Path, column: str, text: str | None) -> Any:
-    """A number, or a text in the columns that hold texts; None for an empty one."""
+    """A number, or a text in text columns; None for an empty cell."""
     if not text:
         return None
     if column in TEXTS:
@@ -123,7 +123,7 @@ def _value(path: Path, column: str, text: str | None) -> Any:
 
 @dataclass(frozen=True)
 class Curve:
-    """What one training gave at its moments, or the mean of several seeds."""
+    """The metrics of one training, or the mean of several seeds."""
 
     run: str
     length: float | None  # None if the file does not say
@@ -132,7 +132,7 @@ class Curve:
 
 
 def curves(rows: Sequence[Row]) -> list[Curve]:
-    """The trainings that rows are of, in their order."""
+    """The trainings of the rows, in their order."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row[name] for name in WHICH), []).append(row)
@@ -143,7 +143,7 @@ def curves(rows: Sequence[Row]) -> list[Curve]:
 
 
 def means(rows: Sequence[Row]) -> list[Curve]:
-    """The curves with the mean over the seeds; a figure that one seed lacks (no surface) is lacking."""
+    """The curves averaged over the seeds; a metric that one seed lacks (no surface) is omitted."""
     found: dict[tuple, list[Curve]] = {}
     for curve in curves(rows):
         found.setdefault((curve.run, curve.length, len(curve.rows)), []).append(curve)

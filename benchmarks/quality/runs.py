@@ -1,4 +1,4 @@
-"""Which trainings there are, and what of them is kept: each has a folder, and is done once."""
+"""The trainings of a measurement and their stored results; each has a folder and is executed once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRAINED, MEASURED = "trained.json", "measured.json"
 
 @dataclass(frozen=True)
 class Spec:
-    """One --run: a name, a conf file, and values that differ from it."""
+    """One --run: a name, a conf file, and overrides."""
 
     name: str
     path: Path
@@ -47,7 +47,7 @@ class Run:
 
 
 def parse_spec(words: Sequence[str]) -> Spec:
-    """NAME=CONF [KEY=VALUE ...]; raises UserError for another spelling."""
+    """Parse NAME=CONF [KEY=VALUE ...]; raises UserError if it is invalid."""
     name, equals, path = words[0].partition("=")
     if not equals or not path or not NAME.fullmatch(name):
         raise UserError(
@@ -60,10 +60,10 @@ def parse_spec(words: Sequence[str]) -> Spec:
 def make_runs(
     specs: Sequence[Spec], case: str, common: Sequence[str], lengths: Sequence[float], seeds: Sequence[int]
 ) -> list[Run]:
-    """All trainings, in the order they are done: those that are compared next to each other.
+    """All trainings in the order of execution, with compared ones next to each other.
 
-    `common` goes before the settings of a run, which so decide; without `seeds` each conf has its own. Raises UserError
-    for a conf that cannot be used, and for two runs of one name.
+    The overrides of a run take precedence over `common`; without `seeds` the seed of each conf is used. Raises
+    UserError for a conf that cannot be used, and for two runs of one name.
     """
     names = [spec.name for spec in specs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -78,7 +78,7 @@ def make_runs(
 
 
 def _as_long(spec: Spec, conf: ExperimentConfig, length: float, seed: int) -> ExperimentConfig:
-    """The conf for another length and seed; raises UserError if it cannot be."""
+    """The conf with another length and seed; raises UserError if they are invalid."""
     end_iter = max(1, round(length * conf.train.end_iter))
     changed = replace(conf, train=replace(conf.train, end_iter=end_iter, seed=seed))
     try:
@@ -89,14 +89,14 @@ def _as_long(spec: Spec, conf: ExperimentConfig, length: float, seed: int) -> Ex
 
 
 def marks(end_iter: int, shares: Sequence[float]) -> list[int]:
-    """The steps at these shares of a training, and its end."""
+    """The steps at these fractions of a training, and its last step."""
     return sorted({max(1, round(share * end_iter)) for share in (*shares, 1.0)})
 
 
 def finished(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any] | None:
-    """What is kept of a training that has come to its end with its weights at all of `steps`; None to train it.
+    """The stored results of a finished training with weights at all of `steps`; None if it must be trained.
 
-    Raises UserError if the folder holds a training of another conf: it is not overwritten.
+    Raises UserError if the folder contains a training of another conf, which is not overwritten.
     """
     kept = _read(folder / TRAINED)
     if kept is None:
@@ -115,7 +115,7 @@ def finished(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any] | N
 
 
 def train(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any]:
-    """Train, or take what is kept; raises UserError if the training ends otherwise than by its end."""
+    """Train, or use the stored results; raises UserError if the training does not finish."""
     kept = finished(run, folder, steps)
     if kept is not None:
         return kept
@@ -132,7 +132,7 @@ def train(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any]:
 def measure(
     run: Run, folder: Path, steps: Sequence[int], asked: Measurement, told: Callable[[str], None]
 ) -> dict[int, dict[str, Any]]:
-    """The figures at each of `steps`, those that are kept and the others; each is kept at once."""
+    """The metrics at each of `steps`, stored or computed; each is stored at once."""
     if not asked.ground_truth and run.conf.dataset.reference_mesh:
         asked = replace(asked, ground_truth=str(Path(run.conf.dataset.reference_mesh).absolute()))
     kept = _read(folder / MEASURED) or {}
@@ -151,24 +151,24 @@ def measure(
 
 
 def _worker(run: Run, module: str, *arguments: Path | str) -> Worker:
-    """A process for one run."""
+    """Start a process for one run."""
     command = [sys.executable, "-m", f"benchmarks.quality.{module}", *map(str, arguments)]
     return Worker(f"{run.folder_name}, {module}", command, os.environ, Path(arguments[0]) / f"{module}.log")
 
 
 def _identity(run: Run) -> str:
-    """What two trainings have in common that need not both be done: where results go does not count."""
+    """The properties by which equal trainings are recognised, without the paths of results."""
     return to_hocon(replace(run.conf, general=replace(run.conf.general, base_exp_dir="-", recording=())))
 
 
 def _asked_identity(asked: Measurement) -> dict[str, Any]:
-    """What was asked for, with the age of the files that are compared with."""
+    """The requested metrics, with the modification times of the reference files."""
     ages = [Path(name).stat().st_mtime_ns if name else 0 for name in (asked.ground_truth, asked.points)]
     return asdict(asked) | {"ages": ages}
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A file of ours; None if there is none. Raises UserError for one that is no JSON."""
+    """Read a file of this benchmark; None if it does not exist. Raises UserError for invalid JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -178,5 +178,5 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """As one line of JSON."""
+    """Write one line of JSON."""
     write_result(path, (json.dumps(content) + "\n").encode())

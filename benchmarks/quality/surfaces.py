@@ -1,4 +1,4 @@
-"""How far a mesh is from the ground truth, and from points that are known to lie on the object. Unit-sphere frame."""
+"""Distances of a mesh to ground truth, and to points on the object. Unit-sphere frame."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def against_truth(mesh: trimesh.Trimesh, truth: trimesh.Trimesh, threshold: floa
 
 
 def from_points(mesh: trimesh.Trimesh, points: np.ndarray) -> dict[str, float]:
-    """The median and nine tenths of the distances of points [P, 3] to the mesh."""
+    """The median and the 90th percentile of the distances of points [P, 3] to the mesh."""
     distances = point_to_mesh(points, mesh)
     return {"points_median": float(np.median(distances)), "points_p90": float(np.percentile(distances, NINE_TENTHS))}
 
 
 def _mean_angle(pairs: Pairs) -> float:
-    """Degrees."""
+    """The mean angle in degrees."""
     return float(np.degrees(np.arccos(np.clip(pairs.cosines, -1.0, 1.0))).mean())

@@ -1,4 +1,4 @@
-"""The figures at equal time, and how they spread over seeds, as Markdown."""
+"""The metrics at equal time, and their spread over seeds, as Markdown."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ BESIDE = Figure("cpu_seconds", "CPU s", digits=1)
 
 
 def equal_time(rows: Sequence[Row], base: str) -> str:
-    """Each moment of the runs named `base`, and beside it what the others of the same length gave at that time.
+    """Each measurement of the runs named `base`, and those of the other runs of the same length at that time.
 
-    The others are interpolated between their measurements, linearly in time; of one that ended before, the end counts.
-    A curve without a length stands beside all.
+    The others are interpolated linearly in time; for one that ended earlier, its last values are used. A curve without
+    a length is compared with all.
     """
     all_curves = means(rows)
     shown = [figure for figure in FIGURES if any(row.get(figure.column) is not None for row in rows)]
@@ -31,7 +31,7 @@ def equal_time(rows: Sequence[Row], base: str) -> str:
 
 
 def spread(rows: Sequence[Row]) -> str:
-    """The Chamfer distances at the ends of runs with several seeds; "" where none has."""
+    """The final Chamfer distances of runs with several seeds; "" if there are none."""
     ends: dict[tuple, list[Row]] = {}
     for curve in curves(rows):
         ends.setdefault((curve.run, curve.length), []).append(curve.rows[-1])
@@ -55,7 +55,7 @@ def spread(rows: Sequence[Row]) -> str:
 
 
 def at(curve: Curve, seconds: float) -> Row | None:
-    """The figures of a curve after that time; None before its first measurement."""
+    """The metrics of a curve at a time; None before its first measurement."""
     if seconds < curve.rows[0]["seconds"]:
         return None
     for before, after in zip(curve.rows, curve.rows[1:], strict=False):

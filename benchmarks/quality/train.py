@@ -1,4 +1,4 @@
-"""One training under the clock, in a separate process: `python -m benchmarks.quality.train FOLDER`."""
+"""One timed training, in a separate process: `python -m benchmarks.quality.train FOLDER`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MB = 10**6
 
 
 class Clock:
-    """Seconds and processor seconds of all threads, as long as it runs."""
+    """Wall-clock and CPU seconds of all threads while it runs."""
 
     def __init__(self) -> None:
         self.seconds, self.cpu_seconds = 0.0, 0.0
@@ -49,7 +49,7 @@ class Clock:
 
 
 class Counted:
-    """A sampler that counts what its batches hold."""
+    """A sampler that counts the samples of its batches."""
 
     def __init__(self, sampler: Sampler, per_ray: int | None) -> None:
         """`per_ray`: samples of a ray whose batch does not tell them; None if nobody knows."""
@@ -69,9 +69,9 @@ class Counted:
 
 
 def samples_per_ray(conf: ModelConfig) -> int | None:
-    """Samples that a ray of a rectangle of rays and samples has; None for a kind without one.
+    """Samples per ray of a method with dense samples; None for other methods.
 
-    A radiance field asks its coarse network at n_samples, and its fine one at these and n_importance more.
+    A radiance field evaluates its coarse network at n_samples, and its fine one at these and n_importance more.
     """
     if (neus := getattr(conf, "neus_renderer", None)) is not None:
         return neus.n_samples + neus.n_importance + neus.n_outside
@@ -81,10 +81,10 @@ def samples_per_ray(conf: ModelConfig) -> int | None:
 
 
 def train(folder: Path, marks: list[int]) -> dict[str, Any]:
-    """Train the conf of a folder to the last of `marks`; the weights at each are kept in the folder.
+    """Train the conf of a folder to the last of `marks`; the weights at each are stored in the folder.
 
-    Neither reading the scene nor the first compilation nor keeping weights is timed; `prepare_seconds` tells what
-    building the model and its sampler takes (a visual hull, say).
+    Loading the scene, the first compilation and storing weights are not timed; `prepare_seconds` is the time to build
+    the model and its sampler (for example a visual hull).
     """
     conf = parse_config((folder / CONF).read_text(encoding="utf-8"), str(folder / CONF))
     scene = load_scene(conf.dataset, background(conf))
@@ -119,7 +119,7 @@ def build(conf: ExperimentConfig, scene: Scene) -> Trainer:
 
 
 def _warm_up(conf: ExperimentConfig, scene: Scene) -> None:
-    """Compile, or load, what steps consist of."""
+    """Compile, or load, the operations of a step."""
     trainer = build(conf, scene)
     for _ in range(UNTIMED_STEPS):
         trainer.step()
@@ -137,7 +137,7 @@ def compiled_since(began: float) -> int:
 
 
 def _row(step: int, clock: Clock, counted: Counted) -> dict[str, Any]:
-    """What a step has taken, all before it included."""
+    """The resources used by a step and all before it."""
     return {
         "step": step,
         "seconds": clock.seconds,

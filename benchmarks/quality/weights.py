@@ -1,4 +1,4 @@
-"""What a model is at a moment, as a file: weights (the averaged ones, if there are any) and buffers."""
+"""A model at a step as a file: weights (averaged ones, if there are any) and buffers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NETWORK, BUFFER = "network", "buffer"  # first parts of the names in the file
 
 
 def save(path: Path, model: Model) -> None:
-    """Write the file; raises UserError if the disk does not take it."""
+    """Write the file; raises UserError if that fails."""
     arrays = {
         f"{NETWORK}/{name}/{key}": array
         for name, network in model.networks.items()
@@ -28,7 +28,7 @@ def save(path: Path, model: Model) -> None:
 
 
 def load(path: Path, model: Model) -> None:
-    """Give the model of a file to `model`, built from the same conf; raises ValueError if it does not fit."""
+    """Load the file into `model`, built from the same conf; raises ValueError if it does not fit."""
     tensors: dict[str, dict[str, np.ndarray]] = {}
     buffers = {}
     with np.load(path) as file:

@@ -24,7 +24,7 @@ from models.methods.conf import parse_config
 from models.methods.registry import build_model
 from models.requests import UNIT
 from models.results.chunks import ResultChunks
-from models.results.meshes import UNITS
+from models.results.meshes import RADII
 from models.results.render import render_view
 from models.structs import StepContext
 from models.surface import clean, sparse
@@ -68,7 +68,7 @@ class Judge:
         low, high = self._scene.bbox_min, self._scene.bbox_max
         extracted = sparse.extract(level_set, low, high, self._asked.resolution, level_set.threshold, chunk)
         cleaned = clean.without_dust(extracted.mesh)
-        about = About(UNIT, UNITS[UNIT], step, self._folder.name)
+        about = About(UNIT, RADII, step, self._folder.name)
         write_surface(Surface(cleaned.mesh), self._folder / f"mesh_{step:08d}.ply", about)
         found: dict[str, Any] = {"pieces": cleaned.kept, "removed_pieces": cleaned.removed}
         if self._truth is not None:

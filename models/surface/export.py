@@ -28,12 +28,12 @@ class FileAxes:
 
 
 def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.ndarray) -> FileAxes:
-    """The coordinates of a mesh file with this suffix; `up`: the axis that --up asks for.
+    """The coordinates of a mesh file with this suffix; `up`: the value of --up.
 
-    The default of `up` is y for GLB, and for OBJ, since Blender and others read it so; z for PLY and STL. If nothing is
-    known of the world frame (`frame` is None), only OBJ is turned by default, and `up` refers to the mean up direction
-    of the cameras `poses` [V, 4, 4]. STL has no unit and slicers read millimetres, so a metric scene is written in
-    these.
+    The default of `up` is y for GLB, and for OBJ, which Blender and other programs read with y up; z for PLY and STL.
+    If nothing is known about the world frame (`frame` is None), only OBJ is rotated by default, and `up` refers to the
+    mean up direction of the cameras with poses `poses` [V, 4, 4]. STL has no unit and slicers read millimetres, so a
+    metric scene is written in millimetres.
     """
     axis = up or (Y_AXIS if suffix in (".glb", ".obj") else Z_AXIS)
     change, words = np.eye(4), f"{axis}, from the cameras"

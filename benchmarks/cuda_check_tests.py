@@ -107,7 +107,6 @@ def _without_compiling(folder: Path) -> None:
 
 
 def _of_tests(names: Sequence[str]) -> list[str]:
-    """The failures of the tests."""
     import pytest
 
     failures = Failures()

@@ -66,7 +66,6 @@ def main(argv: Sequence[str] | None = None, run: Run | None = None) -> int:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenes", type=Path, default=Path("public_data"), help="folder of the scenes")
     parser.add_argument("--dtu", type=Path, required=True, help="folder of the DTU evaluation")

@@ -222,7 +222,6 @@ class Runner:
             self.log.warn(f"the folder {folder} or its lock was deleted during training; it is created again")
 
     def _choose_chunk(self) -> None:
-        """Determine the chunk size."""
         checkpoint = self.experiment.checkpoint
         chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {}, self.ranks.size)
         if chunk is None:

@@ -121,7 +121,6 @@ def _spread(results: Sequence[Result], key: str) -> str:
 
 
 def _picture(path: Path) -> str:
-    """The image of a result."""
     picture = path.with_suffix(".jpg")
     if not picture.is_file():
         return "-"

@@ -114,7 +114,6 @@ def _check_matrix(value: object, key: str) -> None:
 
 
 def _check_generator(value: object, key: str) -> None:
-    """The state of numpy's PCG64."""
     kind, numbers = _part(value, "bit_generator", key), _part(value, "state", key)
     state, inc = _part(numbers, "state", key), _part(numbers, "inc", key)
     is_state = _is_whole(state, 0, 2**128 - 1) and _is_whole(inc, 0, 2**128 - 1)

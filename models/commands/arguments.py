@@ -191,7 +191,6 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message.removeprefix('argument ')}; --help explains the flags")
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """Print the help page."""
         say(*message.rstrip("\n").split("\n"))
 
 

@@ -59,7 +59,6 @@ def _require_place(output: Path) -> None:
 
 
 def _shown(values: argparse.Namespace) -> tuple[str, ...]:
-    """The values of --show."""
     return tuple(name.strip().replace("color", "colour") for name in values.show.split(","))
 
 

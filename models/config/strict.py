@@ -158,7 +158,6 @@ def _convert(value: object, kind: Any, path: str) -> Any:
 
 
 def _number_or_auto(value: object, kind: type, path: str) -> Any:
-    """A number, or "auto"."""
     if value == AUTO:
         return AUTO
     try:

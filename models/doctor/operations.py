@@ -31,7 +31,6 @@ def operations(begun: Callable[[str], None] = lambda name: None) -> Iterator[Lin
 
 
 def _line(name: str) -> Iterator[Line]:
-    """The line of one operation."""
     error, count = difference(MAKERS[name](np.random.default_rng(0)))
     wrong = "" if error <= BOUND else REMEDY
     yield Line(f"op {name}", f"within {error:.0e} of its reference, {count} results", wrong)

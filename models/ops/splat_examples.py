@@ -48,7 +48,6 @@ def _project(kernel: Kernel, compared: int) -> Maker:
 
 
 def _composite(project: Kernel, kernel: Kernel) -> Maker:
-    """Projected Gaussians with colours."""
 
     def make(rng: np.random.Generator) -> Example:
         seen = project(*_splats(rng), _camera(), WIDTH, HEIGHT)

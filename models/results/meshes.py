@@ -116,7 +116,6 @@ def _chunk(context: EvalContext) -> int:
 
 
 def _threshold(level_set: LevelSet, request: MeshRequest) -> float:
-    """The level of the surface."""
     return level_set.threshold if request.threshold is None else request.threshold
 
 

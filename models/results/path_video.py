@@ -125,5 +125,4 @@ def _frame(
 
 
 def _read(files: Sequence[Path]) -> Iterator[np.ndarray]:
-    """Read the frames from disk."""
     return (read_image(file) for file in files)

@@ -84,7 +84,6 @@ class Kept:
                 self._folder.parent.rmdir()
 
     def _count(self) -> int:
-        """The number of stored blocks."""
         return len(list(self._folder.glob("*.npz"))) if self._folder and self._folder.is_dir() else 0
 
     def _path(self, key: Key) -> Path:

@@ -133,7 +133,6 @@ class Samples:
         return np.where(np.abs(values) < self._tie, np.where(values < 0, -self._tie, self._tie), values)
 
     def _note(self, field: np.ndarray) -> None:
-        """Update the range of values."""
         lowest, highest = float(field.min()), float(field.max())
         if not (np.isfinite(lowest) and np.isfinite(highest)):
             raise not_finite(self._quantity)

@@ -175,7 +175,6 @@ def _added(total: BatchGradient, one: BatchGradient) -> BatchGradient:
 
 
 def _counts_of_all(ranks: Ranks, counts: Counts) -> Counts:
-    """Sum the counts over ranks."""
     values = np.array(list(counts.values()), np.float64)
     ranks.add(values)
     return dict(zip(counts, values.tolist(), strict=True))

@@ -176,6 +176,5 @@ class LiveRenderer:
         self.refresh()
 
     def _clear(self) -> None:
-        """Remove the rendered images."""
         for client in self._stage.server.get_clients().values():
             client.scene.set_background_image(None)

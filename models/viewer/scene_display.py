@@ -69,7 +69,6 @@ class SceneDisplay:
                 look_through(event.client, self.scene, view)
 
     def _add_points(self) -> None:
-        """Add the SfM points."""
         if self.scene.points is None or not len(self.scene.points.xyz):
             return
         every = max(1, len(self.scene.points.xyz) // MOST_POINTS)

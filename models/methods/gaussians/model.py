@@ -107,7 +107,6 @@ class GaussiansModel(PlainModel):
         return min(self.conf.degree, int(done * self.conf.degree)) if self.conf.degree else 0
 
     def _viewpoint(self, camera: np.ndarray, size: tuple[int, int], context: StepContext) -> Viewpoint:
-        """A camera at a step."""
         return Viewpoint(camera, size, self.degree(context.step), context.background_rgb)
 
     def objective(self, batch: PictureBatch, noise: None, context: StepContext, precomputed: None = None) -> Objective:

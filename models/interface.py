@@ -1,6 +1,6 @@
 """The Python interface: read a conf, then train, render, extract and evaluate as the modes of the command line do.
 
-Every function takes a conf of `read_conf`; results lie in its `general.base_exp_dir`. Mistakes in the conf, the scene
+Every function takes a conf of `read_conf`; results are in its `general.base_exp_dir`. Mistakes in the conf, the scene
 or the arguments raise `data.errors.UserError` with one sentence that names the fix, before Jittor is loaded where
 possible. `device`: "auto" (a GPU if one works, else the CPU), "cpu" or "cuda"; `gpu`: the index of the GPU.
 `checkpoint`: a .safetensors of this program or a .pth of the published code; None for the newest of the folder.

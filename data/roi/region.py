@@ -205,7 +205,7 @@ def _distance(cameras: Cameras, centre: np.ndarray) -> float:
 def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
     """The ball around the point that most cameras look at, as large as the median image shows it.
 
-    For a square image, this is the ball that just fits. Otherwise it is the geometric mean of the balls that fit the
+    For a square image, this is the largest ball that fits. Otherwise it is the geometric mean of the balls that fit the
     width and the height, since the aspect ratio often follows the object. Without `cameras_outside` it extends to the
     farthest border of the median image: what one image crops is visible in others.
 

@@ -1,7 +1,7 @@
-"""Masks of photographs before a backdrop of one colour: rendered images, and objects that were cut out.
+"""Masks of photographs in front of a backdrop of one colour: rendered images, and objects that were cut out.
 
-Without masks, a thin or concave object before such a backdrop may be explained by a background of its own for every
-camera. What shows the backdrop's colour is beside the object, which is what a mask says.
+Without masks, a thin or concave object in front of such a backdrop may be replaced by a background that differs from
+camera to camera. Pixels with the colour of the backdrop are outside the object, so masks can be derived from them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAST_OF_BORDERS = 0.9  # fraction of the pixels along the images' borders that 
 # smaller parts beside it are noise.
 LEAST_HOLE, LEAST_PART = 1e-3, 1e-4
 # An outline is an edge where the colour differs by EDGE from the backdrop within EDGE_REACH pixels, which covers the
-# noise of JPEG around an edge; the outline of a bright spot or of a gradient of the backdrop is none.
+# noise of JPEG around an edge; the outline of a bright spot or of a gradient is not an edge.
 EDGE, EDGE_REACH = 24 / 255, 8
 LEAST_EDGES = 0.6  # fraction of the outlines that are edges
 MOST_EMPTY = 0.1  # fraction of the images without an object
@@ -35,9 +35,10 @@ def backdrop_colour(images: Sequence[np.ndarray], tolerance: float = SAME_COLOUR
 
 
 def backdrop_mask(image: np.ndarray, colour: np.ndarray) -> np.ndarray:
-    """The mask uint8 [H, W] of an image [H, W, 3] before a backdrop of `colour` [3]: 255 on the object, else 0.
+    """The mask uint8 [H, W] of an image [H, W, 3] with a backdrop of `colour` [3]: 255 on the object, else 0.
 
-    The backdrop is connected to the border, or an opening of the object that is larger than a highlight.
+    The backdrop consists of the regions of this colour that touch the border, and of enclosed ones larger than a
+    highlight.
     """
     shows = np.abs(to_float(image) - colour).max(axis=2) < SAME_COLOUR
     is_backdrop = _regions(shows, LEAST_HOLE, at_border=True)
@@ -46,7 +47,7 @@ def backdrop_mask(image: np.ndarray, colour: np.ndarray) -> np.ndarray:
 
 
 def shows_object(images: Sequence[np.ndarray], masks: Sequence[np.ndarray], colour: np.ndarray) -> bool:
-    """Whether the masks of `backdrop_mask` outline an object, and not a part of a backdrop that is of several colours.
+    """Whether the masks of `backdrop_mask` outline an object, not a part of a backdrop of several colours.
 
     Nearly all images must show an object, and most of the outlines must be edges.
     """
@@ -75,5 +76,5 @@ def _regions(is_set: np.ndarray, least: float, at_border: bool) -> np.ndarray:
     is_kept = statistics[:, cv2.CC_STAT_AREA] >= least * is_set.size
     if at_border:
         is_kept[np.concatenate(_edges(labels))] = True
-    is_kept[0] = False  # what is not set
+    is_kept[0] = False  # the unset pixels
     return is_kept[labels] if count > 1 else np.zeros_like(is_set)

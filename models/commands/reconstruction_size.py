@@ -41,7 +41,7 @@ def pixel_size(parsed: ParsedScene) -> float:
 
 
 def _size(parsed: ParsedScene, frame: WorldFrame, extents: Sequence[float] | None) -> list[str]:
-    """One line per fact."""
+    """The facts on size, scale, up direction and resolution, one per line."""
     unit = " m" if frame.is_metric else ""
     pixel = pixel_size(parsed)
     found = []

@@ -1,7 +1,7 @@
 """NeuS in Jittor: the command `neus` (__main__.py), and the functions of models/interface.py as `neus.train` and so on.
 
-An installation has this folder's files in `neus/`, beside the packages `data` and `models` of the program. These two
-names are taken in a process that uses the functions.
+In an installation, the files of this folder are in `neus/`, next to the packages `data` and `models`. A process that
+uses the functions cannot import other packages with these two names.
 """
 
 import importlib

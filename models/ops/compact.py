@@ -15,24 +15,24 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class Compact:
-    """The layout."""
+    """The layout of `compact`."""
 
     given: int  # samples
-    samples: int  # at most so many are kept
+    samples: int  # maximum number of kept samples
 
 
 @dataclass(frozen=True)
 class Fill:
-    """The layout."""
+    """The layout of `fill`."""
 
     given: int  # samples
-    others: int  # points of no ray, at least one
+    others: int  # number of points of no ray, at least one
     samples: int  # afterwards
 
 
 @dataclass(frozen=True)
 class Merge:
-    """The layout."""
+    """The layout of `merged_order`."""
 
     near: int  # S
     far: int  # F
@@ -70,10 +70,10 @@ def _compact_native(found: PackedSamples, is_kept: Var, samples: int) -> PackedS
 
 
 def _order_reference(near: PackedSamples, far: PackedSamples) -> tuple[Var, Var]:
-    """The order by ray and depth of two sets of samples of the same rays, S and F; samples of no ray come last.
+    """The merged order by ray and depth of two sets of samples of the same rays, S and F.
 
-    Of equal depths those of `near` come first. Returns the place of each sample, first all S, then all F, and the
-    sample of each place: int32 [S + F] both.
+    Samples of no ray come last; at equal depths those of `near` come first. Returns the position of each sample (first
+    all S, then all F) and the sample at each position: int32 [S + F] both.
     """
     keys = []
     for number, one in enumerate((near, far)):

@@ -42,7 +42,7 @@ class PackedSamples:
     directions: Var  # [S, 3], unit
 
     def first(self, count: int) -> PackedSamples:
-        """Only the first samples."""
+        """The first samples only."""
         samples = (value[:count] for value in (self.rays, self.depths, self.points, self.directions))
         return PackedSamples(self.offsets, self.kept, *samples)
 

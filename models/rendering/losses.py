@@ -121,7 +121,7 @@ def exposure(rendered: Rendered) -> Term | None:
     """Mean square of the difference of exposures from the identity."""
     if rendered.method.exposure is None:
         return None
-    # An equal part for each part of the batch, so that the parts add up to the whole.
+    # Divided equally over the parts of the batch, so that they add up to the whole.
     entries = float(len(rendered.batch))
     size = rendered.method.exposure.changes().sqr().mean() * entries
     return Term(size, entries, rendered.method.loss_weight("exposure"))

@@ -1,9 +1,10 @@
-"""From pixels to a loss. Read this file first.
+"""From pixels to a loss; the entry point for reading the code.
 
     batch --estimator--> RaySamples --fields--> alpha, colour --volume rendering--> RenderOutput --losses--> terms
 
-Surfaces are NeuS's (arXiv 2106.10689), radiance fields NeRF's (arXiv 2003.08934). Each formula is defined once, in
-plain Jittor, in ops/volrend.py; `kernels` calls the native operations that compute the same. R rays, S samples.
+Surfaces are those of NeuS (arXiv 2106.10689), radiance fields those of NeRF (arXiv 2003.08934). Each formula is defined
+once, in plain Jittor, in ops/volrend.py; `kernels` calls the native operations that compute the same. R rays, S
+samples.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def radiance_loss(method: Any, batch: Any, noise: Any, context: StepContext, pre
 
 
 def render_passes(method: Any, batch: Any, noise: Any, behind: np.ndarray | None) -> RenderOutput:
-    """Colours of a batch. Where there is a coarse field, its weights decide where the fine one is sampled."""
+    """Colours of a batch. If there is a coarse field, its weights determine the samples of the fine field."""
     samples, coarse = method.estimator.sample(batch, noise), None
     if method.coarse is not None:
         found = method.coarse.at_weights().evaluate(samples.positions, samples.directions)
@@ -105,7 +106,7 @@ def _composited(
     geometry: FieldOutput | None = None,
     inv_s: Var | None = None,
 ) -> RenderOutput:
-    """Colours of rays from the opacities and colours of their samples, those of the background included."""
+    """Colours of rays from the opacities and colours of their samples, including those of the background."""
     rays = samples.rays
     if samples.background is not None:
         alpha, rgb, rays = samples.background.joined(alpha, rgb, samples)
@@ -116,7 +117,7 @@ def _composited(
 
 
 def _compared(method: Any, batch: Any, rendering: RenderOutput, context: StepContext) -> Objective:
-    """The terms of the method's losses, of the rendering against the pixels; rays without samples do not count."""
+    """The terms of the method's losses for the rendering and the pixels; rays without samples are not counted."""
     target, counts, mask = method.targets(batch, context.background_rgb)
     counts = counts * rendering.rays.has_any
     rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, context.step)

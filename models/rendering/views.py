@@ -36,7 +36,7 @@ def region_view(rendering: RenderOutput, normals: Var) -> RayView:
 
 
 def packed_view(estimator: Viewed, rays: Rays, look: Look, behind: np.ndarray | None) -> RayView:
-    """Render R rays, as many at a time as the estimator packs; rays without samples show `behind`, or black."""
+    """Render R rays, as many at a time as the estimator packs; rays without samples show the background."""
     count = len(rays)
     rgb, normal = np.zeros((count, 3), np.float32), np.zeros((count, 3), np.float32)
     distance, opacity = np.zeros((count, 1), np.float32), np.zeros((count, 1), np.float32)

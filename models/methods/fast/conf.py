@@ -16,7 +16,7 @@ FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
 
 
 class OccupancySampled:
-    """What samples in occupied cells allow."""
+    """Properties common to methods that sample occupied cells."""
 
     @property
     def sees_from_within(self) -> bool:

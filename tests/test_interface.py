@@ -42,7 +42,7 @@ def test_the_example_of_the_page_trains(names, folder):
 
 @pytest.mark.slow
 def test_the_image_has_the_size_of_the_photograph_at_its_level(names):
-    scene, picture = names["scene"], names["picture"]
+    scene, picture = names["scene"], names["image"]
     height, width = scene.images[3].shape[:2]
     assert picture.view == 3 and picture.path.is_file()
     assert picture.rendered.rgb.shape == (height // 4, width // 4, 3) == (*picture.rendered.distance.shape, 3)

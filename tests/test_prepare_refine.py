@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
+from data.demo.make_demo import look_at_center
 from data.io.child import run_apart
 from data.prepare import colmap_tasks
 
 TRUE_LENS = [800.0, 530.0, 375.0, 0.05, -0.06]  # of 1024 x 768 pixels
+
+
+FISHEYE = (320.0, 512.0, 384.0, 0.03, -0.01, 0.002, -0.0005)  # focal length, principal point, distortion
+WIDEST = np.radians(62.0)  # from the axis
 
 
 def refined(report, n_images):
@@ -40,6 +45,42 @@ def test_the_lens_is_found(tmp_path):
     assert model == colmap_tasks.REFINED_MODEL
     assert np.allclose(parameters, TRUE_LENS, rtol=1e-3, atol=1e-3)
     assert before > 5 > 0.01 > after
+
+
+def fisheye_refined(report):
+    """(model, parameters, mean error before and after) of a fisheye lens to which the simple model was fitted."""
+    import pycolmap
+
+    rng, model = np.random.default_rng(0), pycolmap.Reconstruction()
+    camera = pycolmap.Camera(model="SIMPLE_RADIAL", width=1024, height=768, params=[320.0, 512, 384, -0.1])
+    camera.camera_id = 1
+    model.add_camera_with_trivial_rig(camera)
+    points = rng.uniform(-3.0, 3.0, (200, 3))
+    keys = [model.add_point3D(point, pycolmap.Track(), np.zeros(3, np.uint8)) for point in points]
+    for view in range(1, colmap_tasks.LEAST_REFINED + 1):
+        pose = np.linalg.inv(look_at_center(rng.normal(size=3)))[:3]
+        seen = points @ pose[:, :3].T + pose[:, 3]
+        angle = np.arctan2(np.hypot(seen[:, 0], seen[:, 1]), seen[:, 2])
+        focal, x, y, *k = FISHEYE
+        bent = angle * (1 + sum(factor * angle ** (2 * power) for power, factor in enumerate(k, 1)))
+        pixels = focal * bent[:, None] * seen[:, :2] / np.hypot(seen[:, 0], seen[:, 1])[:, None] + [x, y]
+        near = np.flatnonzero(angle < WIDEST)
+        image = pycolmap.Image(name=f"{view}", keypoints=pixels[near], camera_id=1, image_id=view)
+        model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(pose))
+        for index, number in enumerate(near):
+            model.add_observation(keys[number], pycolmap.TrackElement(view, index))
+    pycolmap.bundle_adjustment(model, pycolmap.BundleAdjustmentOptions(print_summary=False))
+    model.update_point_3d_errors()
+    before = model.compute_mean_reprojection_error()
+    model = colmap_tasks.refine(model)
+    (camera,) = model.cameras.values()
+    return camera.model.name, list(camera.params), before, model.compute_mean_reprojection_error()
+
+
+def test_a_fisheye_lens_is_recognised(tmp_path):
+    model, parameters, before, after = run_apart(fisheye_refined, log=tmp_path / "log")
+    assert model == colmap_tasks.FISHEYE_MODEL and before > 1 > 0.05 > after
+    assert np.allclose(parameters, [FISHEYE[0], *FISHEYE], rtol=5e-3, atol=5e-3)
 
 
 def test_few_photographs_keep_the_simple_model(tmp_path):

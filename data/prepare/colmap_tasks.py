@@ -25,9 +25,12 @@ SMALLEST_MODEL = 3  # images
 # cameras were off by 1.7 degrees. Few images do not determine the other parameters; larger changes than the following
 # are rejected.
 REFINED_MODEL = "RADIAL"
+# The model of fisheye lenses, such as those that are clipped onto phones, where it reduces the error much further.
+FISHEYE_MODEL, LEAST_FISHEYE_GAIN = "OPENCV_FISHEYE", 0.1
 LEAST_REFINED = 20  # images of a camera
 MOST_SHIFT = 0.1  # of the principal point, relative to the longer side
 MOST_FOCAL_CHANGE = 0.2  # relative
+MOST_ASPECT = 0.01  # of the two focal lengths of FISHEYE_MODEL: pixels are square
 LEAST_GAIN = 0.01  # of the mean reprojection error, relative; a smaller one does not support more parameters
 MOST_DISTORTION = 1.0  # of each coefficient; COLMAP's own limit (max_extra_param)
 Report = Callable[[Any], None]
@@ -141,32 +144,45 @@ def image_error(model: Any, image: Any) -> float:
 
 
 def refine(model: Any) -> Any:
-    """The pycolmap model after a final bundle adjustment with REFINED_MODEL.
+    """The pycolmap model after a final bundle adjustment with REFINED_MODEL or, if it fits much better, FISHEYE_MODEL.
 
-    The model is unchanged if a camera has too few images or its refined parameters are implausible.
+    The model is unchanged if a camera has too few images, its refined parameters are implausible, or the error hardly
+    decreases.
     """
-    import pycolmap
-
     counts = Counter(image.camera_id for image in model.images.values() if image.has_pose)
     if min(counts.values()) < LEAST_REFINED:
         return model
-    refined = pycolmap.Reconstruction(model)
+    best = model
+    for name, gain in ((REFINED_MODEL, LEAST_GAIN), (FISHEYE_MODEL, LEAST_FISHEYE_GAIN)):
+        refined = _adjusted(model, name)
+        likely = all(is_likely(model.cameras[key].params, refined.cameras[key]) for key in counts)
+        if likely and refined.compute_mean_reprojection_error() <= (1 - gain) * best.compute_mean_reprojection_error():
+            best = refined
+    return best
+
+
+def _adjusted(model: Any, name: str) -> Any:
+    """A copy of the pycolmap model, of CAMERA_MODEL, after bundle adjustment with the camera model `name`."""
+    import pycolmap
+
+    refined, is_fisheye = pycolmap.Reconstruction(model), name == FISHEYE_MODEL
     for camera in refined.cameras.values():
         focal, x, y, radial = camera.params
-        camera.model = getattr(pycolmap.CameraModelId, REFINED_MODEL)
-        camera.params = [focal, x, y, radial, 0]
-    options = pycolmap.BundleAdjustmentOptions(refine_principal_point=True, print_summary=False)
+        camera.model = getattr(pycolmap.CameraModelId, name)
+        # tan(a) (1 + k tan(a)^2) = a + (k + 1/3) a^3 + ...
+        camera.params = [focal, focal, x, y, radial + 1 / 3, 0, 0, 0] if is_fisheye else [focal, x, y, radial, 0]
+    options = pycolmap.BundleAdjustmentOptions(refine_principal_point=not is_fisheye, print_summary=False)
     pycolmap.bundle_adjustment(refined, options)
     refined.update_point_3d_errors()
-    likely = all(is_likely(model.cameras[key].params, refined.cameras[key]) for key in counts)
-    better = refined.compute_mean_reprojection_error() <= (1 - LEAST_GAIN) * model.compute_mean_reprojection_error()
-    return refined if likely and better else model
+    return refined
 
 
 def is_likely(before: Sequence[float], camera: Any) -> bool:
     """Whether a refined camera is close to its parameters `before`, of CAMERA_MODEL."""
-    focal, x, y, *distortion = camera.params
+    n_focals = 2 if len(camera.params) == 8 else 1
+    focals, (x, y), distortion = camera.params[:n_focals], camera.params[n_focals:][:2], camera.params[n_focals + 2 :]
     shift = max(abs(x - before[1]), abs(y - before[2])) / max(camera.width, camera.height)
-    change = abs(focal / before[0] - 1)
+    change = max(abs(focal / before[0] - 1) for focal in focals)
     within = shift <= MOST_SHIFT and change <= MOST_FOCAL_CHANGE and max(map(abs, distortion)) <= MOST_DISTORTION
-    return within and math.isfinite(sum(camera.params))
+    is_square = abs(focals[0] / focals[-1] - 1) <= MOST_ASPECT
+    return within and is_square and math.isfinite(sum(camera.params))

@@ -34,23 +34,20 @@ CELLS = (
         "from IPython.display import HTML, Image, Video\n"
         "\n"
         'ROOT = next(folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / "exp_runner.py").is_file())\n'
+        "sys.path.insert(0, str(ROOT))  # not needed with `pip install .` and `import neus`\n"
+        "import exp_runner\n"
+        "from data.prepare.pipeline import Request, prepare\n"
+        "from models import interface\n"
+        "from models.interface import EvaluationRequest, MeshRequest\n"
+        "\n"
         'STEPS = int(os.environ.get("TOUR_STEPS", 2500))  # more steps give a better surface\n'
         'OUT = Path(os.environ.get("TOUR_OUT", ROOT / "exp" / "tour"))\n'
-        'PHOTOS = OUT / "photographs"\n'
-        "\n"
-        "\n"
-        "def run(*words):\n"
-        '    """Run the program with these arguments and the settings of this tour."""\n'
-        '    keys = {"general.base_exp_dir": OUT, "dataset.data_dir": OUT / "scene", "dataset.test_every": 8,\n'
-        '            "train.end_iter": STEPS, "train.val_freq": max(1, STEPS // 5),\n'
-        '            "train.val_mesh_freq": max(1, STEPS // 2), "train.report_freq": max(1, STEPS // 50)}\n'
-        '    settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]\n'
-        '    program = [sys.executable, str(ROOT / "exp_runner.py"), "--conf", str(ROOT / "confs" / "fast.conf")]\n'
-        '    command = [*program, "--case", "tour", *words, *settings]\n'
-        "    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)\n"
-        "    print(done.stdout[-3000:])\n"
-        "    if done.returncode:\n"
-        "        raise RuntimeError(done.stderr[-2000:])",
+        'PHOTOS, SCENE = OUT / "photographs", OUT / "scene"\n'
+        'KEYS = {"general.base_exp_dir": OUT, "dataset.data_dir": SCENE, "dataset.test_every": 8,\n'
+        '        "train.end_iter": STEPS, "train.val_freq": max(1, STEPS // 5),\n'
+        '        "train.val_mesh_freq": max(1, STEPS // 2), "train.report_freq": max(1, STEPS // 50)}\n'
+        'SETTINGS = [f"{key}={value}" for key, value in KEYS.items()]\n'
+        'conf = interface.read_conf("fast.conf", case="tour", overrides=SETTINGS)',
     ),
     (
         CODE,
@@ -64,14 +61,21 @@ CELLS = (
     (
         CODE,
         "# Estimate cameras and the region of interest from the photographs. 由照片估计相机和感兴趣区域\n"
-        'if not (OUT / "scene").exists():\n'
-        '    run("--mode", "prepare", "--images", str(PHOTOS))\n'
-        'Image(str(OUT / "scene" / "overview.png"), width=900)',
+        "prepare(Request(PHOTOS, SCENE, frames=80), print)  # frames: of a video\n"
+        'Image(str(SCENE / "overview.png"), width=900)',
     ),
     (
         CODE,
         "# Train. exp/tour/report.html is updated meanwhile. 训练，期间 report.html 会更新\n"
-        'run("--mode", "train", "--is_continue")',
+        "scene = interface.load_scene(conf)\n"
+        'print(scene.n_views, "photographs; cameras", scene.c2w.shape)\n'
+        "interface.train(conf, is_continue=True)",
+    ),
+    (
+        CODE,
+        "# Metrics on held-out photographs. 留出照片上的指标\n"
+        "metrics = interface.evaluate(conf, EvaluationRequest(MeshRequest(128)))\n"
+        'Image(str(OUT / "report" / "report.png"))',
     ),
     (
         CODE,
@@ -81,21 +85,18 @@ CELLS = (
     ),
     (
         CODE,
-        "# Metrics on held-out photographs. 留出照片上的指标\n"
-        'run("--mode", "evaluate", "--resolution", "128")\n'
-        'Image(str(OUT / "report" / "report.png"))',
-    ),
-    (
-        CODE,
         "# The mesh with colours from the photographs. 由照片着色的网格\n"
-        'run("--mode", "validate_mesh", "--resolution", "128", "--output", str(OUT / "mesh.glb"))\n'
+        'request = MeshRequest(128, is_refined=True, clean="pieces", color="vertex", output=OUT / "mesh.glb")\n'
+        "surface = interface.extract_mesh(conf, request)\n"
+        'print("size:", surface.mesh.extents)\n'
         'trimesh.load(OUT / "mesh.glb").show()',
     ),
     (
         CODE,
-        "# A turntable video. 环绕视频\n"
-        'run("--mode", "render", "--show", "mesh,shape", "--resolution", "128", "--seconds", "2", "--fps", "12",\n'
-        '    "--output", str(OUT / "orbit.mp4"))\n'
+        "# A turntable video, by a mode of the command line. 环绕视频，使用命令行的模式\n"
+        'words = ["--mode", "render", "--show", "mesh,shape", "--resolution", "128", "--seconds", "2", "--fps", "12"]\n'
+        'words += [word for setting in SETTINGS for word in ("--set", setting)]\n'
+        'exp_runner.main(["--conf", "fast.conf", "--case", "tour", *words, "--output", str(OUT / "orbit.mp4")])\n'
         'Video(str(OUT / "orbit.mp4"), embed=True, html_attributes="controls loop autoplay muted")',
     ),
     (

@@ -16,11 +16,12 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --retrie
 PYTHON ?=
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3)
 SUPPORTED := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
-# What depends on the instruction set: operations, golden files, short trainings; of these a few for processors without AVX.
+# What depends on the instruction set: native operations, golden files, short trainings; of these a few for processors
+# without AVX.
 in_tests = $(addprefix tests/test_,$(addsuffix .py,$(1)))
 ISA_FEW := $(call in_tests,every_float isa optimizer parity)
-ISA_TESTS := $(ISA_FEW) $(call in_tests,encodings fields finite grid hits losses march native_sampling nerf packed \
-  patches renderer rounding sampling shading short_trainings splat_wander splats volrend)
+ISA_TESTS := $(ISA_FEW) $(call in_tests,fields finite grid hits march native_sampling nerf packed patches rounding \
+  short_trainings splat_wander splats volrend)
 $(foreach file,$(ISA_TESTS),$(if $(wildcard $(file)),,$(error $(file) is gone: take it out of ISA_TESTS, or name its successor)))
 # Over the cores, each file in one process: what a file has trained serves all its tests. All share one cache of Jittor's.
 TESTS := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder

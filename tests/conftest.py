@@ -12,6 +12,8 @@ from collections import Counter
 import pytest
 
 KINDS = ("cli", "slow", "browser", "alone")
+# Files with few slow tests that train or compile for a minute; of the others the number of slow tests decides.
+LONGEST = ("test_splats.py", "test_finite.py", "test_short_trainings.py", "test_kill.py")
 if "PYTEST_XDIST_WORKER" in os.environ:  # before the first library that starts threads
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -27,7 +29,7 @@ def pytest_itemcollected(item):
 def pytest_collection_modifyitems(items):
     """The files that take longest first, so that no worker is left with one at the end; the order is each worker's."""
     long = Counter(item.path for item in items if not item.get_closest_marker("unit"))
-    items.sort(key=lambda item: -long[item.path])
+    items.sort(key=lambda item: (item.path.name not in LONGEST, -long[item.path]))
 
 
 def pytest_runtest_setup(item):

@@ -38,7 +38,7 @@ FINAL = {
 OTHERS = ["Unable to alloc cuda device memory for size 3", "invalid configuration argument: status 9", "no such file"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nothing_stays():
     """A process in which a card failed ends; this one goes on, and would compute what the failed step left waiting."""
     yield
@@ -76,6 +76,7 @@ def fail_after(monkeypatch, steps, words=ILLEGAL):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_stays")
 def test_where_a_card_fails_in_a_step_the_newest_checkpoint_is_named_and_gone_on_from(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         fail_after(patch, 5)
@@ -87,6 +88,7 @@ def test_where_a_card_fails_in_a_step_the_newest_checkpoint_is_named_and_gone_on
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_stays")
 def test_where_it_fails_before_the_first_checkpoint_that_is_said(tmp_path, monkeypatch, capsys):
     fail_after(monkeypatch, 1)
     assert run(tmp_path) == 3
@@ -94,6 +96,7 @@ def test_where_it_fails_before_the_first_checkpoint_that_is_said(tmp_path, monke
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_stays")
 def test_a_card_that_fails_and_then_gives_no_memory_is_told_as_one_that_fails(tmp_path, monkeypatch, capsys):
     def failing():
         raise RuntimeError(FROM_JITTOR)

@@ -1,5 +1,6 @@
 """`--mode prepare` on the command line: what is wrong is said in one sentence, with exit status 2, at once."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,25 @@ def run(capsys, *arguments):
     return status, capsys.readouterr()
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "text.mp4").write_text("not a video")
-    rendered_photographs.write_photographs(tmp_path / "two", 2)
-    rendered_photographs.write_photographs(tmp_path / "four", 4)
-    (tmp_path / "masks").mkdir()
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A folder of photographs, masks and what is neither."""
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "empty").mkdir()
+    (folder / "text.mp4").write_text("not a video")
+    rendered_photographs.write_photographs(folder / "two", 2)
+    rendered_photographs.write_photographs(folder / "four", 4)
+    (folder / "masks").mkdir()
     for index in range(4):
-        write_image(tmp_path / "masks" / f"photo_{index}.png", np.zeros((9, 9), np.uint8))
+        write_image(folder / "masks" / f"photo_{index}.png", np.zeros((9, 9), np.uint8))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_folder(inputs, tmp_path, monkeypatch):
+    """A copy of them, to start from."""
+    shutil.copytree(inputs, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
 
 
 MISTAKES = {

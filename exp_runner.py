@@ -24,8 +24,8 @@ from data.errors import UserError, is_allocation_failure
 from data.io.interruption import keep_interruptions
 from data.io.quiet import forget_library_variables, silence_libraries
 from data.io.streams import report_crash, say, secure
-from models.commands.command import EXIT_CARD_FAILED, EXIT_DONE, failed
-from models.machine.cuda.failure import CardFailedError, last_words
+from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
+from models.machine.cuda.failure import GpuFailedError, last_words
 from models.machine.ranks import started
 from models.machine.ranks.ranks import RankFailedError
 from models.machine.toolchain import check_limits
@@ -66,11 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failed(
             f"the Python package {error.name} is missing; run `pip install -r requirements.txt`", EXIT_USER_ERROR
         )
-    except CardFailedError as error:
-        return failed(str(error), EXIT_CARD_FAILED)
+    except GpuFailedError as error:
+        return failed(str(error), EXIT_GPU_FAILED)
     except (MemoryError, RuntimeError, OSError, ImportError) as error:  # loading a library may run out of memory, too
         if words := last_words(error):
-            return failed(str(CardFailedError(words)), EXIT_CARD_FAILED)
+            return failed(str(GpuFailedError(words)), EXIT_GPU_FAILED)
         if not is_allocation_failure(error):
             raise
         return failed(MEMORY_SENTENCE, EXIT_USER_ERROR)

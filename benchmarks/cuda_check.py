@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import cuda_check_flags as flags
 from benchmarks.cuda_check_flags import told
-from benchmarks.cuda_check_toolkit import completed, found_compiler, pretended_card
+from benchmarks.cuda_check_toolkit import completed, found_compiler, simulated_gpu
 from benchmarks.pretend.build import Pretended
 from benchmarks.shapes import ROOT
 from data.errors import UserError, one_line
@@ -90,7 +90,7 @@ def _check(given: argparse.Namespace) -> int:
         print(f"{SKIPPED}: {toolkit}")
         return 0
     codes = flags.codes(given, toolkit.codes)
-    pretended = pretended_card(toolkit, codes, cache)
+    pretended = simulated_gpu(toolkit, codes, cache)
     print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), code for {told(codes)}", flush=True)
     _adopt_orphans()
     if given.first:
@@ -132,7 +132,7 @@ def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int
         f"{'ok   ' if is_well else 'WRONG'}  {name}: {steps} steps, variables {_pair(counts[0])}, operations "
         f"{_pair(counts[1])}, half-way {_pair(counts[2])} and {_pair(counts[3])}; {found['host_ms']:.1f} ms of the "
         f"host a step, {found['kernels']:.0f} kernels, memory asked of the GPU {found['allocations']} times in them; "
-        f"the host waits {_waited(waits)}; {found['on_card']} operations with code for "
+        f"the host waits {_waited(waits)}; {found['on_gpu']} operations with code for "
         f"{told(found['codes'])}{meant}{hosted}{shown}; {found['compiled']} "
         f"compiled for the first step, {spent:.0f} processor seconds in all",
         flush=True,
@@ -150,7 +150,7 @@ def _check_examples(pretended: Pretended, codes: Sequence[int]) -> bool:
     hosted = f", on the host: {', '.join(found['on_host'])}" if found["on_host"] else ""
     print(
         f"{'ok   ' if is_well else 'WRONG'}  the doctor's examples of {found['examples']} operations, forward and "
-        f"backward: {found['on_card']} operations of Jittor with code for {told(found['codes'])}{hosted}; "
+        f"backward: {found['on_gpu']} operations of Jittor with code for {told(found['codes'])}{hosted}; "
         f"{spent:.0f} processor seconds in all",
         flush=True,
     )

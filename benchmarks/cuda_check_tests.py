@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cuda_check_toolkit import completed, found_compiler, pretended_card
+from benchmarks.cuda_check_toolkit import completed, found_compiler, simulated_gpu
 from benchmarks.shapes import ROOT
 from models.machine import backend
 from models.machine.cuda import trial
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     given = parser.parse_args(arguments)
     if VARIABLE not in os.environ:
-        return _beside_a_card(arguments)
+        return _with_simulated_gpu(arguments)
     with tempfile.TemporaryDirectory() as folder:
         _without_compiling(Path(folder))
         found = _of_tests(given.tests or listed()) + _of_the_doctor()
@@ -77,7 +77,7 @@ def listed() -> list[str]:
     return " ".join(re.findall(r'^TESTS="(?:\$TESTS )?([^"]+)"', text, re.MULTILINE)).split()
 
 
-def _beside_a_card(arguments: Sequence[str]) -> int:
+def _with_simulated_gpu(arguments: Sequence[str]) -> int:
     """The same in a process with the simulated GPU."""
     cache = Path(jittor_home()) / ".cache" / "jittor"
     compiler = found_compiler()
@@ -85,7 +85,7 @@ def _beside_a_card(arguments: Sequence[str]) -> int:
     if isinstance(toolkit, str):
         print(f"skipped: {toolkit}")
         return 0
-    made = pretended_card(toolkit, [CAPABILITY], cache)
+    made = simulated_gpu(toolkit, [CAPABILITY], cache)
     paths = {"PYTHONPATH": str(ROOT / "tests"), "CUDA_VISIBLE_DEVICES": "0"}
     command = [sys.executable, "-m", "benchmarks.cuda_check_tests", *arguments]
     return subprocess.run(command, env=os.environ | made.environment | paths, cwd=ROOT, check=False).returncode

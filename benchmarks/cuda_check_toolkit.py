@@ -76,7 +76,7 @@ def _fetch(packages: Sequence[str], folder: Path) -> None:
             library.write_bytes(b"")  # its name gives the version; nothing is linked to it
 
 
-def pretended_card(toolkit: Toolkit, codes: Sequence[int], cache: Path) -> Pretended:
+def simulated_gpu(toolkit: Toolkit, codes: Sequence[int], cache: Path) -> Pretended:
     """The simulated toolkit and driver for `codes`, the last of which is that of the GPU; compiled libraries are kept.
 
     Raises UserError if there is no C compiler or it fails, for example because the disk is full; otherwise OSError.

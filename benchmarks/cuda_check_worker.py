@@ -41,7 +41,7 @@ class Counts:
         return Counts(*(getattr(self, part.name) - getattr(earlier, part.name) for part in fields(Counts)))
 
 
-class Card:
+class Gpu:
     """The simulated runtime loaded by Jittor."""
 
     def __init__(self, home: Any) -> None:
@@ -85,9 +85,9 @@ def main(arguments: Sequence[str]) -> None:
         scene = answers.with_points(scene)
     with use(REFERENCE if given.form == "plain" else NATIVE):
         trainer = build(conf, scene)
-        found = _first(trainer) if given.first else _measure(trainer, given.steps, Card(home), hosted)
+        found = _first(trainer) if given.first else _measure(trainer, given.steps, Gpu(home), hosted)
         if not (given.first or given.released):
-            found |= _later(trainer, Card(home))
+            found |= _later(trainer, Gpu(home))
             found |= _with_results(trainer, conf, scene) if given.results else {}
             found |= _compiled_for(hosted.names)
     print(json.dumps(found))
@@ -120,7 +120,7 @@ def _first(trainer: Any) -> dict[str, Any]:
     }
 
 
-def _measure(trainer: Any, steps: int, card: Card, hosted: answers.OnHost) -> dict[str, Any]:
+def _measure(trainer: Any, steps: int, gpu: Gpu, hosted: answers.OnHost) -> dict[str, Any]:
     """Counts early and late, host time, kernels and memory of a step."""
     from models.machine.backend import jt
     from models.machine.memory import pool_bytes
@@ -129,7 +129,7 @@ def _measure(trainer: Any, steps: int, card: Card, hosted: answers.OnHost) -> di
     _steps(trainer, WARM_UP)
     early = jt.liveness_info()
     hosted.is_looking = False
-    times, counts = _steps(trainer, GOING + steps, card)
+    times, counts = _steps(trainer, GOING + steps, gpu)
     hosted.is_looking = True
     late, counts = jt.liveness_info(), counts[GOING:]
     if trainer.guard.bad_steps:
@@ -148,14 +148,14 @@ def _measure(trainer: Any, steps: int, card: Card, hosted: answers.OnHost) -> di
     }
 
 
-def _later(trainer: Any, card: Card) -> dict[str, Any]:
+def _later(trainer: Any, gpu: Gpu) -> dict[str, Any]:
     """Counts in the middle of the training; then a step in two parts, as on a GPU with little memory."""
     from models.machine.backend import jt
 
     trainer.finished_steps = int(LATE * trainer.conf.end_iter)
     _steps(trainer, WARM_UP)
     early = jt.liveness_info()
-    _, counts = _steps(trainer, LATE_STEPS, card)
+    _, counts = _steps(trainer, LATE_STEPS, gpu)
     late = jt.liveness_info()
     trainer.ray_chunk = -(-trainer.conf.batch_size // 2)
     _steps(trainer, 1)
@@ -179,17 +179,17 @@ def _of_steps(counts: list[Counts]) -> dict[str, float]:
 def _compiled_for(hosted: set[str]) -> dict[str, Any]:
     """The number of loaded operations, their capabilities, and those that wrongly run on the host."""
     codes = {library.name: answers.capabilities(library) for library in answers.operations()}
-    on_card = [found for found in codes.values() if found]
+    on_gpu = [found for found in codes.values() if found]
     on_host = {name for name, found in codes.items() if not found}
     return {
-        "on_card": len(on_card),
-        "codes": sorted(set.intersection(*on_card)) if on_card else [],
+        "on_gpu": len(on_gpu),
+        "codes": sorted(set.intersection(*on_gpu)) if on_gpu else [],
         "on_host": sorted(on_host - hosted),
         "meant_for_host": len(on_host & hosted),
     }
 
 
-def _steps(trainer: Any, count: int, card: Card | None = None) -> tuple[list[float], list[Counts]]:
+def _steps(trainer: Any, count: int, gpu: Gpu | None = None) -> tuple[list[float], list[Counts]]:
     """Processor seconds of each step, which on a machine that does other things too tell more than the clock's.
 
     Beside them each step's counts, where there is a `GPU` to ask. One step follows the other as in the training loop:
@@ -199,11 +199,11 @@ def _steps(trainer: Any, count: int, card: Card | None = None) -> tuple[list[flo
 
     times, counts, output = [], [], None
     for _ in range(count):
-        begin, before = time.process_time(), card and card.counts()
+        begin, before = time.process_time(), gpu and gpu.counts()
         output = trainer.step()  # kept until the next one is there, as the loop does
         times.append(time.process_time() - begin)
-        if card:
-            counts.append(card.counts() - before)
+        if gpu:
+            counts.append(gpu.counts() - before)
     del output
     trainer.settle()
     jt.sync_all(True)

@@ -24,16 +24,16 @@ def main() -> None:
     import peer
 
     peer.stand_in_for_unused()
-    is_card = device == "cuda"
-    if is_card:  # as its exp_runner.py does: a default device would leave torch.Tensor(...), which it calls, on the CPU
+    is_gpu = device == "cuda"
+    if is_gpu:  # as its exp_runner.py does: a default device would leave torch.Tensor(...), which it calls, on the CPU
         torch.set_default_tensor_type(torch.cuda.FloatTensor)
-    found = {"torch": torch.__version__, "card": torch.cuda.get_device_name() if is_card else ""}
+    found = {"torch": torch.__version__, "card": torch.cuda.get_device_name() if is_gpu else ""}
     for name, is_reduced in (("float32", False), ("tf32", True)):
         torch.backends.cuda.matmul.allow_tf32 = is_reduced
         there = There(peer, job, weights, device)
-        times = [there.step() for _ in range(WARM_UP + (STEPS if is_card else 1))][WARM_UP:]
+        times = [there.step() for _ in range(WARM_UP + (STEPS if is_gpu else 1))][WARM_UP:]
         found[f"{name}_seconds"] = median(times)
-    found["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20 if is_card else 0.0
+    found["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20 if is_gpu else 0.0
     print(json.dumps(found))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError, is_allocation_failure
 from data.io.streams import complain
-from models.machine.ranks.place import here, own_card
+from models.machine.ranks.place import here, own_gpu
 from models.machine.ranks.ranks import joined
 from models.requests import UNIT, EvaluationRequest, MeshRequest
 
@@ -83,7 +83,7 @@ def train(
     Raises:
         Interrupted: after SIGINT, SIGTERM or SIGHUP, with everything saved.
         DivergedError: values do not remain finite, or the networks collapse.
-        CardFailedError: the GPU failed.
+        GpuFailedError: the GPU failed.
     """
     from models.experiment import open_training
     from models.methods.capacity import require_batch, require_mesh
@@ -209,7 +209,7 @@ def choose_device(conf: ExperimentConfig, device: str, gpu: int, is_trained: boo
     from models.machine import backend
     from models.methods.capacity import require_networks
 
-    backend.select(device, own_card(gpu, os.environ))
+    backend.select(device, own_gpu(gpu, os.environ))
     require_networks(conf.model, is_trained)
 
 

@@ -26,9 +26,9 @@ from models.methods.conf import to_hocon
 from models.methods.registry import build_model
 from models.monitoring.endings import (
     Ending,
+    named_if_the_gpu_fails,
     saved_at_the_end_of_memory,
     saved_at_the_end_of_ranks,
-    told_where_the_card_fails,
 )
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
@@ -113,7 +113,7 @@ class Runner:
         """Train to `end_iter`; write checkpoints, images, meshes and scalars at their frequencies.
 
         `language` of the report: None for that of the browser. Raises Interrupted, with everything saved, after the
-        first SIGINT, SIGTERM or SIGHUP; DivergedError if values do not remain finite; CardFailedError.
+        first SIGINT, SIGTERM or SIGHUP; DivergedError if values do not remain finite; GpuFailedError.
         """
         if self.ranks.is_first:
             record(self.experiment)
@@ -135,7 +135,7 @@ class Runner:
     def _session(self) -> Iterator[tuple[Interrupts, Bar]]:
         """The context of the steps: signals, the progress bar, and saving and reporting at any end."""
         ending = Ending(lambda: self.step, lambda: self.saving.at_an_early_end(self._taken))
-        with told_where_the_card_fails(self.recovery.kept), self._told_how_it_ends(), self._saved_where_it_diverges():
+        with named_if_the_gpu_fails(self.recovery.kept), self._told_how_it_ends(), self._saved_where_it_diverges():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
             with Interrupts() as interrupts, progress as bar:
                 with saved_at_the_end_of_ranks(self.ranks, interrupts, ending), saved_at_the_end_of_memory(ending):

@@ -14,7 +14,7 @@ from models.doctor.line import Line
 from models.machine import progress
 from models.machine.cuda import search
 from models.machine.cuda.conclude import CudaBuild, conclude
-from models.machine.cuda.facts import HEADERS, LIBRARIES, Card, Driver, Facts, Toolkit
+from models.machine.cuda.facts import HEADERS, LIBRARIES, Driver, Facts, Gpu, Toolkit
 
 CODES_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
 CODES_13 = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
@@ -29,14 +29,14 @@ esac
 COMPILE = 'echo "$@" >> "$(dirname "$0")/calls"; while [ $# -gt 1 ]; do [ "$1" = -o ] && : > "$2"; shift; done'
 
 
-def card(capability: int = 90, name: str = "H100") -> Card:
+def gpu(capability: int = 90, name: str = "H100") -> Gpu:
     """A card of that capability."""
-    return Card(name, capability, 80 << 30)
+    return Gpu(name, capability, 80 << 30)
 
 
-def driver(cuda: tuple[int, int] = (13, 0), *cards: Card, version: str = "", problem: str = "") -> Driver:
+def driver(cuda: tuple[int, int] = (13, 0), *gpus: Gpu, version: str = "", problem: str = "") -> Driver:
     """A driver with these cards, or one H100."""
-    return Driver(cuda, version, cards or (card(),), problem)
+    return Driver(cuda, version, gpus or (gpu(),), problem)
 
 
 def toolkit(release: tuple[int, int] = (13, 0), without: tuple[str, ...] = (), codes: tuple[int, ...] = ()) -> Toolkit:
@@ -125,7 +125,7 @@ def bare_machine(tmp_path: Path, monkeypatch: Any) -> Callable[..., list[Toolkit
 
 def planned(found: Toolkit, capability: int = 90, cuda: tuple[int, int] = (13, 9)) -> CudaBuild:
     """What follows for a card where this is the only toolkit."""
-    conclusion = conclude(facts(driver(cuda, card(capability)), found))
+    conclusion = conclude(facts(driver(cuda, gpu(capability)), found))
     assert conclusion.plan is not None, conclusion.reason
     return conclusion.plan
 

@@ -17,12 +17,12 @@ def emulated_on(name):
     return () if name == CUDA else tuple(f"cuda, threads {order}" for order in ORDERS)
 
 
-IS_ON_CARD = device() == CUDA
+IS_ON_GPU = device() == CUDA
 EMULATED = emulated_on(device())
 CUDA_FORMS = EMULATED or (NATIVE,)
 OWN_FORMS = (NATIVE, *EMULATED)  # all but the reference
 FORMS = (NATIVE, REFERENCE, *EMULATED)
-only_on_the_cpu = pytest.mark.skipif(IS_ON_CARD, reason="of the CPU's memory, or in the host's Python")
+only_on_the_cpu = pytest.mark.skipif(IS_ON_GPU, reason="of the CPU's memory, or in the host's Python")
 
 
 @contextmanager

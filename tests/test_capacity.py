@@ -43,16 +43,16 @@ def test_networks_that_main_memory_does_not_hold_are_refused_where_no_card_holds
     model = changed().model
     needed = 7 * 4 * model.parameters
     monkeypatch.setattr(capacity, "available_bytes", lambda: needed - 1)
-    for card, words in ((0, "is free: lower"), (needed - 1, "the GPU has")):
-        monkeypatch.setattr(capacity.backend, "card_bytes", lambda card=card: card)
+    for gpu, words in ((0, "is free: lower"), (needed - 1, "the GPU has")):
+        monkeypatch.setattr(capacity.backend, "gpu_bytes", lambda gpu=gpu: gpu)
         with pytest.raises(UserError, match=words):
             capacity.require_networks(model)
-    monkeypatch.setattr(capacity.backend, "card_bytes", lambda: needed)
+    monkeypatch.setattr(capacity.backend, "gpu_bytes", lambda: needed)
     capacity.require_networks(model)
 
 
 def test_the_memory_of_a_card_is_known_before_it_is_used(monkeypatch):
-    home = SimpleNamespace(plan=SimpleNamespace(card=SimpleNamespace(memory=80 * GB)))
+    home = SimpleNamespace(plan=SimpleNamespace(gpu=SimpleNamespace(memory=80 * GB)))
     for device, found, expected in (
         ("auto", home, 80 * GB),
         ("cuda", home, 80 * GB),
@@ -61,7 +61,7 @@ def test_the_memory_of_a_card_is_known_before_it_is_used(monkeypatch):
     ):
         monkeypatch.setattr(backend, "choice", backend.Choice(device))
         monkeypatch.setattr(backend, "cuda_ready", lambda gpu, found=found: start.Ready(found))
-        assert backend.card_bytes() == expected
+        assert backend.gpu_bytes() == expected
 
 
 @pytest.mark.usefixtures("small_machine")

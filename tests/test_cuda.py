@@ -3,13 +3,13 @@
 import os
 
 import pytest
-from cuda_machines import card, driver, facts, toolkit
+from cuda_machines import driver, facts, gpu, toolkit
 
 from models.machine.cuda import conclude as conclusions
 from models.machine.cuda import driver as drivers
 from models.machine.cuda.conclude import conclude
 from models.machine.cuda.start import visible
-from models.machine.ranks.place import OPEN_MPI, own_card
+from models.machine.ranks.place import OPEN_MPI, own_gpu
 
 ALL = conclusions.PIP_ALL
 NEW, OLD = driver((13, 0), version="580.65"), driver((12, 2), version="535.104")
@@ -52,7 +52,7 @@ def test_every_toolkit_from_12_0_to_13_x_works_with_a_driver_of_its_major_versio
     ],
 )
 def test_a_card_gets_its_own_code_or_the_nearest_that_runs_on_it(capability, release, code, is_translated):
-    plan = plan_of(driver((13, 5), card(capability)), toolkit(release))
+    plan = plan_of(driver((13, 5), gpu(capability)), toolkit(release))
     assert (plan.codes, plan.is_translated) == ((code,), is_translated)
 
 
@@ -68,37 +68,37 @@ REFUSED = {
     ),
     "driver that was updated": (driver((13, 0), problem=drivers.STATUSES[803]), (), ["restart the machine"]),
     "driver too old for any, old card": (
-        driver((11, 4), card(70, "V100"), version="470.57"),
+        driver((11, 4), gpu(70, "V100"), version="470.57"),
         (toolkit((12, 0)),),
         ["update the driver 470.57 to 525 or newer and install a CUDA 12 toolkit"],
     ),
     "driver and card too old": (
-        driver((11, 4), card(37, "K80"), version="470.57"),
+        driver((11, 4), gpu(37, "K80"), version="470.57"),
         (),
         [": the GPU is too old for CUDA 12", "; use --device cpu"],
     ),
     "old driver, old card, new toolkit": (
-        driver((12, 4), card(61, "1080 Ti")),
+        driver((12, 4), gpu(61, "1080 Ti")),
         (toolkit((13, 0)),),
         ["older than CUDA 13.0 (/cuda-13.0/bin/nvcc): install a CUDA 12 toolkit"],
     ),
     "old driver, very old card, new toolkit": (
-        driver((12, 4), card(37, "K80")),
+        driver((12, 4), gpu(37, "K80")),
         (toolkit((13, 0)),),
         ["older than CUDA 13.0 (/cuda-13.0/bin/nvcc): the GPU is too old"],
     ),
     "driver too old for any": (driver((11, 4), version="470.57"), (toolkit((12, 0)),), ["470.57", "11.4", "580", ALL]),
     "no nvcc, new driver": (NEW, (), ["H100", "no nvcc", ALL]),
     "no nvcc, old driver": (OLD, (), ["no nvcc", "535.104", "580", "CUDA 12 toolkit"]),
-    "no nvcc, old card": (driver((13, 0), card(61, "P40")), (), ["P40 (capability 6.1)", "install a CUDA 12 toolkit"]),
+    "no nvcc, old card": (driver((13, 0), gpu(61, "P40")), (), ["P40 (capability 6.1)", "install a CUDA 12 toolkit"]),
     "old driver, new toolkit": (OLD, (toolkit((13, 0)),), ["12.2", "13.0", "580", "CUDA 12 toolkit"]),
     "toolkit 11": (NEW, (toolkit((11, 8)),), ["11.8", "12.0 to 13.x", ALL]),
     "toolkit 14": (NEW, (toolkit((14, 0)),), ["14.0", "12.0 to 13.x"]),
     "nvcc that does not answer": (NEW, (toolkit((0, 0)),), ["/cuda-0.0/bin/nvcc", "version", ALL]),
-    "old card, CUDA 13": (driver((13, 0), card(70, "V100")), (toolkit(),), ["7.0", "7.5 and newer", "CUDA 12 toolkit"]),
-    "card of another age": (driver((12, 4), card(35, "K40")), (toolkit((12, 4)),), ["3.5", "too old", "--device cpu"]),
+    "old card, CUDA 13": (driver((13, 0), gpu(70, "V100")), (toolkit(),), ["7.0", "7.5 and newer", "CUDA 12 toolkit"]),
+    "card of another age": (driver((12, 4), gpu(35, "K40")), (toolkit((12, 4)),), ["3.5", "too old", "--device cpu"]),
     "card that only a newer driver translates": (
-        driver((12, 0), card(120, "5090")),
+        driver((12, 0), gpu(120, "5090")),
         (toolkit((12, 4)),),
         ["does not know it", "update the driver"],
     ),
@@ -122,7 +122,7 @@ def test_what_does_not_work_says_what_is_wrong_and_what_to_do(case):
 
 def test_a_card_that_is_not_there_is_named_with_how_many_there_are():
     assert "--gpu 1" in reason_of(NEW, toolkit(), gpu=1) and "1 GPU" in reason_of(NEW, toolkit(), gpu=1)
-    assert "2 GPUs" in reason_of(driver((13, 0), card(), card()), toolkit(), gpu=2)
+    assert "2 GPUs" in reason_of(driver((13, 0), gpu(), gpu()), toolkit(), gpu=2)
 
 
 # the driver
@@ -163,9 +163,9 @@ def test_a_card_is_counted_among_those_that_the_user_has_chosen(gpu, named, expe
     assert visible(gpu, given)["CUDA_VISIBLE_DEVICES"] == expected
 
 
-@pytest.mark.parametrize(("chosen", "card"), [(None, 2), ("4,5,6", 2), ("5", 1), ("GPU-7", 1), ("", 1)])
-def test_each_rank_of_a_machine_takes_a_card_of_its_own_or_the_one_it_was_given(chosen, card):
+@pytest.mark.parametrize(("chosen", "gpu"), [(None, 2), ("4,5,6", 2), ("5", 1), ("GPU-7", 1), ("", 1)])
+def test_each_rank_of_a_machine_takes_a_card_of_its_own_or_the_one_it_was_given(chosen, gpu):
     ranks = dict(zip(OPEN_MPI, "1212", strict=True))
     environment = ranks if chosen is None else ranks | {"CUDA_VISIBLE_DEVICES": chosen}
-    assert own_card(1, environment) == card
-    assert own_card(1, {name: value for name, value in environment.items() if name not in ranks}) == 1
+    assert own_gpu(1, environment) == gpu
+    assert own_gpu(1, {name: value for name, value in environment.items() if name not in ranks}) == 1

@@ -8,7 +8,7 @@ from cuda_machines import toolkit
 from benchmarks import cuda_check, cuda_check_toolkit
 
 GOOD = {"vars": [66, 66], "ops": [0, 0], "host_ms": 4.0, "kernels": 300.0, "compiled": 3, "compile_seconds": 12.0}
-GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "on_card": 9}
+GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "on_gpu": 9}
 GOOD |= {"codes": [80, 90], "on_host": [], "meant_for_host": 2}
 ONE_WAIT = {"median": 1, "most": 1, "bytes": 1, "most_bytes": 1}
 GOOD |= {"waits": ONE_WAIT, "late_waits": ONE_WAIT | {"most": 5, "most_bytes": 4096}}
@@ -21,7 +21,7 @@ def check(monkeypatch, tmp_path):
     def run(toolkits, arguments=(), answers=(), pip="no network"):
         left = list(answers)
         monkeypatch.setattr(cuda_check_toolkit.search, "toolkits", lambda *given: toolkits)
-        monkeypatch.setattr(cuda_check, "pretended_card", lambda toolkit, codes, cache: asked.append(list(codes)))
+        monkeypatch.setattr(cuda_check, "simulated_gpu", lambda toolkit, codes, cache: asked.append(list(codes)))
         monkeypatch.setattr(cuda_check, "_worker", lambda *given: left.pop(0))
         for name in ("_adopt_orphans", "_bury_orphans"):  # the orphans of other tests are theirs
             monkeypatch.setattr(cuda_check, name, lambda: None)

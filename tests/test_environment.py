@@ -14,7 +14,7 @@ from models.machine.cuda.home import Home
 
 
 @pytest.fixture
-def on_a_card(monkeypatch, tmp_path):
+def on_a_gpu(monkeypatch, tmp_path):
     """A process that is to run on a card that nobody has; returns its home."""
     home = Home(tmp_path / f"{HOME_PREFIX}0123456789ab", planned(toolkit()))
     monkeypatch.setattr(backend, "choice", backend.Choice("cuda", gpu=1))
@@ -31,19 +31,19 @@ def wishes():
     return {name: value for name, value in os.environ.items() if name not in environment.STAYING}
 
 
-def test_what_jittor_is_told_is_forgotten_when_it_is_loaded(on_a_card, monkeypatch):
+def test_what_jittor_is_told_is_forgotten_when_it_is_loaded(on_a_gpu, monkeypatch):
     monkeypatch.setenv("cc_flags", "-DMINE")
     monkeypatch.setenv("use_cuda", "0")
     given = wishes()
-    with environment.jittor_environment(on_a_card, 1):
+    with environment.jittor_environment(on_a_gpu, 1):
         told = dict(os.environ)
         os.environ["cuda_arch"] = "90"  # as Jittor does
-    assert told["nvcc_path"] == on_a_card.nvcc and told["cache_name"].endswith("-cuda-0123456789ab")
+    assert told["nvcc_path"] == on_a_gpu.nvcc and told["cache_name"].endswith("-cuda-0123456789ab")
     assert told["CUDA_VISIBLE_DEVICES"] == "1" and "-DMINE" in told["cc_flags"].split() and "use_cuda" not in told
     assert wishes() == given
 
 
-def test_a_program_that_starts_itself_again_has_the_users_environment_and_says_so_once(on_a_card, monkeypatch):
+def test_a_program_that_starts_itself_again_has_the_users_environment_and_says_so_once(on_a_gpu, monkeypatch):
     seen = []
 
     def rebuilt():
@@ -60,7 +60,7 @@ def test_a_program_that_starts_itself_again_has_the_users_environment_and_says_s
     given = dict(os.environ)
     with pytest.raises(RuntimeError, match="started"):
         backend.device_info()
-    assert seen[0] == on_a_card.nvcc
+    assert seen[0] == on_a_gpu.nvcc
     assert {name for name, _ in seen[1].items() ^ given.items()} - environment.STAYING == {"NEUS_RERUN"}
     monkeypatch.setenv("NEUS_RERUN", "1")
     monkeypatch.delenv("JITTOR_HOME", raising=False)

@@ -23,6 +23,6 @@ def test_a_pretended_driver_is_asked_as_a_real_one(monkeypatch, tmp_path, newest
     answers = {"PRETEND_DRIVER": str(newest), "PRETEND_CAPABILITY": str(capability)}
     found = drivers.ask(os.environ | {"LD_LIBRARY_PATH": str(tmp_path)} | answers)
     assert found.cuda == (newest // 1000, newest % 1000 // 10) and found.problem == ""
-    assert [(card.name, card.capability, card.memory) for card in found.cards] == [("pretend card", capability, 2**34)]
+    assert [(gpu.name, gpu.capability, gpu.memory) for gpu in found.gpus] == [("pretend card", capability, 2**34)]
     plan = conclude(Facts(found, (toolkit((newest // 1000, 0)),))).plan
     assert plan.codes == (capability,)

@@ -191,7 +191,7 @@ class _Work:
         """The command line that trains one scene."""
         given, values = self._arguments, self._arguments.values
         flags = ["--conf", str(given.conf), "--case", case, "--device", given.device]
-        flags += ["--gpu", str(place.own_card(given.gpu, os.environ))]
+        flags += ["--gpu", str(place.own_gpu(given.gpu, os.environ))]
         flags += [f"--{name}" for name in ("is_continue", "overwrite") if getattr(values, name)]
         flags += ["--language", values.language] if values.language else []
         return [sys.executable, str(PROGRAM), *flags, *(word for one in given.overrides for word in ("--set", one))]

@@ -18,7 +18,7 @@ else:
 EXIT_DONE = 0
 EXIT_EMPTY_SURFACE = 2  # as for mistakes of the user: another threshold, region or more steps may help
 EXIT_NOT_FINITE = 1
-EXIT_CARD_FAILED = 3
+EXIT_GPU_FAILED = 3
 EXIT_STOPPED = 143  # 128 + SIGTERM
 # The groups of the help page, in its order.
 EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "experiment", "output", "preparation", "device"

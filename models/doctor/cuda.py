@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from models.doctor.line import Line
 from models.machine import backend
 from models.machine.cuda import search, start
-from models.machine.cuda.conclude import CARD_REMEDY, DRIVER_REMEDY, NO_DRIVER, Conclusion, obstacle
+from models.machine.cuda.conclude import DRIVER_REMEDY, GPU_REMEDY, NO_DRIVER, Conclusion, obstacle
 from models.machine.cuda.facts import Facts, Toolkit, dotted
 
 GIB = 2**30
@@ -20,12 +20,12 @@ def cuda(device: str, gpu: int) -> Iterator[Line]:
     facts, conclusion = start.concluded(gpu)
     is_wanted = device != "cpu"
     yield _driver(facts, is_wanted)
-    for index, card in enumerate(facts.driver.cards if facts.driver else ()):
-        size = f", {card.memory / GIB:.0f} GiB" if card.memory else ""
-        yield Line(f"GPU {index}", f"{card.name}, capability {dotted(card.capability)}{size}")
-    found = facts.toolkits or search.toolkits(os.environ, search.package_folders())
+    for index, found in enumerate(facts.driver.gpus if facts.driver else ()):
+        size = f", {found.memory / GIB:.0f} GiB" if found.memory else ""
+        yield Line(f"GPU {index}", f"{found.name}, capability {dotted(found.capability)}{size}")
+    toolkits = facts.toolkits or search.toolkits(os.environ, search.package_folders())
     ready = backend.cuda_ready(gpu) if is_wanted and conclusion.plan else None
-    for toolkit in found:
+    for toolkit in toolkits:
         yield Line("CUDA toolkit", f"{_describe(toolkit)}, {_usage(toolkit, facts, conclusion, gpu, ready)}")
     if packages := _packages():
         yield Line("CUDA from pip", ", ".join(packages))
@@ -39,7 +39,7 @@ def _driver(facts: Facts, is_wanted: bool) -> Line:
     newest = ".".join(map(str, facts.driver.cuda))
     found = f"{facts.driver.version or 'of unknown version'}, runs CUDA up to {newest}"
     if facts.driver.problem and is_wanted:
-        return Line.from_sentence("NVIDIA driver", f"{found}, {facts.driver.problem}", CARD_REMEDY)
+        return Line.from_sentence("NVIDIA driver", f"{found}, {facts.driver.problem}", GPU_REMEDY)
     return Line("NVIDIA driver", found)
 
 
@@ -52,9 +52,9 @@ def _describe(toolkit: Toolkit) -> str:
 
 def _usage(toolkit: Toolkit, facts: Facts, conclusion: Conclusion, gpu: int, ready: start.Ready | None) -> str:
     """Whether a toolkit is used, or why not; `ready`: the result of building against the suitable toolkits."""
-    if facts.driver is None or gpu >= len(facts.driver.cards):
+    if facts.driver is None or gpu >= len(facts.driver.gpus):
         return "not used: no GPU"
-    if words := obstacle(toolkit, facts.driver, facts.driver.cards[gpu]):
+    if words := obstacle(toolkit, facts.driver, facts.driver.gpus[gpu]):
         return f"not used: {words}"
     fitting = [plan.toolkit for plan in (conclusion.plan, *conclusion.others) if plan is not None]
     used = fitting.index(ready.home.plan.toolkit) if ready and ready.home else len(fitting) if ready else 0
@@ -84,5 +84,5 @@ def _use(facts: Facts, conclusion: Conclusion, device: str, gpu: int, ready: sta
         return Line.from_sentence("CUDA", ready.reason, "use --device cpu")
     codes = ", ".join(dotted(code) for code in ready.home.plan.codes)
     how = "which the driver translates" if ready.home.plan.is_translated else "native"
-    card = facts.driver.cards[gpu] if facts.driver else ready.home.plan.card
-    return Line("CUDA", f"{card.name} is used; code for {codes}, {how}; home {ready.home.folder}")
+    used = facts.driver.gpus[gpu] if facts.driver else ready.home.plan.gpu
+    return Line("CUDA", f"{used.name} is used; code for {codes}, {how}; home {ready.home.folder}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.doctor.line import Line
 from models.machine.cuda import driver
-from models.machine.ranks.place import own_card
+from models.machine.ranks.place import own_gpu
 from models.machine.ranks.ranks import Ranks
 
 NUMBERS = 1_416_201  # float32 values: the gradients of the published networks with background
@@ -22,13 +22,13 @@ SLOW = 0.05  # GB/s; below, summing the gradients takes longer than a step on a 
 def together(ranks: Ranks, gpu: int) -> Iterator[Line]:
     """A line for each rank and one for the sum; must be called by all ranks, rank 0 prints the lines."""
     place, cores = ranks.place, len(os.sched_getaffinity(0))
-    found = ranks.everyone((platform.node(), place.local_rank, cores, _card(own_card(gpu, os.environ))))
-    for rank, (machine, local, cores, card) in enumerate(found):
+    found = ranks.everyone((platform.node(), place.local_rank, cores, _name_of(own_gpu(gpu, os.environ))))
+    for rank, (machine, local, cores, device) in enumerate(found):
         shown = f"{cores} core{'s' if cores > 1 else ''}"
-        yield Line(f"rank {rank}", f"{machine}, number {local} of its ranks, {shown}, {card or 'no GPU'}")
-    has_card = [bool(card) for *_, card in found]
-    if any(has_card) and not all(has_card):
-        without = has_card.index(False)
+        yield Line(f"rank {rank}", f"{machine}, number {local} of its ranks, {shown}, {device or 'no GPU'}")
+    has_gpu = [bool(device) for *_, device in found]
+    if any(has_gpu) and not all(has_gpu):
+        without = has_gpu.index(False)
         yield Line("GPUs", f"rank {without} has none", "start as many ranks on each machine as it has GPUs")
     seconds, is_right = _sum(ranks)
     size = 4 * NUMBERS
@@ -39,10 +39,10 @@ def together(ranks: Ranks, gpu: int) -> Iterator[Line]:
     yield Line("sum over ranks", f"{size / 1e6:.1f} MB in {1e3 * seconds:.1f} ms, {rate:.2f} GB/s", wrong)
 
 
-def _card(index: int) -> str:
+def _name_of(index: int) -> str:
     """The GPU of a rank; "" for none."""
     found = driver.ask(os.environ)
-    return f"GPU {index}: {found.cards[index].name}" if found is not None and index < len(found.cards) else ""
+    return f"GPU {index}: {found.gpus[index].name}" if found is not None and index < len(found.gpus) else ""
 
 
 def _sum(ranks: Ranks) -> tuple[float, bool]:

@@ -131,12 +131,12 @@ def device_free_bytes() -> int:
     return free.value if runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0 else 0
 
 
-def card_bytes() -> int:
+def gpu_bytes() -> int:
     """Total memory of the GPU that is or will be used, bytes; 0 on the CPU."""
     home = choice.home
     if choice.info is None and choice.device != "cpu":
         home = cuda_ready(choice.gpu).home
-    return 0 if home is None else home.plan.card.memory
+    return 0 if home is None else home.plan.gpu.memory
 
 
 def _load() -> Any:
@@ -202,7 +202,7 @@ def _place() -> tuple[Home | None, str]:
     found = cuda_ready(choice.gpu)
     home, reason = found.home, found.reason
     if home is not None and not choice.is_trial and (words := _trial(home)):
-        home, reason = None, f"{found.home.plan.card.words} is not used because Jittor fails on it, {words}"
+        home, reason = None, f"{found.home.plan.gpu.words} is not used because Jittor fails on it, {words}"
     if home is None and choice.device == "cuda":
         raise UserError(insisted(reason))
     return home, "" if home else reason

@@ -30,11 +30,11 @@ def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
     """
     count = model.parameters
     needed, free = (TRAINED_COPIES if is_trained else READ_COPIES) * FLOAT_BYTES * count, available_bytes()
-    if needed <= free or needed <= (card := backend.card_bytes()):
+    if needed <= free or needed <= (gpu := backend.gpu_bytes()):
         return
     raise UserError(
         f"the networks of the conf have {count} parameters and need {_gb(needed)} of memory, "
-        f"{f'the GPU has {_gb(card)}' if card else f'{_gb(free)} is free'}: lower the widths and layers of "
+        f"{f'the GPU has {_gb(gpu)}' if gpu else f'{_gb(free)} is free'}: lower the widths and layers of "
         f"{_network_keys(model)}"
     )
 

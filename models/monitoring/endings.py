@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from data.errors import UserError, is_allocation_failure
 from models.machine import memory
-from models.machine.cuda.failure import CardFailedError, last_words
+from models.machine.cuda.failure import GpuFailedError, last_words
 from models.machine.ranks.ranks import AbandonedError, RankFailedError, Ranks
 from models.monitoring.interrupts import Interrupts
 
@@ -57,8 +57,8 @@ def saved_at_the_end_of_ranks(ranks: Ranks, interrupts: Interrupts, ending: Endi
 
 
 @contextmanager
-def told_where_the_card_fails(kept: Callable[[], str]) -> Iterator[None]:
-    """Context manager: raises CardFailedError, which names what is `kept` on disk, if the GPU fails in its block.
+def named_if_the_gpu_fails(kept: Callable[[], str]) -> Iterator[None]:
+    """Context manager: raises GpuFailedError, which names what is `kept` on disk, if the GPU fails in its block.
 
     Data on a failed GPU cannot be saved.
     """
@@ -66,5 +66,5 @@ def told_where_the_card_fails(kept: Callable[[], str]) -> Iterator[None]:
         yield
     except RuntimeError as error:
         if words := last_words(error):
-            raise CardFailedError(words, kept()) from error
+            raise GpuFailedError(words, kept()) from error
         raise

@@ -64,5 +64,5 @@ def is_finite(x: Var) -> Var:
     Jittor's `isfinite` calls Python during compilation from threads without a Python thread state, which is a
     segmentation fault from Python 3.12 on (Jittor 1.3.11, src/parallel_compiler.cc and src/pyjt/py_caller.cc).
     """
-    on_card = {"cuda_header": _FINITE_KERNEL, "cuda_src": "finite_kernel<<<1, 1>>>(in0_p, out0_p);"}
-    return jt.code((1,), "bool", [x], cpu_src="*out0_p = std::isfinite(*in0_p);", **on_card)
+    on_gpu = {"cuda_header": _FINITE_KERNEL, "cuda_src": "finite_kernel<<<1, 1>>>(in0_p, out0_p);"}
+    return jt.code((1,), "bool", [x], cpu_src="*out0_p = std::isfinite(*in0_p);", **on_gpu)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.machine.cuda.facts import CUB, Card, Driver, Facts, Release, Toolkit, dotted
+from models.machine.cuda.facts import CUB, Driver, Facts, Gpu, Release, Toolkit, dotted
 
 OLDEST_MAJOR, NEWEST_MAJOR = 12, 13  # of CUDA, with which Jittor 1.3.11 was tested
 REQUIREMENTS = "requirements-cuda.txt"
-CARD_REMEDY = "check the output of nvidia-smi; restart the machine, or reinstall the driver"
+GPU_REMEDY = "check the output of nvidia-smi; restart the machine, or reinstall the driver"
 PIP_ALL = f"pip install -r {REQUIREMENTS}"
 PIP_MAJOR = 13  # the wheels of CUDA 13 contain an nvcc, those of 12 do not
 PIP_DRIVER, OLDEST_DRIVER = "580", "525"  # the oldest drivers for CUDA 13 and CUDA 12
-PIP_OLDEST_CARD, OLDEST_CARD = 75, 50  # the lowest capabilities of CUDA 13 and CUDA 12
+PIP_OLDEST_GPU, OLDEST_GPU = 75, 50  # the lowest capabilities of CUDA 13 and CUDA 12
 TOO_OLD = "the GPU is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
 # Capabilities of embedded boards: their code does not run on other GPUs.
 EMBEDDED = (53, 62, 72, 87, 101, 110)
@@ -25,7 +25,7 @@ class CudaBuild:
     """A toolkit for a GPU, and the targets to compile for."""
 
     toolkit: Toolkit
-    card: Card
+    gpu: Gpu
     codes: tuple[int, ...]  # the target capabilities: one, except in tests of the compilation
     is_translated: bool  # the GPU is newer than the toolkit: the driver compiles PTX when it is loaded
 
@@ -44,27 +44,27 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
     driver = facts.driver
     if driver is None:
         return Conclusion(None, NO_DRIVER)
-    if driver.problem or not driver.cards:
+    if driver.problem or not driver.gpus:
         problem = driver.problem or "it finds no GPU"
-        remedy = "" if ": " in problem else f": {CARD_REMEDY}"
+        remedy = "" if ": " in problem else f": {GPU_REMEDY}"
         return Conclusion(None, f"no NVIDIA GPU is available to {driver.words}, {problem}{remedy}")
-    if gpu >= len(driver.cards):
-        count = len(driver.cards)
+    if gpu >= len(driver.gpus):
+        count = len(driver.gpus)
         offered = "1 GPU" if count == 1 else f"{count} GPUs"
         chosen = f" among those of {driver.chosen}" if driver.chosen else ""
         remedy = "choose --gpu 0" if count == 1 else f"choose --gpu 0 to {count - 1}"
         return Conclusion(None, f"--gpu {gpu} does not exist: {driver.words} offers {offered}{chosen}: {remedy}")
-    card = driver.cards[gpu]
+    selected = driver.gpus[gpu]
     if driver.cuda < (OLDEST_MAJOR, 0):
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}"
-        return Conclusion(None, f"{card.words} is not used, {runs}: {install(driver, card)}")
-    tried = [(_obstacle(toolkit, driver, card), toolkit) for toolkit in facts.toolkits]
-    if plans := [_plan(toolkit, card) for (_, words), toolkit in tried if not words]:
+        return Conclusion(None, f"{selected.words} is not used, {runs}: {install(driver, selected)}")
+    tried = [(_obstacle(toolkit, driver, selected), toolkit) for toolkit in facts.toolkits]
+    if plans := [_plan(toolkit, selected) for (_, words), toolkit in tried if not words]:
         return Conclusion(plans[0], others=tuple(plans[1:]))
     if not tried:
-        return Conclusion(None, f"{card.words} is not used, there is no nvcc: {install(driver, card)}")
+        return Conclusion(None, f"{selected.words} is not used, there is no nvcc: {install(driver, selected)}")
     (_, words), _ = max(tried, key=lambda entry: entry[0][0])  # the first of those with the most passed checks
-    return Conclusion(None, f"{card.words} is not used, {words}")
+    return Conclusion(None, f"{selected.words} is not used, {words}")
 
 
 def insisted(reason: str) -> str:
@@ -72,27 +72,27 @@ def insisted(reason: str) -> str:
     return f"--device cuda: {reason}{f': {DRIVER_REMEDY}' if reason == NO_DRIVER else ''}"
 
 
-def obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> str:
+def obstacle(toolkit: Toolkit, driver: Driver, gpu: Gpu) -> str:
     """Why a toolkit cannot be used and what to do; "" if it can be used."""
-    return _obstacle(toolkit, driver, card)[1]
+    return _obstacle(toolkit, driver, gpu)[1]
 
 
-def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
+def _obstacle(toolkit: Toolkit, driver: Driver, gpu: Gpu) -> tuple[int, str]:
     """The number of passed checks, and why a toolkit cannot be used and what to do; "" if it can be used."""
     release, name = toolkit.release, toolkit.words
     if release == (0, 0):
-        return 0, f"{toolkit.nvcc} does not print its version: {install(driver, card)}"
+        return 0, f"{toolkit.nvcc} does not print its version: {install(driver, gpu)}"
     if not OLDEST_MAJOR <= release[0] <= NEWEST_MAJOR:
         untried = f"{name} is not {OLDEST_MAJOR}.0 to {NEWEST_MAJOR}.x, which Jittor 1.3.11 is known to compile with"
-        return 1, f"{untried}: {install(driver, card)}"
+        return 1, f"{untried}: {install(driver, gpu)}"
     if release[0] > driver.cuda[0]:
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}, older than {name}"
-        newer = f"update it to {PIP_DRIVER} or newer, or " if card.capability >= PIP_OLDEST_CARD else ""
-        return 2, f"{runs}: {newer}{_for_old(card)}"
-    if toolkit.codes and card.capability < toolkit.codes[0]:
+        newer = f"update it to {PIP_DRIVER} or newer, or " if gpu.capability >= PIP_OLDEST_GPU else ""
+        return 2, f"{runs}: {newer}{_for_old(gpu)}"
+    if toolkit.codes and gpu.capability < toolkit.codes[0]:
         older = f"{name} compiles for {dotted(toolkit.codes[0])} and newer only"
-        return 3, f"{older}: {_for_old(card)}"
-    _, is_translated = _code(toolkit, card)
+        return 3, f"{older}: {_for_old(gpu)}"
+    _, is_translated = _code(toolkit, gpu)
     if is_translated and release > driver.cuda:
         return 4, f"{name} does not know it and is newer than {driver.words}: update the driver"
     if toolkit.missing:
@@ -100,36 +100,36 @@ def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
     return 6, ""
 
 
-def _plan(toolkit: Toolkit, card: Card) -> CudaBuild:
+def _plan(toolkit: Toolkit, gpu: Gpu) -> CudaBuild:
     """The plan for a suitable toolkit."""
-    code, is_translated = _code(toolkit, card)
-    return CudaBuild(toolkit, card, (code,), is_translated)
+    code, is_translated = _code(toolkit, gpu)
+    return CudaBuild(toolkit, gpu, (code,), is_translated)
 
 
-def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
+def _code(toolkit: Toolkit, gpu: Gpu) -> tuple[int, bool]:
     """The target capability, and whether the driver must compile its PTX for the GPU.
 
     Machine code runs on later minor capabilities of the same major one; for a newer major one PTX is needed.
     """
-    known = [code for code in toolkit.codes if code < card.capability and code not in EMBEDDED]
-    known += [code for code in toolkit.codes if code == card.capability]
+    known = [code for code in toolkit.codes if code < gpu.capability and code not in EMBEDDED]
+    known += [code for code in toolkit.codes if code == gpu.capability]
     if not toolkit.codes or not known:
-        return card.capability, False
+        return gpu.capability, False
     newest = known[-1]
-    return newest, newest // 10 != card.capability // 10
+    return newest, newest // 10 != gpu.capability // 10
 
 
-def install(driver: Driver, card: Card) -> str:
+def install(driver: Driver, gpu: Gpu) -> str:
     """The command or instruction that installs a suitable toolkit, and a driver for it."""
-    is_new = card.capability >= PIP_OLDEST_CARD
+    is_new = gpu.capability >= PIP_OLDEST_GPU
     if driver.cuda >= (PIP_MAJOR, 0):
-        return PIP_ALL if is_new else _for_old(card)
+        return PIP_ALL if is_new else _for_old(gpu)
     newer = f"update {driver.words} to {PIP_DRIVER} or newer and {PIP_ALL}"
     if driver.cuda >= (OLDEST_MAJOR, 0):
-        return f"{newer}, or {_for_old(card)}" if is_new else _for_old(card)
-    if is_new or card.capability < OLDEST_CARD:
+        return f"{newer}, or {_for_old(gpu)}" if is_new else _for_old(gpu)
+    if is_new or gpu.capability < OLDEST_GPU:
         return newer if is_new else TOO_OLD
-    return f"update {driver.words} to {OLDEST_DRIVER} or newer and {_for_old(card)}"
+    return f"update {driver.words} to {OLDEST_DRIVER} or newer and {_for_old(gpu)}"
 
 
 def anew(toolkit: Toolkit) -> str:
@@ -137,9 +137,9 @@ def anew(toolkit: Toolkit) -> str:
     return PIP_ALL if toolkit.is_pips else "reinstall the CUDA toolkit"
 
 
-def _for_old(card: Card) -> str:
+def _for_old(gpu: Gpu) -> str:
     """The remedy for a GPU or driver that is too old for pip's packages."""
-    return TOO_OLD if card.capability < OLDEST_CARD else f"install a CUDA {OLDEST_MAJOR} toolkit"
+    return TOO_OLD if gpu.capability < OLDEST_GPU else f"install a CUDA {OLDEST_MAJOR} toolkit"
 
 
 def _parts(toolkit: Toolkit) -> str:

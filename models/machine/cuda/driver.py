@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from models.machine.cuda.facts import Card, Driver
+from models.machine.cuda.facts import Driver, Gpu
 
 LIBRARY = "libcuda.so.1"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -28,21 +28,21 @@ def ask(function, *arguments):
     number.value = 0
     status = getattr(cuda, function)(ctypes.byref(number), *arguments)
     return 0 if status else number.value
-newest, status, cards = ask("cuDriverGetVersion"), cuda.cuInit(0), []
+newest, status, gpus = ask("cuDriverGetVersion"), cuda.cuInit(0), []
 for index in range(0 if status else ask("cuDeviceGetCount")):
     device, name, size = ask("cuDeviceGet", index), ctypes.create_string_buffer(100), ctypes.c_size_t(0)
     if getattr(cuda, "cuDeviceGetName", lambda *_: 1)(name, 99, device):
         name.value = b"NVIDIA GPU"
     getattr(cuda, "cuDeviceTotalMem_v2", lambda *_: 1)(ctypes.byref(size), device)
     capability = 10 * ask("cuDeviceGetAttribute", {MAJOR}, device) + ask("cuDeviceGetAttribute", {MINOR}, device)
-    cards.append([name.value.decode("utf-8", "replace"), capability, size.value])
-print(json.dumps([newest, status, cards]))
+    gpus.append([name.value.decode("utf-8", "replace"), capability, size.value])
+print(json.dumps([newest, status, gpus]))
 """
-NO_CARD = "it finds no GPU"
+NO_GPU = "it finds no GPU"
 # Status codes of cuda.h; other codes are reported by number.
 STATUSES = {
     34: "its library is a stub of a toolkit: take that folder out of LD_LIBRARY_PATH",
-    100: NO_CARD,
+    100: NO_GPU,
     304: "the system does not let it: check that this user may open /dev/nvidia*",
     802: "it waits for the fabric manager: start nvidia-fabricmanager",
     803: "the library of the driver and its kernel module are of different versions: restart the machine",
@@ -76,12 +76,12 @@ def ask(environment: Mapping[str, str]) -> Driver | None:
 
 def _read(shown: str, visible: str | None) -> Driver:
     """Parse the output of QUESTION; raises ValueError if it is invalid. visible: CUDA_VISIBLE_DEVICES, if set."""
-    newest, status, cards = json.loads(shown)
+    newest, status, gpus = json.loads(shown)
     problem = "" if status == 0 else STATUSES.get(status, f"it fails with status {status}")
     chosen = "" if visible is None else f"{VISIBLE}={visible!r}"
-    if problem == NO_CARD and chosen:
+    if problem == NO_GPU and chosen:
         problem = f"it finds no GPU among those of {chosen}: unset it, or name an existing one"
-    offered = tuple(Card(str(name), int(capability), int(memory)) for name, capability, memory in cards)
+    offered = tuple(Gpu(str(name), int(capability), int(memory)) for name, capability, memory in gpus)
     return Driver((newest // 1000, newest % 1000 // 10), own_version(), offered, problem, chosen)
 
 

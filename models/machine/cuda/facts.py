@@ -16,7 +16,7 @@ NPP = "npp.h"  # Jittor uses eight constants of it; home.py writes them if it is
 
 
 @dataclass(frozen=True)
-class Card:
+class Gpu:
     """A GPU that the driver offers."""
 
     name: str
@@ -35,7 +35,7 @@ class Driver:
 
     cuda: Release  # the newest CUDA that it supports
     version: str  # of the driver, such as 580.65.06; "" if unknown
-    cards: tuple[Card, ...]  # those that this process may use
+    gpus: tuple[Gpu, ...]  # those that this process may use
     problem: str = ""  # why it offers none
     chosen: str = ""  # CUDA_VISIBLE_DEVICES with its value, if set
 

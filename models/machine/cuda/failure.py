@@ -22,7 +22,7 @@ BEFORE = re.compile(r".*\]:? ")
 FOLDERS = re.compile(r"\S*/")
 
 
-class CardFailedError(Exception):
+class GpuFailedError(Exception):
     """A GPU failed; the message has CUDA's error, the state that is kept, and what to do."""
 
     def __init__(self, words: str, kept: str = "run again") -> None:

@@ -35,7 +35,7 @@ def visible(gpu: int, environment: Mapping[str, str]) -> dict[str, str]:
 def gather(environment: Mapping[str, str]) -> Facts:
     """Detect driver and toolkits; toolkits are searched only if there is a driver with a GPU."""
     found: Driver | None = driver.ask(environment)
-    toolkits = search.toolkits(environment, search.package_folders()) if found and found.cards else ()
+    toolkits = search.toolkits(environment, search.package_folders()) if found and found.gpus else ()
     return Facts(found, tuple(toolkits))
 
 
@@ -66,10 +66,10 @@ def ready(gpu: int, place: Path, host: str) -> Ready:
 
 def _refused(plans: Sequence[CudaBuild], errors: Sequence[HomeError], driver: Driver) -> str:
     """Why no toolkit works, with a reason for each; the remedy is that of the first toolkit, or pip's packages."""
-    card, first, tried = plans[0].card, errors[0], list(zip(plans, errors, strict=False))
+    gpu, first, tried = plans[0].gpu, errors[0], list(zip(plans, errors, strict=False))
     reasons = ", and ".join(f"{plan.toolkit.words} was found, but {error.words}" for plan, error in tried)
     remedies = [first.remedy]
     pips = {error.remedy for plan, error in tried if plan.toolkit.is_pips}
-    if first.is_of_toolkit and install(driver, card) == PIP_ALL != first.remedy and pips <= {PIP_ALL}:
+    if first.is_of_toolkit and install(driver, gpu) == PIP_ALL != first.remedy and pips <= {PIP_ALL}:
         remedies.append(PIP_ALL)
-    return f"{card.words} is not used, {reasons}: {', or '.join(remedies)}, or use --device cpu"
+    return f"{gpu.words} is not used, {reasons}: {', or '.join(remedies)}, or use --device cpu"

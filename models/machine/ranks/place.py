@@ -55,7 +55,7 @@ def here() -> Place:
     return place_of(os.environ)
 
 
-def own_card(first: int, environ: Mapping[str, str]) -> int:
+def own_gpu(first: int, environ: Mapping[str, str]) -> int:
     """The index of this rank's GPU: one for each local rank, starting at `first`.
 
     If only one GPU is visible, as with Slurm's GPU binding, it is `first` itself.

@@ -1,13 +1,18 @@
 """360-degree photographs are recognised and cut into the views that a perspective camera would see."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.spatial.transform import Rotation
 
+from data.demo.make_demo import look_at_center
 from data.errors import UserError
 from data.io.images import read_image
+from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.prepare.frames import Frame, copy_images, groups
-from data.prepare.panorama import YAWS, cut, is_tagged, require_no_mask_files
+from data.prepare.panorama import YAWS, cut, facing_views, is_tagged, require_no_mask_files, view_name
 from data.prepare.progress import Bar
 
 XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description GPano:ProjectionType="equirectangular"/></x:xmpmeta>'
@@ -70,3 +75,20 @@ def test_masks_of_whole_photographs_are_refused(photographs):
     with pytest.raises(UserError, match="--masks box: masks and rectangles of 360-degree photographs"):
         require_no_mask_files(photographs, False, "box")
     require_no_mask_files(photographs[1:], False, "box")
+
+
+def test_views_that_look_away_from_the_middle_are_left_out(tmp_path):
+    intrinsics = np.array([[50.0, 0, 49.5], [0, 50.0, 49.5], [0, 0, 1]])
+    images = []
+    for number, angle in enumerate(np.linspace(0, 2 * np.pi, 4, endpoint=False)):
+        inward = look_at_center(np.array([np.cos(angle), np.sin(angle), 0.0]))
+        for yaw in YAWS:
+            turned = inward.copy()
+            turned[:3, :3] = inward[:3, :3] @ Rotation.from_euler("y", yaw + 5, degrees=True).as_matrix()
+            path = tmp_path / view_name(number, yaw)
+            images.append(PosedImage(path, Lens(intrinsics, size=(100, 100)), turned))
+    images.append(replace(images[4], path=tmp_path / "0009.png"))  # an ordinary photograph
+    parsed = ParsedScene("s", tmp_path, tuple(images))
+    names = [image.path.name for image in facing_views(parsed, None).images]
+    assert names == [*(view_name(number, yaw) for number in range(4) for yaw in (0, 315)), "0009.png"]
+    assert len(facing_views(parsed, np.array([50.0, 0.0, 0.0])).images) > 3

@@ -14,7 +14,7 @@ from data.errors import UserError
 from data.io.files import write_result
 from data.io.images import WRITTEN_SUFFIXES, eight_bits, rgb_of, size_within, write_image
 from data.prepare.exif import focal_pixels, read_exif, upright
-from data.prepare.panorama import cut, is_tagged, require_whole
+from data.prepare.panorama import cut, is_tagged, require_whole, view_name
 from data.prepare.progress import Bar
 from data.prepare.sources import MIN_IMAGES, read_source_image
 from data.prepare.video import choose_frames, frame_count, read_frames
@@ -57,7 +57,7 @@ def copy_images(images: Sequence[Path], folder: Path, bar: Bar, is_panorama: boo
         orientation, focal = read_exif(path)
         if is_panorama or is_tagged(path):
             whole = upright(rgb_of(eight_bits(pixels)), orientation)
-            frames += [asdict(frame) for frame in _views(whole, folder, f"{number:04d}", path.name)]
+            frames += [asdict(frame) for frame in _views(whole, folder, number, path.name)]
             bar.update()
             continue
         kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and orientation == 1
@@ -87,7 +87,7 @@ def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: boo
     frames = []
     for position, (number, frame) in enumerate(read_frames(video, wanted)):
         if is_panorama:
-            frames += [asdict(view) for view in _views(frame, folder, f"{position:04d}", f"frame {number}")]
+            frames += [asdict(view) for view in _views(frame, folder, position, f"frame {number}")]
             continue
         name = f"{position:04d}.png"
         height, width = _write(folder / name, frame)
@@ -95,12 +95,12 @@ def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: boo
     return frames
 
 
-def _views(whole: np.ndarray, folder: Path, number: str, source: str) -> list[Frame]:
+def _views(whole: np.ndarray, folder: Path, number: int, source: str) -> list[Frame]:
     """The perspective views of a panorama uint8 [H, 2 H, 3], written to `folder`."""
     require_whole(source, whole)
     frames = []
     for yaw, pixels, focal in cut(whole, MAX_SIDE):
-        name, (height, width) = f"{number}_{yaw:03d}.png", pixels.shape[:2]
+        name, (height, width) = view_name(number, yaw), pixels.shape[:2]
         write_image(folder / name, pixels)
         frames.append(Frame(name, f"{source} ({yaw} degrees)", width, height, focal))
     return frames

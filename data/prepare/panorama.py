@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -12,6 +13,8 @@ from PIL import Image
 
 from data.errors import DAMAGE, UserError
 from data.io.images import UNREAD_SUFFIXES
+from data.parsed_scene import ParsedScene, PosedImage
+from data.prepare.sources import MIN_IMAGES
 
 # Views of 90 degrees, every 45 degrees around: neighbouring views share half of their content, as structure from motion
 # needs. Above and below 45 degrees is the sky and the tripod.
@@ -19,6 +22,7 @@ YAWS = tuple(range(0, 360, 45))
 FIELD_OF_VIEW = 90.0  # degrees
 # "Photo Sphere XMP Metadata" (developers.google.com/streetview/spherical-metadata), as attribute or element
 TAG = re.compile(rb"GPano:ProjectionType\W{1,4}equirectangular")
+VIEW_NAME = re.compile(r"[0-9]{4,}_[0-9]{3}[.]png")
 XMP_NAMES = ("xmp", "XML:com.adobe.xmp")  # of JPEG and WebP, of PNG, in Pillow
 
 
@@ -52,6 +56,32 @@ def require_no_mask_files(sources: Sequence[Path], is_panorama: bool, masks: str
             f"--masks {masks}: masks and rectangles of 360-degree photographs are not supported; use colorkey, grabcut "
             "or rembg, which see the perspective views"
         )
+
+
+def view_name(number: int, yaw: int) -> str:
+    """The file name of a view of panorama `number`."""
+    return f"{number:04d}_{yaw:03d}.png"
+
+
+def facing_views(parsed: ParsedScene, centre: np.ndarray | None) -> ParsedScene:
+    """The scene without the views of panoramas that do not show `centre` [3].
+
+    None stands for the mean of the camera centres, which a walk around the object surrounds. Other images are kept, and
+    so are all if fewer than three would remain.
+    """
+    if centre is None:
+        centre = np.mean([image.c2w[:3, 3] for image in parsed.images], axis=0)
+    kept = [image for image in parsed.images if not VIEW_NAME.fullmatch(image.path.name) or _shows(image, centre)]
+    if len(kept) < MIN_IMAGES or len(kept) == len(parsed.images):
+        return parsed
+    return replace(parsed, images=tuple(kept))
+
+
+def _shows(image: PosedImage, point: np.ndarray) -> bool:
+    """Whether a point [3] is within the image."""
+    seen = image.lens.intrinsics @ (np.linalg.inv(image.c2w) @ np.append(point, 1.0))[:3]
+    size = np.array(image.size or image.lens.size)
+    return bool(seen[2] > 0 and (seen[:2] >= 0).all() and (seen[:2] <= seen[2] * size).all())
 
 
 def cut(panorama: np.ndarray, largest: int) -> Iterator[tuple[int, np.ndarray, float]]:

@@ -127,7 +127,9 @@ def _prepare(
 
     def work() -> dict[str, object]:
         outside = request.cameras_outside or request.masks == "grabcut"  # which needs the sphere's outline
-        world = partial(world_frame, known=request.known, frames=frames, sources=sources, errors=errors)
+        world = partial(
+            world_frame, known=request.known, frames=frames, sources=sources, errors=errors, roi=request.roi
+        )
         notes = write_scene(steps.folder, request.target, frames, request.roi, outside, cut, world)
         return {"notes": notes, "files": noted(request.target, made_here(steps.folder, request.target))}
 

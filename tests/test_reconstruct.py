@@ -56,6 +56,13 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert "## Reliability" in (result / "result.md").read_text()
     assert "--clean views" in said.out.split("step 4 of 5")[1].splitlines()[0], "a made-up back is no result"
     assert "--clean views" in (result / "result.md").read_text()
+    phases = json.loads((result / "metrics.json").read_text())["phases"]
+    assert set(phases) == {
+        *("features", "matches", "mapping", "scene", "checks", "compiling", "measuring", "training", "images", "mesh"),
+        "report",
+    }
+    assert all(spent["wall"] > 0 for spent in phases.values()), "those of the stopped call count too"
+    assert "| mapping |" in (result / "result.md").read_text()
     assert "reliability: " in said.out and "next: " not in said.out, "it does the steps itself"
     assert said.out.count(f"python {PROGRAM_FOLDER / 'exp_runner.py'} --conf") == 4, "the user is outside its folder"
 

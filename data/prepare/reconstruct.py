@@ -11,6 +11,7 @@ from typing import Any
 from data.errors import UserError, listed
 from data.io.child import ChildError, run_apart
 from data.io.files import write_result
+from data.io.phases import phase
 from data.prepare import colmap_tasks
 from data.prepare.database import count_rows, read_links
 from data.prepare.frames import Frame, Group
@@ -41,7 +42,7 @@ class DiskError(WorkError):
 def find_features(work: Path, cameras: Sequence[Group]) -> None:
     """Extract the features of all images into the database; raises WorkError if COLMAP fails."""
     (work / DATABASE).parent.mkdir(exist_ok=True)
-    tasks = [(list(camera.names), _parameters(camera)) for camera in cameras]
+    tasks = [(list(camera.names), max(camera.size), _parameters(camera)) for camera in cameras]
     total = sum(len(camera.names) for camera in cameras)
     _run(work, "features", total, "descriptors", colmap_tasks.extract, str(work / IMAGES), tasks)
 
@@ -70,7 +71,7 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
     called = {frame.name: frame.source for frame in frames}
     links = read_links(work / DATABASE, called)
     sources = list(called.values())
-    with Bar("mapping", len(frames)) as bar:
+    with phase("mapping"), Bar("mapping", len(frames)) as bar:
         models = _apart(
             work,
             colmap_tasks.reconstruct,
@@ -138,7 +139,7 @@ def _run(
 ) -> None:
     """Run a task that fills a table of the database, with a progress bar that counts its rows."""
     database = work / DATABASE
-    with Bar(name, total, unit) as bar:
+    with phase(name), Bar(name, total, unit) as bar:
         _apart(
             work, task, str(database), *arguments, _cores(), on_wait=lambda: bar.to(count_rows(database, table, bar.n))
         )

@@ -57,12 +57,14 @@ def case_of(values: argparse.Namespace, case: str) -> str:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Run the modes; returns the exit status."""
+    from data.io.phases import recorded
     from models.commands.reconstruction import reconstruct
 
     del conf  # without --case it is that of the bundled scene
     minutes = arguments.values.minutes
     case = case_of(arguments.values, arguments.case)
-    return reconstruct(arguments, case, DEFAULT_MINUTES if minutes is None else minutes)
+    with recorded() as times:
+        return reconstruct(arguments, case, DEFAULT_MINUTES if minutes is None else minutes, times)
 
 
 COMMAND = Command(

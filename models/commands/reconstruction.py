@@ -15,6 +15,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.io.files import write_result
 from data.io.images import image_size, list_images
+from data.io.phases import Times, as_values, phase
 from data.io.streams import say
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
 from models.commands.command import (
@@ -33,6 +34,7 @@ from models.commands.reconstruction_folder import (
     PAGE,
     RESULT,
     ReconstructionPlan,
+    add_figures,
     collect,
     drop_earlier,
     read_plan,
@@ -40,7 +42,7 @@ from models.commands.reconstruction_folder import (
     why_stopped,
     write_plan,
 )
-from models.commands.reconstruction_page import page, read_figures, trust, warnings
+from models.commands.reconstruction_page import PHASE_OF, PHASES, page, read_figures, trust, warnings
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
 from models.requests import LARGEST, PIECES, UNIT, VIEWS
@@ -61,10 +63,10 @@ NO_SURFACE = (
 LEAST_STEPS = 200  # fewer steps give no usable result
 
 
-def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
+def reconstruct(arguments: Arguments, case: str, minutes: float, times: Times) -> int:
     """From photographs to a mesh; returns the exit status of the first step that fails, or EXIT_DONE.
 
-    Raises UserError as the steps, and if the folder contains another reconstruction.
+    `times`: of this call's phases. Raises UserError as the steps, and if the folder contains another reconstruction.
     """
     conf_file = arguments.conf or found_conf(CONF)
     arguments = replace(arguments, case=case, conf=conf_file)
@@ -91,7 +93,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
         again = f"--overwrite repeats it, the last command of {PAGE} repeats only the mesh"
         say(f"{folder / RESULT}: was already complete ({again})")
         return EXIT_DONE
-    return _train_and_mesh(arguments, plan, folder)
+    return _train_and_mesh(arguments, plan, folder, times)
 
 
 def _require_same_settings(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> None:
@@ -186,11 +188,12 @@ def _steps_for(conf: ExperimentConfig, minutes: float) -> tuple[int, float]:
     return steps, seconds
 
 
-def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> int:
+def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path, times: Times) -> int:
     """Train, extract the mesh and evaluate; returns the exit status."""
     arguments = _with(arguments, plan.settings)
     status = _run_step(arguments, train.COMMAND, 3, {"overwrite": False, "is_continue": True})
     if status not in (EXIT_DONE, EXIT_NOT_FINITE):
+        write_plan(folder, plan.after(times))
         say(f"the same call{' without --overwrite' if arguments.values.overwrite else ''} continues where it stopped")
         return status
     if status == EXIT_DONE:
@@ -210,6 +213,7 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
             status = _run_step(arguments, evaluate.COMMAND, 5)
     collect(folder, has_mesh)
     if status == EXIT_DONE or notes:
+        add_figures(folder, {PHASES: as_values(plan.after(times).times)})
         _conclude(arguments, folder, notes)
     if notes:
         return EXIT_NOT_FINITE
@@ -257,7 +261,8 @@ def _run_step(arguments: Arguments, command: Command, number: int, flags: Mappin
     values = argparse.Namespace(**vars(arguments.values) | given)
     one = replace(arguments, command=command, mode=Mode(command.name), values=values)
     say(f"step {number} of 5: {_as_typed(one, given)}")
-    return command.run(one, read_conf(one))
+    with phase(PHASE_OF[command.name]):
+        return command.run(one, read_conf(one))
 
 
 def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:

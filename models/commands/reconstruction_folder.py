@@ -6,18 +6,20 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from data.errors import UserError, listed
 from data.io.files import read_regular, remove, write_result
+from data.io.phases import Spent, Times, added
 from data.io.streams import complain, say
 from data.writers.neus import CAMERA_FILE
 from models.commands.inspection import FIGURES as HEALTH_FIGURES
 from models.commands.inspection import FOLDER as HEALTH_FOLDER
 from models.commands.inspection import PAGE as HEALTH_PAGE
 from models.commands.inspection import PICTURE as OVERVIEW
+from models.evaluation.metric_files import JSON_FILE, read_json, write_json
 from models.monitoring.setbacks import STOPPED_KEY
 
 PLAN = "reconstruct.json"
@@ -46,6 +48,11 @@ class ReconstructionPlan:
     seconds_per_step: float | None = None  # measured; None if the user set the number of steps
     starts_over: bool = False  # a call with --overwrite was interrupted: the next call makes a new plan
     is_finished: bool = False
+    times: Times = field(default_factory=dict)  # of the phases of earlier calls
+
+    def after(self, times: Times) -> ReconstructionPlan:
+        """With the times of a further call."""
+        return replace(self, times=added(self.times, times))
 
 
 def read_plan(folder: Path) -> ReconstructionPlan | None:
@@ -55,9 +62,13 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
         return None
     try:
         plan = ReconstructionPlan(**json.loads(read_regular(path, MOST_BYTES)))
+        plan = replace(plan, times={name: Spent(**spent) for name, spent in plan.times.items()})
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
+        numbers = all(isinstance(value, float) for spent in plan.times.values() for value in asdict(spent).values())
         flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
-        if not (_is_positive(plan.minutes) and _is_positive(plan.seconds_per_step or 1.0) and texts and flags):
+        if not (
+            _is_positive(plan.minutes) and _is_positive(plan.seconds_per_step or 1.0) and texts and numbers and flags
+        ):
             raise ValueError
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: is damaged; pass --overwrite to start again, or another --case") from error
@@ -121,6 +132,13 @@ def collect(folder: Path, has_mesh: bool = True) -> None:
     pictures = sorted((folder / PICTURES).glob("*.png"))  # by the step, which their names begin with
     if pictures:
         write_result(folder / RESULT / "report.png", pictures[-1].read_bytes())
+
+
+def add_figures(folder: Path, figures: Mapping[str, object]) -> None:
+    """Add figures to metrics.json of the folder of results, if it exists; raises UserError if writing fails."""
+    path = folder / RESULT / JSON_FILE
+    if path.is_file():
+        write_json(path, {**read_json(path), **figures})
 
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:

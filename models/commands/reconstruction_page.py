@@ -17,6 +17,16 @@ MOST_BYTES = 1 << 24
 SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong
 # PSNR of held-out views, dB: below the first the views are inconsistent, below the second fine detail is wrong.
 LEAST_PSNR, FAIR_PSNR = 16.0, 20.0
+PHASES = "phases"  # key of metrics.json
+# The phase of each mode, without the phases within it.
+PHASE_OF = {
+    "prepare": "scene",
+    "inspect": "checks",
+    "train": "training",
+    "validate_mesh": "mesh",
+    "validate_image": "images",
+    "evaluate": "report",
+}
 LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are wrong, as in inspect
 
 
@@ -89,5 +99,18 @@ def page(
         text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]
     text += size
     text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]
+    text += _time_table(figures.get(PHASES, {}))
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"
+
+
+def _time_table(phases: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The lines on the time of each phase; none without phases."""
+    if not phases:
+        return []
+    named = [
+        *phases.items(),
+        ("all", {key: sum(spent[key] for spent in phases.values()) for key in ("wall", "processor")}),
+    ]
+    rows = [f"| {name} | {spent['wall']:.1f} | {spent['processor']:.1f} |" for name, spent in named]
+    return ["## Time", "", "| phase | seconds | processor seconds |", "|---|---|---|", *rows, ""]

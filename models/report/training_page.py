@@ -22,6 +22,7 @@ from data.errors import UserError, one_line, reason
 from data.inspection.overview import overview
 from data.io.files import is_file, write_result
 from data.io.images import to_uint8
+from data.io.phases import phase
 from data.scenes.scene import facts
 from models.callback import TRAINING, Callback
 from models.config.defaults import base_values, same
@@ -80,6 +81,7 @@ class TrainingReport(Callback):
         """Keep the newest mesh until the next write."""
         self._waits_for_mesh = (step, surface)
 
+    @phase("report")
     def write(self, step: int, seconds: float, state: str) -> None:
         """Write the page if it is due; raises UserError if it cannot be written."""
         if state == TRAINING and self._spent > SHARE * (time.perf_counter() - self._begun):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from data.io.phases import phase
 from data.rays import Rays
 from models.experiment import Experiment
 from models.machine.ranks.ranks import ALONE, Ranks
@@ -42,6 +43,7 @@ class EvalContext:
             if self.pause is not None:
                 self.pause()
 
+    @phase("images")
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
         """The image of rays [h * w] with shape (h, w); shows a progress bar if it takes longer than A_MOMENT."""
         chunk = self.chunks.rays(self.model, rays)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
+from data.io.phases import phase
 from data.scenes.extraction_box import box_in_frame
 from data.scenes.scene import Scene, radius_of
 from models.methods.protocol import LevelSet
@@ -30,11 +31,13 @@ RADII = "radii of the region of interest"
 WIDE = 8
 
 
+@phase("mesh")
 def extract_mesh(context: EvalContext, request: MeshRequest) -> trimesh.Trimesh:
     """The marching-cubes surface in the working frame; raises EmptySurfaceError if there is none."""
     return _extract(context, request, None).mesh
 
 
+@phase("mesh")
 def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     """Write the requested mesh; returns it in the working frame. Raises EmptySurfaceError if there is no surface.
 
@@ -55,6 +58,7 @@ def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     return surface
 
 
+@phase("mesh")
 def finished_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     """The requested mesh in the working frame, not written; raises EmptySurfaceError if there is no surface."""
     return _finished(context, request, extract_mesh(context, request))

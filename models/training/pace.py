@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from data.io.phases import phase
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.machine import memory
@@ -24,8 +25,10 @@ def seconds_per_step(model: ModelConfig, train: TrainConfig, scene: Scene) -> fl
 
     Schedules are fractions of the training, so a short one passes through the same sizes as a long one.
     """
-    _short_training(model, train, scene, FIRST_STEPS)
-    seconds = _short_training(model, train, scene, TIMED_STEPS)
+    with phase("compiling"):
+        _short_training(model, train, scene, FIRST_STEPS)
+    with phase("measuring"):
+        seconds = _short_training(model, train, scene, TIMED_STEPS)
     memory.release()
     return seconds / TIMED_STEPS
 

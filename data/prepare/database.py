@@ -6,8 +6,10 @@ import contextlib
 import os
 import sqlite3
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from data.prepare.steps import WorkError
 
@@ -69,3 +71,29 @@ def read_links(database: Path, called: Mapping[str, str]) -> dict[tuple[str, str
         return {(called[names[a]], called[names[b]]): count for a, b, count in split}
     except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
         raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
+
+
+def read_largest(database: Path, names: Sequence[str], count: int) -> list[np.ndarray]:
+    """The descriptors [K, 128], of length 1, of the K <= `count` largest features of each image.
+
+    Raises WorkError if the database is damaged.
+    """
+    query = (
+        "SELECT keypoints.cols, keypoints.data, descriptors.cols, descriptors.data FROM images JOIN keypoints USING "
+        "(image_id) JOIN descriptors USING (image_id) WHERE name = ?"
+    )
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            rows = [opened.execute(query, (name,)).fetchone() for name in names]
+        return [_largest(*row, count) for row in rows]
+    except (sqlite3.Error, TypeError, ValueError, IndexError) as error:
+        raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
+
+
+def _largest(width: int, keypoints: bytes | None, length: int, descriptors: bytes | None, count: int) -> np.ndarray:
+    """`read_largest` for the matrices of an image."""
+    # x, y, and the affine shape (a11, a12, a21, a22), whose columns are as long as the feature's scale
+    shapes = np.frombuffer(keypoints or b"", np.float32).reshape(-1, width)
+    order = np.argsort(-np.hypot(shapes[:, 2], shapes[:, 4]), kind="stable")[:count]
+    chosen = np.frombuffer(descriptors or b"", np.uint8).reshape(-1, length)[order].astype(np.float32)
+    return chosen / np.maximum(np.linalg.norm(chosen, axis=1, keepdims=True), 1)

@@ -6,28 +6,65 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from data.errors import listed
 
-EXHAUSTIVE_LIMIT = 150  # images; 11,175 pairs, some 20 minutes on two cores
 NEIGHBOURS = 10  # COLMAP's default overlap of a sequence
+# Before matching all features, the largest ones of each image are compared: preemptive matching (Wu, Towards
+# linear-time incremental structure from motion, 3DV 2013). Pairs with too few of them in common hardly ever overlap.
+COARSE_FEATURES = 256
+MOST_RATIO = 0.8  # of the distances of the nearest and the second neighbour (Lowe, IJCV 2004)
+MOST_SIMILAR = 12  # images to match each image with, those with the most features in common
+EXHAUSTIVE_LIMIT = 2 * MOST_SIMILAR  # images of which all pairs are matched
 ENOUGH_MATCHES = 15  # inliers that COLMAP's mapper needs for a pair (min_num_matches)
 
 
-def pairs(count: int, is_sequence: bool) -> list[tuple[int, int]]:
-    """The pairs (i, j), i < j, to match among `count` images.
+def sequence_pairs(count: int) -> list[tuple[int, int]]:
+    """The pairs (i, j), i < j, to match among `count` images of a sequence.
 
-    All pairs up to EXHAUSTIVE_LIMIT images unless they are a sequence. Otherwise each image with the next NEIGHBOURS
-    and with those at distances 16, 32, ..., cyclically, since a walk around an object returns to its start.
+    Each image with the next NEIGHBOURS and with those at distances 16, 32, ..., cyclically, since a walk around an
+    object returns to its start.
     """
-    if not is_sequence and count <= EXHAUSTIVE_LIMIT:
-        return [(i, j) for i in range(count) for j in range(i + 1, count)]
     steps = [*range(1, NEIGHBOURS + 1)]
     while 2 * steps[-1] < count:
         steps.append(1 << steps[-1].bit_length())
     found = {tuple(sorted((i, (i + step) % count))) for i in range(count) for step in steps}
     return sorted((i, j) for i, j in found if i != j)
+
+
+def similar_pairs(features: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    """The pairs (i, j), i < j, to match among V images: each with the MOST_SIMILAR ones, and a tree that connects all.
+
+    features: V of [K, 128], the descriptors of the largest features of each image, of length 1.
+    """
+    count = len(features)
+    common = np.zeros((count, count), dtype=int)
+    for i in range(count):
+        for j in range(i + 1, count):
+            common[i, j] = common[j, i] = _common(features[i], features[j])
+    nearest = np.argsort(-common, axis=1, kind="stable")[:, :MOST_SIMILAR]
+    tree = minimum_spanning_tree(np.triu(1 / (1 + common), 1))
+    linked = [*zip(*(ends.tolist() for ends in tree.nonzero()), strict=True)]
+    linked += [(i, j) for i in range(count) for j in nearest[i].tolist() if i != j]
+    return sorted({(min(pair), max(pair)) for pair in linked})
+
+
+def all_pairs(count: int) -> list[tuple[int, int]]:
+    """All pairs (i, j), i < j, of `count` images."""
+    return [(i, j) for i in range(count) for j in range(i + 1, count)]
+
+
+def _common(one: np.ndarray, other: np.ndarray) -> int:
+    """The number of mutual nearest neighbours of two sets of descriptors [K, 128] that pass Lowe's ratio test."""
+    if min(len(one), len(other)) < 2:
+        return 0
+    cosines = one @ other.T
+    nearest = cosines.argmax(axis=1)
+    is_mutual = cosines.argmax(axis=0)[nearest] == np.arange(len(one))
+    second, first = np.partition(cosines, -2, axis=1)[:, -2:].T
+    is_distinct = 1 - first <= MOST_RATIO**2 * (1 - second)  # of squared distances
+    return int(np.count_nonzero(is_mutual & is_distinct))
 
 
 def components(names: Sequence[str], links: Mapping[tuple[str, str], int]) -> list[list[str]]:

@@ -46,7 +46,6 @@ from data.prepare.reconstruct import (
     find_features,
     map_images,
     match_features,
-    pair_count,
     read_model,
 )
 from data.prepare.sources import find_images, notes_of
@@ -268,7 +267,7 @@ def _find_cameras(request: Request, frames: Sequence[Frame], steps: Steps) -> di
             (PAIR_LIST,),
             ("cameras",),
             is_sound=lambda: is_sound(database),
-            is_whole=lambda: count_rows(database, "two_view_geometries", 0) >= pair_count(frames, is_video),
+            is_whole=lambda: count_rows(database, "two_view_geometries", 0) >= steps.result("matches"),
         )
     )
     return steps.run(Step("cameras", lambda: map_images(steps.folder, frames), (MODELS,), read=read_model))

@@ -13,9 +13,17 @@ from data.io.child import ChildError, run_apart
 from data.io.files import write_result
 from data.io.phases import phase
 from data.prepare import colmap_tasks
-from data.prepare.database import count_rows, read_links
+from data.prepare.database import count_rows, read_largest, read_links
 from data.prepare.frames import Frame, Group
-from data.prepare.matching import components, pairs, why_disconnected
+from data.prepare.matching import (
+    COARSE_FEATURES,
+    EXHAUSTIVE_LIMIT,
+    all_pairs,
+    components,
+    sequence_pairs,
+    similar_pairs,
+    why_disconnected,
+)
 from data.prepare.progress import Bar
 from data.prepare.sources import MIN_IMAGES
 from data.prepare.static_camera import MOSTLY, share_of_still_pairs
@@ -57,10 +65,20 @@ def _parameters(camera: Group) -> str:
 def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
     """Match the images; returns the number of pairs. Raises WorkError if COLMAP fails."""
     names = [frame.name for frame in frames]
-    chosen = pairs(len(names), is_sequence)
+    chosen = _pairs(work, names, is_sequence)
     write_result(work / PAIR_LIST, "".join(f"{names[i]} {names[j]}\n" for i, j in chosen).encode())
     _run(work, "matches", len(chosen), "two_view_geometries", colmap_tasks.match, str(work / PAIR_LIST), unit="pair")
     return len(chosen)
+
+
+def _pairs(work: Path, names: Sequence[str], is_sequence: bool) -> list[tuple[int, int]]:
+    """The pairs of indices of images to match; raises WorkError if the database is damaged."""
+    if is_sequence:
+        return sequence_pairs(len(names))
+    if len(names) <= EXHAUSTIVE_LIMIT:
+        return all_pairs(len(names))
+    with phase("matches"):
+        return similar_pairs(read_largest(work / DATABASE, names, COARSE_FEATURES))
 
 
 def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
@@ -168,8 +186,3 @@ def read_model(value: Any) -> dict[str, Any]:
         raise ValueError
     errors = {str(name): float(error) for name, error in value.get("errors", {}).items()}
     return {**value, "error": float(value["error"]), "errors": errors}
-
-
-def pair_count(frames: Sequence[Frame], is_sequence: bool) -> int:
-    """The number of pairs that `match_features` matches."""
-    return len(pairs(len(frames), is_sequence))

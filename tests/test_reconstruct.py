@@ -210,3 +210,13 @@ def test_a_mesh_without_a_surface_is_a_page_that_says_so(photographs, capsys, mo
     assert "no surface was found" in text and "mesh.ply: " not in text and "no surface was found" in said.out
     assert (result / "report.png").is_file() and not (result / "mesh.ply").exists()
     assert "no surface was found" in Path("exp/my_photos/fast/report.html").read_text()
+
+
+def test_the_page_shows_the_scores_of_the_training_and_the_times():
+    spent = {"training": {"wall": 60.0, "processor": 110.0}, "mesh": {"wall": 5.0, "processor": 9.0}}
+    figures = {"phases": spent, "score_curve": [[1000, 30.4, 20.125], [2000, 60.0, 21.5]]}
+    text = reconstruction_page.page("fox", {}, figures, [])
+    assert "| 1000 | 30 | 20.12 |\n| 2000 | 60 | 21.50 |\n" in text
+    assert "| training | 60.0 | 110.0 |\n| mesh | 5.0 | 9.0 |\n| all | 65.0 | 119.0 |\n" in text
+    without = reconstruction_page.page("fox", {}, {}, [])
+    assert "## Training" not in without and "## Time" not in without

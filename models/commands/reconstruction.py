@@ -15,7 +15,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.io.files import write_result
 from data.io.images import image_size, list_images
-from data.io.phases import Times, as_values, phase
+from data.io.phases import Times, phase
 from data.io.streams import say
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
 from models.commands.command import (
@@ -42,7 +42,7 @@ from models.commands.reconstruction_folder import (
     why_stopped,
     write_plan,
 )
-from models.commands.reconstruction_page import PHASE_OF, PHASES, page, read_figures, trust, warnings
+from models.commands.reconstruction_page import PHASE_OF, page, read_figures, trust, warnings
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
 from models.requests import LARGEST, PIECES, UNIT, VIEWS
@@ -213,7 +213,7 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
             status = _run_step(arguments, evaluate.COMMAND, 5)
     collect(folder, has_mesh)
     if status == EXIT_DONE or notes:
-        add_figures(folder, {PHASES: as_values(plan.after(times).times)})
+        add_figures(folder, plan.after(times).times)
         _conclude(arguments, folder, notes)
     if notes:
         return EXIT_NOT_FINITE

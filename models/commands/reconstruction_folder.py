@@ -6,19 +6,20 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from data.errors import UserError, listed
 from data.io.files import read_regular, remove, write_result
-from data.io.phases import Spent, Times, added
+from data.io.phases import Spent, Times, added, as_values
 from data.io.streams import complain, say
 from data.writers.neus import CAMERA_FILE
 from models.commands.inspection import FIGURES as HEALTH_FIGURES
 from models.commands.inspection import FOLDER as HEALTH_FOLDER
 from models.commands.inspection import PAGE as HEALTH_PAGE
 from models.commands.inspection import PICTURE as OVERVIEW
+from models.commands.reconstruction_page import CURVE, PHASES
 from models.evaluation.metric_files import JSON_FILE, read_json, write_json
 from models.monitoring.setbacks import STOPPED_KEY
 
@@ -134,11 +135,24 @@ def collect(folder: Path, has_mesh: bool = True) -> None:
         write_result(folder / RESULT / "report.png", pictures[-1].read_bytes())
 
 
-def add_figures(folder: Path, figures: Mapping[str, object]) -> None:
-    """Add figures to metrics.json of the folder of results, if it exists; raises UserError if writing fails."""
+def add_figures(folder: Path, times: Times) -> None:
+    """Add the times of the phases and the scores of the training to metrics.json of the folder of results.
+
+    Does nothing without that file; raises UserError if writing fails.
+    """
     path = folder / RESULT / JSON_FILE
     if path.is_file():
-        write_json(path, {**read_json(path), **figures})
+        write_json(path, {**read_json(path), PHASES: as_values(times), CURVE: _score_curve(folder)})
+
+
+def _score_curve(folder: Path) -> list[list[float]]:
+    """[step, seconds, PSNR in dB] of the views that score the training, at each checkpoint from early steps on."""
+    from models.checkpoints.folder import latest_checkpoint
+    from models.evaluation.collapse import CURVE_KEY
+    from models.experiment import CHECKPOINTS
+
+    newest = latest_checkpoint(folder / CHECKPOINTS, complain)
+    return [] if newest is None else newest.state.get(CURVE_KEY, [])
 
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:

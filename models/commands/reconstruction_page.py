@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 24
 SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong
 # PSNR of held-out views, dB: below the first the views are inconsistent, below the second fine detail is wrong.
 LEAST_PSNR, FAIR_PSNR = 16.0, 20.0
-PHASES = "phases"  # key of metrics.json
+PHASES, CURVE = "phases", "score_curve"  # keys of metrics.json
 # The phase of each mode, without the phases within it.
 PHASE_OF = {
     "prepare": "scene",
@@ -99,9 +99,19 @@ def page(
         text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]
     text += size
     text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]
+    text += _curve_table(figures.get(CURVE, []))
     text += _time_table(figures.get(PHASES, {}))
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"
+
+
+def _curve_table(curve: Sequence[Sequence[float]]) -> list[str]:
+    """The lines on the scores of the training, [step, seconds, dB]; none without scores."""
+    if not curve:
+        return []
+    rows = [f"| {step} | {seconds:.0f} | {score:.2f} |" for step, seconds, score in curve]
+    why = "If the last rows still increase, more `--minutes` improve the result."
+    return ["## Training", "", why, "", "| step | seconds | PSNR of four views, dB |", "|---|---|---|", *rows, ""]
 
 
 def _time_table(phases: Mapping[str, Mapping[str, float]]) -> list[str]:

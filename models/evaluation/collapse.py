@@ -27,6 +27,7 @@ from models.results.render import RenderedView
 from models.training.trainer import Trainer
 
 STATE_KEY = "scores"  # key in the state of a checkpoint
+CURVE_KEY = "score_curve"  # the same, for every score: [step, seconds of training, dB]
 SCORED_FROM = 500  # steps; earlier scores are not compared
 JUDGED_FROM = 1000  # steps after which the final score must exceed that of blurred photographs
 VIEWS = 4  # number of views, evenly spaced
@@ -134,6 +135,7 @@ class CollapseWatch:
         self._log, self._ranks = log, ranks
         state = experiment.checkpoint.state if experiment.checkpoint else {}
         self._scores = restored(state, trainer.conf.end_iter)
+        self._curve = list(state.get(CURVE_KEY, [])) if self._scores.best_step else []
         self._spare()
 
     @cached_property
@@ -147,8 +149,8 @@ class CollapseWatch:
         return self._experiment.store
 
     def state(self) -> dict[str, Any]:
-        """The entry of a checkpoint's state that `restored` reads; {} before the first score."""
-        return {STATE_KEY: asdict(self._scores)} if self._scores.best_step else {}
+        """The entries of a checkpoint's state: the scores, for `restored`, and the curve; {} before the first one."""
+        return {STATE_KEY: asdict(self._scores), CURVE_KEY: self._curve} if self._scores.best_step else {}
 
     def at_checkpoint(self, context: EvalContext) -> None:
         """Score a state before it is saved; restore the best one if scores are low for too long."""
@@ -192,6 +194,7 @@ class CollapseWatch:
         if not np.isfinite(score):
             return None
         self._scores = self._scores.after(context.step, score)
+        self._curve = [*self._curve, [context.step, context.seconds, score]]
         self._spare()
         self._log.scalars(context.step, {"Statistics/psnr_views": score})
         self._log.note(f"step {context.step}: PSNR of {self.views.text()} {score:.2f} dB")

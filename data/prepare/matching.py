@@ -16,7 +16,7 @@ NEIGHBOURS = 10  # COLMAP's default overlap of a sequence
 COARSE_FEATURES = 256
 MOST_RATIO = 0.8  # of the distances of the nearest and the second neighbour (Lowe, IJCV 2004)
 MOST_SIMILAR = 12  # images to match each image with, those with the most features in common
-EXHAUSTIVE_LIMIT = 2 * MOST_SIMILAR  # images of which all pairs are matched
+EXHAUSTIVE_LIMIT = 150  # images of which all pairs are matched: 11,175, some 10 processor minutes
 ENOUGH_MATCHES = 15  # inliers that COLMAP's mapper needs for a pair (min_num_matches)
 
 

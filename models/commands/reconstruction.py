@@ -68,8 +68,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float, times: Times) -
 
     `times`: of this call's phases. Raises UserError as the steps, and if the folder contains another reconstruction.
     """
-    conf_file = arguments.conf or found_conf(CONF)
-    arguments = replace(arguments, case=case, conf=conf_file)
+    arguments = replace(arguments, case=case, conf=arguments.conf or found_conf(CONF))
     conf = read_conf(arguments)
     folder = _checked_folder(arguments, conf)
     plan = None if arguments.values.overwrite else read_plan(folder)

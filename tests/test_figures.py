@@ -7,7 +7,7 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from data.io.images import to_uint8
-from models.evaluation.image_metrics import compare, greyed, mask_counts_first
+from models.evaluation.image_metrics import color_aligned, compare, greyed, mask_counts_first
 from models.results.render import RenderedView
 
 RNG = np.random.default_rng(3)
@@ -93,3 +93,14 @@ def test_a_greyed_background_has_no_colour_and_the_object_keeps_its_own():
     shown = greyed(photograph(ROOM), MASK)
     np.testing.assert_array_equal(shown[MASK > 0], OBJECT[MASK > 0])
     np.testing.assert_allclose(shown[MASK == 0], 0.45, atol=1e-6)
+
+
+def test_colours_are_aligned_by_an_affine_map_and_shapes_are_not():
+    """An image that differs by exposure only is recovered; a uniform one gets the mean colour."""
+    inside = MASK > 0
+    darker = OBJECT @ np.diag(np.float32([0.5, 0.7, 0.6])) + 0.05
+    darker[~inside] = 9.0  # pixels that are not fitted
+    aligned = color_aligned(darker, OBJECT, inside)
+    np.testing.assert_allclose(aligned[inside], OBJECT[inside], atol=1e-5)
+    uniform = color_aligned(np.full_like(OBJECT, 0.2), OBJECT, None)
+    np.testing.assert_allclose(uniform, np.broadcast_to(OBJECT.mean(axis=(0, 1)), uniform.shape), atol=1e-5)

@@ -20,6 +20,7 @@ from models.checkpoints.folder import CheckpointFolder
 from models.evaluation import image_metrics
 from models.experiment import Experiment, held_out_scene
 from models.machine.ranks.ranks import Ranks
+from models.methods.exposure_conf import EXPOSURE
 from models.monitoring.logger import RunLogger
 from models.monitoring.recovery import Recovery
 from models.results.context import EvalContext
@@ -87,8 +88,21 @@ class ScoredViews:
         return max(1, round((np.prod(self.scene.size(view)) / PIXELS) ** 0.5))
 
     def score(self, context: EvalContext) -> float:
-        """Mean PSNR of the renderings, in dB; inside the masks if that is the primary metric."""
-        return self._mean(context, lambda view, level: context.render(*self.scene.rays(view, level)))
+        """Mean PSNR of the renderings, in dB; inside the masks if that is the primary metric.
+
+        If exposure is learned, colours are aligned first: the exposure of held-out photographs is unknown.
+        """
+        aligns = EXPOSURE in context.model.networks
+
+        def rendering(view: int, level: int) -> RenderedView:
+            seen = context.render(*self.scene.rays(view, level))
+            if not aligns:
+                return seen
+            photograph, mask = self.scene.rgb_image(view, level), self.scene.mask_image(view, level)
+            inside = None if mask is None else mask > image_metrics.HALF
+            return replace(seen, rgb=image_metrics.color_aligned(seen.rgb, photograph, inside))
+
+        return self._mean(context, rendering)
 
     def blurred(self, context: EvalContext) -> float:
         """The same for the photographs, blurred by BLUR."""

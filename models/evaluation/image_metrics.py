@@ -65,6 +65,17 @@ def compare(rendered: RenderedView, photograph: np.ndarray, mask: np.ndarray | N
     )
 
 
+def color_aligned(rgb: np.ndarray, photograph: np.ndarray, inside: np.ndarray | None) -> np.ndarray:
+    """Colours [h, w, 3] after the affine map that fits those of the photograph [h, w, 3] best, by least squares.
+
+    inside: bool [h, w], the pixels to fit; None for all. Results are clipped to [0, 1].
+    """
+    chosen = np.ones(rgb.shape[:2], bool) if inside is None else inside
+    source = np.concatenate([rgb, np.ones_like(rgb[..., :1])], axis=-1).astype(np.float64)
+    affine = np.linalg.lstsq(source[chosen], photograph[chosen].astype(np.float64), rcond=None)[0]
+    return np.clip(source @ affine, 0.0, 1.0).astype(np.float32)
+
+
 def mean(figures: Sequence[ImageMetrics]) -> ImageMetrics:
     """The mean of each metric over the views that have it; None without views."""
     columns = {name: [getattr(view, name) for view in figures] for name in NAMES}

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from models.config.strict import limits
 
+EXPOSURE = "exposure"  # name of the network in checkpoints
+
 
 @dataclass(frozen=True)
 class PhotographsConfig:

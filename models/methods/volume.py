@@ -14,12 +14,11 @@ from models.estimators.base import Estimator
 from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
-from models.methods.exposure_conf import PhotographsConfig
+from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
 from models.methods.protocol import Batch, Noise, PlainModel
 from models.rendering.losses import binary_mask
 from models.structs import RenderOutput, StepContext, Var
 
-EXPOSURE = "exposure"  # the network of the exposure of images
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
 TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, if they differ

@@ -11,13 +11,11 @@ from models.config.blocks import TrainConfig
 from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
-from models.methods.exposure_conf import PhotographsConfig
+from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
 from models.methods.gaussians.batch import PictureSampler
 from models.methods.gaussians.conf import SplatsConfig
 from models.methods.gaussians.model import GaussiansModel
 from models.structs import Term, Var
-
-EXPOSURE = "exposure"  # name of the network
 
 
 class PhotographedGaussians(GaussiansModel):

@@ -411,6 +411,10 @@ GRID_MEANINGS = {
 }
 
 PHOTOGRAPH_MEANINGS = {
+    "transforms are learned if photographs differ by at least so many stops from their neighbours (median of the "
+    "brightness); for model.type = fast_neus and fast_nerf": (
+        "照片与相邻照片的亮度之差（档，取中位数）达到此值时才学习变换；用于 model.type = fast_neus 和 fast_nerf"
+    ),
     "true: learns an affine colour transform for each photograph, the identity on average; held-out views are not "
     "transformed": ("true：为每张照片学习一个颜色仿射变换，平均为恒等变换；留出视角不作变换"),
     "learning rate of the transforms relative to train.learning_rate": "变换的学习率与 train.learning_rate 之比",

@@ -16,7 +16,7 @@ from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.structs import StepContext
 
-EXPOSURE = "model.photographs.exposure=true"
+LEARNED = ("model.photographs.exposure=true", "model.photographs.exposure_from=0")
 
 
 def loaded(*settings):
@@ -65,12 +65,23 @@ def gains_of(scene, spread=0.7, seed=0):
     return gains / gains.mean(axis=0)
 
 
+def brightened(scene, gains):
+    images = tuple(to_uint8(image / 255 * gain) for image, gain in zip(scene.images, gains, strict=True))
+    return replace(scene, images=images)
+
+
+@pytest.mark.parametrize(("spread", "is_learned"), [(0.0, False), (0.7, True)])
+def test_exposure_is_learned_where_the_photographs_differ_in_it(spread, is_learned):
+    conf, scene = loaded("model.photographs.exposure=true", "model.photographs.exposure_from=0.2")
+    model = trainer_of(conf, brightened(scene, gains_of(scene, spread).mean(axis=3, keepdims=True))).model
+    assert ("exposure" in model.networks) == is_learned
+
+
 def uneven(settings, steps=250):
     """Held-out PSNR inside the masks, of the scene as it was, and the model trained on photographs given gains."""
     conf, scene = loaded(*settings, f"train.end_iter={steps}", "model.packed.prune_every=32", "model.packed.warm_up=10")
     gains = gains_of(scene)
-    images = tuple(to_uint8(image / 255 * gain) for image, gain in zip(scene.images, gains, strict=True))
-    trainer = trainer_of(conf, replace(scene, images=images))
+    trainer = trainer_of(conf, brightened(scene, gains))
     for _ in range(steps):
         trainer.step()
     trainer.settle()
@@ -84,7 +95,7 @@ def uneven(settings, steps=250):
 
 @pytest.mark.slow
 def test_gains_of_photographs_are_learned_and_the_colours_regained():
-    without, with_them = uneven(()), uneven((EXPOSURE,))
+    without, with_them = uneven(("model.photographs.exposure=false",)), uneven(LEARNED)
     assert with_them[0] > without[0] + 0.5, (without[0], with_them[0])
     changes = with_them[1].exposure.changes().numpy()
     grey = 0.5  # what each makes of it tells its gain
@@ -94,7 +105,7 @@ def test_gains_of_photographs_are_learned_and_the_colours_regained():
 
 @pytest.mark.slow
 def test_it_is_kept_in_checkpoints_and_held_to_the_number_of_photographs():
-    conf, scene = loaded(EXPOSURE, "train.ema_decay=0.9")
+    conf, scene = loaded(*LEARNED, "train.ema_decay=0.9")
     trainer = trainer_of(conf, scene)
     for _ in range(4):
         trainer.step()

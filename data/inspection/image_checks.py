@@ -16,6 +16,7 @@ from data.roi.frustum import Cameras
 from data.roi.visual_hull import masked_views, visual_hull
 from data.scenes.scene import Scene
 
+SMALLEST = 1e-6  # radii, of a camera from the centre; avoids a division by zero
 NEIGHBOURS = 6  # enough that one outlier hardly changes their median
 LARGEST_SIDE = 1024  # pixels; images are reduced to this size. Blur that is invisible at this size does no harm
 LEAST_PIXELS = 200  # of the object in the reduced image; fewer give no reliable value
@@ -58,9 +59,7 @@ def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
 
 def exposure(scene: Scene, directions: np.ndarray) -> Finding:
     """The views that are brighter or darker than their neighbours."""
-    values = np.array([_brightness(*_object(scene, view)) for view in range(scene.n_views)])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        stops = np.log2(_over_neighbours(values, directions))
+    stops = _stops(scene, directions)
     off = _worst_first(-np.abs(stops), np.abs(stops) > UNEVEN)
     spread = (
         f"views differ from their neighbours by up to {np.nanmax(np.abs(stops)):.1f} stops" if _any(stops) else ALONE
@@ -139,6 +138,21 @@ def _laplacian(grey: np.ndarray, inside: np.ndarray) -> float:
 def _brightness(grey: np.ndarray, inside: np.ndarray) -> float:
     """The median of the object's pixels; NaN if there are too few."""
     return float(np.median(grey[inside])) if inside.sum() >= LEAST_PIXELS else float("nan")
+
+
+def exposure_spread(scene: Scene) -> float:
+    """Median difference in brightness between a view and its neighbours, in stops; 0 where it cannot be measured."""
+    centres = scene.c2w[:, :3, 3]
+    stops = np.abs(_stops(scene, centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), SMALLEST)))
+    known = stops[np.isfinite(stops)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _stops(scene: Scene, directions: np.ndarray) -> np.ndarray:
+    """The brightness of each view relative to its neighbours, in stops [V]; NaN where it is unknown."""
+    values = np.array([_brightness(*_object(scene, view)) for view in range(scene.n_views)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log2(_over_neighbours(values, directions))
 
 
 def _over_neighbours(values: np.ndarray, directions: np.ndarray) -> np.ndarray:

@@ -159,15 +159,7 @@ def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
             was, is_now = getattr(old, key), getattr(new, key)
             if was != is_now:
                 found.append(f"model.{name}.{key}: {shown(was)} in the checkpoint, {shown(is_now)} in the conf")
-    old, new = (_learns_exposure(model) for model in (a, b))
-    if old != new:
-        found.append(f"model.photographs.exposure: {shown(old)} in the checkpoint, {shown(new)} in the conf")
     return found
-
-
-def _learns_exposure(model: ModelConfig) -> bool:
-    photographs = getattr(model, "photographs", None)
-    return photographs is not None and photographs.exposure
 
 
 def _block(model: ModelConfig, name: str) -> Any:

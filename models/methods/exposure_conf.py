@@ -14,5 +14,6 @@ class PhotographsConfig:
     """Exposure and white balance of each photograph, not learned by default."""
 
     exposure: bool = False
+    exposure_from: float = limits(0.0, at_least=0)  # stops, of `exposure_spread`; for methods that render rays
     exposure_rate: float = limits(0.3, above=0)
     exposure_weight: float = limits(0.01, at_least=0)

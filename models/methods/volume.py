@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from data.inspection.image_checks import exposure_spread
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
@@ -50,6 +51,7 @@ class VolumeModel(PlainModel):
         """`fields` by their names in checkpoints; `weights` of the losses by name, see `loss_weight`."""
         self.estimator, self.train = estimator, train
         self.exposure = Exposure() if photographs.exposure else None
+        self._has_scene = False
         self._fields, self._photographs = dict(fields), photographs
         self._weights = {EXPOSURE: photographs.exposure_weight} | dict(weights)
 
@@ -66,7 +68,11 @@ class VolumeModel(PlainModel):
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
         """Batches of a scene; fits the estimator to the scene first."""
         if self.exposure is not None:
+            is_uneven = exposure_spread(scene) >= self._photographs.exposure_from
+            self.exposure = self.exposure if is_uneven else None
+        if self.exposure is not None:
             take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
+        self._has_scene = True
         self.estimator.fit(scene)
         return self.estimator.sampler(scene, batch_size, generator)
 
@@ -75,6 +81,8 @@ class VolumeModel(PlainModel):
         self.estimator.adapt(shapes)
         if self.exposure is not None and EXPOSURE in shapes:
             take_rows(self.exposure, shapes[EXPOSURE])
+        elif not self._has_scene:
+            self.exposure = None
 
     def rates(self, step: int) -> Mapping[str, float]:
         """Factors on the learning rate; exposure has a separate one."""

@@ -1,11 +1,14 @@
 """Pairs to match, and steps that are skipped."""
 
+import contextlib
+import sqlite3
+
 import numpy as np
 import pytest
 
 from data.errors import UserError
-from data.prepare import matching
-from data.prepare.steps import Step, Steps
+from data.prepare import database, matching
+from data.prepare.steps import Step, Steps, WorkError
 
 
 @pytest.mark.parametrize("count", [3, 17])
@@ -36,6 +39,24 @@ def test_many_photographs_are_compared_with_those_that_share_features():
         neighbours = {tuple(sorted((group + i, group + (i + step) % 20))) for i in range(20) for step in (1, 2, 3)}
         assert neighbours <= set(pairs)
     assert (0, 20) in pairs, "the groups are connected"
+
+
+def test_the_largest_features_are_read_from_the_database(tmp_path):
+    path, scales = tmp_path / "database" / "matches.db", [1.0, 5.0, 3.0]
+    path.parent.mkdir()
+    keypoints = np.array([[9, 9, scale, 0, 0, scale] for scale in scales], np.float32)
+    descriptors = np.zeros((3, 128), np.uint8)
+    descriptors[range(3), range(3)] = 200
+    with contextlib.closing(sqlite3.connect(path)) as opened, opened:
+        opened.execute("CREATE TABLE images (image_id, name)")
+        opened.execute("INSERT INTO images VALUES (7, 'a.png')")
+        for table, matrix in (("keypoints", keypoints), ("descriptors", descriptors)):
+            opened.execute(f"CREATE TABLE {table} (image_id, rows, cols, data)")
+            opened.execute(f"INSERT INTO {table} VALUES (7, ?, ?, ?)", (*matrix.shape, matrix.tobytes()))
+    (largest,) = database.read_largest(path, ["a.png"], 2)
+    assert np.argmax(largest, axis=1).tolist() == [1, 2] and np.allclose(np.linalg.norm(largest, axis=1), 1)
+    with pytest.raises(WorkError, match="is damaged"):
+        database.read_largest(path, ["b.png"], 2)
 
 
 def test_photographs_without_features_are_compared_too():

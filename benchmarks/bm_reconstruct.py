@@ -70,16 +70,21 @@ def table(runs: Sequence[Measured]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bm_reconstruct", description=__doc__.split("\n")[0])
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    flags = arguments[end + 1 :]
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bm_reconstruct",
+        usage="%(prog)s [--runs N] [--out FOLDER] PHOTOGRAPHS [-- FLAGS of --mode reconstruct]",
+        description=__doc__.split("\n")[0],
+    )
     parser.add_argument("photographs", type=Path, help="folder of photographs, or a video")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="reconstructions (default 3)")
     parser.add_argument("--out", type=Path, default=Path("exp/bm_reconstruct"), help="folder of the runs")
-    parser.add_argument("flags", nargs="*", metavar="-- FLAGS", help="of --mode reconstruct, such as --minutes 5")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(arguments[:end])
     before = os.getloadavg()
     try:
         runs = [
-            reconstruct(given.photographs.absolute(), given.out.absolute() / str(number), given.flags)
+            reconstruct(given.photographs.absolute(), given.out.absolute() / str(number), flags)
             for number in range(given.runs)
         ]
     except UserError as error:

@@ -16,7 +16,9 @@ def test_the_table_has_medians_and_a_phase_that_a_run_lacks():
 
 
 def test_a_reconstruction_that_fails_is_told(tmp_path, capsys):
-    status = bm_reconstruct.main([str(tmp_path / "missing"), "--runs", "1", "--out", str(tmp_path / "out")])
+    status = bm_reconstruct.main(
+        [str(tmp_path / "missing"), "--runs", "1", "--out", str(tmp_path / "out"), "--", "--minutes", "1"]
+    )
     assert status == 2
     assert "ended with status 2; see" in capsys.readouterr().err
     assert "missing" in (tmp_path / "out" / "0" / "output.log").read_text()

@@ -2,12 +2,14 @@
 
 import dataclasses
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forms import only_on_the_cpu
 
 from data.errors import UserError
 from models.machine import backend, gemm, precompiled
@@ -139,12 +141,24 @@ def test_headers_are_compiled_once_and_taken_where_the_flags_are_those_of_jittor
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     source = tmp_path / "empty.cc"
     source.write_text("")
-    for (
-        flags
-    ) in precompiled.variants().values():  # -H: a header that is taken precompiled is marked with an exclamation
-        command = ["g++", *precompiled.common_flags(), *flags, *flag.split(), "-H", "-c", source, "-o", os.devnull]
-        shown = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-        assert "! " in [line[:2] for line in shown.splitlines()], flags
+    for flags in precompiled.variants().values():
+        assert precompiled_headers(["g++", *precompiled.common_flags(), *flags, *flag.split(), "-c", source])
+
+
+def precompiled_headers(command):
+    """The headers that a compilation reads precompiled: -H marks them with an exclamation mark."""
+    shown = subprocess.run([*command, "-H", "-o", os.devnull], capture_output=True, text=True, check=True).stderr
+    return [line for line in shown.splitlines() if line.startswith("! ")]
+
+
+@only_on_the_cpu
+@pytest.mark.slow
+def test_an_operation_reads_the_precompiled_header_as_jittor_compiles_it():
+    (jt.array([1.0, 2.0]) * 3.0).sync()
+    source = next(Path(jt.flags.cache_path).glob("jit/*_op.cc"))
+    used = shlex.split(jt.flags.cc_flags)
+    flags = [flag for flag in used if not flag.startswith(("-l", "-L", "-Wl,")) and flag != "-shared"]
+    assert precompiled_headers(["g++", source, *flags, "-g", "-S"])  # -g and -S: utils/asm_tuner.py of Jittor
 
 
 # the device

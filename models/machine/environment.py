@@ -56,7 +56,7 @@ def tell(home: Home | None, gpu: int = 0) -> None:
     # Before the user's flags. Without any -O flag Jittor would add -Ofast.
     cc_flags = (precompiled.CORE_OPTIMISATION, *isa.core_flags(), precompiled.include_flag(toolchain.compiler()))
     cuda_flags = "" if home is None else home.flags
-    for name, flags in (("cc_flags", (*cc_flags, cuda_flags)), ("kernel_flags", isa.operation_flags())):
+    for name, flags in (("cc_flags", (*cc_flags, cuda_flags)), ("kernel_flags", precompiled.operation_flags())):
         os.environ[name] = f" {' '.join(flags)} {os.environ.get(name, '')} "
     for key, value in defaults.items():
         os.environ.setdefault(key, value)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_fast_background import rays_from, trained, trainer_conf
+from trainings import trainer_of
 
 from data.scenes.load import load_scene
 from models.estimators.background import NEAR_SHARE
@@ -79,3 +82,19 @@ def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at():
     model = trained("model.background.prune_from=0", steps=2).model
     assert model.after_collapse(5) == ", and no cells are pruned before step 5"
     assert model.estimator.first_pruning == 5 and model.buffers()["prunes_after"] == 5
+
+
+@pytest.mark.parametrize(("distance", "is_outward", "inside"), [(0.5, True, 1), (0.5, False, -1), (0.95, True, -1)])
+def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, is_outward, inside):
+    """The signed distance at the cameras is positive there; other scenes begin with a ball at the centre."""
+    conf = trainer_conf()
+    scene = load_scene(conf.dataset)
+    c2w = scene.c2w.copy()
+    c2w[:, :3, 3] *= distance / np.linalg.norm(c2w[:, :3, 3], axis=1, keepdims=True)
+    if is_outward:
+        c2w[:, :3, :3] = c2w[:, :3, :3] @ np.diag(np.float32([-1, 1, -1]))
+    model = trainer_of(conf, replace(scene, c2w=c2w)).model
+    centre = np.zeros((1, 3), np.float32)
+    assert np.sign(model.estimator.trained(centre)[0, 0]) == inside
+    if inside > 0:
+        assert (model.estimator.trained(c2w[:, :3, 3].astype(np.float32)) > 0).all()

@@ -13,10 +13,14 @@ from models.estimators.packed import MOST_LOST, OccupancyEstimator
 from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities, surface_visibility
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
+from models.fields.sdf_grid import SDFGrid
 from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples
 
+# Radius of the initial sphere of a scene photographed from within: outside its cameras, inside the region.
+INTERIOR_RADIUS = 0.9
+LEAST_OUTWARD = 0.25  # fraction of the cameras in the region that look away from its centre in such a scene
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edge lengths of a cell
 
 
@@ -41,6 +45,8 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
     def fit(self, scene: Scene) -> None:
         """See `OccupancyEstimator.fit`; also selects the SfM points inside the hull if they are used in training."""
         super().fit(scene)
+        if isinstance(self._sdf, SDFGrid) and is_interior(scene):
+            self._sdf.enclose(INTERIOR_RADIUS)
         self._scene_points = None
         if scene.points is not None and self.conf.points_weight > 0:
             xyz = well_supported(training_points(scene.points)).astype(np.float32)
@@ -132,3 +138,11 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         """See `OccupancyEstimator.load_buffers`."""
         super().load_buffers(buffers)
         self._cavities = None
+
+
+def is_interior(scene: Scene) -> bool:
+    """Whether most cameras are within INTERIOR_RADIUS and at least LEAST_OUTWARD of them look away from the centre."""
+    centres, forward = scene.c2w[:, :3, 3], scene.c2w[:, :3, 2]
+    is_within = np.linalg.norm(centres, axis=1) < INTERIOR_RADIUS
+    is_outward = (centres * forward).sum(axis=1) > 0
+    return bool(is_within.mean() > 0.5 and is_outward[is_within].mean() >= LEAST_OUTWARD)

@@ -39,6 +39,15 @@ class SDFGrid(GridField):
     def __init__(self, conf: SdfGridConfig, rng: np.random.Generator) -> None:
         super().__init__(conf, rng, _sphere(rng, conf))
 
+    def enclose(self, radius: float) -> None:
+        """Reset the output to that of a sphere of this radius seen from inside: positive within it."""
+        last = self.layers()[-1]
+        weight, bias = last.weight.numpy().copy(), last.bias.numpy().copy()
+        weight[0], bias[0] = -np.abs(weight[0]), radius
+        for parameter, values in ((last.weight, weight), (last.bias, bias)):
+            parameter.update(jt.array(values))
+            parameter.start_grad()
+
     def at_weights(self) -> _AtWeights:
         """The field with its current parameters."""
         sizes = self.sizes

@@ -24,7 +24,8 @@ import numpy as np
 
 from data.errors import SceneError, listed, one_line
 from data.io.images import image_size
-from data.io.json_file import positive, read_content, side
+from data.io.json_file import positive, side
+from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.poses import rigid_pose
 from data.readers.transforms import Frame, require_distinct, require_same_shape, required_file
@@ -72,15 +73,7 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
 
 def _chunk(source: Path) -> ElementTree.Element:
     """The only chunk of the file; raises SceneError for anything else."""
-    content = read_content(source)
-    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:  # entities could expand to gigabytes
-        raise SceneError(f"{source}: declares a document type, which Metashape does not; export the cameras again")
-    try:
-        root = ElementTree.fromstring(content)
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise SceneError(
-            f"{source}: cannot be read as XML ({one_line(str(error))}); export the cameras again"
-        ) from error
+    root = read_xml(source, "Metashape", "export the cameras again")
     chunks = root.findall("chunk")
     if len(chunks) != 1:
         raise SceneError(f"{source}: has {len(chunks)} chunks and must have one; export the cameras of one chunk")

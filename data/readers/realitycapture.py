@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 
 from data.errors import SceneError, listed, one_line
 from data.io.images import image_size, list_images
-from data.io.json_file import positive, read_content
+from data.io.json_file import positive
+from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.poses import rigid_pose
 
@@ -97,13 +97,7 @@ def _posed_image(path: Path) -> PosedImage:
 
 def _values(source: Path) -> dict[str, str]:
     """The attributes and elements of RealityCapture in an XMP file, by name; raises SceneError for other files."""
-    content = read_content(source)
-    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:  # entities could expand to gigabytes
-        raise SceneError(f"{source}: declares a document type, which RealityCapture does not; export it again")
-    try:
-        root = ElementTree.fromstring(content)
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise SceneError(f"{source}: cannot be read as XML ({one_line(str(error))}); export it again") from error
+    root = read_xml(source, "RealityCapture", "export it again")
     mark, found = f"{{{NAMESPACE}}}", {}
     for element in root.iter():
         found |= {name.removeprefix(mark): value for name, value in element.attrib.items() if name.startswith(mark)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 FLAG_MEANINGS = {
     "show this help message and exit": "显示帮助并退出",
-    "the mode, see above (default: train)": "模式，见上面的列表（默认：train）",
+    "mode of the program (default: train)": "程序的模式（默认：train）",
     "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
     "name of the scene folder; replaces CASE_NAME and ${case} in the conf": (
         "场景文件夹的名字，替换配置里的 CASE_NAME 和 ${case}"
@@ -22,10 +22,8 @@ FLAG_MEANINGS = {
     ),
     "the same as --set train.seed=N": "等同于 --set train.seed=N",
     "train: resume from the newest complete checkpoint, if there is one": ("train：从最新的完整检查点继续（如果有）"),
-    "train: start from the beginning in a folder with checkpoints, which are deleted once the first new one is "
-    "complete. prepare: replace the scene": (
-        "train：在已有检查点的文件夹里从头开始，原有的检查点在第一个新检查点写完后删除。prepare：替换已有的场景"
-    ),
+    "start from the beginning: a prepared scene is replaced; the checkpoints of an earlier training are deleted once "
+    "the first new one is complete": ("从头开始：替换已准备的场景；原有训练的检查点在第一个新检查点写完后删除"),
     "checkpoint to use instead of the newest: of this program (.safetensors), of the published code (.pth), or "
     "Gaussians (.ply; for images and meshes)": (
         "代替最新检查点的文件：本程序的（.safetensors）、官方代码的（.pth）或高斯（.ply，用于图像和网格）"
@@ -110,7 +108,7 @@ FLAG_MEANINGS = {
     ),
     "validate_mesh: reduce to the fewest triangles that stay within this distance of the surface, in units of "
     "--frame": "validate_mesh：简化到与表面的距离不超过该值的最少三角形，单位由 --frame 决定",
-    "validate_mesh: close the holes of the mesh, for printing; the log gives their number and invented area": (
+    "validate_mesh: close the holes of the mesh, for printing; the log gives their number and the added area": (
         "validate_mesh：封闭网格的孔洞，用于打印；日志给出孔洞的数目和补出的面积"
     ),
     "validate_mesh: colours from the photographs, per vertex or as a texture (default: vertex, if the format "
@@ -132,10 +130,10 @@ FLAG_MEANINGS = {
     ),
     "validate_image: index of the photograph (default: 0)": "validate_image：照片的编号（默认：0）",
     "validate_image, render, interpolate: reduction factor, 1 for full size (default: "
-    "train.validate_resolution_level of the conf; for videos the largest that leaves 720 lines; 1 for a camera-path "
-    "file)": (
+    "train.validate_resolution_level of the conf; for videos the largest that leaves at least 720 lines; 1 for a "
+    "camera-path file)": (
         "validate_image、render、interpolate：缩小的倍数，1 为原尺寸（默认：配置里的 train.validate_resolution_level；"
-        "视频为仍有 720 行的最大值；相机路径文件为 1）"
+        "视频为至少有 720 行的最大值；相机路径文件为 1）"
     ),
     "render: orbit, photographs such as 0,5,9, or a camera-path file of this program or nerfstudio (default: orbit)": (
         "render：orbit（环绕）、照片编号如 0,5,9，或本程序或 nerfstudio 的相机路径文件（默认：orbit）"

@@ -30,7 +30,7 @@ _NEED = textwrap.fill(
     PAGE_WIDTH,
 )
 DESCRIPTION = f"""\
-NeuS, NeRF and Gaussian splatting in Jittor: from posed photographs to a triangle mesh and novel views.
+NeuS, NeRF and Gaussian splatting in Jittor: from posed images to a triangle mesh and novel views.
 
 modes:
 {_LINES}
@@ -69,7 +69,7 @@ MAY_DIFFER = ("--conf", "--case", "--set", "--seed", "--roi", "--device", "--gpu
 
 # The flags of all modes; in each group the modes' own flags follow, in the order of the table.
 COMMON = (
-    flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="the mode, see above (default: train)"),
+    flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="mode of the program (default: train)"),
     flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="conf file (default: ./confs/demo.conf)"),
     flag(
         "--case",

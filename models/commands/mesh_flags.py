@@ -85,7 +85,7 @@ FINISH = (
         "--watertight",
         OUTPUT,
         action="store_true",
-        help="validate_mesh: close the holes of the mesh, for printing; the log gives their number and invented area",
+        help="validate_mesh: close the holes of the mesh, for printing; the log gives their number and the added area",
     ),
     flag(
         "--colour",
@@ -123,7 +123,7 @@ def check(values: argparse.Namespace) -> None:
             "its counterpart among the last three"
         )
     if values.up is not None and values.frame == UNIT:
-        raise UserError("--up: turns the world frame; leave it out, or --frame unit")
+        raise UserError("--up: applies only to the world frame; omit --up or --frame unit")
     if values.decimate is not None and values.simplify is not None:
         raise UserError("--decimate, --simplify: one gives the number of triangles, the other the error; give only one")
     if values.mode in ("render", "compare"):

@@ -26,7 +26,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="plan",
-    line="measure memory and speed for several n_importance, or how many Gaussians fit; writes nothing",
+    line="measure memory and speed for several values of n_importance, or how many Gaussians fit; writes nothing",
     run=run,
     is_shared=True,
 )

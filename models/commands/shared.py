@@ -37,8 +37,8 @@ OVERWRITE = flag(
     "--overwrite",
     EXPERIMENT,
     action="store_true",
-    help="train: start from the beginning in a folder with checkpoints, which are deleted once the first new one "
-    "is complete. prepare: replace the scene",
+    help="start from the beginning: a prepared scene is replaced; the checkpoints of an earlier training are deleted "
+    "once the first new one is complete",
 )
 CHECKPOINT = flag(
     "--checkpoint",
@@ -68,8 +68,8 @@ RESOLUTION_LEVEL = flag(
     type=whole(1, MAX_INT),
     metavar="L",
     help="validate_image, render, interpolate: reduction factor, 1 for full size (default: "
-    "train.validate_resolution_level of the conf; for videos the largest that leaves 720 lines; 1 for a camera-path "
-    "file)",
+    "train.validate_resolution_level of the conf; for videos the largest that leaves at least 720 lines; 1 for a "
+    "camera-path file)",
 )
 MESH = (
     flag(

@@ -88,9 +88,10 @@ def worst_views(pairs: Sequence[PairDistance], limit: float) -> np.ndarray:
 
 
 def lone_views(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The views without matches to any neighbour whose neighbours have matches with most of theirs, in order.
+    """The indices of views that have no matches, although their neighbours have; ascending.
 
-    Views with a single neighbour are ignored.
+    A view is included if it has no matches with any neighbour, and each of its neighbours has matches with most of its
+    own. Views with a single neighbour are ignored.
     """
     found = {(pair.first, pair.second) for pair in pairs}
     beside: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The size of a scene in metres: from markers, from a known length, or from the positions in the photographs."""
+"""The size of a scene in metres: from markers, a known length, or the GPS positions of the photographs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORST_REPROJECTION = 3.0  # pixels; a marker with a larger error is a wrong dete
 OUTLIER = 4.0  # median errors of a marker; a view with a larger error is left out
 WORST_GPS = 0.2  # residual of the positions over their extent; above, the positions are too coarse for a scale
 LEAST_GPS = 3
-FIRST_CENTER = 0.5  # of the first pixel's centre in the coordinates of the detected corners
+FIRST_CENTER = 0.5  # coordinate of the first pixel's centre in the corners that OpenCV returns
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.nd
 
 
 def _undistorted(image: PosedImage, intrinsics: np.ndarray, pixel: np.ndarray) -> np.ndarray:
-    """The pixel [2] as a pinhole would show it."""
+    """The pixel [2] without lens distortion."""
     if not any(image.lens.distortion):
         return np.asarray(pixel, float)
     undistort = cv2.fisheye.undistortPoints if image.lens.is_fisheye else cv2.undistortPoints
@@ -213,7 +213,7 @@ def _sights(
         name = words[start]
         image = next((one for one in parsed.images if sources.get(one.path.name, one.path).name == name), None)
         if image is None:
-            raise UserError(f"--scale: {name}: is not a photograph with a camera; name two that are used")
+            raise UserError(f"--scale: {name}: no photograph of this name has a camera; name two that have one")
         pixel = np.array([float(word) for word in words[start + 1 + 2 * end : start + 3 + 2 * end]])
         whole = sizes.get(image.path.name)
         stored = image.size or image.lens.size

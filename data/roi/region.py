@@ -26,14 +26,14 @@ LEAST_SHRUNK = 0.5  # of the estimated radius: a smaller sphere would not contai
 LEAST_HULL_SHRUNK = 0.8  # likewise for a visual hull: one that reaches the cameras is not bounded by the masks
 LEAST_RADIUS = 1e-3  # of the median camera distance: a smaller object has one or two pixels in the images
 FOCUS_SHARE = 0.6  # of the median camera distance: the largest sphere around the cameras' focus
-WITHIN_SHARE = 0.9  # of that distance, where cameras may be inside: most of them stay outside
+WITHIN_SHARE = 0.9  # the same if cameras may be inside: most of them are still outside
 
 # Distances along the optical axes, in extents of the camera positions, at which common points are searched.
 SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
 SEARCHED_VIEWS = 64
 LARGEST_POWER = 9  # of ten: focal lengths in pixels must be between 1e-9 and 1e9
 LARGEST_ROI = 1e12  # world units, and the inverse of the smallest radius: cubes do not overflow
-SAME_RATIO = 1.25  # between the offsets of the principal point in x and y if the images were resized
+SAME_RATIO = 1.25  # largest ratio of the offsets of the principal point in x and y for resized images
 OFF_CENTRE = 0.25  # of the image, from its centre to the principal point; a larger offset means a resize or a crop
 HINT = 'give the region as --roi "x y z r"'
 
@@ -203,7 +203,7 @@ def _distance(cameras: Cameras, centre: np.ndarray) -> float:
 
 
 def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
-    """The ball around the point that most cameras look at, as large as the median image shows it.
+    """The ball around the point that most cameras look at; its radius fits into the median image.
 
     For a square image, this is the largest ball that fits. Otherwise it is the geometric mean of the balls that fit the
     width and the height, since the aspect ratio often follows the object. Without `cameras_outside` it extends to the

@@ -26,7 +26,7 @@ SAME = 1e-4  # radii: closer points are duplicates, because files contain float3
 class HeldOutPoints:
     """Points on the object."""
 
-    source: str  # their source
+    source: str  # file or scene, for messages
     xyz: np.ndarray  # [P, 3]
     pixels: np.ndarray  # [P], pixels per radius at the point, median over the photographs
     given: int  # number of given points

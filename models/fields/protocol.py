@@ -1,7 +1,7 @@
 """The interfaces of fields; modules that implement them can replace the published networks.
 
-A field is a `jt.nn.Module` with trained and saved parameters, or contains some. `at_weights` binds it to its current
-parameters; it is called once per rendering, so that nothing is computed twice from the same weights. P points.
+A field is a `jt.nn.Module` with trained and saved parameters, or contains such modules. `at_weights` binds it to its
+current parameters; it is called once per rendering, so that nothing is computed twice from the same weights. P points.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RadianceField(Protocol):
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """By their names in checkpoints."""
+        """The trained networks, by their names in checkpoints."""
 
     def at_weights(self) -> RadianceAtWeights:
         """The field bound to its current parameters."""

@@ -14,6 +14,7 @@ class PhotographsConfig:
     """Exposure and white balance of each photograph, not learned by default."""
 
     exposure: bool = False
-    exposure_from: float = limits(0.0, at_least=0)  # stops, of `exposure_spread`; for methods that render rays
+    # Smallest `exposure_spread` in stops at which exposure is learned; only for methods that render rays.
+    exposure_from: float = limits(0.0, at_least=0)
     exposure_rate: float = limits(0.3, above=0)
     exposure_weight: float = limits(0.01, at_least=0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ROUNDS = 3  # of Newton's method, which doubles the number of correct digits; interpolation gives two or three
+ROUNDS = 3  # Newton iterations; each doubles the correct digits, of which interpolation gives two or three
 CLOSE = 1e-4  # of the reach: a vertex within this distance is not moved further
 FLAT = 1e-6  # the direction of smaller gradients is unreliable
 

@@ -67,7 +67,7 @@ def test_moments_that_spoil_the_update_are_named_and_left_behind_at_the_weights_
     file = spoilt / "anomalies/step_00000007.npz"
     assert exp_runner.main(["--mode", "replay", str(file)]) == 1
     said = capsys.readouterr().out
-    assert "not finite coming out: nothing" in said and words in said
+    assert "not finite in losses and gradients: nothing" in said and words in said
     results = (
         r"recomputed: NaN or Inf in this program, weight -\d\.\d+e\+\d+, exp_avg 2[.\d]*e\+38, exp_avg_sq .* in float64"
     )

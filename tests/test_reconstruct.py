@@ -42,7 +42,7 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     with monkeypatch.context() as stopped:
         stopped.setattr(reconstruction, "train", _ending(130))
         status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
-    assert status == 130 and "the same call continues where it stopped" in said.out
+    assert status == 130 and "repeat the command to continue" in said.out
     plan = json.loads(Path("exp/my_photos/fast/reconstruct.json").read_text())
     assert int(plan["settings"]["train.end_iter"]) >= 6 and plan["seconds_per_step"] > 0
 
@@ -184,7 +184,7 @@ def test_a_training_that_diverges_leaves_mesh_pictures_and_a_page_that_says_so_a
     line = "the training stopped at step 8 of 12 because 2 steps in a row were skipped ("
     assert line in said.out and line in (result / "result.md").read_text()
     assert sorted(path.name for path in result.iterdir()) == sorted(RESULTS)
-    assert "the same call continues from there" in said.out and "reliability" in said.out
+    assert "repeat the command to continue from there" in said.out and "reliability" in said.out
 
     status, said = run(capsys, "--images", photographs, *few)
     assert status == 0 and "times the learning rate" in said.out, said.err

@@ -72,7 +72,7 @@ def markdown(scene: Scene, found: Sequence[Finding]) -> str:
         "",
         *(f"- {escaped(note)}" for note in scene.notes),
     ]
-    lines += ["", "![overview](overview.png)", "", "| check | verdict | figure | consequence for training |"]
+    lines += ["", "![overview](overview.png)", "", "| check | verdict | value | consequence for training |"]
     lines += ["| --- | --- | --- | --- |"]
     for finding in found:
         cells = (finding.check, finding.verdict, finding.figure, finding.consequence)

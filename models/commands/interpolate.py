@@ -14,7 +14,9 @@ def read(text: str) -> Mode | None:
     if name != "interpolate":
         return None
     if len(views) != 2 or not all(is_index(view) for view in views):
-        raise UserError(f"--mode {text}: write it as interpolate_I_J with two photograph numbers, as interpolate_0_5")
+        raise UserError(
+            f"--mode {text}: write it as interpolate_I_J with two photograph numbers, such as interpolate_0_5"
+        )
     return Mode(name, (int(views[0]), int(views[1])))
 
 

@@ -193,7 +193,7 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
     status = _run_step(arguments, train.COMMAND, 3, {"overwrite": False, "is_continue": True})
     if status not in (EXIT_DONE, EXIT_NOT_FINITE):
         write_plan(folder, plan.after(times))
-        say(f"the same call{' without --overwrite' if arguments.values.overwrite else ''} continues where it stopped")
+        say(f"repeat the command{' without --overwrite' if arguments.values.overwrite else ''} to continue")
         return status
     if status == EXIT_DONE:
         drop_earlier(folder, arguments.values.overwrite)

@@ -28,7 +28,7 @@ RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"
 MOST_BYTES = 1 << 20  # of a plan
 # The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
 SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "train.end_iter")
-AGAIN = "the results are of that step, and the same call continues from there"
+AGAIN = "the results are of that step; repeat the command to continue from there"
 REPORT_FOLDER, PICTURES = "report/", "validations_fine"
 # The results besides the mesh: path in the experiment's folder, and name in the folder of results.
 PARTS = (
@@ -163,7 +163,7 @@ def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
     newest, at = latest_checkpoint(folder / CHECKPOINTS, complain), "the training stopped at step"
     if newest is None:
         return f"{at} 0 of {end_iter}, so there is no mesh; {AGAIN}", False
-    why = newest.state.get(STOPPED_KEY, "its numbers did not remain finite")
+    why = newest.state.get(STOPPED_KEY, "NaN or Inf occurred")
     return f"{at} {newest.step} of {end_iter} because {why}; {AGAIN}", True
 
 

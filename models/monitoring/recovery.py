@@ -110,7 +110,7 @@ class Recovery:
             return f"; {folder} is full, and the earlier files are kept: delete them to save further steps"
         self._first_file = self._first_file or saved.path
         missing = f" (without {listed(saved.left_out)}, which do not fit into {folder})" if saved.left_out else ""
-        return f"; --mode replay --replay {saved.path}{missing}"
+        return f"; --mode replay --replay {saved.path} recomputes it{missing}"
 
     def attempt(self, what: str, write: Callable[[], Result]) -> Result | None:
         """Write an optional result; on failure the training continues, and each kind is reported once."""

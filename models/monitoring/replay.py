@@ -54,9 +54,9 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; not finite when it was skipped: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(inputs) + find_in_weights(anomaly.weights)
-    _say_findings("going in", causes, say)
+    _say_findings("in the inputs", causes, say)
     if not anomaly.weights:
-        say("the file contains no weights, because the folder was full: only its entries are recomputed")
+        say("the file contains no weights, because the folder was full: only the update of its entries is recomputed")
         return bool(causes) | _say_examples(anomaly, say)
     _restore_weights(trainer, anomaly, path)
     found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
@@ -64,7 +64,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     gradients = {name: value.numpy() for name, value in zip(trainer.optimizer.names, found.gradients, strict=True)}
     terms = [f"the {name} loss" for name, term in found.losses.items() if not np.isfinite(term.numpy()).all()]
     effects = terms + find_in_readings(seen, gradients)
-    _say_findings("coming out", effects, say)
+    _say_findings("in losses and gradients", effects, say)
     if causes or effects:
         return True
     return _replay_update(anomaly, gradients, say)
@@ -86,7 +86,7 @@ def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Call
         )
         return False
     if not anomaly.moments:
-        say("the file contains no moments, because the folder was full: only its entries are recomputed")
+        say("the file contains no moments, because the folder was full: only the update of its entries is recomputed")
         return _say_examples(anomaly, say)
     weights = {name: anomaly.weights[name] for name in gradients}
     faults = find_faults(gathered(weights, gradients, anomaly.moments), anomaly.settings)

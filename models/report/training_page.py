@@ -98,9 +98,8 @@ class TrainingReport(Callback):
             content["files"] = linked_files(self._experiment.folder)
             write_result(self._path, document("report", title_of(self._experiment), content, self._language))
         if state != TRAINING:
-            self._log.note(
-                f"writing {self._path} took {self._spent:.2f} s of {time.perf_counter() - self._begun:.0f} s"
-            )
+            whole = time.perf_counter() - self._begun
+            self._log.note(f"writing {self._path} took {self._spent:.2f} s of the {whole:.0f} s of training")
 
     def _take_mesh(self) -> None:
         """Add the pending mesh, decimated."""

@@ -20,8 +20,8 @@ __device__ __forceinline__ float gap(float parameter, float exp_avg, float exp_a
     return (parameter - parameter) + (exp_avg - exp_avg) + (exp_avg_sq - exp_avg_sq);
 }
 
-// What an entry becomes. `Number` is what is computed with: in double every step is exact to the rounding of its result,
-// whatever the magnitudes and cancellations.
+// The updated entry. `Number` is the type of the computation: in double, every step is exact up to the rounding of its
+// result.
 template <typename Number>
 __device__ __forceinline__ Entry adam_entry(const AdamStep &step, float rate, Entry at, float gradient) {
     const Number g = gradient;

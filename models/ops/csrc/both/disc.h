@@ -1,10 +1,10 @@
-// A surfel as a camera sees it, and back: splat n of all. The reference is ops/splat_project.py.
+// Projection of surfel n, and its gradients. The reference is ops/splat_project.py.
 #pragma once
 #include "splat_math.h"
 
 namespace neus {
 
-// What of a surfel forward and backward pass share.
+// Values of a surfel that the forward and backward passes share.
 struct Disc {
     float p[3], turn[9], seen[9], size[2], to_picture[9], unit, side, divisor, x, y;
 
@@ -27,7 +27,8 @@ struct Disc {
         x = (t[0] * t[6] + t[1] * t[7] - t[2] * t[8]) / divisor;
         y = (t[3] * t[6] + t[4] * t[7] - t[5] * t[8]) / divisor;
     }
-    // Half the side of the bounding box of one standard deviation along a row of to_picture whose middle is at `at`.
+    // Half side of the bounding box of one standard deviation, along the axis of a row of to_picture; `at` is its
+    // centre.
     __device__ float extent(const float *row, float at) const {
         const float square = (row[0] * row[0] + row[1] * row[1] - row[2] * row[2]) / divisor;
         return sqrtf(fmaxf(at * at - square, LEAST_EXTENT));
@@ -48,7 +49,8 @@ __device__ __forceinline__ void project_surfel(const Projection &is, long n, con
     radii[2 * n] = is_seen ? wide : 0, radii[2 * n + 1] = is_seen ? high : 0;
 }
 
-// `sign`: of the terms of u^2 + v^2 - 1, the disc's edge. A compiler that knew them would sum in another order.
+// `sign`: signs of the terms of u^2 + v^2 - 1, the disc's edge; not constants, since the compiler would reorder the
+// sum.
 __device__ __forceinline__ void project_surfel_backward(const float *sign, long n, const Pinhole &camera,
                                                         const SplatsIn &in, const int *radii, const float *d_means2d,
                                                         const float *d_depths, const float *d_to_picture,

@@ -1,12 +1,12 @@
-// An ellipsoid as a camera sees it, and back: splat n of all. The reference is ops/splat_project.py.
+// Projection of ellipsoid n, and its gradients. The reference is ops/splat_project.py.
 #pragma once
 #include "splat_math.h"
 
 namespace neus {
 
-// What of an ellipsoid forward and backward pass share.
+// Values of an ellipsoid that the forward and backward passes share.
 struct Ellipsoid {
-    float p[3], turn[9], size[3], m[9], j[6], unit;  // m: axes in the camera's frame by columns; j: the projection's slope
+    float p[3], turn[9], size[3], m[9], j[6], unit;  // m: axes in the camera frame by columns; j: projection Jacobian
     float slope_x, slope_y, covariance[3], determinant;
     bool is_free_x, is_free_y;
 
@@ -30,12 +30,12 @@ struct Ellipsoid {
         covariance[0] = f[0] * f[0] + f[1] * f[1] + f[2] * f[2] + BLUR;
         covariance[1] = f[0] * f[3] + f[1] * f[4] + f[2] * f[5];
         covariance[2] = f[3] * f[3] + f[4] * f[4] + f[5] * f[5] + BLUR;
-        // a sum of squares (Cauchy and Binet): a needle's would be lost in the difference of two products
+        // A sum of squares (Cauchy-Binet), because a difference of two products cancels for a needle.
         const float minors[3] = {f[1] * f[5] - f[2] * f[4], f[2] * f[3] - f[0] * f[5], f[0] * f[4] - f[1] * f[3]};
         determinant = minors[0] * minors[0] + minors[1] * minors[1] + minors[2] * minors[2] +
                       BLUR * (covariance[0] + covariance[2] - BLUR);
     }
-    // The axes in the picture, 2 x 3.
+    // The axes in the image, 2 x 3.
     __device__ void flat(float *f) const {
         for (int i = 0; i < 2; i++)
             for (int k = 0; k < 3; k++) f[3 * i + k] = j[3 * i] * m[k] + j[3 * i + 1] * m[3 + k] + j[3 * i + 2] * m[6 + k];
@@ -88,7 +88,7 @@ __device__ __forceinline__ void project_ellipsoid_backward(const Projection &is,
             dj[3 + i] += df[3 + k] * e.m[3 * i + k];
         }
     const float gx = d_means2d[2 * n], gy = d_means2d[2 * n + 1], inverse = 1.f / z;
-    // j is its numbers over z, the third column times a slope: x / z, or its limit
+    // j is proportional to 1 / z; its third column also to slope_x and slope_y: x / z and y / z, clamped.
     const float d_slope_x = -dj[2] * camera.fx * inverse;
     const float d_slope_y = -(dj[2] * camera.skew + dj[5] * camera.fy) * inverse;
     float g[3] = {gx * camera.fx * inverse, (gx * camera.skew + gy * camera.fy) * inverse, d_depths[n]};

@@ -6,8 +6,8 @@ namespace neus {
 
 constexpr int MOST_HARMONICS = 16;
 
-// The functions of degrees up to `degree` at a unit direction, and their slopes unless null, in the published order and
-// with the published signs (https://github.com/graphdeco-inria/gaussian-splatting, utils/sh_utils.py).
+// The functions of degrees up to `degree` at a unit direction, and their derivatives unless null, in the published
+// order and with the published signs (https://github.com/graphdeco-inria/gaussian-splatting, utils/sh_utils.py).
 __device__ inline void harmonics(int degree, const float *d, float *y, float (*slope)[3]) {
     const float x = d[0], v = d[1], z = d[2];
     const float xx = x * x, yy = v * v, zz = z * z;
@@ -70,7 +70,7 @@ __device__ __forceinline__ void shade(const Shading &is, long n, const float *ce
     for (int c = 0; c < 3; c++) rgb[3 * n + c] = fmaxf(rgb[3 * n + c], 0.f);
 }
 
-// What splat n gets of the cotangent of its colour.
+// The gradients of splat n from the cotangent of its colour.
 __device__ __forceinline__ void shade_backward(const Shading &is, long n, const float *centre, const float *means,
                                                const float *rest, const float *rgb, const float *d_rgb, float *d_means,
                                                float *d_dc, float *d_rest) {

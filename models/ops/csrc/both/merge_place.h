@@ -1,10 +1,10 @@
-// Where a sample comes among those of two packed sets, by ray and depth. The reference is ops/compact.py.
+// The index of a sample in the merged order of two packed sets, by ray and depth. The reference is ops/compact.py.
 #pragma once
 #include "device.h"
 
 namespace neus {
 
-// How many of the ascending depths from `begin` to `end` come before `depth`; with `ties` those that equal it too.
+// The number of ascending depths from `begin` to `end` below `depth`; with `ties`, including those equal to it.
 __device__ inline int come_before(const float *depths, int begin, int end, float depth, bool ties) {
     int low = begin, high = end;
     while (low < high) {
@@ -16,8 +16,9 @@ __device__ inline int come_before(const float *depths, int begin, int end, float
     return low - begin;
 }
 
-// The place of sample i of one set among both; `ties`: whether the other set's come first where depths are equal. Those
-// of no ray follow `others_used` samples and, of the second set, all of the first.
+// The merged index of sample i of one set; `ties`: whether samples of the other set at equal depth precede it, as for
+// the second set. Unused samples of the first set follow the used ones of the second; unused ones of the second come
+// last.
 __device__ inline int merged_place(int i, const int *offsets, const int *rays, const float *depths, long entries,
                                    const int *other_offsets, const float *other_depths, bool ties, int first_set) {
     if (i >= offsets[entries - 1]) return i + (ties ? first_set : other_offsets[entries - 1]);

@@ -1,5 +1,4 @@
-// Random numbers by counting: what is drawn for a place follows from the place and a key alone. The reference is
-// ops/splat_wander.py.
+// Counter-based random numbers: each depends only on its index and a key. The reference is ops/splat_wander.py.
 #pragma once
 #include <cstdint>
 #include "device.h"

@@ -1,10 +1,11 @@
-// Where a ray of packed samples, `begin` to `end`, meets a surface. The reference is ops/hits.py.
+// Intersection of a ray of packed samples, `begin` to `end`, with a surface. The reference is ops/hits.py.
 #pragma once
 #include "device.h"
 
 namespace neus {
 
-// The heaviest sample, the first of equal ones; -1 where all of them weigh no more than `opacity`.
+// The sample of the largest weight, the first of equal ones; -1 if the sum of weights is at most `opacity` or not
+// finite.
 __device__ inline int heaviest_sample(float opacity, const float *weights, int begin, int end) {
     float sum = 0.f;
     int at = -1;
@@ -15,7 +16,7 @@ __device__ inline int heaviest_sample(float opacity, const float *weights, int b
     return isfinite(sum) && sum > opacity ? at : -1;
 }
 
-// By the bits of a place [3], whether it is the one in `every` that is chosen.
+// Whether a position [3] is selected, one in `every`, by a hash of its bits.
 __device__ inline bool is_chosen(int every, const float *place) {
     uint32_t bits[3];
     memcpy(bits, place, sizeof(bits));
@@ -26,8 +27,8 @@ __device__ inline float product3(const float *one, const float *other) {
     return one[0] * other[0] + one[1] * other[1] + one[2] * other[2];
 }
 
-// The sample from which a step leads to the surface, -1 where none does; point and normal [3] receive what is there, else
-// zeros. What is not finite leads nowhere.
+// The sample from which a Newton step along the ray reaches the surface; -1 if there is none, or if a value is not
+// finite. point and normal [3] receive the surface point and its normal, or zeros.
 __device__ inline int hit_of_ray(int every, float opacity, float reach, float steepest, int begin, int end,
                                  const float *sdf, const float *gradient, const float *weights, const float *places,
                                  const float *directions, float *point, float *normal) {
@@ -45,8 +46,8 @@ __device__ inline int hit_of_ray(int every, float opacity, float reach, float st
     return at;
 }
 
-// Cotangents of the distance and of its gradient at sample `at`, where it leads to the surface, from those of the point and
-// of the normal [3].
+// Cotangents of the distance and of its gradient at sample `at`, unless that is -1, from those of the point and of the
+// normal [3].
 __device__ inline void hit_backward(long at, const float *sdf, const float *gradient, const float *directions,
                                     const float *d_point, const float *d_normal, float *d_sdf, float *d_gradient) {
     if (at < 0) return;

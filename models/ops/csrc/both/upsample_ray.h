@@ -1,9 +1,9 @@
-// One up-sampling round of a ray: where to look closer at the surface. The reference is ops/upsample.py.
+// One up-sampling round of a ray: new depths near the surface. The reference is ops/upsample.py.
 //
-// A new depth is a quotient of differences of a cumulated sum: one unit in the last place of that sum moves it by 1e-4.
-// So that depths agree with the published code's, each step is rounded to float32 as there, and running sums and products
-// are carried in double as PyTorch carries them. Products and quotients of float32 are therefore written as what is never
-// contracted, whatever the compiler's flags; a sum needs no such word.
+// A new depth is a quotient of differences of a cumulative sum. An error of one unit in the last place of that sum
+// moves the depth by 1e-4. Each step is therefore rounded to float32 as in the published code, and running sums and
+// products are double, as in PyTorch. Products and quotients of float32 use intrinsics that are not contracted under
+// any compiler flag.
 #pragma once
 #include "device.h"
 
@@ -36,12 +36,12 @@ __device__ inline bool inside_sphere(const float *origin, const float *direction
     return (float)sqrt(square) < 1.f;
 }
 
-// Slope of the section from depth i to the next, as the distances say it.
+// Slope of the distance in the interval from depth i to the next.
 __device__ inline float section_cos(const float *depths, const float *sdf, int i, float depth_eps) {
     return __fdiv_rn(sdf[i + 1] - sdf[i], depths[i + 1] - depths[i] + depth_eps);
 }
 
-// Opacity of a section of a ray.
+// Opacity of an interval of a ray.
 __device__ inline float round_alpha(const UpsampleRound &is, const float *origin, const float *direction,
                                     const float *depths, const float *sdf, int i) {
     const float length = depths[i + 1] - depths[i], cos = section_cos(depths, sdf, i, is.depth_eps);
@@ -56,7 +56,7 @@ __device__ inline float round_alpha(const UpsampleRound &is, const float *origin
     return __fdiv_rn(entry - exit + is.alpha_eps, entry + is.alpha_eps);
 }
 
-// A ray's opacities become, in place, the cumulated sum of its weights: weights [n - 1], cdf [n].
+// Replace a ray's opacities by its weights [n - 1]; cdf [n] receives their normalised cumulative sum.
 __device__ inline void cumulate(const UpsampleRound &is, float *weights, float *cdf) {
     double transmittance = 1;
     for (int i = 0; i + 1 < is.depths; i++) {

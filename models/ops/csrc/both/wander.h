@@ -1,4 +1,4 @@
-// The noise of one splat. The reference is ops/splat_wander.py.
+// SGLD noise of one Gaussian. The reference is ops/splat_wander.py.
 #pragma once
 #include "philox.h"
 #include "sigmoid.h"

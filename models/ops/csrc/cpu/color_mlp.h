@@ -6,14 +6,14 @@
 
 namespace neus {
 
-// What the layers read, row by row: the column order of the published network, given as three runs.
+// Input of the network in three parts, in the column order of the published network.
 struct ColorInput {
     const float *fixed;    // [n, fixed]
     const float *normals;  // [n, 3]
     const float *feature;  // [n, features]
 };
 
-// Numbers kept of a block: x_1, x_2, ..., [BLOCK, stride_of(inputs)] each.
+// Number of values stored for a block: x_1, x_2, ..., [BLOCK, stride_of(inputs)] each.
 inline long color_recorded(const std::vector<Layer> &layers) {
     long per_point = 0;
     for (size_t l = 1; l < layers.size(); l++) per_point += stride_of(layers[l].inputs);
@@ -38,13 +38,13 @@ struct ColorBlock {
         wide_b = arena.take(BLOCK * widest(layers));
     }
 
-    // Choose where x_1, x_2, ... of the block at `begin` are: among what is kept of all blocks, or in scratch.
+    // Set the buffers of x_1, x_2, ... of the block at `begin`: in the record of all blocks, or in scratch.
     void place(float *kept, long begin) {
         float *at = shape.keeps ? kept + begin / BLOCK * color_recorded(layers) : scratch_record;
         for (size_t l = 1; l < layers.size(); at += (long)BLOCK * stride_of(layers[l].inputs), l++) input[l] = at;
     }
 
-    // Fill x_0 of `count` points; rows past them keep finite leftovers.
+    // Fill x_0 of `count` points; later rows keep finite values of earlier blocks.
     void read(const ColorInput &from, long begin, int count) {
         const long stride = stride_of(layers[0].inputs);
         for (int r = 0; r < count; r++) {

@@ -1,4 +1,4 @@
-// The words of CUDA in texts for both devices, as the CPU takes them.
+// CPU definitions of the CUDA keywords and functions in sources for both devices.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@ using std::isfinite;  // CUDA's is global
 
 namespace neus {
 
-// CUDA's are an instruction, C's a call: they take the other number where one is NaN. These take the second.
+// If an argument is NaN, CUDA's functions return the other one. C's do too, but are calls; these return the second.
 inline float fminf(float a, float b) { return a < b ? a : b; }
 inline float fmaxf(float a, float b) { return a > b ? a : b; }
 inline double fmin(double a, double b) { return a < b ? a : b; }

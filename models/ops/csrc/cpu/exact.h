@@ -1,4 +1,4 @@
-// CUDA's products and quotients that are rounded by themselves. Include it where contraction is off.
+// CPU definitions of CUDA's separately rounded products and quotients. Include only where contraction is disabled.
 #pragma once
 
 namespace neus {

@@ -1,4 +1,4 @@
-// The exponential of vectors of numbers that are not positive: a polynomial, as the library's takes one number at a time.
+// Exponential of vectors of non-positive numbers by a polynomial: the library function takes one number per call.
 #pragma once
 #include "tile.h"
 
@@ -11,8 +11,8 @@ constexpr float LN_2_HIGH = 0.693359375f, LN_2_LOW = -2.12194440e-4f;  // of ln 
 constexpr float LOWEST_POWER = -87.f;  // e to it is nearly the smallest normal number
 constexpr int MANTISSA_BITS = 23;
 
-// e^x for x <= 0, to 3e-7 of it, and e^LOWEST_POWER below that: a power of two times the exponential series to the sixth
-// power. NaN stays NaN.
+// e^x for x <= 0, to 3e-7 of it, and e^LOWEST_POWER below that: a power of two times the exponential series to the
+// sixth power. NaN stays NaN.
 inline Vec exp_negative(Vec x) {
     x = x < LOWEST_POWER ? Vec{} + LOWEST_POWER : x;
     const Ints power = __builtin_convertvector(x * LOG2_E - 0.5f, Ints);

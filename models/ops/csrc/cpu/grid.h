@@ -37,14 +37,14 @@ inline std::vector<Level> read_levels(const GridSizes &sizes) {
     return levels;
 }
 
-// Where the points of a block lie in a level.
+// The cells of the points of a block in one level.
 struct Cells {
     int corner[CORNERS][BLOCK];  // rows of the level; bit 0 of a corner is along x, bit 1 along y, bit 2 along z
-    float share[3][PAIRS];       // place within the cell, 0 to 1, once for each feature
-    float scale[3][PAIRS];       // cells per unit of length; 0 along the axes that the point is beyond the cube
+    float share[3][PAIRS];       // position within the cell, 0 to 1, repeated for each feature
+    float scale[3][PAIRS];       // cells per unit of length; 0 for clamped coordinates
 };
 
-// The rows of eight corners from the lowest one's cell.
+// The rows of the eight corners from the indices of the cell.
 inline void find_rows(const Level &level, const int (*cell)[BLOCK], int (*corner)[BLOCK]) {
     const int side = level.resolution + 1;
     if (level.dense) {
@@ -77,7 +77,7 @@ inline void locate(const Level &level, const float *points, Cells &cells) {
 #pragma omp simd
         for (int r = 0; r < BLOCK; r++) {
             const float inside = std::min(std::max(from[r], -1.f), 1.f), place = (inside + 1.f) * half;
-            const int lowest = std::max(std::min((int)place, last), 0);  // in the level whatever the point, NaN included
+            const int lowest = std::max(std::min((int)place, last), 0);  // valid for any point, NaN included
             cell[axis][r] = lowest;
             share[r] = place - lowest;
             scale[r] = inside == from[r] ? half : 0.f;
@@ -91,7 +91,7 @@ inline void locate(const Level &level, const float *points, Cells &cells) {
     find_rows(level, cell, cells.corner);
 }
 
-// Ask for the rows of a block's corners; the two along x mostly share a cache line.
+// Prefetch the rows of a block's corners; the two along x mostly share a cache line.
 inline void prefetch(const float *table, const Cells &cells) {
     for (int c = 0; c < CORNERS; c += 2)
         for (int r = 0; r < BLOCK; r++) __builtin_prefetch(table + (size_t)cells.corner[c][r] * FEATURES);
@@ -114,7 +114,7 @@ inline Vec fetch(const float *table, const int *rows) {
 inline const Vec &at(const float *values, int group) { return *(const Vec *)(values + group * LANES); }
 inline Vec &at(float *values, int group) { return *(Vec *)(values + group * LANES); }
 
-// Features [PAIRS] of a block in a level and, unless null, their slopes along the axes [3, PAIRS].
+// Features [PAIRS] of a block in a level and, unless null, their derivatives along the axes [3, PAIRS].
 inline void interpolate(const float *table, const Cells &cells, float *features, float *slopes) {
     for (int g = 0; g < BLOCK / GROUP; g++) {
         Vec low[4], along[4];  // on the four edges along x: at the lower end and the rise to the upper one
@@ -136,9 +136,9 @@ inline void interpolate(const float *table, const Cells &cells, float *features,
     }
 }
 
-// What a block's cotangents are worth at one corner after the other, [CORNERS, LANES] of group g: those of the features
-// times the corner's share and, where SLOPES, `slope` (the slope of the distance along the features) times the change of
-// that share along `push` [3, PAIRS] (the cotangent of the distance's gradient).
+// The gradients at each corner [CORNERS, LANES] of group g: the cotangents of the features times the corner's weight
+// and, with SLOPES, `slope` (derivative of the distance with respect to the features) times the derivative of that
+// weight along `push` [3, PAIRS] (cotangent of the gradient of the distance).
 template <bool SLOPES>
 inline void corner_parts(const Cells &cells, int g, const float *features, const float *slope, const float *push,
                          float *parts) {

@@ -1,10 +1,10 @@
-// A grid and the small network behind it on blocks of points: value, feature and input gradient in one forward pass, and
-// the cotangents of all three on their way to the table and the weights.
+// A grid and its small network on blocks of points: value, feature and input gradient in one forward pass, and the
+// gradients of table and weights from the cotangents of all three.
 //
 // Notation: x = (point, features of the active levels) is the input of the network, h_l = softplus(a_l) the output of
-// hidden layer l of H, s_l = softplus'(a_l). The gradient is the sweep c_{H-1} = W_H[0], u_l = c_l s_l,
-// c_{l-1} = u_l W_l, to c_{-1}, the slope of the distance along x; its part along the features is the `pull` of a level,
-// which the slopes of the features take on to the point. Points are constants.
+// hidden layer l of H, s_l = softplus'(a_l). The gradient is the sweep c_{H-1} = W_H[0], u_l = c_l s_l, c_{l-1} = u_l
+// W_l, to c_{-1}, the derivative of the distance with respect to x. Its part for the features of a level is the `pull`,
+// which the derivatives of the features map to the point. Points are constants.
 #pragma once
 #include "grid.h"
 #include "softplus.h"
@@ -54,7 +54,7 @@ struct GridBlock {
     const std::vector<Layer> &layers;
     Cells cells[2];  // of this level and of the next, whose rows are prefetched
     float *scratch_record, *points, *input;
-    // Of layer l: h_l (in the record), s_l, c_l, and what reaches a_l through s_l.
+    // Of layer l: h_l (in the record), s_l, c_l, and the cotangent of a_l through s_l.
     std::vector<float *> hidden, slopes, carried, bent;
     float *wide_a, *wide_b, *wide_c;
 

@@ -1,5 +1,4 @@
-// The grid without a network, on all points: features, and their cotangents back to the table and to the points. See
-// grid.h.
+// The grid without a network, on all points: features, and the gradients of table and points. See grid.h.
 #pragma once
 #include "grid.h"
 

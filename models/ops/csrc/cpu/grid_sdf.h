@@ -54,7 +54,8 @@ inline void grid_values(const GridSizes &sizes, long n, const float *points, con
     });
 }
 
-// Gradients of table and packed parameters from the cotangents of the outputs. `left` is scratch, [blocks, shape.left()].
+// Gradients of table and packed parameters from the cotangents of the outputs. `left` is scratch, [blocks,
+// shape.left()].
 inline void grid_values_backward(const GridSizes &sizes, long n, const float *points, const float *table,
                                  const float *packed, const float *kept, const float *d_values, float *d_table,
                                  float *d_packed, float *left) {
@@ -96,8 +97,8 @@ inline void grid_forward(const GridSizes &sizes, long n, const float *points, co
     });
 }
 
-// Gradients of table and packed parameters from the cotangents of sdf, feature and gradient. `left` is scratch, [blocks,
-// shape.left()].
+// Gradients of table and packed parameters from the cotangents of sdf, feature and gradient. `left` is scratch,
+// [blocks, shape.left()].
 inline void grid_backward(const GridSizes &sizes, long n, const float *points, const float *table, const float *packed,
                           const float *kept, const float *d_sdf, const float *d_feature, const float *d_gradient,
                           float *d_table, float *d_packed, float *left) {

@@ -1,5 +1,5 @@
-// Where the rays of packed samples meet a surface, ray by ray. The reference is ops/hits.py. `entries` is the number of
-// offsets, one more than the rays.
+// Intersections of rays of packed samples with a surface, ray by ray. The reference is ops/hits.py. `entries` is the
+// number of offsets, one more than the rays.
 #pragma once
 #include "ray_hit.h"
 

@@ -6,14 +6,14 @@
 
 namespace neus {
 
-constexpr size_t SERIAL_LIMIT = 1 << 16;  // parameters below which waking the other threads takes longer than the work
+constexpr size_t SERIAL_LIMIT = 1 << 16;  // with fewer parameters, starting other threads takes longer than the work
 
 // One linear layer y = x W^T + b as the kernels need it.
 struct Layer {
     int inputs, outputs;
     const float *weight, *bias;  // [outputs, inputs], [outputs]
     Panels forward, backward;    // W^T and W
-    std::vector<float> start;    // the bias, padded with zeros: what the sums of a product start from
+    std::vector<float> start;    // the bias, padded with zeros: initial value of the sums of a product
     size_t gradient_offset;      // of this layer in a gradient buffer
 
     size_t bias_offset() const { return gradient_offset + (size_t)padded(outputs) * stride_of(inputs); }

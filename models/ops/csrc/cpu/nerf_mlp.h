@@ -1,6 +1,6 @@
-// A NeRF on blocks of points: a trunk of ReLU layers, at a skip with the encoded point in front again; one linear layer
-// for feature and density together; a ReLU layer of feature and encoded view; a linear layer for the colour. Gradients
-// go to the weights alone. The backward pass computes the layers again: cheaper than keeping them.
+// A NeRF on blocks of points: a trunk of ReLU layers, where a skip prepends the encoded point; one linear layer for
+// feature and density together; a ReLU layer of feature and encoded view; a linear layer for the colour. Only the
+// weights have gradients. The backward pass recomputes the layers, which is faster than storing them.
 #pragma once
 #include "layers.h"
 
@@ -15,7 +15,7 @@ struct NerfShape : NerfSizes {
     int encoded() const { return coordinates * (1 + 2 * octaves); }
     int encoded_view() const { return 3 * (1 + 2 * view_octaves); }
     int features() const { return widths[2 * heads() + 1] - 1; }
-    // Columns in front of the hidden channels that layer l > 0 of the trunk reads: the encoded point, or nothing.
+    // Number of input columns of trunk layer l > 0 before the hidden channels: the encoded point, or none.
     int offset(int l) const { return widths[2 * l] - widths[2 * l - 1]; }
 };
 
@@ -43,8 +43,8 @@ struct NerfBlock {
     long in_stride(int l) const { return stride_of(layers[l].inputs); }
     long out_stride(int l) const { return stride_of(layers[l].outputs); }
 
-    // All layers of `count` points [count, coordinates] seen along directions [count, 3]. `density`, unless null, receives
-    // [count]; the colours are in wide_a, [BLOCK, stride_of(3)].
+    // All layers of `count` points [count, coordinates] seen along directions [count, 3]. `density`, unless null,
+    // receives [count]; the colours are in wide_a, [BLOCK, stride_of(3)].
     void forward(const float *points, const float *directions, int count, float *density) {
         encode(points, count, shape.coordinates, shape.octaves, 1.f, input[0], in_stride(0));
         for (int l = 0; l < shape.trunk; l++) {

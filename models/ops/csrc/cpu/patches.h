@@ -7,7 +7,7 @@
 
 namespace neus {
 
-constexpr int PATCHES_AT_ONCE = 8;  // of a thread: those that cannot be compared take no time
+constexpr int PATCHES_AT_ONCE = 8;  // per task; patches that cannot be compared take almost no time
 
 struct PatchCamera {
     const float *projection, *to_rays, *position, *size;
@@ -109,7 +109,7 @@ inline float pair_cost(const Patches &is, const PatchPlane &patch, const PatchCa
     return cost;
 }
 
-// costs [N], slopes by points and normals [N, 3].
+// costs [N], their derivatives with respect to points and normals [N, 3].
 inline void patch_costs(const Patches &is, long count, const float *points, const float *normals, const int *views,
                         const float *cameras, const unsigned char *images, float *costs, float *by_points,
                         float *by_normals) {

@@ -1,5 +1,5 @@
-// Absolute differences and structural dissimilarity of two pictures, with their slope. The reference is
-// ops/picture_loss.py. Channels are each one plane; sums are taken row by row, so that they do not depend on the threads.
+// Absolute differences and structural dissimilarity of two images, with the gradient. The reference is
+// ops/picture_loss.py. Each channel is one plane. Sums are taken by rows, so that they do not depend on the threads.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@ struct Window11 {
     }
 };
 
-// A plane under the window, zeros beyond it, in place.
+// Convolve a plane with the window in place; zeros outside the plane.
 inline void blur(const Window11 &window, long height, long width, std::vector<float> &plane) {
     std::vector<float> across(height * width), row(width + 2 * RADIUS);
     for (long y = 0; y < height; y++) {
@@ -39,7 +39,7 @@ inline void blur(const Window11 &window, long height, long width, std::vector<fl
     }
 }
 
-// One channel: the sum of the likeness over its pixels, and -share / count times its slope.
+// The sum of the SSIM of one channel over its pixels, and its gradient times `scale`.
 inline double likeness(const Window11 &window, long height, long width, float scale, const std::vector<float> &x,
                        const std::vector<float> &y, std::vector<float> &slope) {
     const long size = height * width;

@@ -13,7 +13,7 @@ namespace neus {
 struct SdfShape : SdfSizes {
     explicit SdfShape(const SdfSizes &sizes) : SdfSizes(sizes) {}
     bool skip(int layer) const { return (unsigned)skips >> layer & 1u; }
-    // Channels of h_l, the input of layer l without the encoded point a skip appends.
+    // Channels of h_l: the input of layer l without the encoded point that a skip appends.
     int hidden(int layer) const { return widths[2 * layer] - (layer > 0 && skip(layer) ? encoded : 0); }
     // Floats kept per point between forward and backward: h_1 ... h_L.
     long saved() const {
@@ -206,8 +206,8 @@ struct SdfBlock {
             }
     }
 
-    // The cotangents of the sweep, first layer to last: weight gradients, and carried[l] becomes what reaches a_l through
-    // s_l.
+    // The cotangents of the sweep, first layer to last: weight gradients, and carried[l] becomes the cotangent of a_l
+    // through s_l.
     void backward_sweep(float *gradients) {
         const long encoded_stride = stride_of(shape.encoded);
         const float *into = hat;

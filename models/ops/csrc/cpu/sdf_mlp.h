@@ -1,4 +1,4 @@
-// The signed-distance network on all points: blocks shared out among the threads. See sdf_block.h.
+// The signed-distance network on all points: blocks are distributed over threads. See sdf_block.h.
 #pragma once
 #include "sdf_block.h"
 

@@ -8,8 +8,8 @@
 
 namespace neus {
 
-// Shared out in parts of this many, whatever the threads: where vectors end, the compiler's code rounds differently, and
-// sums are those of the parts.
+// Intervals per task, independent of the number of threads: the ends of vectors are rounded differently, and sums are
+// formed per task.
 constexpr long INTERVALS = 4096;
 
 // alpha [n].

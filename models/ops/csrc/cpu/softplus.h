@@ -1,5 +1,5 @@
-// Softplus of sharpness BETA on vectors, with its slope: polynomials, since the library's exp and log would take as long
-// as the products of a narrow layer.
+// Softplus of sharpness BETA on vectors, with its slope: polynomials, since the library's exp and log would take as
+// long as the products of a narrow layer.
 #pragma once
 #include "exponential.h"
 

@@ -1,4 +1,4 @@
-// What the forms of splats compute with: the numbers of LANES pixels at once.
+// Number types of the forms of splats: values of LANES pixels.
 #pragma once
 #include "device.h"
 #include "exponential.h"
@@ -8,7 +8,7 @@ namespace neus {
 typedef Vec Number;
 typedef Ints Truth;
 
-// Of an opacity as a multiple of the smallest that counts.
+// Logarithm of an opacity in multiples of the smallest one that counts.
 inline double log_multiple(float multiple) { return std::log(multiple); }
 
 }  // namespace neus

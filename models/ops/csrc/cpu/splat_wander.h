@@ -1,4 +1,4 @@
-// The noise of splats that are hardly seen. The reference is ops/splat_wander.py.
+// SGLD noise of Gaussians of low opacity (3DGS-MCMC). The reference is ops/splat_wander.py.
 #pragma once
 #include "wander.h"
 

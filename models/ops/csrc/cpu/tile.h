@@ -104,7 +104,8 @@ inline void tile(int i0, int n0, int depth, const float *a, long row, long colum
             *(Vec *)(c + i * ldc + v * LANES) = finish(total[i][v], i0 + i, n0 + v * LANES);
 }
 
-// C [rows, width] = finish(start + A [rows, depth] B [depth, width]); `width` padded, panel p of B at b + p * panel_step.
+// C [rows, width] = finish(start + A [rows, depth] B [depth, width]); `width` padded, panel p of B at b + p *
+// panel_step.
 template <typename Start, typename Finish>
 inline void product(int rows, int width, int depth, const float *a, long row, long column, const float *b, long ldb,
                     long panel_step, float *c, long ldc, const Start &start, const Finish &finish) {

@@ -30,8 +30,8 @@ inline std::vector<Piece> pieces_of(const Vars &vars, int first, int count) {
     return pieces;
 }
 
-// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of magnitudes, the sum of
-// all parameters}.
+// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of magnitudes, the sum
+// of all parameters}.
 template <typename Vars>
 inline void step_readings(const Readings &layout, const Vars &inputs, const Vars &outputs) {
     const int gradients = layout.gradients;

@@ -1,4 +1,4 @@
-// A colour network's constants. The reference is ops/color_inputs.py.
+// Inputs of a colour network that have no gradient. The reference is ops/color_inputs.py.
 #pragma once
 #include "layers.h"
 

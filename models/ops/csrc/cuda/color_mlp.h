@@ -1,6 +1,7 @@
-// The colour network on all points: ReLU layers, an optional sigmoid, and the gradient with respect to weights, normals and
-// features. The reference is ops/color_mlp.py. Hidden layers are kept for the backward pass where `keeps`, else computed
-// again; the record holds them one after the other, [n, stride_of(width) + PAD] with n rounded up to whole blocks.
+// The colour network on all points: ReLU layers, an optional sigmoid, and the gradient with respect to weights, normals
+// and features. The reference is ops/color_mlp.py. Hidden layers are kept for the backward pass where `keeps`, else
+// computed again; the record holds them one after the other, [n, stride_of(width) + PAD] with n rounded up to whole
+// blocks.
 #pragma once
 #include "layers.h"
 #include "sigmoid.h"
@@ -24,7 +25,8 @@ struct ColorNet {
     }
 };
 
-// What the layers read of the rows from `begin` on: x_0 in the column order of the published network, then x_1, x_2, ...
+// Inputs of the layers for the rows from `begin` on: x_0 in the column order of the published network, then x_1, x_2,
+// ...
 inline std::vector<Parts> color_inputs(const ColorNet &net, const float *fixed, const float *normals,
                                        const float *feature, long begin, float *record, long rows, long first) {
     std::vector<Parts> x{{{fixed + begin * net.fixed, net.fixed, net.fixed, 1.f},

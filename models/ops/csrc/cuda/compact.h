@@ -1,5 +1,5 @@
-// Some of packed samples, and the order of two packed sets. The reference is ops/compact.py. `entries` is the number of
-// offsets, one more than the rays.
+// Selection of packed samples, and the merged order of two packed sets. The reference is ops/compact.py. `entries` is
+// the number of offsets, one more than the rays.
 #pragma once
 #include "merge_place.h"
 #include "offsets.h"

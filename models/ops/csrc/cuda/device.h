@@ -1,8 +1,8 @@
 // Helpers for CUDA sources. On a GPU they have the definitions below; the emulation on the CPU includes its own header
 // first, with other definitions and the same interface.
 //
-// Everything runs in the order of its launch, on Jittor's stream, and nothing waits for it. Matrices are row by row, the
-// stride is that from one row to the next.
+// All kernels run on Jittor's stream in launch order, and the host does not wait for them. Matrices are row-major; the
+// stride is the distance between rows.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -35,9 +35,9 @@ namespace neus {
 constexpr int THREADS = 256;
 constexpr long MOST_BLOCKS = 1 << 16;
 
-// Memory for `count` values as long as this lives, from Jittor's pool. It holds anything at first. Not from Jittor's pool
-// for such, which keeps two pieces at most: each further one would be asked of the card and given back to it, which waits
-// for the card.
+// Uninitialised memory for `count` values from Jittor's pool, freed by the destructor. Jittor's pool for temporary
+// memory is not used: it keeps at most two blocks, and further ones are allocated and freed on the GPU, which
+// synchronises.
 template <typename T>
 struct Scratch {
     T *values;
@@ -50,7 +50,7 @@ struct Scratch {
     jittor::Allocation allocation;
 };
 
-// Run a kernel: `threads` of each of `blocks`.
+// Run a kernel on `blocks` blocks of `threads` threads.
 template <typename... Parameters, typename... Arguments>
 inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Arguments... arguments) {
     kernel<<<blocks, threads>>>(Parameters(arguments)...);
@@ -79,7 +79,7 @@ inline void clear(T *values, long count) {
     demand(status == cudaSuccess, cudaGetErrorString(status), status);
 }
 
-// What cuBLAS tells no more of than a number: its workspace is not from Jittor's pool, and the rest is CUDA's last error.
+// Message for a cuBLAS status: out of memory, since its workspace is not from Jittor's pool, or CUDA's last error.
 inline std::string told(cublasStatus_t status) {
     if (status == CUBLAS_STATUS_ALLOC_FAILED) return "cuBLAS found no memory (out of memory)";
     return std::string("cuBLAS (") + cudaGetErrorString(cudaPeekAtLastError()) + ")";
@@ -91,7 +91,7 @@ inline void product(long rows, long columns, long depth, float scale, const floa
     if (rows <= 0 || columns <= 0) return;
     const cublasComputeType_t kind =
         jittor::use_tensorcore ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    // Columns first is how cuBLAS counts: it is given the transposed product.
+    // cuBLAS is column-major, so the transposed product is computed.
     const cublasStatus_t status = cublasGemmEx(
         jittor::cublas_handle, turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)columns,
         (int)rows, (int)depth, &scale, b, CUDA_R_32F, (int)stride_b, a, CUDA_R_32F, (int)stride_a, &keep, c,
@@ -107,8 +107,8 @@ inline void product(long rows, long columns, long depth, float scale, const floa
 
 namespace neus {
 
-// Rows of points that a pass through a network takes at once: enough for all of a card, scratch of 0.15 GiB, and a batch of
-// the released size in five passes.
+// Points per pass through a network: enough to occupy a GPU, with 0.15 GiB of scratch; a batch of the published size
+// needs five passes.
 #ifndef ROWS_AT_ONCE
 #define ROWS_AT_ONCE 13312
 #endif
@@ -123,7 +123,7 @@ struct AtPlaces {
     unsigned width;
     Work work;
     __device__ void operator()(long i) const {
-        const unsigned row = (unsigned)i / width;  // what passes take at once is far below 2^32, whose division is quick
+        const unsigned row = (unsigned)i / width;  // i is below 2^32 in one pass; 32-bit division is faster
         work((int)row, (int)((unsigned)i - row * width), i);
     }
 };

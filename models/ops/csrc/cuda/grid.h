@@ -51,7 +51,7 @@ struct Cell {
         for (int axis = 0; axis < 3; axis++) {
             const float inside = fminf(fmaxf(point[axis], -1.f), 1.f), place = __fmul_rn(inside + 1.f, half);
             const int last = level.resolution - 1, lowest = (int)place < last ? (int)place : last;
-            first[axis] = lowest > 0 ? lowest : 0;  // in the level whatever the point, NaN included
+            first[axis] = lowest > 0 ? lowest : 0;  // valid for any point, NaN included
             share[axis] = place - first[axis];
             scale[axis] = inside == point[axis] ? half : 0.f;
         }
@@ -176,7 +176,7 @@ inline void scatter(const Grid &grid, long n, const Scattered &from, float *d_ta
         });
     }
     each(grid.size, [=] __device__(long i) {
-        const float lost = largest[0] >= EXPONENT ? NAN : 0.f;  // what is not finite in a step is not finite in here
+        const float lost = largest[0] >= EXPONENT ? NAN : 0.f;  // NaN if any contribution is not finite
         d_table[i] = (float)((double)(long long)sums[i] / unit_of(largest[0], n)) + lost;
     });
 }

@@ -1,5 +1,5 @@
-// Where the rays of packed samples meet a surface, a thread for each ray. The reference is ops/hits.py. `entries` is the
-// number of offsets, one more than the rays.
+// Intersections of rays of packed samples with a surface, one thread per ray. The reference is ops/hits.py. `entries`
+// is the number of offsets, one more than the rays.
 #pragma once
 #include "ray_hit.h"
 
@@ -17,7 +17,7 @@ inline void surface_hits(const Hits &is, long entries, const int *offsets, const
     });
 }
 
-// d_sdf [S], d_gradient [S, 3]. No sample is two rays'.
+// d_sdf [S], d_gradient [S, 3]. Each sample belongs to one ray, so there are no conflicts.
 inline void surface_hits_backward(const Hits &is, long rays, const int *at, const float *sdf, const float *gradient,
                                   const float *directions, const float *d_points, const float *d_normals, float *d_sdf,
                                   float *d_gradient) {

@@ -1,18 +1,18 @@
-// A NeRF on all points: a trunk of ReLU layers, at a skip with the encoded point in front again; one linear layer for
-// feature and density together; a ReLU layer of feature and encoded view; a linear layer for the colour. Gradients go to
-// the weights alone. The backward pass computes the layers again: cheaper than keeping them. The reference is
+// A NeRF on all points: a trunk of ReLU layers, where a skip prepends the encoded point; one linear layer for feature
+// and density together; a ReLU layer of feature and encoded view; a linear layer for the colour. Only the weights have
+// gradients. The backward pass recomputes the layers, which is faster than storing them. The reference is
 // ops/nerf_mlp.py.
 #pragma once
 #include "layers.h"
 
 namespace neus {
 
-// The network and room for all its layers on some rows.
+// The network, and scratch for all its layers for one pass.
 struct NerfPass {
     int trunk, coordinates, octaves, view_octaves, encoded, encoded_view, features;
     std::vector<Layer> layers;
     long most, stride, stride_e, stride_v;
-    Scratch<float> points, views, hidden;  // hidden: what each layer but the last puts out, [most, stride]
+    Scratch<float> points, views, hidden;  // hidden: outputs of each layer but the last, [most, stride]
 
     NerfPass(const NerfSizes &sizes, long n, const float *packed)
         : trunk(sizes.trunk), coordinates(sizes.coordinates), octaves(sizes.octaves), view_octaves(sizes.view_octaves),
@@ -22,7 +22,7 @@ struct NerfPass {
           points(most * stride_e), views(most * stride_v), hidden(most * stride * (trunk + 2)) {}
 
     float *output(int l) const { return hidden.values + l * most * stride; }
-    // What layer l reads: in the trunk and the heads hidden channels, the encoded point in front of them where it joins.
+    // Input of layer l: hidden channels, after a skip with the encoded point before them.
     Parts input(int l) const {
         if (l == 0) return {{points.values, stride_e, encoded, 1.f}};
         if (l == trunk + 1)
@@ -33,7 +33,7 @@ struct NerfPass {
     int offset(int l) const { return l > 0 ? layers[l].inputs - layers[l - 1].outputs : 0; }
 };
 
-// All layers but the last of some points [rows, coordinates] seen along directions [rows, 3].
+// All layers but the last for points [rows, coordinates] seen along directions [rows, 3].
 inline void nerf_layers(const NerfPass &pass, long rows, const float *points, const float *directions) {
     encode(points, rows, pass.coordinates, pass.octaves, 1.f, pass.points.values, pass.stride_e);
     encode(directions, rows, 3, pass.view_octaves, 1.f, pass.views.values, pass.stride_v);

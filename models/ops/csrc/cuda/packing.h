@@ -1,13 +1,14 @@
-// The linear layers of a network in one vector, and the way back. A block for each row of each layer. The reference is
-// ops/packing.py. `Vars` is a list of Jittor's variables, all float32.
+// Pack the linear layers of a network into one vector, and compute the gradients. One block per row of a layer. The
+// reference is ops/packing.py. `Vars` is a list of Jittor's variables, all float32.
 #pragma once
 #include "reduce.h"
 
 namespace neus {
 
-constexpr int LAYERS_AT_ONCE = 32;  // of a launch: what tells of them has to fit into 4 KiB
+constexpr int LAYERS_AT_ONCE = 32;  // per launch: the kernel arguments must fit into 4 KiB
 
-// One layer: its matrix, or the direction v and length g that make it; and the cotangents of all, on the way back.
+// One layer: its matrix, or direction v and length g of weight normalisation; in the backward pass also their
+// cotangents.
 struct Normed {
     const float *matrix, *length, *bias;  // length: null without weight normalisation
     float *d_matrix, *d_length, *d_bias;
@@ -38,7 +39,8 @@ __global__ inline void pack_kernel(NormedSome some, float *packed) {
     if (threadIdx.x == 0) packed[layer.offset + (long)layer.outputs * width + row] = layer.bias[row];
 }
 
-// With n = |v|, w = g v / n and its cotangent d: that of g is (d v) / n, that of v is g / n (d - v (d v) / n^2).
+// For n = |v|, w = g v / n and its cotangent d, the cotangent of g is (d v) / n, that of v is g / n (d - v (d v) /
+// n^2).
 __global__ inline void pack_backward_kernel(NormedSome some, const float *d_packed) {
     SHARED(float, shared, THREADS);
     const Normed &layer = some.at[blockIdx.y];
@@ -59,7 +61,7 @@ __global__ inline void pack_backward_kernel(NormedSome some, const float *d_pack
     if (threadIdx.x == 0) layer.d_bias[row] = d_packed[layer.offset + (long)layer.outputs * width + row];
 }
 
-// run(layers, blocks) for all of them, LAYERS_AT_ONCE at a time; `results` receive the cotangents, or are the packed vector.
+// Call run(layers, blocks) for all layers, LAYERS_AT_ONCE at a time; `outputs`: the packed vector, or the cotangents.
 template <typename Vars, typename Run>
 inline void each_layers(bool is_backward, const Packing &layout, const Vars &inputs, const Vars &outputs, Run run) {
     const int count = (int)layout.normed.size();

@@ -1,5 +1,5 @@
-// Patches of a view carried to others by the tangent plane, and how well they correlate, with the slopes of that. A patch
-// is a thread's, then each pair of it, then the patch again. The reference is ops/patches.py.
+// Warp patches of a view to others by the tangent plane, and compute their correlation with its gradient. One thread
+// per patch, then one per pair of patch and view, then one per patch. The reference is ops/patches.py.
 #pragma once
 #include "device.h"
 
@@ -10,7 +10,7 @@ struct PatchCamera {
     __device__ explicit PatchCamera(const float *row)
         : projection(row), to_rays(row + 12), position(row + 21), size(row + 24) {}
 
-    // Homogeneous pixel of a place: x, y, depth.
+    // The homogeneous pixel of a point: x, y, depth.
     __device__ void see(const float *place, float *found) const {
         for (int i = 0; i < 3; i++) {
             const float *p = projection + 4 * i;
@@ -20,7 +20,7 @@ struct PatchCamera {
     __device__ bool shows(float x, float y) const { return x >= 0 && y >= 0 && x <= size[0] - 1 && y <= size[1] - 1; }
 };
 
-// A grey value and its slopes along x and y.
+// A grey value and its derivatives along x and y.
 struct Grey {
     float value, along_x, along_y;
 };
@@ -34,7 +34,7 @@ __device__ inline Grey grey_at(int width, int height, const unsigned char *image
     return {above + low * (below - above), (1 - low) * top + low * bottom, below - above};
 }
 
-// What all threads read of the patches of a call.
+// Inputs of a call, read by all threads.
 struct PatchInputs {
     int height, width, others, radius, best;
     float worst, noise, grazing;
@@ -49,10 +49,10 @@ struct PatchInputs {
     __device__ const unsigned char *image(int view) const { return images + (long)height * width * view; }
 };
 
-// The plane of a patch, and where the ray of each of its pixels meets it.
+// The plane of a patch, and the intersections of the rays of its pixels with it.
 struct PatchPlane {
     PatchCamera own;
-    float normal[3], centre[3], height;  // height: of the point over the camera, along the normal
+    float normal[3], centre[3], height;  // height: of the point above the camera, along the normal
     int radius;
 
     __device__ PatchPlane(const PatchInputs &in, long n) : own(in.camera(in.views[(1 + in.others) * n])), radius(in.radius) {
@@ -64,7 +64,7 @@ struct PatchPlane {
             height += normal[i] * (point[i] - own.position[i]);
         }
     }
-    // Pixel, ray, and normal times ray, of pixel m.
+    // Coordinates of pixel m, its ray, and the product of normal and ray.
     struct Pixel {
         float x, y, ray[3], facing;
     };
@@ -86,8 +86,8 @@ struct PatchPlane {
     }
 };
 
-// What a patch shows in its own view, less its mean: grey [M, N]. power [N]: the mean square, with the noise; 0 where the
-// patch cannot be compared with anything.
+// The grey values of patches in the reference view, minus their mean: grey [M, N]. power [N]: their mean square, with
+// the noise; 0 if the patch cannot be compared with any view.
 inline void lay_patches(const PatchInputs &in, long count, float *grey, float *power) {
     each(count, [=] __device__(long n) {
         power[n] = 0;
@@ -117,7 +117,7 @@ inline void lay_patches(const PatchInputs &in, long count, float *grey, float *p
     });
 }
 
-// Where pixel m of a patch is seen by another camera; false where it is not.
+// Projection of pixel m of a patch to another camera; `look` returns whether it is inside the image.
 struct PatchSight {
     float x, y, depth;
     PatchPlane::Pixel at;
@@ -134,8 +134,8 @@ struct PatchSight {
     }
 };
 
-// costs [K, N] of the pairs, and their slopes by the depths of the patches' pixels along their rays, along [K, M, N]; the
-// worst, and no slopes, where there is nothing to compare.
+// costs [K, N] of the pairs, and along [K, M, N], their derivatives with respect to the depths of the patches' pixels;
+// the worst cost without derivatives if a pair cannot be compared.
 inline void pair_costs(const PatchInputs &in, long count, const float *grey, const float *power, float *costs,
                        float *along) {
     each(count * in.others, [=] __device__(long i) {
@@ -181,7 +181,7 @@ inline void pair_costs(const PatchInputs &in, long count, const float *grey, con
     });
 }
 
-// costs [N], slopes by points and normals [N, 3].
+// costs [N], their derivatives with respect to points and normals [N, 3].
 inline void patch_costs(const Patches &is, long count, const float *points, const float *normals, const int *views,
                         const float *cameras, const unsigned char *images, float *costs, float *by_points,
                         float *by_normals) {
@@ -202,7 +202,7 @@ inline void patch_costs(const Patches &is, long count, const float *points, cons
         }
         float sum = 0, by_point[3] = {}, by_normal[3] = {};
         const PatchPlane plane(in, n);
-        float last = 0;  // the pair chosen before: the next one is the least behind it, the first of equal ones
+        float last = 0;  // cost of the previous pair; the next is the smallest larger one, in order for ties
         for (int b = 0, last_k = -1; b < in.best; b++) {
             int next = -1;
             for (int k = 0; k < in.others; k++) {

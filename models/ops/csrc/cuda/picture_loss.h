@@ -1,5 +1,5 @@
-// Absolute differences and structural dissimilarity of two pictures, with their slope, a thread for each number of a
-// picture. The reference is ops/picture_loss.py.
+// Absolute differences and structural dissimilarity of two images, with the gradient, one thread per value of an image.
+// The reference is ops/picture_loss.py.
 #pragma once
 #include "reduce.h"
 
@@ -20,12 +20,12 @@ inline Taps window_taps() {
     return taps;
 }
 
-// A number of one of the five maps that are looked at under the window: x, y, x x, y y, x y.
+// A value of one of the five maps that are convolved with the window: x, y, x x, y y, x y.
 __device__ inline float map_value(int map, float x, float y) {
     return map == 0 ? x : map == 1 ? y : map == 2 ? x * x : map == 3 ? y * y : x * y;
 }
 
-// Along a row, zeros beyond the border; `at(index)` is a number of the picture.
+// Convolution along a row, zeros outside the image; `at(index)` is a value of the image.
 template <typename At>
 __device__ inline float along_row(const Taps &taps, long width, long i, const At &at) {
     const long x = i / COLORS % width;
@@ -35,7 +35,7 @@ __device__ inline float along_row(const Taps &taps, long width, long i, const At
     return sum;
 }
 
-// Along a column of a map.
+// Convolution along a column of a map.
 __device__ inline float along_column(const Taps &taps, long height, long width, long i, const float *map) {
     const long row = width * COLORS, y = i / row;
     float sum = 0.f;
@@ -44,7 +44,7 @@ __device__ inline float along_column(const Taps &taps, long height, long width, 
     return sum;
 }
 
-// The likeness of a place, and its derivatives with respect to the mean, the mean square and the mean product.
+// The SSIM at a pixel, and its derivatives with respect to the mean, the mean square and the mean product.
 __device__ inline float alike(float u, float v, float xx, float yy, float xy, float *d) {
     const float a = 2 * u * v + STABLE_MEAN, b = 2 * (xy - u * v) + STABLE_VARIANCE;
     const float c = 1.f / (u * u + v * v + STABLE_MEAN), e = 1.f / (xx - u * u + yy - v * v + STABLE_VARIANCE);

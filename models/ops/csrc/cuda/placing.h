@@ -1,4 +1,4 @@
-// Up-sampling rounds and the distances that they ask for, one after the other. The reference is ops/placing.py.
+// Up-sampling rounds, each with the distances at its new depths. The reference is ops/placing.py.
 #pragma once
 #include "sdf_mlp.h"
 #include "upsample.h"
@@ -14,7 +14,7 @@ inline void points_along(long rays, int count, const float *origins, const float
     });
 }
 
-// The distances of old and new depths in the order in which they ascend, [rays, n + count].
+// The distances of old and new depths in ascending order of depth, [rays, n + count].
 inline void merge_distances(long rays, int n, int count, const float *old, const float *fresh, const int *order,
                             float *merged) {
     each_place(rays, n + count, [=] __device__(int r, int, long at) {
@@ -23,7 +23,7 @@ inline void merge_distances(long rays, int n, int count, const float *old, const
     });
 }
 
-// For each of `rays`: all depths ascending, from `depths` [rays, n] and, where `known`, the distances there.
+// For each ray: all depths ascending, from `depths` [rays, n] and, if `known`, the distances there.
 inline void place(const Placing &layout, long rays, const float *origins, const float *directions, const float *depths,
                   const float *sdf, const float *packed, float *placed) {
     int most = layout.round.depths, all = layout.round.depths;

@@ -1,4 +1,4 @@
-// Sums in an order that their lengths alone decide: the same bits whatever the card.
+// Sums whose order depends only on their length: bit-identical on all GPUs.
 #pragma once
 #include "device.h"
 

@@ -1,6 +1,6 @@
 // The signed-distance network on all points: value, feature and input gradient in one forward pass, and the gradient of
-// all three with respect to the weights. The reference is ops/sdf_mlp.py, the notation that of softplus_net.h. Points are
-// constants. The record holds h_1 ... h_L, each [n, width], n rounded up to whole blocks.
+// all three with respect to the weights. The reference is ops/sdf_mlp.py, the notation that of softplus_net.h. Points
+// are constants. The record holds h_1 ... h_L, each [n, width], n rounded up to whole blocks.
 #pragma once
 #include "softplus_net.h"
 

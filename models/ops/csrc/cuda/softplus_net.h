@@ -1,18 +1,18 @@
-// A network of softplus layers on some rows of points at once: its hidden layers, the sweep of its input gradient, and the
-// cotangents of both on their way to the weights.
+// A network of softplus layers on rows of points: hidden layers, the sweep of the input gradient, and the gradients of
+// the weights from the cotangents of both.
 //
 // Notation, per layer l of L + 1 (the last one is linear): x_l input, a_l = x_l W_l^T + b_l, h_{l+1} = softplus(a_l),
-// s_l = softplus'(a_l); h_0 is what enters the network, x_l is h_l, at a skip with h_0 behind it and all times
-// `skip_scale`. The input gradient is the sweep c_L = W_L[0], u_l = c_{l+1} s_l, (c_l, skipped) = u_l W_l. In the backward
-// pass `hat` marks cotangents of the sweep, which run from the first layer to the last, `bar` those of the values, from the
-// last to the first.
+// s_l = softplus'(a_l). h_0 is the input of the network; x_l is h_l, or at a skip (h_l, h_0) times `skip_scale`. The
+// input gradient is the sweep c_L = W_L[0], u_l = c_{l+1} s_l, (c_l, skipped) = u_l W_l. In the backward pass `hat`
+// marks cotangents of the sweep, which run from the first layer to the last, `bar` those of the values, from the last
+// to the first.
 #pragma once
 #include "layers.h"
 #include "softplus.h"
 
 namespace neus {
 
-// Numbers row by row.
+// A row-major matrix.
 struct Rows {
     float *values;
     long stride;
@@ -37,7 +37,7 @@ struct SoftplusNet {
         for (int l = 1; l <= last; l++) total += hidden(l);
         return total;
     }
-    // x_l, or what runs alike, from its part as wide as h_l and that as wide as h_0.
+    // x_l, or values with its columns, from the part with the columns of h_l and that with the columns of h_0.
     Parts parts(int l, const Rows &h, const Rows &e) const {
         return {{h.values, h.stride, hidden(l), factor(l)}, {e.values, e.stride, skip(l) ? entering : 0, skip_scale}};
     }
@@ -64,7 +64,7 @@ inline void hidden_layers(const SoftplusNet &net, long rows, const std::vector<R
     }
 }
 
-// c_L in the part of layer L's input that is h_L, times s_{L-1} where `bent`: [rows, width], the same row everywhere.
+// The part of c_L for h_L, times s_{L-1} if `bent`: [rows, width]; without that factor all rows are equal.
 inline void first_pull(const SoftplusNet &net, long rows, const Rows &h, bool bent, float *pull, long stride) {
     const float *row = net.layers[net.last].weight, *value = h.values, factor = net.factor(net.last);
     each_place(rows, net.hidden(net.last), [=] __device__(int r, int i, long at) {
@@ -117,8 +117,8 @@ inline std::vector<float *> carried_back(const SoftplusNet &net, long rows, cons
     return carried;
 }
 
-// The cotangents of the sweep, from `hat`, first layer to last: weight gradients, and carried[l] becomes what reaches a_l
-// through s_l. `into`, `next` and `bent` are scratch, [rows, stride].
+// The cotangents of the sweep, from `hat`, first layer to last: weight gradients, and carried[l] becomes the cotangent
+// of a_l through s_l. `into`, `next` and `bent` are scratch, [rows, stride].
 inline void backward_sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
                                const std::vector<float *> &carried, const Rows &hat, float *into, float *next,
                                float *bent, float *gradients) {
@@ -146,9 +146,9 @@ inline void backward_sweep(const SoftplusNet &net, long rows, const std::vector<
     }
 }
 
-// The cotangents of the values, from those of the last layer's outputs in `bar` [rows, stride], last layer to first; those
-// of what reaches a_l otherwise join them where `carried` has them. `other` is scratch, [rows, stride]. Returns where the
-// cotangents of layer 0's outputs are.
+// The cotangents of the values, from those of the last layer's outputs in `bar` [rows, stride], last layer to first.
+// Those in `carried`, from the sweep, are added unless it is empty. `other` is scratch, [rows, stride]. Returns the
+// buffer of the cotangents of layer 0's outputs.
 inline float *backward_values(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
                                 const std::vector<float *> &carried, float *bar, float *other, float *gradients) {
     const long stride = net.stride;
@@ -168,8 +168,8 @@ inline float *backward_values(const SoftplusNet &net, long rows, const std::vect
     return bar;
 }
 
-// The last layer's sums [rows, stride] with its bias: the distance [rows], divided by `scale`, and the feature behind it
-// [rows, outputs - 1].
+// The outputs from the last layer's sums [rows, stride] and its bias: the distance [rows], divided by `scale`, and the
+// feature [rows, outputs - 1].
 inline void give_outputs(long rows, const Layer &top, float scale, const float *sums, long stride, float *sdf,
                          float *feature) {
     const float *bias = top.bias;

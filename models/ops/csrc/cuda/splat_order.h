@@ -7,7 +7,7 @@ namespace neus {
 
 constexpr int DIGIT_BITS = 4, DIGITS = 1 << DIGIT_BITS, KEY_BITS = 32;
 constexpr long SORTED_BY_A_THREAD = 64;
-constexpr uint32_t UNSEEN = ~0u;  // behind all that is seen
+constexpr uint32_t UNSEEN = ~0u;  // sorts after all visible Gaussians
 
 // Replace counts [numbers] by their exclusive prefix sums. One block, each thread handles consecutive numbers.
 __global__ inline void sums_before_kernel(long numbers, int *counts) {

@@ -1,4 +1,4 @@
-// What the forms of splats compute with: the numbers of a pixel.
+// Number types of the forms of splats: values of one pixel.
 #pragma once
 #include "device.h"
 
@@ -9,7 +9,7 @@ typedef bool Truth;
 
 __device__ inline Number exp_negative(Number x) { return expf(x); }
 
-// Of an opacity as a multiple of the smallest that counts: in double, as that of float is approximated.
+// Logarithm of an opacity in multiples of the smallest one that counts. In double, since that of float is approximate.
 __device__ inline double log_multiple(float multiple) { return log((double)multiple); }
 
 }  // namespace neus

@@ -1,4 +1,4 @@
-// Splats as a camera sees them, and back. The reference is ops/splat_project.py.
+// Projection of splats, and its gradients. The reference is ops/splat_project.py.
 #pragma once
 #include "disc.h"
 #include "ellipsoid.h"

@@ -13,11 +13,11 @@
 namespace neus {
 
 constexpr int TILE = THREADS >= 256 ? 16 : 8;  // pixels along a side
-constexpr int BATCH = 16;                      // splats that a tile looks at together on the way back
-constexpr int LANES = THREADS / BATCH;         // threads that share one of them there
+constexpr int BATCH = 16;                      // Gaussians that a tile processes together in the backward pass
+constexpr int LANES = THREADS / BATCH;         // threads per Gaussian of a batch
 static_assert(TILE * TILE == THREADS, "a thread for each pixel");
-// 2^-20 and 2^-69: a tile's part is below 2^29, that of 2^13 tiles below 2^42 coarse units; what is left of each is below
-// 2^49 fine units.
+// Units 2^-20 and 2^-69: contributions of a tile are below 2^29, so that 2^13 tiles stay below 2^62 coarse units; each
+// remainder is below 2^49 fine units.
 constexpr double COARSE = 1048576.0, FINE = 562949953421312.0, LARGEST = 536870912.0;
 
 // The layout, passed with a launch.
@@ -67,7 +67,7 @@ struct Queue {
 struct Pixel {
     int x0, y0;
     float px, py;
-    long index;  // in the picture; -1 beyond it
+    long index;  // in the image; -1 outside
     __device__ Pixel(const Canvas &is, int tile, int t) {
         const int across = (is.width + TILE - 1) / TILE, x = t % TILE, y = t / TILE;
         x0 = tile % across * TILE, y0 = tile / across * TILE;
@@ -292,7 +292,7 @@ inline void composite_backward(const Canvas is, const typename Form::Inputs &in,
         for (int c = 0; c < GRADIENTS; c++) {
             const unsigned long long *parts = totals + 2 * (rank * GRADIENTS + c);
             const double found = ((double)(long long)parts[0] + (double)(long long)parts[1] / FINE) / COARSE;
-            sums[order[rank] * (long)GRADIENTS + c] = lost[0] ? NAN : found;  // not finite in a step: not finite in here
+            sums[order[rank] * (long)GRADIENTS + c] = lost[0] ? NAN : found;  // NaN if any contribution is not finite
         }
     });
 }

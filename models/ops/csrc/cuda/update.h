@@ -1,13 +1,13 @@
-// One step of Adam over all parameters, and the readings by which a step is judged beforehand. The reference is
-// ops/update.py. `Vars` is a list of Jittor's variables, all float32 but the verdict. What a launch needs to know of some
-// variables travels with it: nothing is copied to the card.
+// One step of Adam over all parameters, and the readings of the guard. The reference is ops/update.py. `Vars` is a list
+// of Jittor's variables, all float32 except the bool `taken`. Pointers and sizes of variables are kernel arguments, so
+// that nothing is copied to the GPU.
 #pragma once
 #include "adam.h"
 #include "reduce.h"
 
 namespace neus {
 
-constexpr int AT_ONCE = 32;  // variables of a launch: what tells of them has to fit into 4 KiB
+constexpr int AT_ONCE = 32;  // variables per launch: the kernel arguments must fit into 4 KiB
 constexpr long MOST_PARTS = 64, NUMBERS_OF_A_THREAD = 4;
 
 template <typename Vars>
@@ -15,7 +15,7 @@ inline float *values(const Vars &vars, size_t index) {
     return vars[index]->template ptr<float>();
 }
 
-// Blocks for the largest of some variables.
+// Number of blocks for the largest of the variables.
 template <typename Vars>
 inline long parts_of(const Vars &vars, int begin, int end) {
     long most = 1;
@@ -41,7 +41,7 @@ inline ViewedSome view(const Vars &vars, int begin, int end) {
     return some;
 }
 
-// sums [variables, parts] of the magnitudes of the first `gradients` variables, of the numbers themselves of the others.
+// sums [variables, parts]: of magnitudes for the first `gradients` variables, of values for the others.
 __global__ inline void sums_kernel(ViewedSome some, int gradients, double *sums) {
     SHARED(double, shared, THREADS);
     const Viewed &at = some.at[blockIdx.y];
@@ -52,8 +52,8 @@ __global__ inline void sums_kernel(ViewedSome some, int gradients, double *sums)
     if (threadIdx.x == 0) sums[blockIdx.y * MOST_PARTS + blockIdx.x] = sum;
 }
 
-// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of magnitudes, the sum of
-// all parameters}.
+// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of magnitudes, the sum
+// of all parameters}.
 template <typename Vars>
 inline void step_readings(const Readings &layout, const Vars &inputs, const Vars &outputs) {
     const int gradients = layout.gradients, count = (int)inputs.size() - 1;
@@ -102,7 +102,7 @@ inline void all_finite(const Readings &, const Vars &inputs, const Vars &outputs
     each(1, [=] __device__(long) { finite[0] = lost[0] == 0; });
 }
 
-// What a step reads of a parameter, and what it replaces.
+// The inputs and outputs of a step for one parameter.
 struct Stepped {
     const float *parameter, *gradient, *first, *second;
     float *to, *to_first, *to_second;
@@ -113,7 +113,7 @@ struct SteppedSome {
     Stepped at[AT_ONCE];
 };
 
-// Take the step where it may be taken; `lost` tells whether any new number is not finite.
+// Take the step if it is accepted; sets `lost` if any new value is not finite.
 __global__ inline void adam_kernel(SteppedSome some, const float *rates, const bool *accepted, int *lost) {
     if (!accepted[0]) return;
     const AdamStep &step = some.step;
@@ -121,7 +121,7 @@ __global__ inline void adam_kernel(SteppedSome some, const float *rates, const b
     const float rate = rates[blockIdx.y];
     bool any = false;
     for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS) {
-        // In float32: many cards take 64 times as long for double.
+        // In float32: double is up to 64 times slower on many GPUs.
         const Entry entry = adam_entry<float>(step, rate, {at.parameter[i], at.first[i], at.second[i]}, at.gradient[i]);
         at.to[i] = entry.parameter;
         at.to_first[i] = entry.exp_avg;
@@ -131,7 +131,7 @@ __global__ inline void adam_kernel(SteppedSome some, const float *rates, const b
     if (any) atomicOr(lost, 1);
 }
 
-// The old numbers where the step was not taken.
+// Restore the old values if the step was not taken.
 __global__ inline void restore_kernel(SteppedSome some, const bool *accepted, const int *lost) {
     if (accepted[0] && lost[0] == 0) return;
     const Stepped &at = some.at[blockIdx.y];
@@ -158,9 +158,9 @@ inline SteppedSome stepped(const AdamStep &step, const Vars &inputs, const Vars 
     return some;
 }
 
-// inputs = {verdict (bool), rates (one a parameter), parameters, gradients, first moments, second moments}; outputs =
-// {parameters, first moments, second moments, final verdict}: the old numbers where the verdict is false, or where any of
-// the new ones is not finite.
+// inputs = {accepted (bool), rates (one per parameter), parameters, gradients, first moments, second moments}; outputs
+// = {parameters, first moments, second moments, taken}: the old values if not accepted, or if any new one is not
+// finite.
 template <typename Vars>
 inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) {
     const int count = (int)outputs.size() / 3;

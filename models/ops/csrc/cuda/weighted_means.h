@@ -6,9 +6,9 @@
 namespace neus {
 
 struct MeanOf {
-    const float *total, *count;  // count: null where `known` is it
-    float *mean;                 // or, on the way back, the cotangent of the total
-    const float *d_mean;         // null where no loss depends on it
+    const float *total, *count;  // count: null if it is `known`
+    float *mean;                 // in the backward pass, the cotangent of the total
+    const float *d_mean;         // null if no loss depends on it
     float known, margin, weight;
 
     __device__ float share() const { return 1.f / ((count ? count[0] : known) + margin); }
@@ -54,7 +54,7 @@ inline void weighted_means(const WeightedMeans &layout, const Vars &inputs, cons
     });
 }
 
-// inputs = {those cotangents of the outputs that `given` names, counts that are not known}; outputs = {cotangents of the
+// inputs = {cotangents of the outputs marked in `given`, counts that are not known}; outputs = {cotangents of the
 // totals}.
 template <typename Vars>
 inline void weighted_means_backward(const WeightedMeans &layout, const Vars &inputs, const Vars &outputs) {

@@ -41,16 +41,16 @@ def thin(points):
 
 
 def cut_off(points):
-    """A distance that is worth nothing beyond 0.05."""
+    """A distance that is correct only up to 0.05."""
     return np.clip(torus(points), -0.05, 0.05)
 
 
 def minus_density(points):
-    """Minus a density: 30 inside, next to nothing outside."""
+    """Minus a density: 30 inside, almost 0 outside."""
     return -30.0 / (1.0 + np.exp(np.minimum(60.0 * torus(points), 80.0)))
 
 
 def steep_in_a_corner(points):
-    """A sphere, and a spike that no sample of the coarse lattice shows, much steeper than a distance is."""
+    """A sphere, and a spike between the samples of the coarse lattice, much steeper than a distance."""
     spike = np.linalg.norm(points - np.float32([0.7071, 0.7071, 0.7071]), axis=1)
     return np.minimum(sphere(points, (-0.3, -0.3, -0.3), 0.4), 12.0 * (spike - 0.05))

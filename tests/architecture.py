@@ -1,4 +1,4 @@
-"""What the house rules of docs/ARCHITECTURE.md mean for a parsed module; tests/test_architecture.py applies them."""
+"""Checks of the house rules of docs/ARCHITECTURE.md on parsed modules, for tests/test_architecture.py."""
 
 import ast
 import sys
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 300
 
-# Package -> floor; the loose modules at the root of data are one package, the vocabulary. An import goes down, or stays
+# Package -> layer; the modules at the root of data are one package. An import goes to a lower layer, or stays
 # in its package. Floors of data lie between those of models: what computes knows rays and files, and no scene.
 FLOORS = {
     "data": 0,
@@ -108,7 +108,7 @@ def imported(tree: ast.AST, known: set[str]) -> set[str]:
 
 
 def climbing(edges: dict[str, set[str]]) -> list[str]:
-    """The imports that go up, or sideways into another room of the same floor, or are relative."""
+    """The imports of a higher layer, of another package of the same layer, and relative ones."""
     return [
         f"{importer} imports {target}"
         for importer, targets in edges.items()
@@ -118,9 +118,9 @@ def climbing(edges: dict[str, set[str]]) -> list[str]:
 
 
 def _may_import(importer: str | None, target: str | None) -> bool:
-    """Whether the floors let one room import another; `models` itself holds nothing and may be imported.
+    """Whether the layers allow a package to import another; `models` itself is empty and may be imported.
 
-    Nothing of data imports anything of models, however low it lies.
+    No module of data may import from models, in any layer.
     """
     if importer is None or target is None:
         return target is None
@@ -130,7 +130,7 @@ def _may_import(importer: str | None, target: str | None) -> bool:
 
 
 def between_siblings(edges: dict[str, set[str]]) -> list[str]:
-    """The imports from one folder of a package into another of the same package, as from one kind into another."""
+    """The imports from one folder of a package into another of the same package, such as between methods."""
     return [
         f"{importer} imports {target}"
         for importer, targets in edges.items()

@@ -1,4 +1,4 @@
-"""What spoils a good working folder: each change returns the flags that come with it.
+"""Changes that damage a valid working folder; each returns the flags to use with it.
 
 The folder holds x.conf, the scene teapot/ and an empty exp/.
 """
@@ -88,7 +88,7 @@ def header(text: str) -> bytes:
 
 
 def understated(folder: Path) -> None:
-    """A bomb of 64 MiB whose directory entry says 100 bytes."""
+    """An archive member of 64 MiB whose directory entry states 100 bytes."""
     members(zipfile.ZIP_DEFLATED, world_mat_0=bytes(1 << 26))(folder)
     data = (folder / NPZ).read_bytes().replace(struct.pack("<I", 1 << 26), struct.pack("<I", 100))
     (folder / NPZ).write_bytes(data)

@@ -1,4 +1,4 @@
-"""Bad inputs for the command line, each with words of the sentence it is refused with.
+"""Bad inputs for the command line, each with words of its error message.
 
 The command is `--conf x.conf` and the flags a change returns; tests/test_bad_inputs.py runs them.
 """
@@ -225,7 +225,7 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
         f"a folder {name} that is a link": (link(f"exp/{name}", "../teapot"), [f"exp/{name}", "symbolic link"])
         for name in ("logs", "meshes", "normals", "validations_fine", "recording", "anomalies")
     },
-    # what is asked of a run
+    # flags of a run
     "a photograph there is not": (
         beside(UNBOUND, flags("--mode", "validate_image", "--image", "9")),
         ["there is no photograph 9", "0 to 3"],

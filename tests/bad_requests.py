@@ -1,4 +1,4 @@
-"""What is asked for and cannot be: more than memory holds, files that are none, numbers and names of another kind."""
+"""Requests that cannot be met: too much memory, files of a wrong type, invalid numbers and names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAR_OBJ = b"v 0 0 0\nv 1e200 0 0\nv 0 1e200 0\nf 1 2 3\n"
 
 
 def pipe(name: str) -> Change:
-    """A named pipe that nobody writes to."""
+    """A named pipe without a writer."""
     return lambda folder: os.mkfifo(folder / name)
 
 

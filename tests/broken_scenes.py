@@ -1,4 +1,4 @@
-"""Broken scenes of each format: how one is made of a good one, and words that the sentence about it has."""
+"""Broken scenes of each format: how to make one from a valid scene, and words of its error message."""
 
 import json
 
@@ -111,7 +111,7 @@ def entry(row, column, value):
 
 
 def huge_table(path):
-    """The header of a table of 1.4 TB, and none of it."""
+    """The header of a table of 1.4 TB, without data."""
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**10, 17)})
 

@@ -1,4 +1,4 @@
-"""A headless browser for tests: Playwright at the wheel of the Chromium that is installed."""
+"""A headless browser for tests: Playwright with the installed Chromium."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESKTOP, PHONE = (1280, 900), (390, 844)
 PATIENCE = 120_000  # milliseconds: without a graphics card, beside other work, a frame may take seconds
 FLAGS = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox")
-# What a browser without a graphics card, or viser's own program, says of itself, and no fault of a page.
+# Console messages of a browser without a GPU, and of viser's own script, which are no errors of a page.
 HARMLESS = ("GPU stall due to ReadPixels", "Automatic fallback to software WebGL", "GL Driver Message", "THREE.Clock")
 
 
@@ -42,7 +42,7 @@ def why_not() -> str:
 
 @contextmanager
 def displayed(scene: Scene, port: int) -> Iterator[tuple[SceneDisplay, list[str]]]:
-    """A scene in a viewer at this port or a later one, and the sentences that it has told so far."""
+    """A scene in a viewer at this port or a later one, and its messages so far."""
     told: list[str] = []
     running = server.start("127.0.0.1", port, "test", told.append)
     try:
@@ -68,7 +68,7 @@ def opened(address: str, size: tuple[int, int] = DESKTOP, locale: str = "en-US")
         page.on("console", lambda message: _note(errors, message))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("request", lambda request: _require_local(errors, request.url))
-        page.goto(address, timeout=2 * PATIENCE)  # Jittor may be compiling, and hears nothing meanwhile
+        page.goto(address, timeout=2 * PATIENCE)  # Jittor may be compiling, and does not respond meanwhile
         try:
             yield page, errors
         finally:

@@ -1,4 +1,4 @@
-"""A small checkpoint and what the tests of checkpoints ask of it and of messages."""
+"""A small checkpoint, and the comparisons and message checks of the tests of checkpoints."""
 
 import json
 

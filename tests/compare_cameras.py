@@ -2,7 +2,7 @@
 
 A and B are each a transforms.json (instant-ngp, Blender axes), a cameras_sphere.npz, or a folder that holds one. The
 photographs are paired in the natural order of their names. B is moved onto A by the similarity that fits the camera
-centres best (Umeyama, PAMI 1991); what is left are the errors. Independent of the readers.
+centres best (Umeyama, PAMI 1991); the residuals are the errors. Independent of the readers.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What every test may rely on, what kind of test each is, and what was skipped.
+"""Fixtures and settings of all tests, their markers, and the list of skipped tests.
 
 A test of no kind of `pyproject.toml` is a `unit`. Workers of pytest-xdist share the cores, with one thread each.
 """
@@ -27,7 +27,7 @@ def pytest_itemcollected(item):
 
 
 def pytest_collection_modifyitems(items):
-    """The files that take longest first, so that no worker is left with one at the end; the order is each worker's."""
+    """The slowest files first, so that no worker runs one alone at the end; the order is each worker's."""
     long = Counter(item.path for item in items if not item.get_closest_marker("unit"))
     items.sort(key=lambda item: (item.path.name not in LONGEST, -long[item.path]))
 

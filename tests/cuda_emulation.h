@@ -1,6 +1,6 @@
-// The words of models/ops/csrc/cuda/device.h on the CPU, to test the logic of texts for CUDA: a block after the other,
-// its threads as fibers of one thread of the system. What depends on the order in which threads or blocks run, reads
-// memory that was never written, writes beyond its scratch, or waits at a barrier that others do not reach, shows.
+// CPU definitions of models/ops/csrc/cuda/device.h, to test the logic of CUDA sources. Blocks run one after another,
+// their threads as fibers of one system thread. Errors are detected if a result depends on the order of threads or
+// blocks, if memory is read before it is written, if scratch is overrun, or if not all threads reach a barrier.
 #pragma once
 #include <ucontext.h>
 #include <algorithm>
@@ -38,7 +38,7 @@ namespace emulation {
 
 enum Order { UP, DOWN, SHUFFLED };
 static int order = UP;  // of threads between two barriers, of blocks, and of work without either
-constexpr size_t STACK = 1 << 16, SHARED_BYTES = 48 << 10;  // 48 KiB: what every card lets a block share
+constexpr size_t STACK = 1 << 16, SHARED_BYTES = 48 << 10;  // 48 KiB: available to a block on every GPU
 constexpr unsigned MOST_THREADS = 1024;
 
 struct Fiber {
@@ -54,7 +54,7 @@ static unsigned current;
 static std::function<void()> body;
 alignas(64) static unsigned char shared_memory[SHARED_BYTES];
 
-// 0 ... count - 1 in the order that is asked for.
+// 0 ... count - 1 in the selected order.
 inline std::vector<long> ordered(long count) {
     std::vector<long> places(count);
     std::iota(places.begin(), places.end(), 0l);
@@ -69,7 +69,7 @@ static std::exception_ptr failure;
 inline void enter() {
     try {
         body();
-    } catch (...) {  // not beyond the fiber: there is nothing on its stack that could take it
+    } catch (...) {  // must not leave the fiber, which has no handler
         failure = std::current_exception();
     }
     fibers[current].is_done = true;
@@ -81,7 +81,7 @@ inline void barrier() {
     swapcontext(&fibers[current].context, &scheduler);
 }
 
-// The next piece of the block's shared memory: the same for all its threads, as they ask in the same order.
+// The next part of the block's shared memory: the same for all threads, which allocate in the same order.
 inline void *take_shared(size_t bytes) {
     size_t &taken = fibers[current].shared_taken;
     void *piece = shared_memory + taken;
@@ -91,7 +91,7 @@ inline void *take_shared(size_t bytes) {
 }
 
 inline void run_block(unsigned count) {
-    std::memset(shared_memory, 0xff, SHARED_BYTES);  // NaN: what is read before it is written shows
+    std::memset(shared_memory, 0xff, SHARED_BYTES);  // NaN, so that reads before writes are detected
     if (fibers.size() < count) fibers.resize(count);
     for (unsigned t = 0; t < count; t++) {
         Fiber &fiber = fibers[t];
@@ -141,7 +141,7 @@ inline unsigned atomicMax(unsigned *to, unsigned value) {
     return old;
 }
 
-// Rounded as they say, never fused: the emulation is compiled without contractions.
+// Rounded separately: the emulation is compiled without contraction.
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
@@ -217,7 +217,7 @@ inline void product(long rows, long columns, long depth, float scale, const floa
 
 namespace emulation {
 
-// What stands for Jittor's variable in functions that take lists.
+// Replaces Jittor's variable in functions that take lists.
 struct Array {
     void *memory;
     long num;

@@ -1,4 +1,4 @@
-"""Machines with CUDA that nobody has: drivers, toolkits and trees of files for the tests of what follows from them."""
+"""Simulated machines with CUDA: drivers, toolkits and file trees for the tests of device selection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.machine.cuda.facts import HEADERS, LIBRARIES, Driver, Facts, Gpu, To
 
 CODES_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
 CODES_13 = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
-# An nvcc that answers what the real one does and compiles everything into nothing.
+# A fake nvcc that answers like the real one and writes empty outputs.
 NVCC = """#!/bin/sh
 case "$*" in
     --version) echo 'Cuda compilation tools, release {release}, V{release}.1' ;;
@@ -112,7 +112,7 @@ def write_wheels_12(site: Path) -> Path:
 
 
 def bare_machine(tmp_path: Path, monkeypatch: Any) -> Callable[..., list[Toolkit]]:
-    """A machine with nothing of CUDA: what this one has is out of sight; returns a function that searches it."""
+    """A machine without CUDA, hiding that of this machine; returns a function that searches it."""
     monkeypatch.setattr(search, "USUAL", (f"{tmp_path}/local/cuda", f"{tmp_path}/local/cuda-*"))
     monkeypatch.setattr(search, "SYSTEM", tmp_path / "usr")
     (tmp_path / "empty").mkdir()
@@ -124,7 +124,7 @@ def bare_machine(tmp_path: Path, monkeypatch: Any) -> Callable[..., list[Toolkit
 
 
 def planned(found: Toolkit, capability: int = 90, cuda: tuple[int, int] = (13, 9)) -> CudaBuild:
-    """What follows for a card where this is the only toolkit."""
+    """The plan for a GPU with this as the only toolkit."""
     conclusion = conclude(facts(driver(cuda, gpu(capability)), found))
     assert conclusion.plan is not None, conclusion.reason
     return conclusion.plan

@@ -1,4 +1,4 @@
-"""NeuS's rendering of given rays with given networks, for the tests that hold it to the oracle and to golden files."""
+"""NeuS's rendering of given rays with given networks, for comparison with the oracle and golden files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the texts for CUDA on the CPU: each source is compiled once, with the words of cuda_emulation.h in front."""
+"""Runs CUDA sources on the CPU: each source is compiled once, with cuda_emulation.h included first."""
 
 import ctypes
 import hashlib

@@ -101,7 +101,7 @@ def lay_out(folder: Path, changes: dict[str, bytes | None]) -> None:
 
 
 def mend(changes: dict[str, bytes | None], folder: Path) -> None:
-    """Call the steps in a damaged folder: they give what they always do, and the folder is whole again."""
+    """Call the steps in a damaged folder: they give the usual result, and the folder is complete again."""
     lay_out(folder, changes)
     assert call(folder) == (FRAMES, MODEL)
     assert all((folder / name).read_bytes() == WHOLE[name] for name in OUTPUTS)
@@ -112,7 +112,7 @@ def mend(changes: dict[str, bytes | None], folder: Path) -> None:
 
 
 def links(data: bytes, folder: Path) -> None:
-    """Look at a database: what is sound can be asked for its links, or says in a sentence why not."""
+    """Check a database: a valid one returns its links or raises an error of one sentence."""
     (folder / DATABASE).parent.mkdir()
     (folder / DATABASE).write_bytes(data)
     is_good = is_sound(folder / DATABASE) and has_features(folder / DATABASE, NAMES)

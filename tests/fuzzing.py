@@ -64,7 +64,7 @@ EIGHT_RAYS = changed(train={"batch_size": 8}).train
 
 @dataclass(frozen=True)
 class Target:
-    """A reader with what it is fed."""
+    """A reader and the strategy of its inputs."""
 
     inputs: st.SearchStrategy[Any]
     read: Callable[[Any, Path], object]  # input, an empty folder -> value

@@ -1,4 +1,4 @@
-"""Gradients by finite differences, and how near another gradient must be to them."""
+"""Gradients by finite differences, and their tolerance."""
 
 import numpy as np
 

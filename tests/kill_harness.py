@@ -34,7 +34,7 @@ from runs import contents, run
 from models.checkpoints.ours import CheckpointError, load_checkpoint
 
 SAVE_EVERY = 3
-LONGEST_LIFE = 0.25  # s after its first sign of life; a checkpoint of these networks is written every 30 ms or so
+LONGEST_LIFE = 0.25  # s after the first sign of life; a checkpoint of these networks is written about every 30 ms
 LEAST_STEPS = 60  # the undisturbed run goes at least this far
 LOSS_LINE = re.compile(r" INFO step (\d+): (loss [\d.]+, PSNR [\d.]+, inv_s [\d.]+),")
 Losses = dict[int, set[str]]
@@ -142,7 +142,7 @@ def fault_of(path: Path, number: int) -> list[str]:
 
 
 def fingerprint(path: Path) -> str:
-    """What a checkpoint says of a run, in short; the reason where it cannot be read."""
+    """A fingerprint of a checkpoint, or the reason if it cannot be read."""
     try:
         return hashlib.sha256(repr(sorted(contents(load_checkpoint(path)).items())).encode()).hexdigest()
     except CheckpointError as error:
@@ -169,7 +169,7 @@ def compare(killed: Path, whole: Path, seen: Mapping[str, str] = MappingProxyTyp
 
 
 def main() -> int:
-    """Torture a run and tell how it went; returns the exit status."""
+    """Kill a run repeatedly and report the result; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

@@ -147,7 +147,7 @@ def torture(folder: Path, kills: int, seed: int) -> Outcome:
 
 
 def main() -> int:
-    """Torture preparations and tell how it went; returns the exit status."""
+    """Kill preparations repeatedly and report the result; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""An allocation that fails as arrays are computed, not as they are asked for, and each time anew: as on a card."""
+"""An allocation that fails when arrays are computed, not when they are created, and each time: as on a GPU."""
 
 from dataclasses import replace
 

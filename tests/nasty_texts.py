@@ -1,4 +1,4 @@
-"""Texts that would forge a line or steer a terminal, and streams that take nothing."""
+"""Texts that forge a line or control a terminal, and streams that reject output."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BREAKING = {
 
 
 class Broken(io.StringIO):
-    """A stream that takes nothing."""
+    """A stream that rejects all output."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()

@@ -135,7 +135,7 @@ def outside_depths(far, count, inside_count, jitter=None):
 
 
 def section_weights(alpha):
-    """Weights along one ray [N]: what each section keeps of the light that those before it let through."""
+    """Weights along one ray [N]: opacity times the transmittance of the sections before."""
     through, weights = 1.0, []
     for opacity in alpha:
         weights.append(opacity * through)

@@ -1,4 +1,4 @@
-"""Whether a scene's photographs bear out its cameras.
+"""Measure whether photographs and cameras of a scene are consistent.
 
     python tests/photo_consistency.py FOLDER [PAIRS]
 

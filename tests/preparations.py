@@ -1,4 +1,4 @@
-"""What the tests of preparations share: what is asked for, and the scene that came of it."""
+"""Shared by the tests of preparations: the request, and the resulting scene."""
 
 from __future__ import annotations
 

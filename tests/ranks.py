@@ -52,7 +52,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def sentences(err: str) -> list[str]:
-    """The lines of the program on stderr; mpirun's own words come after them, between lines."""
+    """The lines of the program on stderr, without mpirun's own message, which follows between rules."""
     return [line for line in err.partition("\n-----")[0].splitlines() if line.startswith("error:")]
 
 
@@ -79,7 +79,7 @@ def workers(word: str) -> list[int]:
 
 
 def wait_for(is_so: Callable[[], object], seconds: float = 60.0) -> bool:
-    """Whether it came to be in time."""
+    """Whether the condition became true in time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if is_so():

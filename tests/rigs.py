@@ -1,6 +1,6 @@
 """Cameras and objects whose truth is known, for the tests of the region of interest, the overview and the health table.
 
-Written without the data room's geometry, so that it can judge it.
+Independent of the geometry of `data`, which it tests.
 """
 
 from __future__ import annotations

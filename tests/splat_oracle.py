@@ -1,4 +1,4 @@
-"""Splats by the words of the definition, in float64 NumPy, a splat at a time; and random ones."""
+"""Splats by the definition in float64 NumPy, one splat at a time; and random splats."""
 
 from __future__ import annotations
 

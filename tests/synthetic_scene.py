@@ -1,7 +1,7 @@
 """Small NeuS scene folders whose photographs, masks and cameras agree, for the tests.
 
 A coloured sphere around the origin of the working frame, seen from all sides, drawn by intersecting each pixel's ray
-with it. Written without the data room's geometry, so that it can judge it.
+with it. Independent of the geometry of `data`, which it tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cameras held to their photographs: found again where they were moved, left where they are right, in the old frame."""
+"""Camera refinement: perturbed cameras are corrected, accurate ones kept, in the given world frame."""
 
 from dataclasses import replace
 
@@ -94,7 +94,7 @@ def test_cameras_that_are_right_stay(parsed):
 def test_cameras_that_were_moved_are_found_again(parsed, pixels):
     off = moved(parsed, pixels)
     found = adjusted(off, False)
-    # What all cameras have in common nothing tells of: of nine there is a third of their error, and more near borders.
+    # A transform common to all cameras cannot be observed: for nine cameras, a third of their error or more remains.
     assert distance(off, parsed) > 0.8 * pixels and distance(found, parsed) < 0.6 * pixels
     assert np.median(found.points.error) < 0.1
 

@@ -1,4 +1,4 @@
-"""Files of refused steps whose arrays or texts are of another shape or kind: one sentence, not a traceback."""
+"""Files of skipped steps with arrays or texts of a wrong shape or type: an error message, not a traceback."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The code keeps the house rules, and each rule can tell a house that does not."""
+"""The code follows the house rules, and each check detects violations."""
 
 import ast
 

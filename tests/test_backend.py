@@ -1,4 +1,4 @@
-"""The one door to Jittor: the process it leaves behind, the device, and matrix products that go through oneDNN."""
+"""The import of Jittor: its effects on the process, the device, and matrix products by oneDNN."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""The benchmark of a step: its command line; what it measures is not a test's business."""
+"""The benchmark of a step: its command line; the measurements are not tested."""
 
 import subprocess
 import sys

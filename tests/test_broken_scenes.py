@@ -1,4 +1,4 @@
-"""Whatever stands in a camera file, it is read or named in one sentence."""
+"""Any content of a camera file is read, or reported in one sentence."""
 
 import json
 

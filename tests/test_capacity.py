@@ -1,4 +1,4 @@
-"""What cannot fit is said before the start, with the figure that does; what fails later keeps the training's steps."""
+"""Confs that exceed memory are rejected at the start, with a value that fits; later failures keep all steps."""
 
 import re
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A card that fails as it computes ends with one sentence: its last words, what is kept, and what to do."""
+"""A GPU failure during computation gives one message: the error of the library, what was saved, and what to do."""
 
 import gc
 import re
@@ -12,7 +12,7 @@ from models.machine import memory
 from models.machine.cuda.failure import last_words
 from models.training.trainer import Trainer
 
-# As Jittor 1.3.11 tells of it, and as the operations do.
+# Error messages of Jittor 1.3.11, and of the operations.
 ILLEGAL = (
     "CUDA error at /home/u/.cache/jittor/jt1.3.11/x_op.cc:83  code=700( cudaErrorIllegalAddress ) cudaGetLastError()"
 )
@@ -40,7 +40,7 @@ OTHERS = ["Unable to alloc cuda device memory for size 3", "invalid configuratio
 
 @pytest.fixture
 def nothing_stays():
-    """A process in which a card failed ends; this one goes on, and would compute what the failed step left waiting."""
+    """After a GPU failure a process exits. This one continues, and would compute arrays left by the failed step."""
     yield
     gc.collect()
     memory.release()

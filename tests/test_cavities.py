@@ -1,4 +1,4 @@
-"""Where a surface without masks encloses what no camera sees, there is none."""
+"""Closed cavities that no camera sees contain no surface in scenes without masks."""
 
 import numpy as np
 import pytest

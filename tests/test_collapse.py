@@ -1,4 +1,4 @@
-"""Renderings that become worse: the training goes back to its best checkpoint, and ends with the better of two."""
+"""If renderings become worse, training returns to its best checkpoint, and keeps the better of the two results."""
 
 import re
 import shutil

@@ -1,6 +1,6 @@
-"""Nothing of Jittor's is used whose text calls Python while it is compiled.
+"""No function of Jittor is used whose source calls Python while it is compiled.
 
-Jittor compiles in threads that Python has not heard of: there such a call is a segmentation fault from Python 3.12 on.
+Jittor compiles in threads that are not registered with Python: such a call is a segmentation fault from Python 3.12.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""What follows from driver, card and toolkits, for machines that nobody has: each works, or says what to do."""
+"""Device selection from driver, GPU and toolkits, on simulated machines: each works, or the message gives the fix."""
 
 import os
 

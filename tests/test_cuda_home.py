@@ -131,7 +131,7 @@ def badly(report, gpu):
 
 
 def fatally(report, gpu):
-    """A task that takes its process along, as an aborting library does."""
+    """A task that aborts its process, as some libraries do."""
     os.abort()
 
 
@@ -142,7 +142,7 @@ def with_words(report, gpu):
     os.abort()
 
 
-# What a library says before it takes its process along, what is told of it, and the remedy.
+# The output of a library before it aborts, the reported part of it, and the remedy.
 CODE = "[f 1122 17:57:37.828819 64 helper_cuda.h:128] CUDA error at /a/src/array_op.cc:33  code="
 LAST_WORDS = [
     (

@@ -1,4 +1,4 @@
-"""Toolkits that nothing can be built against: another is taken, the reason is told, and remembered for a while."""
+"""Toolkits that cannot be used: another one is selected, and the reason is reported and cached for a while."""
 
 import os
 import time

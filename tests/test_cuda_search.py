@@ -1,4 +1,4 @@
-"""Toolkits and pip's packages are found wherever they lie, and whatever lies beside them."""
+"""Toolkits and pip packages are found in all usual places, independent of other files there."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Operations have a text for each device, of one contract."""
+"""Operations have a source for each device, with the same interface."""
 
 import importlib
 import itertools

@@ -1,4 +1,4 @@
-"""What Jittor is told by the environment, and that nobody else takes it for the user's wishes."""
+"""Environment variables are set for Jittor during its import only, so that child processes do not inherit them."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from models.machine.cuda.home import Home
 
 @pytest.fixture
 def on_a_gpu(monkeypatch, tmp_path):
-    """A process that is to run on a card that nobody has; returns its home."""
+    """A process for a simulated GPU; returns its home."""
     home = Home(tmp_path / f"{HOME_PREFIX}0123456789ab", planned(toolkit()))
     monkeypatch.setattr(backend, "choice", backend.Choice("cuda", gpu=1))
     monkeypatch.setattr(backend, "cuda_ready", lambda gpu: start.Ready(home))

@@ -1,4 +1,4 @@
-"""Cameras are held against their photographs: right ones pass, wrong ones are told, whatever is wrong with them."""
+"""Verification of cameras by their photographs: correct cameras pass, any wrong ones are reported."""
 
 from dataclasses import replace
 

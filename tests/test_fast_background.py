@@ -67,7 +67,7 @@ def trained(*settings, steps=3):
 
 @pytest.fixture(scope="module")
 def trainer():
-    """One that nobody may change."""
+    """One that tests must not change."""
     return trained()
 
 

@@ -45,7 +45,7 @@ def trained(*settings, steps=3):
 
 @pytest.fixture(scope="module")
 def trainer():
-    """One that nobody may change."""
+    """One that tests must not change."""
     return trained()
 
 
@@ -199,7 +199,7 @@ def test_masks_that_leave_nothing_are_a_sentence():
     scene = load_scene(conf.dataset)
     masks = tuple(np.zeros_like(mask) for mask in scene.masks)
     for index, mask in enumerate(masks):
-        mask[:3, : 3 + index % 2] = 255  # corners that meet nowhere
+        mask[:3, : 3 + index % 2] = 255  # corners of different cells
     model = build_model(conf.model, conf.train, np.random.default_rng(0))
     with pytest.raises(UserError, match="is empty in the region of interest"):
         model.sampler(dataclasses.replace(scene, masks=masks), 64, np.random.default_rng(1))

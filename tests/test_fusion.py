@@ -1,4 +1,4 @@
-"""Rendered distances of many cameras become one surface."""
+"""TSDF fusion of rendered distances of several cameras."""
 
 import numpy as np
 import pytest

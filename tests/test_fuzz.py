@@ -1,4 +1,4 @@
-"""Whatever is read, a value or one sentence comes of it; `python -m benchmarks.fuzz` runs many more examples."""
+"""Every input gives a value or an error of one sentence; `python -m benchmarks.fuzz` runs many more examples."""
 
 import pytest
 from fuzzing import TARGETS, fuzz

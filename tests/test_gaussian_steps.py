@@ -1,4 +1,4 @@
-"""What becomes of Gaussians after a step, where they lie: nothing of them is read but where their number changes."""
+"""Densification after a step runs on the device: values are read by the host only if the number changes."""
 
 from contextlib import contextmanager
 
@@ -80,7 +80,7 @@ def test_what_pulls_at_splats_is_added_up_where_it_lies_and_comes_back_from_a_ch
     rng, scale = np.random.default_rng(0), np.array([3.0, 2.0])
     gradients = rng.normal(size=(3, 50, 2)).astype(np.float32)
     radii = np.repeat(rng.integers(0, 2, (3, 50, 1)), 2, axis=2).astype(np.int32)
-    gradients[:, 0], radii[:, 0] = np.nan, 0  # what is not seen has no say
+    gradients[:, 0], radii[:, 0] = np.nan, 0  # invisible Gaussians do not count
     pulled, resumed = Pulled(), Pulled()
     assert not any(array.any() for array in pulled.buffers(50).values()) and not pulled.mean(50).any()
     for gradient, radius in zip(gradients, radii, strict=True):

@@ -1,4 +1,4 @@
-"""What benchmarks/gpu.sh found becomes one file and one table, however much of it is there."""
+"""The results of benchmarks/gpu.sh as one file and one table, also if some are missing."""
 
 import json
 import re

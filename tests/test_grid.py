@@ -105,7 +105,7 @@ def test_outputs_and_gradients_agree_with_the_oracle_and_with_finite_differences
     values = [table, *(value for layer in layers for value in layer)]
     for index, (value, actual) in enumerate(zip(values, found[3:], strict=True)):
         entries = some_entries(value, 12, seed=index)
-        if index == 0:  # most rows of the table are nobody's
+        if index == 0:  # most rows of the table are not used
             entries = np.sort(np.argsort(-np.abs(actual.reshape(-1)))[:12])
 
         def moved(x, index=index):

@@ -1,4 +1,4 @@
-"""Steps whose numbers are not finite: refused, named, kept, replayed; and what a run does about many of them."""
+"""Steps with values that are not finite are skipped, reported, saved and replayed; and many of them in a row."""
 
 import dataclasses
 import json
@@ -225,7 +225,7 @@ def test_the_first_three_skipped_steps_of_a_folder_are_kept_over_all_its_session
     assert "is full, and the earlier files are kept" in capsys.readouterr().err
 
 
-# replay's own complaints
+# errors of replay
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Updates that are not finite although loss and gradients are: refused, and named by the moment that spoils them."""
+"""Updates that are not finite although loss and gradients are: skipped, and the moment that causes it is reported."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Trouble is recognised from a few numbers, said once with its usual cause, and nothing is said of a working run."""
+"""Problems are detected from a few values and reported once with the usual cause; a good run gives no report."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Points of structure from motion as held_out_points: which are asked, and how far they lie from the surface."""
+"""Held-out SfM points: their selection, and their distances from the surface."""
 
 import dataclasses
 
@@ -48,7 +48,7 @@ def test_what_is_no_part_of_the_object_is_not_asked():
     left = np.zeros((SIZE[1], SIZE[0]), np.uint8)
     left[:, : SIZE[0] // 2] = 255
     x = ((inside - POSES[0][:3, 3]) @ POSES[0][:3, :3] @ INTRINSICS.T)[:, [0, 2]]
-    expected = np.count_nonzero(np.rint(x[:, 0] / x[:, 1]) <= SIZE[0] // 2)  # a pixel beyond the mask is forgiven
+    expected = np.count_nonzero(np.rint(x[:, 0] / x[:, 1]) <= SIZE[0] // 2)  # one pixel outside the mask is tolerated
     assert len(held_out_points(cloud(inside), "", CAMERAS[:1], [left]).xyz) == expected
     nothing = [np.zeros((SIZE[1], SIZE[0]), np.uint8)] * len(CAMERAS)
     none = held_out_points(cloud(inside), "", CAMERAS, nothing)

@@ -1,4 +1,4 @@
-"""How far it is from the training loop to a kernel, on the stack of a real step."""
+"""The call depth between the training loop and a kernel, measured in a real step."""
 
 import architecture as rules
 import pytest
@@ -20,7 +20,7 @@ KINDS = {
 
 
 def journeys(folder, settings):
-    """The stations of each call of a kernel in the step of a training of one; what is measured before it is none."""
+    """The call stack of each kernel call in a training of one step, without the measurements before it."""
     found = []
     start = Runner.train.__code__
     with rules.watched(

@@ -1,4 +1,4 @@
-"""The terms of the training loss: zero at the truth, right gradients, nothing strange at empty masks."""
+"""The terms of the training loss: zero at the truth, right gradients, finite for empty masks."""
 
 import dataclasses
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The walk through occupied cells against looking up every depth of every ray."""
+"""Ray marching through occupied cells, compared with a lookup at every depth of every ray."""
 
 from dataclasses import astuple
 

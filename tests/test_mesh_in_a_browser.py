@@ -17,8 +17,8 @@ SECONDS = 120
 ABOUT = About("world", "those of the scene's cameras", 1, "exp")
 
 
-# The viewer takes the file's first camera; ours is a surface and no more, so that it is told where to stand. And it
-# shows light as it is: it is told to show it as sRGB, which glTF viewers do.
+# The viewer takes the file's first camera; ours has no camera, so the test sets one. The viewer
+# shows linear colours; the test selects sRGB, as glTF viewers do.
 THE_FILES_CAMERA = "camera=gltf.cameras[0];"
 CAMERA = "camera=new THREE.PerspectiveCamera(45,4/3,0.01,100);camera.position.set(0,0,2.5);"
 SHOWN_AS_SRGB = "renderer.outputEncoding=THREE.sRGBEncoding;"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def trainer():
-    """One that nobody may change."""
+    """One that tests must not change."""
     return trained()
 
 

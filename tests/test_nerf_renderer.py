@@ -35,7 +35,7 @@ WHITE = np.ones(3, np.float32)
 
 
 def tiny(conf=SIZES, seed=0):
-    """A renderer of two different networks that nobody chose."""
+    """A renderer of two different random networks."""
     rng = np.random.default_rng(seed)
     return TwoPassRenderer(*(roughen(NeRF(NETWORK, rng), seed + i, 0.3) for i in (1, 2)), conf)
 

@@ -1,4 +1,4 @@
-"""Folders that cannot be read, links to themselves and names beyond any file system: a sentence in every format."""
+"""Unreadable folders, links to themselves and too long names: an error message in every format."""
 
 import ctypes
 import os

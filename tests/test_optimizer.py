@@ -1,4 +1,4 @@
-"""Adam against its float64 statement, and what a training loop must not do to the process."""
+"""Adam against its float64 statement, and that a training loop does not leak memory."""
 
 import numpy as np
 import oracles
@@ -74,7 +74,7 @@ def test_restored_moments_go_on_bit_for_bit():
         np.testing.assert_array_equal(actual, expected)
 
 
-# A table of features is shared out in pieces: neither a number nor a sum may depend on who takes which.
+# A feature table is updated in parts by several threads: results must not depend on their assignment.
 def test_a_step_and_its_readings_are_the_same_bits_for_any_number_of_threads(openmp_threads):
     rng = np.random.default_rng(4)
     shapes = [(40_001, 2), (3,), (17_000,)]

@@ -1,4 +1,4 @@
-"""Photographs that never come to agree with the model are named."""
+"""Photographs that are inconsistent with the model are reported."""
 
 from types import SimpleNamespace
 

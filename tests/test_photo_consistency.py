@@ -1,4 +1,4 @@
-"""The program that holds photographs against cameras measures what it says, on matches that are known exactly."""
+"""tests/photo_consistency.py measures the true errors on exactly known matches."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What is learned of the photographs beside the scene: their colours against each other."""
+"""Exposure correction: the colour transforms learned for the photographs."""
 
 import json
 from dataclasses import replace

@@ -62,9 +62,7 @@ def test_points_beside_the_object_in_its_boxes_are_not_carried():
     within = 0.85 * given.points.xyz[:400]  # masks of so few pixels end raggedly
     left = box_masks.on_masks(given, np.concatenate([within, around]), own)
     assert np.isin(within[:, 0], left[:, 0]).mean() > 0.95 and np.isin(around[:, 0], left[:, 0]).mean() < 0.3
-    assert (
-        len(box_masks.on_masks(given, around, {0: np.zeros_like(TRUTH[0])})) == 400
-    )  # a mask that failed says nothing
+    assert len(box_masks.on_masks(given, around, {0: np.zeros_like(TRUTH[0])})) == 400  # failed mask
 
 
 def test_the_region_goes_around_what_the_boxes_hold_and_leaves_the_cameras_where_they_are():

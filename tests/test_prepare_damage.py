@@ -1,4 +1,4 @@
-"""A prepare folder that was damaged is mended by the next call; two calls do not meet in one."""
+"""A damaged prepare folder is repaired by the next call; two calls cannot use one folder at the same time."""
 
 import json
 import os

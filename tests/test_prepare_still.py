@@ -1,4 +1,4 @@
-"""Photographs of an object that turns before a wall that does not: what to do is said, and a walk is none of these."""
+"""An object rotated in front of a static wall is detected and the fix is reported; a walk around it is not."""
 
 import cv2
 import numpy as np

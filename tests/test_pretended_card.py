@@ -1,4 +1,4 @@
-"""The pretended driver, asked as a real one."""
+"""The simulated driver, queried like a real one."""
 
 import os
 import shutil

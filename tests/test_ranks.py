@@ -1,4 +1,4 @@
-"""Several processes at one training: the same steps as one, one folder, one voice, and one end."""
+"""Several processes in one training: the same steps as one process, one folder, one log and one exit."""
 
 import itertools
 import os
@@ -156,7 +156,7 @@ def test_a_run_of_two_goes_on_as_one(trained):
 
 @pytest.fixture(scope="module")
 def by_default(tmp_path_factory):
-    """What 1, 2 and 3 ranks make of a conf that says nothing of chunks; 0: one process that mpirun did not start."""
+    """The results of 1, 2 and 3 ranks for a conf without chunk size; 0: one process without mpirun."""
     folder = tmp_path_factory.mktemp("default")
     assert run(folder / "0") == 0
     for count in (1, 2, 3):

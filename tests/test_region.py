@@ -1,4 +1,4 @@
-"""The region of interest holds the object, leaves the cameras outside, moves with the world, and says if it cannot."""
+"""The region of interest contains the object, excludes the cameras and is equivariant, or raises an error."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Films along a way of the camera: the ways, what bad files get, and what the command makes."""
+"""Videos along camera paths: the paths, errors of bad files, and the output of the command."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The renderer as a whole, against a float64 statement of it on tiny networks with weights nobody chose."""
+"""The renderer as a whole, against a float64 statement of it on tiny networks with random weights."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Where depths are placed: against the oracle, and what must hold for any input."""
+"""Sampling of depths, compared with the oracle, and properties for any input."""
 
 import numpy as np
 import oracles

@@ -1,4 +1,4 @@
-"""What is wrong with a scene is blamed on what is wrong, and nothing is left out, or warned of, beside the sentence."""
+"""Errors of a scene name the true cause, without further omissions or warnings."""
 
 import errno
 import warnings

@@ -1,4 +1,4 @@
-"""What is wrong with a scene is found, graded and named; of a good scene nothing is said but good."""
+"""Problems of a scene are detected, graded and reported; a good scene passes all checks."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A surface against ground truth: closed forms, a slow statement of the definitions, and files that cannot be used."""
+"""Metrics of a surface against ground truth: closed forms, a slow reference implementation, and invalid files."""
 
 import numpy as np
 import pytest

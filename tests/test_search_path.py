@@ -33,7 +33,7 @@ def start(folder, program, *flags, search_path=""):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
-# sitecustomize is the interpreter's own affair where PYTHONPATH names its folder: it runs before any program does
+# sitecustomize in a folder of PYTHONPATH is run by the interpreter before any program, so it is not tested
 @pytest.mark.cli
 @pytest.mark.parametrize(("search_path", "more"), [("", ["sitecustomize"]), (f"{os.pathsep}.", [])])
 def test_nothing_is_imported_from_the_current_folder(tmp_path, search_path, more):

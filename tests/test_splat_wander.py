@@ -1,4 +1,4 @@
-"""The noise of splats: its random numbers, its moments, who feels it, and that every form of it is the same."""
+"""SGLD noise of Gaussians: random numbers, moments, which Gaussians it moves, and that all implementations agree."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def wandered64(splats, step, flat=False):
 
 
 def random_splats(count, seed=0):
-    """Some that wander and some that stay."""
+    """Gaussians with and without noise."""
     rng = np.random.default_rng(seed)
     splats = {
         "means": rng.normal(size=(count, 3)),

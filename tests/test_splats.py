@@ -91,7 +91,7 @@ def test_both_forms_give_the_same_gradients(form, absolute):
     np.testing.assert_allclose(picture[..., :8], expected_picture[..., :8], atol=1e-4)
     if form == "surfels":
         np.testing.assert_allclose(picture[..., FRONT], expected_picture[..., FRONT], atol=1e-4)
-    names = NAMES if absolute and form == "surfels" else (*NAMES, "probe")  # the reference's probe hears the blur alone
+    names = NAMES if absolute and form == "surfels" else (*NAMES, "probe")  # gradient of the blur only
     for name, ours, theirs in zip(names, native, expected, strict=False):
         assert np.abs(ours - theirs).max() <= 2e-3 * np.abs(theirs).max(), name
 

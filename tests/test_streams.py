@@ -1,4 +1,4 @@
-"""What is printed is lines that print, and no stream that is closed, full or gone changes the work or its status."""
+"""Output consists of printable lines; a closed, full or missing stream changes neither the work nor the exit status."""
 
 import io
 import json

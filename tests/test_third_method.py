@@ -1,4 +1,4 @@
-"""A kind of model that models/ knows nothing of, a coloured ball of five parameters, registered here; whole runs."""
+"""A method that is not part of models/, a coloured ball of five parameters, registered here; whole runs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Seen:
 
 
 class BallModel(PixelModel):
-    """Opaque where a ray passes the middle more closely than the radius, which breathes a little in training."""
+    """Opaque where a ray passes the centre within the radius, which varies a little in training."""
 
     def __init__(self, block: BallBlock, train: TrainConfig, generator: np.random.Generator) -> None:
         self.block, self.train = block, train

@@ -1,4 +1,4 @@
-"""benchmarks/bm_time_to_quality.py: what it writes and what it keeps; how good a model is is not a test's business."""
+"""benchmarks/bm_time_to_quality.py: its output files; the quality of the model is not tested."""
 
 import csv
 

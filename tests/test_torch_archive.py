@@ -1,4 +1,4 @@
-"""Theorems about the files of `torch.save`: tensors come out exactly, and what makes no sense is one clear sentence.
+"""Theorems about the files of `torch.save`: tensors come out exactly, and invalid files give one error message.
 
 The reader was also held against PyTorch 2.13 itself; these tests need none.
 """

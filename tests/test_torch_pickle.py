@@ -1,4 +1,4 @@
-"""Theorems about hostile pickles: a file that asks for more than tensors is refused, and nothing in it is ever run."""
+"""Hostile pickles: a file that refers to more than tensors is rejected, and no code in it is executed."""
 
 import contextlib
 import pickle

@@ -1,4 +1,4 @@
-"""The pinhole picture of a lens: where world points appear in it, and that nothing unseen is shown."""
+"""Undistorted images: projections of world points, and that no pixel outside the original is filled."""
 
 import numpy as np
 import pytest

@@ -23,7 +23,9 @@ FLAG_MEANINGS = {
     "the same as --set train.seed=N": "等同于 --set train.seed=N",
     "train: resume from the newest complete checkpoint, if there is one": ("train：从最新的完整检查点继续（如果有）"),
     "start from the beginning: a prepared scene is replaced; the checkpoints of an earlier training are deleted once "
-    "the first new one is complete": ("从头开始：替换已准备的场景；原有训练的检查点在第一个新检查点写完后删除"),
+    "the first new one is complete, by reconstruct once the new training is finished": (
+        "从头开始：替换已准备的场景；原有训练的检查点在第一个新检查点写完后删除，reconstruct 则在新的训练完成后删除"
+    ),
     "checkpoint to use instead of the newest: of this program (.safetensors), of the published code (.pth), or "
     "Gaussians (.ply; for images and meshes)": (
         "代替最新检查点的文件：本程序的（.safetensors）、官方代码的（.pth）或高斯（.ply，用于图像和网格）"

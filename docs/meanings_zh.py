@@ -166,8 +166,9 @@ FLAG_MEANINGS = {
     "prepare, reconstruct: number of frames to use from a video (default: 80)": (
         "prepare、reconstruct：从视频中使用的帧数（默认：80）"
     ),
-    "reconstruct: minutes of training (default: 10), without the time for cameras and mesh": (
-        "reconstruct：训练的分钟数（默认：10），不含估计相机和提取网格的时间"
+    "reconstruct: minutes of training, without the time for cameras and mesh; auto (default): until twice the steps "
+    "hardly improve the images, at most 10": (
+        "reconstruct：训练的分钟数，不含估计相机和提取网格的时间；auto（默认）：直到步数加倍几乎不再改善图像，最多 10"
     ),
     "auto: a GPU if one works, else the CPU (default: auto)": (
         "auto：有可用的 GPU 时使用 GPU，否则使用 CPU（默认：auto）"

@@ -10,7 +10,7 @@ import rendered_photographs
 from test_guard import spoil_gradients
 
 import exp_runner
-from models.commands import reconstruction, reconstruction_page, train
+from models.commands import reconstruction, reconstruction_page, reconstruction_settings, train
 from models.commands.program import PROGRAM_FOLDER
 from models.commands.reconstruct import case_of
 from models.training import pace
@@ -32,7 +32,7 @@ def photographs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pace, "FIRST_STEPS", 2)
     monkeypatch.setattr(pace, "TIMED_STEPS", 4)
-    monkeypatch.setattr(reconstruction, "LEAST_STEPS", 6)
+    monkeypatch.setattr(reconstruction_settings, "LEAST_STEPS", 6)
     rendered_photographs.write_photographs(tmp_path / "my photos", 6)
     return tmp_path / "my photos"
 
@@ -69,7 +69,7 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
     assert status == 0 and "was already complete" in said.out and "step 3" not in said.out
     status, said = run(capsys, "--images", photographs, "--minutes", 5)
-    assert status == 2 and "contains a reconstruction of 0.0001 minutes; pass" in said.err
+    assert status == 2 and "contains a reconstruction with --minutes 0.0001; pass" in said.err
 
 
 def _ending(status):

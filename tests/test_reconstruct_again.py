@@ -16,6 +16,8 @@ from models.checkpoints.folder import EARLIER, latest_checkpoint
 from models.checkpoints.ours import save_checkpoint
 from models.commands import reconstruction
 from models.commands.command import EXIT_DONE, EXIT_STOPPED
+from models.commands.conf import given_value
+from models.commands.reconstruction_folder import ReconstructionPlan
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +30,7 @@ class Links:
 
     def __init__(self, monkeypatch):
         self.started_at, self.refusal, self.stops_before = [], None, 0  # the last: trainings that end without a step
-        self.marks = 0
+        self.marks, self.lengths, self.finishes = 0, [], 0  # the last two: steps of each training; how many end
         monkeypatch.setattr(reconstruction, "_run_step", self.run)
         monkeypatch.setattr(reconstruction, "warnings", lambda figures: ())
         monkeypatch.setattr(reconstruction, "read_figures", lambda path: {})
@@ -43,9 +45,10 @@ class Links:
                 write_image(SCENE / f"image/{view:03d}.png", np.zeros((8, 8, 3), np.uint8))
             self.marks += 1
             (SCENE / "cameras_sphere.npz").write_bytes(b"%d" % self.marks)
-        return self.train(flags) if name == "train" else EXIT_DONE
+        return self.train(arguments, flags) if name == "train" else EXIT_DONE
 
-    def train(self, flags):
+    def train(self, arguments, flags):
+        self.lengths.append(int(given_value(arguments.overrides, "train.end_iter") or 0))
         found = latest_checkpoint(CHECKPOINTS, pytest.fail)
         self.started_at.append(found.step if found and not flags["overwrite"] else 0)
         if self.stops_before > 0:
@@ -54,7 +57,7 @@ class Links:
         if flags["overwrite"]:
             shutil.rmtree(CHECKPOINTS)
         save_checkpoint(CHECKPOINTS, make_checkpoint(self.started_at[-1] + 10))
-        return EXIT_STOPPED
+        return EXIT_DONE if len(self.lengths) <= self.finishes else EXIT_STOPPED
 
 
 @pytest.fixture
@@ -110,7 +113,7 @@ def test_an_overwrite_that_is_interrupted_before_its_first_checkpoint_loses_noth
 def test_the_earlier_checkpoints_go_once_the_new_training_is_done(links, monkeypatch, capsys):
     monkeypatch.setattr(reconstruction, "_conclude", lambda *given: None)
     call()
-    monkeypatch.setattr(Links, "train", lambda self, flags: EXIT_DONE)
+    monkeypatch.setattr(Links, "train", lambda *given: EXIT_DONE)
     assert call("--overwrite") == EXIT_DONE and not (CHECKPOINTS / EARLIER).exists()
     (CHECKPOINTS / EARLIER).mkdir()
     save_checkpoint(CHECKPOINTS / EARLIER, make_checkpoint(10))
@@ -156,3 +159,20 @@ def test_a_plan_sets_its_own_keys_alone(links, capsys, tmp_path, key):
 def test_a_plan_of_other_types_is_damaged(links, capsys, others):
     settle(**others)
     assert call() == 2 and "reconstruct.json: is damaged; pass --overwrite" in capsys.readouterr().err
+
+
+def test_the_minutes_may_be_left_out_of_a_later_call_and_not_be_others(links, capsys):
+    call("--minutes", "3")
+    assert call() == EXIT_STOPPED and call("--minutes", "auto") == 2
+    assert "contains a reconstruction with --minutes 3; pass that to continue it" in capsys.readouterr().err
+
+
+def test_an_automatic_training_doubles_its_steps_and_a_later_call_continues_the_last(links, monkeypatch):
+    first = ReconstructionPlan(10.0, {"train.end_iter": "10"}, 1.0, is_auto=True, longest=80)
+    monkeypatch.setattr(reconstruction, "timed_plan", lambda *given: first)
+    monkeypatch.setattr(reconstruction, "score_curve", lambda folder: [[10, 1.0, 20.0], [20, 2.0, 21.0]])
+    links.finishes = 2
+    for _ in range(2):
+        assert exp_runner.main(["--mode", "reconstruct", "--images", "photos"]) == EXIT_STOPPED
+    assert links.lengths == [10, 20, 40, 40] and links.started_at == [0, 10, 20, 30]
+    assert exp_runner.main(["--mode", "reconstruct", "--images", "photos", "--minutes", "10"]) == 2

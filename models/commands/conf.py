@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from data.errors import UserError
@@ -47,3 +48,9 @@ def conf_for(arguments: Arguments) -> ExperimentConfig | None:
 def key_of(override: str) -> str:
     """The key that a `KEY=VALUE` of --set names."""
     return override.partition("=")[0].strip()
+
+
+def given_value(overrides: Sequence[str], key: str) -> str | None:
+    """The last value that `KEY=VALUE` overrides give a key; None if they give none."""
+    given = [text.partition("=")[2].strip() for text in overrides if key_of(text) == key]
+    return given[-1] if given else None

@@ -12,14 +12,19 @@ from models.commands import prepare
 from models.commands.command import PREPARATION, Arguments, Command, flag
 from models.commands.flag_types import finite
 from models.commands.mesh_flags import FINISH
+from models.commands.reconstruction_settings import AUTO, AUTO_MINUTES
 from models.commands.shared import LANGUAGE, MESH
 
 if TYPE_CHECKING:
     from models.methods.conf import ExperimentConfig
 
 NAME = "reconstruct"
-DEFAULT_MINUTES = 10.0
 MOST_MINUTES = 60.0 * 24 * 30
+
+
+def minutes_or_auto(text: str) -> float | str:
+    """An argparse type: a finite number, or AUTO."""
+    return AUTO if text == AUTO else finite(text)
 
 
 def check(values: argparse.Namespace) -> None:
@@ -30,7 +35,7 @@ def check(values: argparse.Namespace) -> None:
         return
     if values.images is None:
         raise UserError("--mode reconstruct: give --images FOLDER, or a video")
-    if values.minutes is not None and not 0 < values.minutes <= MOST_MINUTES:
+    if values.minutes not in (None, AUTO) and not 0 < values.minutes <= MOST_MINUTES:
         raise UserError(f"--minutes {values.minutes:g}: must be above 0 and at most {MOST_MINUTES:g}")
     for name, is_given in {
         "--is_continue": values.is_continue,
@@ -61,10 +66,9 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     from models.commands.reconstruction import reconstruct
 
     del conf  # without --case it is that of the bundled scene
-    minutes = arguments.values.minutes
     case = case_of(arguments.values, arguments.case)
     with recorded() as times:
-        return reconstruct(arguments, case, DEFAULT_MINUTES if minutes is None else minutes, times)
+        return reconstruct(arguments, case, arguments.values.minutes, times)
 
 
 COMMAND = Command(
@@ -75,10 +79,10 @@ COMMAND = Command(
         flag(
             "--minutes",
             PREPARATION,
-            type=finite,
+            type=minutes_or_auto,
             metavar="M",
-            help=f"reconstruct: minutes of training (default: {DEFAULT_MINUTES:g}), without the time for cameras "
-            "and mesh",
+            help=f"reconstruct: minutes of training, without the time for cameras and mesh; {AUTO} (default): until "
+            f"twice the steps hardly improve the images, at most {AUTO_MINUTES:g}",
         ),
         *prepare.COMMAND.flags,
         *MESH,

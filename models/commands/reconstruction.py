@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from data.errors import UserError
 from data.io.files import write_result
-from data.io.images import image_size, list_images
 from data.io.phases import Times, phase
 from data.io.streams import say
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
@@ -27,9 +25,10 @@ from models.commands.command import (
     ExperimentConfig,
     Mode,
 )
-from models.commands.conf import found_conf, key_of, read_conf
+from models.commands.conf import found_conf, given_value, key_of, read_conf
 from models.commands.printed import command_line, of_the_scene
 from models.commands.reconstruction_folder import (
+    END_ITER,
     MESH,
     PAGE,
     RESULT,
@@ -38,35 +37,29 @@ from models.commands.reconstruction_folder import (
     collect,
     drop_earlier,
     read_plan,
+    score_curve,
     starting_over,
     why_stopped,
     write_plan,
 )
 from models.commands.reconstruction_page import PHASE_OF, page, read_figures, trust, warnings
+from models.commands.reconstruction_settings import AUTO, AUTO_MINUTES, chosen_settings, longer, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
 from models.requests import LARGEST, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")
-# Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
-# as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.
-LONGEST_SIDE, ITS_MINUTES = 512, 10.0
-# With at least SPARES photographs every eighth one is held out for evaluation.
-SPARES, EVERY = 16, 8
-# Fraction of the minutes for training steps; images, meshes, checkpoints and the report take the rest. With 1.0, ten
-# minutes on the fox's photographs took 11.6; with this value 9.0.
-STEPPING = 0.86
 NO_SURFACE = (
     "no surface was found, so there is no mesh: see report.html; train for more minutes in another --case, or check "
     "with --mode inspect whether the region of interest contains the object"
 )
-LEAST_STEPS = 200  # fewer steps give no usable result
 
 
-def reconstruct(arguments: Arguments, case: str, minutes: float, times: Times) -> int:
+def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, times: Times) -> int:
     """From photographs to a mesh; returns the exit status of the first step that fails, or EXIT_DONE.
 
-    `times`: of this call's phases. Raises UserError as the steps, and if the folder contains another reconstruction.
+    `minutes`: of training, AUTO, or None to continue an existing reconstruction and otherwise as AUTO; `times`: of
+    this call's phases. Raises UserError as the steps, and if the folder contains another reconstruction.
     """
     arguments = replace(arguments, case=case, conf=arguments.conf or found_conf(CONF))
     conf = read_conf(arguments)
@@ -74,18 +67,15 @@ def reconstruct(arguments: Arguments, case: str, minutes: float, times: Times) -
     plan = None if arguments.values.overwrite else read_plan(folder)
     if plan is not None and plan.starts_over:
         plan = None
-    if plan is not None and plan.minutes != minutes:
-        raise UserError(
-            f"{folder}: contains a reconstruction of {plan.minutes:g} minutes; pass --minutes {plan.minutes:g} to "
-            "continue it, --overwrite to start again, or another --case"
-        )
     if plan is not None:
-        _require_same_settings(arguments, plan, folder)
+        _require_same_settings(arguments, plan, minutes, folder)
+    is_auto = minutes in (AUTO, None)
+    most = AUTO_MINUTES if is_auto else minutes
     data_dir = Path(conf.dataset.data_dir)
-    with starting_over(folder, minutes, data_dir) if arguments.values.overwrite else contextlib.nullcontext():
+    with starting_over(folder, most, data_dir) if arguments.values.overwrite else contextlib.nullcontext():
         _run_step(arguments, prepare.COMMAND, 1)
     if plan is None:
-        plan = _first_look(arguments, conf, minutes, folder)
+        plan = _first_look(arguments, conf, most, is_auto, folder)
     else:
         say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
     if plan.is_finished and (folder / RESULT / MESH).is_file():
@@ -95,10 +85,19 @@ def reconstruct(arguments: Arguments, case: str, minutes: float, times: Times) -
     return _train_and_mesh(arguments, plan, folder, times)
 
 
-def _require_same_settings(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> None:
-    """Raises UserError if the command line sets a key to another value than the existing reconstruction."""
+def _require_same_settings(
+    arguments: Arguments, plan: ReconstructionPlan, minutes: float | str | None, folder: Path
+) -> None:
+    """Raises UserError if the command line has other minutes or values of keys than the existing reconstruction."""
+    planned = AUTO if plan.is_auto else plan.minutes
+    if minutes not in (planned, None):
+        words = planned if plan.is_auto else f"{planned:g}"
+        raise UserError(
+            f"{folder}: contains a reconstruction with --minutes {words}; pass that to continue it, --overwrite to "
+            "start again, or another --case"
+        )
     for key, value in plan.settings.items():
-        given = _given(arguments, key)
+        given = given_value(arguments.overrides, key)
         if given not in (None, value):
             raise UserError(
                 f"--set {key}={given}: {folder} contains a reconstruction with {key} = {value}; leave it out to "
@@ -125,19 +124,20 @@ def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
     return folder
 
 
-def _first_look(arguments: Arguments, conf: ExperimentConfig, minutes: float, folder: Path) -> ReconstructionPlan:
+def _first_look(
+    arguments: Arguments, conf: ExperimentConfig, minutes: float, is_auto: bool, folder: Path
+) -> ReconstructionPlan:
     """Inspect the scene, print warnings, and choose the settings of the training."""
-    settings = _chosen(arguments, conf, minutes)
+    settings = chosen_settings(arguments, conf, minutes)
     arguments = _with(arguments, settings)
     _run_step(arguments, inspect.COMMAND, 2)
     collect(folder)
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
-    if (given := _given(arguments, "train.end_iter")) is not None:
-        plan = ReconstructionPlan(minutes, {**settings, "train.end_iter": given})
+    if (given := given_value(arguments.overrides, END_ITER)) is not None:
+        plan = ReconstructionPlan(minutes, {**settings, END_ITER: given}, is_auto=is_auto)
     else:
-        steps, seconds = _steps_for(read_conf(arguments), minutes)
-        plan = ReconstructionPlan(minutes, {**settings, "train.end_iter": str(steps)}, seconds)
+        plan = timed_plan(read_conf(arguments), settings, minutes, is_auto)
     _set_checkpoints_aside(folder)
     return write_plan(folder, plan)
 
@@ -156,41 +156,10 @@ def _set_checkpoints_aside(folder: Path) -> None:
             lock.release()
 
 
-def _chosen(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
-    """Settings chosen for these photographs unless the user set them: downscale and held-out images."""
-    dataset, settings = conf.dataset, {}
-    pictures = list_images(Path(dataset.data_dir) / "image")
-    longest = max(max(image_size(path)) for path in pictures)
-    side = LONGEST_SIDE * math.sqrt(max(1.0, minutes / ITS_MINUTES))
-    times = min(64, round(longest / side))
-    if dataset.downscale == 1 and not _is_set(arguments, "dataset.downscale") and times > 1:
-        settings["dataset.downscale"] = str(times)
-    keys = ("dataset.test_every", "dataset.test_views", "dataset.test_dir", "dataset.train_views")
-    if len(pictures) >= SPARES and not any(_is_set(arguments, key) for key in keys) and not dataset.test_every:
-        settings["dataset.test_every"] = str(EVERY)
-    for key, value in settings.items():
-        say(f"{key} = {value} (--set {key}=... chooses another)")
-    return settings
-
-
-def _steps_for(conf: ExperimentConfig, minutes: float) -> tuple[int, float]:
-    """The number of steps that fit into the minutes, and the seconds per step."""
-    from models.experiment import training_scene
-
-    scene = training_scene(conf)
-    from models.training.pace import seconds_per_step
-
-    say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
-    seconds = seconds_per_step(conf.model, conf.train, scene)
-    steps = max(LEAST_STEPS, conf.train.warm_up_end + 1, int(STEPPING * 60 * minutes / seconds))
-    say(f"a step takes {1000 * seconds:.0f} ms here: train.end_iter = {steps} for {minutes:g} minutes")
-    return steps, seconds
-
-
 def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path, times: Times) -> int:
     """Train, extract the mesh and evaluate; returns the exit status."""
+    plan, status = _trained(arguments, plan, folder)
     arguments = _with(arguments, plan.settings)
-    status = _run_step(arguments, train.COMMAND, 3, {"overwrite": False, "is_continue": True})
     if status not in (EXIT_DONE, EXIT_NOT_FINITE):
         write_plan(folder, plan.after(times))
         say(f"repeat the command{' without --overwrite' if arguments.values.overwrite else ''} to continue")
@@ -219,6 +188,17 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
     if status == EXIT_DONE:
         write_plan(folder, replace(plan, is_finished=True))
     return status
+
+
+def _trained(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> tuple[ReconstructionPlan, int]:
+    """Train, and longer while the plan says so; returns the last plan, and the exit status of its training."""
+    while True:
+        flags = {"overwrite": False, "is_continue": True}
+        status = _run_step(_with(arguments, plan.settings), train.COMMAND, 3, flags)
+        more = longer(plan, score_curve(folder)) if status == EXIT_DONE else None
+        if more is None:
+            return plan, status
+        plan = write_plan(folder, more)
 
 
 def _warn_on_report(folder: Path) -> None:
@@ -268,17 +248,6 @@ def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:
     """The arguments with other values of the conf."""
     kept = (text for text in arguments.overrides if key_of(text) not in settings)
     return replace(arguments, overrides=(*kept, *(f"{key}={value}" for key, value in settings.items())))
-
-
-def _given(arguments: Arguments, key: str) -> str | None:
-    """The value that the command line gives a key of the conf; None if it gives none."""
-    given = [text.partition("=")[2].strip() for text in arguments.overrides if key_of(text) == key]
-    return given[-1] if given else None
-
-
-def _is_set(arguments: Arguments, key: str) -> bool:
-    """Whether the command line sets a key of the conf."""
-    return _given(arguments, key) is not None
 
 
 def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:

@@ -27,7 +27,8 @@ PLAN = "reconstruct.json"
 RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"
 MOST_BYTES = 1 << 20  # of a plan
 # The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
-SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "train.end_iter")
+END_ITER = "train.end_iter"
+SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", END_ITER)
 AGAIN = "the results are of that step; repeat the command to continue from there"
 REPORT_FOLDER, PICTURES = "report/", "validations_fine"
 # The results besides the mesh: path in the experiment's folder, and name in the folder of results.
@@ -44,12 +45,14 @@ PARTS = (
 class ReconstructionPlan:
     """The settings that later calls keep."""
 
-    minutes: float
+    minutes: float  # of training; the most if it is automatic
     settings: dict[str, str]  # values of the conf by key, of SETTLED_KEYS
     seconds_per_step: float | None = None  # measured; None if the user set the number of steps
     starts_over: bool = False  # a call with --overwrite was interrupted: the next call makes a new plan
     is_finished: bool = False
     times: Times = field(default_factory=dict)  # of the phases of earlier calls
+    is_auto: bool = False  # whether the number of steps is doubled while that helps
+    longest: int | None = None  # then the most steps; None if there is one training only
 
     def after(self, times: Times) -> ReconstructionPlan:
         """With the times of a further call."""
@@ -66,10 +69,9 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
         plan = replace(plan, times={name: Spent(**spent) for name, spent in plan.times.items()})
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
         numbers = all(isinstance(value, float) for spent in plan.times.values() for value in asdict(spent).values())
-        flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
-        if not (
-            _is_positive(plan.minutes) and _is_positive(plan.seconds_per_step or 1.0) and texts and numbers and flags
-        ):
+        flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished, plan.is_auto))
+        counts = (plan.minutes, plan.seconds_per_step or 1.0, plan.longest or 1)
+        if not (all(map(_is_positive, counts)) and texts and numbers and flags):
             raise ValueError
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: is damaged; pass --overwrite to start again, or another --case") from error
@@ -142,10 +144,10 @@ def add_figures(folder: Path, times: Times) -> None:
     """
     path = folder / RESULT / JSON_FILE
     if path.is_file():
-        write_json(path, {**read_json(path), PHASES: as_values(times), CURVE: _score_curve(folder)})
+        write_json(path, {**read_json(path), PHASES: as_values(times), CURVE: score_curve(folder)})
 
 
-def _score_curve(folder: Path) -> list[list[float]]:
+def score_curve(folder: Path) -> list[list[float]]:
     """[step, seconds, PSNR in dB] of the views that score the training, at each checkpoint from early steps on."""
     from models.checkpoints.folder import latest_checkpoint
     from models.evaluation.collapse import CURVE_KEY

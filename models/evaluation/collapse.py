@@ -149,7 +149,7 @@ class CollapseWatch:
         self._log, self._ranks = log, ranks
         state = experiment.checkpoint.state if experiment.checkpoint else {}
         self._scores = restored(state, trainer.conf.end_iter)
-        self._curve = list(state.get(CURVE_KEY, [])) if self._scores.best_step else []
+        self._curve = list(state.get(CURVE_KEY, []))
         self._spare()
 
     @cached_property
@@ -164,7 +164,8 @@ class CollapseWatch:
 
     def state(self) -> dict[str, Any]:
         """The entries of a checkpoint's state: the scores, for `restored`, and the curve; {} before the first one."""
-        return {STATE_KEY: asdict(self._scores), CURVE_KEY: self._curve} if self._scores.best_step else {}
+        scores = {STATE_KEY: asdict(self._scores)} if self._scores.best_step else {}
+        return scores | ({CURVE_KEY: self._curve} if self._curve else {})
 
     def at_checkpoint(self, context: EvalContext) -> None:
         """Score a state before it is saved; restore the best one if scores are low for too long."""

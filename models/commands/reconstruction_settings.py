@@ -1,0 +1,86 @@
+"""The settings that `--mode reconstruct` chooses: image size, held-out images and the number of steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from data.io.images import image_size, list_images
+from data.io.streams import say
+from models.commands.command import Arguments, ExperimentConfig
+from models.commands.conf import given_value
+from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan
+
+# Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
+# as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.
+LONGEST_SIDE, ITS_MINUTES = 512, 10.0
+# With at least SPARES photographs every eighth one is held out for evaluation.
+SPARES, EVERY = 16, 8
+# Fraction of the minutes for training steps; images, meshes, checkpoints and the report take the rest. With 1.0, ten
+# minutes on the fox's photographs took 11.6; with this value 9.0.
+STEPPING = 0.86
+LEAST_STEPS = 200  # fewer steps give no usable result
+AUTO, AUTO_MINUTES = "auto", 10.0  # the value of --minutes, and the most minutes of it
+DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
+LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored views
+
+
+def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
+    """Settings chosen for these photographs unless the user set them: downscale and held-out images."""
+    dataset, settings = conf.dataset, {}
+    pictures = list_images(Path(dataset.data_dir) / "image")
+    longest = max(max(image_size(path)) for path in pictures)
+    side = LONGEST_SIDE * math.sqrt(max(1.0, minutes / ITS_MINUTES))
+    times = min(64, round(longest / side))
+    if dataset.downscale == 1 and given_value(arguments.overrides, "dataset.downscale") is None and times > 1:
+        settings["dataset.downscale"] = str(times)
+    keys = ("dataset.test_every", "dataset.test_views", "dataset.test_dir", "dataset.train_views")
+    is_split = any(given_value(arguments.overrides, key) is not None for key in keys) or dataset.test_every
+    if len(pictures) >= SPARES and not is_split:
+        settings["dataset.test_every"] = str(EVERY)
+    for key, value in settings.items():
+        say(f"{key} = {value} (--set {key}=... chooses another)")
+    return settings
+
+
+def timed_plan(conf: ExperimentConfig, settings: dict[str, str], minutes: float, is_auto: bool) -> ReconstructionPlan:
+    """The plan with the number of steps that fit into the minutes, for which it measures the time of a step.
+
+    If `is_auto`, the first training is shorter by DOUBLINGS halvings.
+    """
+    from models.experiment import training_scene
+
+    scene = training_scene(conf)
+    from models.training.pace import seconds_per_step
+
+    say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
+    seconds = seconds_per_step(conf.model, conf.train, scene)
+    rounds = 2**DOUBLINGS if is_auto else 1
+    steps = max(LEAST_STEPS, conf.train.warm_up_end + 1, int(STEPPING * 60 * minutes / seconds / rounds))
+    until = f"at first, at most {steps * rounds}" if is_auto else f"for {minutes:g} minutes"
+    say(f"a step takes {1000 * seconds:.0f} ms here: {END_ITER} = {steps} {until}")
+    longest = steps * rounds if is_auto else None
+    return ReconstructionPlan(minutes, {**settings, END_ITER: str(steps)}, seconds, is_auto=is_auto, longest=longest)
+
+
+def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> ReconstructionPlan | None:
+    """The plan with twice the steps; None if it is the longest, or if the last doubling hardly increased the score.
+
+    curve: rows of step, seconds, PSNR in dB. Twice the steps continue the training: its learning rate is raised again.
+    """
+    if plan.longest is None:
+        return None
+    steps = int(plan.settings[END_ITER])
+    if 2 * steps > plan.longest:
+        return None
+    scores = {step: score for step, _, score in curve}
+    if steps in scores and steps // 2 in scores:
+        gain = scores[steps] - scores[steps // 2]
+        words = f"PSNR of the scored views: {scores[steps]:.1f} dB after {steps} steps, {gain:+.1f} dB by the last half"
+        if gain < LEAST_GAIN:
+            say(f"{words}: the training is long enough")
+            return None
+        say(f"{words}: {END_ITER} = {2 * steps}")
+    return replace(plan, settings={**plan.settings, END_ITER: str(2 * steps)})

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from data.errors import UserError, is_allocation_failure
 from data.io.interruption import keep_interruptions
+from data.io.phases import line, phase, recorded
 from data.io.quiet import forget_library_variables, silence_libraries
 from data.io.streams import report_crash, say, secure
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
@@ -32,6 +33,7 @@ from models.machine.toolchain import check_limits
 
 EXIT_CRASH = 1  # as Python ends after a traceback
 EXIT_USER_ERROR = 2
+START = "start"  # the phase that contains all others: checks, imports, the scene
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 MEMORY_SENTENCE = (
     "memory ran out: end other programs, or lower --resolution or train.mesh_resolution for meshes, train.render_chunk "
@@ -50,9 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         if not started.takes_part(arguments.command.is_shared, asked(arguments)):
             return EXIT_DONE
-        status = arguments.command.run(arguments, conf_for(arguments))
+        with recorded() as times, phase(START):
+            status = arguments.command.run(arguments, conf_for(arguments))
         if status == EXIT_DONE:
-            say(*arguments.command.next_steps(arguments))
+            say(*([line(times)] if len(times) > 1 else []), *arguments.command.next_steps(arguments))
         return status
     except RankFailedError as error:
         return failed(str(error), error.status)

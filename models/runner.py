@@ -14,6 +14,7 @@ import numpy as np
 
 from data.io.bars import Bar
 from data.io.lock import TakenError
+from data.io.phases import phase
 from data.scenes.scene import summary
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import frame_state
@@ -121,7 +122,7 @@ class Runner:
             self.log.info(f"already trained to step {self.step}; increase train.end_iter to continue")
             return
         self._begin(language, followers)
-        with self._session() as (interrupts, bar):
+        with phase("training"), self._session() as (interrupts, bar):
             while self.step < self.conf.end_iter and interrupts.received is None:
                 output = self.trainer.step()
                 self._taken += 1

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from data.io.phases import Spent, added, as_values, phase, recorded
+from data.io.phases import Spent, added, as_values, line, phase, recorded
 
 
 def test_time_counts_for_the_innermost_phase():
@@ -43,3 +43,9 @@ def test_a_phase_outside_of_a_record_does_nothing():
 def test_times_of_two_calls_are_added():
     total = added({"a": Spent(1.0, 0.5)}, {"a": Spent(2.0, 1.0), "b": Spent(3.0, 0.00001)})
     assert as_values(total) == {"a": {"wall": 3.0, "processor": 1.5}, "b": {"wall": 3.0, "processor": 0.0}}
+
+
+def test_the_times_stand_on_one_line():
+    times = {"training": Spent(44.4, 80.0), "images": Spent(5.0, 5.0), "report": Spent(0.4, 0.4)}
+    assert line(times) == "time: 50 s (training 44, images 5)"
+    assert line({"report": Spent(0.4, 0.4)}) == "time: 0 s"

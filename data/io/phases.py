@@ -82,6 +82,13 @@ def added(one: Times, other: Times) -> dict[str, Spent]:
     return {name: one.get(name, Spent()) + other.get(name, Spent()) for name in {**one, **other}}
 
 
+def line(times: Times) -> str:
+    """The wall-clock times on one line, in seconds; without phases that round to 0."""
+    seconds = {name: round(spent.wall) for name, spent in times.items()}
+    words = ", ".join(f"{name} {spent}" for name, spent in seconds.items() if spent)
+    return f"time: {sum(spent.wall for spent in times.values()):.0f} s" + (f" ({words})" if words else "")
+
+
 def as_values(times: Times) -> dict[str, dict[str, float]]:
     """The times as a JSON value, rounded to milliseconds."""
     return {name: {key: round(value, 3) for key, value in asdict(spent).items()} for name, spent in times.items()}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from data.io.phases import phase
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory
@@ -24,6 +25,7 @@ STATE_KEY = "ray_chunk"  # key in the state of a checkpoint
 RANKS_KEY = "ranks"  # number of ranks that shared the batches
 
 
+@phase("compiling")  # at its first steps
 def training_chunk(trainer: Trainer) -> memory.Choice:
     """The chunk size under `auto`; leaves the trainer unchanged."""
     state = trainer.sampler.state()

@@ -259,7 +259,7 @@ def test_a_step_from_within_the_region():
 def test_points_of_structure_from_motion_draw_the_surface():
     trainer = trained("model.packed.points_weight=1", "model.packed.points_until=0.5", steps=0)
     model, sampler, estimator = trainer.model, trainer.sampler, trainer.model.estimator
-    estimator.points = estimator._scene_points = (
+    estimator.points = estimator.scene_points = (
         unit(np.random.default_rng(0).normal(size=(300, 3))).astype(np.float32) * 0.8
     )
     batch = sampler.next()

@@ -161,12 +161,12 @@ def test_a_cell_is_empty_after_some_looks_in_a_row_and_comes_back_after_one():
     hull, occupied = model.estimator.grid.hull, []
     assert 0 < hull.sum() < 0.3 * hull.size  # the masks' hull, and no more
     for _ in range(PATIENCE):
-        model.estimator._prune()
+        model.estimator.prune()
         occupied.append(int((model.estimator.grid.cells > 0).sum()))
     assert occupied == [hull.sum()] * (PATIENCE - 1) + [0]
     bias = model.field.grid.layers()[-1].bias
     bias.update((bias + 8.0).detach())
-    model.estimator._prune()
+    model.estimator.prune()
     assert (model.estimator.grid.cells > 0).sum() == hull.sum()
 
 

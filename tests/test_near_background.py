@@ -39,14 +39,14 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
     origin = scene.c2w[:1, :3, 3]
     rays = rays_from(np.repeat(origin, 4, axis=0), np.zeros((4, 3)))
     jitter = np.full((4, 1), 0.5, np.float32)
-    whole = background._is_shared
+    whole = background.is_shared
     counts = []
     for is_shared in (np.ones_like(whole), whole, np.zeros_like(whole)):
-        background._is_shared = is_shared
-        found, is_before = background._candidates(rays, jitter)
+        background.is_shared = is_shared
+        found, is_before = background.occupied(rays, jitter)
         is_before = is_before.numpy()[: found.offsets.numpy()[-1]]
         counts.append((int(is_before.sum()), int((~is_before).sum())))
-    background._is_shared = whole
+    background.is_shared = whole
     assert counts[0][0] >= counts[1][0] >= counts[2][0] == 0 < counts[0][0]
     assert counts[0][1] == counts[1][1] == counts[2][1] > 0
 
@@ -59,10 +59,10 @@ def test_pruning_that_rays_would_lose_the_surface_by_is_put_off():
     kept = model.grid.cells
     true, model.trained = model.trained, lambda points: np.ones((len(points), 1), np.float32)
     probed, model.probe_opacities = model.probe_opacities, lambda: seen if model.grid.cells is kept else 0 * seen
-    model._prune()  # of a field that takes everything for empty
+    model.prune()  # of a field that takes everything for empty
     assert model.grid.cells is kept
     model.trained, model.probe_opacities = true, probed
-    model._prune()
+    model.prune()
     assert (model.grid.cells != kept).any() and lost_share(seen, model.probe_opacities()) <= 0.02
 
 
@@ -73,7 +73,7 @@ def test_a_checkpoint_of_the_version_before_shows_what_it_showed(trainer):
     }
     own = model.buffers()
     model.load_buffers(buffers)
-    assert model.estimator.background.near_share == 1 and model.estimator._prunes_after == 0
+    assert model.estimator.background.near_share == 1 and model.estimator.prunes_after == 0
     model.load_buffers(own)
     assert model.estimator.background.near_share == pytest.approx(NEAR_SHARE)
 

@@ -50,7 +50,7 @@ def chosen_by_the_host(model, batch):
     rows, directions = jt.array(at.astype(np.int32)), jt.array(samples.directions[at])
     normals = seen.geometry.gradient[rows]
     further = -seen.geometry.sdf[rows] / (normals * directions).sum(dim=1, keepdims=True)
-    patches = model._patches
+    patches = model.patches
     views = jt.array(patches.views[batch.view[rays]])
     points = jt.array(samples.points[at]) + directions * further
     costs = patch_costs(points, normals, views, patches.cameras, patches.images, patches.layout)

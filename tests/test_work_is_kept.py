@@ -83,11 +83,11 @@ def test_weights_of_other_shapes_leave_no_folder_and_no_lock(tmp_path, capsys):
 
 
 def test_a_batch_that_does_not_fit_after_starting_over_costs_nothing(copy, monkeypatch):
-    def refuse(self):
+    def refuse(*given):
         raise UserError("it does not fit")
 
     before = files(copy)
-    monkeypatch.setattr("models.runner.Runner._choose_chunk", refuse)
+    monkeypatch.setattr("models.runner.settled_chunk", refuse)
     assert run(copy, "--overwrite") == 2
     assert files(copy) == before and not (copy / "logs").exists()
 

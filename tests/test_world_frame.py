@@ -237,7 +237,7 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     context = SimpleNamespace(experiment=experiment, step=1, log=SimpleNamespace(info=print))
     path = tmp_path / f"mesh{suffix}"
     surface = Surface(trimesh.creation.box((1.0, 2.0, 3.0)))
-    meshes._write(context, MeshRequest(0, frame=asked, up=up), surface, path)
+    meshes.write(context, MeshRequest(0, frame=asked, up=up), surface, path)
     read = trimesh.load_mesh(path)
     assert np.allclose(read.extents, extents, rtol=1e-6)
     assert read.volume > 0, "faces point outwards"

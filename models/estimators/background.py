@@ -59,7 +59,7 @@ class ContractedBackground:
         self.density, self.color, self.conf = density, color, conf
         self.grid = OccupancyGrid(_shell(conf.cells))
         self.empty_cells = EmptyCells(self.grid, conf.threshold)
-        self._is_shared = np.ones(self.grid.hull.shape, bool)  # cells that enough images see
+        self.is_shared = np.ones(self.grid.hull.shape, bool)  # cells that enough images see
         self.near_share = NEAR_SHARE
         self.is_plain = False  # whether the images have a backdrop of one colour
         self.sky = np.zeros(3, np.float32)  # colour of rays that nothing absorbs
@@ -77,7 +77,7 @@ class ContractedBackground:
         many steps. With a low density, a backdrop that is not uniform would be reconstructed as part of the object.
         """
         self.grid.near_plane = near_plane
-        self._is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
+        self.is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
         colour = backdrop_colour(scene.images, PLAIN_DIFFERENCE)
         if colour is None:
             return
@@ -103,20 +103,20 @@ class ContractedBackground:
         transmits: bool [R], whether the ray sees what is behind the region; most: the maximum number of evaluated
         samples, None for no maximum; exact: whether the samples have no unused rows, for which it waits for the device.
         """
-        found, is_before = self._candidates(rays, jitter)
+        found, is_before = self.occupied(rays, jitter)
         most = min(most or found.rays.shape[0], found.rays.shape[0])
         asked = fitted(found, is_before.logical_or(transmits[found.rays]), most, exact)
         alpha = self._alpha(asked.points, asked.directions)
         return fitted(asked, density_visibility(alpha, asked.offsets).above(REACHED), budget, exact), asked.offsets
 
-    def _candidates(self, rays: Rays, jitter: np.ndarray) -> tuple[PackedSamples, Var]:
+    def occupied(self, rays: Rays, jitter: np.ndarray) -> tuple[PackedSamples, Var]:
         """All candidates in occupied cells, and which are between camera and sphere, bool [N]; N is at least 1."""
         found = candidates(rays, jitter, self.conf.section, self.grid.near_plane)
         ray, place = np.nonzero(found.exist)
         depths = found.depths[ray, place]
         points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
         cell = self.grid.indices(points)
-        may_be = self._is_shared[cell] | ~found.is_before[ray, place]
+        may_be = self.is_shared[cell] | ~found.is_before[ray, place]
         kept = np.flatnonzero((self.grid.cells[cell] == OCCUPIED) & may_be)
         offsets = np.searchsorted(ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
         own = ray[kept]

@@ -58,7 +58,7 @@ class OccupancyEstimator(Estimator):
         self.points: np.ndarray | None = None  # SfM points of the next batch
         self.most_compared: int | None = None
         self._sampler: PackedSampler | None = None
-        self._prunes_after = 0  # no pruning before this step, after a collapse
+        self.prunes_after = 0  # no pruning before this step, after a collapse
         self._backdrop: np.ndarray | None = None  # [3], colour of the backdrop from which the masks were derived
 
     @property
@@ -154,13 +154,13 @@ class OccupancyEstimator(Estimator):
             if not self.grid.is_open:
                 self._reopen()
         elif is_due:
-            self._prune()
+            self.prune()
             if self._sampler is not None and self._sampler.lost_share() > MOST_LOST:
                 self.grid.open()
 
     def after_collapse(self, step: int) -> str:
         """Disable pruning before this step; returns the end of a sentence about it."""
-        self._prunes_after = step
+        self.prunes_after = step
         return f", and no cells are pruned before step {step}"
 
     @property
@@ -168,7 +168,7 @@ class OccupancyEstimator(Estimator):
         """The step at which pruning begins; later with a background, which could otherwise replace the region."""
         is_bare = self.background is None or self.background.is_plain
         share = self.conf.prune_from if is_bare else self.background.conf.prune_from
-        return max(share * self._end_iter, self._prunes_after)
+        return max(share * self._end_iter, self.prunes_after)
 
     def _leveled(self) -> list[GridField]:
         """The fields whose levels are activated during training."""
@@ -182,7 +182,8 @@ class OccupancyEstimator(Estimator):
         self.random_share = conf.anywhere if done >= conf.levels_until else 0.0
         self.step_size = conf.first_step + (conf.last_step - conf.first_step) * min(1.0, done / conf.steps_until)
 
-    def _prune(self) -> None:
+    def prune(self) -> None:
+        """Update the cells by the values of the field."""
         raise NotImplementedError
 
     def _reopen(self) -> None:
@@ -231,7 +232,7 @@ class OccupancyEstimator(Estimator):
             "hull": self.grid.hull,
             "cells": self.grid.cells,
             "levels": np.array([field.active for field in self._leveled()]),
-            "prunes_after": np.array([self._prunes_after]),
+            "prunes_after": np.array([self.prunes_after]),
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
@@ -253,7 +254,7 @@ class OccupancyEstimator(Estimator):
         self.grid.set(cells)
         if self._backdrop is not None:
             self._backdrop = buffers["backdrop"]
-        self._prunes_after = int(buffers["prunes_after"][0])
+        self.prunes_after = int(buffers["prunes_after"][0])
         for field, active in zip(self._leveled(), levels, strict=True):
             field.active = int(active)
         if self.background is not None:

@@ -29,7 +29,8 @@ class RadianceOccupancyEstimator(OccupancyEstimator):
         self._field = field
         self.empty_cells = EmptyCells(self.grid, conf.threshold)
 
-    def _prune(self) -> None:
+    def prune(self) -> None:
+        """Evaluate some cells and mark those without opacity as empty."""
         self.empty_cells.update(lambda points, side: 1.0 - np.exp(-self.extracted(points)[:, 0] * side))
 
     def _reopen(self) -> None:

@@ -39,7 +39,7 @@ class SDFGrid(GridField):
     def __init__(self, conf: SdfGridConfig, rng: np.random.Generator) -> None:
         super().__init__(conf, rng, _sphere(rng, conf))
 
-    def enclose(self, radius: float) -> None:
+    def begin_within(self, radius: float) -> None:
         """Reset the output to that of a sphere of this radius seen from inside: positive within it."""
         last = self.layers()[-1]
         weight, bias = last.weight.numpy().copy(), last.bias.numpy().copy()

@@ -165,7 +165,7 @@ class PackedSurfaceModel(SurfaceModel):
         super().__init__(fields, estimator, train, weights, photographs)
         self._packed, self._patches_conf = packed, patches
         self.warm_up = packed.warm_up
-        self._patches: PatchComparison | None = None  # images of the scene, if patches are compared
+        self.patches: PatchComparison | None = None  # images of the scene, if patches are compared
 
     def loss_weight(self, name: str) -> float:
         """See `VolumeModel.loss_weight`; that of patches differs with a background."""
@@ -195,8 +195,8 @@ class PackedSurfaceModel(SurfaceModel):
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> object:
         """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""
         sampler = super().sampler(scene, batch_size, generator)
-        self._patches = PatchComparison(scene, self._patches_conf) if self.loss_weight("patches") > 0 else None
-        self.estimator.compare_patches(None if self._patches is None else MOST_COMPARED)
+        self.patches = PatchComparison(scene, self._patches_conf) if self.loss_weight("patches") > 0 else None
+        self.estimator.compare_patches(None if self.patches is None else MOST_COMPARED)
         return sampler
 
     def free_rays(self, batch: object) -> np.ndarray | None:
@@ -208,7 +208,7 @@ class PackedSurfaceModel(SurfaceModel):
 
     def patches_at(self, step: int) -> PatchComparison | None:
         """The comparison, from `patches.begins` on."""
-        return self._patches if step >= self._patches_conf.begins * self.train.end_iter else None
+        return self.patches if step >= self._patches_conf.begins * self.train.end_iter else None
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
         """Colours with background; normal, distance and opacity of the region."""

@@ -53,7 +53,7 @@ def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     if not context.ranks.is_first:
         return surface
     path = request.output or context.experiment.path("meshes", f"{context.step:08d}{suffix}")
-    _write(context, request, surface, path)
+    write(context, request, surface, path)
     found.kept.clear()
     return surface
 
@@ -70,7 +70,7 @@ def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) ->
     Returns it with these colours in the working frame.
     """
     surface = _as_the_network_says(context, mesh, None)
-    _write(context, MeshRequest(0, color=NETWORK), surface, path)
+    write(context, MeshRequest(0, color=NETWORK), surface, path)
     return surface
 
 
@@ -270,7 +270,7 @@ def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
     )
 
 
-def _write(context: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
+def write(context: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
     """Write the surface in the requested frame, and log its size."""
     scene, suffix = context.experiment.scene, path.suffix.lower()
     if request.frame == UNIT:

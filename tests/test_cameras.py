@@ -173,3 +173,12 @@ def test_camera_rays_are_the_float64_rays_rounded_once_in_row_major_order():
         assert found.dtype == np.float32 and found.flags["C_CONTIGUOUS"]
         np.testing.assert_array_equal(found, exact.astype(np.float32))
     assert len(rays) == 24
+
+
+def test_the_camera_of_a_coarse_grid_sees_its_pixels_where_the_picture_has_them():
+    intrinsics, c2w = random_camera(3)
+    grid = image_pixels(41, 31, 4)
+    camera = camera_rays(grid, intrinsics, c2w).camera
+    assert (camera.width, camera.height) == (10, 7)
+    found = pixels_to_rays(np.stack(np.meshgrid(np.arange(10), np.arange(7)), axis=-1), camera.intrinsics, camera.c2w)
+    np.testing.assert_allclose(found, pixels_to_rays(grid, intrinsics, c2w), atol=1e-12)

@@ -55,6 +55,7 @@ def test_a_scene_shows_the_sphere_where_its_rays_meet_it(tmp_path, name, downsca
     scene = load_scene(dataset_config(tmp_path, roi="0.1 -0.05 0.2 1.3", downscale=downscale))
     assert scene.n_views == 6
     assert (scene.masks is not None) == (name in ("blender", "nerfstudio"))
+    assert not scene.intrinsics[:, [0, 1, 2, 2], [1, 0, 0, 1]].any()  # no lens here has a skew
     for view in range(scene.n_views):
         rays, (height, width) = scene.rays(view)
         expected, squarely = sphere_colours(rays, scene.scene_to_world)

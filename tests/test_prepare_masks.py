@@ -14,9 +14,9 @@ from data.prepare import masks
 from data.prepare.contact_sheet import contact_sheet
 
 
-def disc(colour=(200, 30, 40), backdrop=(30, 160, 60), noise=6):
+def disc(colour=(200, 30, 40), backdrop=(30, 160, 60), noise=6, radius=35):
     y, x = np.mgrid[:120, :160]
-    truth = (x - 80) ** 2 + (y - 60) ** 2 < 35**2
+    truth = (x - 80) ** 2 + (y - 60) ** 2 < radius**2
     rgb = np.where(truth[..., None], colour, backdrop) + np.random.default_rng(0).normal(0, noise, (120, 160, 3))
     return np.clip(rgb, 0, 255).astype(np.uint8), truth
 
@@ -25,8 +25,9 @@ def overlap(mask, truth):
     return np.sum((mask > 127) & truth) / np.sum((mask > 127) | truth)
 
 
-def test_a_backdrop_of_one_colour_is_found_and_cut_away(tmp_path):
-    rgb, truth = disc()
+@pytest.mark.parametrize("radius", [35, 55])
+def test_a_backdrop_of_one_colour_is_found_and_cut_away(tmp_path, radius):
+    rgb, truth = disc(radius=radius)
     write_image(tmp_path / "a.png", rgb)
     assert overlap(masks.finder("colorkey", [tmp_path / "a.png"])(rgb), truth) > 0.95
 

@@ -74,3 +74,10 @@ def test_a_reduced_photograph_takes_its_cameras_intrinsics_along():
     np.testing.assert_array_equal(fitted(Lens(K), (7, 5)), K)
     with pytest.raises(ValueError, match="is 120x160 pixels and its camera 160x120"):
         fitted(lens, (120, 160))
+
+
+@pytest.mark.parametrize("size", [(400, 20), (20, 400)])
+def test_a_lens_that_leaves_little_of_one_side_is_refused(size):
+    intrinsics = np.array([[40.0, 0, (size[0] - 1) / 2], [0, 40, (size[1] - 1) / 2], [0, 0, 1]])
+    with pytest.raises(ValueError, match="leaves almost nothing"):
+        Undistorter(Lens(intrinsics, (1.0, 0.0, 0.0, 0.0), size=size), size)

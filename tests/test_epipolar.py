@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from data.inspection.camera_checks import cameras
 from data.inspection.epipolar import pair_distances
+from data.parsed_scene import MASK_HALF
 from data.scenes.scene import Scene
 
 COUNT = 12
@@ -128,3 +129,8 @@ def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
     finding = cameras(flat)
     assert finding.verdict == "fair" and finding.figure.startswith("0 of ")
     assert np.isnan(median_distance(flat))
+
+
+def test_outside_a_mask_nothing_is_matched(corner):
+    masks = tuple(np.full(image.shape[:2], MASK_HALF, np.uint8) for image in corner.images)
+    assert np.isnan(median_distance(replace(corner, masks=masks)))

@@ -49,6 +49,13 @@ def test_sparse_mesh_is_the_dense_mesh(name):
     assert found.mesh.is_watertight and found.mesh.volume == pytest.approx(expected.volume, rel=1e-6)
 
 
+def test_a_field_a_quarter_as_steep_takes_the_same_samples_and_gives_the_same_mesh():
+    whole = sparse.extract(Analytic(sphere), *BOX, 140, 0.0, CHUNK)
+    quarter = sparse.extract(Analytic(lambda points: 0.25 * sphere(points)), *BOX, 140, 0.0, CHUNK)
+    assert quarter.queries == whole.queries
+    assert np.array_equal(quarter.mesh.vertices, whole.mesh.vertices)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("function", "bounded", "threshold"), [(sphere, True, 0.0), (minus_density, False, 25.0)])
 def test_at_512_at_most_6_percent_of_the_dense_queries(function, bounded, threshold):

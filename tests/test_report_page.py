@@ -43,6 +43,8 @@ def test_the_page_of_a_training_holds_all_of_it(trained):
     assert [shown["step"] for shown in found["pictures"]] == [4, 8, 12]
     assert set(found["pictures"][0]["panels"]) == {"rendering", "normals", "error", "distance"}
     assert found["mesh"]["step"] == 12 and found["mesh"]["colors"] and found["overview"].startswith("data:image/webp")
+    colors = np.frombuffer(base64.b64decode(found["mesh"]["colors"]), np.uint8)
+    assert 64 < colors.min() < colors.max() < 192  # a sigmoid of values near zero: the colour network has hardly begun
     assert len({shown["view"] for shown in found["pictures"]}) == 1 and found["pictures"][0]["held_out"]
     assert ["train.end_iter", "300000", "12"] in found["conf"]["differs"]
     assert "train.learning_rate_alpha" not in [row[0] for row in found["conf"]["differs"]]

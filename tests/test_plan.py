@@ -1,6 +1,7 @@
 """Choosing chunks by measurement, the keys that steer it, and the table of --mode plan."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from config_samples import changed
@@ -9,6 +10,7 @@ from runs import run
 
 from models.commands import plan_table as plan
 from models.machine import available, memory
+from models.results import chunks
 
 DEBUG_ROWS = [0, 8, 16, 32, 48, 64, 96, 128]  # confs/debug.conf has n_importance = 8
 
@@ -57,6 +59,17 @@ def test_a_measurement_that_runs_out_of_memory_does_not_fit_and_smaller_ones_are
     expected = max(size for size in memory.halvings(most) if size <= fitting)
     assert choice.fits and choice.chunk == (most if max(asked) <= fitting else expected)
     assert len(asked) == len(set(asked))
+
+
+def test_the_chunks_of_images_and_meshes_are_determined_once_unless_the_conf_names_them(monkeypatch):
+    found = iter([640, 4096])
+    for name in ("render_chunk", "grid_chunk"):
+        monkeypatch.setattr(chunks, name, lambda *_: SimpleNamespace(chunk=next(found)))
+    model = SimpleNamespace(shows_pictures=False)
+    sizes = chunks.ResultChunks(changed().train)
+    assert [sizes.rays(model, None) for _ in range(2)] == [640, 640]
+    assert [sizes.points(None) for _ in range(2)] == [4096, 4096]
+    assert chunks.ResultChunks(changed(train={"render_chunk": 7}).train).rays(model, None) == 7
 
 
 def test_where_memory_runs_out_with_one_entry_or_the_work_fails_otherwise_that_is_raised():

@@ -15,6 +15,7 @@ from toys import run_conf
 from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
 from data.errors import UserError
+from data.parsed_scene import SparsePoints
 from data.rays import Rays
 from data.scenes.load import load_scene
 from models.estimators.background import FARTHEST, candidates, contracted
@@ -259,9 +260,10 @@ def test_a_step_from_within_the_region():
 def test_points_of_structure_from_motion_draw_the_surface():
     trainer = trained("model.packed.points_weight=1", "model.packed.points_until=0.5", steps=0)
     model, sampler, estimator = trainer.model, trainer.sampler, trainer.model.estimator
-    estimator.points = estimator.scene_points = (
-        unit(np.random.default_rng(0).normal(size=(300, 3))).astype(np.float32) * 0.8
-    )
+    near = unit(np.random.default_rng(0).normal(size=(300, 3))) * 0.8
+    xyz = np.concatenate([near, 3 * near])  # the second half lies outside the region
+    points = SparsePoints(xyz, np.full(600, 5), np.ones(600), np.zeros((600, 3), np.uint8))
+    estimator.fit(dataclasses.replace(load_scene(trainer_conf().dataset), points=points))
     batch = sampler.next()
     anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
     assert batch.anchors[0] == 64 and len(anchors) == 64

@@ -43,6 +43,14 @@ def trainer(tmp_path):
     return made
 
 
+def test_opacities_and_sizes_count_in_the_loss(trainer):
+    terms = trainer.model.objective(trainer.sampler.next(), None, trainer.context).terms
+    opacities, sizes = trainer.model.splats.opacities.numpy(), trainer.model.splats.sizes.numpy()
+    assert terms["opacity"].mean().item() == pytest.approx((1 / (1 + np.exp(-opacities))).mean(), rel=1e-5)
+    assert terms["size"].mean().item() == pytest.approx(np.exp(sizes).mean(), rel=1e-5)
+    assert terms["opacity"].weight == terms["size"].weight == 0.01
+
+
 @pytest.mark.slow
 def test_the_noise_of_a_step_moves_faint_splats_which_learn_on_and_nothing_is_read_back(trainer, deaf):
     model, live = trainer.model, {}

@@ -8,6 +8,7 @@ import pytest
 import rigs
 
 from data.inspection.checks import FAIR_VIEWS, GOOD_VIEWS, findings, sphere_points
+from data.inspection.image_checks import LARGEST_SIDE
 from data.parsed_scene import SparsePoints
 
 POSES = rigs.around(sphere_points(40), distance=3.0, middle=np.zeros(3))
@@ -53,6 +54,11 @@ def test_a_blurred_view_is_named(view, masks):
     blurred = changed(scene, "images", view, cv2.GaussianBlur(GOOD.images[view], (0, 0), 1.5))
     finding = found(blurred, "sharpness")
     assert finding.verdict == "fair" and f"view {view} ({view:03d}.png);" in finding.figure
+
+
+def test_pictures_larger_than_needed_are_examined_reduced():
+    scene = rigs.textured_scene(POSES[:6], size=(LARGEST_SIDE + 76, 96))
+    assert found(scene, "sharpness").verdict == found(scene, "exposure").verdict == "good"
 
 
 def test_a_third_that_is_blurred_together_is_named():

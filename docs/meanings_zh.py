@@ -22,8 +22,8 @@ FLAG_MEANINGS = {
     ),
     "the same as --set train.seed=N": "等同于 --set train.seed=N",
     "train: resume from the newest complete checkpoint, if there is one": ("train：从最新的完整检查点继续（如果有）"),
-    "start from the beginning: a prepared scene is replaced; the checkpoints of an earlier training are deleted once "
-    "the first new one is complete, by reconstruct once the new training is finished": (
+    "start from the beginning: a prepared scene is replaced; the checkpoints of an earlier training are deleted when "
+    "the first new checkpoint is complete (reconstruct: when the new training is finished)": (
         "从头开始：替换已准备的场景；原有训练的检查点在第一个新检查点写完后删除，reconstruct 则在新的训练完成后删除"
     ),
     "checkpoint to use instead of the newest: of this program (.safetensors), of the published code (.pth), or "
@@ -53,10 +53,11 @@ FLAG_MEANINGS = {
     "are cut into perspective views; tagged photographs are recognised without it": (
         "prepare、reconstruct：照片或视频帧是 360 度全景（等距柱状投影），将切成透视视图；带标记的照片会自动识别"
     ),
-    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; a scene without a recorded "
-    "up direction keeps the axes of its cameras; with --up their mean up direction is used)": (
+    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; without a recorded up "
+    "direction, .glb, .ply and .stl keep the axes of the cameras, and .obj is rotated to y up; with --up the mean up "
+    "direction of the cameras is used)": (
         "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z；"
-        "未记录向上方向的场景保持相机的坐标轴；给出 --up 则使用相机的平均向上方向）"
+        "未记录向上方向时 .glb、.ply 和 .stl 保持相机的坐标轴，.obj 旋转为 y 向上；给出 --up 则使用相机的平均向上方向）"
     ),
     "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, --tau and "
     "--points (default: world)": (
@@ -110,8 +111,8 @@ FLAG_MEANINGS = {
     ),
     "validate_mesh: reduce to the fewest triangles that stay within this distance of the surface, in units of "
     "--frame": "validate_mesh：简化到与表面的距离不超过该值的最少三角形，单位由 --frame 决定",
-    "validate_mesh: close the holes of the mesh, for printing; the log gives their number and the added area": (
-        "validate_mesh：封闭网格的孔洞，用于打印；日志给出孔洞的数目和补出的面积"
+    "validate_mesh: close the holes of the mesh, for 3D printing; the log gives their number and the added area": (
+        "validate_mesh：封闭网格的孔洞，用于 3D 打印；日志给出孔洞的数目和补出的面积"
     ),
     "validate_mesh: colours from the photographs, per vertex or as a texture (default: vertex, if the format "
     "supports it)": ("validate_mesh：取自照片的颜色，存为顶点颜色或纹理（默认：格式支持时为 vertex）"),
@@ -166,9 +167,9 @@ FLAG_MEANINGS = {
     "prepare, reconstruct: number of frames to use from a video (default: 80)": (
         "prepare、reconstruct：从视频中使用的帧数（默认：80）"
     ),
-    "reconstruct: minutes of training, without the time for cameras and mesh; auto (default): until twice the steps "
-    "hardly improve the images, at most 10": (
-        "reconstruct：训练的分钟数，不含估计相机和提取网格的时间；auto（默认）：直到步数加倍几乎不再改善图像，最多 10"
+    "reconstruct: minutes of training, without the time for cameras and mesh; auto (default): until doubling the "
+    "number of steps hardly improves the PSNR, at most 10": (
+        "reconstruct：训练的分钟数，不含估计相机和提取网格的时间；auto（默认）：直到步数加倍几乎不再提高 PSNR，最多 10"
     ),
     "auto: a GPU if one works, else the CPU (default: auto)": (
         "auto：有可用的 GPU 时使用 GPU，否则使用 CPU（默认：auto）"

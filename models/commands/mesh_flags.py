@@ -42,8 +42,9 @@ FINISH = (
         "--up",
         OUTPUT,
         choices=(Y_AXIS, Z_AXIS),
-        help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; a scene without a "
-        "recorded up direction keeps the axes of its cameras; with --up their mean up direction is used)",
+        help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; without a "
+        "recorded up direction, .glb, .ply and .stl keep the axes of the cameras, and .obj is rotated to y up; with "
+        "--up the mean up direction of the cameras is used)",
     ),
     flag(
         "--no-refine",
@@ -85,7 +86,8 @@ FINISH = (
         "--watertight",
         OUTPUT,
         action="store_true",
-        help="validate_mesh: close the holes of the mesh, for printing; the log gives their number and the added area",
+        help="validate_mesh: close the holes of the mesh, for 3D printing; the log gives their number and the added "
+        "area",
     ),
     flag(
         "--colour",

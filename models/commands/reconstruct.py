@@ -56,7 +56,10 @@ def case_of(values: argparse.Namespace, case: str) -> str:
     source = Path(values.images).resolve()
     name = re.sub(r"[^\w-]+", "_", source.stem if source.is_file() else source.name).strip("_-")
     if not name:
-        raise UserError(f"--images {values.images}: its name cannot name a scene; pass --case NAME")
+        raise UserError(
+            f"--images {values.images}: its name contains no letter or digit, so it is no valid scene name; "
+            "pass --case NAME"
+        )
     return name
 
 
@@ -82,7 +85,7 @@ COMMAND = Command(
             type=minutes_or_auto,
             metavar="M",
             help=f"reconstruct: minutes of training, without the time for cameras and mesh; {AUTO} (default): until "
-            f"twice the steps hardly improve the images, at most {AUTO_MINUTES:g}",
+            f"doubling the number of steps hardly improves the PSNR, at most {AUTO_MINUTES:g}",
         ),
         *prepare.COMMAND.flags,
         *MESH,

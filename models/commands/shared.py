@@ -38,7 +38,7 @@ OVERWRITE = flag(
     EXPERIMENT,
     action="store_true",
     help="start from the beginning: a prepared scene is replaced; the checkpoints of an earlier training are deleted "
-    "once the first new one is complete, by reconstruct once the new training is finished",
+    "when the first new checkpoint is complete (reconstruct: when the new training is finished)",
 )
 CHECKPOINT = flag(
     "--checkpoint",

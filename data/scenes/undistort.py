@@ -15,7 +15,9 @@ from data.parsed_scene import Lens
 
 # Fraction of the image's width and height that must remain; if less remains, the coefficients are wrong.
 SMALLEST_KEPT = 0.25
-FARTHEST_PRINCIPAL = 20.0  # image sides from the image's centre to the principal point; crops reach a few
+# Limit on the offset of the principal point from the image centre, in image widths and heights; crops give offsets of
+# a few.
+FARTHEST_PRINCIPAL = 20.0
 SIZE_ROUNDING = 1.0  # pixels by which a reduced image may deviate from the exact aspect ratio
 
 

@@ -217,7 +217,7 @@ def make_parser(command: Command | None = None) -> argparse.ArgumentParser:
 
 
 def _own_help(entry: Flag) -> str:
-    """The explanation of a flag without the modes that it starts with, on the page of one of them."""
+    """The help text of a flag, without its leading list of modes on the help page of one of these modes."""
     modes, _, rest = entry.options["help"].partition(": ")
     return rest if all(mode in BY_NAME for mode in modes.split(", ")) else entry.options["help"]
 
@@ -235,7 +235,7 @@ def _explained_mode(argv: Sequence[str]) -> Mode | None:
 
 
 def _examples(command: Command) -> str:
-    """The end of a mode's page: the examples of the help page that are of this mode."""
+    """The end of a mode's page: the examples of the help page that use this mode."""
     name = re.escape(command.title).replace("I_J", r"\d+_\d+")
     lines = [line for line in EPILOG.splitlines() if re.search(rf"--mode {name}( |$)", line)]
     if command.name == "train":

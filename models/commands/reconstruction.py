@@ -191,7 +191,10 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
 
 
 def _trained(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> tuple[ReconstructionPlan, int]:
-    """Train, and longer while the plan says so; returns the last plan, and the exit status of its training."""
+    """Train, and double the number of steps as long as `longer` returns a plan.
+
+    Returns the last plan, and the exit status of its training.
+    """
     while True:
         flags = {"overwrite": False, "is_continue": True}
         status = _run_step(_with(arguments, plan.settings), train.COMMAND, 3, flags)

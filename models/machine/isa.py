@@ -1,8 +1,9 @@
 """The instruction set and the floating-point rules of all compiled code.
 
 Instruction set: the highest x86-64 level of the processor (https://gitlab.com/x86-psABIs/x86-64-ABI), or a lower one
-chosen by the environment variable NEUS_ISA, so that any machine can test the code of another. Unlike -march=native, a
-level gives the same code on every processor that supports it. Other architectures have one level, their baseline.
+chosen by the environment variable NEUS_ISA, so that a newer machine can test the code for older processors. Unlike
+-march=native, a level gives the same code on every processor that supports it. Other architectures have one level,
+their baseline.
 
 Floating point: IEEE 754 single precision with subnormal numbers, NaN and infinity. Three relaxations are used:
 

@@ -24,9 +24,9 @@ MESH_BYTES = 2 * (2 * 24 + 4 * 24)
 
 
 def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
-    """Raises UserError if the networks of the conf exceed main memory, or that of the GPU if one is used.
+    """Raises UserError if the networks of the conf exceed the free main memory and, if a GPU is used, also its memory.
 
-    The GPU is queried only if main memory suffices.
+    The GPU is queried only if main memory does not suffice.
     """
     count = model.parameters
     needed, free = (TRAINED_COPIES if is_trained else READ_COPIES) * FLOAT_BYTES * count, available_bytes()

@@ -94,7 +94,7 @@ class VolumeModel(PlainModel):
         return self.estimator.batch(arrays)
 
     def share(self, batch: Batch, rank: int, size: int) -> slice | None:
-        """The share of this process among `size` ones."""
+        """The part of the batch that rank `rank` of `size` processes computes."""
         return self.estimator.share(batch, rank, size)
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:

@@ -17,9 +17,8 @@ from models.monitoring.interrupts import Interrupts
 class Ending:
     """Callbacks for the end of a training."""
 
-    # the last finished step; `save` writes a checkpoint and returns half a sentence about it, "" on other ranks
-    step: Callable[[], int]
-    save: Callable[[], str]  # returns what became of it, as half a sentence; "" where another rank saves
+    step: Callable[[], int]  # returns the last finished step
+    save: Callable[[], str]  # writes a checkpoint; returns a clause for the message, "" on ranks other than 0
 
 
 @contextmanager

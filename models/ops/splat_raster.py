@@ -1,12 +1,12 @@
 """Rasterise Gaussians front to back (3DGS, arXiv 2308.04079, section 4; 2DGS, arXiv 2403.17888).
 
 N Gaussians sorted by the depth of their centres, H x W pixels with centres at +0.5. The opacity at a pixel is min(0.99,
-opacity exp(-sigma)), and it is ignored below 1 / 255. A pixel ends before the Gaussian that would reduce its
-transmittance to 1e-4 or less. The result is one image [H, W, C]: weighted sums, and the opacity last. Differentiable
-once. `probe` [N, 2] does not affect the image. Its cotangent is the statistic of densification: the gradient of the
-projected centres, or with `absolute` the sum over pixels of the magnitudes of their parts (arXiv 2404.10484). Ranks may
-share an image: each renders some of its tiles, and all get the whole image and all gradients, added in float64 and
-rounded once, as in one process.
+opacity exp(-sigma)), and it is ignored below 1 / 255. Compositing of a pixel stops before the Gaussian that would
+reduce its transmittance to 1e-4 or less. The result is one image [H, W, C]: weighted sums, and the opacity last.
+Differentiable once. `probe` [N, 2] does not affect the image. Its cotangent is the statistic of densification: the
+gradient of the projected centres, or with `absolute` the sum over pixels of the absolute values of the per-pixel
+gradients (arXiv 2404.10484). Ranks may share an image: each renders some of its tiles, and all get the whole image and
+all gradients, added in float64 and rounded once, as in one process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from models.structs import Var
 
 MOST_ALPHA = 0.99
 LEAST_ALPHA = 1.0 / 255.0
-LEAST_LEFT = 1e-4  # transmittance at which a pixel ends
+LEAST_LEFT = 1e-4  # transmittance at which compositing stops
 SMALLEST = 1e-12  # smallest divisor, for a surfel seen edge-on
 EDGE = 0.01  # pixels added to the bounding box because of rounding
 
@@ -68,7 +68,7 @@ SOURCE = Source(
 
 @dataclass(frozen=True)
 class Look:
-    """The appearance of Gaussians and the inputs of an image besides the projections."""
+    """Inputs of the rasteriser besides the projected Gaussians."""
 
     colors: Var  # [N, 3]
     opacities: Var  # [N, 1]
@@ -77,7 +77,7 @@ class Look:
 
 
 class _Sizes(jt.Function):
-    """The identity; the probe's cotangent is the sum of the magnitudes of the backward values."""
+    """The identity; the probe's cotangent is the sum over pixels of the absolute values of the incoming cotangent."""
 
     def execute(self, offsets: Var, probe: Var) -> Var:
         """The input [P, N, 2], unchanged."""
@@ -114,7 +114,7 @@ def _weights(sigma: Var, opacities: Var, depths: Var, radii: Var) -> tuple[Var, 
     before = _products_before(1.0 - alpha)
     after = (before * (1.0 - alpha)).stop_grad()
     takes_part = jt.logical_or(after > LEAST_LEFT, alpha == 0.0).float32()
-    # nothing counts behind the end of a pixel
+    # Gaussians behind the first one that is cut off have weight 0
     takes_part = 1.0 - ((1.0 - takes_part).cumsum(dim=1) > 0.0).float32()
     weights = alpha * before * takes_part.stop_grad()
     return weights[:, rank], 1.0 - weights.sum(dim=1, keepdims=True)
@@ -131,7 +131,9 @@ def _products_before(factors: Var) -> Var:
 
 
 def _picture(weights: Var, left: Var, channels: Var, look: Look, layout: Raster) -> Var:
-    """[H, W, C] of constant channels [N, C - 1]."""
+    """The image [H, W, C] composited from channels [N, C - 1] that are constant over each Gaussian; opacity is the last
+    channel.
+    """
     sums = jt.matmul(weights, channels)
     color = sums[:, :3] + left * look.background.reshape((1, 3))
     return jt.concat([color, sums[:, 3:], 1.0 - left], dim=1).reshape((layout.height, layout.width, -1))
@@ -149,13 +151,13 @@ def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster, ranks: R
 
 
 def _surfels_reference(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
-    """Evaluates every surfel at every pixel; with `absolute` the probe receives only the part of the low-pass
-    filter.
+    """Evaluates every surfel at every pixel; with `absolute` the probe receives only the gradient through
+    the low-pass filter.
     """
     del ranks
     offset = _offsets(seen.means2d, look.probe, layout)
     pixels = _pixels(layout.width, layout.height)
-    # the plane moves with the homogeneous pixel of its centre, so the probe is added to both
+    # a shift of the projected centre also shifts the plane in homogeneous pixels, so the probe is added to both
     shift = look.probe * seen.depths.detach()
     rows = [seen.to_picture[:, k].unsqueeze(0) for k in range(3)]
     shifts = [jt.concat([jt.zeros((shift.shape[0], 2)), shift[:, k : k + 1]], dim=1).unsqueeze(0) for k in range(2)]
@@ -180,7 +182,9 @@ def _surfels_reference(seen: Surfels, look: Look, layout: Raster, ranks: Ranks =
 
 
 def _front(hit: Var, weights: Var, depths: Var) -> Var:
-    """The sum [P] of hit depths of each pixel, weighted by the part of their weight above FRONT_LEFT."""
+    """The weighted sum [P] of the hit depths of each pixel; only the weight accumulated while the transmittance is
+    above FRONT_LEFT counts.
+    """
     order = np.argsort(depths.numpy().reshape(-1), kind="stable")
     taken = weights.numpy()[:, order]
     before = 1.0 - np.cumsum(taken, axis=1) + taken
@@ -189,7 +193,7 @@ def _front(hit: Var, weights: Var, depths: Var) -> Var:
 
 
 def _first(places: Var, weights: Var, depths: Var) -> Var:
-    """The index [P, 1] of the first Gaussian with a weight; 0 without one."""
+    """The value (inverse depth) [P, 1] of the first Gaussian with a nonzero weight; 0 if there is none."""
     order = np.argsort(depths.numpy().reshape(-1), kind="stable")
     has_weight = weights.numpy()[:, order] > 0
     found = places.numpy()[np.arange(len(has_weight)), order[has_weight.argmax(axis=1)]]
@@ -207,7 +211,7 @@ def _surfels_native(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = AL
 
 
 class _Composite(jt.Function):
-    """Both forms; stores its inputs and the image.
+    """Native rasteriser of ellipsoids or surfels; stores its inputs and the image for the backward pass.
 
     It computes at once, because ranks must wait for each other, and because the fusion of pending operations would
     change the rounding.

@@ -1,8 +1,8 @@
 """Start and end of a process that may be a rank: participation, output, and the report of failures.
 
 Most mistakes of the user, in the conf or the scene, occur on all ranks at the same time: rank 0 prints the error and
-ends, and the starter ends the others. A rank that fails alone reports to rank 0, or prints the error if rank 0 does not
-respond.
+exits, and the launcher (mpirun) terminates the others. A rank that fails alone reports to rank 0, or prints the error
+if rank 0 does not respond.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def ended(status: int) -> int:
 
 
 def _grandparent() -> int:
-    """The process number of mpirun or its local daemon, above the two processes of the shield."""
+    """The process id of mpirun or its local daemon, the parent of the outer one of the two watchdog processes."""
     process = os.getpid()
     for _ in range(3):
         process = _parent(process)

@@ -22,7 +22,7 @@ from models.ops.splat_wander import Wander, wander_splats
 HULL_CELLS = 64  # cells per side of the visual hull for the initialisation
 HULL_MARGIN = 0.02  # working-frame units
 FARTHEST = 8.0  # radii of the region: outer limit of background Gaussians, uniform in inverse distance
-NEIGHBOURS = 3  # neighbours: their mean distance is the initial size
+NEIGHBOURS = 3  # number of nearest neighbours; the RMS distance to them is the initial size
 LONE_SIZE = 0.1  # initial size without neighbours
 SMALLEST, LARGEST = 1e-4, 1.0  # limits of initial sizes, working-frame units
 NAMES = ("means", "quats", "sizes", "opacities", "dc", "rest")
@@ -77,7 +77,7 @@ def logit(share: np.ndarray | float) -> np.ndarray:
 
 
 def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generator) -> dict[str, np.ndarray]:
-    """Isotropic Gaussians at points, with the mean distance of their neighbours as size."""
+    """Isotropic Gaussians at points; the size is `first_size` times the RMS distance to the nearest neighbours."""
     count = len(points.xyz)
     quats = generator.normal(size=(count, 4))
     if count > 1:
@@ -98,10 +98,10 @@ def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generat
 
 
 def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: np.random.Generator) -> Points:
-    """SfM points if there are any, else random points.
+    """The SfM points if there are any, filled up with random points to `conf.first`.
 
-    Random points are in the visual hull of the masks; without masks they are in the region of interest and, for a
-    fraction of them, outside.
+    Random points are in the visual hull of the masks; without masks a fraction `conf.beyond` is outside the region of
+    interest and the rest inside.
     """
     if scene.points is not None and len(scene.points.xyz) > 0:
         points = training_points(scene.points)

@@ -38,7 +38,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
     ) -> None:
         super().__init__(conf, end_iter, carves, [sdf] if isinstance(sdf, GridField) else [], background)
         self._sdf, self._sharpness = sdf, sharpness
-        self.scene_points: np.ndarray | None = None
+        self._scene_points: np.ndarray | None = None
         self._is_pruning = False
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
 
@@ -47,12 +47,12 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         super().fit(scene)
         if isinstance(self._sdf, SDFGrid) and is_interior(scene):
             self._sdf.begin_within(INTERIOR_RADIUS)
-        self.scene_points = None
+        self._scene_points = None
         if scene.points is not None and self.conf.points_weight > 0:
             xyz = well_supported(training_points(scene.points)).astype(np.float32)
             is_within = ~self._is_outside(xyz) & (np.abs(xyz).max(axis=1) < 1)
-            self.scene_points = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
-        self.points = self.scene_points
+            self._scene_points = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
+        self.points = self._scene_points
 
     def compare_patches(self, most: int | None) -> None:
         """Set the maximum number of rays per batch whose patches are compared; None disables the comparison."""
@@ -63,7 +63,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         super().before_step(step)
         self._cavities = None
         self._is_pruning = step >= self.first_pruning
-        self.points = self.scene_points if step < self.conf.points_until * self._end_iter else None
+        self.points = self._scene_points if step < self.conf.points_until * self._end_iter else None
 
     def prune(self) -> None:
         """Mark cells outside the band around the surface as empty or solid.

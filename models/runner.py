@@ -168,7 +168,7 @@ class Runner:
 
     @contextmanager
     def _told_how_it_ends(self) -> Iterator[None]:
-        """Call back at any end of the training, unless another run has the folder."""
+        """Notify the callbacks when the training ends for any reason, unless another run holds the folder."""
         state: str | None = STOPPED
         try:
             yield
@@ -191,7 +191,7 @@ class Runner:
             raise DivergedError(text) from error
 
     def _tell(self, what: Callable[[Callback], None]) -> None:
-        """Call all callbacks; a failing one is removed."""
+        """Call all callbacks. An error of a callback is reported once and does not stop the training."""
         for follower in self._followers:
             self.recovery.attempt(follower.name, partial(what, follower))
 
@@ -272,7 +272,7 @@ class Runner:
             self.recovery.examine()
             shown, level = self.collapse.views, self.conf.validate_resolution_level
             seen = partial(validate_image, view=shown.views[0], level=level, held_out=shown.held_out)
-            picture = self.recovery.attempt("pictures", lambda: seen(self.snapshot()))
+            picture = self.recovery.attempt("images", lambda: seen(self.snapshot()))
             if picture is not None:
                 self._tell(lambda follower: follower.picture(self.step, picture))
         if has_mesh:

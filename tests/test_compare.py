@@ -60,7 +60,11 @@ def test_what_differs_stands_on_top_and_the_figures_side_by_side(tmp_path, compa
     assert cells(top, "model.surface") == ["sdf_network", "sdf_network", "grid"]
     assert "end_iter" not in top and "dataset.roi" not in top and "not measured alike" not in told
     assert cells(figures, "PSNR, whole image") == ["32.14 dB", "30.00 dB", "32.14 dB"]
-    assert cells(figures, "Chamfer distance") == ["0.0048 radii = 0.01203 world", "-", "0.0048 radii = 0.01203 world"]
+    assert cells(figures, "Chamfer distance") == [
+        "0.0048 radii = 0.01203 world units",
+        "-",
+        "0.0048 radii = 0.01203 world units",
+    ]
     assert cells(figures, "steps") == ["5000", "5000", "6000"]
     assert "SSIM, inside the mask" not in told  # what none of them has
 

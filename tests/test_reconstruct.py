@@ -197,7 +197,7 @@ def test_a_training_that_learns_nothing_leaves_a_page_that_says_so(photographs, 
     status, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7")
     result = Path("exp/my_photos/fast/result")
     assert status == 1 and "NaN or Inf in the gradient of" in said.err
-    assert "stopped at step 0 of 7, so there is no mesh" in (result / "result.md").read_text()
+    assert "stopped before its first checkpoint, so there is no mesh" in (result / "result.md").read_text()
     assert not (result / "mesh.ply").exists()
 
 

@@ -69,7 +69,7 @@ def test_a_page_that_cannot_be_written_stops_no_training(tmp_path, capsys):
     (tmp_path / "report.html").mkdir()
     assert run(tmp_path, settings=("train.end_iter=4", *SETTINGS[1:], "train.val_mesh_freq=0")) == 0
     told = capsys.readouterr().err
-    assert told.count("the report cannot be written, the training continues without") == 1
+    assert told.count("the report could not be written; the training continues: ") == 1
 
 
 @pytest.mark.slow

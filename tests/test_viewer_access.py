@@ -111,5 +111,5 @@ def test_a_viewer_that_others_reach_asks_for_its_token():
 @needs_viser
 def test_a_viser_that_cannot_be_guarded_is_not_started(monkeypatch):
     monkeypatch.setattr(server, "guarded", lambda access: contextlib.nullcontext([]))
-    with pytest.raises(UserError, match="cannot restrict its access"):
+    with pytest.raises(UserError, match="access to the viewer cannot be restricted"):
         server.start("127.0.0.1", 9340, "test", str)

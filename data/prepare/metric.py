@@ -24,7 +24,8 @@ DICTIONARIES = (
 PROBED = 6  # photographs in which every dictionary is tried
 LEAST_VIEWS = 3  # that must see a marker
 WORST_REPROJECTION = 3.0  # pixels; a marker with a larger error is a wrong detection, or moved
-OUTLIER = 4.0  # median errors of a marker; a view with a larger error is left out
+# In multiples of the median error over the views of a marker; views with larger errors are discarded.
+OUTLIER = 4.0
 WORST_GPS = 0.2  # residual of the positions over their extent; above, the positions are too coarse for a scale
 LEAST_GPS = 3
 FIRST_CENTER = 0.5  # coordinate of the first pixel's centre in the corners that OpenCV returns
@@ -72,9 +73,8 @@ def _by_markers(parsed: ParsedScene, side: float) -> ParsedScene:
         counts = sorted(map(len, seen.values()), reverse=True)[:5]
         raise UserError(
             f"--marker {side:g}: no ArUco or AprilTag marker was located from {LEAST_VIEWS} photographs within "
-            f"{WORST_REPROJECTION:g} px (found: {len(seen)} markers, in {counts} photographs); photograph the printed "
-            "markers larger and sharper, or "
-            "omit --marker"
+            f"{WORST_REPROJECTION:g} px (found: {len(seen)} markers, in {counts} photographs); take sharp "
+            "photographs from nearer, so that the markers are larger, or omit --marker"
         )
     middle = float(np.median(lengths))
     spread = 1.4826 * float(np.median(np.abs(np.array(lengths) - middle))) / middle / np.sqrt(len(lengths))
@@ -82,7 +82,7 @@ def _by_markers(parsed: ParsedScene, side: float) -> ParsedScene:
 
 
 def _located(views: list[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, float]:
-    """The corners [4, 3] of a marker and their largest reprojection error in pixels, without the views of outliers.
+    """The corners [4, 3] of a marker and their largest reprojection error in pixels, after discarding outlier views.
 
     views: images with the corners [4, 2] in them. The error is infinite for fewer than LEAST_VIEWS.
     """

@@ -17,7 +17,7 @@ from data.parsed_scene import ParsedScene, PosedImage
 from data.prepare.sources import MIN_IMAGES
 
 # Views of 90 degrees, every 45 degrees around: neighbouring views share half of their content, as structure from motion
-# needs. Above and below 45 degrees is the sky and the tripod.
+# needs. Elevations beyond +-45 degrees, which mostly show the sky and the tripod, are not used.
 YAWS = tuple(range(0, 360, 45))
 FIELD_OF_VIEW = 90.0  # degrees
 # "Photo Sphere XMP Metadata" (developers.google.com/streetview/spherical-metadata), as attribute or element
@@ -50,11 +50,11 @@ def require_whole(name: str, pixels: np.ndarray) -> None:
 
 
 def require_no_mask_files(sources: Sequence[Path], is_panorama: bool, masks: str) -> None:
-    """Raises UserError if panoramas are to have masks of the whole photographs, which are not cut."""
+    """Raises UserError if mask files or rectangles are given for panoramas: they are not cut into views."""
     if is_panorama or any(is_tagged(path) for path in sources if path.suffix.lower() not in UNREAD_SUFFIXES):
         raise UserError(
             f"--masks {masks}: masks and rectangles of 360-degree photographs are not supported; use colorkey, grabcut "
-            "or rembg, which see the perspective views"
+            "or rembg, which are applied to the perspective views"
         )
 
 
@@ -66,8 +66,8 @@ def view_name(number: int, yaw: int) -> str:
 def facing_views(parsed: ParsedScene, centre: np.ndarray | None) -> ParsedScene:
     """The scene without the views of panoramas that do not show `centre` [3].
 
-    None stands for the mean of the camera centres, which a walk around the object surrounds. Other images are kept, and
-    so are all if fewer than three would remain.
+    None: the mean of the camera centres, which is near the object if the cameras surround it. Other images are kept. If
+    fewer than three images would remain, all are kept.
     """
     if centre is None:
         centre = np.mean([image.c2w[:3, 3] for image in parsed.images], axis=0)

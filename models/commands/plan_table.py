@@ -88,7 +88,7 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
 def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     """The lines to print, each as soon as it is known."""
     limit = conf.train.memory_limit
-    shown = "what is free, less a margin" if isinstance(limit, str) else f"{limit:g} GB"
+    shown = "free memory minus a margin" if isinstance(limit, str) else f"{limit:g} GB"
     yield backend.device_info().line()
     if joined().size > 1:
         yield f"{joined().size} ranks share each batch: chunks and GB are per rank, the maximum over the ranks"
@@ -103,7 +103,7 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
         if text := conf.model.fitting(max(0, memory.budget(limit)), (width, height)):
             yield f"{text} (dataset.downscale = {downscale * conf.dataset.downscale})"
     own = "" if conf.model.n_importance is None else "* the value of the conf; "
-    yield f"{own}the chunks are measured to fit, GB = 10^9 bytes"
+    yield f"{own}the chunk sizes were tested to fit into memory on this machine; GB = 10^9 bytes"
 
 
 def heading(row: PlanRow) -> str:

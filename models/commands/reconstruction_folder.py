@@ -45,17 +45,17 @@ PARTS = (
 class ReconstructionPlan:
     """The settings that later calls keep."""
 
-    minutes: float  # of training; the most if it is automatic
+    minutes: float  # of training; the maximum if `is_auto`
     settings: dict[str, str]  # values of the conf by key, of SETTLED_KEYS
     seconds_per_step: float | None = None  # measured; None if the user set the number of steps
     starts_over: bool = False  # a call with --overwrite was interrupted: the next call makes a new plan
     is_finished: bool = False
     times: Times = field(default_factory=dict)  # of the phases of earlier calls
     is_auto: bool = False  # whether the number of steps is doubled while that helps
-    longest: int | None = None  # then the most steps; None if there is one training only
+    longest: int | None = None  # if `is_auto`, the maximum number of steps; None otherwise
 
     def after(self, times: Times) -> ReconstructionPlan:
-        """With the times of a further call."""
+        """A copy that also contains the times of another call."""
         return replace(self, times=added(self.times, times))
 
 
@@ -148,7 +148,7 @@ def add_figures(folder: Path, times: Times) -> None:
 
 
 def score_curve(folder: Path) -> list[list[float]]:
-    """[step, seconds, PSNR in dB] of the views that score the training, at each checkpoint from early steps on."""
+    """[step, seconds, PSNR in dB] of the validation views, at each checkpoint in ascending order."""
     from models.checkpoints.folder import latest_checkpoint
     from models.evaluation.collapse import CURVE_KEY
     from models.experiment import CHECKPOINTS
@@ -162,11 +162,12 @@ def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
     from models.checkpoints.folder import latest_checkpoint
     from models.experiment import CHECKPOINTS
 
-    newest, at = latest_checkpoint(folder / CHECKPOINTS, complain), "the training stopped at step"
+    newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     if newest is None:
-        return f"{at} 0 of {end_iter}, so there is no mesh; {AGAIN}", False
+        why = "the training stopped before its first checkpoint, so there is no mesh"
+        return f"{why}; repeat the command to try again", False
     why = newest.state.get(STOPPED_KEY, "NaN or Inf occurred")
-    return f"{at} {newest.step} of {end_iter} because {why}; {AGAIN}", True
+    return f"the training stopped at step {newest.step} of {end_iter} because {why}; {AGAIN}", True
 
 
 def drop_earlier(folder: Path, is_asked: bool) -> None:

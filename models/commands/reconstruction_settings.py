@@ -24,7 +24,7 @@ STEPPING = 0.86
 LEAST_STEPS = 200  # fewer steps give no usable result
 AUTO, AUTO_MINUTES = "auto", 10.0  # the value of --minutes, and the most minutes of it
 DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
-LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored views
+LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the validation views
 
 
 def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
@@ -48,7 +48,7 @@ def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float
 def timed_plan(conf: ExperimentConfig, settings: dict[str, str], minutes: float, is_auto: bool) -> ReconstructionPlan:
     """The plan with the number of steps that fit into the minutes, for which it measures the time of a step.
 
-    If `is_auto`, the first training is shorter by DOUBLINGS halvings.
+    If `is_auto`, the first training has 1 / 2^DOUBLINGS of these steps.
     """
     from models.experiment import training_scene
 
@@ -68,7 +68,8 @@ def timed_plan(conf: ExperimentConfig, settings: dict[str, str], minutes: float,
 def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> ReconstructionPlan | None:
     """The plan with twice the steps; None if it is the longest, or if the last doubling hardly increased the score.
 
-    curve: rows of step, seconds, PSNR in dB. Twice the steps continue the training: its learning rate is raised again.
+    curve: rows of step, seconds, PSNR in dB. With the new plan the training is resumed, and its learning rate increases
+    again because the schedule is longer.
     """
     if plan.longest is None:
         return None
@@ -78,7 +79,10 @@ def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> Recons
     scores = {step: score for step, _, score in curve}
     if steps in scores and steps // 2 in scores:
         gain = scores[steps] - scores[steps // 2]
-        words = f"PSNR of the scored views: {scores[steps]:.1f} dB after {steps} steps, {gain:+.1f} dB by the last half"
+        words = (
+            f"PSNR of the validation views: {scores[steps]:.1f} dB after {steps} steps, {gain:+.1f} dB since step "
+            f"{steps // 2}"
+        )
         if gain < LEAST_GAIN:
             say(f"{words}: the training is long enough")
             return None

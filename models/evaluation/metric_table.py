@@ -58,7 +58,7 @@ def _seconds(value: float, _all: Mapping[str, Any]) -> str:
 def _length(value: float, figures: Mapping[str, Any]) -> str:
     """Radii, and world units if these differ."""
     world = float(figures.get("world_per_radius") or 1.0)
-    return f"{value:.4f} radii" + ("" if world == 1.0 else f" = {value * world:.4g} world")
+    return f"{value:.4f} radii" + ("" if world == 1.0 else f" = {value * world:.4g} world units")
 
 
 GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (

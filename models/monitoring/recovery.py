@@ -83,8 +83,8 @@ class Recovery:
     def after_step(self, taken: int | None = None) -> None:
         """Save and report the steps skipped since the last call; return to an earlier state after too many in a row.
 
-        `taken`: the number of steps of this session at its end; then it returns if all of them were skipped. Raises
-        DivergedError if returning did not help, with the trainer at the last finite state.
+        `taken`: at the end of the session, its number of steps; the training then also restores an earlier state if all
+        of them were skipped. Raises DivergedError if returning did not help, with the trainer at the last finite state.
         """
         skipped = self.trainer.guard.take()
         for bad in skipped:
@@ -103,7 +103,7 @@ class Recovery:
         self.log.warn(bad.sentence() + where)
 
     def _write(self, bad: BadStep) -> str:
-        """Write a skipped step; returns half a sentence with the command that recomputes it."""
+        """Write a skipped step; returns a clause with the command that recomputes it."""
         conf, folder = to_hocon(self.conf), self._subfolder("anomalies")
         saved = save_anomaly(folder, bad, conf, self.trainer.random_states())
         if saved.path is None:
@@ -124,11 +124,11 @@ class Recovery:
             if what not in self._unwritten:
                 self._unwritten.add(what)
                 step = self.trainer.finished_steps
-                self.log.warn(f"step {step}: {what} cannot be written, the training continues without it: {error}")
+                self.log.warn(f"step {step}: {what} could not be written; the training continues: {error}")
         return None
 
     def kept(self) -> str:
-        """Half a sentence for a training that can no longer be saved: the newest checkpoint, and how to resume."""
+        """A clause for the message if a training can no longer be saved: the newest checkpoint, and how to resume."""
         if not self.ranks.is_first:
             return "run again with --is_continue"
         newest = self.store.last_finite(complain)
@@ -141,7 +141,7 @@ class Recovery:
         return self.trainer.guard.bad_steps < steps
 
     def advice(self) -> str:
-        """Half a sentence with advice after a training was stopped."""
+        """Advice for the message after a training was stopped."""
         look = "--mode inspect checks photographs and cameras"
         return (
             look
@@ -153,7 +153,7 @@ class Recovery:
         """Retry from a finite state with zero moments, a lower learning rate and other random numbers."""
         trainer, before = self.trainer, self._setbacks
         count, seen = trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
-        what = f"{count} {'step in a row was' if count == 1 else 'steps in a row were'} skipped ({seen})"
+        what = f"{count} {'step was' if count == 1 else 'steps in a row were'} skipped ({seen})"
         good = trainer.finished_steps - count - (not trainer.settle())  # discard the step that was launched meanwhile
         trainer.guard.take()
         if trainer.optimizer.steps >= setbacks.PROGRESS and good >= before.reached + setbacks.PROGRESS:
@@ -177,7 +177,7 @@ class Recovery:
         where = "staying at" if checkpoint is None else "returning to"
         self.log.warn(
             f"{what}: {where} the weights of step {trainer.finished_steps}, with other random numbers, zero "
-            f"moments and {self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
+            f"Adam moments and {self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
         )
 
     def _earlier(self, before: Setbacks, good: int) -> Checkpoint | None:
@@ -200,7 +200,7 @@ class Recovery:
         self.trainer.reseed(self.conf.train.seed, self.trainer.finished_steps, self._setbacks.total)
 
     def _good_state(self, step: int) -> Checkpoint:
-        """The state of the trainer as that of `step`, with zero moments."""
+        """A checkpoint of the current weights, with the step number `step` and zero moments."""
         state = self.trainer.checkpoint({})
         zeros = {
             moment: {name: np.zeros_like(values) for name, values in named.items()}
@@ -219,26 +219,27 @@ class Recovery:
             self.trainer.restore(self._furthest)
         else:
             self.trainer.rewind_to(good)
-        tried = f"also in {setbacks.MOST_ATTEMPTS} attempts from finite states, the last {self._rate_words()}"
+        tried = (
+            f"{setbacks.MOST_ATTEMPTS} restarts from finite states failed in the same way, the last one with "
+            f"{self._rate_words()}"
+        )
         self._setbacks = Setbacks(self._setbacks.total + 1)
         self._start_afresh()
-        raise DivergedError(f"{seen}, {tried}")
+        raise DivergedError(f"{seen}; {tried}")
 
     def lower_rate(self, reached: int) -> str:
-        """After the return from step `reached`: a lower learning rate and other random numbers; returns half a
-        sentence.
-        """
+        """Lower the learning rate and reseed after the return from step `reached`; returns a clause for the message."""
         before, trainer = self._setbacks, self.trainer
         self._setbacks = replace(
             before, total=before.total + 1, reached=max(reached, before.reached), target=trainer.finished_steps
         )
         trainer.rate_factor = self._setbacks.rate_factor
         trainer.reseed(self.conf.train.seed, trainer.finished_steps, self._setbacks.total)
-        return self._rate_words()
+        return f"with {self._rate_words()}"
 
     def _rate_words(self) -> str:
         """The learning rate, as part of a sentence."""
-        return f"with {self._setbacks.rate_factor:.3g} times the learning rate of the conf"
+        return f"{self._setbacks.rate_factor:.3g} times the learning rate of the conf"
 
     def note_psnr(self, value: float) -> None:
         """Record a logged PSNR in dB."""

@@ -28,7 +28,7 @@ class Saving:
         ranks: Ranks,
         state: Callable[[], dict[str, Any]],
     ) -> None:
-        """`state`: what checkpoints hold of the experiment."""
+        """`state` returns the experiment's entries of a checkpoint."""
         self._store, self._trainer, self._recovery = store, trainer, recovery
         self._log, self._ranks, self._state = log, ranks, state
 
@@ -63,7 +63,7 @@ class Saving:
             self._log.warn(f"{error} The training continues and writes the next checkpoint in {frequency} steps")
 
     def at_an_early_end(self, taken: int) -> str:
-        """Save the `taken` steps of a session at an early end; returns half a sentence about it."""
+        """Save the `taken` steps of a session at an early end; returns a clause for the message."""
         if not self._ranks.is_first:
             return ""
         if not taken or not self._recovery.has_learnt(taken):
@@ -82,8 +82,7 @@ class Saving:
                 why = str(error)
         if path is None:
             return f"{reason}; {why}: {look}; {self._recovery.kept()}"
-        before = "the step before is" if step == 1 else f"the {step} steps before are"
         return (
-            f"{reason}; {before} in {path} and {report}: {look}, --is_continue resumes from there with the "
-            "lower learning rate"
+            f"{reason}; the state of step {step} is saved in {path}, the report is {report}: {look}, --is_continue "
+            "resumes from there with the lower learning rate"
         )

@@ -76,8 +76,8 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
     if not guards:
         stop(server)
         raise UserError(
-            f"{PACKAGE} {viser.__version__}: this program cannot restrict its access to its own page; run `pip "
-            "install -r requirements-view.txt`, or open report.html"
+            f"access to the viewer cannot be restricted with {PACKAGE} {viser.__version__}; run `pip install -r "
+            "requirements-view.txt`, or open report.html"
         )
     server.gui.configure_theme(show_logo=False, show_share_button=False)
     # Without environment reflections and shadows, which take half of the start-up time of a browser without a GPU.

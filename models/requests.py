@@ -14,6 +14,7 @@ VERTEX, TEXTURE, NONE = "vertex", "texture", "none"  # --colour
 # every camera and take a minute.
 NETWORK = "network"
 COLOUR, NORMALS, DEPTH, SHAPE, MESH = "colour", "normals", "depth", "shape", "mesh"  # --show
+AUTO, AUTO_MINUTES = "auto", 10.0  # of --minutes, and the most minutes of it
 OF_FIELD, OF_MESH = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # rendered by the model, and from its mesh
 
 

@@ -12,8 +12,8 @@ from models.commands import prepare
 from models.commands.command import PREPARATION, Arguments, Command, flag
 from models.commands.flag_types import finite
 from models.commands.mesh_flags import FINISH
-from models.commands.reconstruction_settings import AUTO, AUTO_MINUTES
 from models.commands.shared import LANGUAGE, MESH
+from models.requests import AUTO, AUTO_MINUTES
 
 if TYPE_CHECKING:
     from models.methods.conf import ExperimentConfig

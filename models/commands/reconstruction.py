@@ -43,10 +43,10 @@ from models.commands.reconstruction_folder import (
     write_plan,
 )
 from models.commands.reconstruction_page import PHASE_OF, page, read_figures, trust, warnings
-from models.commands.reconstruction_settings import AUTO, AUTO_MINUTES, chosen_settings, longer, timed_plan
+from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
-from models.requests import LARGEST, PIECES, UNIT, VIEWS
+from models.requests import AUTO, AUTO_MINUTES, LARGEST, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")
 NO_SURFACE = (

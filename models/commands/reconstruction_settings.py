@@ -22,7 +22,6 @@ SPARES, EVERY = 16, 8
 # minutes on the fox's photographs took 11.6; with this value 9.0.
 STEPPING = 0.86
 LEAST_STEPS = 200  # fewer steps give no usable result
-AUTO, AUTO_MINUTES = "auto", 10.0  # the value of --minutes, and the most minutes of it
 DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
 LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the validation views
 

@@ -68,7 +68,7 @@ class Recovery:
         if self._setbacks.total:
             times = "once" if self._setbacks.total == 1 else f"{self._setbacks.total} times"
             self.log.info(
-                f"the training returned to an earlier checkpoint {times} before: it continues {self._rate_words()}"
+                f"the training returned to an earlier checkpoint {times} before: it continues with {self._rate_words()}"
             )
 
     def begin(self) -> None:

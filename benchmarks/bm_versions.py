@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     except UserError as error:
         complain(f"error: {error}")
         return EXIT_USER_ERROR
-    say(report(rounds), str(provenance()))
+    say(*report(rounds).splitlines(), str(provenance()))
     return 0
 
 

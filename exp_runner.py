@@ -33,8 +33,8 @@ from models.machine.toolchain import check_limits
 
 EXIT_CRASH = 1  # as Python ends after a traceback
 EXIT_USER_ERROR = 2
-START = "start"  # the phase that contains all others: checks, imports, the scene
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+START = "start"  # the phase that contains all others: checks, imports, the scene
 MEMORY_SENTENCE = (
     "memory ran out: end other programs, or lower --resolution or train.mesh_resolution for meshes, train.render_chunk "
     "for images, train.batch_size and train.ray_chunk for training; --mode plan shows what fits"

@@ -168,7 +168,7 @@ def test_the_minutes_may_be_left_out_of_a_later_call_and_not_be_others(links, ca
 
 
 def test_an_automatic_training_doubles_its_steps_and_a_later_call_continues_the_last(links, monkeypatch):
-    first = ReconstructionPlan(10.0, {"train.end_iter": "10"}, 1.0, is_auto=True, longest=80)
+    first = ReconstructionPlan(10.0, {"train.end_iter": "10"}, 1.0, longest=80)
     monkeypatch.setattr(reconstruction, "timed_plan", lambda *given: first)
     monkeypatch.setattr(reconstruction, "score_curve", lambda folder: [[10, 1.0, 20.0], [20, 2.0, 21.0]])
     links.finishes = 2

@@ -18,7 +18,7 @@ CASES = {
 
 def plan(steps, longest):
     settings = {"dataset.downscale": "2", "train.end_iter": str(steps)}
-    return ReconstructionPlan(10.0, settings, 0.1, is_auto=longest is not None, longest=longest)
+    return ReconstructionPlan(10.0, settings, 0.1, longest=longest)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -135,7 +135,8 @@ def _first_look(
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
     if (given := given_value(arguments.overrides, END_ITER)) is not None:
-        plan = ReconstructionPlan(minutes, {**settings, END_ITER: given}, is_auto=is_auto)
+        longest = read_conf(arguments).train.end_iter if is_auto else None
+        plan = ReconstructionPlan(minutes, {**settings, END_ITER: given}, longest=longest)
     else:
         plan = timed_plan(read_conf(arguments), settings, minutes, is_auto)
     _set_checkpoints_aside(folder)

@@ -51,8 +51,12 @@ class ReconstructionPlan:
     starts_over: bool = False  # a call with --overwrite was interrupted: the next call makes a new plan
     is_finished: bool = False
     times: Times = field(default_factory=dict)  # of the phases of earlier calls
-    is_auto: bool = False  # whether the number of steps is doubled while that helps
-    longest: int | None = None  # if `is_auto`, the maximum number of steps; None otherwise
+    longest: int | None = None  # the maximum number of steps if it is doubled while that helps; None otherwise
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the plan is one of --minutes auto."""
+        return self.longest is not None
 
     def after(self, times: Times) -> ReconstructionPlan:
         """A copy that also contains the times of another call."""
@@ -69,7 +73,7 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
         plan = replace(plan, times={name: Spent(**spent) for name, spent in plan.times.items()})
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
         numbers = all(isinstance(value, float) for spent in plan.times.values() for value in asdict(spent).values())
-        flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished, plan.is_auto))
+        flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
         counts = (plan.minutes, plan.seconds_per_step or 1.0, plan.longest or 1)
         if not (all(map(_is_positive, counts)) and texts and numbers and flags):
             raise ValueError

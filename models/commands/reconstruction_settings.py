@@ -61,7 +61,7 @@ def timed_plan(conf: ExperimentConfig, settings: dict[str, str], minutes: float,
     until = f"at first, at most {steps * rounds}" if is_auto else f"for {minutes:g} minutes"
     say(f"a step takes {1000 * seconds:.0f} ms here: {END_ITER} = {steps} {until}")
     longest = steps * rounds if is_auto else None
-    return ReconstructionPlan(minutes, {**settings, END_ITER: str(steps)}, seconds, is_auto=is_auto, longest=longest)
+    return ReconstructionPlan(minutes, {**settings, END_ITER: str(steps)}, seconds, longest=longest)
 
 
 def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> ReconstructionPlan | None:

@@ -30,8 +30,10 @@ class Answers(Protocol):
 class Worker:
     """A process that runs `benchmarks.serve`; use it as a context manager."""
 
-    def __init__(self, label: str, command: Sequence[str], environment: Mapping[str, str], errors: Path) -> None:
-        """Start `command` and wait until it is ready; raises UserError if it ends instead.
+    def __init__(
+        self, label: str, command: Sequence[str], environment: Mapping[str, str], errors: Path, folder: Path = ROOT
+    ) -> None:
+        """Start `command` in a folder and wait until it is ready; raises UserError if it ends instead.
 
         Its stderr goes to the file `errors`.
         """
@@ -41,7 +43,7 @@ class Worker:
         try:
             with errors.open("wb") as file:
                 self._process = subprocess.Popen(
-                    command, cwd=ROOT, env=dict(environment), stdin=pipe, stdout=pipe, stderr=file, text=True
+                    command, cwd=folder, env=dict(environment), stdin=pipe, stdout=pipe, stderr=file, text=True
                 )
         except OSError as error:
             raise UserError(f"{label}: {command[0]} cannot be started ({error.strerror})") from error

@@ -37,11 +37,12 @@ def test_the_ratio_of_the_times_of_a_step(checkout, monkeypatch, capsys):
 
 
 def test_medians_of_the_rounds():
-    rounds = [((2.0, 1.0), (1.0, 1.0)), ((9.0, 1.5), (3.0, 1.0)), ((1.0, 4.0), (1.0, 2.0))]
-    assert bm_versions.report(rounds) == (
-        "CPU time of a step: 1500.00 ms, the other 1000.00 ms\n"
-        "ratio: 1.500 of CPU time, 2.000 of wall-clock time; CPU by round: 1.000 1.500 2.000"
-    )
+    own = [{"wall": 2.0, "processor": 1.0}, {"wall": 9.0, "processor": 1.5}, {"wall": 1.0, "processor": 4.0}]
+    other = [{"wall": 1.0, "processor": 1.0}, {"wall": 3.0, "processor": 1.0}, {"wall": 1.0, "processor": 2.0}]
+    assert bm_versions.report(own, other) == [
+        "CPU time of a step: 1500.00 ms, the other 1000.00 ms",
+        "ratio: 1.500 of CPU time, 2.000 of wall-clock time; CPU by round: 1.000 1.500 2.000",
+    ]
 
 
 @pytest.mark.cli
@@ -54,4 +55,4 @@ def test_mistakes_are_one_sentence(checkout, monkeypatch, capsys, tmp_path):
     (other / "exp_runner.py").write_text("raise SystemExit('error: x.conf: no such file')")
     monkeypatch.setattr(bm_versions, "ROOT", other)
     assert bm_versions.main([str(other), "--", "--conf", "x.conf"]) == 2
-    assert "ended: error: x.conf: no such file" in capsys.readouterr().err
+    assert "ended with status 1: error: x.conf: no such file" in capsys.readouterr().err

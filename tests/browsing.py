@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,14 @@ def picture_of(page: Any, selector: str, folder: Path) -> np.ndarray:
     path = folder / "element.png"
     page.locator(selector).first.screenshot(path=str(path))
     return read_image(path)[..., :3].astype(float)
+
+
+def wait_until(page: Any, holds: Callable[[], bool], seconds: float = PATIENCE / 1000) -> bool:
+    """Whether a condition holds within these seconds; the page keeps running meanwhile."""
+    until = time.monotonic() + seconds
+    while not (fulfilled := holds()) and time.monotonic() < until:
+        page.wait_for_timeout(200)
+    return fulfilled
 
 
 def slide(page: Any, selector: str, value: int) -> None:

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from browsing import PHONE, displayed, opened
+from browsing import PHONE, displayed, opened, wait_until
 from runs import ROOT, command, run
 
 import exp_runner
@@ -105,10 +105,7 @@ def test_a_click_at_a_photograph_goes_to_its_camera(stage):
         ]
         view, place = min(left_of_the_controls, key=lambda found: np.linalg.norm(middles[found[0]] - eye))
         page.mouse.click(*place)
-        until = time.monotonic() + 60
-        while time.monotonic() < until and np.allclose(client.camera.position, eye, atol=1e-2):
-            page.wait_for_timeout(200)
-        assert np.allclose(client.camera.position, shown.scene.c2w[view, :3, 3], atol=1e-2)
+        assert wait_until(page, lambda: np.allclose(client.camera.position, shown.scene.c2w[view, :3, 3], atol=1e-2))
 
 
 @needs_viser
@@ -130,8 +127,8 @@ def test_a_dragged_sphere_prints_its_flag(stage, tmp_path, size):
         page.mouse.down()
         page.mouse.move(*on_screen(client.camera, np.array([0.6, 0.0, 0.0]), size), steps=8)
         page.mouse.up()
-        page.wait_for_timeout(1500)
-        assert shown.region.position[0] > 0.1 and any(text.startswith('--roi "') for text in told)
+        assert wait_until(page, lambda: shown.region.position[0] > 0.1)
+        assert wait_until(page, lambda: any(text.startswith('--roi "') for text in told))
         assert without_fonts(errors) == []
 
 
@@ -154,11 +151,14 @@ def test_a_rectangle_that_is_drawn_is_a_box_of_that_photograph(stage, tmp_path):
         page.mouse.move(400, 420, steps=6)
         page.mouse.up()
         page.get_by_text("boxes in").wait_for()
-        page.wait_for_timeout(3000)
-        page.screenshot(path=str(tmp_path / "drawn.png"))
+
+        def edge_is_drawn():
+            page.screenshot(path=str(tmp_path / "drawn.png"))
+            edge = read_image(tmp_path / "drawn.png")[250:350, 190:210, :3].astype(int)
+            return (np.abs(edge - LINE).max(axis=2) < 60).any(axis=1).all()
+
+        assert wait_until(page, edge_is_drawn)  # nothing of the scene stands before the box
         assert without_fonts(errors) == []
-    edge = read_image(tmp_path / "drawn.png")[250:350, 190:210, :3].astype(int)
-    assert (np.abs(edge - LINE).max(axis=2) < 60).any(axis=1).all()  # nothing of the scene stands before the box
     found = json.loads((tmp_path / "boxes.json").read_text())["boxes"]
     assert list(found) == [shown.scene.image_names[2]] and sum("in " + str(tmp_path) in text for text in told) == 1
     centre = shown.scene.intrinsics[2, :2, 2] + 0.5

@@ -3,13 +3,12 @@
 import importlib.util
 import json
 import math
-import time
 
 import cv2
 import numpy as np
 import pytest
 import trimesh
-from browsing import displayed, opened
+from browsing import displayed, opened, wait_until
 from runs import ROOT
 
 from data.errors import UserError
@@ -164,9 +163,7 @@ def test_field_of_view_ruler_and_screenshot_in_a_browser(stage, tmp_path, scene)
         for end, place in zip(tool.ends, ((350, 250), (430, 360)), strict=True):  # both on the ball
             before = np.array(end.position)
             page.mouse.click(*place)
-            until = time.monotonic() + 30
-            while time.monotonic() < until and np.allclose(end.position, before):
-                page.wait_for_timeout(100)
+            assert wait_until(page, lambda end=end, before=before: not np.allclose(end.position, before))
         page.screenshot(path=str(tmp_path / "tools.png"))
     assert any(text.startswith('--scale "') for text in told)
     radii = np.linalg.norm([end.position for end in tool.ends], axis=1)

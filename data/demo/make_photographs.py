@@ -52,16 +52,16 @@ def with_markers(colors: np.ndarray, origin: np.ndarray, directions: np.ndarray)
     dictionary = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_4X4_50)
     down = np.minimum(directions[..., 2], -1e-9)
     places = origin[:2] + ((TABLE - origin[2]) / down)[..., None] * directions[..., :2]
+    below, margin, colors = directions[..., 2] < 0.0, MARKER_MARGIN / MARKER_SIDE, colors.copy()
     for number, center in enumerate(MARKER_PLACES):
         offset = (places - center) / MARKER_SIDE + 0.5  # 0 to 1 across the marker; its image has y down
         printed = cv2.aruco.generateImageMarker(dictionary, number, MARKER_PIXELS).astype(np.float64) / 255.0
-        pixel = np.floor(offset * MARKER_PIXELS).astype(int)
-        column, row = pixel[..., 0], MARKER_PIXELS - 1 - pixel[..., 1]
-        inside = ((pixel >= 0) & (pixel < MARKER_PIXELS)).all(axis=-1)
-        margin = MARKER_MARGIN / MARKER_SIDE
-        paper = ((offset > -margin) & (offset < 1.0 + margin)).all(axis=-1) & (directions[..., 2] < 0.0)
-        ink = np.where(inside, printed[row.clip(0, MARKER_PIXELS - 1), column.clip(0, MARKER_PIXELS - 1)], 1.0)
-        colors = np.where(paper[..., None], ink[..., None], colors)
+        paper = ((offset > -margin) & (offset < 1.0 + margin)).all(axis=-1) & below
+        column, row = np.moveaxis(np.floor(offset[paper] * MARKER_PIXELS).astype(int), -1, 0)
+        inside = (np.minimum(column, row) >= 0) & (np.maximum(column, row) < MARKER_PIXELS)
+        ink = np.ones(len(column))
+        ink[inside] = printed[MARKER_PIXELS - 1 - row[inside], column[inside]]
+        colors[paper] = ink[:, None]
     return colors
 
 

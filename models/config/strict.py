@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from data.errors import UserError
@@ -58,7 +59,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}"
 
 
-def field_types(block_class: type) -> dict[str, Any]:
+@cache
+def field_types(block_class: type) -> Mapping[str, Any]:
     """The type of each field; for an optional block, the type of the block."""
     hints = get_type_hints(block_class)
     return {name: next(filter(dataclasses.is_dataclass, get_args(hint)), hint) for name, hint in hints.items()}

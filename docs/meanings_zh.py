@@ -30,9 +30,9 @@ FLAG_MEANINGS = {
     "Gaussians (.ply; for images and meshes)": (
         "代替最新检查点的文件：本程序的（.safetensors）、官方代码的（.pth）或高斯（.ply，用于图像和网格）"
     ),
-    "train: names of several scenes, or a file with one name on each line. They are trained one after the other, "
-    "under mpirun one per rank at a time": (
-        "train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时同时训练的场景数等于进程数"
+    "train: names of several scenes, or a file with one name on each line. They are trained one after the other; "
+    "under mpirun, each rank trains one scene at a time": (
+        "train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时每个进程每次训练一个场景"
     ),
     "train, inspect: also start the viewer (requires viser)": "train、inspect：同时启动查看器（需要 viser）",
     "view, --view: address of the viewer: 127.0.0.1 for this machine only (default), 0.0.0.0 for access from the "
@@ -42,22 +42,25 @@ FLAG_MEANINGS = {
     "view, --view: port of the viewer; if it is in use, the next free one (default: 8080)": (
         "view、--view：查看器的端口，被占用时使用下一个空闲端口（默认：8080）"
     ),
-    "language of pages: en (English) or zh (Chinese) (default: that of the browser)": (
-        "页面的语言：en（英文）或 zh（中文）（默认：随浏览器）"
+    "language of the HTML pages: en (English) or zh (Chinese) (default: that of the browser)": (
+        "HTML 页面的语言：en（英文）或 zh（中文）（默认：随浏览器）"
     ),
     "replay: file in the folder anomalies/ of a training": "replay：训练的 anomalies/ 文件夹里的一个文件",
-    "validate_mesh: region to extract, two corners in the frame of --frame (default: the box of the scene)": (
-        "validate_mesh：提取网格的区域，两个角点，坐标系由 --frame 决定（默认：场景的范围）"
+    "validate_mesh: region to extract, two corners in the frame of --frame (default: dataset.bbox of the conf, else "
+    "the box around the region of interest)": (
+        "validate_mesh：提取网格的区域，两个角点，坐标系由 --frame 决定"
+        "（默认：配置的 dataset.bbox，否则为感兴趣区域的包围盒）"
     ),
     "prepare, reconstruct: the photographs, or the frames of the video, are 360-degree panoramas (equirectangular) and "
     "are cut into perspective views; tagged photographs are recognised without it": (
         "prepare、reconstruct：照片或视频帧是 360 度全景（等距柱状投影），将切成透视视图；带标记的照片会自动识别"
     ),
     "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; without a recorded up "
-    "direction, .glb, .ply and .stl keep the axes of the cameras, and .obj is rotated to y up; with --up the mean up "
-    "direction of the cameras is used)": (
+    "direction, .glb, .ply and .stl keep the axes of the world frame, and .obj is rotated to y up; with --up the mean "
+    "up direction of the cameras is used)": (
         "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z；"
-        "未记录向上方向时 .glb、.ply 和 .stl 保持相机的坐标轴，.obj 旋转为 y 向上；给出 --up 则使用相机的平均向上方向）"
+        "未记录向上方向时 .glb、.ply 和 .stl 保持世界坐标系的坐标轴，.obj 旋转为 y 向上；"
+        "给出 --up 则使用相机的平均向上方向）"
     ),
     "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, --tau and "
     "--points (default: world)": (

@@ -77,7 +77,7 @@ FLAGS = (
 def check(values: argparse.Namespace) -> None:
     """Raises UserError for flags that require each other, and for a tau that is not positive."""
     if (values.protocol is None) != (values.dtu is None):
-        raise UserError("--protocol dtu, --dtu FOLDER: one needs the other; FOLDER holds ObsMask/ and Points/stl/")
+        raise UserError("--protocol dtu and --dtu FOLDER must be given together; FOLDER has ObsMask/ and Points/stl/")
     if values.scan is not None and values.dtu is None:
         raise UserError("--scan: needs --protocol dtu --dtu FOLDER")
     if values.tau is not None and values.tau <= 0:
@@ -98,7 +98,7 @@ def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
 
 COMMAND = Command(
     name="evaluate",
-    line="metrics of held-out views, ground truth, SfM points and cameras, as a table and as files",
+    line="metrics on held-out views, against ground truth and SfM points, and of cameras: a table and files",
     run=run,
     flags=(CHECKPOINT, *MESH, FRAME, *FLAGS, LANGUAGE),
     check=check,

@@ -35,7 +35,8 @@ FINISH = (
         nargs=6,
         type=finite,
         metavar=("X0", "Y0", "Z0", "X1", "Y1", "Z1"),
-        help="validate_mesh: region to extract, two corners in the frame of --frame (default: the box of the scene)",
+        help="validate_mesh: region to extract, two corners in the frame of --frame (default: dataset.bbox of the "
+        "conf, else the box around the region of interest)",
     ),
     FRAME,
     flag(
@@ -43,8 +44,8 @@ FINISH = (
         OUTPUT,
         choices=(Y_AXIS, Z_AXIS),
         help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; without a "
-        "recorded up direction, .glb, .ply and .stl keep the axes of the cameras, and .obj is rotated to y up; with "
-        "--up the mean up direction of the cameras is used)",
+        "recorded up direction, .glb, .ply and .stl keep the axes of the world frame, and .obj is rotated to y up; "
+        "with --up the mean up direction of the cameras is used)",
     ),
     flag(
         "--no-refine",

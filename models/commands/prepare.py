@@ -75,7 +75,7 @@ def next_steps(arguments: Arguments) -> list[str]:
 
 COMMAND = Command(
     name="prepare",
-    line="create the scene folder ./public_data/NAME from photographs or a video (--images) without cameras",
+    line="estimate cameras from photographs or a video (--images); create the scene folder ./public_data/NAME",
     run=run,
     flags=(
         OVERWRITE,

@@ -15,7 +15,7 @@ from models.commands.shared import choose_device
 def check(values: argparse.Namespace) -> None:
     """Raises UserError if --mode replay or --replay is given alone, or the file does not exist."""
     if (values.mode == "replay") != (values.replay is not None):
-        raise UserError("--mode replay, --replay FILE: one needs the other; FILE is one from the folder anomalies/")
+        raise UserError("--mode replay and --replay FILE must be given together; FILE is in the folder anomalies/")
     if values.replay is not None and not os.path.isfile(values.replay):
         raise UserError(f"--replay {values.replay}: no such file")
 

@@ -52,7 +52,7 @@ LANGUAGE = flag(
     "--language",
     OUTPUT,
     choices=LANGUAGES,
-    help="language of pages: en (English) or zh (Chinese) (default: that of the browser)",
+    help="language of the HTML pages: en (English) or zh (Chinese) (default: that of the browser)",
 )
 FRAME = flag(
     "--frame",

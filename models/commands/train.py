@@ -97,7 +97,7 @@ COMMAND = Command(
             EXPERIMENT,
             metavar="A,B,C",
             help="train: names of several scenes, or a file with one name on each line. They are trained one after the "
-            "other, under mpirun one per rank at a time",
+            "other; under mpirun, each rank trains one scene at a time",
         ),
         *VIEWER,
     ),

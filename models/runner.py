@@ -231,8 +231,8 @@ class Runner:
             if not choice.fits:
                 keys = self.experiment.conf.model.memory_keys
                 self.log.warn(
-                    f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: increase it"
-                    + (f", or lower {keys}" if keys else "")
+                    f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: increase "
+                    "train.memory_limit" + (f", or lower {keys}" if keys else "")
                 )
         self.trainer.ray_chunk = chunk
         if chunk < self.conf.batch_size:

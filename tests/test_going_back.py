@@ -58,7 +58,7 @@ def test_moments_that_spoil_the_update_are_named_and_left_behind_at_the_weights_
     assert run(spoilt, "--is_continue", settings=AVERAGED) == 0
     told = capsys.readouterr().err
     words = "1 NaN or Inf in the update of sdf_network_fine.lin1.bias"
-    assert re.search(rf"step 7 skipped: {words} \(weight .* there\)", told)
+    assert re.search(rf"step 7 skipped: {words} \(weight .* in these entries\)", told)
     assert "staying at the weights of step 6, with other random numbers, zero Adam moments and 0.5 times" in told
     assert told.count("steps in a row") == 1
     last = saved(spoilt, 20)
@@ -67,7 +67,7 @@ def test_moments_that_spoil_the_update_are_named_and_left_behind_at_the_weights_
     file = spoilt / "anomalies/step_00000007.npz"
     assert exp_runner.main(["--mode", "replay", str(file)]) == 1
     said = capsys.readouterr().out
-    assert "not finite in losses and gradients: nothing" in said and words in said
+    assert "not finite in the recomputed losses and gradients: nothing" in said and words in said
     results = (
         r"recomputed: NaN or Inf in this program, weight -\d\.\d+e\+\d+, exp_avg 2[.\d]*e\+38, exp_avg_sq .* in float64"
     )
@@ -83,7 +83,7 @@ def test_the_lower_rate_goes_on_in_a_resumed_run_bit_for_bit(spoilt, tmp_path, c
     capsys.readouterr()
     assert run(tmp_path / "broken", "--is_continue", settings=AVERAGED) == 0
     assert (
-        "returned to an earlier checkpoint once before: it continues with 0.5 times the learning rate"
+        "has returned to an earlier state once: it continues with 0.5 times the learning rate"
         in capsys.readouterr().out
     )
     assert everything(saved(tmp_path / "broken", 20)) == everything(saved(spoilt, 20))

@@ -68,7 +68,7 @@ def test_the_entries_that_spoil_an_update_are_counted_and_named_with_their_numbe
     (found,) = find_faults({"net.a": entries(), "net.b": bad}, SETTINGS)
     assert (found.name, found.count, found.size, found.places.tolist()) == ("net.b", 2, 23, [3, 7])
     assert found.words().startswith("2 NaN or Inf in the update of net.b (weight ")
-    assert "exp_avg_sq -4 to -1 there)" in found.words() and found.examples.exp_avg[1] == 2.5
+    assert "exp_avg_sq -4 to -1 in these entries)" in found.words() and found.examples.exp_avg[1] == 2.5
     assert not find_faults({"net.a": entries()}, SETTINGS)
 
 

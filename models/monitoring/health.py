@@ -76,7 +76,7 @@ def _full(history: Sequence[Vitals]) -> str:
     return (
         f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is "
         "inside): usually the region is too small for the object (--roi selects another), or the background "
-        f"appears on the surface because the conf has no {last.background}"
+        f"appears on the surface because it is not modelled (use {last.background})"
     )
 
 
@@ -87,7 +87,7 @@ def _flat(history: Sequence[Vitals]) -> str:
     return (
         f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} "
         "validations: usually the cameras do not match the photographs (--mode inspect measures it), or the "
-        f"background needs {history[-1].background}"
+        f"background is not modelled (use {history[-1].background})"
     )
 
 
@@ -102,5 +102,5 @@ def _fog(history: Sequence[Vitals]) -> str:
         f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from "
         f"{values[0]:.1f} to {values[-1]:.1f}, and the surface becomes more blurred: usually cameras and "
         "photographs are inconsistent, the region of interest is far too large (--roi selects another), or the "
-        f"background needs {history[-1].background}"
+        f"background is not modelled (use {history[-1].background})"
     )

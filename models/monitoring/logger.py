@@ -146,4 +146,5 @@ class RunLogger(AbstractContextManager):
             write()
         except OSError as error:
             self._failed.add(part)
-            complain(f"Warning: the {part} log in {self._logs} stops here ({error.strerror or error}).")
+            reason = error.strerror or error
+            complain(f"Warning: the {part} log in {self._logs} cannot be written ({reason}); nothing more is added.")

@@ -68,7 +68,7 @@ class Recovery:
         if self._setbacks.total:
             times = "once" if self._setbacks.total == 1 else f"{self._setbacks.total} times"
             self.log.info(
-                f"the training returned to an earlier checkpoint {times} before: it continues with {self._rate_words()}"
+                f"the training has returned to an earlier state {times}: it continues with {self._rate_words()}"
             )
 
     def begin(self) -> None:
@@ -146,7 +146,7 @@ class Recovery:
         return (
             look
             if self._first_file is None
-            else f"--mode replay --replay {self._first_file} recomputes one of them, {look}"
+            else f"--mode replay --replay {self._first_file} recomputes a skipped step, {look}"
         )
 
     def _recover(self, last: BadStep) -> None:

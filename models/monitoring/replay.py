@@ -64,15 +64,15 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     gradients = {name: value.numpy() for name, value in zip(trainer.optimizer.names, found.gradients, strict=True)}
     terms = [f"the {name} loss" for name, term in found.losses.items() if not np.isfinite(term.numpy()).all()]
     effects = terms + find_in_readings(seen, gradients)
-    _say_findings("in losses and gradients", effects, say)
+    _say_findings("in the recomputed losses and gradients", effects, say)
     if causes or effects:
         return True
     return _replay_update(anomaly, gradients, say)
 
 
 def _say_findings(where: str, findings: list[str], say: Callable[[str], None]) -> None:
-    """Print what is not finite before or after recomputation."""
-    say(f"recomputed, not finite {where}: {listed(findings, MAX_NAMED) or 'nothing'}")
+    """Print what is not finite in the inputs, or in the recomputed values."""
+    say(f"not finite {where}: {listed(findings, MAX_NAMED) or 'nothing'}")
 
 
 def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Callable[[str], None]) -> bool:

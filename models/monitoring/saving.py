@@ -74,7 +74,7 @@ class Saving:
     def after_divergence(self, reason: str, taken: int, report: Path) -> str:
         """Save the last finite state, which the trainer has; returns the sentence with the files and the advice."""
         look, step = self._recovery.advice(), self._trainer.finished_steps
-        path, why = None, "no step of this session was finite, so no checkpoint is written"
+        path, why = None, "no step of this session had finite values, so no checkpoint is written"
         if self._recovery.has_learnt(taken):
             try:
                 path, why = self.save(reason), "no checkpoint is written because its weights are not finite"

@@ -51,7 +51,7 @@ class UpdateFault:
         if not self.count:
             return f"NaN or Inf in the update of {self.name}, which is finite in NumPy"
         spans = [f"{name} {_span(*self.ranges[name])}" for name in INPUTS if name in self.ranges]
-        return f"{self.count} NaN or Inf in the update of {self.name} ({', '.join(spans)} there)"
+        return f"{self.count} NaN or Inf in the update of {self.name} ({', '.join(spans)} in these entries)"
 
 
 def _span(low: float, high: float) -> str:

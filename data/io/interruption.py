@@ -11,7 +11,7 @@ AGAIN_AFTER = 0.05  # seconds; by then the object is deleted
 
 
 def keep_interruptions() -> None:
-    """Raise such an interruption again a moment later; for the process of the command line."""
+    """Install a hook that raises such an interruption again after AGAIN_AFTER seconds. The command line calls it."""
     before = sys.unraisablehook
 
     def on_unraisable(unraisable: Any) -> None:

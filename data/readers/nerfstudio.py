@@ -43,7 +43,7 @@ SPLITS = ("train_filenames", "val_filenames", "test_filenames")
 
 
 def matches(folder: Path) -> str:
-    """The camera file, where nerfstudio wrote it, else ""; raises SceneError for one that cannot be read."""
+    """The name of the camera file if nerfstudio wrote it, else ""; raises SceneError for one that cannot be read."""
     path = folder / TRANSFORMS_FILE
     return TRANSFORMS_FILE if path.is_file() and is_of_nerfstudio(path) else ""
 
@@ -79,7 +79,7 @@ def _posed_image(frame: Frame, is_held_out: bool) -> PosedImage:
 
 
 def _check_world(source: Path, content: Mapping[str, object]) -> None:
-    """Raises SceneError for an invalid transform from the original world; it is not applied otherwise."""
+    """Raises SceneError for an invalid transform from the original world. A valid one is not applied."""
     if "applied_transform" in content:
         where, key = str(source), "applied_transform"
         rigid_pose(where, key, matrix(where, key, content[key]))
@@ -107,7 +107,8 @@ def _split(source: Path, content: Mapping[str, object], frames: Sequence[Frame])
     held_out = (named["val_filenames"] | named["test_filenames"]) - named["train_filenames"]
     if not named["train_filenames"]:
         raise SceneError(
-            f"{source}: train_filenames is missing or empty; name the photographs to train on, or no split"
+            f"{source}: train_filenames is missing or empty; name the photographs to train on, or "
+            "remove all three lists"
         )
     return {index: index in held_out for index in sorted(named["train_filenames"] | held_out)}
 

@@ -72,7 +72,7 @@ def _network(raw: dict[str, Any], network: str) -> dict[str, np.ndarray]:
 
 
 def _published_name(key: str) -> str:
-    """The published name of a parameter, from it or its newer spelling."""
+    """The published name of the parameter `key`, which may be given by its newer name."""
     for newer, published in _NEWER_NAMES.items():
         key = key.replace(newer, published)
     return key
@@ -105,7 +105,7 @@ def _adam(optimizer: object, tensors: Tensors) -> tuple[dict[str, dict[str, np.n
     parameters = {f"{network}.{key}": array for network, named in tensors.items() for key, array in named.items()}
     states, indices = _part(optimizer, "state"), _parameter_indices(optimizer)
     if not isinstance(states, dict) or len(indices) != len(parameters):
-        raise _UnfitError(f"its optimizer knows {len(indices)} parameters, its networks have {len(parameters)}")
+        raise _UnfitError(f"its optimizer has {len(indices)} parameters, its networks have {len(parameters)}")
     moments: dict[str, dict[str, np.ndarray]] = {moment: {} for moment in MOMENTS}
     steps = set()
     for index, (name, parameter) in zip(indices, parameters.items(), strict=True):

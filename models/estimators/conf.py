@@ -71,11 +71,12 @@ class SamplesConfig:
                 f"model.{block}.last_step = {self.last_step:g}: must not be above first_step = {self.first_step:g}"
             )
         most = math.ceil(SPAN_LENGTH / self.last_step) + 1
-        if self.samples - int(max(self.anywhere, POINTS_SHARE) * self.samples) < most:
+        share = max(self.anywhere, POINTS_SHARE)
+        if self.samples - int(share * self.samples) < most:
             raise ConfigError(
-                f"model.{block}.samples = {self.samples}: a single ray may have {most} samples last_step = "
-                f"{self.last_step:g} apart, beside the share {self.anywhere:g} that lies anywhere; raise samples or "
-                "last_step"
+                f"model.{block}.samples = {self.samples}: a single ray may have {most} samples at last_step = "
+                f"{self.last_step:g}, and {share:.0%} of the samples are reserved for random and SfM points; raise "
+                "samples or last_step"
             )
 
 

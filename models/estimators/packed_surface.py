@@ -18,7 +18,7 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples
 
-# Radius of the initial sphere of a scene photographed from within: outside its cameras, inside the region.
+# Radius of the initial sphere of a scene photographed from within. It encloses the cameras and lies in the region.
 INTERIOR_RADIUS = 0.9
 LEAST_OUTWARD = 0.25  # fraction of the cameras in the region that look away from its centre in such a scene
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edge lengths of a cell
@@ -125,7 +125,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
     def _in_cavities(self, points: np.ndarray) -> np.ndarray:
         """Which points [P, 3] are in cells that a closed surface separates from all cameras: bool [P].
 
-        A cell is part of the surface if none of its points can be outside, given that the slope of a distance is 1.
+        A cell is a wall if all of its points are inside the surface, given that the gradient norm of the SDF is 1.
         """
         if self._cavities is None:
             is_wall = np.zeros_like(self.grid.hull)

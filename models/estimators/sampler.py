@@ -20,8 +20,8 @@ from models.estimators.conf import POINTS_SHARE
 from models.estimators.occupancy import OccupancyGrid
 from models.structs import MASK_THRESHOLD
 
-PROBES = 2048  # number of mask pixels that are tested for whether pruning loses the object
-OPEN_PROBES = 512  # the same for pixels of all images; computing their opacity takes a sixth of a step
+PROBES = 2048  # random pixels; the rays of those inside the masks test whether pruning removes the object
+OPEN_PROBES = 512  # the same with a background: rays of all pixels; their opacity takes a sixth of a step
 PROBE_STEPS = 1.0  # in edge lengths of a cell
 MOST_EMPTY = 64  # consecutive batches without samples
 MOST_VIEWS = 32  # maximum number of views per batch: each view needs a separate look-up
@@ -119,7 +119,7 @@ class PackedSampler:
         return np.array([self._samples, walked, budget, *beyond], np.int32)
 
     def _follow(self) -> None:
-        """Update the averages by the sample counts of the last batch."""
+        """Update the estimates for the next batch from the sample counts of the last one."""
         last, self._last = self._last, None
         if last is None or "placed" not in vars(last):
             return

@@ -17,7 +17,7 @@ from models.structs import Var
 class Compact:
     """The layout of `compact`."""
 
-    given: int  # samples
+    given: int  # number of input samples
     samples: int  # maximum number of kept samples
 
 
@@ -25,9 +25,9 @@ class Compact:
 class Fill:
     """The layout of `fill`."""
 
-    given: int  # samples
+    given: int  # number of input samples
     others: int  # number of points of no ray, at least one
-    samples: int  # afterwards
+    samples: int  # number of output samples
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Closed:
 def closed(mesh: trimesh.Trimesh) -> Closed:
     """Close each hole by a fan of triangles around the centre of its border; the border's vertices stay.
 
-    Edges with more than two triangles, which have no inside, are split first (libigl). Raises UserError if the result
+    Non-manifold edges, which have more than two triangles, are split first (libigl). Raises UserError if the result
     is not watertight.
     """
     if is_watertight(mesh):

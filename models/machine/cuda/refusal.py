@@ -1,7 +1,7 @@
-"""Remembers toolkits whose compiler failed, since a test takes seconds at every start.
+"""Records toolkits whose compiler failed, since a test at every start would take seconds.
 
 A record is valid only while the files of the toolkit and the environment are unchanged. If no other toolkit works, a
-failed one is tested again after a while, in case it was fixed in another way.
+failed one is tested again after PATIENCE, in case the cause was elsewhere and is fixed.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ def may_be_opaque(rays: Rays, sdf: np.ndarray, spacing: float, inv_s: float) -> 
 
 
 def intervals_apart(rays: Rays, t_starts: np.ndarray, last: float) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals [R, N] that may be inside the unit sphere, and those that may be outside: bool; both near the sphere.
+    """Intervals [R, N] that may be inside the unit sphere, and those that may be outside: bool.
 
-    t_starts: their starts; `last` is the length of the last one.
+    Intervals near the sphere are in both. t_starts: their starts; `last` is the length of the last one.
     """
     lengths = np.diff(t_starts, axis=1, append=t_starts[:, -1:] + last)
     middles = rays.origins[:, None] + rays.directions[:, None] * (t_starts + 0.5 * lengths)[..., None]
@@ -157,6 +157,6 @@ def merged(
 
 
 def unseen(rgb: np.ndarray) -> RayView:
-    """Rays [R] with colours [R, 3] and no object."""
+    """The RayView of rays that see no object, from their colours [R, 3]."""
     one = np.zeros((len(rgb), 1), np.float32)
     return RayView(rgb, np.zeros((len(rgb), 3), np.float32), one, one)

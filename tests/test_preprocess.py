@@ -12,7 +12,7 @@ from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, wri
 from data.errors import SceneError
 from data.io.images import ImageError
 from data.parsed_scene import Lens, ParsedScene, PosedImage
-from data.scenes.backdrop import backdrop_colour, backdrop_mask
+from data.scenes.backdrop import backdrop_colours, backdrop_mask
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.preprocess import preprocess
 from data.scenes.scene import summary
@@ -214,7 +214,7 @@ def test_openings_are_backdrop_and_specks_of_its_colour_are_not():
     expected = np.zeros((100, 200), np.uint8)
     expected[20:80, 40:160] = 255
     expected[40:50, 60:70] = 0
-    colour = backdrop_colour([image])
+    (colour,) = backdrop_colours([image])
     np.testing.assert_array_equal(backdrop_mask(image, colour), expected)
 
 

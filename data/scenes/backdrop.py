@@ -1,12 +1,14 @@
 """Masks of photographs in front of a backdrop of one colour: rendered images, and objects that were cut out.
 
 Without masks, a thin or concave object in front of such a backdrop may be replaced by a background that differs from
-camera to camera. Pixels with the colour of the backdrop are outside the object, so masks can be derived from them.
+camera to camera. Pixels with the colour of the backdrop are outside the object, so masks can be derived from them. If
+the exposure varies, the backdrop has another colour in each photograph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -24,14 +26,60 @@ LEAST_HOLE, LEAST_PART = 1e-3, 1e-4
 EDGE, EDGE_REACH = 24 / 255, 8
 LEAST_EDGES = 0.6  # fraction of the outlines that are edges
 MOST_EMPTY = 0.1  # fraction of the images without an object
+MOST_SATURATED = 0.5  # fraction of the images that are left out
+SATURATED = 250 / 255  # an overexposed backdrop, from which an overexposed object cannot be told
 
 
-def backdrop_colour(images: Sequence[np.ndarray], tolerance: float = SAME_COLOUR) -> np.ndarray | None:
-    """The one colour [3] in [0, 1] along the borders of images [H, W, 3], uint8 or uint16; None if there is none."""
-    border = np.concatenate([to_float(edge) for image in images for edge in _edges(image)])
-    middle = np.median(border, axis=0)
-    is_same = np.abs(border - middle).max(axis=1) < tolerance
-    return middle.astype(np.float32) if is_same.mean() >= LEAST_OF_BORDERS else None
+@dataclass(frozen=True)
+class DerivedMasks:
+    """Masks of V of the images."""
+
+    views: tuple[int, ...]  # indices of the images
+    masks: tuple[np.ndarray, ...]  # V x uint8 [H, W]
+    colour: np.ndarray  # [3] in [0, 1], the mean of the backdrop in these images
+    note: str
+
+
+def derived_masks(images: Sequence[np.ndarray]) -> DerivedMasks | None:
+    """The masks of training images [H, W, 3] in front of a backdrop of one colour; None if there is none.
+
+    If the exposure varies, images with a saturated backdrop are left out.
+    """
+    colours = backdrop_colours(images)
+    if colours is None:
+        return None
+    is_kept = (colours == colours[0]).all() | (colours.max(axis=1) < SATURATED)
+    if np.mean(~is_kept) > MOST_SATURATED:
+        return None
+    views = tuple(map(int, np.flatnonzero(is_kept)))
+    masks = tuple(backdrop_mask(images[view], colours[view]) for view in views)
+    if not shows_object([images[view] for view in views], masks, colours[is_kept]):
+        return None
+    return DerivedMasks(views, masks, colours[is_kept].mean(axis=0), _note(colours, is_kept))
+
+
+def held_out_masks(
+    images: Sequence[np.ndarray], training: Sequence[np.ndarray], colour: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """The masks of held-out images; training and colour: the images and the `DerivedMasks.colour` of the training."""
+    together = backdrop_colours([*training, *images])
+    colours = np.tile(colour, (len(images), 1)) if together is None else together[len(training) :]
+    return tuple(backdrop_mask(image, own) for image, own in zip(images, colours, strict=True))
+
+
+def backdrop_colours(images: Sequence[np.ndarray], tolerance: float = SAME_COLOUR) -> np.ndarray | None:
+    """The colour of the backdrop in each of V images [H, W, 3], uint8 or uint16: [V, 3] in [0, 1]; None without one.
+
+    A backdrop fills nearly all of the borders with one colour: the same in all images, or else, where the exposure
+    varies, one colour in each.
+    """
+    borders = [to_float(np.concatenate(_edges(image))) for image in images]
+    common = np.median(np.concatenate(borders), axis=0)
+    for colours in ([common] * len(images), [np.median(border, axis=0) for border in borders]):
+        differences = [np.abs(border - colour).max(axis=1) for border, colour in zip(borders, colours, strict=True)]
+        if np.mean(np.concatenate(differences) < tolerance) >= LEAST_OF_BORDERS:
+            return np.array(colours, np.float32)
+    return None
 
 
 def backdrop_mask(image: np.ndarray, colour: np.ndarray) -> np.ndarray:
@@ -46,15 +94,26 @@ def backdrop_mask(image: np.ndarray, colour: np.ndarray) -> np.ndarray:
     return is_object.astype(np.uint8) * 255
 
 
-def shows_object(images: Sequence[np.ndarray], masks: Sequence[np.ndarray], colour: np.ndarray) -> bool:
+def shows_object(images: Sequence[np.ndarray], masks: Sequence[np.ndarray], colours: np.ndarray) -> bool:
     """Whether the masks of `backdrop_mask` outline an object, not a part of a backdrop of several colours.
 
     Nearly all images must show an object, and most of the outlines must be edges.
     """
     if np.mean([not mask.any() for mask in masks]) > MOST_EMPTY:
         return False
-    found = [_outline_contrast(image, mask, colour) for image, mask in zip(images, masks, strict=True)]
+    found = [_outline_contrast(*image_mask_colour) for image_mask_colour in zip(images, masks, colours, strict=True)]
     return bool((np.concatenate(found) > EDGE).mean() >= LEAST_EDGES)
+
+
+def _note(colours: np.ndarray, is_kept: np.ndarray) -> str:
+    """The sentence for the log on masks that were derived from colours [V, 3]."""
+    red, green, blue = (f"{255 * value:.0f}" for value in colours[is_kept].mean(axis=0))
+    overexposed = np.count_nonzero(~is_kept)
+    return (
+        f"masks: derived from the uniform backdrop of the photographs, RGB {red} {green} {blue}; "
+        + (f"photographs left out for their overexposed backdrop: {overexposed}; " if overexposed else "")
+        + "dataset.masks_from_backdrop = False trains without masks"
+    )
 
 
 def _outline_contrast(image: np.ndarray, mask: np.ndarray, colour: np.ndarray) -> np.ndarray:

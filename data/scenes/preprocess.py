@@ -17,7 +17,7 @@ from data.errors import SceneError
 from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.roi.region import Region, find_region, parse_roi, require_common_view
-from data.scenes.backdrop import backdrop_colour, backdrop_mask, shows_object
+from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
 from data.scenes.scene import Scene
 from data.scenes.undistort import Undistorter, resized
@@ -48,16 +48,16 @@ def preprocess(
     lenses = _undistorters(posed_images, sizes)
     _require_invertible(parsed, posed_images, lenses)
     images, masks = _decode_all(posed_images, lenses, conf.downscale, background)
-    reduced = [(image.shape[1], image.shape[0]) for image in images]
-    intrinsics = np.stack(
-        [resized(lens.intrinsics, lens.size, size) for lens, size in zip(lenses, reduced, strict=True)]
-    )
-    poses = np.stack([posed.c2w for posed in posed_images])
     notes, backdrop = parsed.notes, None
-    if masks is None and conf.masks_from_backdrop:
-        masks, backdrop = _masks_from_backdrop(images, training)
-    if backdrop is not None:
-        notes = (*notes, _about_masks(backdrop))
+    if masks is None and training is not None and training.backdrop is not None:
+        masks, backdrop = held_out_masks(images, training.images, training.backdrop), training.backdrop
+    elif masks is None and training is None and conf.masks_from_backdrop and (derived := derived_masks(images)):
+        posed_images, lenses, images = ([of[view] for view in derived.views] for of in (posed_images, lenses, images))
+        masks, backdrop, notes = derived.masks, derived.colour, (*notes, derived.note)
+    reduced = [(image.shape[1], image.shape[0]) for image in images]
+    lens_and_size = zip(lenses, reduced, strict=True)
+    intrinsics = np.stack([resized(lens.intrinsics, lens.size, size) for lens, size in lens_and_size])
+    poses = np.stack([posed.c2w for posed in posed_images])
     if training is not None:
         scale_mat = training.scene_to_world
     else:
@@ -180,28 +180,6 @@ def _reduced(pixels: np.ndarray, downscale: int) -> np.ndarray:
         return np.ascontiguousarray(pixels)
     height, width = (max(1, side // downscale) for side in pixels.shape[:2])
     return cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
-
-
-def _masks_from_backdrop(
-    images: Sequence[np.ndarray], training: Scene | None
-) -> tuple[tuple[np.ndarray, ...] | None, np.ndarray | None]:
-    """Masks and the colour of the backdrop, that of `training` if given; (None, None) if there is none."""
-    colour = backdrop_colour(images) if training is None else training.backdrop
-    if colour is None:
-        return None, None
-    masks = tuple(backdrop_mask(image, colour) for image in images)
-    if training is None and not shows_object(images, masks, colour):
-        return None, None
-    return masks, colour
-
-
-def _about_masks(backdrop: np.ndarray) -> str:
-    """The sentence for the log on masks that were derived from a backdrop of this colour."""
-    red, green, blue = (f"{255 * value:.0f}" for value in backdrop)
-    return (
-        f"masks: derived from the uniform backdrop of the photographs, RGB {red} {green} {blue}; "
-        "dataset.masks_from_backdrop = False trains without masks"
-    )
 
 
 def _working_frame(

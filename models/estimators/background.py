@@ -14,7 +14,7 @@ import numpy as np
 
 from data.rays import Rays
 from data.roi.frustum import Cameras, frustum_distances
-from data.scenes.backdrop import backdrop_colour
+from data.scenes.backdrop import backdrop_colours
 from data.scenes.scene import Scene
 from models.estimators.conf import BackgroundConfig
 from models.estimators.empty_cells import EmptyCells
@@ -78,10 +78,10 @@ class ContractedBackground:
         """
         self.grid.near_plane = near_plane
         self.is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
-        colour = backdrop_colour(scene.images, PLAIN_DIFFERENCE)
-        if colour is None:
+        colours = backdrop_colours(scene.images, PLAIN_DIFFERENCE)
+        if colours is None or (colours != colours[0]).any():
             return
-        self.is_plain, self.sky = True, colour
+        self.is_plain, self.sky = True, colours[0]
         bias = self.density.layers()[-1].bias
         bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
         bias.start_grad()

@@ -20,7 +20,6 @@ from models.checkpoints.folder import CheckpointFolder
 from models.evaluation import image_metrics
 from models.experiment import Experiment, held_out_scene
 from models.machine.ranks.ranks import Ranks
-from models.methods.exposure_conf import EXPOSURE
 from models.monitoring.logger import RunLogger
 from models.monitoring.recovery import Recovery
 from models.results.context import EvalContext
@@ -90,17 +89,15 @@ class ScoredViews:
     def score(self, context: EvalContext) -> float:
         """Mean PSNR of the renderings, in dB; inside the masks if that is the primary metric.
 
-        If exposure is learned, colours are aligned first: the exposure of held-out photographs is unknown.
+        See `image_metrics.exposure_aligned` for photographs whose exposure is learned or unknown.
         """
-        aligns = EXPOSURE in context.model.networks
+        is_inside = image_metrics.mask_first(context, self.scene)
 
         def rendering(view: int, level: int) -> RenderedView:
             seen = context.render(*self.scene.rays(view, level))
-            if not aligns:
-                return seen
             photograph, mask = self.scene.rgb_image(view, level), self.scene.mask_image(view, level)
-            inside = None if mask is None else mask > image_metrics.HALF
-            return replace(seen, rgb=image_metrics.color_aligned(seen.rgb, photograph, inside))
+            inside = mask > image_metrics.HALF if is_inside and mask is not None else None
+            return replace(seen, rgb=image_metrics.exposure_aligned(context, seen.rgb, photograph, inside))
 
         return self._mean(context, rendering)
 

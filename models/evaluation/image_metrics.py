@@ -14,6 +14,7 @@ import numpy as np
 from data.io.images import to_float
 from data.parsed_scene import MASK_HALF
 from data.scenes.scene import Scene
+from models.methods.exposure_conf import EXPOSURE
 from models.results.context import EvalContext
 from models.results.render import RenderedView, psnr
 
@@ -74,6 +75,13 @@ def color_aligned(rgb: np.ndarray, photograph: np.ndarray, inside: np.ndarray | 
     source = np.concatenate([rgb, np.ones_like(rgb[..., :1])], axis=-1).astype(np.float64)
     affine = np.linalg.lstsq(source[chosen], photograph[chosen].astype(np.float64), rcond=None)[0]
     return np.clip(source @ affine, 0.0, 1.0).astype(np.float32)
+
+
+def exposure_aligned(
+    context: EvalContext, rgb: np.ndarray, photograph: np.ndarray, inside: np.ndarray | None
+) -> np.ndarray:
+    """`color_aligned` if the model learns exposure, which renderings do not have; else the rendering itself."""
+    return color_aligned(rgb, photograph, inside) if EXPOSURE in context.model.networks else rgb
 
 
 def mean(figures: Sequence[ImageMetrics]) -> ImageMetrics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from data.errors import listed_views
-from models.evaluation.image_metrics import HALF, mask_first, psnr
+from models.evaluation.image_metrics import HALF, exposure_aligned, mask_first, psnr
 from models.results.context import EvalContext
 
 SIDE = 96  # longer side of the renderings in pixels
@@ -20,9 +20,9 @@ def view_psnrs(context: EvalContext) -> np.ndarray:
     found = []
     for view in context.log.progress(range(scene.n_views), desc="photographs", leave=False):
         level = max(1, round(max(scene.size(view)) / SIDE))
-        shown, photograph = context.render(*scene.rays(view, level)).rgb, scene.rgb_image(view, level)
-        mask = scene.mask_image(view, level) if is_inside else None
+        photograph, mask = scene.rgb_image(view, level), scene.mask_image(view, level) if is_inside else None
         inside = np.ones(photograph.shape[:2], bool) if mask is None else mask > HALF
+        shown = exposure_aligned(context, context.render(*scene.rays(view, level)).rgb, photograph, inside)
         found.append(psnr(shown[inside], photograph[inside]) if inside.any() else np.nan)
     return np.array(found)
 

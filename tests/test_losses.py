@@ -11,7 +11,7 @@ from dense_renderer import training_losses
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
-from models.rendering.losses import color_term, eikonal_term, mask_term, masked_psnr
+from models.rendering.losses import SHARP, color_term, eikonal_term, mask_term, masked_psnr, patches
 from models.structs import RayLayout, RenderOutput, Term
 
 RAYS, SECTIONS = 6, 5
@@ -100,3 +100,22 @@ def test_an_empty_mask_or_sphere_gives_zero_and_finite_gradients():
 def test_psnr_agrees_with_the_oracle(mask):
     expected = oracles.psnr(*(array.astype(np.float64) for array in (RGB, TARGET, mask)))
     assert loss(masked_psnr, RGB, TARGET, mask) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("inv_s", "share"), [(0.5 * SHARP, 0.0), (1.5 * SHARP, 0.5), (40 * SHARP, 1.0)])
+def test_patches_count_once_the_surface_is_sharp(inv_s, share):
+    costs, is_compared = jt.array(np.float32([0.2, 0.6, 0.0])), jt.array(np.float32([1, 1, 0]))
+    sharpness = jt.array(np.float32([inv_s]))
+    method = SimpleNamespace(
+        patches_at=lambda step: SimpleNamespace(costs=lambda batch, rendering: (costs, is_compared)),
+        loss_weight=lambda name: 0.5,
+    )
+    term = patches(
+        SimpleNamespace(
+            method=method, step=0, batch=SimpleNamespace(every=1), rendering=SimpleNamespace(inv_s=sharpness)
+        )
+    )
+    assert term.mean().item() == pytest.approx(share * 0.4, rel=1e-4) and term.weight == 0.5
+    by_costs, by_sharpness = (value.numpy() for value in jt.grad(term.total, [costs, sharpness]))
+    np.testing.assert_allclose(by_costs, share, rtol=1e-6)
+    assert not by_sharpness.any()  # or a smaller inv_s would reduce the loss

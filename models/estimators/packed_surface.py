@@ -43,10 +43,14 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
 
     def fit(self, scene: Scene) -> None:
-        """See `OccupancyEstimator.fit`; also selects the SfM points inside the hull if they are used in training."""
+        """See `OccupancyEstimator.fit`; also sets the initial sphere of a grid without masks, and selects the SfM points
+        inside the hull if they are used in training.
+        """
         super().fit(scene)
         if isinstance(self._sdf, SDFGrid) and is_interior(scene):
-            self._sdf.begin_within(INTERIOR_RADIUS)
+            self._sdf.begin_with_sphere(INTERIOR_RADIUS, is_inverted=True)
+        elif isinstance(self._sdf, SDFGrid) and self.background is not None:
+            self._sdf.begin_with_sphere(self.background.conf.bias)
         self._scene_points = None
         if scene.points is not None and self.conf.points_weight > 0:
             xyz = well_supported(training_points(scene.points)).astype(np.float32)

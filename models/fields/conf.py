@@ -222,7 +222,7 @@ class GridConfig:
 class SdfGridConfig(GridConfig):
     """A signed distance, initialised as that of a sphere of radius `bias`."""
 
-    bias: float = limits(0.3, above=0, at_most=LARGEST_BIAS)
+    bias: float = limits(0.5, above=0, at_most=LARGEST_BIAS)
     gradient: str = limits(ANALYTIC, one_of=(ANALYTIC, NUMERICAL))
 
     block: ClassVar[str] = "sdf_grid"

@@ -39,11 +39,11 @@ class SDFGrid(GridField):
     def __init__(self, conf: SdfGridConfig, rng: np.random.Generator) -> None:
         super().__init__(conf, rng, _sphere(rng, conf))
 
-    def begin_within(self, radius: float) -> None:
-        """Reset the output to that of a sphere of this radius seen from inside: positive within it."""
-        last = self.layers()[-1]
+    def begin_with_sphere(self, radius: float, is_inverted: bool = False) -> None:
+        """Reset the initial output to that of a sphere of this radius; inverted: positive within it."""
+        last, sign = self.layers()[-1], -1.0 if is_inverted else 1.0
         weight, bias = last.weight.numpy().copy(), last.bias.numpy().copy()
-        weight[0], bias[0] = -np.abs(weight[0]), radius
+        weight[0], bias[0] = sign * np.abs(weight[0]), -sign * radius
         for parameter, values in ((last.weight, weight), (last.bias, bias)):
             parameter.update(jt.array(values))
             parameter.start_grad()

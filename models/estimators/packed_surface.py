@@ -43,8 +43,8 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
 
     def fit(self, scene: Scene) -> None:
-        """See `OccupancyEstimator.fit`; also sets the initial sphere of a grid without masks, and selects the SfM points
-        inside the hull if they are used in training.
+        """See `OccupancyEstimator.fit`; also sets the initial sphere of a grid without masks, and selects the SfM
+        points inside the hull if they are used in training.
         """
         super().fit(scene)
         if isinstance(self._sdf, SDFGrid) and is_interior(scene):

@@ -175,7 +175,7 @@ def test_a_bad_batch_is_skipped_named_kept_and_replayed(cause, tmp_path, monkeyp
     assert exp_runner.main(["--mode", "replay", str(file)]) == 1
     told = capsys.readouterr().out
     assert words in told.partition("in the inputs")[2]
-    assert "the total loss" in told.partition("in losses and gradients")[2]
+    assert "the total loss" in told.partition("in the recomputed losses and gradients")[2]
 
 
 @pytest.mark.slow

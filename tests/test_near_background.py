@@ -52,7 +52,7 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
 
 
 def test_pruning_that_rays_would_lose_the_surface_by_is_put_off():
-    trainer = trained("model.background.prune_from=0", steps=0)
+    trainer = trained("model.background.prune_from=0", "model.background.bias=0.5", steps=0)
     model = trainer.model.estimator
     seen = model.probe_opacities()
     assert (seen > 0.5).mean() > 0.2

@@ -25,7 +25,11 @@ def snapshot_of(scene, wrong=()):
     log = SimpleNamespace(progress=lambda values, **options: values)
     conf = SimpleNamespace(train=SimpleNamespace(mask_weight=0.1))
     return SimpleNamespace(
-        experiment=SimpleNamespace(scene=scene, conf=conf), render=render, log=log, background_rgb=None
+        experiment=SimpleNamespace(scene=scene, conf=conf),
+        model=SimpleNamespace(networks={}),
+        render=render,
+        log=log,
+        background_rgb=None,
     )
 
 

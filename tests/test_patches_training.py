@@ -21,7 +21,10 @@ from models.rendering.render import render_surface
 
 pytestmark = pytest.mark.slow
 
-PATCHES = (*OPEN, "model.background.patches_weight=0.5", "model.patches.begins=0")
+PATCHES = (
+    *OPEN,
+    *("model.background.patches_weight=0.5", "model.patches.begins=0", "model.background.bias=0.5"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +107,7 @@ def test_patches_come_in_when_they_are_due_and_with_masks_too():
 
 
 def test_what_shows_nothing_is_left_out_and_makes_no_difference():
-    trainer = trained("model.variance_network.init_val=0.5", steps=2)
+    trainer = trained("model.variance_network.init_val=0.5", "model.background.bias=0.5", steps=2)
     model, sampler = trainer.model, trainer.sampler
     state, batches, samples = sampler.state(), [], []
     for model.estimator.background.is_plain in (False, True):  # which the bundled scene is

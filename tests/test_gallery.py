@@ -179,8 +179,10 @@ def test_captured_scenes_are_those_that_the_folder_holds(tmp_path):
         ({}, ""),
         ({"train_status": 1, "message": "less than blurred photographs"}, "training ended with status 1: less than"),
         ({"evaluate_status": 2, "message": "No surface"}, "evaluation ended with status 2: No surface"),
-        ({"psnr": 17.0}, "17.0 dB, below 18.0 dB"),
-        ({"psnr": 17.0, "steps": 999}, ""),
+        ({"psnr": 17.0, "scores": []}, "17.0 dB, below 18.0 dB"),
+        ({"scores": [[500, 17.5], [1000, 17.0]]}, "17.0 dB, below 18.0 dB"),
+        ({"psnr": 17.0}, ""),  # of photographs whose exposure is unknown
+        ({"psnr": 17.0, "scores": [], "steps": 999}, ""),
         ({"scores": [[500, 24.0], [1000, 22.5]]}, "fell from 24.0 dB to 22.5 dB"),
         ({"scores": [[500, 24.0], [1000, 23.5]]}, ""),
         ({"scores": []}, ""),

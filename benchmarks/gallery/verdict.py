@@ -25,19 +25,19 @@ def collapse(result: Mapping[str, Any]) -> str:
     """Why a run counts as collapsed; "" if it does not.
 
     A run has collapsed if the training or its evaluation ended with a status other than 0 (as a training below its
-    blurred photographs, or without a surface, does), if after at least JUDGED_FROM steps its held-out PSNR is below
-    that of the blurred photographs, if its last score is more than FALL dB below that of an earlier checkpoint, or if a
-    recipe for surfaces yields no triangles.
+    blurred photographs, or without a surface, does), if after at least JUDGED_FROM steps its last score, or without
+    scores its held-out PSNR, is below that of the blurred photographs, if its last score is more than FALL dB below
+    that of an earlier checkpoint, or if a recipe for surfaces yields no triangles.
     """
     if result["train_status"] or result["evaluate_status"]:
         which = "training" if result["train_status"] else "evaluation"
         status = result["train_status"] or result["evaluate_status"]
         return f"{which} ended with status {status}: {result['message']}"
     is_judged = result["steps"] >= JUDGED_FROM
-    psnr, blurred = result["psnr"], result["blurred"]
+    scores = [score for _, score in result["scores"]]
+    psnr, blurred = scores[-1] if scores else result["psnr"], result["blurred"]  # scores are aligned if exposure varies
     if is_judged and psnr is not None and blurred is not None and psnr < blurred:
         return f"{psnr:.1f} dB, below {blurred:.1f} dB of the blurred photographs"
-    scores = [score for _, score in result["scores"]]
     if scores and scores[-1] < max(scores) - FALL:
         return f"fell from {max(scores):.1f} dB to {scores[-1]:.1f} dB"
     if result["conf"] in SURFACES and not result["triangles"]:

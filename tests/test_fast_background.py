@@ -257,28 +257,6 @@ def test_a_step_from_within_the_region():
     assert np.isfinite(trainer.gradient_of(batch, None, 1000).losses["total"].item())
 
 
-def initial_signs(*settings, centres=None):
-    """Signs of the median initial distances at radii 0.15 and 0.4."""
-    conf = load_config(CONF, "demo", [*OPEN, *SHORT, *settings])
-    scene = load_scene(conf.dataset)
-    if centres is not None:  # cameras at places of the working frame that look away from the middle
-        poses = scene.c2w.copy()
-        poses[:, :3, 3], poses[:, :3, 2] = centres(len(poses)), centres(len(poses))
-        scene = dataclasses.replace(scene, c2w=poses)
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    model.estimator.fit(scene)
-    points = unit(np.random.default_rng(0).normal(size=(200, 3)))
-    shells = [(radius * points).astype(np.float32) for radius in (0.15, 0.4)]
-    return [np.sign(np.median(model.estimator.trained(shell))) for shell in shells]
-
-
-def test_the_initial_sphere_is_smaller_without_masks_and_inverted_around_cameras_within():
-    assert initial_signs() == [-1, 1]
-    assert initial_signs("model.background.bias=0.6") == [-1, -1]
-    assert initial_signs("train.mask_weight=0.5") == [-1, -1]
-    assert initial_signs(centres=lambda count: 0.3 * unit(np.random.default_rng(1).normal(size=(count, 3)))) == [1, 1]
-
-
 def test_points_of_structure_from_motion_draw_the_surface():
     trainer = trained("model.packed.points_weight=1", "model.packed.points_until=0.5", steps=0)
     model, sampler, estimator = trainer.model, trainer.sampler, trainer.model.estimator

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_fast_background import rays_from, trained, trainer_conf
+from test_fast_background import rays_from, trained, trainer_conf, unit
 from trainings import trainer_of
 
 from data.scenes.load import load_scene
 from models.estimators.background import NEAR_SHARE
 from models.estimators.visibility import lost_share
 from models.machine.backend import jt
+from models.methods.registry import build_model
 
 pytestmark = pytest.mark.slow
 
@@ -98,3 +99,25 @@ def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, is_ou
     assert np.sign(model.estimator.trained(centre)[0, 0]) == inside
     if inside > 0:
         assert (model.estimator.trained(c2w[:, :3, 3].astype(np.float32)) > 0).all()
+
+
+def initial_signs(*settings, centres=None):
+    """Signs of the median initial distances at radii 0.15 and 0.4."""
+    conf = trainer_conf(*settings)
+    scene = load_scene(conf.dataset)
+    if centres is not None:  # cameras at places of the working frame that look away from the middle
+        poses = scene.c2w.copy()
+        poses[:, :3, 3], poses[:, :3, 2] = centres(len(poses)), centres(len(poses))
+        scene = replace(scene, c2w=poses)
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
+    model.estimator.fit(scene)
+    points = unit(np.random.default_rng(0).normal(size=(200, 3)))
+    shells = [(radius * points).astype(np.float32) for radius in (0.15, 0.4)]
+    return [np.sign(np.median(model.estimator.trained(shell))) for shell in shells]
+
+
+def test_the_initial_sphere_is_smaller_without_masks_and_inverted_around_cameras_within():
+    assert initial_signs() == [-1, 1]
+    assert initial_signs("model.background.bias=0.6") == [-1, -1]
+    assert initial_signs("train.mask_weight=0.5") == [-1, -1]
+    assert initial_signs(centres=lambda count: 0.3 * unit(np.random.default_rng(1).normal(size=(count, 3)))) == [1, 1]

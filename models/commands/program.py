@@ -1,4 +1,4 @@
-"""The place of the program, and how the user calls it."""
+"""Path of the program, and the command that starts it."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ def sample_surface(mesh: trimesh.Trimesh, count: int, generator: np.random.Gener
 def sample_faces(mesh: trimesh.Trimesh, count: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Points [count, 3] uniform by area on the faces of `mesh`, and the face [count] of each.
 
-    A face is selected by area, then Osada et al., "Shape distributions", ACM TOG 21 (2002), equation 1. Raises
-    ValueError for a mesh without area.
+    Faces are selected in proportion to their area; the point on a face follows Osada et al., "Shape distributions", ACM
+    TOG 21 (2002), equation 1. Raises ValueError for a mesh without area.
     """
     corners = mesh.vertices[mesh.faces]
     edge_1, edge_2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]

@@ -58,7 +58,7 @@ class NerfField:
         return self.evaluate(points, view_dirs), _outward((raw[0] - raw[1]).transpose((1, 0)))
 
     def raw_of(self, density: np.ndarray) -> np.ndarray:
-        """The network's output: the inverse of softplus, at least at SMALLEST_DENSITY."""
+        """The network's output for a density of at least SMALLEST_DENSITY: the inverse of softplus."""
         density = np.maximum(density, SMALLEST_DENSITY)
         return density + np.log(-np.expm1(-density))
 

@@ -182,7 +182,7 @@ def _require_kinds(meta: dict[str, Any], weights: dict[str, np.ndarray]) -> None
     if type(meta["conf"]) is not str or type(meta["states"]) is not dict or type(meta["findings"]) is not list:
         raise ValueError("its conf, states or findings have the wrong type")
     if not all(type(finding) is str for finding in meta["findings"]):
-        raise ValueError("its findings are not texts")
+        raise ValueError("its findings are not strings")
     if not all(values.dtype == np.float32 for values in weights.values()):
         raise ValueError("its weights are not float32 arrays")
 

@@ -52,7 +52,7 @@ class PictureBatch:
         return len(self.pictures)
 
     def part(self, start: int, stop: int) -> PictureBatch:
-        """The photographs start to stop - 1."""
+        """Photographs `start` to `stop - 1`."""
         return PictureBatch(self.pictures[start:stop])
 
     def arrays(self) -> dict[str, np.ndarray]:

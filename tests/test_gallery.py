@@ -27,7 +27,7 @@ from models.surface.visibility import cameras, project
 SMALL = SceneSpec("small", "blob", "noise", photographs=9, size=(48, 36), cells=48, exposure=0.4, has_points=True)
 GOOD = {
     **{"train_status": 0, "evaluate_status": 0, "message": "", "psnr": 25.0, "blurred": 18.0, "conf": "fast"},
-    **{"steps": 1000, "scores": [[500, 22.0], [1000, 24.5]], "triangles": 100},
+    **{"steps": 1000, "scores": [[500, 22.0], [1000, 24.5]], "triangles": 100, "exposure_varies": False},
 }
 # Scene -> largest Chamfer distance, radii: two to six times what the instruction sets give. Without masks a training
 # takes more than 600 steps; one that collapses is off by more than 0.2.
@@ -179,10 +179,11 @@ def test_captured_scenes_are_those_that_the_folder_holds(tmp_path):
         ({}, ""),
         ({"train_status": 1, "message": "less than blurred photographs"}, "training ended with status 1: less than"),
         ({"evaluate_status": 2, "message": "No surface"}, "evaluation ended with status 2: No surface"),
-        ({"psnr": 17.0, "scores": []}, "17.0 dB, below 18.0 dB"),
-        ({"scores": [[500, 17.5], [1000, 17.0]]}, "17.0 dB, below 18.0 dB"),
-        ({"psnr": 17.0}, ""),  # of photographs whose exposure is unknown
-        ({"psnr": 17.0, "scores": [], "steps": 999}, ""),
+        ({"psnr": 17.0}, "17.0 dB, below 18.0 dB"),
+        ({"psnr": 17.0, "steps": 999}, ""),
+        ({"psnr": 17.0, "exposure_varies": True}, ""),
+        ({"psnr": 17.0, "exposure_varies": True, "scores": []}, "17.0 dB, below 18.0 dB"),
+        ({"exposure_varies": True, "scores": [[500, 17.5], [1000, 17.0]]}, "17.0 dB, below 18.0 dB"),
         ({"scores": [[500, 24.0], [1000, 22.5]]}, "fell from 24.0 dB to 22.5 dB"),
         ({"scores": [[500, 24.0], [1000, 23.5]]}, ""),
         ({"scores": []}, ""),

@@ -120,6 +120,7 @@ def do(run: Run, out: Path, resolution: int, execute: Execute, is_kept: bool = F
     result = {
         **{"scene": run.case.name, "has_masks": run.case.has_masks, "conf": run.conf, "steps": run.steps},
         **{"seed": run.seed, "settings": list(run.settings), "seconds": seconds},
+        "exposure_varies": run.case.exposure_varies,
         **{"train_status": train_status, "evaluate_status": evaluate_status, "message": _last_line(output)},
         **_metrics(run, out),
         **from_log(_text(folder / "logs" / "train.log")),

@@ -59,6 +59,11 @@ class Case:
     frame: str = "world"  # of truth and points
 
     @property
+    def exposure_varies(self) -> bool:
+        """Whether the photographs differ in exposure; only generated scenes do."""
+        return isinstance(self.original, SceneSpec) and self.original.exposure > 0
+
+    @property
     def title(self) -> str:
         """The name of the scene, with a note if its masks are omitted."""
         return self.name if self.has_masks else f"{self.name}_{WITHOUT_MASKS}"

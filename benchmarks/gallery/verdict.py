@@ -25,9 +25,10 @@ def collapse(result: Mapping[str, Any]) -> str:
     """Why a run counts as collapsed; "" if it does not.
 
     A run has collapsed if the training or its evaluation ended with a status other than 0 (as a training below its
-    blurred photographs, or without a surface, does), if after at least JUDGED_FROM steps its last score, or without
-    scores its held-out PSNR, is below that of the blurred photographs, if its last score is more than FALL dB below
-    that of an earlier checkpoint, or if a recipe for surfaces yields no triangles.
+    blurred photographs, or without a surface, does), if after at least JUDGED_FROM steps its held-out PSNR is below
+    that of the blurred photographs, if its last score is more than FALL dB below that of an earlier checkpoint, or if a
+    recipe for surfaces yields no triangles. If the exposure varies, the last score, whose colours are aligned, replaces
+    the held-out PSNR.
     """
     if result["train_status"] or result["evaluate_status"]:
         which = "training" if result["train_status"] else "evaluation"
@@ -35,7 +36,7 @@ def collapse(result: Mapping[str, Any]) -> str:
         return f"{which} ended with status {status}: {result['message']}"
     is_judged = result["steps"] >= JUDGED_FROM
     scores = [score for _, score in result["scores"]]
-    psnr, blurred = scores[-1] if scores else result["psnr"], result["blurred"]  # scores are aligned if exposure varies
+    psnr, blurred = scores[-1] if result["exposure_varies"] and scores else result["psnr"], result["blurred"]
     if is_judged and psnr is not None and blurred is not None and psnr < blurred:
         return f"{psnr:.1f} dB, below {blurred:.1f} dB of the blurred photographs"
     if scores and scores[-1] < max(scores) - FALL:

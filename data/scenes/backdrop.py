@@ -101,7 +101,7 @@ def shows_object(images: Sequence[np.ndarray], masks: Sequence[np.ndarray], colo
     """
     if np.mean([not mask.any() for mask in masks]) > MOST_EMPTY:
         return False
-    found = [_outline_contrast(*image_mask_colour) for image_mask_colour in zip(images, masks, colours, strict=True)]
+    found = [_outline_contrast(*of_image) for of_image in zip(images, masks, colours, strict=True)]
     return bool((np.concatenate(found) > EDGE).mean() >= LEAST_EDGES)
 
 

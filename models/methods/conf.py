@@ -176,11 +176,16 @@ def _further(block: type) -> dict[str, type]:
     return block.further() if hasattr(block, "further") else {}
 
 
+def _keys(block: type) -> dict[str, Any]:
+    """The keys below `model` of a method, with their types."""
+    return {**field_types(block), **_further(block)}
+
+
 def _model_types() -> dict[str, Any]:
     """Every key directly below `model` of any method, with its type."""
     known: dict[str, Any] = {}
     for kind in METHODS.values():
-        known |= {**field_types(kind.block), **_further(kind.block)}
+        known |= _keys(kind.block)
     known.pop(MORE, None)
     return known
 
@@ -223,7 +228,7 @@ def _require_read(override: str, model: ModelConfig) -> None:
     name = key.partition(".")[0]
     if block != MODEL or not name or name in asdict(model) or name in getattr(model, MORE, {}):
         return
-    owners = [method for method, kind in METHODS.items() if name in {**field_types(kind.block), **_further(kind.block)}]
+    owners = [method for method, kind in METHODS.items() if name in _keys(kind.block)]
     raise ConfigError(
         f"--set {override}: model.type = {model.type} does not use model.{name}, only {', '.join(owners)}; remove "
         "the override or change model.type"

@@ -21,8 +21,8 @@ from models.structs import MASK_THRESHOLD, RenderOutput, Term, Var
 COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
 # Opacities are clamped this far from 0 and 1 in the mask loss; clamped rays have no gradient (as published).
 OPACITY_MARGIN = 1e-3
-# inv_s from which patches count, fully from twice this value on. Trainings that find a surface have at least 25 when
-# the patches begin. Without a bound, `jug_on_table` of the gallery, with 13 there, ended without a surface.
+# inv_s from which patches count, fully from twice this value on. Without a bound, `jug_on_table` of the gallery ended
+# without a surface; it has 13 when the patches begin, the fox and the DTU scans 30 and more (docs/results.md).
 SHARP = 10.0
 
 
@@ -112,7 +112,7 @@ def patches(rendered: Rendered) -> Term | None:
     if comparison is None or rendered.batch.every is None:
         return None
     costs, is_compared = comparison.costs(rendered.batch, rendered.rendering)
-    is_sharp = (rendered.rendering.inv_s * (1.0 / SHARP) - 1.0).clamp(0.0, 1.0).stop_grad()
+    is_sharp = hard_clip(rendered.rendering.inv_s * (1.0 / SHARP) - 1.0, 0.0, 1.0).stop_grad()
     return Term((costs * is_sharp).sum(), is_compared.sum(), rendered.method.loss_weight("patches"), COUNT_EPS)
 
 

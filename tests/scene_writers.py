@@ -262,3 +262,23 @@ def write_realitycapture(folder: Path, views: list[View]) -> None:
             f'<rdf:Description xmlns:xcr="http://www.capturingreality.com/ns/xcr/1.1#" {attributes}>{elements}'
             "</rdf:Description></rdf:RDF></x:xmpmeta>"
         )
+
+
+def write_realitycapture_table(folder: Path, views: list[View]) -> None:
+    """images/ and cameras.csv, its angles as its maker describes them.
+
+    Heading is the compass direction of the image's top (clockwise from +y, seen from above), pitch its elevation, and
+    roll the angle by which the image's right side is turned from the horizontal towards the scene.
+    """
+    lines = ["#name,x,y,alt,heading,pitch,roll,f,px,py,k1,k2,k3,k4,t1,t2"]
+    for view in views:
+        save_picture(folder / "images" / f"{view.name}.png", draw(view), alpha=False)
+        top, longer = -view.down, max(view.size)
+        heading, pitch = np.arctan2(top[0], top[1]), np.arcsin(top[2])
+        level = np.array([np.cos(heading), -np.sin(heading), 0.0])  # to the right of the heading, horizontal
+        roll = np.arctan2(view.right @ np.cross(top, level), view.right @ level)
+        angles = np.rad2deg([heading, pitch, roll])
+        middle = [(at - side / 2) / longer for at, side in zip(view.middle, view.size, strict=True)]
+        row = [*view.centre, *angles, 36.0 * view.focal[0] / longer, *middle, *view.k, *[0] * (6 - len(view.k))]
+        lines.append(",".join([f"{view.name}.png", *(repr(float(value)) for value in row)]))
+    (folder / "cameras.csv").write_text("\n".join([*lines, ""]))

@@ -65,6 +65,19 @@ def test_what_a_scene_was_made_from_does_not_make_it_ambiguous(tmp_path):
     assert recognise(tmp_path / "ngp") == "ngp"
 
 
+def test_a_table_of_realitycapture_is_told_from_other_tables(tmp_path):
+    touch(tmp_path, "images/a.png", "cameras.csv")
+    assert "no cameras" in refused(tmp_path)
+    names = "#name,x,y,alt,heading,pitch,roll,f,px,py,k1,k2,k3,k4,t1,t2\n"
+    for head in (names, "\ufeff#cameras 1\r\n" + names):
+        (tmp_path / "cameras.csv").write_text(head)
+        assert recognise(tmp_path) == "realitycapture"
+    (tmp_path / "cameras.csv").rename(tmp_path / "images" / "b.csv")
+    assert recognise(tmp_path) == "realitycapture"
+    write_metashape(tmp_path, make_views(1))
+    assert recognise(tmp_path) == "metashape"
+
+
 def test_a_folder_of_two_formats_asks_for_the_type(tmp_path):
     write_nerfstudio(tmp_path, make_views(1))
     write_scene(tmp_path)

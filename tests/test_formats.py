@@ -13,6 +13,7 @@ from scene_writers import (
     write_nerfstudio,
     write_ngp,
     write_realitycapture,
+    write_realitycapture_table,
 )
 from synthetic_scene import dataset_config
 
@@ -33,6 +34,7 @@ WRITERS = {
     "metashape": lambda folder: write_metashape(folder, LENSES),
     "metashape, component": lambda folder: write_metashape(folder, LENSES, "component"),
     "realitycapture": lambda folder: write_realitycapture(folder, SQUARE),
+    "realitycapture, table": lambda folder: write_realitycapture_table(folder, SQUARE),
     "metashape, fisheye": lambda folder: write_metashape(folder, make_views(fisheye=True)),
 }
 

@@ -29,6 +29,7 @@ from data.readers.colmap_files import (
 
 PIXEL_CENTRE = 0.5  # COLMAP's coordinate of the centre of the first pixel, which is 0 here
 MODEL_FILES = ("cameras", "images", "points3D")
+RIG_FILES = ("rigs", "frames")  # written since COLMAP 3.12: several cameras that are fixed to each other
 ROTATION_TOLERANCE = 1e-6  # COLMAP normalises its quaternions in float64
 
 # A model takes a few times the size of its files in memory; the rest is reserved by the library and its threads.
@@ -70,8 +71,8 @@ def matches(folder: Path) -> str:
 def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     """The images, lenses, poses and points of the COLMAP project at `folder`; no image is decoded.
 
-    The images are in the natural order of their names. Of several models the one with the most images is used. `files`
-    is not used; all readers have the same signature.
+    The images are in the natural order of their file names, then of their folders. Of several models the one with the
+    most images is used. `files` is not used; all readers have the same signature.
 
     Raises SceneError for a model that is missing or damaged or has an unsupported camera model, and for missing images
     or masks.
@@ -81,7 +82,8 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     image_folder = _beside(folder, model, "images")
     if image_folder is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
-    images = sorted(tables.images, key=lambda image: natural_key(Path(image.name)))
+    # The cameras of a rig are in subfolders, with the same file names in each.
+    images = sorted(tables.images, key=lambda image: (natural_key(Path(image.name)), image.name))
     _require_sound(model, tables)
     lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items()}
     paths = _image_paths(image_folder, [image.name for image in images])
@@ -128,6 +130,7 @@ def _load(model: Path) -> Tables:
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         raise SceneError(f"{model}: has no {', '.join(missing)}, which belongs to the COLMAP model; export it again")
+    files += [path for name in RIG_FILES if (path := model / f"{name}{suffix}").is_file()]
     try:
         require_whole(files)
         size = sum(path.stat().st_size for path in files)

@@ -21,6 +21,11 @@ IMAGE_HEADER = struct.Struct("<i7di")  # id, quaternion, translation, camera; th
 IMAGE_POINT_BYTES = 24  # x, y, point
 POINT_HEADER = struct.Struct("<Q3d3BdQ")  # id, xyz, rgb, error, length of the track
 TRACK_BYTES = 8  # image, its point
+RIG_HEADER = struct.Struct("<II")  # id, number of sensors; then the first sensor, and the others with their poses
+SENSOR_BYTES = 8  # type, id
+SENSOR_POSE_BYTES = 56  # quaternion, translation; after a byte that says whether they follow
+FRAME_HEADER = struct.Struct("<II7dI")  # id, rig, quaternion, translation, number of images
+FRAME_IMAGE_BYTES = 16  # sensor type, sensor, image
 # The number of parameters of the camera models 0, 1, ...: src/colmap/sensor/models.h of COLMAP 4.2.1.
 PARAMETER_COUNTS = dict(enumerate((3, 4, 4, 5, 8, 8, 12, 5, 4, 5, 12, 16, 4, 5, 3, 4, 6, 2)))
 
@@ -82,6 +87,7 @@ def count_images(folder: Path) -> int:
 def require_whole(files: Sequence[Path]) -> None:
     """Raises ModelFileError if a binary file of the model does not contain the number of records in its header."""
     walks = {"cameras.bin": _after_camera, "images.bin": _after_image, "points3D.bin": _after_point}
+    walks |= {"rigs.bin": _after_rig, "frames.bin": _after_frame}
     for path in files:
         if path.name in walks:
             _walk(path, walks[path.name])
@@ -121,6 +127,20 @@ def _after_image(content: memoryview, position: int) -> int:
 def _after_point(content: memoryview, position: int) -> int:
     track = POINT_HEADER.unpack_from(content, position)[-1]
     return position + POINT_HEADER.size + track * TRACK_BYTES
+
+
+def _after_rig(content: memoryview, position: int) -> int:
+    sensors = RIG_HEADER.unpack_from(content, position)[1]
+    position += RIG_HEADER.size + SENSOR_BYTES * min(sensors, 1)  # the first one defines the frame of the rig
+    for _ in range(sensors - 1):
+        (has_pose,) = struct.unpack_from("<?", content, position + SENSOR_BYTES)
+        position += SENSOR_BYTES + 1 + SENSOR_POSE_BYTES * has_pose
+    return position
+
+
+def _after_frame(content: memoryview, position: int) -> int:
+    images = FRAME_HEADER.unpack_from(content, position)[-1]
+    return position + FRAME_HEADER.size + images * FRAME_IMAGE_BYTES
 
 
 def load_tables(report: Callable[[object], None], folder: str) -> Tables:

@@ -11,7 +11,6 @@ TRUE_LENS = [800.0, 530.0, 375.0, 0.05, -0.06]  # of 1024 x 768 pixels
 
 
 FISHEYE = (320.0, 512.0, 384.0, 0.03, -0.01, 0.002, -0.0005)  # focal length, principal point, distortion
-WIDEST = np.radians(62.0)  # from the axis
 
 
 def refined(report, n_images, n_points=300):
@@ -48,8 +47,9 @@ def test_the_lens_is_found(n_images, tmp_path):
     assert before > 5 > 0.01 > after
 
 
-def fisheye_refined(report):
-    """(model, parameters, mean error before and after) of a fisheye lens to which the simple model was fitted."""
+def fisheye_refined(report, widest):
+    """(model, parameters, mean error before and after) of a fisheye lens to which the simple model was fitted, with
+    points up to `widest` degrees from the axis, as the mapper does: it removes points with large errors."""
     import pycolmap
 
     rng, model = np.random.default_rng(0), pycolmap.Reconstruction()
@@ -65,12 +65,14 @@ def fisheye_refined(report):
         focal, x, y, *k = FISHEYE
         bent = angle * (1 + sum(factor * angle ** (2 * power) for power, factor in enumerate(k, 1)))
         pixels = focal * bent[:, None] * seen[:, :2] / np.hypot(seen[:, 0], seen[:, 1])[:, None] + [x, y]
-        near = np.flatnonzero(angle < WIDEST)
+        near = np.flatnonzero(angle < np.radians(widest))
         image = pycolmap.Image(name=f"{view}", keypoints=pixels[near], camera_id=1, image_id=view)
         model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(pose))
         for index, number in enumerate(near):
             model.add_observation(keys[number], pycolmap.TrackElement(view, index))
-    pycolmap.bundle_adjustment(model, pycolmap.BundleAdjustmentOptions(print_summary=False))
+    for most in (64.0, 16.0, colmap_tasks.MOST_ERROR):
+        pycolmap.bundle_adjustment(model, pycolmap.BundleAdjustmentOptions(print_summary=False))
+        pycolmap.ObservationManager(model).filter_all_points3D(most, colmap_tasks.LEAST_ANGLE)
     model.update_point_3d_errors()
     before = model.compute_mean_reprojection_error()
     model = colmap_tasks.refine(model)
@@ -78,8 +80,9 @@ def fisheye_refined(report):
     return camera.model.name, list(camera.params), before, model.compute_mean_reprojection_error()
 
 
-def test_a_fisheye_lens_is_recognised(tmp_path):
-    model, parameters, before, after = run_apart(fisheye_refined, log=tmp_path / "log")
+@pytest.mark.parametrize("widest", [62.0, 80.0])
+def test_a_fisheye_lens_is_recognised(widest, tmp_path):
+    model, parameters, before, after = run_apart(fisheye_refined, widest, log=tmp_path / "log")
     assert model == colmap_tasks.FISHEYE_MODEL and before > 1 > 0.05 > after
     assert np.allclose(parameters, [FISHEYE[0], *FISHEYE], rtol=5e-3, atol=5e-3)
 
@@ -88,6 +91,14 @@ def test_a_lens_that_is_not_determined_keeps_the_simple_model(tmp_path):
     model, parameters, before, after = run_apart(refined, 3, 20, log=tmp_path / "log")
     assert model == colmap_tasks.CAMERA_MODEL
     assert parameters == [803.0, 512.0, 384.0, 0.0] and before == after
+
+
+@pytest.mark.parametrize(("change", "is_taken"), [(0.28, True), (-0.28, True), (0.45, False)])
+def test_the_focal_length_of_a_fisheye_lens_may_differ_more(change, is_taken):
+    class Camera:
+        width, height, params = 1024, 768, [(1 - change) * 400.0] * 2 + [512.0, 384.0, 0.0, 0.0, 0.0, 0.0]
+
+    assert colmap_tasks.is_likely([400.0, 512.0, 384.0, -0.1], Camera) == is_taken
 
 
 @pytest.mark.parametrize(("index", "value"), [(0, 1100.0), (1, 700.0), (2, 200.0), (4, -1.5), (1, float("nan"))])

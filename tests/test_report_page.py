@@ -14,6 +14,7 @@ from models.evaluation import metric_table as metric_table
 from models.report import parts
 from models.report.document import data_of, document
 from models.report.history import History, restored
+from models.report.linked_files import linked_files
 from models.surface.mesh import Surface
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
@@ -47,6 +48,7 @@ def test_the_page_of_a_training_holds_all_of_it(trained):
     assert 64 < colors.min() < colors.max() < 192  # a sigmoid of values near zero: the colour network has hardly begun
     assert len({shown["view"] for shown in found["pictures"]}) == 1 and found["pictures"][0]["held_out"]
     assert ["train.end_iter", "300000", "12"] in found["conf"]["differs"]
+    assert ["dataset.test_views", "[]"] in found["conf"]["all"] and ["train.tf32", "false"] in found["conf"]["all"]
     assert "train.learning_rate_alpha" not in [row[0] for row in found["conf"]["differs"]]
     assert "jittor" in [row[0] for row in found["environment"]]
 
@@ -95,6 +97,13 @@ def test_the_image_of_an_evaluation_replaces_that_of_its_step():
     history.put_picture({"step": 4, "view": 3}, "b")
     assert [(shown["step"], shown["view"]) for shown in history.pictures][1:] == [(4, 3), (6, "held-out 0")]
     assert history.photographs == {"held-out 0": "a", "3": "b"}
+
+
+def test_all_formats_of_the_newest_mesh_are_linked(tmp_path):
+    (tmp_path / "meshes").mkdir()
+    for name in ("00000100.ply", "00000200.glb", "00000200.ply"):
+        (tmp_path / "meshes" / name).touch()
+    assert linked_files(tmp_path) == [["file_mesh", f"meshes/00000200{suffix}"] for suffix in (".glb", ".ply")]
 
 
 def test_a_texture_gives_the_colours_of_the_page():
@@ -183,6 +192,9 @@ def test_charts_choose_axis_and_curves_and_are_smoothed(trained, tmp_path):
         page.evaluate("draw()")  # choices outlast an update
         assert page.locator(shown).count() == 1 and page.inner_text(f"{chart} .axis") == "log"
         assert "10" in page.inner_text(f"{chart} [data-curve='Loss/a']")
+        for low, high in ((27, 34.7), (66, 772), (4e-4, 0.02), (0.9, 9.9), (-3, 7), (0.367, 0.4264), (1, 2)):
+            ticks = page.evaluate(f"ticksOf({low}, {high}, false)")
+            assert 3 <= len(ticks) <= 6 and low <= ticks[0] < ticks[-1] <= high
         assert page.evaluate("smoothed([0, null, 4], 0.5)") == pytest.approx([0, None, 8 / 3])
         assert "7" in page.inner_text(f"{chart} [data-curve='Loss/b']")  # its last value, where it ended earlier
         slide(page, "#smoothing", 0.5)

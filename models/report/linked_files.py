@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# Key of the text in words.json, pattern below the experiment folder, and how many of its files: names begin with the
-# step, so the last ones are the newest.
+# Key of the text in words.json, pattern below the experiment folder, and how many of its names, each in all formats:
+# names begin with the step, so the last ones are the newest.
 LINKED = (
     ("file_mesh", "report/mesh.ply", 1),
     ("file_mesh", "meshes/*.*", 1),
@@ -25,8 +25,9 @@ def linked_files(folder: Path) -> list[list[str]]:
     found = []
     for what, pattern, most in LINKED:
         try:
-            files = sorted(path for path in folder.glob(pattern) if path.is_file())[-most:]
+            files = sorted(path for path in folder.glob(pattern) if path.is_file())
         except OSError:
             continue
-        found += [[what, path.relative_to(folder).as_posix()] for path in files]
+        newest = sorted({path.stem for path in files})[-most:]
+        found += [[what, path.relative_to(folder).as_posix()] for path in files if path.stem in newest]
     return found

@@ -143,7 +143,7 @@ def _environment(experiment: Experiment) -> list[list[str]]:
     """Command, device, versions and folder of the run."""
     found = [["folder", str(experiment.folder.absolute())], ["command", one_line(" ".join(sys.argv))]]
     found += [["started", datetime.now().astimezone().isoformat(" ", timespec="seconds")]]
-    found += [["device", backend.device_info().line()], ["processor", str(os.cpu_count())]]
+    found += [["device", backend.device_info().line().removeprefix("device ")], ["processor", str(os.cpu_count())]]
     found += [["system", platform.platform()], ["python", platform.python_version()]]
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
@@ -182,5 +182,9 @@ def title_of(experiment: Experiment) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value of a conf as text."""
+    """A value as a conf has it."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -92,13 +92,18 @@ function note(text) {
   return el("p", { class: "note" }, text);
 }
 
+/* A key of a conf, which may break after a dot or an underscore. */
+function breakable(key) {
+  return key.split(/(?<=[._])/).flatMap((part, at) => at ? [el("wbr"), part] : [part]);
+}
+
 /* Rows of cells; a row of one cell is a title. `best[row]`: the columns of a row that are marked. */
 function table(head, rows, keyed, best) {
   const mark = (row, at) => keyed && at === 0 ? { class: "key" } : best && best[row].includes(at) ? { class: "best", title: t("best") } : {};
   const body = rows.map((row, index) => row.length === 1
     ? el("tr", { class: "title" }, el("td", { colspan: Math.max(1, head.length) }, t(row[0])))
     : el("tr", {}, ...row.map((cell, at) => el("td", mark(index, at),
-      typeof cell === "string" || typeof cell === "number" ? t(String(cell)) : cell))));
+      ...(keyed && at === 0 ? breakable(t(String(cell))) : [typeof cell === "string" || typeof cell === "number" ? t(String(cell)) : cell])))));
   const heads = head.some((text) => text) ? [el("tr", {}, ...head.map((text) => el("th", {}, t(text))))] : [];
   return el("div", { class: "scroll" }, el("table", {}, ...heads, ...body));
 }

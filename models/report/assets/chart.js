@@ -18,11 +18,12 @@ function ticksOf(low, high, isLog) {
     for (let power = Math.ceil(low - 1e-9); power <= high + 1e-9; power++) found.push(power);
     if (found.length >= 2) return found.filter((_, at) => at % Math.ceil(found.length / 4) === 0);
   }
-  const raw = (high - low) / 3 || 1, power = 10 ** Math.floor(Math.log10(raw));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw);
-  const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + 1e-9 * step; value += step) found.push(value);
-  return found;
+  /* The widest step with three ticks: two may lie beside each other at one end. */
+  const power = 10 ** Math.floor(Math.log10(high - low || 1));
+  const counted = (step) => Math.floor(high / step + 1e-9) - Math.ceil(low / step - 1e-9) + 1;
+  const step = [5, 2, 1, 0.5, 0.2, 0.1].map((factor) => factor * power).find((wide) => counted(wide) >= 3);
+  const from = Math.ceil(low / step - 1e-9);
+  return Array.from({ length: counted(step) }, (_, at) => (from + at) * step);
 }
 
 /* Running mean whose weights sum to one from the first value on; null stays null. */

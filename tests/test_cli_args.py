@@ -89,6 +89,7 @@ BAD_COMMAND_LINES = [
     (["--mode", "interpolat_0_1"], "did you mean interpolate_I_J?"),
     (["--mode"], "--mode"),
     (["--resoluton", "64"], "did you mean --resolution?"),
+    (["--set", "train.end_iter=5", "train.seed=1"], "each key needs its own --set: --set train.seed=1"),
     (["--imag", "3"], "did you mean --image?"),
     (["stray"], "stray"),
     (["--resolution", "1"], "2..2048"),

@@ -85,6 +85,8 @@ def argument_hint(unknown: Sequence[str], flags: Collection[str], modes: Collect
     A value that follows it, or is part of it, is repeated in the suggested command.
     """
     name, equals, value = unknown[0].partition("=")
+    if equals and "." in name and not name.startswith("-"):
+        return f"; each key needs its own --set: --set {unknown[0]}"
     if not name.startswith("-"):
         mode = name if name in modes else _MODE_OF.get(plain(name))
         return f"; did you mean --mode {mode}?" if mode else nearest(name, flags)

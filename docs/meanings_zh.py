@@ -206,6 +206,9 @@ SCENE_MEANINGS = {
     "replaces packed.prune_from without masks": "没有掩膜时代替 packed.prune_from",
     "replaces packed.shell without masks": "没有掩膜时代替 packed.shell",
     "replaces patches.weight without masks": "没有掩膜时代替 patches.weight",
+    "minimum step size along a ray in the region, in 1 / inv_s; at most packed.first_step": (
+        "区域内沿光线的最小步长，以 1 / inv_s 为单位；不超过 packed.first_step"
+    ),
     "replaces sdf_grid.bias without masks": "没有掩膜时代替 sdf_grid.bias",
     "refinement before training: poses (bundle adjustment), focal (also focal lengths) or none": (
         "训练前的相机优化：poses（光束法平差）、focal（还优化焦距）或 none"

@@ -121,3 +121,30 @@ def test_the_initial_sphere_is_smaller_without_masks_and_inverted_around_cameras
     assert initial_signs("model.background.bias=0.6") == [-1, -1]
     assert initial_signs("train.mask_weight=0.5") == [-1, -1]
     assert initial_signs(centres=lambda count: 0.3 * unit(np.random.default_rng(1).normal(size=(count, 3)))) == [1, 1]
+
+
+def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
+    settings = ("model.packed.prune_every=2", "model.packed.last_step=0.01", "model.packed.steps_until=0.01")
+    trainer = trained(*settings, "model.background.blur_step=1", steps=2)
+    blur = 1 / trainer.model.fields.sharpness().item()
+    assert 0.01 < blur < trainer.model.estimator.conf.first_step
+    for _ in range(2):  # the second step keeps the value of the first
+        trainer.step()
+        assert trainer.model.estimator.step_size == pytest.approx(blur, rel=1e-6)
+    resumed = trained(*settings, "model.background.blur_step=1", steps=0)
+    resumed.restore(trainer.checkpoint({}))
+    trainer.step(), resumed.step()
+    assert resumed.model.estimator.step_size == trainer.model.estimator.step_size
+    sampled = {}
+    for blur_step in (0, 1, 1e6):
+        model = trained(*settings, f"model.background.blur_step={blur_step}", steps=3).model.estimator
+        rays = rays_from(np.float32([[0, 0, -2]]), np.float32([[0, 0, 0]]))
+        sampled[model.step_size] = model.view_samples(rays)[0].positions.shape[0]
+        assert model.resolving_step() == pytest.approx(model.step_size, rel=1e-2)
+    assert sorted(sampled) == pytest.approx([0.01, blur, model.conf.first_step], rel=1e-6)
+    assert list(sampled.values()) == sorted(sampled.values(), reverse=True)
+
+
+def test_with_masks_the_step_size_is_scheduled():
+    model = trained("train.mask_weight=0.5", "model.background.blur_step=1e6", "model.packed.steps_until=0.01").model
+    assert model.estimator.step_size == model.estimator.conf.last_step == model.estimator.resolving_step()

@@ -103,6 +103,7 @@ class BackgroundConfig:
     prune_from: float = limits(0.4, at_least=0, at_most=1)
     shell: float = limits(10.0, above=0)
     patches_weight: float = limits(0.0, at_least=0)
+    blur_step: float = limits(2.0, at_least=0)
     # A larger initial sphere than the object, in a region that is larger than the object, may never become a surface.
     bias: float = limits(0.3, above=0, at_most=1)
 

@@ -29,7 +29,11 @@ from models.structs import RayLayout, RaySamples, Var
 
 MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
 # Buffers that checkpoints of earlier versions do not contain, with the values that these versions used.
-OF_EARLIER_VERSIONS = {"prunes_after": np.zeros(1, np.int64), "background_near_share": NEAR_SHARE_BEFORE}
+OF_EARLIER_VERSIONS = {
+    "prunes_after": np.zeros(1, np.int64),
+    "least_step": np.zeros(1),
+    "background_near_share": NEAR_SHARE_BEFORE,
+}
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
 
 
@@ -55,6 +59,7 @@ class OccupancyEstimator(Estimator):
         self._end_iter, self._carves, self._grids = end_iter, carves, list(grids)
         self.grid = OccupancyGrid(_ball(conf.cells))
         self.step_size, self.random_share = 0.0, 0.0
+        self.least_step = 0.0  # lower bound of the step size, updated with the cells
         self.points: np.ndarray | None = None  # SfM points of the next batch
         self.most_compared: int | None = None
         self._sampler: PackedSampler | None = None
@@ -145,9 +150,11 @@ class OccupancyEstimator(Estimator):
             return placed
 
     def before_step(self, step: int) -> None:
-        """Activate levels, set the step size and, every `prune_every` steps, update the cells."""
-        self._schedule(step)
+        """Activate levels, set the step size and, every `prune_every` steps, update the cells and `least_step`."""
         is_due = step > 0 and step % self.conf.prune_every == 0
+        if is_due:
+            self.least_step = self.resolving_step()
+        self._schedule(step)
         if is_due and self.background is not None:
             self.background.update()
         if step < self.first_pruning:
@@ -180,7 +187,12 @@ class OccupancyEstimator(Estimator):
         for field in self._leveled():
             field.activate(conf.first_levels, done / conf.levels_until)
         self.random_share = conf.anywhere if done >= conf.levels_until else 0.0
-        self.step_size = conf.first_step + (conf.last_step - conf.first_step) * min(1.0, done / conf.steps_until)
+        scheduled = conf.first_step + (conf.last_step - conf.first_step) * min(1.0, done / conf.steps_until)
+        self.step_size = max(scheduled, self.least_step)
+
+    def resolving_step(self) -> float:
+        """The step size that resolves the current field, used for images."""
+        return self.conf.last_step
 
     def prune(self) -> None:
         """Update the cells by the values of the field."""
@@ -205,7 +217,7 @@ class OccupancyEstimator(Estimator):
 
     def view_samples(self, rays: Rays) -> tuple[RaySamples, int]:
         """Visible samples of the first rays that fit VIEW_BUDGET, and the number of these rays; waits for the GPU."""
-        step, jitter = self.conf.last_step, np.full((len(rays), 1), 0.5, np.float32)
+        step, jitter = self.resolving_step(), np.full((len(rays), 1), 0.5, np.float32)
         near, far = self.grid.march(rays, jitter, step, VIEW_BUDGET), None
         traversed, used = int(near.kept.item()), int(near.offsets[-1:].item())
         near = replace(near.first(max(1, used)), offsets=near.offsets[: traversed + 1])
@@ -233,6 +245,7 @@ class OccupancyEstimator(Estimator):
             "cells": self.grid.cells,
             "levels": np.array([field.active for field in self._leveled()]),
             "prunes_after": np.array([self.prunes_after]),
+            "least_step": np.array([self.least_step]),
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
@@ -254,7 +267,7 @@ class OccupancyEstimator(Estimator):
         self.grid.set(cells)
         if self._backdrop is not None:
             self._backdrop = buffers["backdrop"]
-        self.prunes_after = int(buffers["prunes_after"][0])
+        self.prunes_after, self.least_step = int(buffers["prunes_after"][0]), float(buffers["least_step"][0])
         for field, active in zip(self._leveled(), levels, strict=True):
             field.active = int(active)
         if self.background is not None:

@@ -69,6 +69,15 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self._is_pruning = step >= self.first_pruning
         self.points = self._scene_points if step < self.conf.points_until * self._end_iter else None
 
+    def resolving_step(self) -> float:
+        """See `OccupancyEstimator.resolving_step`; without masks at least `background.blur_step` / inv_s, since a finer
+        step only reduces the number of rays.
+        """
+        conf = self.conf
+        if self.background is None:
+            return conf.last_step
+        return min(conf.first_step, max(conf.last_step, self.background.conf.blur_step / self._inv_s()))
+
     def prune(self) -> None:
         """Mark cells outside the band around the surface as empty or solid.
 

@@ -36,5 +36,7 @@ class DatasetConfig:
     refine_cameras: str = field(default=NO_REFINEMENT, metadata={"one_of": (NO_REFINEMENT, POSES, POSES_AND_FOCAL)})
     # whether masks of photographs without masks are derived from a backdrop of one colour, where they have one
     masks_from_backdrop: bool = False
+    # whether SfM points of photographs without masks and points are triangulated from their matches
+    triangulate_points: bool = False
     bbox: str = ""  # box of mesh extraction "x0 y0 z0 x1 y1 z1", world frame; "": that of the region of interest
     roi: str = ""  # region of interest "x y z r", world frame; "": that of the format, else estimated from the scene

@@ -224,6 +224,9 @@ SCENE_MEANINGS = {
     "true: photographs without masks before a backdrop of one colour get masks from it": (
         "true：没有掩码、背景为单一颜色的照片，由背景得到掩码"
     ),
+    "true: SfM points are triangulated from the photographs and their cameras, if there are neither points nor masks": (
+        "true：没有点云和掩码时，由照片和相机三角化得到 SfM 点"
+    ),
     '"x0 y0 z0 x1 y1 z1": box that meshes are extracted from, in the world frame; "": that of the region of interest': (
         '"x0 y0 z0 x1 y1 z1"：提取网格的长方体，世界坐标系；""：感兴趣区域的长方体'
     ),

@@ -203,7 +203,7 @@ def _points(scene: Scene) -> Finding:
         lack = "the surface can be evaluated only by held-out photographs"
         if scene.masks is not None:
             return Finding("points", "none", "good", f"the masks give the initial shape; {lack}")
-        return Finding("points", "none", "fair", f"{lack}: dataset.refine_cameras=poses triangulates points")
+        return Finding("points", "none", "fair", f"{lack}: dataset.triangulate_points=True triangulates points")
     count = int((np.linalg.norm(well_supported(scene.points), axis=1) <= 1).sum())
     verdict = graded(count, GOOD_POINTS, LEAST_POINTS)
     consequence = {

@@ -50,7 +50,7 @@ def adjust(report: Callable[[Any], None], bundle: Bundle, refines_focal: bool) -
     w2c, pinholes = bundle.w2c, bundle.pinholes
     for limit, scale in zip(LIMITS, LOSS_SCALES, strict=True):
         xyz = triangulate(bundle, w2c, pinholes)
-        kept = _consistent(bundle, w2c, pinholes, xyz, limit)
+        kept = consistent(bundle, w2c, pinholes, xyz, limit)
         w2c, pinholes, xyz = _adjusted(bundle, w2c, pinholes, xyz, kept, scale, refines_focal)
     error = errors(bundle, w2c, pinholes, xyz)
     start = triangulate(bundle, bundle.w2c, bundle.pinholes)
@@ -90,7 +90,7 @@ def errors(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarra
     return np.where(seen[:, 2] <= 0, np.inf, np.linalg.norm(pixels - bundle.pixels, axis=1))
 
 
-def _consistent(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray, limit: float) -> np.ndarray:
+def consistent(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray, limit: float) -> np.ndarray:
     """bool [O], the inliers of tracks with at least LEAST_VIEWS inliers."""
     kept = errors(bundle, w2c, pinholes, xyz) <= limit
     counts = np.bincount(bundle.track[kept], minlength=len(xyz))

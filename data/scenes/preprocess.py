@@ -20,6 +20,7 @@ from data.roi.region import Region, find_region, parse_roi, require_common_view
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
 from data.scenes.scene import Scene
+from data.scenes.triangulated import triangulated
 from data.scenes.undistort import Undistorter, resized
 
 SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
@@ -58,6 +59,9 @@ def preprocess(
     lens_and_size = zip(lenses, reduced, strict=True)
     intrinsics = np.stack([resized(lens.intrinsics, lens.size, size) for lens, size in lens_and_size])
     poses = np.stack([posed.c2w for posed in posed_images])
+    if conf.triangulate_points and parsed.points is None and masks is None and training is None and len(images) > 1:
+        points, note = triangulated(images, intrinsics, poses)
+        parsed, notes = replace(parsed, points=points), (*notes, note)
     if training is not None:
         scale_mat = training.scene_to_world
     else:

@@ -1,0 +1,40 @@
+"""SfM points of images whose cameras are given without points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from data.io.images import eight_bits
+from data.parsed_scene import Lens, SparsePoints
+from data.scenes.bundle import LIMITS, consistent, errors, triangulate
+from data.scenes.tracks import LARGEST_SIDE, LEAST_TRACKS, bundle_of, image_features, points_of
+
+MOST_IMAGES = 100  # evenly chosen: more add few points and take longer than the start of a training should
+
+
+def triangulated(
+    images: Sequence[np.ndarray], intrinsics: np.ndarray, c2w: np.ndarray
+) -> tuple[SparsePoints | None, str]:
+    """The points matched between undistorted images, and a note about them; None if the cameras fit too few matches.
+
+    images: unsigned integers [H, W, 3], V of them; intrinsics [V, 3, 3], c2w [V, 4, 4]. The cameras are kept as given.
+    """
+    count = min(len(images), MOST_IMAGES)
+    views = np.linspace(0, len(images) - 1, count).round().astype(int)
+    bundle, colours = bundle_of(
+        [image_features(eight_bits(images[view]), Lens(intrinsics[view]), c2w[view]) for view in views]
+    )
+    xyz = triangulate(bundle, bundle.w2c, bundle.pinholes)
+    error = errors(bundle, bundle.w2c, bundle.pinholes, xyz)
+    kept = consistent(bundle, bundle.w2c, bundle.pinholes, xyz, LIMITS[-1])
+    points = points_of(bundle, kept, error, xyz, colours)
+    if len(points.xyz) < LEAST_TRACKS:
+        return None, (
+            f"no SfM points: the cameras fit {len(points.xyz)} of {len(xyz)} matched points; {LEAST_TRACKS} are needed"
+        )
+    return points, (
+        f"{len(points.xyz)} SfM points triangulated from {count} photographs: median reprojection error "
+        f"{np.median(error[kept]):.2f} pixels of images at most {LARGEST_SIDE} wide"
+    )

@@ -2,59 +2,20 @@
 
 from dataclasses import replace
 
-import cv2
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
+from textured_walls import FOCAL, K, off_walls, walls
 
 from data.config import DatasetConfig
-from data.io.images import write_image
-from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.scenes import adjust
 from data.scenes.adjust import adjusted
 from data.scenes.load import load_held_out, load_scene
 
-WIDTH, HEIGHT, FOCAL, VIEWS = 320, 240, 300.0, 9
-K = np.array([[FOCAL, 0, (WIDTH - 1) / 2], [0, FOCAL, (HEIGHT - 1) / 2], [0, 0, 1]])
-
-
-def texture(seed):
-    noise = np.random.default_rng(seed).integers(0, 256, (600, 600, 3)).astype(np.float32)
-    return np.clip((cv2.GaussianBlur(noise, (0, 0), 2.5) - 128) * 5 + 128, 0, 255).astype(np.uint8)
-
-
-def poses():
-    """On an arc before two walls that meet."""
-    found = []
-    for turn in np.linspace(-0.5, 0.5, VIEWS):
-        c2w = np.eye(4)
-        c2w[:3, :3] = Rotation.from_rotvec([0.08 * np.cos(5 * turn), -turn, 0]).as_matrix()
-        c2w[:3, 3] = [3 * np.sin(turn), 0.3 * np.cos(7 * turn), -3 * np.cos(turn)]
-        found.append(c2w)
-    return found
-
-
-def picture(c2w, walls):
-    """Two walls that meet in the line x = z = 0."""
-    image = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-    for side, wall in zip((-1, 1), walls, strict=True):
-        # The place of the texture's pixel (i, j) in the world: along the wall, and down.
-        to_world = np.array([[side * 0.004, 0, 0], [0, 0.006, -1.8], [-0.0015, 0, 0], [0, 0, 1.0]])
-        to_pixels = K @ np.linalg.inv(c2w)[:3] @ to_world
-        warped = cv2.warpPerspective(wall, to_pixels, (WIDTH, HEIGHT))
-        shown = cv2.warpPerspective(np.full(wall.shape[:2], 255, np.uint8), to_pixels, (WIDTH, HEIGHT)) > 128
-        image[shown] = warped[shown]
-    return image
-
 
 @pytest.fixture(scope="module")
 def parsed(tmp_path_factory):
-    folder, walls = tmp_path_factory.mktemp("walls"), [texture(1), texture(2)]
-    posed_images = []
-    for number, c2w in enumerate(poses()):
-        write_image(folder / f"{number}.png", picture(c2w, walls))
-        posed_images.append(PosedImage(folder / f"{number}.png", Lens(K, size=(WIDTH, HEIGHT)), c2w))
-    return ParsedScene("walls", folder, tuple(posed_images))
+    return walls(tmp_path_factory.mktemp("walls"))
 
 
 def moved(parsed, pixels, seed=0):
@@ -85,8 +46,7 @@ def test_cameras_that_are_right_stay(parsed):
     found = adjusted(parsed, False)
     assert distance(found, parsed) < 0.3 and "cameras adjusted to" in found.notes[-1]
     assert len(found.points.xyz) > 200 and (found.points.n_views >= 2).all()
-    on_walls = np.abs(found.points.xyz[:, 2] + 0.375 * np.abs(found.points.xyz[:, 0]))
-    assert np.median(on_walls) < 0.01
+    assert np.median(off_walls(found.points.xyz)) < 0.01
 
 
 @pytest.mark.slow

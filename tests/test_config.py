@@ -90,6 +90,7 @@ OURS = {
     "dataset.train_views": (),
     "dataset.refine_cameras": "none",
     "dataset.masks_from_backdrop": False,
+    "dataset.triangulate_points": False,
     "dataset.bbox": "",
     "dataset.roi": "",
     "train.seed": 0,

@@ -59,19 +59,16 @@ def preprocess(
     lens_and_size = zip(lenses, reduced, strict=True)
     intrinsics = np.stack([resized(lens.intrinsics, lens.size, size) for lens, size in lens_and_size])
     poses = np.stack([posed.c2w for posed in posed_images])
-    if conf.triangulate_points and parsed.points is None and masks is None and training is None and len(images) > 1:
-        points, note = triangulated(images, intrinsics, poses)
-        parsed, notes = replace(parsed, points=points), (*notes, note)
     if training is not None:
         scale_mat = training.scene_to_world
     else:
+        if conf.triangulate_points and masks is None and parsed.points is None:
+            points, note = triangulated(images, intrinsics, poses)
+            parsed, notes = replace(parsed, points=points), (*notes, note)
         scale_mat, how = _working_frame(parsed, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
         notes = (*notes, how)
-    if box is None:
-        object_mat = scale_mat if given or parsed.region_mat is None else parsed.region_mat
-        bbox_min, bbox_max = extraction_region(scale_mat, object_mat)
-    else:
-        bbox_min, bbox_max = box_in_frame(box, scale_mat, "dataset.bbox =")
+    object_mat = scale_mat if given or parsed.region_mat is None else parsed.region_mat
+    bounds = extraction_region(scale_mat, object_mat) if box is None else box_in_frame(box, scale_mat, "dataset.bbox =")
     return Scene(
         name=parsed.name,
         image_names=tuple(posed.path.name for posed in posed_images),
@@ -80,8 +77,8 @@ def preprocess(
         intrinsics=intrinsics,
         c2w=_into_frame(poses, scale_mat),
         scene_to_world=scale_mat,
-        bbox_min=bbox_min,
-        bbox_max=bbox_max,
+        bbox_min=bounds[0],
+        bbox_max=bounds[1],
         points=_points_in_frame(parsed.points, scale_mat),
         spare_cameras=parsed.spare_cameras,
         notes=notes,

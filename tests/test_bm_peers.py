@@ -149,12 +149,12 @@ def test_openmvs_gets_its_words_and_its_result_is_measured(tmp_path, stand_in, t
     words = ["-i", tmp_path, "-o", folder / "scene.mvs", "--image-folder", files.IMAGES]
     needed = [tmp_path / "sparse/cameras.txt", tmp_path / "sparse/images.txt", tmp_path / files.IMAGES / "000.png"]
     stand_in("InterfaceCOLMAP", words, needed, "scene.mvs")
-    words = ["scene.mvs", "--resolution-level", "0", "--min-resolution", "0", "--max-threads", "1"]
+    words = ["scene.mvs", "--resolution-level", "0", "--max-threads", "1"]
     stand_in("DensifyPointCloud", words, ["scene.mvs"], "scene_dense.ply", "points.ply")
     words = ["scene_dense.mvs", "-p", "scene_dense.ply", "--max-threads", "1"]
     stand_in("ReconstructMesh", words, ["scene_dense.ply"], "scene_dense_mesh.ply")
     words = ["scene_dense.mvs", "-m", "scene_dense_mesh.ply", "-o", "scene_dense_mesh_refine.mvs"]
-    words += ["--min-resolution", "0", "--max-threads", "1"]
+    words += ["--max-threads", "1"]
     stand_in("RefineMesh", words, ["scene_dense_mesh.ply"], "scene_dense_mesh_refine.ply")
     row, _ = results.run(programs.openmvs(stand_in.folder, tmp_path, folder, 1), folder, task, 1)
     assert (row.program, row.note, row.triangles, row.points) == ("OpenMVS", "", 1280, 642)

@@ -27,7 +27,7 @@ from models.evaluation.mesh_distance import read_mesh
 
 OPENMVS = ("InterfaceCOLMAP", "DensifyPointCloud", "ReconstructMesh", "RefineMesh")
 MVE = ("makescene", "dmrecon", "scene2pset", "fssrecon", "meshclean")
-SMALL_PIECES = 10  # meshclean removes points of a lower confidence, as the guide of MVE has it
+LEAST_CONFIDENCE = 10  # of vertices that meshclean keeps, as the guide of MVE has it
 LEAST_CAMERAS = 3  # that determine a similarity
 RESULT = "result.npz"
 CASE = "peers"  # for confs whose paths hold it
@@ -72,11 +72,11 @@ def openmvs(programs: Path, task: Path, folder: Path, threads: int) -> Program:
     limit = ("--max-threads", str(threads))
     commands = (
         (convert, "-i", str(task), "-o", str(folder / "scene.mvs"), "--image-folder", files.IMAGES),
-        (densify, "scene.mvs", "--resolution-level", "0", "--min-resolution", "0", *limit),
+        (densify, "scene.mvs", "--resolution-level", "0", *limit),
         (reconstruct, "scene_dense.mvs", "-p", "scene_dense.ply", *limit),
         (
             *(refine, "scene_dense.mvs", "-m", "scene_dense_mesh.ply", "-o", "scene_dense_mesh_refine.mvs"),
-            *("--min-resolution", "0", *limit),
+            *limit,
         ),
     )
     return Program("OpenMVS", commands, _read_openmvs)
@@ -94,7 +94,7 @@ def mve(programs: Path, task: Path) -> Program:
         (dense, "-s0", "scene"),
         (points, "-F0", "scene", "points.ply"),
         (surface, "points.ply", "surface.ply"),
-        (clean, f"-t{SMALL_PIECES}", "surface.ply", "mesh.ply"),
+        (clean, f"-t{LEAST_CONFIDENCE}", "surface.ply", "mesh.ply"),
     )
     return Program("MVE", commands, _read_mve)
 

@@ -21,14 +21,13 @@ import trimesh
 from benchmarks.peers import files
 from benchmarks.quality.surfaces import read_points
 from benchmarks.shapes import ROOT
-from data.cameras import similarity
 from data.errors import UserError
 from models.evaluation.mesh_distance import read_mesh
 
 OPENMVS = ("InterfaceCOLMAP", "DensifyPointCloud", "ReconstructMesh", "RefineMesh")
 MVE = ("makescene", "dmrecon", "scene2pset", "fssrecon", "meshclean")
 LEAST_CONFIDENCE = 10  # of vertices that meshclean keeps, as the guide of MVE has it
-LEAST_CAMERAS = 3  # that determine a similarity
+LEAST_CAMERAS = 2  # that determine a scale
 RESULT = "result.npz"
 CASE = "peers"  # for confs whose paths hold it
 PROBE = "import importlib.util as u, sys; sys.exit(u.find_spec('pixelmap_multiview') is None)"
@@ -118,18 +117,32 @@ def pixelmap(python: Path, quality: str, task: Path, c2w: np.ndarray) -> Program
 
 
 def read_pixelmap(path: Path, c2w: np.ndarray) -> Result:
-    """The driver's result, moved by the similarity that fits its camera centres to those of `c2w` [V, 4, 4] best."""
+    """The driver's result, moved so that its cameras lie on those of `c2w` [V, 4, 4]; raises UserError without any."""
     with np.load(path) as file:
         vertices, triangles, poses = (file[name] for name in ("vertices", "triangles", "poses"))
     used = np.isfinite(poses).all(axis=(1, 2))
     if used.sum() < LEAST_CAMERAS or len(triangles) == 0:
         raise UserError(f"{path}: has {used.sum()} cameras and {len(triangles)} triangles, too few to be measured")
     centres = -np.einsum("vji,vj->vi", poses[used, :, :3], poses[used, :, 3])
-    turn, scale, shift = similarity(centres, c2w[used, :3, 3])
+    turn, scale, shift = onto_cameras(poses[used, :, :3], centres, c2w[used])
     error = np.linalg.norm(scale * centres @ turn.T + shift - c2w[used, :3, 3], axis=1)
     mesh = trimesh.Trimesh(scale * vertices @ turn.T + shift, triangles.astype(np.int64), process=False)
     note = f"own cameras: {used.sum()} of {len(poses)}, median error of their centres {np.median(error):.4f} radii"
     return Result(mesh, note=note)
+
+
+def onto_cameras(rotations: np.ndarray, centres: np.ndarray, c2w: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    """Rotation [3, 3], scale and translation [3] that move cameras onto others, `c2w` [V, 4, 4].
+
+    The rotation is the mean of those of the cameras, since the centres of few cameras are nearly on a line and do not
+    determine it; scale and translation fit the centres best. rotations: [V, 3, 3], world to camera; centres: [V, 3].
+    """
+    left, _, right = np.linalg.svd((c2w[:, :3, :3] @ rotations).sum(axis=0))
+    turn = left @ np.diag([1.0, 1.0, np.linalg.det(left @ right)]) @ right
+    turned, target = centres @ turn.T, c2w[:, :3, 3]
+    spread = turned - turned.mean(axis=0)
+    scale = float((spread * (target - target.mean(axis=0))).sum() / (spread**2).sum())
+    return turn, scale, target.mean(axis=0) - scale * turned.mean(axis=0)
 
 
 def require_programs(flag: str, folder: Path, names: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from models.results.shading import shade_mesh
 
 CLOCK = Path(__file__).with_name("clock.py")
 JOB, LOG, USED = "job.json", "output.log", "used.json"
-LETTERS = 0.5  # scale of OpenCV's font
+LETTERS = 1 / 800  # scale of OpenCV's font for each pixel of the width
 MARGIN = 6  # pixels
 
 
@@ -121,9 +121,18 @@ def picture(task: Task, view: int, results: Sequence[tuple[str, Result]]) -> np.
 def _titled(title: str, image: np.ndarray) -> np.ndarray:
     """A copy with a title in the corner."""
     image = np.ascontiguousarray(image)
-    place = (MARGIN, image.shape[0] - MARGIN)
-    for colour, thickness in (((255, 255, 255), 3), ((0, 0, 0), 1)):
-        cv2.putText(image, title, place, cv2.FONT_HERSHEY_SIMPLEX, LETTERS, colour, thickness, cv2.LINE_AA)
+    height, width = image.shape[:2]
+    for colour, thickness in (((255, 255, 255), 4), ((0, 0, 0), 1)):
+        cv2.putText(
+            image,
+            title,
+            (MARGIN, height - MARGIN),
+            cv2.FONT_HERSHEY_SIMPLEX,
+            LETTERS * width,
+            colour,
+            thickness,
+            cv2.LINE_AA,
+        )
     return image
 
 

@@ -90,6 +90,16 @@ def test_a_box_that_misses_the_object_is_told():
         grabcut_masks.cut_by_boxes(grey, named(0, 5), True)
 
 
+def test_points_on_a_part_of_the_object_are_told_unless_all_photographs_have_boxes():
+    given = scene(0)
+    foot = replace(given, points=cloud(given.points.xyz[given.points.xyz[:, 2] < -0.35]))
+    words = r"transferred by [0-9]+ SfM points reproduce the masks .*009.png\) to only [0-9]+%.*--roi"
+    with pytest.raises(UserError, match=words):
+        grabcut_masks.cut_by_boxes(foot, named(0, 5, 9), has_region=False)
+    found = grabcut_masks.cut_by_boxes(foot, named(*range(len(POSES))), has_region=True)
+    assert min(overlap(mask, truth) for mask, truth in zip(found.masks, TRUTH, strict=True)) > 0.85
+
+
 @pytest.mark.parametrize(("box", "is_doubted"), [((0.4, 0.4, 0.6, 0.6), False), ((0.6, 0.1, 0.9, 0.9), True)])
 def test_a_box_beside_what_the_photographs_look_at_is_doubted(box, is_doubted):
     assert box_masks.doubts(scene(), {0: box_of(0), 3: np.array([0.6, 0.1, 0.9, 0.9])}) == []

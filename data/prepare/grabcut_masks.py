@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.parsed_scene import MASK_HALF
 from data.prepare import box_masks, masks
 from data.prepare.progress import Bar
@@ -15,6 +15,9 @@ from data.scenes.scene import Scene, check_scene
 
 Cut = Callable[[Scene], Scene]
 LEAST_COVER, MOST_COVER = 0.005, 0.9  # plausible fractions of an image that a mask covers
+# Overlap (intersection over union) of the masks of a drawn and of a transferred box, median of the drawn photographs.
+# With 68 points at the foot of a smooth jug it is 0.23, with a thousand points all over DTU scan 65 0.89 to 1.
+LEAST_OVERLAP = 0.5
 
 
 def cut_of(method: str, boxes: Mapping[str, np.ndarray], has_region: bool) -> Cut | None:
@@ -41,7 +44,8 @@ def cut_by_sphere(scene: Scene) -> Scene:
 def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool) -> Scene:
     """The scene with masks by GrabCut from the boxes of `find_boxes`; the region is set unless `has_region`.
 
-    Raises UserError for boxes that miss the object, and if the object has the colours of its surroundings.
+    Raises UserError for boxes that miss the object, for points that do not bound it, and if the object has the colours
+    of its surroundings.
     """
     drawn = box_masks.by_view(scene, boxes)
     held = box_masks.object_points(scene, drawn)
@@ -49,6 +53,7 @@ def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool
         view: masks.grab_cut_box(scene.images[view], box * np.tile(scene.size(view), 2)) for view, box in drawn.items()
     }
     points = box_masks.on_masks(scene, held, own)
+    _require_transfer(scene, points, own)
     carried = box_masks.carried(scene, points, drawn)
 
     def cut(view: int) -> np.ndarray:
@@ -66,6 +71,29 @@ def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool
         scene = box_masks.around(scene, points)
         note = f"{note}, which also define the region of interest"
     return check_scene(replace(scene, masks=found, notes=(*scene.notes, note, *doubts)), cameras_outside=False)
+
+
+def _require_transfer(scene: Scene, points: np.ndarray, own: Mapping[int, np.ndarray]) -> None:
+    """Raises UserError unless boxes transferred by the points [K, 3] reproduce the masks `own` of the drawn boxes."""
+    if len(own) == scene.n_views or not any(mask.any() for mask in own.values()):
+        return  # nothing is transferred, or the object has the colours of its surroundings: another message
+    carried = box_masks.carried(scene, points, {})
+    overlaps = [_overlap(mask, masks.grab_cut_box(scene.images[view], carried[view])) for view, mask in own.items()]
+    if np.median(overlaps) >= LEAST_OVERLAP:
+        return
+    names = listed([scene.image_names[view] for view in own])
+    raise UserError(
+        f"--masks box: the boxes transferred by {len(points)} SfM points reproduce the masks of the drawn boxes "
+        f"({names}) to only {np.median(overlaps):.0%}, because too few points are on the object or too many are beside "
+        "it; draw boxes on more photographs, use --masks grabcut or a folder of masks, or leave --masks out and "
+        "give --roi"
+    )
+
+
+def _overlap(mask: np.ndarray, other: np.ndarray) -> float:
+    """The intersection over union of two masks uint8 [H, W]."""
+    first, second = mask > MASK_HALF, other > MASK_HALF
+    return np.sum(first & second) / max(1, np.sum(first | second))
 
 
 def _each(scene: Scene, cut: Callable[[int], np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -92,7 +92,7 @@ def test_photographs_become_a_scene_that_the_conf_finds(capsys, tmp_path, flags,
     rendered_photographs.write_photographs(tmp_path / "photos", 4)
     status, said = run(capsys, "--images", "photos", "--case", "corner", *flags)
     assert status == 0, said.err
-    given = {"--conf": "confs/fast.conf"} | dict([flags] if flags else [])
+    given = {"--conf": str(PROGRAM_FOLDER / "confs/fast.conf")} | dict([flags] if flags else [])
     setting = f" --set {given['--set']}" if "--set" in given else ""
     program = PROGRAM_FOLDER / "exp_runner.py"  # the user is outside its folder
     assert said.out.splitlines()[-1] == f"next: python {program} --conf {given['--conf']} --case corner{setting}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, ExperimentConfig, flag
+from models.commands.conf import found_conf
 from models.commands.flag_types import MAX_INT, positive, whole
 from models.commands.printed import command_line, of_the_scene
 from models.commands.shared import OVERWRITE
@@ -69,7 +70,8 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def next_steps(arguments: Arguments) -> list[str]:
     """The next commands, one per line."""
-    flags = of_the_scene(arguments, arguments.conf or NEXT_CONF, REGION)  # the prepared scene contains the region
+    conf = arguments.conf or found_conf(NEXT_CONF)
+    flags = of_the_scene(arguments, conf, REGION)  # the prepared scene contains the region
     return [f"next: {command_line([*flags, *more])}" for more in (["--mode", "inspect"], [])]
 
 

@@ -26,6 +26,7 @@ from data.scenes.load import load_scene
 from data.writers.neus import write_neus_scene
 from models.requests import UNIT, WORLD, MeshRequest
 from models.results import meshes
+from models.surface.export import file_axes
 from models.surface.mesh import Surface
 
 WIDTH = 480
@@ -243,3 +244,18 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     assert read.volume > 0, "faces point outwards"
     words = {".stl": b"units: millimetres", ".glb": b"metres"}.get(suffix, b"units: metres")
     assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)
+
+
+@pytest.mark.parametrize(
+    ("frame", "suffix", "up", "words"),
+    [
+        (WorldFrame("the floor", "4 markers"), ".glb", None, "y up, in metres"),
+        (WorldFrame("the floor", "4 markers"), ".stl", None, "z up, in millimetres"),
+        (WorldFrame("the floor"), ".ply", None, "z up"),
+        (None, ".stl", "y", "y up, from the cameras"),
+        (None, ".ply", None, "world frame"),
+    ],
+)
+def test_the_log_names_the_up_axis_and_the_unit_of_a_mesh_as_far_as_they_are_known(frame, suffix, up, words):
+    axes = file_axes(suffix, frame, up, np.stack([np.eye(4)] * 2))
+    assert axes.words("world") == words and axes.words("unit") == "unit frame"

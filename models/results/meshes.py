@@ -178,13 +178,14 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
     scene = context.experiment.scene
     if request.clean in (VIEWS, LARGEST):
         before = len(mesh.faces)
+        excluded, checked = ("", "cameras") if scene.masks is None else (" or the masks exclude", "masks")
         mesh = clean.as_seen(mesh, cameras_of(scene), scene.masks, Visibility(mesh))
         if len(mesh.faces) == 0:
             raise EmptySurfaceError(
-                f"No surface: --clean {request.clean} removes all of it, because no camera sees it or the masks "
-                "exclude it; check the masks (--mode inspect draws them), or omit --clean"
+                f"No surface: --clean {request.clean} removes all of it, because no camera sees{excluded} it; "
+                f"check the {checked} (--mode inspect draws them), or omit --clean"
             )
-        context.log.info(f"{before - len(mesh.faces)} triangles that no camera sees or the masks exclude are removed")
+        context.log.info(f"{before - len(mesh.faces)} triangles that no camera sees{excluded} are removed")
     is_alone = request.clean == LARGEST
     found = clean.without_dust(mesh, 1.0 if is_alone else clean.SMALL)
     removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
@@ -287,5 +288,5 @@ def write(context: EvalContext, request: MeshRequest, surface: Surface, path: Pa
     names = ", ".join(str(name) for name in (path, *companions(path, request.color)))
     context.log.info(
         f"mesh of {len(surface.mesh.vertices)} vertices and {len(surface.mesh.faces)} triangles, {closed}, "
-        f"{request.frame} frame: {names}"
+        f"{axes.words(request.frame)}: {names}"
     )

@@ -9,12 +9,13 @@ import trimesh
 
 from data.parsed_scene import WorldFrame
 from data.prepare.gravity import camera_up, rotation_to_z
-from models.requests import Y_AXIS, Z_AXIS
+from models.requests import UNIT, Y_AXIS, Z_AXIS
 from models.surface.mesh import Surface
 
 # (x, y, z) -> (x, z, -y): z up becomes y up, which glTF 2.0 requires (section 3.4, with metres as the unit).
 Y_UP = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 CAMERA_UNITS = "those of the scene's cameras"
+UNKNOWN_UP = "not known"
 MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
 
 
@@ -25,6 +26,14 @@ class FileAxes:
     change: np.ndarray  # [4, 4], from the world frame of the scene to the file
     units: str  # in words
     up: str  # the axis that points up, in words
+
+    def words(self, frame: str) -> str:
+        """Up axis and unit for the log, as far as they are known, else the frame, the value of --frame."""
+        if frame == UNIT or self.up == UNKNOWN_UP:
+            return f"{frame} frame"
+        axis, comma, source = self.up.partition(",")
+        unit = "" if self.units == CAMERA_UNITS else f", in {self.units}"
+        return f"{axis} up{comma}{source}{unit}"
 
 
 def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.ndarray) -> FileAxes:
@@ -42,7 +51,7 @@ def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.n
     elif up is not None:
         change[:3, :3] = rotation_to_z(camera_up(poses))
     else:
-        words = "not known"
+        words = UNKNOWN_UP
     if axis == Y_AXIS and (frame is not None or up is not None or suffix == ".obj"):
         change = Y_UP @ change
     if frame is None or not frame.is_metric:

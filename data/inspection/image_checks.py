@@ -37,7 +37,7 @@ FAIR_UNEVEN = 0.1  # fraction of the views
 # Agreement of a mask with the hull of all masks. For perfect masks a hull of cubes gives 0.9 to 0.95.
 GOOD_AGREEMENT, FAIR_AGREEMENT = 0.8, 0.6
 
-ALONE = "no neighbours to compare with"
+ALONE, UNKNOWN = "no neighbours to compare with", "cannot be judged"
 
 
 def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
@@ -51,7 +51,8 @@ def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
     blurred = _worst_first(np.fmin(ratio, together), (ratio < BLURRED) | (together < BLURRED_TOGETHER))
     worst = f"the least sharp has {np.nanmin(ratio):.2f} of its neighbours' sharpness" if _any(ratio) else ALONE
     if not len(blurred):
-        return Finding("sharpness", worst, "good", "no view is blurred")
+        consequence = f"no view is blurred: a blurred one has less than {BLURRED:g}" if _any(ratio) else UNKNOWN
+        return Finding("sharpness", worst, "good", consequence)
     figure = f"blurred: {listed_views(blurred, scene.image_names)}; {worst}"
     consequence = "blurred views remove detail from the reconstruction: leave them out or take them again"
     return Finding("sharpness", figure, graded(len(blurred) / scene.n_views, 0.0, FAIR_BLURRED), consequence)
@@ -65,7 +66,9 @@ def exposure(scene: Scene, directions: np.ndarray) -> Finding:
         f"views differ from their neighbours by up to {np.nanmax(np.abs(stops)):.1f} stops" if _any(stops) else ALONE
     )
     if not len(off):
-        return Finding("exposure", spread, "good", "all views have the same exposure")
+        even = f"no view stands out: up to {UNEVEN:g} stops can come from what the views show"
+        consequence = even if _any(stops) else UNKNOWN
+        return Finding("exposure", spread, "good", consequence)
     figure = f"{spread}: {listed_views(off, scene.image_names)}"
     consequence = "colours that change between views distort the shape: fix exposure and white balance"
     return Finding("exposure", figure, graded(len(off) / scene.n_views, 0.0, FAIR_UNEVEN), consequence)

@@ -52,7 +52,7 @@ def cells(told, label):
 def test_what_differs_stands_on_top_and_the_figures_side_by_side(tmp_path, compare):
     first = experiment(tmp_path / "a")
     second = experiment(tmp_path / "b", {"train.learning_rate": 1e-3}, psnr=30.0, chamfer=None)
-    third = experiment(tmp_path / "c", {"model.surface": "grid"}, step=6000)
+    third = experiment(tmp_path / "c", {"model.surface": "grid"}, step=6000, is_metric=True)
     status, told, err = compare(first, second, third)
     assert status == 0 and err == ""
     top, figures = told.split("held-out views")
@@ -63,7 +63,7 @@ def test_what_differs_stands_on_top_and_the_figures_side_by_side(tmp_path, compa
     assert cells(figures, "Chamfer distance") == [
         "0.0048 radii = 0.01203 world units",
         "-",
-        "0.0048 radii = 0.01203 world units",
+        "0.0048 radii = 0.01203 m",
     ]
     assert cells(figures, "steps") == ["5000", "5000", "6000"]
     assert "SSIM, inside the mask" not in told  # what none of them has

@@ -11,7 +11,7 @@ from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, wri
 
 from data.errors import SceneError
 from data.io.images import ImageError
-from data.parsed_scene import Lens, ParsedScene, PosedImage
+from data.parsed_scene import Lens, ParsedScene, PosedImage, WorldFrame
 from data.scenes.backdrop import backdrop_colours, backdrop_mask
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.preprocess import preprocess
@@ -57,6 +57,8 @@ def test_views_of_different_sizes_and_lenses_agree_in_the_working_frame(tmp_path
     scene = preprocess(parsed, parsed.images, CONF)
     assert [scene.size(view) for view in range(3)] == list(SIZES)
     assert "48x64 to 80x60" in summary(scene)  # equal areas: the first of them
+    assert summary(scene).endswith("world units")
+    assert summary(replace(scene, frame=WorldFrame("the floor", "4 markers"))).endswith(" m")
     for view, (width, height) in enumerate(SIZES):
         rays, shape = scene.rays(view)
         closest = np.linalg.norm(np.cross(rays.origins, rays.directions), axis=1)

@@ -174,6 +174,11 @@ def require_view(scene: Scene, view: int) -> None:
         raise SceneError(f"there is no photograph {view}: the scene {scene.name} has 0 to {scene.n_views - 1}")
 
 
+def is_metric(scene: Scene) -> bool:
+    """Whether the world unit is known to be a metre."""
+    return scene.frame is not None and scene.frame.is_metric
+
+
 def facts(scene: Scene) -> dict[str, str]:
     """Counts, sizes, masks and camera distances; the keys are texts that the report translates."""
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
@@ -183,7 +188,7 @@ def facts(scene: Scene) -> dict[str, str]:
         "bits per channel": str(scene.images[0].itemsize * 8),
         "mask coverage": "no masks" if scene.masks is None else f"{_masked_share(scene.masks):.0%}",
         "camera distances from the centre, radii": f"{distances.min():.2f} to {distances.max():.2f}",
-        "world units per radius": f"{radius_of(scene):.4g}",
+        "metres per radius" if is_metric(scene) else "world units per radius": f"{radius_of(scene):.4g}",
     }
 
 
@@ -195,7 +200,7 @@ def summary(scene: Scene) -> str:
         f"{bits} bits per channel",
         masked if scene.masks is None else f"masks cover {masked} of the pixels",
         f"camera distances {distances} radii",
-        f"1 radius = {unit} world units",
+        f"1 radius = {unit} {'m' if is_metric(scene) else 'world units'}",
     ]
     return ", ".join(parts)
 

@@ -12,7 +12,7 @@ import trimesh
 
 from data.inspection.epipolar import median_distance, pair_distances
 from data.io.images import to_uint8, write_image
-from data.scenes.scene import Scene, radius_of
+from data.scenes.scene import Scene, is_metric, radius_of
 from models.evaluation import image_metrics, outlier_views
 from models.evaluation.dtu import DtuMetrics, dtu_metrics, masked
 from models.evaluation.frames import SAMPLES, require_same_frame
@@ -200,6 +200,7 @@ def _about(
         "threshold": request.mesh.threshold,
         "triangles": None if mesh is None else len(mesh.faces),
         "world_per_radius": radius_of(experiment.scene),
+        "is_metric": is_metric(experiment.scene),  # the world unit is a metre
         "held_out": None if held_out is None else held_out.n_views,
         "counts_first": None if held_out is None else "psnr_mask" if mask_first else "psnr",
         "ground_truth": None if truth is None or mesh is None else truth.source,

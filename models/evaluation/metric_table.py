@@ -56,8 +56,10 @@ def _seconds(value: float, _all: Mapping[str, Any]) -> str:
 
 
 def _length(value: float, figures: Mapping[str, Any]) -> str:
-    """Radii, and world units if these differ."""
+    """Radii, and metres, or world units if these differ."""
     world = float(figures.get("world_per_radius") or 1.0)
+    if figures.get("is_metric"):
+        return f"{value:.4f} radii = {value * world:.4g} m"
     return f"{value:.4f} radii" + ("" if world == 1.0 else f" = {value * world:.4g} world units")
 
 

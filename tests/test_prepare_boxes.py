@@ -67,9 +67,11 @@ def test_points_beside_the_object_in_its_boxes_are_not_carried():
 
 def test_the_region_goes_around_what_the_boxes_hold_and_leaves_the_cameras_where_they_are():
     given = scene()
+    given = replace(given, notes=("region of interest: the first", "another note"))
     found = grabcut_masks.cut_by_boxes(given, named(0, 5, 9), has_region=False)
     radius = np.linalg.norm(found.scene_to_world[:3, 0])
     assert 0.72 < radius < 0.95 and np.linalg.norm(found.scene_to_world[:3, 3]) < 0.1  # the longest axis is 0.72
+    assert f"radius {radius:.4g}, from" in found.notes[0] and found.notes[1] == "another note"
     for before, after in ((given.c2w[:, :3, 3], found.c2w[:, :3, 3]), (given.points.xyz, found.points.xyz)):
         assert np.allclose(after @ found.scene_to_world[:3, :3].T + found.scene_to_world[:3, 3], before)
 

@@ -11,6 +11,7 @@ from data.cameras import evenly_spaced, mean_up, pixels_to_rays
 from data.inspection.canvas import INK, MUTED, Canvas, colour_of
 from data.io.images import eight_bits
 from data.roi.frustum import enclosing_ball
+from data.roi.region import SENTENCE
 from data.scenes.scene import Scene
 
 WIDTH = 1600  # pixels of the whole image
@@ -121,7 +122,7 @@ def _draw_header(canvas: Canvas, scene: Scene) -> None:
     if scene.points is not None:
         facts.append(f"{len(scene.points.xyz)} points")
     canvas.text(scene.name, (PAD, 38), 0.95, INK, thickness=2, width=WIDTH - 2 * PAD)
-    region = next((note for note in scene.notes if note.startswith("region of interest")), "")
+    region = next((note for note in scene.notes if note.startswith(SENTENCE)), "")
     canvas.text("; ".join(facts), (PAD, 66), 0.5, MUTED, width=WIDTH - 2 * PAD)
     canvas.text(region, (PAD, 88), 0.5, MUTED, width=WIDTH - 2 * PAD)
 

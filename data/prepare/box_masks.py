@@ -14,9 +14,9 @@ from data.errors import UserError, listed
 from data.parsed_scene import MASK_HALF
 from data.prepare.boxes import OF_SCENE
 from data.roi.frustum import enclosing_ball, meeting_point
-from data.roi.region import OUTSIDE
+from data.roi.region import OUTSIDE, SENTENCE, described_region
 from data.roi.sparse import TRIMMED, well_supported
-from data.scenes.scene import Scene
+from data.scenes.scene import Scene, radius_of
 
 LEAST_POINTS = 12  # in all boxes; fewer do not bound the object
 LEAST_AGREEMENT = 0.5  # fraction of the points in all other boxes that a box has to contain
@@ -107,7 +107,10 @@ def doubts(scene: Scene, boxes: Mapping[int, np.ndarray]) -> list[str]:
 
 
 def around(scene: Scene, points: np.ndarray) -> Scene:
-    """The scene with its unit sphere around points [K, 3] and no camera inside; images and masks are unchanged."""
+    """The scene with its unit sphere around points [K, 3] and no camera inside; images and masks are unchanged.
+
+    The note on the new region replaces that on the old one.
+    """
     centre, radius = enclosing_ball(_central(points))
     nearest = np.linalg.norm(scene.c2w[:, :3, 3] - centre, axis=1).min()
     radius = min(SPHERE_MARGIN * radius, nearest / OUTSIDE)
@@ -116,7 +119,11 @@ def around(scene: Scene, points: np.ndarray) -> Scene:
     c2w = scene.c2w.copy()
     c2w[:, :3, 3] = (c2w[:, :3, 3] - centre) / radius
     moved = replace(scene.points, xyz=(scene.points.xyz - centre) / radius)
-    return replace(scene, c2w=c2w, points=moved, scene_to_world=scene.scene_to_world @ place)
+    found = replace(scene, c2w=c2w, points=moved, scene_to_world=scene.scene_to_world @ place)
+    source = f"from {len(points)} SfM points in the boxes"
+    region = described_region(found.scene_to_world[:3, 3], radius_of(found), source)
+    others = (note for note in scene.notes if not note.startswith(SENTENCE))
+    return replace(found, notes=(region.how, *others))
 
 
 def carried(scene: Scene, points: np.ndarray, boxes: Mapping[int, np.ndarray]) -> list[np.ndarray | None]:

@@ -35,6 +35,7 @@ LARGEST_POWER = 9  # of ten: focal lengths in pixels must be between 1e-9 and 1e
 LARGEST_ROI = 1e12  # world units, and the inverse of the smallest radius: cubes do not overflow
 SAME_RATIO = 1.25  # largest ratio of the offsets of the principal point in x and y for resized images
 OFF_CENTRE = 0.25  # of the image, from its centre to the principal point; a larger offset means a resize or a crop
+SENTENCE = "region of interest"  # how the sentence on the source starts
 HINT = 'give the region as --roi "x y z r"'
 
 
@@ -71,7 +72,7 @@ def parse_roi(text: str) -> Region:
             f'--roi "{text}": give the centre and the radius > 0 in world units, four numbers up to '
             f'{LARGEST_ROI:g}, such as --roi "0 0 0 1"'
         )
-    return _region(np.array(numbers[:3]), numbers[3], "from --roi")
+    return described_region(np.array(numbers[:3]), numbers[3], "from --roi")
 
 
 def find_region(
@@ -258,7 +259,7 @@ def _outside_cameras(found: Region, cameras: Cameras) -> Region:
     nearest = int(np.argmin(distances))
     radius = distances[nearest] / OUTSIDE
     if radius >= found.radius:
-        return _region(found.centre, found.radius, found.how)
+        return described_region(found.centre, found.radius, found.how)
     if radius < LEAST_SHRUNK * found.radius:
         raise SceneError(
             f"the camera of view {nearest} is {distances[nearest]:.3g} from the centre of the region of interest, "
@@ -266,16 +267,17 @@ def _outside_cameras(found: Region, cameras: Cameras) -> Region:
             f"leave that view out, or {HINT}"
         )
     shrunk = f"shrunk from {found.radius:.4g} to exclude the camera of view {nearest}"
-    return _region(found.centre, radius, f"{found.how}, {shrunk}")
+    return described_region(found.centre, radius, f"{found.how}, {shrunk}")
 
 
 def _with_cameras_within(found: Region, cameras: Cameras) -> Region:
     """The region; its sentence names the cameras inside."""
     within = np.flatnonzero(np.linalg.norm(cameras.origins - found.centre, axis=1) < found.radius)
     note = f"; cameras inside: {listed_views(within)}" if len(within) else ""
-    return _region(found.centre, found.radius, f"{found.how}{note}")
+    return described_region(found.centre, found.radius, f"{found.how}{note}")
 
 
-def _region(centre: np.ndarray, radius: float, source: str) -> Region:
+def described_region(centre: np.ndarray, radius: float, source: str) -> Region:
+    """The region with the sentence on its place, its size and its source that is logged."""
     place = ", ".join(f"{value:.4g}" for value in centre)
-    return Region(centre, float(radius), f"region of interest: centre ({place}), radius {radius:.4g}, {source}")
+    return Region(centre, float(radius), f"{SENTENCE}: centre ({place}), radius {radius:.4g}, {source}")

@@ -16,7 +16,7 @@ from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
-from data.roi.region import Region, find_region, parse_roi, require_common_view
+from data.roi.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
 from data.scenes.scene import Scene
@@ -197,7 +197,7 @@ def _working_frame(
     try:
         if own is not None:
             radius = np.cbrt(np.linalg.det(own[:3, :3]))
-            region = Region(own[:3, 3], radius, f"region of interest: from {parsed.source.name}")
+            region = Region(own[:3, 3], radius, f"{SENTENCE}: from {parsed.source.name}")
         else:
             region = given or find_region(intrinsics, poses, np.array(sizes), masks, parsed.points, cameras_outside)
         require_common_view(region, intrinsics, poses, np.array(sizes))

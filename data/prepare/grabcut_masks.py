@@ -16,7 +16,7 @@ from data.scenes.scene import Scene, check_scene
 Cut = Callable[[Scene], Scene]
 LEAST_COVER, MOST_COVER = 0.005, 0.9  # plausible fractions of an image that a mask covers
 # Overlap (intersection over union) of the masks of a drawn and of a transferred box, median of the drawn photographs.
-# With 68 points at the foot of a smooth jug it is 0.23, with a thousand points all over DTU scan 65 0.89 to 1.
+# With 35 points at the foot of a smooth jug it is 0.23, with a thousand points all over DTU scan 65 0.89 to 1.
 LEAST_OVERLAP = 0.5
 
 

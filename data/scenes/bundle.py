@@ -50,7 +50,7 @@ def adjust(report: Callable[[Any], None], bundle: Bundle, refines_focal: bool) -
     w2c, pinholes = bundle.w2c, bundle.pinholes
     for limit, scale in zip(LIMITS, LOSS_SCALES, strict=True):
         xyz = triangulate(bundle, w2c, pinholes)
-        kept = consistent(bundle, w2c, pinholes, xyz, limit)
+        kept = consistent(bundle, errors(bundle, w2c, pinholes, xyz), limit)
         w2c, pinholes, xyz = _adjusted(bundle, w2c, pinholes, xyz, kept, scale, refines_focal)
     error = errors(bundle, w2c, pinholes, xyz)
     start = triangulate(bundle, bundle.w2c, bundle.pinholes)
@@ -90,10 +90,10 @@ def errors(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarra
     return np.where(seen[:, 2] <= 0, np.inf, np.linalg.norm(pixels - bundle.pixels, axis=1))
 
 
-def consistent(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray, limit: float) -> np.ndarray:
-    """bool [O], the inliers of tracks with at least LEAST_VIEWS inliers."""
-    kept = errors(bundle, w2c, pinholes, xyz) <= limit
-    counts = np.bincount(bundle.track[kept], minlength=len(xyz))
+def consistent(bundle: Bundle, error: np.ndarray, limit: float) -> np.ndarray:
+    """bool [O], the observations with an `error` [O] up to `limit`, of tracks with at least LEAST_VIEWS of them."""
+    kept = error <= limit
+    counts = np.bincount(bundle.track[kept], minlength=int(bundle.track.max(initial=-1)) + 1)
     return kept & (counts[bundle.track] >= LEAST_VIEWS)
 
 

@@ -28,7 +28,7 @@ def triangulated(
     )
     xyz = triangulate(bundle, bundle.w2c, bundle.pinholes)
     error = errors(bundle, bundle.w2c, bundle.pinholes, xyz)
-    kept = consistent(bundle, bundle.w2c, bundle.pinholes, xyz, LIMITS[-1])
+    kept = consistent(bundle, error, LIMITS[-1])
     points = points_of(bundle, kept, error, xyz, colours)
     if len(points.xyz) < LEAST_TRACKS:
         return None, (

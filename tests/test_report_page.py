@@ -5,17 +5,15 @@ import json
 
 import numpy as np
 import pytest
-import trimesh
 from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
+from mesh_samples import textured_triangle
 from runs import run
 
-from data.errors import UserError
 from models.evaluation import metric_table as metric_table
 from models.report import parts
 from models.report.document import data_of, document
 from models.report.history import History, restored
 from models.report.linked_files import linked_files
-from models.surface.mesh import Surface
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
 SETTINGS += ("train.val_mesh_freq=6", "train.mesh_resolution=24")
@@ -106,15 +104,6 @@ def test_all_formats_of_the_newest_mesh_are_linked(tmp_path):
     assert linked_files(tmp_path) == [["file_mesh", f"meshes/00000200{suffix}"] for suffix in (".glb", ".ply")]
 
 
-def test_a_texture_gives_the_colours_of_the_page():
-    mesh = trimesh.Trimesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]], process=False)
-    picture = np.zeros((2, 2, 3), np.uint8)
-    picture[1, 0], picture[0, 1] = 10, 20  # lower left, upper right
-    surface = Surface(mesh, uv=np.array([[0.1, 0.1], [0.9, 0.9], [1.0, 1.0]], np.float32), picture=picture)
-    colors = np.frombuffer(base64.b64decode(parts.mesh_part(surface)["colors"]), np.uint8).reshape(-1, 3)
-    assert colors[:, 0].tolist() == [10, 20, 20]
-
-
 @pytest.mark.parametrize(
     "damage", [{"curves": {"step": [1, 2], "x": [1]}}, {"pictures": [{"step": 1, "view": 7}]}, {"curves": 3}]
 )
@@ -127,16 +116,6 @@ def test_no_text_of_a_scene_ends_the_data(tmp_path):
     page = document("report", "</script><b>", {"x": "</script><script>alert(1)</script>", "y": float("nan")}, None)
     assert b"</script><script>alert" not in page and data_of(page)["y"] is None
     assert data_of(page)["title"] == "</script><b>"
-
-
-def test_a_mesh_is_thinned_out_with_its_colours_and_one_too_large_is_told(monkeypatch):
-    mesh = trimesh.creation.icosphere(5)
-    surface = Surface(mesh, None, np.rint((mesh.vertices + 1) * 127.5).astype(np.uint8))
-    part = parts.mesh_part(surface, 2000)
-    assert part["whole"] == len(mesh.faces) and 1500 < part["triangles"] <= 2100 and part["colors"]
-    monkeypatch.setattr("models.surface.clean.MOST_FACES", 1000)
-    with pytest.raises(UserError, match="20480 triangles, more than the 1000 that can be decimated for a page: lower"):
-        parts.mesh_part(surface)
 
 
 @pytest.mark.browser
@@ -170,6 +149,23 @@ def changed(found, folder, **values):
     path = folder / "report.html"
     path.write_bytes(document("report", "a", {**found, "language": None, **values}, None))
     return path.as_uri()
+
+
+@pytest.mark.browser
+def test_the_page_shows_a_texture(trained, tmp_path):
+    found = content(trained)
+    part = {"step": 12, **parts.mesh_part(textured_triangle())}
+    with opened(changed(found, tmp_path, mesh=part, up=[0, 1, 0], front=[0, 0, 1])) as (page, errors):
+        page.locator("canvas.mesh").scroll_into_view_if_needed()
+        page.click("#turning")
+        page.wait_for_timeout(300)
+        shown = picture_of(page, "canvas.mesh", tmp_path).reshape(-1, 3).astype(int)
+        red, blue = shown[:, 0] - shown[:, 2], shown[:, 2] - shown[:, 0]
+        assert (red > 150).sum() > 50 and (blue > 150).sum() > 50
+        page.click("#shape")
+        page.wait_for_timeout(200)
+        plain = picture_of(page, "canvas.mesh", tmp_path).reshape(-1, 3).astype(int)
+        assert (plain[:, 0] - plain[:, 2] < 100).all() and errors == []
 
 
 @pytest.mark.browser

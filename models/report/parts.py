@@ -14,12 +14,14 @@ from data.io.images import size_within
 from data.scenes.scene import Scene
 from models.surface.clean import thinned
 from models.surface.mesh import Surface
+from models.surface.texture import TEXTURED_FACES
 
 LONGEST = 800  # longer side of an image in pixels, that of validation images
 QUALITY = 90  # WebP quality in per cent
 LOSSLESS = 101  # of OpenCV: above 100 per cent WebP is lossless
 SMALL = 256  # longer side up to which an image is stored without loss
 MESH_FACES = 40_000  # about one megabyte, which phones rotate smoothly
+LONGEST_TEXTURE = 2048  # side of a texture, which every browser can show
 CAMERA_DEPTH = 0.2  # height of a drawn camera, radii
 
 
@@ -35,23 +37,38 @@ def picture_uri(rgb: np.ndarray, longest: int = LONGEST) -> str:
 
 
 def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
-    """A coloured mesh, decimated to about `faces` triangles; raises UserError if it is too large to decimate."""
-    thin, rgb = thinned(replace(surface, rgb=_vertex_colors(surface)), faces)
-    part = {
-        "positions": _encoded(np.asarray(thin.vertices, "<f4")),
-        "indices": _encoded(np.asarray(thin.faces, "<u4")),
-        "triangles": len(thin.faces),
+    """A coloured mesh, decimated to about `faces` triangles, or a textured one of up to TEXTURED_FACES as it is.
+
+    Raises UserError if it is too large to decimate.
+    """
+    is_textured = surface.picture is not None and surface.uv is not None
+    if is_textured and len(surface.mesh.faces) <= TEXTURED_FACES:
+        mesh, look = surface.mesh, _texture(surface)
+    else:
+        colored = replace(surface, rgb=_vertex_colors(surface)) if is_textured else surface
+        mesh, rgb = thinned(colored, faces)
+        look = {} if rgb is None else {"colors": _encoded(rgb)}
+    return {
+        "positions": _encoded(np.asarray(mesh.vertices, "<f4")),
+        "indices": _encoded(np.asarray(mesh.faces, "<u4")),
+        "triangles": len(mesh.faces),
         "whole": len(surface.mesh.faces),
+        **look,
     }
-    if rgb is not None:
-        part["colors"] = _encoded(rgb)
-    return part
 
 
-def _vertex_colors(surface: Surface) -> np.ndarray | None:
-    """The colours of the vertices uint8 [V, 3], those of a texture at its coordinates; None without colours."""
-    if surface.picture is None or surface.uv is None:
-        return surface.rgb
+def _texture(surface: Surface) -> dict[str, str]:
+    """The texture and its coordinates; also the normals, since vertices on chart borders are duplicated."""
+    normals = np.rint(np.nan_to_num(surface.normals) * 127).astype(np.int8)
+    return {
+        "picture": picture_uri(surface.picture, LONGEST_TEXTURE),
+        "uv": _encoded(np.asarray(surface.uv, "<f4")),
+        "normals": _encoded(normals),
+    }
+
+
+def _vertex_colors(surface: Surface) -> np.ndarray:
+    """The colours of the vertices uint8 [V, 3]: those of the texture at its coordinates."""
     height, width = surface.picture.shape[:2]
     columns = np.clip(surface.uv[:, 0] * width, 0, width - 1).astype(int)
     rows = np.clip((1.0 - surface.uv[:, 1]) * height, 0, height - 1).astype(int)

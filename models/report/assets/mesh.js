@@ -35,10 +35,12 @@ class MeshView {
     geometry.setAttribute("position", new THREE.BufferAttribute(decoded(part.positions, Float32Array), 3));
     geometry.setIndex(new THREE.BufferAttribute(decoded(part.indices, Uint32Array), 1));
     if (part.colors) geometry.setAttribute("color", new THREE.BufferAttribute(decoded(part.colors, Uint8Array), 3, true));
-    geometry.computeVertexNormals();
+    if (part.normals) geometry.setAttribute("normal", new THREE.BufferAttribute(decoded(part.normals, Int8Array), 3, true));
+    else geometry.computeVertexNormals();
     geometry.computeBoundingSphere();
     const clay = new THREE.MeshLambertMaterial({ color: 0xccd4e0, side: THREE.DoubleSide });
-    const colours = part.colors ? new THREE.MeshBasicMaterial({ vertexColors: true, side: THREE.DoubleSide }) : clay;
+    const colours = part.picture ? this.textured(part, geometry)
+      : part.colors ? new THREE.MeshBasicMaterial({ vertexColors: true, side: THREE.DoubleSide }) : clay;
     this.mesh = new THREE.Mesh(geometry, colours);
     this.materials = [colours, clay];
     this.hasColours = colours !== clay;
@@ -47,6 +49,13 @@ class MeshView {
     if (!this.placed) { this.distance = 2.9 * this.radius; this.placed = true; }
     this.scene.add(this.mesh);
     this.dirty = true;
+  }
+
+  /* Shown as soon as the browser has decoded the image. */
+  textured(part, geometry) {
+    geometry.setAttribute("uv", new THREE.BufferAttribute(decoded(part.uv, Float32Array), 2));
+    const texture = new THREE.TextureLoader().load(part.picture, () => this.set("dirty", true));
+    return new THREE.MeshBasicMaterial({ map: texture, side: THREE.DoubleSide });
   }
 
   cameras(text) {

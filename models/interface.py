@@ -227,7 +227,8 @@ def open_trained(conf: ExperimentConfig, checkpoint: Path | None, *views: int) -
 def work_on(experiment: Experiment, work: Callable[[Runner], Any]) -> Any:
     """The result of `work` with the experiment, after Jittor is loaded, with a log.
 
-    Closes the experiment. A UserError, or the end of memory, removes the files of the run.
+    Closes the experiment and returns the memory of the model to the system, for further work in this process. A
+    UserError, or the end of memory, removes the files of the run.
     """
     from models.monitoring.logger import RunLogger
 
@@ -239,7 +240,10 @@ def work_on(experiment: Experiment, work: Callable[[Runner], Any]) -> Any:
 
             result = work(Runner(experiment, log))
             joined().close()
-            return result
+        from models.machine.memory import release_all
+
+        release_all()
+        return result
     except (UserError, ImportError, MemoryError):
         experiment.withdraw()
         raise

@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from data.errors import UserError
 from data.parsed_scene import MASK_HALF
 from models.surface.mesh import Surface
-from models.surface.visibility import Camera, Visibility, project
+from models.surface.visibility import Camera, Visibility, lengths, project
 
 SMALL = 0.01  # of the area of the largest component: smaller ones are removed
 # Masks are dilated by 50 pixels of a DTU photograph, 1600 wide (as published for NeuS without masks); for other sizes
@@ -56,7 +56,7 @@ def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:
 
 def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
     """The area of each face, [F]."""
-    return 0.5 * np.concatenate([np.linalg.norm(normal, axis=1) for _, normal in _normals(mesh)])
+    return 0.5 * np.concatenate([lengths(normal) for _, normal in _normals(mesh)])
 
 
 def _normals(mesh: trimesh.Trimesh) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -87,7 +87,8 @@ def as_seen(
     vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
     seen = np.zeros(len(vertices), bool)
     for camera in cameras:
-        asked = np.flatnonzero(camera.shows(*project(vertices, camera)) & ~seen)
+        unseen = np.flatnonzero(~seen)
+        asked = unseen[camera.shows(*project(vertices[unseen], camera))]
         seen[asked] = visibility.sees(vertices[asked], normals[asked], camera.center)
     stays = seen[mesh.faces].any(axis=1)
     if masks is not None:
@@ -163,4 +164,4 @@ def vertex_normals(mesh: trimesh.Trimesh) -> np.ndarray:
     for faces, normal in _normals(mesh):
         for axis in range(3):
             total[:, axis] += np.bincount(faces.reshape(-1), np.repeat(normal[:, axis], 3), len(total))
-    return total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), np.finfo(float).tiny)
+    return total / np.maximum(lengths(total), np.finfo(float).tiny)[:, None]

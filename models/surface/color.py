@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.io.images import sample_bilinear
-from models.surface.visibility import Camera, Visibility, project
+from models.surface.visibility import Camera, Visibility, dots, lengths, project
 
 GRAZING = 0.15  # cosine: at more than 81 degrees a pixel covers too much of the surface
 SHARPNESS = 1  # power of the cosine, so that the number of pixels counts; higher powers leave only a few photographs
@@ -82,7 +82,7 @@ def gather(
     for view, camera in enumerate(photographs.cameras):
         pixels, depth = project(points, camera)
         towards = camera.center - points
-        cosine = np.sum(towards * normals, axis=1) / np.maximum(np.linalg.norm(towards, axis=1), 1e-12)
+        cosine = dots(towards, normals) / np.maximum(lengths(towards), 1e-12)
         rows = np.flatnonzero(camera.shows(pixels, depth) & (cosine > GRAZING))
         if photographs.masks is not None:
             rows = rows[sample_bilinear(photographs.masks[view], pixels[rows]) >= WITHIN_MASK]
@@ -102,7 +102,7 @@ def blend(colors: np.ndarray, weights: np.ndarray) -> np.ndarray:
     votes = (weights > 0).astype(np.float32)
     middle = _mean(colors, votes)
     for _ in range(ROUNDS):
-        away = np.linalg.norm(colors - middle, axis=2)
+        away = lengths(colors - middle)
         middle = _mean(colors, votes / np.maximum(away, SOFTEST))
     agreeing = weights * (np.abs(colors - middle).max(axis=2) <= OUTLIER)
     return np.where((agreeing.sum(axis=0) > 0)[:, None], _mean(colors, agreeing), middle)

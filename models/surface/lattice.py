@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 AXES = (0, 1, 2)
+BOTH_SIGNS = 3  # both bits of `_signs`
 # To the 26 neighbours of a point, one of each opposite pair. Some direction is within 28 degrees of any gradient, so
 # that the largest difference is at least 0.88 of its norm.
 DIRECTIONS = tuple(step for step in itertools.product((-1, 0, 1), repeat=3) if step > (0, 0, 0))
@@ -21,7 +22,7 @@ Pair = Callable[[np.ndarray, np.ndarray], np.ndarray]
 def along_axes(values: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Apply `change`, which acts on the first axis, to each axis in turn."""
     for axis in AXES:
-        values = np.moveaxis(change(np.moveaxis(values, axis, 0)), 0, axis)
+        values = change(values.swapaxes(0, axis)).swapaxes(0, axis)
     return values
 
 
@@ -63,23 +64,29 @@ def parents(values: np.ndarray, pair: Pair) -> np.ndarray:
 
 def mixed_corners(values: np.ndarray) -> np.ndarray:
     """The cells [K]^3 with corners of both signs."""
-    inside = values < 0
-    return corners(inside, np.logical_or) & ~corners(inside, np.logical_and)
+    return corners(_signs(values), np.bitwise_or) == BOTH_SIGNS
 
 
 def mixed_parents(values: np.ndarray) -> np.ndarray:
     """The parent cells [K]^3 with values of both signs among their 27 points."""
-    inside = values < 0
-    return parents(inside, np.logical_or) & ~parents(inside, np.logical_and)
+    return parents(_signs(values), np.bitwise_or) == BOTH_SIGNS
+
+
+def _signs(values: np.ndarray) -> np.ndarray:
+    """A bit for each sign, uint8: 1 for values that are not negative, 2 for negative ones."""
+    return (values < 0) + np.uint8(1)
 
 
 def points_of_parents(cells: np.ndarray) -> np.ndarray:
     """The points [2 K + 1]^3 of marked parent cells [K]^3."""
-    points = np.zeros([2 * count + 1 for count in cells.shape], bool)
-    for i, j, k in itertools.product(range(3), repeat=3):
-        x, y, z = (slice(start, start + 2 * count - 1, 2) for start, count in zip((i, j, k), cells.shape, strict=True))
-        points[x, y, z] |= cells
-    return points
+
+    def touched(there: np.ndarray) -> np.ndarray:
+        found = np.zeros((2 * len(there) + 1, *there.shape[1:]), bool)
+        found[:-1:2], found[1::2] = there, there
+        found[2::2] |= there
+        return found
+
+    return along_axes(cells, touched)
 
 
 def among_neighbours(cells: np.ndarray, pair: Pair) -> np.ndarray:
@@ -97,13 +104,13 @@ def among_neighbours(cells: np.ndarray, pair: Pair) -> np.ndarray:
 def steepest(values: np.ndarray, known: np.ndarray, spacing: np.ndarray) -> float:
     """The steepest slope between two neighbours, along any of DIRECTIONS, that are both known; 0 for none."""
     shape = [count + 2 for count in values.shape]  # a rim of unknown points: no neighbour is looked for beyond it
-    padded, marks = np.zeros(shape), np.zeros(shape, bool)
-    padded[1:-1, 1:-1, 1:-1], marks[1:-1, 1:-1, 1:-1] = values, known
-    padded, marks = padded.reshape(-1), marks.reshape(-1)
-    places = np.flatnonzero(marks)
+    padded = np.full(shape, np.nan)  # unknown points, which fmax ignores
+    padded[1:-1, 1:-1, 1:-1][known] = values[known]
+    padded = padded.reshape(-1)
+    places = np.flatnonzero(~np.isnan(padded))
     here, square = padded[places], 0.0
     for step in DIRECTIONS:
         there = places + int(np.ravel_multi_index(np.array(step) + 1, shape) - np.ravel_multi_index((1, 1, 1), shape))
-        most = float(np.square(padded[there] - here).max(initial=0.0, where=marks[there]))
+        most = float(np.fmax.reduce(np.square(padded[there] - here), initial=0.0))
         square = max(square, most / float(np.sum(np.square(step * spacing))))
     return float(np.sqrt(square))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from data.prepare import database, matching
+from data.prepare import database, matching, reconstruct
 from data.prepare.steps import Step, Steps, WorkError
 
 
@@ -23,6 +23,22 @@ def test_a_sequence_is_compared_with_its_neighbours_and_closed(count):
     assert all((i, i + 1) in found for i in range(count - 1))
     assert (0, count - 1) in found
     assert len(found) <= count * (matching.NEIGHBOURS + 9)
+
+
+def test_all_pairs_of_few_photographs_are_matched_and_a_part_of_those_of_many(tmp_path, monkeypatch):
+    """Photographs on a line, of which neighbours share features."""
+    draw = np.random.default_rng(0)
+    world = np.abs(draw.normal(size=(400, 128))).astype(np.float32)
+    world /= np.linalg.norm(world, axis=1, keepdims=True)
+    monkeypatch.setattr(
+        reconstruct, "read_largest", lambda database, names, count: [world[5 * int(name) :][:100] for name in names]
+    )
+    limit = matching.EXHAUSTIVE_LIMIT
+    few, many = ([str(index) for index in range(count)] for count in (limit, limit + 10))
+    assert reconstruct._pairs(tmp_path, few, False) == matching.all_pairs(limit)
+    chosen = reconstruct._pairs(tmp_path, many, False)
+    assert len(chosen) <= 0.7 * len(matching.all_pairs(limit + 10))
+    assert {(i, i + 1) for i in range(limit + 9)} <= set(chosen)
 
 
 def test_many_photographs_are_compared_with_those_that_share_features():

@@ -16,7 +16,8 @@ NEIGHBOURS = 10  # COLMAP's default overlap of a sequence
 COARSE_FEATURES = 256
 MOST_RATIO = 0.8  # of the distances of the nearest and the second neighbour (Lowe, IJCV 2004)
 MOST_SIMILAR = 20  # images to match each image with, those with the most features in common
-EXHAUSTIVE_LIMIT = 60  # images of which all pairs are matched: 1,770 pairs at some 0.05 processor seconds
+# Images of which all pairs are matched, 0.05 processor seconds each: up to here the chosen pairs are over half of them.
+EXHAUSTIVE_LIMIT = 2 * MOST_SIMILAR
 ENOUGH_MATCHES = 15  # inliers that COLMAP's mapper needs for a pair (min_num_matches)
 
 

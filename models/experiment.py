@@ -6,10 +6,13 @@ validations_fine/. The folder itself may be a link; links inside it are not writ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from data.config import DatasetConfig
 from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder, write_atomically, write_result
 from data.io.lock import TakenError
@@ -33,6 +36,8 @@ CHECKPOINTS = "checkpoints"
 WRITTEN = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING, "anomalies")
 WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "splats", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
+
+_KEPT: ContextVar[dict[tuple[DatasetConfig, float], Scene] | None] = ContextVar("kept", default=None)
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,27 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
 def training_scene(conf: ExperimentConfig) -> Scene:
     """The training images; masks are derived from a backdrop only where a loss uses them."""
     derives = conf.dataset.masks_from_backdrop and conf.train.mask_weight > 0
-    return load_scene(replace(conf.dataset, masks_from_backdrop=derives), background(conf))
+    wanted = (replace(conf.dataset, masks_from_backdrop=derives), background(conf))
+    kept = _KEPT.get()
+    if kept is not None and wanted in kept:
+        return kept[wanted]
+    scene = load_scene(*wanted)
+    if kept is not None and not kept:
+        kept[wanted] = scene
+    return scene
+
+
+@contextmanager
+def first_scene_kept() -> Iterator[None]:
+    """In the body, `training_scene` decodes the first of its scenes once, and keeps it in memory.
+
+    For several works on one scene in a process. Changes of its files in the meantime are not noticed.
+    """
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 def held_out_scene(experiment: Experiment) -> Scene | None:

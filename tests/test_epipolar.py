@@ -7,6 +7,7 @@ import pytest
 import rendered_photographs as rendered
 from scipy.spatial.transform import Rotation
 
+from data.inspection import epipolar
 from data.inspection.camera_checks import cameras
 from data.inspection.epipolar import pair_distances
 from data.parsed_scene import MASK_HALF
@@ -134,3 +135,9 @@ def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
 def test_outside_a_mask_nothing_is_matched(corner):
     masks = tuple(np.full(image.shape[:2], MASK_HALF, np.uint8) for image in corner.images)
     assert np.isnan(median_distance(replace(corner, masks=masks)))
+
+
+def test_the_same_scene_is_measured_once(corner, monkeypatch):
+    pairs = pair_distances(corner)
+    monkeypatch.setattr(epipolar, "match_features", lambda *given: pytest.fail("matched again"))
+    assert pair_distances(corner) is pairs

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
@@ -27,6 +28,9 @@ NEIGHBOURS = 3  # matched views for each view, by camera; the next image in orde
 
 LEAST_PAIRS = 0.05  # of the pairs must have matches; fewer may be wrong matches
 
+# The results of `pair_distances`: `inspect` and `evaluate` need them, and matching takes seconds.
+_MEASURED: WeakKeyDictionary[Scene, tuple[list[PairDistance], list[tuple[int, int]]]] = WeakKeyDictionary()
+
 
 @dataclass(frozen=True)
 class PairDistance:
@@ -41,8 +45,15 @@ def pair_distances(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, in
     """The pairs of neighbouring views with enough matches, and all pairs that were tried.
 
     Neighbours by camera and by the order of the images: wrong cameras may be next to each other although their images
-    show different things.
+    show different things. Of the same scene they are measured once.
     """
+    if scene not in _MEASURED:
+        _MEASURED[scene] = _measured(scene)
+    return _MEASURED[scene]
+
+
+def _measured(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, int]]]:
+    """`pair_distances`, without those measured earlier."""
     chosen = evenly_spaced(scene.n_views, MOST_VIEWS)
     beside = {(index, index + 1) for index in range(len(chosen) - 1)}
     pairs = sorted(beside | set(neighbour_pairs(scene.c2w[chosen], NEIGHBOURS)))

@@ -74,15 +74,18 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
     data_dir = Path(conf.dataset.data_dir)
     with starting_over(folder, most, data_dir) if arguments.values.overwrite else contextlib.nullcontext():
         _run_step(arguments, prepare.COMMAND, 1)
-    if plan is None:
-        plan = _first_look(arguments, conf, most, is_auto, folder)
-    else:
-        say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
-    if plan.is_finished and (folder / RESULT / MESH).is_file():
-        again = f"--overwrite repeats it, the last command of {PAGE} repeats only the mesh"
-        say(f"{folder / RESULT}: was already complete ({again})")
-        return EXIT_DONE
-    return _train_and_mesh(arguments, plan, folder, times)
+    from models.experiment import first_scene_kept
+
+    with first_scene_kept():
+        if plan is None:
+            plan = _first_look(arguments, conf, most, is_auto, folder)
+        else:
+            say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
+        if plan.is_finished and (folder / RESULT / MESH).is_file():
+            again = f"--overwrite repeats it, the last command of {PAGE} repeats only the mesh"
+            say(f"{folder / RESULT}: was already complete ({again})")
+            return EXIT_DONE
+        return _train_and_mesh(arguments, plan, folder, times)
 
 
 def _require_same_settings(

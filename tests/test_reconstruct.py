@@ -56,6 +56,7 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert "## Reliability" in (result / "result.md").read_text()
     assert "--clean views" in said.out.split("step 4 of 5")[1].splitlines()[0], "a made-up back is no result"
     assert "--clean views" in (result / "result.md").read_text()
+    assert "--resolution 24" in said.out.split("step 5 of 5")[1].splitlines()[0], "not finer than the mesh"
     phases = json.loads((result / "metrics.json").read_text())["phases"]
     assert set(phases) == {
         *("features", "matches", "mapping", "scene", "checks", "compiling", "measuring", "training", "images", "mesh"),

@@ -49,6 +49,9 @@ from models.commands.shared import choose_device
 from models.requests import AUTO, AUTO_MINUTES, LARGEST, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")
+# Grid points per side of the evaluated mesh. On the fox's photographs, the distances of points from the surface differ
+# by at most 1 % from those at 512, which takes five times as long and has four times as many triangles.
+EVALUATED_RESOLUTION = 256
 NO_SURFACE = (
     "no surface was found, so there is no mesh: see report.html; train for more minutes in another --case, or check "
     "with --mode inspect whether the region of interest contains the object"
@@ -182,7 +185,8 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
             _warn_on_report(folder)
             _run_step(arguments, validate_image.COMMAND, 5)
         elif has_mesh:
-            status = _run_step(arguments, evaluate.COMMAND, 5)
+            resolution = min(EVALUATED_RESOLUTION, arguments.values.resolution)
+            status = _run_step(arguments, evaluate.COMMAND, 5, {"resolution": resolution})
     collect(folder, has_mesh)
     if status == EXIT_DONE or notes:
         add_figures(folder, plan.after(times).times)

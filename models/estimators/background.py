@@ -95,19 +95,29 @@ class ContractedBackground:
         return self.is_plain & (np.abs(rgb - self.sky).max(axis=1) < EXACTLY)
 
     def place(
-        self, rays: Rays, jitter: np.ndarray, transmits: Var, most: int | None, budget: int, exact: bool = False
+        self, rays: Rays, jitter: np.ndarray, transmits: Var, most: int, budget: int
     ) -> tuple[PackedSamples, Var]:
         """The visible samples of the first rays that fit a budget, and the offsets of the samples with evaluated
         opacity.
 
         transmits: bool [R], whether the ray sees what is behind the region; most: the maximum number of evaluated
-        samples, None for no maximum; exact: whether the samples have no unused rows, for which it waits for the device.
+        samples, 0 for no maximum.
         """
         found, is_before = self.occupied(rays, jitter)
         most = min(most or found.rays.shape[0], found.rays.shape[0])
-        asked = fitted(found, is_before.logical_or(transmits[found.rays]), most, exact)
+        asked = fitted(found, is_before.logical_or(transmits[found.rays]), most, exact=False)
         alpha = self._alpha(asked.points, asked.directions)
-        return fitted(asked, density_visibility(alpha, asked.offsets).above(REACHED), budget, exact), asked.offsets
+        seen = density_visibility(alpha, asked.offsets).above(REACHED)
+        return fitted(asked, seen, budget, exact=False), asked.offsets
+
+    def shown(self, rays: Rays, jitter: np.ndarray, transmits: Var, budget: int) -> PackedSamples:
+        """The samples of an image, without unused rows, of the first rays that fit a budget; waits for the device.
+
+        Samples behind opaque ones are included. They are few (6 % on photographs of a room, since the transmittance is
+        hardly ever exactly 0), and finding them would take longer than evaluating them.
+        """
+        found, is_before = self.occupied(rays, jitter)
+        return fitted(found, is_before.logical_or(transmits[found.rays]), budget, exact=True)
 
     def occupied(self, rays: Rays, jitter: np.ndarray) -> tuple[PackedSamples, Var]:
         """All candidates in occupied cells, and which are between camera and sphere, bool [N]; N is at least 1."""

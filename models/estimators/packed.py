@@ -225,7 +225,7 @@ class OccupancyEstimator(Estimator):
         near = fitted(near, seen.above(LEAST_VIEW_WEIGHT), VIEW_BUDGET, exact=True)
         if self.background is not None:
             first = rays.at(slice(0, traversed))
-            far = self.background.place(first, jitter[:traversed], seen.transmits, None, VIEW_BUDGET, exact=True)[0]
+            far = self.background.shown(first, jitter[:traversed], seen.transmits, VIEW_BUDGET)
             near, traversed = _up_to(near, far.kept), int(far.kept.item())
         return self._sampled(Placed(near, far), step), traversed
 

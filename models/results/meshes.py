@@ -12,6 +12,7 @@ import trimesh
 from data.io.phases import phase
 from data.scenes.extraction_box import box_in_frame
 from data.scenes.scene import Scene, radius_of
+from models.machine import memory
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
 from models.results.context import EvalContext
@@ -88,6 +89,7 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
         partial(context.parts, desc="surface"),
         folder,
     )
+    memory.release()  # ray casting of the whole mesh follows, which takes 300 bytes per triangle
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
     blocks = "1 block" if found.blocks == 1 else f"{found.blocks} blocks"
     context.log.note(
@@ -138,6 +140,7 @@ def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
 def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
     """Clean, simplify, refine, close and colour, in this order: each step reduces the work of the next ones."""
     mesh = _simplified(context, request, _cleaned(context, request, mesh))
+    memory.release_all()  # also the ray caster, which is in a reference cycle
     mesh, normals = _on_level(context, request, mesh)
     if request.is_watertight:
         mesh, normals = _closed(context, mesh), None

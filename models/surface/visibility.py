@@ -87,7 +87,8 @@ class Visibility:
 
     def __init__(self, mesh: trimesh.Trimesh) -> None:
         is_fine = len(mesh.faces) > MOST_FACES
-        self._mesh = clustered(mesh, CLUSTER) if is_fine else mesh
+        # A mesh of its own, because a mesh keeps the data of Embree as long as it exists.
+        self._mesh = clustered(mesh, CLUSTER) if is_fine else trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
         self._offset = 2.0 * CLUSTER if is_fine else OFFSET
 
     def sees(self, points: np.ndarray, normals: np.ndarray, center: np.ndarray) -> np.ndarray:

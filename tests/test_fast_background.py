@@ -258,12 +258,17 @@ def test_a_step_from_within_the_region():
 
 
 def test_points_of_structure_from_motion_draw_the_surface():
-    trainer = trained("model.packed.points_weight=1", "model.packed.points_until=0.5", steps=0)
+    settings = ("model.packed.points_weight=1", "model.packed.points_until=0.5", "model.background.points_from=0.25")
+    trainer = trained(*settings, steps=0)
     model, sampler, estimator = trainer.model, trainer.sampler, trainer.model.estimator
     near = unit(np.random.default_rng(0).normal(size=(300, 3))) * 0.8
     xyz = np.concatenate([near, 3 * near])  # the second half lies outside the region
     points = SparsePoints(xyz, np.full(600, 5), np.ones(600), np.zeros((600, 3), np.uint8))
     estimator.fit(dataclasses.replace(load_scene(trainer_conf().dataset), points=points))
+    assert estimator.points is None
+    estimator.before_step(1)
+    assert estimator.points is None
+    estimator.before_step(2)  # a quarter of eight steps
     batch = sampler.next()
     anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
     assert batch.anchors[0] == 64 and len(anchors) == 64

@@ -56,18 +56,24 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
             xyz = well_supported(training_points(scene.points)).astype(np.float32)
             is_within = ~self._is_outside(xyz) & (np.abs(xyz).max(axis=1) < 1)
             self._scene_points = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
-        self.points = self._scene_points
+        self.points = self._points_at(0)
 
     def compare_patches(self, most: int | None) -> None:
         """Set the maximum number of rays per batch whose patches are compared; None disables the comparison."""
         self.most_compared = most
 
     def before_step(self, step: int) -> None:
-        """See `OccupancyEstimator.before_step`; SfM points are used until `points_until`."""
+        """See `OccupancyEstimator.before_step`; SfM points are used from `points_from` to `points_until`."""
         super().before_step(step)
         self._cavities = None
         self._is_pruning = step >= self.first_pruning
-        self.points = self._scene_points if step < self.conf.points_until * self._end_iter else None
+        self.points = self._points_at(step)
+
+    def _points_at(self, step: int) -> np.ndarray | None:
+        """The SfM points used at this step."""
+        first = 0.0 if self.background is None else self.background.conf.points_from
+        is_used = first * self._end_iter <= step < self.conf.points_until * self._end_iter
+        return self._scene_points if is_used else None
 
     def resolving_step(self) -> float:
         """See `OccupancyEstimator.resolving_step`; without masks at least `background.blur_step` / inv_s, since a finer

@@ -1,6 +1,7 @@
 """The mesh of a page: decimated with its colours, or whole with its texture."""
 
 import base64
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ def test_a_textured_mesh_keeps_its_texture_or_has_its_colours(monkeypatch):
     assert part["picture"].startswith("data:image/webp") and "colors" not in part
     assert np.frombuffer(base64.b64decode(part["uv"]), "<f4").reshape(-1, 2).tolist() == surface.uv.tolist()
     assert np.frombuffer(base64.b64decode(part["normals"]), np.int8).reshape(-1, 3).tolist() == 3 * [[0, 0, 127]]
+    assert "normals" not in parts.mesh_part(replace(surface, normals=None))
     monkeypatch.setattr(parts, "TEXTURED_FACES", 0)
     colors = np.frombuffer(base64.b64decode(parts.mesh_part(surface)["colors"]), np.uint8).reshape(-1, 3)
     assert colors.tolist() == [[0, 0, 200], [200, 0, 0], [0, 0, 200]]

@@ -59,12 +59,10 @@ def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
 
 def _texture(surface: Surface) -> dict[str, str]:
     """The texture and its coordinates; also the normals, since vertices on chart borders are duplicated."""
-    normals = np.rint(np.nan_to_num(surface.normals) * 127).astype(np.int8)
-    return {
-        "picture": picture_uri(surface.picture, LONGEST_TEXTURE),
-        "uv": _encoded(np.asarray(surface.uv, "<f4")),
-        "normals": _encoded(normals),
-    }
+    look = {"picture": picture_uri(surface.picture, LONGEST_TEXTURE), "uv": _encoded(np.asarray(surface.uv, "<f4"))}
+    if surface.normals is not None:
+        look["normals"] = _encoded(np.rint(np.nan_to_num(surface.normals) * 127).astype(np.int8))
+    return look
 
 
 def _vertex_colors(surface: Surface) -> np.ndarray:

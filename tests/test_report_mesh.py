@@ -13,16 +13,23 @@ from models.report import parts
 from models.surface.mesh import Surface
 
 
-def test_a_textured_mesh_keeps_its_texture_or_has_its_colours(monkeypatch):
+def test_a_textured_mesh_keeps_its_texture():
     surface = textured_triangle()
     part = parts.mesh_part(surface)
     assert part["picture"].startswith("data:image/webp") and "colors" not in part
     assert np.frombuffer(base64.b64decode(part["uv"]), "<f4").reshape(-1, 2).tolist() == surface.uv.tolist()
     assert np.frombuffer(base64.b64decode(part["normals"]), np.int8).reshape(-1, 3).tolist() == 3 * [[0, 0, 127]]
     assert "normals" not in parts.mesh_part(replace(surface, normals=None))
+
+
+def test_a_texture_gives_the_colours_of_a_decimated_mesh(monkeypatch):
     monkeypatch.setattr(parts, "TEXTURED_FACES", 0)
+    mesh = trimesh.Trimesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]], process=False)
+    picture = np.zeros((2, 2, 3), np.uint8)
+    picture[1, 0], picture[0, 1] = 10, 20  # lower left, upper right
+    surface = Surface(mesh, uv=np.array([[0.1, 0.1], [0.9, 0.9], [1.0, 1.0]], np.float32), picture=picture)
     colors = np.frombuffer(base64.b64decode(parts.mesh_part(surface)["colors"]), np.uint8).reshape(-1, 3)
-    assert colors.tolist() == [[0, 0, 200], [200, 0, 0], [0, 0, 200]]
+    assert colors[:, 0].tolist() == [10, 20, 20]
 
 
 def test_a_mesh_is_thinned_out_with_its_colours_and_one_too_large_is_told(monkeypatch):

@@ -57,9 +57,9 @@ def _profile_step(trainer: Trainer, phases: dict[str, Counter[str]]) -> None:
     model, moment, batch = trainer.model, trainer.context, trainer.sampler.next()
     noise = model.draw_noise(len(batch), np.random.default_rng(0))
     with _timed(phases[SAMPLING]):
-        settled = model.settle(batch, noise, moment)
+        precomputed = model.precompute(batch, noise, moment)
     with _timed(phases[FIELDS]):
-        losses = losses_of(model.objective(batch, noise, moment, settled), {})
+        losses = losses_of(model.objective(batch, noise, moment, precomputed), {})
         gradients = jt.grad(losses["total"], trainer.optimizer.parameters)
         jt.sync(gradients)
     with _timed(phases[OPTIMISER]):

@@ -9,9 +9,10 @@ import pytest
 from test_fast_background import rays_from, trained, trainer_conf, unit
 from trainings import trainer_of
 
+from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from models.estimators.background import NEAR_SHARE
-from models.estimators.visibility import lost_share
+from models.estimators.visibility import ALL, LEAST_WEIGHT, lost_share
 from models.machine.backend import jt
 from models.methods.registry import build_model
 
@@ -85,11 +86,32 @@ def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at():
     assert model.estimator.first_pruning == 5 and model.buffers()["prunes_after"] == 5
 
 
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_samples_of_negligible_weight_are_skipped_before_cells_are_pruned(is_plain):
+    """With a uniform backdrop from the start."""
+    settings = ("train.end_iter=100", "model.packed.prune_from=0.2", "model.background.prune_from=0.9")
+    model = trained(*settings, "model.packed.prune_every=1000", steps=0).model.estimator
+    model.background.is_plain = is_plain
+    before = LEAST_WEIGHT if is_plain else ALL
+
+    def least_weight(step):
+        model.before_step(step)
+        return model.least_weight
+
+    assert [least_weight(step) for step in (0, 19, 20, 50)] == [before, before, LEAST_WEIGHT, LEAST_WEIGHT]
+    model.after_collapse(60)
+    assert [least_weight(step) for step in (59, 60)] == [before, LEAST_WEIGHT]
+
+
 @pytest.mark.parametrize(("distance", "is_outward", "inside"), [(0.5, True, 1), (0.5, False, -1), (0.95, True, -1)])
 def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, is_outward, inside):
-    """The signed distance at the cameras is positive there; other scenes begin with a ball at the centre."""
-    conf = trainer_conf()
-    scene = load_scene(conf.dataset)
+    """The signed distance at the cameras is positive there; other scenes begin with a ball at the centre, and use SfM
+    points later.
+    """
+    conf = trainer_conf("model.packed.points_weight=1")
+    xyz = unit(np.random.default_rng(0).normal(size=(300, 3))) * 0.8
+    points = SparsePoints(xyz, np.full(300, 5), np.ones(300), np.zeros((300, 3), np.uint8))
+    scene = replace(load_scene(conf.dataset), points=points)
     c2w = scene.c2w.copy()
     c2w[:, :3, 3] *= distance / np.linalg.norm(c2w[:, :3, 3], axis=1, keepdims=True)
     if is_outward:
@@ -97,6 +119,7 @@ def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, is_ou
     model = trainer_of(conf, replace(scene, c2w=c2w)).model
     centre = np.zeros((1, 3), np.float32)
     assert np.sign(model.estimator.trained(centre)[0, 0]) == inside
+    assert (model.estimator.points is not None) == (inside > 0)
     if inside > 0:
         assert (model.estimator.trained(c2w[:, :3, 3].astype(np.float32)) > 0).all()
 

@@ -39,7 +39,8 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         super().__init__(conf, end_iter, carves, [sdf] if isinstance(sdf, GridField) else [], background)
         self._sdf, self._sharpness = sdf, sharpness
         self._scene_points: np.ndarray | None = None
-        self._is_pruning = False
+        self._is_interior = False  # whether the scene was photographed from within
+        self._skips_hidden = False
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
 
     def fit(self, scene: Scene) -> None:
@@ -47,7 +48,8 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         points inside the hull if they are used in training.
         """
         super().fit(scene)
-        if isinstance(self._sdf, SDFGrid) and is_interior(scene):
+        self._is_interior = is_interior(scene)
+        if isinstance(self._sdf, SDFGrid) and self._is_interior:
             self._sdf.begin_with_sphere(INTERIOR_RADIUS, is_inverted=True)
         elif isinstance(self._sdf, SDFGrid) and self.background is not None:
             self._sdf.begin_with_sphere(self.background.conf.bias)
@@ -66,12 +68,12 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         """See `OccupancyEstimator.before_step`; SfM points are used from `points_from` to `points_until`."""
         super().before_step(step)
         self._cavities = None
-        self._is_pruning = step >= self.first_pruning
+        self._skips_hidden = step >= max(self.conf.prune_from * self._end_iter, self.prunes_after)
         self.points = self._points_at(step)
 
     def _points_at(self, step: int) -> np.ndarray | None:
-        """The SfM points used at this step."""
-        first = 0.0 if self.background is None else self.background.conf.points_from
+        """The SfM points used at this step; an interior has a surface near them from the start."""
+        first = 0.0 if self.background is None or self._is_interior else self.background.conf.points_from
         is_used = first * self._end_iter <= step < self.conf.points_until * self._end_iter
         return self._scene_points if is_used else None
 
@@ -111,8 +113,10 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
 
     @property
     def least_weight(self) -> float:
-        """Hidden samples are skipped once cells are pruned, and always with a uniform backdrop."""
-        return LEAST_WEIGHT if self._is_pruning or self.background.is_plain else ALL
+        """Hidden samples are skipped from `packed.prune_from` on, before cells are pruned, which the field could not
+        undo; always with a uniform backdrop.
+        """
+        return LEAST_WEIGHT if self._skips_hidden or self.background.is_plain else ALL
 
     def _inv_s(self) -> float:
         with jt.no_grad():

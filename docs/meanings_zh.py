@@ -203,11 +203,7 @@ SCENE_MEANINGS = {
     "step size along a ray, as a fraction of the distance from the centre": "光线上的步长，占到中心距离的比例",
     "cells per side of the occupancy grid in contracted space": "收缩空间中占据栅格每边的格数",
     "cells that absorb less than this fraction of the light are empty": "吸收光的比例小于它的格子视为空",
-    "when the occupancy grid is first updated without masks": "没有掩膜时占据栅格何时首次更新",
-    "when the occupancy grid is first updated, as a fraction of end_iter; without masks, from when samples of "
-    "negligible weight are skipped": (
-        "占据栅格何时首次更新，占 end_iter 的比例；没有掩膜时，从此时起跳过权重可忽略的采样点"
-    ),
+    "replaces packed.prune_from without masks": "没有掩膜时代替 packed.prune_from",
     "replaces packed.shell without masks": "没有掩膜时代替 packed.shell",
     "replaces patches.weight without masks": "没有掩膜时代替 patches.weight",
     "minimum step size along a ray in the region, in 1 / inv_s; at most packed.first_step": (

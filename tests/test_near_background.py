@@ -12,7 +12,7 @@ from trainings import trainer_of
 from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from models.estimators.background import NEAR_SHARE
-from models.estimators.visibility import ALL, LEAST_WEIGHT, lost_share
+from models.estimators.visibility import lost_share
 from models.machine.backend import jt
 from models.methods.registry import build_model
 
@@ -84,23 +84,6 @@ def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at():
     model = trained("model.background.prune_from=0", steps=2).model
     assert model.after_collapse(5) == ", and no cells are pruned before step 5"
     assert model.estimator.first_pruning == 5 and model.buffers()["prunes_after"] == 5
-
-
-@pytest.mark.parametrize("is_plain", [False, True])
-def test_samples_of_negligible_weight_are_skipped_before_cells_are_pruned(is_plain):
-    """With a uniform backdrop from the start."""
-    settings = ("train.end_iter=100", "model.packed.prune_from=0.2", "model.background.prune_from=0.9")
-    model = trained(*settings, "model.packed.prune_every=1000", steps=0).model.estimator
-    model.background.is_plain = is_plain
-    before = LEAST_WEIGHT if is_plain else ALL
-
-    def least_weight(step):
-        model.before_step(step)
-        return model.least_weight
-
-    assert [least_weight(step) for step in (0, 19, 20, 50)] == [before, before, LEAST_WEIGHT, LEAST_WEIGHT]
-    model.after_collapse(60)
-    assert [least_weight(step) for step in (59, 60)] == [before, LEAST_WEIGHT]
 
 
 @pytest.mark.parametrize(("distance", "is_outward", "inside"), [(0.5, True, 1), (0.5, False, -1), (0.95, True, -1)])

@@ -100,7 +100,8 @@ class BackgroundConfig:
     section: float = limits(0.12, above=0, at_most=1)
     cells: int = limits(64, at_least=8, at_most=512)
     threshold: float = limits(0.01, above=0, at_most=0.5)
-    prune_from: float = limits(0.4, at_least=0, at_most=1)
+    # Earlier, before the surface has grown along the SfM points, it remains incomplete (docs/performance.md).
+    prune_from: float = limits(0.3, at_least=0, at_most=1)
     shell: float = limits(10.0, above=0)
     patches_weight: float = limits(0.0, at_least=0)
     blur_step: float = limits(2.0, at_least=0)

@@ -40,7 +40,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self._sdf, self._sharpness = sdf, sharpness
         self._scene_points: np.ndarray | None = None
         self._is_interior = False  # whether the scene was photographed from within
-        self._skips_hidden = False
+        self._is_pruning = False
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
 
     def fit(self, scene: Scene) -> None:
@@ -68,7 +68,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         """See `OccupancyEstimator.before_step`; SfM points are used from `points_from` to `points_until`."""
         super().before_step(step)
         self._cavities = None
-        self._skips_hidden = step >= max(self.conf.prune_from * self._end_iter, self.prunes_after)
+        self._is_pruning = step >= self.first_pruning
         self.points = self._points_at(step)
 
     def _points_at(self, step: int) -> np.ndarray | None:
@@ -113,10 +113,8 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
 
     @property
     def least_weight(self) -> float:
-        """Hidden samples are skipped from `packed.prune_from` on, before cells are pruned, which the field could not
-        undo; always with a uniform backdrop.
-        """
-        return LEAST_WEIGHT if self._skips_hidden or self.background.is_plain else ALL
+        """Samples of negligible weight are skipped once cells are pruned, and always with a uniform backdrop."""
+        return LEAST_WEIGHT if self._is_pruning or self.background.is_plain else ALL
 
     def _inv_s(self) -> float:
         with jt.no_grad():

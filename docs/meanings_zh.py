@@ -209,9 +209,9 @@ SCENE_MEANINGS = {
     "minimum step size along a ray in the region, in 1 / inv_s; at most packed.first_step": (
         "区域内沿光线的最小步长，以 1 / inv_s 为单位；不超过 packed.first_step"
     ),
-    "from when the SfM points are used without masks, as a fraction of end_iter, in an interior from the start; "
-    "until packed.points_until": (
-        "没有掩膜时从何时起使用 SfM 点，占 end_iter 的比例，室内场景从一开始；到 packed.points_until 为止"
+    "from when the SfM points are used without masks, as a fraction of end_iter, from the start if photographed from "
+    "within; until packed.points_until": (
+        "没有掩膜时从何时起使用 SfM 点，占 end_iter 的比例，从内部拍摄的场景从一开始；到 packed.points_until 为止"
     ),
     "replaces sdf_grid.bias without masks": "没有掩膜时代替 sdf_grid.bias",
     "refinement before training: poses (bundle adjustment), focal (also focal lengths) or none": (

@@ -72,7 +72,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self.points = self._points_at(step)
 
     def _points_at(self, step: int) -> np.ndarray | None:
-        """The SfM points used at this step; an interior has a surface near them from the start."""
+        """The SfM points used at this step; a scene photographed from within has a surface near them from the start."""
         first = 0.0 if self.background is None or self._is_interior else self.background.conf.points_from
         is_used = first * self._end_iter <= step < self.conf.points_until * self._end_iter
         return self._scene_points if is_used else None

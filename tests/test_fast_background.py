@@ -1,4 +1,4 @@
-"""Photographs without masks with confs/fast.conf: what lies beyond the sphere, cameras within it, points, pockets."""
+"""Photographs without masks with confs/fast.conf: what lies beyond the sphere, cameras within it, pockets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from toys import run_conf
 from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
 from data.errors import UserError
-from data.parsed_scene import SparsePoints
 from data.rays import Rays
 from data.scenes.load import load_scene
 from models.estimators.background import FARTHEST, candidates, contracted
@@ -255,28 +254,6 @@ def test_a_step_from_within_the_region():
     samples = on_host(batch)
     assert samples.depths[: samples.offsets[-1]].min() >= trainer.model.estimator.grid.near_plane > 0
     assert np.isfinite(trainer.gradient_of(batch, None, 1000).losses["total"].item())
-
-
-def test_points_of_structure_from_motion_draw_the_surface():
-    trainer = trained("model.packed.points_weight=1", "model.packed.points_until=0.5", steps=0)
-    model, sampler, estimator = trainer.model, trainer.sampler, trainer.model.estimator
-    near = unit(np.random.default_rng(0).normal(size=(300, 3))) * 0.8
-    xyz = np.concatenate([near, 3 * near])  # the second half lies outside the region
-    points = SparsePoints(xyz, np.full(600, 5), np.ones(600), np.zeros((600, 3), np.uint8))
-    estimator.fit(dataclasses.replace(load_scene(trainer_conf().dataset), points=points))
-    assert estimator.points is None
-    estimator.before_step(2)  # 0.2 of eight steps are over
-    batch = sampler.next()
-    anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
-    assert batch.anchors[0] == 64 and len(anchors) == 64
-    np.testing.assert_allclose(np.linalg.norm(anchors, axis=1), 0.8, atol=1e-6)
-    term = model.objective(batch, None, trainer.context).terms["points"]
-    away = np.abs(estimator.trained(anchors))
-    assert term.mean().item() == pytest.approx(float(away.mean()), rel=1e-3) and away.mean() > 0.2
-    assert sum(batch.part(at, at + 7).is_anchor().numpy().sum() for at in range(0, len(batch), 7)) == 64
-    for _ in range(5):
-        trainer.step()
-    assert estimator.points is None  # the first half of eight steps
 
 
 @pytest.mark.parametrize("plain", [True, False])

@@ -1,4 +1,4 @@
-"""What lies between cameras and region, and cells that rays would lose the surface by, with confs/fast.conf."""
+"""confs/fast.conf: what lies between cameras and region, cells that rays would lose the surface by, SfM points."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from packed_samples import on_host
 from test_fast_background import rays_from, trained, trainer_conf, unit
 from trainings import trainer_of
 
@@ -86,15 +87,42 @@ def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at():
     assert model.estimator.first_pruning == 5 and model.buffers()["prunes_after"] == 5
 
 
+def shells(*radii):
+    """300 SfM points on a sphere of each radius."""
+    directions = unit(np.random.default_rng(0).normal(size=(300, 3)))
+    xyz = np.concatenate([radius * directions for radius in radii])
+    return SparsePoints(xyz, np.full(len(xyz), 5), np.ones(len(xyz)), np.zeros((len(xyz), 3), np.uint8))
+
+
+def test_points_of_structure_from_motion_draw_the_surface():
+    settings = ("model.packed.points_weight=1", "model.packed.points_until=0.5", "model.background.points_from=0.25")
+    trainer = trained(*settings, steps=0)
+    model, sampler, estimator = trainer.model, trainer.sampler, trainer.model.estimator
+    estimator.fit(replace(load_scene(trainer_conf().dataset), points=shells(0.8, 2.4)))  # the second one is outside
+    assert estimator.points is None
+    estimator.before_step(1)
+    assert estimator.points is None
+    estimator.before_step(2)  # a quarter of eight steps
+    batch = sampler.next()
+    anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
+    assert batch.anchors[0] == 64 and len(anchors) == 64
+    np.testing.assert_allclose(np.linalg.norm(anchors, axis=1), 0.8, atol=1e-6)
+    term = model.objective(batch, None, trainer.context).terms["points"]
+    away = np.abs(estimator.trained(anchors))
+    assert term.mean().item() == pytest.approx(float(away.mean()), rel=1e-3) and away.mean() > 0.2
+    assert sum(batch.part(at, at + 7).is_anchor().numpy().sum() for at in range(0, len(batch), 7)) == 64
+    for _ in range(5):
+        trainer.step()
+    assert estimator.points is None  # the first half of eight steps
+
+
 @pytest.mark.parametrize(("distance", "is_outward", "inside"), [(0.5, True, 1), (0.5, False, -1), (0.95, True, -1)])
 def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, is_outward, inside):
     """The signed distance at the cameras is positive there; other scenes begin with a ball at the centre, and use SfM
     points later.
     """
     conf = trainer_conf("model.packed.points_weight=1")
-    xyz = unit(np.random.default_rng(0).normal(size=(300, 3))) * 0.8
-    points = SparsePoints(xyz, np.full(300, 5), np.ones(300), np.zeros((300, 3), np.uint8))
-    scene = replace(load_scene(conf.dataset), points=points)
+    scene = replace(load_scene(conf.dataset), points=shells(0.8))
     c2w = scene.c2w.copy()
     c2w[:, :3, 3] *= distance / np.linalg.norm(c2w[:, :3, 3], axis=1, keepdims=True)
     if is_outward:

@@ -57,8 +57,7 @@ class Runner:
             require_agreement(experiment.conf, experiment.scene, ranks)
             experiment = replace(experiment, checkpoint=ranks.broadcast(experiment.checkpoint))
         self.ranks = ranks
-        self.experiment = experiment
-        self.log = log
+        self.experiment, self.log = experiment, log
         self.conf = experiment.conf.train
         log.info(backend.device_info().line())
         if warning := backend.device_info().warning:
@@ -68,9 +67,10 @@ class Runner:
         initial, pixels, jitter = (
             np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
         )
-        model = build_model(experiment.conf.model, self.conf, initial)
-        # the scene determines which networks are trained
+        model = build_model(experiment.conf.model, self.conf, initial)  # the scene determines what is trained
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
+        if experiment.checkpoint is None and (note := model.begin()):
+            log.info(note)
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
         self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log, ranks)

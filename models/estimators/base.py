@@ -24,6 +24,10 @@ class Estimator:
         """Initialise from a scene; called once, before `sampler`."""
         del scene
 
+    def begin(self) -> str:
+        """Start a new training; called once, after `sampler`, unless a checkpoint is resumed. Returns a note, or ""."""
+        return ""
+
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
         """Adopt the networks of a checkpoint, network -> name -> shape, if no scene was fitted."""
         del shapes

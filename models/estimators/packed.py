@@ -33,6 +33,7 @@ OF_EARLIER_VERSIONS = {
     "prunes_after": np.zeros(1, np.int64),
     "least_step": np.zeros(1),
     "background_near_share": NEAR_SHARE_BEFORE,
+    "starts_from_depth": np.zeros(1, bool),
 }
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
 

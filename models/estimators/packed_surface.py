@@ -9,7 +9,7 @@ from data.roi.sparse import LEAST_POINTS, well_supported
 from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
 from models.estimators.conf import PackedConfig
-from models.estimators.packed import MOST_LOST, OccupancyEstimator
+from models.estimators.packed import MOST_LOST, OF_EARLIER_VERSIONS, OccupancyEstimator
 from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities, surface_visibility
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
@@ -21,6 +21,9 @@ from models.ops.march import SOLID, PackedSamples
 # Radius of the initial sphere of a scene photographed from within. It encloses the cameras and lies in the region.
 INTERIOR_RADIUS = 0.9
 LEAST_OUTWARD = 0.25  # fraction of the cameras in the region that look away from its centre in such a scene
+FITTED = 8192  # points per step of the fit to fused depth, half of them on the surface
+# With fused depth, the initial surface is known to about a hundredth of the radius; cells far from it are pruned soon.
+FIRST_INV_S, PRUNE_FROM = 60.0, 0.05
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edge lengths of a cell
 
 
@@ -39,6 +42,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         super().__init__(conf, end_iter, carves, [sdf] if isinstance(sdf, GridField) else [], background)
         self._sdf, self._sharpness = sdf, sharpness
         self._scene_points: np.ndarray | None = None
+        self.starts_from_depth = False
         self._is_interior = False  # whether the scene was photographed from within
         self._is_pruning = False
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
@@ -60,6 +64,27 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
             self._scene_points = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
         self.points = self._points_at(0)
 
+    def begin(self) -> str:
+        """Without masks, start from the fused depth of a plane sweep, if the conf asks for it."""
+        if self.background is None or self.background.conf.depth_until == 0 or not isinstance(self._sdf, SDFGrid):
+            return ""
+        fused = self._sampler.depth
+        if fused is None:
+            return "too few pixels have a depth; the surface starts as a sphere"
+        generator = np.random.default_rng(0)
+
+        def draw() -> tuple[np.ndarray, np.ndarray]:
+            on_surface = fused.points[generator.integers(len(fused.points), size=FITTED // 2)]
+            anywhere = self.grid.random_points(FITTED // 2, generator)
+            distances = np.concatenate([np.zeros((FITTED // 2, 1), np.float32), fused.distances(anywhere)])
+            return np.concatenate([on_surface, anywhere]), distances
+
+        self._sdf.begin_with(draw, self.conf.first_levels)
+        self._sharpness.begin_with(FIRST_INV_S)
+        self.starts_from_depth = True
+        self.points = self._points_at(0)
+        return f"the surface starts from depth maps: {fused.known:.0%} of the pixels of the photographs have a depth"
+
     def compare_patches(self, most: int | None) -> None:
         """Set the maximum number of rays per batch whose patches are compared; None disables the comparison."""
         self.most_compared = most
@@ -73,9 +98,22 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
 
     def _points_at(self, step: int) -> np.ndarray | None:
         """The SfM points used at this step; a scene photographed from within has a surface near them from the start."""
+        if self._uses_depth(step) and (fused := self._sampler.depth) is not None:
+            return fused.points
         first = 0.0 if self.background is None or self._is_interior else self.background.conf.points_from
         is_used = first * self._end_iter <= step < self.conf.points_until * self._end_iter
         return self._scene_points if is_used else None
+
+    def _uses_depth(self, step: int) -> bool:
+        """Whether the points of the plane sweep are used at this step."""
+        return self.starts_from_depth and step < self.background.conf.depth_until * self._end_iter
+
+    @property
+    def first_pruning(self) -> float:
+        """See `OccupancyEstimator.first_pruning`; soon if the surface starts from depth."""
+        if not self.starts_from_depth:
+            return super().first_pruning
+        return max(PRUNE_FROM * self._end_iter, self.prunes_after)
 
     def resolving_step(self) -> float:
         """See `OccupancyEstimator.resolving_step`; without masks at least `background.blur_step` / inv_s, since a finer
@@ -155,9 +193,14 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
             self._cavities = self.grid.closed_off(is_wall)
         return self._cavities[self.grid.indices(points)]
 
+    def buffers(self) -> dict[str, np.ndarray]:
+        """See `OccupancyEstimator.buffers`; also whether the surface started from depth."""
+        return super().buffers() | {"starts_from_depth": np.array([self.starts_from_depth])}
+
     def load_buffers(self, buffers: dict[str, np.ndarray]) -> None:
         """See `OccupancyEstimator.load_buffers`."""
         super().load_buffers(buffers)
+        self.starts_from_depth = bool((OF_EARLIER_VERSIONS | buffers)["starts_from_depth"][0])
         self._cavities = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from data.cameras import SPAN_LENGTH, rays_of
 from data.errors import UserError
 from data.io.images import to_float
 from data.rays import Rays
+from data.scenes.fused_depth import FusedDepth, fused_depth
 from data.scenes.sampler import damage_named, require_views, restore_generator
 from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
@@ -74,6 +76,11 @@ class PackedSampler:
             ]
         )
         self.probes = self._probe_rays()  # the same in every run
+
+    @cached_property
+    def depth(self) -> FusedDepth | None:
+        """The fused depth of the scene, computed at the first use."""
+        return fused_depth(self._scene)
 
     def next(self) -> PackedBatch:
         """The next batch; raises UserError if the last MOST_EMPTY batches had no samples, so no image sees the hull."""

@@ -13,15 +13,19 @@ from functools import partial
 
 import numpy as np
 
+from models.config.optimizers import BETA_1
 from models.fields.conf import NUMERICAL, SdfGridConfig
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
 from models.ops.grid_sdf import grid_sdf, grid_values
 from models.ops.grid_sizes import FEATURES, POINT
+from models.ops.update import AdamStep, Update, adam
 from models.structs import FieldOutput, Var
 
 # standard deviation of the last layer's initial weights for the feature: large enough that features differ
 FEATURE_SPREAD = 0.1
+# Of Adam, to initial distances: the mean error no longer falls (docs/performance.md, "Starting from depth")
+FITTING_STEPS, FITTING_RATE = 200, 0.01
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,28 @@ class SDFGrid(GridField):
         for parameter, values in ((last.weight, weight), (last.bias, bias)):
             parameter.update(jt.array(values))
             parameter.start_grad()
+
+    def begin_with(self, draw: Callable[[], tuple[np.ndarray, np.ndarray]], levels: int) -> None:
+        """Fit the initial output of the first levels to signed distances.
+
+        `draw` returns points float32 [P, 3] and their distances [P, 1], others at each call.
+        """
+        self.activate(levels, 0.0)
+        sizes = self.sizes
+        parameters = [self.table, *(value for layer in self.layers() for value in (layer.weight, layer.bias))]
+        firsts, seconds = ([jt.zeros(value.shape) for value in parameters] for _ in range(2))
+        for step in range(1, FITTING_STEPS + 1):
+            points, distances = map(jt.array, draw())
+            found = grid_values(points, table=self.table, weights=self.weights(sizes), sizes=sizes)[:, :1]
+            gradients = jt.grad((found - distances).abs().mean(), parameters)
+            before = Update(parameters, firsts, seconds, jt.array(np.ones(1, bool)))
+            rate = FITTING_RATE / (1.0 - BETA_1**step)
+            after = adam(before, gradients, [rate] * len(parameters), AdamStep.after(step))
+            jt.sync([*after.parameters, *after.exp_avg, *after.exp_avg_sq])
+            for parameter, value in zip(parameters, after.parameters, strict=True):
+                parameter.update(value.detach())
+                parameter.start_grad()
+            firsts, seconds = after.exp_avg, after.exp_avg_sq
 
     def at_weights(self) -> _AtWeights:
         """The field with its current parameters."""

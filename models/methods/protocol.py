@@ -155,6 +155,13 @@ class PlainModel:
         del step
         return {}
 
+    def begin(self) -> str:
+        """Initialise a new training from the scene; called after `sampler`, unless a checkpoint is resumed.
+
+        Returns a note for the log, or "".
+        """
+        return ""
+
     def before_step(self, context: StepContext) -> None:
         """Called before the batch of a step is drawn."""
 

@@ -76,6 +76,10 @@ class VolumeModel(PlainModel):
         self.estimator.fit(scene)
         return self.estimator.sampler(scene, batch_size, generator)
 
+    def begin(self) -> str:
+        """See `Estimator.begin`."""
+        return self.estimator.begin()
+
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
         """Adopt the networks and the number of images of a checkpoint."""
         self.estimator.adapt(shapes)

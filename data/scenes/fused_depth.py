@@ -1,0 +1,85 @@
+"""The depth maps of a scene, fused into a truncated signed distance on a grid (Curless and Levoy, SIGGRAPH 1996)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinates
+
+from data.parsed_scene import training_points
+from data.roi.frustum import Cameras
+from data.roi.near_plane import near_plane
+from data.roi.sparse import well_supported
+from data.roi.view_selection import neighbours
+from data.scenes.plane_sweep import SOURCES, DepthMaps, swept
+from data.scenes.scene import Scene
+
+CELLS = 64  # grid cells per side of the cube around the unit sphere: as fine as the first levels of a feature grid
+TRUNCATION = 6.0 / CELLS  # three cells
+NEAR_SURFACE = 0.9  # of the truncation: the mean of the distances there is not truncated
+OBSERVED = 2  # depth maps that must have observed a cell near the surface, or hidden one
+MOST_FREE = 0.25  # depth maps that see through a hidden cell, as a fraction of those that see something before it
+SMOOTHING = 1.0  # cells, standard deviation
+LEAST_POINTS = 2000  # on the surface; with fewer, depth is not known well enough to start from
+MOST_POINTS = 50_000  # drawn from all; more do not change a training
+
+
+@dataclass(frozen=True, eq=False)
+class FusedDepth:
+    """The surface that depth maps show within the unit sphere, working frame."""
+
+    points: np.ndarray  # [N, 3] float32, of depth maps
+    known: float  # fraction of the pixels of the reduced images that have a depth
+    grid: np.ndarray  # [CELLS, CELLS, CELLS] float32, approximately the signed distance at the cell centres
+
+    def distances(self, points: np.ndarray) -> np.ndarray:
+        """The distance [P, 1] at points [P, 3], linear between cell centres."""
+        indices = (points.T + 1.0) * (0.5 * CELLS) - 0.5
+        return map_coordinates(self.grid, indices, order=1, mode="nearest")[:, None].astype(np.float32)
+
+
+def fused_depth(scene: Scene) -> FusedDepth | None:
+    """The fused depth of the images of a scene; None if too few of their pixels have a depth."""
+    sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
+    cameras = Cameras(scene.intrinsics, scene.c2w, sizes)
+    sparse = None if scene.points is None else well_supported(training_points(scene.points))
+    if sparse is not None:
+        sparse = sparse[np.linalg.norm(sparse, axis=1) < 1]
+    near = near_plane(cameras.origins, scene.points)
+    far = 1.0 - (cameras.origins * cameras.axes).sum(axis=1)  # the depth of the farthest point of the sphere
+    maps = swept(scene.images, cameras, neighbours(cameras, sparse, SOURCES), near, far)
+    points = np.concatenate([maps.points(view) for view in range(scene.n_views)]).astype(np.float32)
+    points = points[np.linalg.norm(points, axis=1) < 1]
+    if len(points) < LEAST_POINTS:
+        return None
+    chosen = np.random.default_rng(0).permutation(len(points))[:MOST_POINTS]
+    known = float(np.mean([(depth > 0).mean() for depth in maps.depth]))
+    return FusedDepth(points[chosen], known, _signed_distance(maps))
+
+
+def _signed_distance(maps: DepthMaps) -> np.ndarray:
+    """Approximate signed distances on the grid, float32.
+
+    Near a surface it is the mean of the truncated distances along the rays. A cell elsewhere is inside if depth maps
+    show a surface before it and few see through it, and its distance is that to the nearest cell of the other side.
+    """
+    ticks = (np.arange(CELLS) + 0.5) * (2.0 / CELLS) - 1
+    centres = np.stack(np.meshgrid(ticks, ticks, ticks, indexing="ij"), axis=-1).reshape(-1, 3)
+    total, free, hidden, observed = np.zeros((4, len(centres)), np.float32)
+    for view in range(len(maps.depth)):
+        z, seen = maps.at(view, centres)
+        ahead = np.where(seen > 0, (seen - z) / TRUNCATION, 0)
+        free += ahead > 0.5
+        hidden += ahead < -0.5
+        is_near = (seen > 0) & (ahead > -1)
+        observed += is_near
+        total += np.where(is_near, np.minimum(ahead, 1), 0)
+    mean = total / np.maximum(observed, 1)
+    is_surface = (observed >= OBSERVED) & (np.abs(mean) < NEAR_SURFACE)
+    is_inside = np.where(is_surface, mean < 0, (hidden >= OBSERVED) & (free < MOST_FREE * hidden))
+    is_surface, is_inside, mean = (of.reshape((CELLS,) * 3) for of in (is_surface, is_inside, mean))
+    cell = 2.0 / CELLS
+    outside, inside = (distance_transform_edt(where, sampling=cell) for where in (~is_inside, is_inside))
+    distance = np.where(is_inside, 0.5 * cell - inside, outside - 0.5 * cell)
+    return gaussian_filter(np.where(is_surface, mean * TRUNCATION, distance), SMOOTHING).astype(np.float32)

@@ -8,53 +8,12 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 from synthetic_scene import look_at
+from textured_sphere import INTRINSICS, RADIUS, SIZE, drawn, ring, scene_of, solid_texture, sphere_depth
 
 from data.roi.frustum import Cameras
 from data.scenes import fused_depth as fusion
 from data.scenes.fused_depth import fused_depth
 from data.scenes.plane_sweep import DepthMaps, _homography, swept
-from data.scenes.scene import Scene
-
-RADIUS, SIZE, FOCAL = 0.6, 120, 260.0
-INTRINSICS = np.array([[FOCAL, 0, 59.5], [0, FOCAL, 59.5], [0, 0, 1]])
-
-
-def directions_from(camera):
-    """Directions [H, W, 3] of the pixels with a component of 1 along the optical axis."""
-    x, y = np.meshgrid(np.arange(SIZE), np.arange(SIZE))
-    local = np.stack([(x - 59.5) / FOCAL, (y - 59.5) / FOCAL, np.ones(x.shape)], axis=-1)
-    return local @ camera[:3, :3].T
-
-
-def sphere_depth(camera):
-    """The depth [H, W] of the sphere along the optical axis; 0 beside it."""
-    towards, centre = directions_from(camera), camera[:3, 3]
-    a, b, c = (towards**2).sum(-1), towards @ centre, centre @ centre - RADIUS**2
-    root = b * b - a * c
-    return np.where(root > 0, (-b - np.sqrt(np.maximum(root, 0))) / a, 0)
-
-
-def solid_texture(points):
-    """Grey values in [0, 1] at points [..., 3]: waves of random directions, so that no place looks like another."""
-    rng = np.random.default_rng(5)
-    waves = rng.normal(size=(3, 40)) * 50
-    return 0.5 + 0.12 * np.sin(points @ waves + rng.uniform(0, 6, 40)).sum(-1) / np.sqrt(40) * 2
-
-
-def drawn(camera, paint=solid_texture):
-    depth = sphere_depth(camera)
-    points = camera[:3, 3] + directions_from(camera) * depth[..., None]
-    grey = np.where(depth > 0, np.clip(paint(points), 0, 1), 0)
-    return np.repeat((255 * grey).round().astype(np.uint8)[..., None], 3, axis=2)
-
-
-def ring(count, turn=None):
-    """Cameras at 3 radii around the sphere, 8 degrees apart."""
-    angles = np.radians(8.0) * np.arange(count)
-    poses = np.stack([look_at(3 * np.array([np.cos(a), np.sin(a), 0.3 * np.sin(3 * a)])) for a in angles])
-    if turn is not None:
-        poses = turn @ poses
-    return Cameras(np.repeat(INTRINSICS[None], count, 0), poses, np.full((count, 2), SIZE, np.float64))
 
 
 def neighbouring(count):
@@ -68,7 +27,7 @@ def neighbouring(count):
 
 def sweep(cameras, paint=solid_texture):
     images = [drawn(pose, paint) for pose in cameras.c2w]
-    return swept(images, cameras, neighbouring(len(images)), 2.0, np.full(len(images), 4.0))
+    return swept(images, cameras, neighbouring(len(images)), np.full(len(images), 2.0), np.full(len(images), 4.0))
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +48,16 @@ def test_points_lie_on_the_sphere_and_project_back_to_their_pixels(maps):
     points = maps.points(2)
     radius = np.linalg.norm(points, axis=1)
     assert len(points) == (maps.depth[2] > 0).sum() and np.median(np.abs(radius - RADIUS)) < 0.004
-    z, there = maps.at(2, points)
+    z, there, is_within = maps.at(2, points)
+    assert is_within.all()
     np.testing.assert_allclose(z, there, rtol=1e-5)
     behind = maps.at(2, maps.cameras.c2w[2, :3, 3] - maps.cameras.axes[2][None])
-    assert behind[0][0] < 0 and behind[1][0] == 0
+    assert behind[0][0] < 0 and behind[1][0] == 0 and not behind[2][0]
 
 
 def test_a_homography_maps_pixels_as_points_of_its_plane_project():
     cameras = ring(2)
-    pixels = np.array([[3.0, 100.0, 60.0], [80.0, 20.0, 60.0], [1, 1, 1]])
+    pixels = np.array([[3.0, 140.0, 80.0], [100.0, 20.0, 80.0], [1, 1, 1]])
     points = (cameras.c2w[0, :3, :3] @ np.linalg.inv(INTRINSICS) @ pixels * 2.7).T + cameras.c2w[0, :3, 3]
     seen = INTRINSICS @ cameras.c2w[1, :3, :3].T @ (points - cameras.c2w[1, :3, 3]).T
     mapped = _homography(cameras, 0, 1, 2.7) @ pixels
@@ -108,7 +68,7 @@ def test_a_rotation_of_the_frame_changes_nothing(maps):
     turn = np.eye(4)
     turn[:3, :3] = Rotation.from_rotvec([0.3, -1.0, 0.4]).as_matrix()
     images = [drawn(pose) for pose in maps.cameras.c2w]
-    turned = swept(images, ring(6, turn), neighbouring(6), 2.0, np.full(6, 4.0))
+    turned = swept(images, ring(6, turn), neighbouring(6), np.full(6, 2.0), np.full(6, 4.0))
     for one, other in zip(maps.depth, turned.depth, strict=True):
         same = (one > 0) == (other > 0)
         assert same.mean() > 0.999
@@ -121,7 +81,7 @@ def test_reduced_photographs_give_the_same_depths(maps):
     images = [np.repeat(np.repeat(drawn(pose), 3, axis=0), 3, axis=1) for pose in cameras.c2w]
     enlarge = np.array([[3, 0, 1.0], [0, 3, 1.0], [0, 0, 1]])  # x' + 0.5 = 3 (x + 0.5)
     large = Cameras(enlarge @ cameras.intrinsics, cameras.c2w, cameras.sizes * 3)
-    found = swept(images, large, neighbouring(6), 2.0, np.full(6, 4.0))
+    found = swept(images, large, neighbouring(6), np.full(6, 2.0), np.full(6, 4.0))
     points = np.concatenate([found.points(view) for view in range(6)])
     on_sphere = np.abs(np.linalg.norm(points, axis=1) - RADIUS)
     assert max(found.depth[0].shape) <= 180 and len(points) > 5000 and np.median(on_sphere) < 0.005
@@ -146,8 +106,8 @@ def test_without_texture_or_with_stripes_no_depth_is_claimed(paint):
 def test_a_view_without_sources_or_range_has_no_depth():
     cameras = ring(3)
     images = [drawn(pose) for pose in cameras.c2w]
-    alone = swept(images, cameras, np.full((3, 4), -1), 2.0, np.full(3, 4.0))
-    behind = swept(images, cameras, neighbouring(3), 2.0, np.array([4.0, 4.0, -1.0]))
+    alone = swept(images, cameras, np.full((3, 4), -1), np.full(3, 2.0), np.full(3, 4.0))
+    behind = swept(images, cameras, neighbouring(3), np.full(3, 2.0), np.array([4.0, 4.0, -1.0]))
     assert not any(depth.any() for depth in alone.depth) and not behind.depth[2].any()
 
 
@@ -166,12 +126,13 @@ def test_fused_depth_is_the_signed_distance_of_the_sphere():
     fused = fusion.FusedDepth(np.zeros((0, 3), np.float32), 1.0, grid)
     rng = np.random.default_rng(0)
     points = rng.uniform(-1, 1, (4000, 3)).astype(np.float32)
+    points = points[np.linalg.norm(points, axis=1) < 1]  # the cameras see all of it
     true = np.linalg.norm(points, axis=1, keepdims=True) - RADIUS
     found, cell = fused.distances(points), 2 / fusion.CELLS
     near = np.abs(true) < 0.05
     assert np.abs(found - true)[near].max() < 0.6 * cell
-    assert np.abs(found - true).max() < 2 * cell
-    assert (np.sign(found) == np.sign(true))[np.abs(true) > cell].all()
+    assert np.abs(found - true)[true < 0.1].max() < 2 * cell
+    assert (np.sign(found) == np.sign(true))[np.abs(true) > cell].all()  # no view has a depth beside the sphere
 
 
 def test_what_few_depth_maps_see_through_stays_inside_and_what_many_do_is_free():
@@ -183,27 +144,12 @@ def test_what_few_depth_maps_see_through_stays_inside_and_what_many_do_is_free()
         assert (centre > 0).all() == is_hole and (centre < 0).all() != is_hole
 
 
-def scene_of(cameras, paint=solid_texture):
-    count = len(cameras)
-    return Scene(
-        name="sphere",
-        image_names=tuple(f"{view}.png" for view in range(count)),
-        images=tuple(drawn(pose, paint) for pose in cameras.c2w),
-        masks=None,
-        intrinsics=cameras.intrinsics,
-        c2w=cameras.c2w,
-        scene_to_world=np.eye(4),
-        bbox_min=-np.ones(3),
-        bbox_max=np.ones(3),
-    )
-
-
 def test_a_scene_is_fused_by_its_own_cameras_and_the_same_each_time():
     scene = scene_of(ring(12))
     one, other = fused_depth(scene), fused_depth(scene)
     np.testing.assert_array_equal(one.points, other.points)
     np.testing.assert_array_equal(one.grid, other.grid)
-    assert one.points.dtype == np.float32 and 0.1 < one.known < 1
+    assert one.points.dtype == np.float32 and 0.05 < one.known < 1
     assert np.median(np.abs(np.linalg.norm(one.points, axis=1) - RADIUS)) < 0.005
     assert np.median(np.abs(one.distances(one.points))) < 0.02
 

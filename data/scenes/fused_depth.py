@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinates
 
+from data.io.phases import phase
 from data.parsed_scene import training_points
 from data.roi.frustum import Cameras
 from data.roi.near_plane import near_plane
@@ -19,9 +20,10 @@ CELLS = 64  # grid cells per side of the cube around the unit sphere: as fine as
 TRUNCATION = 6.0 / CELLS  # three cells
 NEAR_SURFACE = 0.9  # of the truncation: the mean of the distances there is not truncated
 OBSERVED = 2  # depth maps that must have observed a cell near the surface, or hidden one
+LEAST_HIDDEN = 1 / 3  # depth maps that show a surface before an inner cell, as a fraction of the images that contain it
 MOST_FREE = 0.25  # depth maps that see through a hidden cell, as a fraction of those that see something before it
 SMOOTHING = 1.0  # cells, standard deviation
-LEAST_POINTS = 2000  # on the surface; with fewer, depth is not known well enough to start from
+LEAST_KNOWN = 0.05  # of the pixels; the outlines of objects without texture have depths, too
 MOST_POINTS = 50_000  # drawn from all; more do not change a training
 
 
@@ -39,6 +41,7 @@ class FusedDepth:
         return map_coordinates(self.grid, indices, order=1, mode="nearest")[:, None].astype(np.float32)
 
 
+@phase("depth maps")
 def fused_depth(scene: Scene) -> FusedDepth | None:
     """The fused depth of the images of a scene; None if too few of their pixels have a depth."""
     sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
@@ -46,29 +49,31 @@ def fused_depth(scene: Scene) -> FusedDepth | None:
     sparse = None if scene.points is None else well_supported(training_points(scene.points))
     if sparse is not None:
         sparse = sparse[np.linalg.norm(sparse, axis=1) < 1]
-    near = near_plane(cameras.origins, scene.points)
-    far = 1.0 - (cameras.origins * cameras.axes).sum(axis=1)  # the depth of the farthest point of the sphere
-    maps = swept(scene.images, cameras, neighbours(cameras, sparse, SOURCES), near, far)
+    middle = -(cameras.origins * cameras.axes).sum(axis=1)  # the depth of the sphere's centre
+    near = np.maximum(middle - 1.0, near_plane(cameras.origins, scene.points))
+    maps = swept(scene.images, cameras, neighbours(cameras, sparse, SOURCES), near, middle + 1.0)
     points = np.concatenate([maps.points(view) for view in range(scene.n_views)]).astype(np.float32)
     points = points[np.linalg.norm(points, axis=1) < 1]
-    if len(points) < LEAST_POINTS:
+    known = float(np.mean([(depth > 0).mean() for depth in maps.depth]))
+    if known < LEAST_KNOWN or len(points) == 0:
         return None
     chosen = np.random.default_rng(0).permutation(len(points))[:MOST_POINTS]
-    known = float(np.mean([(depth > 0).mean() for depth in maps.depth]))
     return FusedDepth(points[chosen], known, _signed_distance(maps))
 
 
 def _signed_distance(maps: DepthMaps) -> np.ndarray:
     """Approximate signed distances on the grid, float32.
 
-    Near a surface it is the mean of the truncated distances along the rays. A cell elsewhere is inside if depth maps
-    show a surface before it and few see through it, and its distance is that to the nearest cell of the other side.
+    Near a surface it is the mean of the truncated distances along the rays. A cell elsewhere is inside if enough depth
+    maps show a surface before it and few see through it; what lies behind an object is hidden in few of the images. Its
+    distance is that to the nearest cell of the other side.
     """
     ticks = (np.arange(CELLS) + 0.5) * (2.0 / CELLS) - 1
     centres = np.stack(np.meshgrid(ticks, ticks, ticks, indexing="ij"), axis=-1).reshape(-1, 3)
-    total, free, hidden, observed = np.zeros((4, len(centres)), np.float32)
+    total, free, hidden, observed, within = np.zeros((5, len(centres)), np.float32)
     for view in range(len(maps.depth)):
-        z, seen = maps.at(view, centres)
+        z, seen, is_within = maps.at(view, centres)
+        within += is_within
         ahead = np.where(seen > 0, (seen - z) / TRUNCATION, 0)
         free += ahead > 0.5
         hidden += ahead < -0.5
@@ -77,7 +82,8 @@ def _signed_distance(maps: DepthMaps) -> np.ndarray:
         total += np.where(is_near, np.minimum(ahead, 1), 0)
     mean = total / np.maximum(observed, 1)
     is_surface = (observed >= OBSERVED) & (np.abs(mean) < NEAR_SURFACE)
-    is_inside = np.where(is_surface, mean < 0, (hidden >= OBSERVED) & (free < MOST_FREE * hidden))
+    is_hidden = (hidden >= np.maximum(OBSERVED, LEAST_HIDDEN * within)) & (free < MOST_FREE * hidden)
+    is_inside = np.where(is_surface, mean < 0, is_hidden)
     is_surface, is_inside, mean = (of.reshape((CELLS,) * 3) for of in (is_surface, is_inside, mean))
     cell = 2.0 / CELLS
     outside, inside = (distance_transform_edt(where, sampling=cell) for where in (~is_inside, is_inside))

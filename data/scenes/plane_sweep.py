@@ -48,27 +48,30 @@ class DepthMaps:
         rows, columns = np.nonzero(self.depth[view])
         return _unprojected(self.cameras, view, columns, rows, self.depth[view][rows, columns])
 
-    def at(self, view: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The depth [N] of points [N, 3] in a view, and that of its depth map at their pixels, 0 where it is unknown
-        or outside the image.
+    def at(self, view: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The depth [N] of points [N, 3] in a view; that of its depth map at their pixels, 0 where it is unknown; and
+        whether they are in the image.
         """
-        z, rows, columns, is_seen = _pixels(self.cameras, view, points)
-        return z, np.where(is_seen, self.depth[view][rows, columns], 0)
+        z, rows, columns, is_within = _pixels(self.cameras, view, points)
+        return z, np.where(is_within, self.depth[view][rows, columns], 0), is_within
 
 
 def swept(
-    images: Sequence[np.ndarray], cameras: Cameras, sources: np.ndarray, near: float, far: np.ndarray
+    images: Sequence[np.ndarray], cameras: Cameras, sources: np.ndarray, near: np.ndarray, far: np.ndarray
 ) -> DepthMaps:
     """The depth maps of V images, unsigned integers [H, W, 3] in RGB order.
 
     Args:
         sources: the source views of each view, int [V, K], filled with -1; the first SOURCES of them are used.
-        near, far: the range of depths, far for each view [V]; views without a range get no depth.
+        near, far: the range of depths of each view [V]; views without a range get no depth.
     """
     grey, small = _reduced(images, cameras)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         chosen = [row[:SOURCES][row[:SOURCES] >= 0] for row in sources]
-        found = list(pool.map(lambda view: _depth(grey, small, view, chosen[view], near, far[view]), range(len(grey))))
+        ranges = zip(near, far, strict=True)
+        found = list(
+            pool.map(lambda view, ends: _depth(grey, small, view, chosen[view], *ends), range(len(grey)), ranges)
+        )
         maps = DepthMaps(small, tuple(found))
         return DepthMaps(small, tuple(pool.map(lambda view: _consistent(maps, view, chosen[view]), range(len(grey)))))
 
@@ -167,7 +170,7 @@ def _consistent(maps: DepthMaps, view: int, sources: np.ndarray) -> np.ndarray:
     points = maps.points(view)
     agreeing = np.zeros(len(points), np.int32)
     for source in sources:
-        z, there = maps.at(source, points)
+        z, there, _ = maps.at(source, points)
         agreeing += np.abs(there - z) < AGREEMENT * z
     kept = np.zeros_like(depth)
     kept[depth > 0] = np.where(agreeing >= min(AGREEING, len(sources)), depth[depth > 0], 0)
@@ -191,6 +194,6 @@ def _pixels(cameras: Cameras, view: int, points: np.ndarray) -> tuple[np.ndarray
     """Depth, row and column of the nearest pixels of points [N, 3], and whether they are in the image, [N] each."""
     column, row, z = _projected(cameras, view, points)
     width, height = cameras.sizes[view]
-    is_seen = (z > 0) & (column > -0.5) & (column < width - 0.5) & (row > -0.5) & (row < height - 0.5)
-    column, row = (np.where(is_seen, value, 0).round().astype(np.int32) for value in (column, row))
-    return z, row, column, is_seen
+    is_within = (z > 0) & (column > -0.5) & (column < width - 0.5) & (row > -0.5) & (row < height - 0.5)
+    column, row = (np.where(is_within, value, 0).round().astype(np.int32) for value in (column, row))
+    return z, row, column, is_within

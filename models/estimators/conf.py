@@ -107,7 +107,6 @@ class BackgroundConfig:
     blur_step: float = limits(2.0, at_least=0)
     # Points that are used before a surface has formed cost quality (docs/results.md, Gallery).
     points_from: float = limits(0.2, at_least=0, at_most=1)
-    # The surface starts from the fused depth of a plane sweep, whose points supervise it until then; 0: no plane sweep.
     depth_until: float = limits(0.0, at_least=0, at_most=1)
     # A larger initial sphere than the object, in a region that is larger than the object, may never become a surface.
     bias: float = limits(0.3, above=0, at_most=1)

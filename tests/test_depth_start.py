@@ -1,0 +1,104 @@
+"""confs/fast.conf without masks: the surface starts from the fused depth of a plane sweep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from packed_samples import on_host
+from runs import everything, saved
+from test_fast_background import CONF, OPEN
+from test_fast_neus import SHORT
+from textured_sphere import RADIUS, ring, scene_of
+from toys import run_conf
+from trainings import stopped_after, trainer_of
+
+from data.parsed_scene import SparsePoints
+from data.writers.neus import write_neus_scene
+from models.methods.conf import load_config
+
+pytestmark = pytest.mark.slow
+DEPTH = (*OPEN, *SHORT, "model.background.depth_until=0.25", "model.background.points_from=0.25")
+
+
+@pytest.fixture(scope="module")
+def scene():
+    """A textured sphere with SfM points on it."""
+    directions = np.random.default_rng(0).normal(size=(300, 3))
+    xyz = 0.5 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    points = SparsePoints(xyz, np.full(300, 5), np.ones(300), np.zeros((300, 3), np.uint8))
+    return replace(scene_of(ring(12)), points=points)
+
+
+def begun(scene, *settings):
+    trainer = trainer_of(load_config(CONF, "sphere", [*DEPTH, *settings]), scene)
+    return trainer, trainer.model.begin()
+
+
+def test_the_surface_begins_where_the_depth_maps_show_it(scene):
+    trainer, note = begun(scene)
+    estimator, fused = trainer.model.estimator, trainer.model.estimator.points
+    assert note.startswith("the surface starts from depth maps: ") and note.endswith("have a depth")
+    assert np.median(np.abs(np.linalg.norm(fused, axis=1) - RADIUS)) < 0.01
+    assert np.median(np.abs(estimator.trained(fused))) < 0.02
+    inner = estimator.trained((0.5 * fused).astype(np.float32))
+    outer = estimator.trained((1.4 * fused).astype(np.float32))
+    assert (inner < 0).mean() > 0.9 and (outer > 0).mean() > 0.9
+    assert trainer.model.sharpness() == pytest.approx(60, rel=1e-3)
+    assert estimator.first_pruning == pytest.approx(0.05 * 8)
+
+
+def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
+    trainer, _ = begun(scene, "model.packed.points_weight=1")
+    radii = []
+    for step in range(4):
+        trainer.model.estimator.before_step(step)
+        batch = trainer.sampler.next()
+        anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
+        radii.append(np.median(np.linalg.norm(anchors, axis=1)))
+    np.testing.assert_allclose(radii, [RADIUS, RADIUS, 0.5, 0.5], atol=0.01)
+
+
+def test_nothing_is_swept_with_masks_or_if_the_conf_does_not_ask(scene):
+    masks = tuple(np.full(image.shape[:2], 255, np.uint8) * (image[..., 0] > 0) for image in scene.images)
+    for other, setting in (
+        (replace(scene, masks=masks), "train.mask_weight=0.5"),
+        (scene, "model.background.depth_until=0"),
+    ):
+        trainer, note = begun(other, setting)
+        assert note == "" and not trainer.model.estimator.starts_from_depth
+        assert trainer.model.sharpness() == pytest.approx(np.exp(3.0), rel=1e-3)
+        assert "depth" not in vars(trainer.sampler)
+
+
+def test_without_texture_the_surface_begins_as_a_sphere(scene):
+    plain = tuple(np.full_like(image, 90) for image in scene.images)
+    trainer, note = begun(replace(scene, images=plain))
+    assert note == "too few pixels have a depth; the surface starts as a sphere"
+    estimator = trainer.model.estimator
+    assert not estimator.starts_from_depth and estimator.first_pruning == pytest.approx(0.3 * 8)
+
+
+def test_a_checkpoint_says_whether_the_surface_started_from_depth(scene):
+    model = begun(scene)[0].model
+    buffers = model.buffers()
+    assert buffers["starts_from_depth"].tolist() == [True]
+    other = trainer_of(load_config(CONF, "sphere", DEPTH), scene).model
+    other.load_buffers(buffers)
+    assert other.estimator.starts_from_depth
+    other.load_buffers({name: value for name, value in buffers.items() if name != "starts_from_depth"})  # of before
+    assert not other.estimator.starts_from_depth
+
+
+@pytest.mark.parametrize("step", [1, 4])
+def test_a_resumed_training_is_the_unbroken_one_bit_for_bit(scene, tmp_path, step):
+    """Stopped while the points of the depth maps are used, and later."""
+    write_neus_scene(tmp_path / "scene", scene)
+    settings = (*DEPTH, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""', f"train.save_freq={step}")
+    settings += ("dataset.masks_from_backdrop=False", "train.ema_decay=0.9")
+    assert run_conf(CONF, tmp_path / "whole", "--case", "sphere", settings=settings) == 0
+    folder = stopped_after(step, tmp_path / "whole", tmp_path / "resumed")
+    assert run_conf(CONF, folder, "--case", "sphere", "--is_continue", settings=settings) == 0
+    one, other = (everything(saved(where, 8)) for where in (tmp_path / "whole", folder))
+    assert one == other and saved(folder, 8).buffers["starts_from_depth"][0]

@@ -16,12 +16,15 @@ from data.roi.view_selection import neighbours
 from data.scenes.plane_sweep import SOURCES, DepthMaps, swept
 from data.scenes.scene import Scene
 
+# The depths of the sweep extend to this multiple of the far end of the sphere: what is behind it would match within.
+BEYOND = 10.0
 CELLS = 64  # grid cells per side of the cube around the unit sphere: as fine as the first levels of a feature grid
 TRUNCATION = 6.0 / CELLS  # three cells
 NEAR_SURFACE = 0.9  # of the truncation: the mean of the distances there is not truncated
 OBSERVED = 2  # depth maps that must have observed a cell near the surface, or hidden one
 LEAST_HIDDEN = 1 / 3  # depth maps that show a surface before an inner cell, as a fraction of the images that contain it
 MOST_FREE = 0.25  # depth maps that see through a hidden cell, as a fraction of those that see something before it
+FARTHEST_POINT = 4.0 / CELLS  # of a pixel's point from the fused surface: two cells
 SMOOTHING = 1.0  # cells, standard deviation
 LEAST_KNOWN = 0.05  # of the pixels; the outlines of objects without texture have depths, too
 MOST_POINTS = 50_000  # drawn from all; more do not change a training
@@ -36,9 +39,8 @@ class FusedDepth:
     grid: np.ndarray  # [CELLS, CELLS, CELLS] float32, approximately the signed distance at the cell centres
 
     def distances(self, points: np.ndarray) -> np.ndarray:
-        """The distance [P, 1] at points [P, 3], linear between cell centres."""
-        indices = (points.T + 1.0) * (0.5 * CELLS) - 0.5
-        return map_coordinates(self.grid, indices, order=1, mode="nearest")[:, None].astype(np.float32)
+        """The distance [P, 1] at points [P, 3]."""
+        return _at(self.grid, points)[:, None]
 
 
 @phase("depth maps")
@@ -51,14 +53,22 @@ def fused_depth(scene: Scene) -> FusedDepth | None:
         sparse = sparse[np.linalg.norm(sparse, axis=1) < 1]
     middle = -(cameras.origins * cameras.axes).sum(axis=1)  # the depth of the sphere's centre
     near = np.maximum(middle - 1.0, near_plane(cameras.origins, scene.points))
-    maps = swept(scene.images, cameras, neighbours(cameras, sparse, SOURCES), near, middle + 1.0)
-    points = np.concatenate([maps.points(view) for view in range(scene.n_views)]).astype(np.float32)
-    points = points[np.linalg.norm(points, axis=1) < 1]
+    far = BEYOND * np.maximum(middle + 1.0, near)
+    maps = swept(scene.images, cameras, neighbours(cameras, sparse, SOURCES), near, far)
     known = float(np.mean([(depth > 0).mean() for depth in maps.depth]))
-    if known < LEAST_KNOWN or len(points) == 0:
+    if known < LEAST_KNOWN:
         return None
-    chosen = np.random.default_rng(0).permutation(len(points))[:MOST_POINTS]
-    return FusedDepth(points[chosen], known, _signed_distance(maps))
+    grid = _signed_distance(maps)
+    points = np.concatenate([maps.points(view) for view in range(scene.n_views)]).astype(np.float32)
+    points = np.random.default_rng(0).permutation(points[np.linalg.norm(points, axis=1) < 1])
+    is_fused = np.abs(_at(grid, points)) < FARTHEST_POINT  # others contradict the depth maps of other views
+    return FusedDepth(points[is_fused][:MOST_POINTS], known, grid) if is_fused.any() else None
+
+
+def _at(grid: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The values of the grid at points [P, 3], linear between cell centres: float32 [P]."""
+    indices = (points.T + 1.0) * (0.5 * len(grid)) - 0.5
+    return map_coordinates(grid, indices, order=1, mode="nearest").astype(np.float32)
 
 
 def _signed_distance(maps: DepthMaps) -> np.ndarray:

@@ -33,7 +33,7 @@ from models.monitoring.endings import (
 )
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
-from models.monitoring.rank_consistency import require_agreement
+from models.monitoring.rank_consistency import begun, require_agreement
 from models.monitoring.recovery import Recovery
 from models.monitoring.saving import Saving
 from models.monitoring.speed import Speed
@@ -69,7 +69,7 @@ class Runner:
         )
         model = build_model(experiment.conf.model, self.conf, initial)  # the scene determines what is trained
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
-        if experiment.checkpoint is None and (note := model.begin()):
+        if experiment.checkpoint is None and (note := begun(model, ranks)):
             log.info(note)
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)

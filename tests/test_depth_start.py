@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from packed_samples import on_host
-from runs import everything, saved
+from ranks import finished, needs_mpi, started
+from runs import ROOT, everything, saved
 from test_fast_background import CONF, OPEN
 from test_fast_neus import SHORT
 from textured_sphere import RADIUS, ring, scene_of
@@ -16,7 +19,9 @@ from trainings import stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
 from data.writers.neus import write_neus_scene
+from models.fields.state import export_state
 from models.methods.conf import load_config
+from models.monitoring import rank_consistency
 
 pytestmark = pytest.mark.slow
 DEPTH = (*OPEN, *SHORT, "model.background.depth_until=0.25", "model.background.points_from=0.25")
@@ -91,14 +96,45 @@ def test_a_checkpoint_says_whether_the_surface_started_from_depth(scene):
     assert not other.estimator.starts_from_depth
 
 
-@pytest.mark.parametrize("step", [1, 4])
-def test_a_resumed_training_is_the_unbroken_one_bit_for_bit(scene, tmp_path, step):
-    """Stopped while the points of the depth maps are used, and later."""
-    write_neus_scene(tmp_path / "scene", scene)
-    settings = (*DEPTH, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""', f"train.save_freq={step}")
+@pytest.fixture(scope="module")
+def whole(scene, tmp_path_factory):
+    """A training of eight steps by one process, and its settings."""
+    folder = tmp_path_factory.mktemp("depth")
+    write_neus_scene(folder / "scene", scene)
+    settings = (*DEPTH, f"dataset.data_dir={folder}/scene", 'dataset.test_dir=""', "train.save_freq=1")
     settings += ("dataset.masks_from_backdrop=False", "train.ema_decay=0.9")
-    assert run_conf(CONF, tmp_path / "whole", "--case", "sphere", settings=settings) == 0
-    folder = stopped_after(step, tmp_path / "whole", tmp_path / "resumed")
+    assert run_conf(CONF, folder / "whole", "--case", "sphere", settings=settings) == 0
+    return folder / "whole", settings
+
+
+@pytest.mark.parametrize("step", [1, 4])
+def test_a_resumed_training_is_the_unbroken_one_bit_for_bit(whole, tmp_path, step):
+    """Stopped while the points of the depth maps are used, and later."""
+    trained, settings = whole
+    folder = stopped_after(step, trained, tmp_path / "resumed")
     assert run_conf(CONF, folder, "--case", "sphere", "--is_continue", settings=settings) == 0
-    one, other = (everything(saved(where, 8)) for where in (tmp_path / "whole", folder))
+    one, other = (everything(saved(where, 8)) for where in (trained, folder))
     assert one == other and saved(folder, 8).buffers["starts_from_depth"][0]
+
+
+@pytest.mark.cli
+@needs_mpi
+def test_two_ranks_begin_with_the_same_surface(whole, tmp_path):
+    trained, settings = whole
+    flags = [flag for setting in (*settings, f"general.base_exp_dir={tmp_path}") for flag in ("--set", setting)]
+    command = [sys.executable, str(ROOT / "exp_runner.py"), "--conf", str(CONF), "--case", "sphere", *flags]
+    status, _, err = finished(started([*command, "--set", "train.end_iter=2"]))
+    assert status == 0, err
+    assert saved(tmp_path, 2).buffers["starts_from_depth"][0]
+
+
+def test_every_rank_gets_the_weights_of_rank_0(scene):
+    """Ranks with other numbers of threads round the sums of the fit differently."""
+    first, other = (begun(scene)[0].model for _ in range(2))
+    told = iter([export_state(network) for network in first.networks.values()])
+    other.fields.sharpness.begin_with(20)
+    ranks = SimpleNamespace(size=2, broadcast=lambda value: next(told))
+    assert rank_consistency.begun(other, ranks).startswith("the surface starts")
+    for name, network in other.networks.items():
+        for key, value in export_state(network).items():
+            np.testing.assert_array_equal(value, export_state(first.networks[name])[key])

@@ -1,4 +1,4 @@
-"""Check that all ranks do the same work: their inputs before the first step, their weights at each checkpoint."""
+"""Have all ranks do the same work, and check it: inputs before the first step, weights at each checkpoint."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 
 from data.errors import UserError, listed
 from data.scenes.scene import Scene
+from models.fields.state import export_state, import_state
 from models.machine import backend
 from models.machine.ranks.ranks import MACHINE, Ranks, differences
 from models.methods.conf import ExperimentConfig, flat
+from models.methods.protocol import Model
 from models.training.trainer import Trainer
 
 # Keys with paths, which may differ between machines. The contents of the paths are compared instead.
@@ -38,6 +40,18 @@ def require_agreement(conf: ExperimentConfig, scene: Scene, ranks: Ranks) -> Non
         raise UserError(
             f"the ranks differ: {listed(found, 3)}; start all of them with the same program, conf and scene"
         )
+
+
+def begun(model: Model, ranks: Ranks) -> str:
+    """Begin a new training, on every rank with the weights of rank 0; returns the note of `Model.begin`.
+
+    Ranks with other numbers of threads round sums differently.
+    """
+    note = model.begin()
+    if ranks.size > 1:
+        for network in model.networks.values():
+            import_state(network, ranks.broadcast(export_state(network)))
+    return note
 
 
 def require_same_weights(trainer: Trainer, ranks: Ranks) -> None:

@@ -84,7 +84,7 @@ def test_reduced_photographs_give_the_same_depths(maps):
     found = swept(images, large, neighbouring(6), np.full(6, 2.0), np.full(6, 4.0))
     points = np.concatenate([found.points(view) for view in range(6)])
     on_sphere = np.abs(np.linalg.norm(points, axis=1) - RADIUS)
-    assert max(found.depth[0].shape) <= 180 and len(points) > 5000 and np.median(on_sphere) < 0.005
+    assert max(found.depth[0].shape) <= 240 and len(points) > 5000 and np.median(on_sphere) < 0.005
 
 
 @pytest.mark.parametrize(

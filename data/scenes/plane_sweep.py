@@ -19,11 +19,11 @@ from data.io.images import eight_bits, size_within
 from data.roi.frustum import Cameras
 from data.scenes.undistort import resized
 
-SIDE = 180  # pixels, longer side of the reduced photographs: more do not change a training (docs/performance.md)
-SOURCES = 3  # source views of a photograph
+SIDE = 240  # pixels, longer side of the reduced photographs; 180 cost quality (docs/performance.md)
+SOURCES = 4  # source views of a photograph; 3 cost quality, too
 BEST = 2  # of them count at a pixel, because the point may be hidden in the others
 WINDOW = 7  # pixels
-FEWEST_PLANES, MOST_PLANES = 32, 96
+FEWEST_PLANES, MOST_PLANES = 32, 160
 PIXELS_PER_PLANE = 1.0  # a window is correlated within about a pixel of the right position
 NOISE = 2.0  # grey levels squared, added to variances: a window that varies less is not textured
 LEAST_CORRELATION = 0.6

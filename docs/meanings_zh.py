@@ -205,7 +205,8 @@ SCENE_MEANINGS = {
     "cells that absorb less than this fraction of the light are empty": "吸收光的比例小于它的格子视为空",
     "until when the points of depth maps are used in place of SfM points, without masks, as a fraction of end_iter; "
     "the surface starts from these depth maps, found by plane sweep; 0: no depth maps": (
-        "没有掩膜时，到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；曲面由这些用平面扫描求得的深度图初始化；0：不用深度图"
+        "没有掩膜时，到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；"
+        "曲面由这些用平面扫描求得的深度图初始化；0：不用深度图"
     ),
     "replaces packed.prune_from without masks": "没有掩膜时代替 packed.prune_from",
     "replaces packed.shell without masks": "没有掩膜时代替 packed.shell",

@@ -16,6 +16,7 @@ from data.roi.view_selection import neighbours
 from data.scenes.plane_sweep import SOURCES, DepthMaps, swept
 from data.scenes.scene import Scene
 
+NEAREST = 1e-3  # depth, radii: an SfM point may coincide with a camera
 # The depths of the sweep extend to this multiple of the far end of the sphere: what is behind it would match within.
 BEYOND = 10.0
 CELLS = 64  # grid cells per side of the cube around the unit sphere: as fine as the first levels of a feature grid
@@ -52,7 +53,7 @@ def fused_depth(scene: Scene) -> FusedDepth | None:
     if sparse is not None:
         sparse = sparse[np.linalg.norm(sparse, axis=1) < 1]
     middle = -(cameras.origins * cameras.axes).sum(axis=1)  # the depth of the sphere's centre
-    near = np.maximum(middle - 1.0, near_plane(cameras.origins, scene.points))
+    near = np.maximum(middle - 1.0, max(near_plane(cameras.origins, scene.points), NEAREST))
     far = BEYOND * np.maximum(middle + 1.0, near)
     maps = swept(scene.images, cameras, neighbours(cameras, sparse, SOURCES), near, far)
     known = float(np.mean([(depth > 0).mean() for depth in maps.depth]))

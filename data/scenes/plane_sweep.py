@@ -24,6 +24,7 @@ SOURCES = 4  # source views of a photograph; 3 cost quality, too
 BEST = 2  # of them count at a pixel, because the point may be hidden in the others
 WINDOW = 7  # pixels
 FEWEST_PLANES, MOST_PLANES = 32, 160
+MOST_THREADS = 8  # the correlations of a view take up to 40 MB
 PIXELS_PER_PLANE = 1.0  # a window is correlated within about a pixel of the right position
 NOISE = 2.0  # grey levels squared, added to variances: a window that varies less is not textured
 LEAST_CORRELATION = 0.6
@@ -66,7 +67,7 @@ def swept(
         near, far: the range of depths of each view [V]; views without a range get no depth.
     """
     grey, small = _reduced(images, cameras)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(min(MOST_THREADS, len(os.sched_getaffinity(0)))) as pool:
         chosen = [row[:SOURCES][row[:SOURCES] >= 0] for row in sources]
         ranges = zip(near, far, strict=True)
         found = list(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import lru_cache
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +20,9 @@ from toys import run_conf
 from trainings import stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
+from data.scenes.fused_depth import fused_depth
 from data.writers.neus import write_neus_scene
+from models.estimators import sampler
 from models.fields.state import export_state
 from models.methods.conf import load_config
 from models.monitoring import rank_consistency
@@ -33,7 +37,14 @@ def scene():
     directions = np.random.default_rng(0).normal(size=(300, 3))
     xyz = 0.5 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
     points = SparsePoints(xyz, np.full(300, 5), np.ones(300), np.zeros((300, 3), np.uint8))
-    return replace(scene_of(ring(12)), points=points)
+    return replace(scene_of(ring(8)), points=points)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def swept_once():
+    """The fused depth of a scene is computed once for all tests."""
+    with mock.patch.object(sampler, "fused_depth", lru_cache(fused_depth)):
+        yield
 
 
 def begun(scene, *settings):

@@ -41,7 +41,7 @@ def test_the_depth_of_a_textured_sphere_is_found(maps):
         assert known[true > 0].mean() > 0.7
         assert known[true == 0].mean() < 0.06  # a window reaches beyond the outline
         error = np.abs(depth - true)[known & (true > 0)]
-        assert np.median(error) < 0.004 and np.quantile(error, 0.95) < 0.03
+        assert np.median(error) < 0.006 and np.quantile(error, 0.95) < 0.03
 
 
 def test_points_lie_on_the_sphere_and_project_back_to_their_pixels(maps):
@@ -57,7 +57,7 @@ def test_points_lie_on_the_sphere_and_project_back_to_their_pixels(maps):
 
 def test_a_homography_maps_pixels_as_points_of_its_plane_project():
     cameras = ring(2)
-    pixels = np.array([[3.0, 140.0, 80.0], [100.0, 20.0, 80.0], [1, 1, 1]])
+    pixels = np.array([[3.0, 110.0, 60.0], [80.0, 20.0, 60.0], [1, 1, 1]])
     points = (cameras.c2w[0, :3, :3] @ np.linalg.inv(INTRINSICS) @ pixels * 2.7).T + cameras.c2w[0, :3, 3]
     seen = INTRINSICS @ cameras.c2w[1, :3, :3].T @ (points - cameras.c2w[1, :3, 3]).T
     mapped = _homography(cameras, 0, 1, 2.7) @ pixels
@@ -76,11 +76,11 @@ def test_a_rotation_of_the_frame_changes_nothing(maps):
 
 
 def test_reduced_photographs_give_the_same_depths(maps):
-    """Photographs of twice the size, reduced by the program's rule for pixel centres."""
+    """Photographs of four times the size, reduced to twice by the program's rule for pixel centres."""
     cameras = maps.cameras
-    images = [np.repeat(np.repeat(drawn(pose), 3, axis=0), 3, axis=1) for pose in cameras.c2w]
-    enlarge = np.array([[3, 0, 1.0], [0, 3, 1.0], [0, 0, 1]])  # x' + 0.5 = 3 (x + 0.5)
-    large = Cameras(enlarge @ cameras.intrinsics, cameras.c2w, cameras.sizes * 3)
+    images = [np.repeat(np.repeat(drawn(pose), 4, axis=0), 4, axis=1) for pose in cameras.c2w]
+    enlarge = np.array([[4, 0, 1.5], [0, 4, 1.5], [0, 0, 1]])  # x' + 0.5 = 4 (x + 0.5)
+    large = Cameras(enlarge @ cameras.intrinsics, cameras.c2w, cameras.sizes * 4)
     found = swept(images, large, neighbouring(6), np.full(6, 2.0), np.full(6, 4.0))
     points = np.concatenate([found.points(view) for view in range(6)])
     on_sphere = np.abs(np.linalg.norm(points, axis=1) - RADIUS)
@@ -145,7 +145,7 @@ def test_what_few_depth_maps_see_through_stays_inside_and_what_many_do_is_free()
 
 
 def test_a_scene_is_fused_by_its_own_cameras_and_the_same_each_time():
-    scene = scene_of(ring(12))
+    scene = scene_of(ring(6))
     one, other = fused_depth(scene), fused_depth(scene)
     np.testing.assert_array_equal(one.points, other.points)
     np.testing.assert_array_equal(one.grid, other.grid)

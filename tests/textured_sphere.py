@@ -8,14 +8,14 @@ from synthetic_scene import look_at
 from data.roi.frustum import Cameras
 from data.scenes.scene import Scene
 
-RADIUS, SIZE, FOCAL = 0.6, 160, 240.0
-INTRINSICS = np.array([[FOCAL, 0, 79.5], [0, FOCAL, 79.5], [0, 0, 1]])
+RADIUS, SIZE, FOCAL = 0.6, 120, 180.0
+INTRINSICS = np.array([[FOCAL, 0, 59.5], [0, FOCAL, 59.5], [0, 0, 1]])
 
 
 def directions_from(camera):
     """Directions [H, W, 3] of the pixels with a component of 1 along the optical axis."""
     x, y = np.meshgrid(np.arange(SIZE), np.arange(SIZE))
-    local = np.stack([(x - 79.5) / FOCAL, (y - 79.5) / FOCAL, np.ones(x.shape)], axis=-1)
+    local = np.stack([(x - 59.5) / FOCAL, (y - 59.5) / FOCAL, np.ones(x.shape)], axis=-1)
     return local @ camera[:3, :3].T
 
 

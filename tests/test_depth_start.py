@@ -74,6 +74,8 @@ def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
         anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
         radii.append(np.median(np.linalg.norm(anchors, axis=1)))
     np.testing.assert_allclose(radii, [RADIUS, RADIUS, 0.5, 0.5], atol=0.01)
+    without_loss = begun(scene, "model.packed.points_weight=0")[0].model.estimator
+    assert without_loss.points is None and without_loss.starts_from_depth
 
 
 def test_nothing_is_swept_with_masks_or_if_the_conf_does_not_ask(scene):

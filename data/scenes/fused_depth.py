@@ -62,7 +62,7 @@ def fused_depth(scene: Scene) -> FusedDepth | None:
     grid = _signed_distance(maps)
     points = np.concatenate([maps.points(view) for view in range(scene.n_views)]).astype(np.float32)
     points = np.random.default_rng(0).permutation(points[np.linalg.norm(points, axis=1) < 1])
-    is_fused = np.abs(_at(grid, points)) < FARTHEST_POINT  # others contradict the depth maps of other views
+    is_fused = np.abs(_at(grid, points)) < FARTHEST_POINT  # other depth maps contradict the rest
     return FusedDepth(points[is_fused][:MOST_POINTS], known, grid) if is_fused.any() else None
 
 

@@ -65,7 +65,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self.points = self._points_at(0)
 
     def begin(self) -> str:
-        """Without masks, start from the fused depth of a plane sweep, if the conf asks for it."""
+        """See `Estimator.begin`: without masks, start from fused depth maps, if the conf asks for it."""
         if self.background is None or self.background.conf.depth_until == 0 or not isinstance(self._sdf, SDFGrid):
             return ""
         fused = self._sampler.depth
@@ -105,8 +105,9 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         return self._scene_points if is_used else None
 
     def _uses_depth(self, step: int) -> bool:
-        """Whether the points of the plane sweep are used at this step."""
-        return self.starts_from_depth and step < self.background.conf.depth_until * self._end_iter
+        """Whether the points of the depth maps are used at this step."""
+        is_used = self.starts_from_depth and self.conf.points_weight > 0
+        return is_used and step < self.background.conf.depth_until * self._end_iter
 
     @property
     def first_pruning(self) -> float:

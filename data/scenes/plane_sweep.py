@@ -97,7 +97,9 @@ def _depth(
         return np.zeros_like(grey[view])
     inverse = np.linspace(1 / near, 1 / far, _planes(cameras, view, sources, near, far))
     reference = _Window(grey[view])
-    correlation = np.stack([_correlation(reference, grey, cameras, view, sources, depth) for depth in 1 / inverse])
+    correlation = np.empty((len(inverse), *grey[view].shape), np.float32)
+    for plane, depth in enumerate(1 / inverse):
+        correlation[plane] = _correlation(reference, grey, cameras, view, sources, depth)
     best = correlation.argmax(axis=0)[None]
     planes = np.clip(best + np.arange(-NEAR_BEST, NEAR_BEST + 1)[:, None, None], 0, len(inverse) - 1)
     around = np.take_along_axis(correlation, np.clip(best + np.arange(-1, 2)[:, None, None], 0, len(inverse) - 1), 0)
@@ -143,12 +145,13 @@ def _correlation(
         is_outside = warped < 0
         warped[is_outside] = 0
         found = _Window(warped)
-        covariance = _box(reference.image * warped) - reference.mean * found.mean
-        value = covariance / np.sqrt(reference.variance * found.variance)
+        value = _box(reference.image * warped)
+        value -= reference.mean * found.mean
+        value /= np.sqrt(reference.variance * found.variance)
         value[is_outside] = WORST
         for rank, held in enumerate(ranked):
             ranked[rank], value = np.maximum(held, value), np.minimum(held, value)
-    return np.mean(ranked, axis=0)
+    return sum(ranked) / len(ranked)
 
 
 def _homography(cameras: Cameras, view: int, source: int, depth: float) -> np.ndarray:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from data.io.bars import Bar
 from data.io.images import eight_bits, size_within
 from data.roi.frustum import Cameras
 from data.scenes.undistort import resized
@@ -69,12 +70,11 @@ def swept(
     grey, small = _reduced(images, cameras)
     with ThreadPoolExecutor(min(MOST_THREADS, len(os.sched_getaffinity(0)))) as pool:
         chosen = [row[:SOURCES][row[:SOURCES] >= 0] for row in sources]
-        ranges = zip(near, far, strict=True)
-        found = list(
-            pool.map(lambda view, ends: _depth(grey, small, view, chosen[view], *ends), range(len(grey)), ranges)
-        )
-        maps = DepthMaps(small, tuple(found))
-        return DepthMaps(small, tuple(pool.map(lambda view: _consistent(maps, view, chosen[view]), range(len(grey)))))
+        views, ranges = range(len(grey)), zip(near, far, strict=True)
+        found = pool.map(lambda view, ends: _depth(grey, small, view, chosen[view], *ends), views, ranges)
+        bar = Bar(found, desc="depth maps", total=len(grey), unit="photo", leave=False, disable=None)  # on a terminal
+        maps = DepthMaps(small, tuple(bar))
+        return DepthMaps(small, tuple(pool.map(lambda view: _consistent(maps, view, chosen[view]), views)))
 
 
 def _reduced(images: Sequence[np.ndarray], cameras: Cameras) -> tuple[list[np.ndarray], Cameras]:

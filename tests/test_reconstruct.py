@@ -59,7 +59,19 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert "--resolution 24" in said.out.split("step 5 of 5")[1].splitlines()[0], "not finer than the mesh"
     phases = json.loads((result / "metrics.json").read_text())["phases"]
     assert set(phases) == {
-        *("features", "matches", "mapping", "scene", "checks", "compiling", "measuring", "training", "images", "mesh"),
+        *(
+            "features",
+            "matches",
+            "mapping",
+            "scene",
+            "checks",
+            "compiling",
+            "measuring",
+            "depth maps",
+            "training",
+            "images",
+            "mesh",
+        ),
         "report",
     }
     assert all(spent["wall"] > 0 for spent in phases.values()), "those of the stopped call count too"

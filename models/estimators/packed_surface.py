@@ -76,8 +76,10 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         def draw() -> tuple[np.ndarray, np.ndarray]:
             on_surface = fused.points[generator.integers(len(fused.points), size=FITTED // 2)]
             anywhere = self.grid.random_points(FITTED // 2, generator)
-            distances = np.concatenate([np.zeros((FITTED // 2, 1), np.float32), fused.distances(anywhere)])
-            return np.concatenate([on_surface, anywhere]), distances
+            distances = fused.distances(anywhere)
+            if self._is_interior:  # also where no wall has a depth
+                distances = np.minimum(distances, INTERIOR_RADIUS - np.linalg.norm(anywhere, axis=1, keepdims=True))
+            return np.concatenate([on_surface, anywhere]), np.concatenate([np.zeros_like(distances), distances])
 
         self._sdf.begin_with(draw, self.conf.first_levels)
         self._sharpness.begin_with(FIRST_INV_S)

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     if given.first:
         trial.failure(home, backend.try_cuda, 0)  # which compiles, as it does on a GPU
     trial.remember(home)  # it would be found that kernels do nothing
-    from benchmarks.quality.train import build
+    from benchmarks.quality.train import Clock, build
     from data.scenes.load import load_scene
     from models.experiment import background
     from models.methods.conf import load_config
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> None:
     if given.points:
         scene = answers.with_points(scene)
     with use(REFERENCE if given.form == "plain" else NATIVE):
-        trainer = build(conf, scene)
+        trainer = build(conf, scene, Clock())
         found = _first(trainer) if given.first else _measure(trainer, given.steps, Gpu(home), hosted)
         if not (given.first or given.released):
             found |= _later(trainer, Gpu(home))

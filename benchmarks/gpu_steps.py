@@ -101,12 +101,12 @@ def _matmul_rate(sizes: tuple[int, int, int]) -> float:
 
 def _trainer(shape: Shape, *settings: str) -> tuple[Any, Any]:
     """A trainer on the bundled scene at a size, and its conf."""
-    from benchmarks.quality.train import build
+    from benchmarks.quality.train import Clock, build
     from data.scenes.load import load_scene
     from models.experiment import background
 
     conf = shape_conf(shape, settings)
-    return build(conf, load_scene(conf.dataset, background(conf))), conf
+    return build(conf, load_scene(conf.dataset, background(conf)), Clock()), conf
 
 
 def _shape(shape: Shape, steps: int, *settings: str) -> dict[str, Any]:

@@ -83,19 +83,19 @@ def samples_per_ray(conf: ModelConfig) -> int | None:
 def train(folder: Path, marks: list[int]) -> dict[str, Any]:
     """Train the conf of a folder to the last of `marks`; the weights at each are stored in the folder.
 
-    Loading the scene, the first compilation and storing weights are not timed; `prepare_seconds` is the time to build
-    the model and its sampler (for example a visual hull).
+    Loading the scene, the first compilation and storing weights are not timed; depth maps from which a model starts
+    are. `prepare_seconds` is the time to build the model and its sampler (for example a visual hull).
     """
     conf = parse_config((folder / CONF).read_text(encoding="utf-8"), str(folder / CONF))
     scene = load_scene(conf.dataset, background(conf))
     _warm_up(conf, scene)
-    begin = time.perf_counter()
-    trainer = build(conf, scene)
+    begin, clock = time.perf_counter(), Clock()
+    trainer = build(conf, scene, clock)
     prepare_seconds = time.perf_counter() - begin
     chunk = settled_chunk(conf.train, {})
     trainer.ray_chunk = training_chunk(trainer).chunk if chunk is None else chunk
     counted = trainer.sampler = Counted(trainer.sampler, samples_per_ray(conf.model))
-    clock, rows, began = Clock(), [], time.time()
+    rows, began = [], time.time()
     clock.go()
     for step in range(1, marks[-1] + 1):
         trainer.step()
@@ -109,18 +109,21 @@ def train(folder: Path, marks: list[int]) -> dict[str, Any]:
     return {"prepare_seconds": prepare_seconds, "threads": backend.device_info().threads, "rows": rows}
 
 
-def build(conf: ExperimentConfig, scene: Scene) -> Trainer:
-    """Model, sampler and trainer with the random numbers of `models.runner.Runner`."""
+def build(conf: ExperimentConfig, scene: Scene, clock: Clock) -> Trainer:
+    """Model, sampler and trainer with the random numbers of `models.runner.Runner`; times the start of the model."""
     initial, pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(conf.train.seed).spawn(3))
     model = build_model(conf.model, conf.train, initial)
-    averaged = copy.deepcopy(model) if conf.train.ema_decay > 0 else None
     sampler = model.sampler(scene, conf.train.batch_size, pixels)
+    clock.go()
+    model.begin()
+    clock.stop()
+    averaged = copy.deepcopy(model, {id(sampler): sampler}) if conf.train.ema_decay > 0 else None
     return Trainer(model, sampler, conf.train, jitter, averaged)
 
 
 def _warm_up(conf: ExperimentConfig, scene: Scene) -> None:
     """Compile, or load, the operations of a step."""
-    trainer = build(conf, scene)
+    trainer = build(conf, scene, Clock())
     for _ in range(UNTIMED_STEPS):
         trainer.step()
     trainer.settle()

@@ -156,3 +156,11 @@ def test_a_scene_is_fused_by_its_own_cameras_and_the_same_each_time():
 
 def test_a_scene_without_texture_has_no_fused_depth():
     assert fused_depth(scene_of(ring(6), lambda points: np.full(points.shape[:-1], 0.7))) is None
+
+
+def test_depths_outside_the_region_are_none_of_a_scene():
+    """Cameras near the centre of their frame show a sphere that is hardly within the unit sphere."""
+    scene = scene_of(ring(4))
+    moved = scene.c2w.copy()
+    moved[:, :3, 3] *= 0.05
+    assert fused_depth(replace(scene, c2w=moved)) is None

@@ -28,6 +28,7 @@ MOST_FREE = 0.25  # depth maps that see through a hidden cell, as a fraction of 
 FARTHEST_POINT = 4.0 / CELLS  # of a pixel's point from the fused surface: two cells
 SMOOTHING = 1.0  # cells, standard deviation
 LEAST_KNOWN = 0.05  # of the pixels; the outlines of objects without texture have depths, too
+LEAST_POINTS = 1000  # of the depth maps in the region: fewer show no surface
 MOST_POINTS = 50_000  # drawn from all; more do not change a training
 
 
@@ -46,7 +47,7 @@ class FusedDepth:
 
 @phase("depth maps")
 def fused_depth(scene: Scene) -> FusedDepth | None:
-    """The fused depth of the images of a scene; None if too few of their pixels have a depth."""
+    """The fused depth of the images of a scene; None if too few of their pixels have a depth in the region."""
     sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
     cameras = Cameras(scene.intrinsics, scene.c2w, sizes)
     sparse = None if scene.points is None else well_supported(training_points(scene.points))
@@ -63,7 +64,9 @@ def fused_depth(scene: Scene) -> FusedDepth | None:
     points = np.concatenate([maps.points(view) for view in range(scene.n_views)]).astype(np.float32)
     points = np.random.default_rng(0).permutation(points[np.linalg.norm(points, axis=1) < 1])
     is_fused = np.abs(_at(grid, points)) < FARTHEST_POINT  # other depth maps contradict the rest
-    return FusedDepth(points[is_fused][:MOST_POINTS], known, grid) if is_fused.any() else None
+    if is_fused.sum() < LEAST_POINTS:
+        return None
+    return FusedDepth(points[is_fused][:MOST_POINTS], known, grid)
 
 
 def _at(grid: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -91,7 +91,7 @@ def train(folder: Path, marks: list[int]) -> dict[str, Any]:
     _warm_up(conf, scene)
     begin, clock = time.perf_counter(), Clock()
     trainer = build(conf, scene, clock)
-    prepare_seconds = time.perf_counter() - begin
+    prepare_seconds = time.perf_counter() - begin - clock.seconds
     chunk = settled_chunk(conf.train, {})
     trainer.ray_chunk = training_chunk(trainer).chunk if chunk is None else chunk
     counted = trainer.sampler = Counted(trainer.sampler, samples_per_ray(conf.model))

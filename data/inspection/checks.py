@@ -50,7 +50,7 @@ FAIR_STRAYED = 0.1  # fraction of the views that do not show the sphere's centre
 
 def findings(scene: Scene) -> tuple[Finding, ...]:
     """The results of all checks, in the order of the table."""
-    cameras = cameras_of(scene)
+    cameras = scene.cameras
     directions = cameras.origins / np.linalg.norm(cameras.origins, axis=1, keepdims=True)
     return (
         _views(scene),
@@ -66,12 +66,6 @@ def findings(scene: Scene) -> tuple[Finding, ...]:
         masks(scene, cameras),
         _points(scene),
     )
-
-
-def cameras_of(scene: Scene) -> Cameras:
-    """The scene's cameras, in the working frame."""
-    sizes = np.array([scene.size(view) for view in range(scene.n_views)], dtype=np.float64)
-    return Cameras(scene.intrinsics, scene.c2w, sizes)
 
 
 def sphere_points(count: int) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from data.cameras import evenly_spaced
-from data.parsed_scene import SparsePoints
+from data.parsed_scene import SparsePoints, training_points
 from data.roi.frustum import Cameras, enclosing_ball, frustum_distances, meeting_point
 
 MOST_POINTS = 20_000  # a random subset of this size is enough for a sphere
@@ -44,6 +44,14 @@ def well_supported(points: SparsePoints) -> np.ndarray:
         finite &= ~known | (points.error <= WORST_ERROR * np.median(points.error[known]))
     sure = finite & (points.n_views >= SURE_VIEWS)
     return points.xyz[sure if sure.sum() >= LEAST_POINTS else finite].astype(np.float64)
+
+
+def region_points(points: SparsePoints | None) -> np.ndarray | None:
+    """The well-supported points [K, 3] in the unit sphere that training may use; None without points."""
+    if points is None:
+        return None
+    xyz = well_supported(training_points(points))
+    return xyz[np.linalg.norm(xyz, axis=1) < 1]
 
 
 def _shown_by_most(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:

@@ -8,10 +8,8 @@ import numpy as np
 from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinates
 
 from data.io.phases import phase
-from data.parsed_scene import training_points
-from data.roi.frustum import Cameras
 from data.roi.near_plane import near_plane
-from data.roi.sparse import well_supported
+from data.roi.sparse import region_points
 from data.roi.view_selection import neighbours
 from data.scenes.plane_sweep import SOURCES, DepthMaps, swept
 from data.scenes.scene import Scene
@@ -48,15 +46,12 @@ class FusedDepth:
 @phase("depth maps")
 def fused_depth(scene: Scene) -> FusedDepth | None:
     """The fused depth of the images of a scene; None if too few of their pixels have a depth in the region."""
-    sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
-    cameras = Cameras(scene.intrinsics, scene.c2w, sizes)
-    sparse = None if scene.points is None else well_supported(training_points(scene.points))
-    if sparse is not None:
-        sparse = sparse[np.linalg.norm(sparse, axis=1) < 1]
+    cameras = scene.cameras
+    sources = neighbours(cameras, region_points(scene.points), SOURCES)
     middle = -(cameras.origins * cameras.axes).sum(axis=1)  # the depth of the sphere's centre
     near = np.maximum(middle - 1.0, max(near_plane(cameras.origins, scene.points), NEAREST))
     far = BEYOND * np.maximum(middle + 1.0, near)
-    maps = swept(scene.images, cameras, neighbours(cameras, sparse, SOURCES), near, far)
+    maps = swept(scene.images, cameras, sources, near, far)
     known = float(np.mean([(depth > 0).mean() for depth in maps.depth]))
     if known < LEAST_KNOWN:
         return None

@@ -34,7 +34,7 @@ NEAR_BEST = 2  # planes to either side of the best belong to the same maximum
 # The depths of two views agree within this fraction, as in COLMAP (Schoenberger et al., ECCV 2016).
 AGREEMENT = 0.01
 AGREEING = 2  # views that must agree
-OUTSIDE = -1.0  # grey value of pixels outside a source view
+OUTSIDE = -1e4  # grey value of pixels outside a source view; those interpolated with it are negative, too
 WORST = -1.0  # correlation of a plane that a source view does not see
 
 
@@ -64,12 +64,12 @@ def swept(
     """The depth maps of V images, unsigned integers [H, W, 3] in RGB order.
 
     Args:
-        sources: the source views of each view, int [V, K], filled with -1; the first SOURCES of them are used.
+        sources: the source views of each view, int [V, K], filled with -1.
         near, far: the range of depths of each view [V]; views without a range get no depth.
     """
     grey, small = _reduced(images, cameras)
     with ThreadPoolExecutor(min(MOST_THREADS, len(os.sched_getaffinity(0)))) as pool:
-        chosen = [row[:SOURCES][row[:SOURCES] >= 0] for row in sources]
+        chosen = [row[row >= 0] for row in sources]
         views, ranges = range(len(grey)), zip(near, far, strict=True)
         found = pool.map(lambda view, ends: _depth(grey, small, view, chosen[view], *ends), views, ranges)
         bar = Bar(found, desc="depth maps", total=len(grey), unit="photo", leave=False, disable=None)  # on a terminal
@@ -140,7 +140,7 @@ def _correlation(
             _homography(cameras, view, source, depth),
             reference.image.shape[::-1],
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
-            borderValue=1e4 * OUTSIDE,  # so that pixels interpolated with it are outside too
+            borderValue=OUTSIDE,
         )
         is_outside = warped < 0
         warped[is_outside] = 0

@@ -15,6 +15,7 @@ from data.errors import SceneError
 from data.io.images import sample_bilinear, to_float
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
 from data.rays import Rays
+from data.roi.frustum import Cameras
 from data.roi.region import OUTSIDE
 
 # Working-frame units. At this distance the spacing of float32 is 0.008 of the unit sphere's radius; a camera farther
@@ -77,6 +78,12 @@ class Scene:
         """(width, height) of a view, in pixels."""
         height, width = self.images[view].shape[:2]
         return width, height
+
+    @property
+    def cameras(self) -> Cameras:
+        """The cameras of the views, in the working frame."""
+        sizes = np.array([self.size(view) for view in range(self.n_views)], np.float64)
+        return Cameras(self.intrinsics, self.c2w, sizes)
 
     def rays(self, view: int, resolution_level: float = 1) -> tuple[Rays, tuple[int, int]]:
         """The rays of a whole view, row-major, and its (h, w) at `resolution_level` (see `image_pixels`)."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.rays import Rays
-from data.roi.frustum import Cameras, frustum_distances
+from data.roi.frustum import frustum_distances
 from data.scenes.backdrop import backdrop_colours
 from data.scenes.scene import Scene
 from models.estimators.conf import BackgroundConfig
@@ -231,8 +231,7 @@ def expanded(places: np.ndarray) -> np.ndarray:
 def _seen_share(points: np.ndarray, scene: Scene) -> np.ndarray:
     """The fraction of the images (at most MOST_COUNTED) that see points [P, 3]: [P]."""
     views = np.unique(np.linspace(0, scene.n_views - 1, MOST_COUNTED).round().astype(int))
-    sizes = np.array([scene.size(view) for view in views], np.float64)
-    cameras = Cameras(scene.intrinsics[views], scene.c2w[views], sizes)
+    cameras = scene.cameras.pick(views)
     return np.mean(
         [frustum_distances(points, cameras.pick(np.array([view])))[0] > 0 for view in range(len(views))], axis=0
     )

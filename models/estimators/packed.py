@@ -9,7 +9,6 @@ import numpy as np
 
 from data.errors import UserError
 from data.rays import Rays
-from data.roi.frustum import Cameras
 from data.roi.near_plane import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
@@ -78,8 +77,7 @@ class OccupancyEstimator(Estimator):
         Raises UserError if the visual hull is empty.
         """
         if scene.masks is not None and self._carves:
-            sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
-            views = masked_views(Cameras(scene.intrinsics, scene.c2w, sizes), scene.masks)
+            views = masked_views(scene.cameras, scene.masks)
             hull = carve_unit_sphere(views, self.conf.cells, self.conf.hull_margin)
             if not hull.any():
                 raise UserError(

@@ -8,9 +8,8 @@ import cv2
 import numpy as np
 
 from data.io.images import eight_bits
-from data.parsed_scene import training_points
 from data.roi.frustum import Cameras
-from data.roi.sparse import well_supported
+from data.roi.sparse import region_points
 from data.roi.view_selection import neighbours
 from data.scenes.scene import Scene
 from models.machine.backend import jt
@@ -31,16 +30,11 @@ class PatchComparison:
 
     def __init__(self, scene: Scene, conf: PatchesConfig) -> None:
         self.conf = conf
-        sizes = np.array([scene.size(view) for view in range(scene.n_views)])
-        cameras = Cameras(scene.intrinsics, scene.c2w, sizes.astype(np.float64))
-        points = None
-        if scene.points is not None:
-            points = well_supported(training_points(scene.points))
-            points = points[np.linalg.norm(points, axis=1) < 1]
-        others = neighbours(cameras, points, conf.neighbours)
+        cameras = scene.cameras
+        others = neighbours(cameras, region_points(scene.points), conf.neighbours)
         self.views = np.concatenate([np.arange(len(others), dtype=np.int32)[:, None], others], axis=1)
-        width, height = sizes.max(axis=0)
-        images = np.zeros((len(sizes), height, width), np.uint8)
+        width, height = cameras.sizes.max(axis=0).astype(int)
+        images = np.zeros((len(cameras), height, width), np.uint8)
         for image, place in zip(scene.images, images, strict=True):
             grey = cv2.cvtColor(eight_bits(image), cv2.COLOR_RGB2GRAY)
             place[: grey.shape[0], : grey.shape[1]] = grey

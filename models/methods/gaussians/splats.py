@@ -11,7 +11,6 @@ from scipy.spatial import cKDTree
 from data.errors import UserError
 from data.parsed_scene import training_points
 from data.rays import PinholeCamera
-from data.roi.frustum import Cameras
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
 from models.machine.backend import jt
@@ -135,10 +134,7 @@ def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) ->
 def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator: np.random.Generator) -> np.ndarray:
     """Random points [count, 3], working frame."""
     if uses_masks and scene.masks is not None:
-        sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
-        hull = carve_unit_sphere(
-            masked_views(Cameras(scene.intrinsics, scene.c2w, sizes), scene.masks), HULL_CELLS, HULL_MARGIN
-        )
+        hull = carve_unit_sphere(masked_views(scene.cameras, scene.masks), HULL_CELLS, HULL_MARGIN)
         cells = np.argwhere(hull)
         if len(cells):
             chosen = cells[generator.integers(len(cells), size=count)]

@@ -9,6 +9,7 @@
 # PYTHON: the interpreter. PEER: a checkout of the published code, timed too if PYTHON or PEER_PYTHON has PyTorch.
 # Ctrl-C, or a closed terminal, ends the stage and the run; the results so far are reported.
 # DEVICE=cpu tests all stages without a GPU, at sizes whose results are meaningless.
+# STAGES="parity steps" runs only these stages, of the names below, after an earlier call has unpacked the packages.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 DEVICE=${DEVICE:-cuda} PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} VERSION=${VERSION:-3.12}
@@ -67,6 +68,7 @@ ended() { # STATUS: a line of stages.csv, what a training leaves, and the report
 
 stage() { # NAME SECONDS COMMAND...: its output goes to OUT/NAME.log, and how it ended to stages.csv
     local name=$1 status
+    [[ -z "${STAGES:-}" || " $STAGES " == *" $name "* ]] || return 0
     current=$1 limit=$2 begin=$SECONDS
     shift 2
     echo "=== $name (at most $limit s)"
@@ -83,7 +85,7 @@ limited() { # COMMAND...: takes the place of its shell
 
 set_aside() { # what lies in OUT is of an earlier run: it is kept, and nothing of it is told as this one's
     local number=1 entry found=()
-    for entry in "$OUT"/*.log "$OUT"/*.json "$OUT"/*.png "$OUT/stages.csv" "$OUT/results.md" "$RUNS"; do
+    for entry in "$OUT"/*.log "$OUT"/*.json "$OUT"/*.png "$OUT"/*.csv "$OUT/results.md" "$RUNS"; do
         [ -e "$entry" ] && found+=("$entry")
     done
     [ ${#found[@]} = 0 ] && return
@@ -263,6 +265,12 @@ python_config
 # shellcheck disable=SC2086 # a list of words; with nothing compiled, Jittor compiles itself here
 stage parity 600 "$PYTHON" -m benchmarks.on_device "$DEVICE" tests/parity.py $GOLDEN
 stage steps 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/steps.json" "${STEPS[@]}"
+# Of some steps of the released size, once everything is compiled: 700 kernels are more than one step has.
+if [ "$DEVICE" = cuda ] && command -v ncu > /dev/null; then
+    stage kernels 120 ncu --clock-control none --metrics gpu__time_duration.sum --csv --print-units base \
+        --log-file "$OUT/kernels.csv" --kill yes --launch-skip 3000 --launch-count 700 \
+        "$PYTHON" -m benchmarks.gpu_steps "$OUT/kernels.json" "${STEPS[@]}" --importance 64
+fi
 # Not the first stage: with an empty compile cache it takes most of its limit.
 stage doctor 600 "$PYTHON" exp_runner.py --mode doctor --device "$DEVICE"
 # shellcheck disable=SC2046,SC2086 # a list of words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ TRAINED = {
 }
 MEASURED = ("steps", "peer", "tf32", "sweep", "flat", *TRAINED)
 LAST_LINES = 40  # of each log
+KERNELS, NAME_LENGTH = 20, 120  # shown of those with the longest times, and of their names
 # Targets for a GPU, by the name of the value.
 TARGETS = (
     ("share of the GPU's float32 rate", "share", ">=", 0.6),
@@ -45,7 +47,8 @@ def collect(folder: Path) -> dict[str, Any]:
     measured = {name: found for name in ran if (found := _read(folder / f"{name}.json")) is not None}
     well = {stage["name"] for stage in stages if stage["status"] == "0"}
     found = figures({name: value for name, value in measured.items() if name in well})
-    return {"stages": stages, "measured": measured, "figures": found, "logs": logs}
+    kernels = kernel_times(folder / "kernels.csv") if "kernels" in logs else []
+    return {"stages": stages, "measured": measured, "figures": found, "kernels": kernels, "logs": logs}
 
 
 def figures(measured: dict[str, Any]) -> dict[str, float]:
@@ -67,8 +70,21 @@ def figures(measured: dict[str, Any]) -> dict[str, float]:
     return found
 
 
+def kernel_times(path: Path) -> list[tuple[str, int, int]]:
+    """Name, launches and nanoseconds of each kernel in Nsight Compute's file, the longest first."""
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    rows = [row for row in csv.DictReader(line for line in lines if line.startswith('"')) if row.get("Metric Value")]
+    launches = Counter(row["Kernel Name"] for row in rows)
+    spent: Counter[str] = Counter()
+    for row in rows:
+        spent[row["Kernel Name"]] += round(float(row["Metric Value"].replace(",", "")))
+    return [(name, launches[name], total) for name, total in spent.most_common()]
+
+
 def table(found: dict[str, Any]) -> str:
-    """Stages, figures and targets in Markdown."""
+    """Stages, figures, targets and kernels in Markdown."""
     lines = ["| stage | status | seconds | limit |", "|---|---|---|---|"]
     lines += [f"| {s['name']} | {s['status']} | {s['seconds']} | {s['limit']} |" for s in found["stages"]]
     lines += ["", "| figure | value |", "|---|---|"]
@@ -79,6 +95,10 @@ def table(found: dict[str, Any]) -> str:
         is_reached = value is not None and (value <= bound if sign == "<=" else value >= bound)
         shown = "not measured" if value is None else f"{value:.4g}"
         lines.append(f"| {words} {sign} {bound} | {shown} | {'yes' if is_reached else 'no'} |")
+    if found["kernels"]:
+        lines += ["", "| kernel | launches | ms |", "|---|---|---|"]
+        shown_kernels = found["kernels"][:KERNELS]
+        lines += [f"| {name[:NAME_LENGTH]} | {count} | {1e-6 * total:.3f} |" for name, count, total in shown_kernels]
     return "\n".join(lines) + "\n"
 
 

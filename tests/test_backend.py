@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Asserted in a process of its own: pytest replaces some of these itself.
 AFTER_IMPORT = """
-import os, signal, ssl, subprocess, sys
+import multiprocessing, os, signal, ssl, subprocess, sys
 before = sys.excepthook, sys.exit, sys.getrecursionlimit()
 import models.machine.backend, models.fields.sdf, models.methods.neus.model, models.rendering.losses
 environment = dict(os.environ)
@@ -32,6 +32,7 @@ except subprocess.TimeoutExpired:
 assert ssl._create_default_https_context().verify_mode == ssl.CERT_REQUIRED, "certificates"
 assert (sys.excepthook, sys.exit, sys.getrecursionlimit()) == before, "hooks"
 staying = {"OMP_NUM_THREADS", "OMP_WAIT_POLICY"}
+assert not multiprocessing.active_children(), "compilers, each of which would report a Ctrl-C"
 assert {name for name, _ in environment.items() ^ os.environ.items()} <= staying, "environment"
 float(jt.matmul(jt.ones((4, 4)), jt.ones((4, 4))).sum().item())
 try:

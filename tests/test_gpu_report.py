@@ -40,6 +40,20 @@ def test_stages_figures_and_targets_are_in_the_table(results):
     assert found["logs"]["facts"] == ["a card"] * gpu_report.LAST_LINES and found["measured"]["steps"] == STEPS
 
 
+def test_the_kernels_with_the_longest_times_come_first(results):
+    rows = [("product", "1,500"), ("add<int, 2>", "700"), ("product", "500")]
+    lines = ["==PROF== Connected", '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
+    lines += [f'"{i}","{name}","gpu__time_duration.sum","ns","{value}"' for i, (name, value) in enumerate(rows)]
+    (results / "kernels.csv").write_text("\n".join(lines))
+    assert gpu_report.collect(results)["kernels"] == []  # of no stage of this run
+    with open(results / "stages.csv", "a") as file:
+        file.write("kernels,0,20,120\n")
+    assert gpu_report.kernel_times(results / "kernels.csv") == [("product", 2, 2000), ("add<int, 2>", 1, 700)]
+    gpu_report.main(results)
+    table = (results / "results.md").read_text()
+    assert table.index("| product | 2 | 0.002 |") < table.index("| add<int, 2> | 1 | 0.001 |")
+
+
 @pytest.mark.cli
 def test_the_script_is_one_and_its_programs_are_there():
     script = ROOT / "benchmarks" / "gpu.sh"

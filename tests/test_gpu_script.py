@@ -83,6 +83,11 @@ def test_a_stage_that_fails_stops_no_other(call, tmp_path):
     assert any(line.endswith("/g++") for line in facts) and not [line for line in facts if "invalid option" in line]
 
 
+def test_only_the_chosen_stages_run(call, tmp_path):
+    told = ended(call(PYTHON, STAGES="steps flat"))
+    assert told.returncode == 0 and [row[0] for row in rows(tmp_path)] == ["steps", "flat"]
+
+
 # stopped
 
 

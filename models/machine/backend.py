@@ -150,6 +150,7 @@ def _load() -> Any:
             with environment.jittor_environment(choice.home, choice.gpu):
                 module = _prepared()
                 choice.info = _describe(reason, "" if choice.home else _attach_matmul(module))
+                stops.end_compilers()
         except RebuiltError:
             _start_again(is_second)
         return module

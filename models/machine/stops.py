@@ -1,4 +1,4 @@
-"""Makes Ctrl-Z and `fg` work while Jittor compiles.
+"""Makes Ctrl-Z and `fg` work while Jittor compiles, and Ctrl-C afterwards.
 
 Jittor's handler of SIGCHLD ends the process when a child dies, for example a compiler killed by the kernel. It treats a
 stopped child as a dead one. The handler is kept, but is no longer called for stopped children.
@@ -6,6 +6,7 @@ stopped child as a dead one. The handler is kept, but is no longer called for st
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import signal
@@ -43,3 +44,13 @@ def ends_alone() -> None:
     flags = ctypes.c_int.from_buffer(action, FLAGS_AT)
     flags.value |= SA_NOCLDSTOP
     library.sigaction(signal.SIGCHLD, action, None)
+
+
+def end_compilers() -> None:
+    """End the processes in which Jittor compiled itself: they stay, and each would report a later Ctrl-C."""
+    import jittor_utils
+
+    if jittor_utils.pool_size > 0:
+        atexit.unregister(jittor_utils.pool_cleanup)
+        jittor_utils.pool_cleanup()
+        jittor_utils.pool_size = 0  # Jittor starts others if it needs them

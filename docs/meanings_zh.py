@@ -292,8 +292,10 @@ TRAIN_MEANINGS = {
     "(not a published key)": (
         "auto 分块的内存上限，单位 GB：常驻内存（CPU）或显存（CUDA）；auto：空闲内存的 90 %（官方没有这个键）"
     ),
-    "true: matrix products on CUDA in TF32 (10-bit mantissa), which is faster; not verified on a GPU yet (not a "
-    "published key)": ("true：CUDA 上的矩阵乘法使用 TF32（10 位尾数），更快；尚未在显卡上验证（官方没有这个键）"),
+    "true: matrix products on CUDA in TF32 (10-bit mantissa), which is faster; its effect on a training is not "
+    "verified yet (not a published key)": (
+        "true：CUDA 上的矩阵乘法使用 TF32（10 位尾数），更快；对训练的影响尚未验证（官方没有这个键）"
+    ),
     "decay of averaged weights, which are then used for images and meshes, such as 0.999; 0: no averaging (not a "
     "published key)": ("平均权重的衰减率，例如 0.999，图像和网格使用平均后的权重；0：不平均（官方没有这个键）"),
     "grid points per side for the meshes of val_mesh_freq; at least 2 (not a published key)": (

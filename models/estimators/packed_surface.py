@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from data.parsed_scene import training_points
@@ -10,6 +12,7 @@ from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
 from models.estimators.conf import PackedConfig
 from models.estimators.packed import MOST_LOST, OF_EARLIER_VERSIONS, OccupancyEstimator
+from models.estimators.seen_space import RAY_SPACING, SeenSpace, surface_cells
 from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities, surface_visibility
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
@@ -133,7 +136,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         The cells are unchanged if too many probe rays would lose the surface, because the field is not a distance yet.
         """
         band = self.conf.shell if self.background is None else self.background.conf.shell
-        reach = self.grid.side * CELL_HALF_DIAGONAL + band / self._inv_s()
+        reach = self._reach + band / self._inv_s()
         sdf = self.trained(self.grid.centres())[:, 0]
         before, seen = self.grid.cells, self.probe_opacities()
         self.grid.update(sdf > reach, sdf < -reach)
@@ -184,17 +187,40 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
             sdf = np.maximum(sdf, np.linalg.norm(points, axis=1, keepdims=True) - (1.0 - self.grid.side))
         return sdf.astype(np.float32)
 
-    def _in_cavities(self, points: np.ndarray) -> np.ndarray:
-        """Which points [P, 3] are in cells that a closed surface separates from all cameras: bool [P].
+    def extracted_where_seen(self) -> Callable[[np.ndarray], np.ndarray]:
+        """`extracted` for a mesh of which only the seen parts are kept: what no camera sees is outside the surface.
 
-        A cell is a wall if all of its points are inside the surface, given that the gradient norm of the SDF is 1.
+        Behind a wall, where no ray trains the field, its surface may have several times the triangles of the seen one;
+        where it has fewer than the boundary of the seen space, `extracted` itself.
         """
+        if self.background is None or self._sampler is None:
+            return self.extracted
+        space = SeenSpace(
+            self.grid, self._below(-self._reach), self._sampler.rays_of_views(RAY_SPACING * self.grid.side)
+        )
+        is_inside = self._below(0.0)
+        if surface_cells(is_inside & space.cells) >= surface_cells(is_inside):
+            return self.extracted
+        return lambda points: np.maximum(self.extracted(points), space.distance(points))
+
+    def _in_cavities(self, points: np.ndarray) -> np.ndarray:
+        """Which points [P, 3] are in cells that a closed surface separates from all cameras: bool [P]."""
         if self._cavities is None:
-            is_wall = np.zeros_like(self.grid.hull)
-            reach = self.grid.side * CELL_HALF_DIAGONAL
-            is_wall[self.grid.hull] = self.trained(self.grid.centres())[:, 0] < -reach
-            self._cavities = self.grid.closed_off(is_wall)
+            self._cavities = self.grid.closed_off(self._below(-self._reach))
         return self._cavities[self.grid.indices(points)]
+
+    @property
+    def _reach(self) -> float:
+        """Half the diagonal of a cell: with less than minus this at its centre, all of it is inside the surface, if the
+        gradient norm of the signed distance is 1.
+        """
+        return self.grid.side * CELL_HALF_DIAGONAL
+
+    def _below(self, level: float) -> np.ndarray:
+        """The cells of the hull at whose centres the signed distance is below `level`: bool [N, N, N]."""
+        is_below = np.zeros_like(self.grid.hull)
+        is_below[self.grid.hull] = self.trained(self.grid.centres())[:, 0] < level
+        return is_below
 
     def buffers(self) -> dict[str, np.ndarray]:
         """See `OccupancyEstimator.buffers`; also whether the surface started from depth."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from data.cameras import SPAN_LENGTH, rays_of
+from data.cameras import SPAN_LENGTH, camera_rays, image_pixels, rays_of
 from data.errors import UserError
 from data.io.images import to_float
 from data.rays import Rays
@@ -197,6 +197,13 @@ class PackedSampler:
         if self.probes is None or not len(self.probes) or self._plan.background is not None:
             return 0.0
         return 1.0 - float(self._meets(self.probes).mean())
+
+    def rays_of_views(self, spacing: float) -> Iterator[Rays]:
+        """Rays of each image on a grid of pixels, at most `spacing` apart at the far end of the unit sphere."""
+        for view in range(self._scene.n_views):
+            intrinsics, c2w = self._scene.intrinsics[view], self._scene.c2w[view]
+            level = max(1.0, intrinsics[0, 0] * spacing / (1.0 + np.linalg.norm(c2w[:3, 3])))
+            yield camera_rays(image_pixels(*self._scene.size(view), level), intrinsics, c2w)
 
     def state(self) -> dict[str, Any]:
         """The state that determines the next batches besides that of the estimator, as JSON values."""

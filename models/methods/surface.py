@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -221,6 +221,11 @@ class PackedSurfaceModel(SurfaceModel):
         return packed_view(self.estimator, rays, look, behind)
 
     view_fully = view
+
+    @property
+    def level_set(self) -> LevelSet:
+        """The zero level set of the signed distance, within the region."""
+        return replace(super().level_set, where_seen=self.estimator.extracted_where_seen)
 
     def _distances(self, points: np.ndarray) -> np.ndarray:
         return self.estimator.extracted(points)

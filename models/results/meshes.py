@@ -77,7 +77,7 @@ def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) ->
 
 def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
     """The surface in the working frame; logs the number of evaluations."""
-    level_set = _level_set(context)
+    level_set = _level_set(context, only_seen=request.clean in (VIEWS, LARGEST))
     low, high = box(context.experiment.scene, request)
     found = sparse.extract(
         level_set,
@@ -99,11 +99,16 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
     return found
 
 
-def _level_set(context: EvalContext) -> LevelSet:
-    """The field and level to extract; raises EmptySurfaceError for a method without a surface."""
+def _level_set(context: EvalContext, only_seen: bool = False) -> LevelSet:
+    """The field and level to extract; raises EmptySurfaceError for a method without a surface.
+
+    only_seen: leave out what no camera sees, where that takes less time.
+    """
     level_set = context.model.level_set
     if level_set is None:
         raise EmptySurfaceError(no_surface(context.experiment.conf.model.type))
+    if only_seen and level_set.where_seen is not None:
+        level_set = replace(level_set, outward=level_set.where_seen())
     ranks = context.ranks
     if ranks.size == 1:
         return level_set

@@ -1,0 +1,47 @@
+"""The space that some camera may see, for meshes of which only the seen parts are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from scipy.ndimage import binary_dilation, distance_transform_edt, map_coordinates
+
+from data.rays import Rays
+from models.estimators.occupancy import OccupancyGrid
+from models.machine.backend import jt
+from models.ops.march import OCCUPIED, SOLID, march
+
+RAY_SPACING = 2.0  # cells between neighbouring rays at the far end of the region
+MARGIN = 2  # cells around those that a ray crosses: the spacing of rays, and the surface in which they end
+STEPS = 1  # samples per cell along a ray
+
+
+class SeenSpace:
+    """Cells that the rays of some photograph cross before they end inside the surface, with a margin."""
+
+    def __init__(self, grid: OccupancyGrid, is_inside: np.ndarray, rays: Iterable[Rays]) -> None:
+        """`is_inside`: bool [N, N, N], the cells whose points are all inside the surface; `rays`: of each camera."""
+        seen = np.zeros_like(is_inside)
+        cells = jt.array(np.where(is_inside, SOLID, OCCUPIED).astype(np.uint8))
+        step = grid.side / STEPS
+        for some in rays:
+            near = np.maximum(some.near, np.float32(grid.near_plane))
+            middle = np.full_like(near, 0.5)
+            budget = int(np.ceil((some.far - near) / step + 1).clip(min=1).sum())
+            found = march(*map(jt.array, (some.origins, some.directions, near, some.far, middle)), cells, step, budget)
+            seen[grid.indices(found.points[: int(found.offsets[-1:].item())].numpy())] = True
+        self._side = grid.side
+        self.cells = seen = binary_dilation(seen, iterations=MARGIN)  # bool [N, N, N]
+        outside, inside = (distance_transform_edt(part, sampling=grid.side) for part in (~seen, seen))
+        self._distances = np.where(seen, 0.5 * grid.side - inside, outside - 0.5 * grid.side).astype(np.float32)
+
+    def distance(self, points: np.ndarray) -> np.ndarray:
+        """Approximate signed distance [P, 1] of points [P, 3] from this space, negative within; continuous."""
+        indices = (points.T + 1.0) / self._side - 0.5
+        return map_coordinates(self._distances, indices, order=1, mode="nearest")[:, None]
+
+
+def surface_cells(is_inside: np.ndarray) -> int:
+    """The number of faces between cells inside and outside, bool [N, N, N]: about the area of the surface."""
+    return sum(int(np.diff(is_inside, axis=axis).sum()) for axis in range(3))

@@ -1,0 +1,112 @@
+"""A mesh of which only the seen parts are kept: what no camera sees is left out before the surface is extracted."""
+
+import numpy as np
+import pytest
+from test_fast_background import trained
+
+from data.cameras import camera_rays, image_pixels
+from models.estimators.seen_space import RAY_SPACING
+from models.surface.clean import as_seen
+from models.surface.sparse import extract
+from models.surface.visibility import Camera, Visibility
+
+# The lower side of a wall whose upper side is at 0; the depth of the middle of the balls behind it, and their distance.
+WALL, BEHIND, SPACING = 0.2, 0.55, 0.18
+LOW, HIGH = np.full(3, -1.01), np.full(3, 1.01)
+
+
+def from_above(height, x=0.0):
+    """A camera at (x, 0, height) that looks down and sees the whole region."""
+    pose = np.diag([1.0, -1.0, -1.0, 1.0])
+    pose[:3, 3] = x, 0.0, height
+    return Camera(np.array([[60.0, 0, 50], [0, 60, 50], [0, 0, 1]]), pose, 101, 101)
+
+
+class Rays:
+    """Takes the place of the sampler: the rays of cameras."""
+
+    def __init__(self, *cameras):
+        self.cameras = cameras
+
+    def rays_of_views(self, spacing):
+        for camera in self.cameras:
+            level = max(1.0, camera.intrinsics[0, 0] * spacing / (1 + np.linalg.norm(camera.center)))
+            yield camera_rays(image_pixels(camera.width, camera.height, level), camera.intrinsics, camera.c2w)
+
+
+def wall_and_balls(points):
+    """A distance: a wall, a ball on it, and a lattice of balls behind it."""
+    z = points[:, 2].astype(float)
+    found = np.minimum(np.maximum(z, -WALL - z), np.linalg.norm(points - np.array([0.0, 0.0, 0.1]), axis=1) - 0.15)
+    places = points + np.array([0.0, 0.0, BEHIND])
+    off = np.linalg.norm(places - SPACING * np.round(places / SPACING), axis=1)
+    balls = np.where(np.abs(places[:, 2]) < 1.5 * SPACING, off - 0.3 * SPACING, 0.2 * SPACING)
+    return np.minimum(found, balls)[:, None].astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def of_the_demo():
+    return trained(steps=1).model
+
+
+@pytest.fixture
+def model(of_the_demo, monkeypatch):
+    """On the bundled scene as if it had no masks, with that distance and a camera above the wall."""
+    estimator = of_the_demo.estimator
+    monkeypatch.setattr(estimator, "trained", wall_and_balls)
+    monkeypatch.setattr(estimator, "_cavities", None)
+    monkeypatch.setattr(estimator.grid, "cells", estimator.grid.hull.astype(np.uint8))
+    monkeypatch.setattr(estimator, "_sampler", Rays(from_above(2.5)))
+    return of_the_demo
+
+
+def test_what_a_wall_hides_is_outside_and_what_is_seen_is_unchanged(model):
+    points = np.random.default_rng(0).uniform(-0.7, 0.7, (20000, 3)).astype(np.float32)
+    points = points[np.linalg.norm(points, axis=1) < 0.95]
+    all_of_it, seen = model.level_set.outward(points)[:, 0], model.level_set.where_seen()(points)[:, 0]
+    assert (seen >= all_of_it).all()
+    is_behind = points[:, 2] < -WALL
+    assert (all_of_it[is_behind] < 0).any() and (seen[is_behind] > 0).all()
+    is_before = points[:, 2] > -0.03  # also the surface itself
+    np.testing.assert_array_equal(seen[is_before] < 0, all_of_it[is_before] < 0)
+    near = is_before & (np.abs(all_of_it) < 0.01)
+    np.testing.assert_array_equal(seen[near], all_of_it[near])
+
+
+@pytest.mark.parametrize("cameras", [(2.5,), (2.5, -2.5)], ids=["one side", "both sides"])
+def test_the_seen_triangles_are_those_of_the_whole_surface(model, monkeypatch, cameras):
+    placed = [from_above(height) for height in cameras]
+    for camera in placed[1:]:  # from below
+        camera.c2w[:3, :3] = np.eye(3)
+    monkeypatch.setattr(model.estimator, "_sampler", Rays(*placed))
+    field = model.level_set
+    found = []
+    for outward in (field.outward, field.where_seen()):
+        level_set = type(field)(outward, field.threshold, field.quantity, bounded=True)
+        mesh = extract(level_set, LOW, HIGH, 96, 0.0, 1 << 20).mesh
+        found.append((len(mesh.faces), as_seen(mesh, placed, None, Visibility(mesh))))
+    (every, whole), (fewer, cut) = found
+    assert len(whole.faces) == len(cut.faces) > 1000
+    np.testing.assert_allclose(
+        np.sort(whole.triangles_center, axis=0), np.sort(cut.triangles_center, axis=0), atol=1e-9
+    )
+    if len(cameras) == 1:
+        assert fewer < every
+
+
+def test_a_surface_without_hidden_parts_is_extracted_as_it_is(model, monkeypatch):
+    monkeypatch.setattr(model.estimator, "trained", lambda points: np.linalg.norm(points, axis=1, keepdims=True) - 0.5)
+    assert model.level_set.where_seen() == model.estimator.extracted
+
+
+def test_with_masks_nothing_is_left_out(of_the_demo, monkeypatch):
+    monkeypatch.setattr(of_the_demo.estimator, "background", None)
+    assert of_the_demo.level_set.where_seen() == of_the_demo.estimator.extracted
+
+
+def test_neighbouring_rays_of_a_view_are_near_each_other(of_the_demo):
+    sampler, side = of_the_demo.estimator._sampler, of_the_demo.estimator.grid.side
+    rays = next(iter(sampler.rays_of_views(RAY_SPACING * side)))
+    ends = rays.origins + rays.directions * (1 + np.linalg.norm(rays.origins, axis=1, keepdims=True))
+    steps = np.linalg.norm(np.diff(ends[: rays.camera.width], axis=0), axis=1)
+    assert steps.max() < 1.3 * RAY_SPACING * side and len(rays) < 100**2

@@ -116,13 +116,19 @@ class ContractedBackground:
         Samples behind opaque ones are included. They are few (6 % on photographs of a room, since the transmittance is
         hardly ever exactly 0), and finding them would take longer than evaluating them.
         """
-        found, is_before = self.occupied(rays, jitter)
+        found, is_before = self.occupied(rays, jitter, transmits.numpy())
         return fitted(found, is_before.logical_or(transmits[found.rays]), budget, exact=True)
 
-    def occupied(self, rays: Rays, jitter: np.ndarray) -> tuple[PackedSamples, Var]:
-        """All candidates in occupied cells, and which are between camera and sphere, bool [N]; N is at least 1."""
+    def occupied(
+        self, rays: Rays, jitter: np.ndarray, transmits: np.ndarray | None = None
+    ) -> tuple[PackedSamples, Var]:
+        """All candidates in occupied cells, and which are between camera and sphere, bool [N]; N is at least 1.
+
+        transmits: bool [R], which rays have candidates behind the sphere; None for all.
+        """
         found = candidates(rays, jitter, self.conf.section, self.grid.near_plane)
-        ray, place = np.nonzero(found.exist)
+        exist = found.exist if transmits is None else found.exist & (found.is_before | transmits[:, None])
+        ray, place = np.nonzero(exist)
         depths = found.depths[ray, place]
         points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
         cell = self.grid.indices(points)

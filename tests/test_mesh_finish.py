@@ -165,6 +165,18 @@ def test_what_no_camera_sees_goes():
     assert 0 < len(half.faces) < len(shell.faces) * 0.6 and half.vertices[:, 0].max() > 0.79
 
 
+def test_what_is_behind_a_camera_hides_nothing_from_it():
+    room = trimesh.creation.icosphere(3, 0.8)
+    room.invert()
+    points, inwards = np.asarray(room.vertices), -np.asarray(room.vertices) / 0.8
+    pillar = trimesh.creation.icosphere(2, 0.1).apply_translation([0.4, 0.0, 0.0])
+    for center in (np.zeros(3), np.array([0.2, -0.5, 0.3])):
+        assert Visibility(room).sees(points, inwards, center).all()
+    hidden = ~Visibility(trimesh.util.concatenate([room, pillar])).sees(points, inwards, np.zeros(3))
+    angle = np.degrees(np.arccos(points[:, 0] / 0.8))
+    assert hidden[angle < 13].all() and not hidden[angle > 16].any()  # the pillar covers 14.5 degrees
+
+
 def test_what_dilated_masks_exclude_goes_and_what_a_photograph_does_not_show_stays():
     mesh = trimesh.creation.icosphere(4, 0.8)
     camera = looking_at_origin([0, 0, 1])

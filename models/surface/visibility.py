@@ -103,5 +103,19 @@ class Visibility:
         for start in range(0, len(facing), RAYS):
             part = facing[start : start + RAYS]
             origins = points[part] + self._offset * normals[part]
-            found[part] = ~self._mesh.ray.intersects_any(origins, towards[part])
+            found[part] = self._reaches(origins, towards[part], center)
         return found
+
+    def _reaches(self, origins: np.ndarray, directions: np.ndarray, center: np.ndarray) -> np.ndarray:
+        """Whether rays [P, 3] towards `center` [3] meet the mesh only behind it, or not at all: bool [P]."""
+        triangle = self._mesh.ray.intersects_first(origins, directions)
+        reaches = triangle < 0
+        low, high = self._mesh.bounds
+        if ((center > low) & (center < high)).all():  # else nothing is behind it
+            hits = np.flatnonzero(~reaches)
+            corners = np.asarray(self._mesh.vertices)[self._mesh.faces[triangle[hits]]]
+            across = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+            ahead = dots(across, corners[:, 0] - origins[hits])  # over the next one: the distance to the triangle
+            slope = dots(across, directions[hits])
+            reaches[hits] = np.abs(ahead) > np.abs(slope) * lengths(center - origins[hits])
+        return reaches

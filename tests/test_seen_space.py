@@ -6,6 +6,8 @@ from test_fast_background import trained
 
 from data.cameras import camera_rays, image_pixels
 from models.estimators.seen_space import RAY_SPACING
+from models.requests import MeshRequest
+from models.results.seen_only import seen_space, within, without_boundary
 from models.surface.clean import as_seen
 from models.surface.sparse import extract
 from models.surface.visibility import Camera, Visibility
@@ -63,7 +65,8 @@ def model(of_the_demo, monkeypatch):
 def test_what_a_wall_hides_is_outside_and_what_is_seen_is_unchanged(model):
     points = np.random.default_rng(0).uniform(-0.7, 0.7, (20000, 3)).astype(np.float32)
     points = points[np.linalg.norm(points, axis=1) < 0.95]
-    all_of_it, seen = model.level_set.outward(points)[:, 0], model.level_set.where_seen()(points)[:, 0]
+    field = model.level_set
+    all_of_it, seen = field.outward(points)[:, 0], within(field, field.seen_space(0.01)).outward(points)[:, 0]
     assert (seen >= all_of_it).all()
     is_behind = points[:, 2] < -WALL
     assert (all_of_it[is_behind] < 0).any() and (seen[is_behind] > 0).all()
@@ -73,35 +76,52 @@ def test_what_a_wall_hides_is_outside_and_what_is_seen_is_unchanged(model):
     np.testing.assert_array_equal(seen[near], all_of_it[near])
 
 
-@pytest.mark.parametrize("cameras", [(2.5,), (2.5, -2.5)], ids=["one side", "both sides"])
+def extracted(level_set, low=LOW, high=HIGH, resolution=140):
+    return extract(level_set, low, high, resolution, 0.0, 1 << 20).mesh
+
+
+@pytest.mark.parametrize("cameras", [(2.5,), (2.5, -2.5), (0.3,)], ids=["one side", "both sides", "within"])
 def test_the_seen_triangles_are_those_of_the_whole_surface(model, monkeypatch, cameras):
-    placed = [from_above(height) for height in cameras]
+    placed = [from_above(height, 0.3 if height < 1 else 0.0) for height in cameras]
     for camera in placed[1:]:  # from below
         camera.c2w[:3, :3] = np.eye(3)
     monkeypatch.setattr(model.estimator, "_sampler", Rays(*placed))
     field = model.level_set
-    found = []
-    for outward in (field.outward, field.where_seen()):
-        level_set = type(field)(outward, field.threshold, field.quantity, bounded=True)
-        mesh = extract(level_set, LOW, HIGH, 96, 0.0, 1 << 20).mesh
-        found.append((len(mesh.faces), as_seen(mesh, placed, None, Visibility(mesh))))
-    (every, whole), (fewer, cut) = found
+    space = field.seen_space(2.02 / 139)
+    assert (space is None) == (len(cameras) == 2)  # from both sides most of it is seen
+    every = extracted(field)
+    fewer = every if space is None else without_boundary(extracted(within(field, space)), space)
+    whole, cut = (as_seen(mesh, placed, None, Visibility(mesh)) for mesh in (every, fewer))
     assert len(whole.faces) == len(cut.faces) > 1000
-    np.testing.assert_allclose(
-        np.sort(whole.triangles_center, axis=0), np.sort(cut.triangles_center, axis=0), atol=1e-9
-    )
-    if len(cameras) == 1:
-        assert fewer < every
+    np.testing.assert_allclose(*(np.sort(mesh.triangles_center, axis=0) for mesh in (whole, cut)), atol=1e-9)
+    assert space is None or len(fewer.faces) < 0.6 * len(every.faces)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"clean": None}, {"clean": "dust"}, {"bbox": (-1, -1, -1, 1, 1, 1)}, {"threshold": 0.01}, {"resolution": 24}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_all_of_the_surface_is_extracted_where_more_than_the_seen_part_may_be_kept(model, changes):
+    request = MeshRequest(**{"resolution": 256, "clean": "views"} | changes)
+    assert seen_space(model.level_set, request, 2.0) is None
+    assert seen_space(model.level_set, MeshRequest(256, clean="views"), 2.0) is not None
 
 
 def test_a_surface_without_hidden_parts_is_extracted_as_it_is(model, monkeypatch):
     monkeypatch.setattr(model.estimator, "trained", lambda points: np.linalg.norm(points, axis=1, keepdims=True) - 0.5)
-    assert model.level_set.where_seen() == model.estimator.extracted
+    assert model.level_set.seen_space(0.01) is None
 
 
 def test_with_masks_nothing_is_left_out(of_the_demo, monkeypatch):
     monkeypatch.setattr(of_the_demo.estimator, "background", None)
-    assert of_the_demo.level_set.where_seen() == of_the_demo.estimator.extracted
+    assert of_the_demo.level_set.seen_space(0.01) is None
+
+
+def test_if_nothing_is_seen_the_boundary_stays_for_the_report(model):
+    space = model.level_set.seen_space(0.01)
+    mesh = extracted(within(model.level_set, space), np.full(3, -0.6), np.array([0.6, 0.6, -0.02]), 40)
+    assert space.bounds(np.asarray(mesh.vertices)).all() and without_boundary(mesh, space) is mesh
 
 
 def test_neighbouring_rays_of_a_view_are_near_each_other(of_the_demo):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from data.parsed_scene import training_points
@@ -187,21 +185,17 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
             sdf = np.maximum(sdf, np.linalg.norm(points, axis=1, keepdims=True) - (1.0 - self.grid.side))
         return sdf.astype(np.float32)
 
-    def extracted_where_seen(self) -> Callable[[np.ndarray], np.ndarray]:
-        """`extracted` for a mesh of which only the seen parts are kept: what no camera sees is outside the surface.
-
-        Behind a wall, where no ray trains the field, its surface may have several times the triangles of the seen one;
-        where it has fewer than the boundary of the seen space, `extracted` itself.
+    def seen_space(self, spacing: float) -> SeenSpace | None:
+        """The space that cameras see, for a mesh of grid points at distance `spacing` of which only the seen parts are
+        kept. Behind a wall, where no ray trains the field, its surface may have several times the triangles of the seen
+        one. None if the surface is smaller than the boundary of this space, or the grid coarser than its cells.
         """
-        if self.background is None or self._sampler is None:
-            return self.extracted
-        space = SeenSpace(
-            self.grid, self._below(-self._reach), self._sampler.rays_of_views(RAY_SPACING * self.grid.side)
-        )
+        if self.background is None or self._sampler is None or spacing > self.grid.side:
+            return None
+        rays = self._sampler.rays_of_views(RAY_SPACING * self.grid.side)
+        space = SeenSpace(self.grid, self._below(-self._reach), rays)
         is_inside = self._below(0.0)
-        if surface_cells(is_inside & space.cells) >= surface_cells(is_inside):
-            return self.extracted
-        return lambda points: np.maximum(self.extracted(points), space.distance(points))
+        return space if surface_cells(is_inside & space.cells) < surface_cells(is_inside) else None
 
     def _in_cavities(self, points: np.ndarray) -> np.ndarray:
         """Which points [P, 3] are in cells that a closed surface separates from all cameras: bool [P]."""

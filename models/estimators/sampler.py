@@ -202,7 +202,7 @@ class PackedSampler:
         """Rays of each image on a grid of pixels, at most `spacing` apart at the far end of the unit sphere."""
         for view in range(self._scene.n_views):
             intrinsics, c2w = self._scene.intrinsics[view], self._scene.c2w[view]
-            level = max(1.0, intrinsics[0, 0] * spacing / (1.0 + np.linalg.norm(c2w[:3, 3])))
+            level = max(1.0, min(intrinsics[0, 0], intrinsics[1, 1]) * spacing / (1.0 + np.linalg.norm(c2w[:3, 3])))
             yield camera_rays(image_pixels(*self._scene.size(view), level), intrinsics, c2w)
 
     def state(self) -> dict[str, Any]:

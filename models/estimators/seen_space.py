@@ -26,7 +26,7 @@ class SeenSpace:
         cells = jt.array(np.where(is_inside, SOLID, OCCUPIED).astype(np.uint8))
         step = grid.side / STEPS
         for some in rays:
-            near = np.maximum(some.near, np.float32(grid.near_plane))
+            near = np.maximum(some.near, np.float32(0.0))  # what is nearer than the near plane is in the image, too
             middle = np.full_like(near, 0.5)
             budget = int(np.ceil((some.far - near) / step + 1).clip(min=1).sum())
             found = march(*map(jt.array, (some.origins, some.directions, near, some.far, middle)), cells, step, budget)
@@ -40,6 +40,10 @@ class SeenSpace:
         """Approximate signed distance [P, 1] of points [P, 3] from this space, negative within; continuous."""
         indices = (points.T + 1.0) / self._side - 0.5
         return map_coordinates(self._distances, indices, order=1, mode="nearest")[:, None]
+
+    def bounds(self, points: np.ndarray) -> np.ndarray:
+        """Which points [P, 3] of a surface are on the boundary of this space, not on the object: bool [P]."""
+        return self.distance(points)[:, 0] > -0.5 * self._side
 
 
 def surface_cells(is_inside: np.ndarray) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 
 from data.rays import Rays
 from data.scenes.scene import Scene
+from models.estimators.seen_space import SeenSpace
 from models.machine.backend import jt
 from models.machine.ranks.ranks import ALONE, Ranks
 from models.structs import Objective, RayView, StepContext, Var
@@ -34,8 +35,8 @@ class LevelSet:
     evened: Callable[[np.ndarray], np.ndarray] | None = None
     # Points float32 [P, 3] -> values [P, 1] and their slopes [P, 3]; None if the field is too rough for its gradient.
     gradient: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
-    # Gives the function in the place of `outward` for a mesh of which only what cameras see is kept; None: `outward`.
-    where_seen: Callable[[], Callable[[np.ndarray], np.ndarray]] | None = None
+    # The space that cameras see, for the spacing of the points of a mesh's grid; None where it would be no help.
+    seen_space: Callable[[float], SeenSpace | None] | None = None
     # Points and unit normals float32 [P, 3] -> RGB [P, 3] in [0, 1] as seen from outside along the normal.
     color: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
     background: str = "masks"  # what models the background in this method, for messages

@@ -225,7 +225,7 @@ class PackedSurfaceModel(SurfaceModel):
     @property
     def level_set(self) -> LevelSet:
         """The zero level set of the signed distance, within the region."""
-        return replace(super().level_set, where_seen=self.estimator.extracted_where_seen)
+        return replace(super().level_set, seen_space=self.estimator.seen_space)
 
     def _distances(self, points: np.ndarray) -> np.ndarray:
         return self.estimator.extracted(points)

@@ -16,6 +16,7 @@ from models.machine import memory
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
 from models.results.context import EvalContext
+from models.results.seen_only import seen_space, within, without_boundary
 from models.results.sharing import shared_out
 from models.surface import clean, solid, sparse
 from models.surface.color import Fallback, Photographs, paint
@@ -77,10 +78,11 @@ def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) ->
 
 def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
     """The surface in the working frame; logs the number of evaluations."""
-    level_set = _level_set(context, only_seen=request.clean in (VIEWS, LARGEST))
+    level_set = _level_set(context)
     low, high = box(context.experiment.scene, request)
+    space = seen_space(level_set, request, float((high - low).max()))
     found = sparse.extract(
-        level_set,
+        level_set if space is None else within(level_set, space),
         low,
         high,
         request.resolution,
@@ -89,6 +91,8 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
         partial(context.parts, desc="surface"),
         folder,
     )
+    if space is not None:
+        found = replace(found, mesh=without_boundary(found.mesh, space))
     memory.release()  # ray casting of the whole mesh follows, which takes 300 bytes per triangle
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
     blocks = "1 block" if found.blocks == 1 else f"{found.blocks} blocks"
@@ -99,16 +103,11 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
     return found
 
 
-def _level_set(context: EvalContext, only_seen: bool = False) -> LevelSet:
-    """The field and level to extract; raises EmptySurfaceError for a method without a surface.
-
-    only_seen: leave out what no camera sees, where that takes less time.
-    """
+def _level_set(context: EvalContext) -> LevelSet:
+    """The field and level to extract; raises EmptySurfaceError for a method without a surface."""
     level_set = context.model.level_set
     if level_set is None:
         raise EmptySurfaceError(no_surface(context.experiment.conf.model.type))
-    if only_seen and level_set.where_seen is not None:
-        level_set = replace(level_set, outward=level_set.where_seen())
     ranks = context.ranks
     if ranks.size == 1:
         return level_set

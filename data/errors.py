@@ -57,6 +57,15 @@ def listed_views(views: Iterable[int], names: Sequence[str] = ()) -> str:
 
 
 def is_allocation_failure(error: BaseException) -> bool:
-    """Whether an exception, from Jittor too, reports that memory ran out."""
+    """Whether an exception, from Jittor too, reports that memory ran out.
+
+    If a signal ends a compiler, Jittor names the end of memory as a possible cause; that is none.
+    """
     text = str(error).lower()
-    return isinstance(error, MemoryError) or any(part in text for part in FAILURE_TEXTS)
+    is_named = not is_compiler_failure(error) and any(part in text for part in FAILURE_TEXTS)
+    return isinstance(error, MemoryError) or is_named
+
+
+def is_compiler_failure(error: BaseException) -> bool:
+    """Whether an exception of Jittor reports that a compiler failed, or was ended by a signal."""
+    return isinstance(error, RuntimeError) and "Run cmd failed" in str(error)

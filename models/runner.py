@@ -25,12 +25,7 @@ from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, joined
 from models.methods.conf import to_hocon
 from models.methods.registry import build_model
-from models.monitoring.endings import (
-    Ending,
-    named_if_the_gpu_fails,
-    saved_at_the_end_of_memory,
-    saved_at_the_end_of_ranks,
-)
+from models.monitoring.endings import Ending, named_if_the_gpu_fails, saved_at_an_early_end
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
 from models.monitoring.rank_consistency import begun, require_agreement
@@ -139,7 +134,7 @@ class Runner:
         with named_if_the_gpu_fails(self.recovery.kept), self._told_how_it_ends(), self._saved_where_it_diverges():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
             with Interrupts() as interrupts, progress as bar:
-                with saved_at_the_end_of_ranks(self.ranks, interrupts, ending), saved_at_the_end_of_memory(ending):
+                with saved_at_an_early_end(self.ranks, interrupts, ending):
                     yield interrupts, bar
                 self.trainer.settle()
                 if interrupts.received is None:

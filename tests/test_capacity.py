@@ -108,6 +108,7 @@ MEMORY_TEXTS += ["x.so: failed to map segment from shared object", "Failed reaso
 @pytest.mark.parametrize("text", MEMORY_TEXTS)
 def test_what_the_libraries_say_of_memory_is_understood(text):
     assert is_allocation_failure(RuntimeError(text)) and not is_allocation_failure(OSError("no"))
+    assert not is_allocation_failure(RuntimeError(f"Run cmd failed:g++. This might be: {text}"))
 
 
 def test_where_cublas_finds_no_memory_its_words_are_understood():

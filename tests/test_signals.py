@@ -12,6 +12,7 @@ from runs import ROOT, command, contents, run, saved
 
 from models.checkpoints.folder import latest_checkpoint
 from models.monitoring.interrupts import STOPPING, Interrupts
+from models.training.optimizer import Optimizer
 
 LONG = ("train.end_iter=100000", "train.warm_up_end=2", "train.save_freq=0", "train.val_freq=0")
 LONG += ("train.val_mesh_freq=0", "train.report_freq=1")
@@ -51,6 +52,38 @@ def test_a_signal_ends_the_step_saves_it_and_resuming_goes_on_from_there(signum,
     assert found.step == step >= 3
     assert run(tmp_path / "a", "--is_continue", settings=(f"train.end_iter={step + 2}", *LONG[1:])) == 0
     assert f"checkpoint of step {step}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_compiler_that_the_signal_ends_too_is_no_error_and_resuming_equals_an_uninterrupted_run(
+    tmp_path, monkeypatch, capsys
+):
+    """A terminal sends Ctrl-C to all processes; Jittor takes the end of its compiler for that of memory."""
+    original = Optimizer.step
+
+    def without_compiler(self, *given):
+        if self.steps == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            raise RuntimeError("Run cmd failed:g++ -O2\nreturn -1. This might be an overcommit issue or out of memory.")
+        return original(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "step", without_compiler)
+        assert run(tmp_path / "a") == 130
+    told = capsys.readouterr().err
+    assert "error: stopped by SIGINT after step 2; continue with --is_continue" in told and "memory" not in told
+    assert run(tmp_path / "a", "--is_continue") == run(tmp_path / "b") == 0
+    assert contents(saved(tmp_path / "a", 6)) == contents(saved(tmp_path / "b", 6))
+
+
+@pytest.mark.slow
+def test_without_a_signal_a_compiler_that_fails_is_an_error(tmp_path, monkeypatch):
+    def failing(self, *given):
+        raise RuntimeError("Run cmd failed:g++ -O2")
+
+    monkeypatch.setattr(Optimizer, "step", failing)
+    with pytest.raises(RuntimeError, match="Run cmd failed"):
+        run(tmp_path)
 
 
 @pytest.mark.cli

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from data.errors import UserError, is_allocation_failure
+from data.errors import UserError, is_allocation_failure, is_compiler_failure
 from models.machine import memory
 from models.machine.cuda.failure import GpuFailedError, last_words
 from models.machine.ranks.ranks import AbandonedError, RankFailedError, Ranks
@@ -19,6 +19,25 @@ class Ending:
 
     step: Callable[[], int]  # returns the last finished step
     save: Callable[[], str]  # writes a checkpoint; returns a clause for the message, "" on ranks other than 0
+
+
+@contextmanager
+def saved_at_an_early_end(ranks: Ranks, interrupts: Interrupts, ending: Ending) -> Iterator[None]:
+    """The next three context managers together; raises what they raise."""
+    of_ranks = saved_at_the_end_of_ranks(ranks, interrupts, ending)
+    with of_ranks, saved_at_the_end_of_memory(ending), ended_with_a_compiler(interrupts):
+        yield
+
+
+@contextmanager
+def ended_with_a_compiler(interrupts: Interrupts) -> Iterator[None]:
+    """Context manager: after a signal, the failure of a compiler is no error: a terminal sends Ctrl-C to it, too."""
+    try:
+        yield
+    except RuntimeError as error:
+        if interrupts.received is None or not is_compiler_failure(error):
+            raise
+        memory.let_go(error)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import trimesh
 
@@ -14,6 +16,7 @@ AMBIENT = 0.16  # minimum brightness of faces turned away from the light
 # only outlines would show the shape.
 LAMP = np.array([-0.45, -0.55, -1.0]) / np.linalg.norm([-0.45, -0.55, -1.0])
 SUPERSAMPLES = 2  # rays per pixel and axis, for antialiasing
+RAYS = 1 << 18  # cast at a time: each takes 400 bytes
 
 
 def shade_mesh(mesh: trimesh.Trimesh, intrinsics: np.ndarray, c2w: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -22,14 +25,12 @@ def shade_mesh(mesh: trimesh.Trimesh, intrinsics: np.ndarray, c2w: np.ndarray, h
     `intrinsics` [3, 3] and pixels as in `data.cameras`. Lambertian surface with interpolated normals, lit from the side
     of the camera, on white; back faces are shaded like front faces. A mesh without faces gives the background.
     """
-    pixels = image_pixels(width, height)[:, :, None, :] + _offsets()
-    origins, directions = pixels_to_rays(pixels.reshape(-1, 2), intrinsics, c2w)
-    colors = np.tile(BACKGROUND, (len(directions), 1))
-    face = _first_faces(mesh, origins, directions)
-    hit = face >= 0
-    normals = _smooth_normals(mesh, face[hit], origins[hit], directions[hit])
-    colors[hit] = _clay(normals, directions[hit], np.asarray(c2w)[:3, :3] @ LAMP)
-    return colors.reshape(height, width, -1, 3).mean(axis=2).astype(np.float32)
+    lamp = np.asarray(c2w)[:3, :3] @ LAMP
+
+    def shaded(face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        return _clay(_smooth_normals(mesh, face, origins, directions), directions, lamp)
+
+    return _image(mesh, intrinsics, c2w, height, width, shaded)
 
 
 def paint_mesh(
@@ -43,14 +44,37 @@ def paint_mesh(
     """The same with the unlit vertex colours `rgb` uint8 [V, 3]; shaded if there are none."""
     if rgb is None:
         return shade_mesh(mesh, intrinsics, c2w, height, width)
+
+    def painted(face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        weights = _weights(mesh, face, origins, directions)
+        return np.sum(weights[..., None] * (rgb[mesh.faces[face]] / 255.0), axis=1)
+
+    return _image(mesh, intrinsics, c2w, height, width, painted)
+
+
+def _image(
+    mesh: trimesh.Trimesh,
+    intrinsics: np.ndarray,
+    c2w: np.ndarray,
+    height: int,
+    width: int,
+    color: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """The image of `shade_mesh`, with the colours [P, 3] that `color` gives for faces [P], origins and directions
+    [P, 3] of rays that hit the mesh.
+    """
     pixels = image_pixels(width, height)[:, :, None, :] + _offsets()
-    origins, directions = pixels_to_rays(pixels.reshape(-1, 2), intrinsics, c2w)
-    colors = np.tile(BACKGROUND, (len(directions), 1))
-    face = _first_faces(mesh, origins, directions)
-    hit = face >= 0
-    weights = _weights(mesh, face[hit], origins[hit], directions[hit])
-    colors[hit] = np.sum(weights[..., None] * (rgb[mesh.faces[face[hit]]] / 255.0), axis=1)
-    return colors.reshape(height, width, -1, 3).mean(axis=2).astype(np.float32)
+    image = np.empty((height, width, 3), np.float32)
+    rows = max(1, RAYS // (width * SUPERSAMPLES**2))
+    for start in range(0, height, rows):
+        band = pixels[start : start + rows]
+        origins, directions = pixels_to_rays(band.reshape(-1, 2), intrinsics, c2w)
+        colors = np.tile(BACKGROUND, (len(directions), 1))
+        face = _first_faces(mesh, origins, directions)
+        hit = face >= 0
+        colors[hit] = color(face[hit], origins[hit], directions[hit])
+        image[start : start + rows] = colors.reshape(len(band), width, -1, 3).mean(axis=2)
+    return image
 
 
 def _offsets() -> np.ndarray:

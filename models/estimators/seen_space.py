@@ -14,7 +14,6 @@ from models.ops.march import OCCUPIED, SOLID, march
 
 RAY_SPACING = 2.0  # cells between neighbouring rays at the far end of the region
 MARGIN = 2  # cells around those that a ray crosses: the spacing of rays, and the surface in which they end
-STEPS = 1  # samples per cell along a ray
 
 
 class SeenSpace:
@@ -24,12 +23,12 @@ class SeenSpace:
         """`is_inside`: bool [N, N, N], the cells whose points are all inside the surface; `rays`: of each camera."""
         seen = np.zeros_like(is_inside)
         cells = jt.array(np.where(is_inside, SOLID, OCCUPIED).astype(np.uint8))
-        step = grid.side / STEPS
         for some in rays:
             near = np.maximum(some.near, np.float32(0.0))  # what is nearer than the near plane is in the image, too
             middle = np.full_like(near, 0.5)
-            budget = int(np.ceil((some.far - near) / step + 1).clip(min=1).sum())
-            found = march(*map(jt.array, (some.origins, some.directions, near, some.far, middle)), cells, step, budget)
+            budget = int(np.ceil((some.far - near) / grid.side + 1).clip(min=1).sum())
+            given = map(jt.array, (some.origins, some.directions, near, some.far, middle))
+            found = march(*given, cells, grid.side, budget)
             seen[grid.indices(found.points[: int(found.offsets[-1:].item())].numpy())] = True
         self._side = grid.side
         self.cells = seen = binary_dilation(seen, iterations=MARGIN)  # bool [N, N, N]

@@ -16,7 +16,7 @@ AMBIENT = 0.16  # minimum brightness of faces turned away from the light
 # only outlines would show the shape.
 LAMP = np.array([-0.45, -0.55, -1.0]) / np.linalg.norm([-0.45, -0.55, -1.0])
 SUPERSAMPLES = 2  # rays per pixel and axis, for antialiasing
-RAYS = 1 << 18  # cast at a time: each takes 400 bytes
+RAYS = 1 << 18  # cast at a time: each takes up to 400 bytes
 
 
 def shade_mesh(mesh: trimesh.Trimesh, intrinsics: np.ndarray, c2w: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -114,7 +114,7 @@ class Trainer:
         GPU for its batch are read just before.
         """
         context, parameters = self.context, self.optimizer.parameters
-        with self._undone_where_it_fails():
+        with self._undone_where_abandoned():
             self.model.before_step(context)
             batch = self.sampler.next()
             self.settle()
@@ -127,9 +127,9 @@ class Trainer:
                         # Forward, then backward: nothing else references the graph.
                         total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
             found = total.result()
-            seen = readings(found.losses[TOTAL], found.gradients, parameters)
-            rates = self.model.rates(context.step)
-            taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)
+        seen = readings(found.losses[TOTAL], found.gradients, parameters)
+        rates = self.model.rates(context.step)
+        taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)
         self.guard.watch(inputs, StepUpdate(found.gradients, self.optimizer.settings, seen, taken))
         self.finished_steps += 1
         if self.model.acts_after(context.step) and self.settle():
@@ -151,19 +151,17 @@ class Trainer:
             self.model.ranks = self.ranks
 
     @contextmanager
-    def _undone_where_it_fails(self) -> Iterator[None]:
-        """The batch of a step that fails or that ranks abandon counts as not drawn: a resumed run draws it again."""
-        states, buffers = self.random_states(), {}
-        if self.ranks.size > 1:
-            buffers = {name: array.copy() for name, array in self.model.buffers().items()}
+    def _undone_where_abandoned(self) -> Iterator[None]:
+        """If ranks abandon a step, its batch counts as not drawn: a resumed run draws it again."""
+        if self.ranks.size == 1:
+            yield
+            return
+        states, buffers = self.random_states(), {name: array.copy() for name, array in self.model.buffers().items()}
         try:
             yield
         except (AbandonedError, RankFailedError):
             self.set_random_states(states)
             self.model.load_buffers(buffers)
-            raise
-        except RuntimeError:
-            self.set_random_states(states)
             raise
 
     @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
+from scipy.ndimage import map_coordinates
 
 from data.cameras import evenly_spaced, pixels_to_rays
 from data.io.images import size_within
@@ -261,3 +262,8 @@ def silhouette(
     drawn[row, column] = 1
     width = int(np.clip(np.ceil(side * intrinsics[0, 0] / np.median(depth)), 1, max(shape))) | 1
     return cv2.dilate(drawn, np.ones((width, width), dtype=np.uint8))
+
+
+def between_centres(values: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Values [P] at points [P, 3], linear between those of the cell centres, [N, N, N] over the cube [-1, 1]^3."""
+    return map_coordinates(values, (points.T + 1.0) * (0.5 * len(values)) - 0.5, order=1, mode="nearest")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinates
+from scipy.ndimage import distance_transform_edt, gaussian_filter
 
 from data.io.phases import phase
 from data.roi.near_plane import near_plane
 from data.roi.sparse import region_points
 from data.roi.view_selection import neighbours
+from data.roi.visual_hull import between_centres
 from data.scenes.plane_sweep import SOURCES, DepthMaps, swept
 from data.scenes.scene import Scene
 
@@ -40,7 +41,7 @@ class FusedDepth:
 
     def distances(self, points: np.ndarray) -> np.ndarray:
         """The distance [P, 1] at points [P, 3]."""
-        return _at(self.grid, points)[:, None]
+        return between_centres(self.grid, points)[:, None]
 
 
 @phase("depth maps")
@@ -58,16 +59,10 @@ def fused_depth(scene: Scene) -> FusedDepth | None:
     grid = _signed_distance(maps)
     points = np.concatenate([maps.points(view) for view in range(scene.n_views)]).astype(np.float32)
     points = np.random.default_rng(0).permutation(points[np.linalg.norm(points, axis=1) < 1])
-    is_fused = np.abs(_at(grid, points)) < FARTHEST_POINT  # other depth maps contradict the rest
+    is_fused = np.abs(between_centres(grid, points)) < FARTHEST_POINT  # other depth maps contradict the rest
     if is_fused.sum() < LEAST_POINTS:
         return None
     return FusedDepth(points[is_fused][:MOST_POINTS], known, grid)
-
-
-def _at(grid: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """The values of the grid at points [P, 3], linear between cell centres: float32 [P]."""
-    indices = (points.T + 1.0) * (0.5 * len(grid)) - 0.5
-    return map_coordinates(grid, indices, order=1, mode="nearest").astype(np.float32)
 
 
 def _signed_distance(maps: DepthMaps) -> np.ndarray:

@@ -7,9 +7,10 @@ cells inside it as empty, occupied (may contain the surface) or solid, by the va
 from __future__ import annotations
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt, label, map_coordinates
+from scipy.ndimage import distance_transform_edt, label
 
 from data.rays import Rays
+from data.roi.visual_hull import between_centres
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march
 from models.structs import Var
@@ -76,9 +77,7 @@ class OccupancyGrid:
         """
         if self._hull_distances is None:
             self._hull_distances = distance_transform_edt(~self.hull, sampling=self.side).astype(np.float32)
-        indices = (points.T + 1.0) / self.side - 0.5
-        away = map_coordinates(self._hull_distances, indices, order=1, mode="nearest")
-        return np.maximum(away, np.float32(self.side))[:, None]
+        return np.maximum(between_centres(self._hull_distances, points), np.float32(self.side))[:, None]
 
     def update(self, is_empty: np.ndarray, is_solid: np.ndarray) -> None:
         """Set the states of the cells of `centres`: empty or solid by two masks, bool [P]; the others become occupied.

@@ -10,7 +10,7 @@ from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
 from models.estimators.conf import PackedConfig
 from models.estimators.packed import MOST_LOST, OF_EARLIER_VERSIONS, OccupancyEstimator
-from models.estimators.seen_space import RAY_SPACING, SeenSpace, surface_cells
+from models.estimators.seen_space import RAY_SPACING, SeenSpace, boundary_faces
 from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities, surface_visibility
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
@@ -193,14 +193,14 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         if self.background is None or self._sampler is None or spacing > self.grid.side:
             return None
         rays = self._sampler.rays_of_views(RAY_SPACING * self.grid.side)
-        space = SeenSpace(self.grid, self._below(-self._reach), rays)
-        is_inside = self._below(0.0)
-        return space if surface_cells(is_inside & space.cells) < surface_cells(is_inside) else None
+        distances = self._cell_distances()
+        space, is_inside = SeenSpace(self.grid, distances < -self._reach, rays), distances < 0
+        return space if boundary_faces(is_inside & space.cells) < boundary_faces(is_inside) else None
 
     def _in_cavities(self, points: np.ndarray) -> np.ndarray:
         """Which points [P, 3] are in cells that a closed surface separates from all cameras: bool [P]."""
         if self._cavities is None:
-            self._cavities = self.grid.closed_off(self._below(-self._reach))
+            self._cavities = self.grid.closed_off(self._cell_distances() < -self._reach)
         return self._cavities[self.grid.indices(points)]
 
     @property
@@ -210,11 +210,11 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         """
         return self.grid.side * CELL_HALF_DIAGONAL
 
-    def _below(self, level: float) -> np.ndarray:
-        """The cells of the hull at whose centres the signed distance is below `level`: bool [N, N, N]."""
-        is_below = np.zeros_like(self.grid.hull)
-        is_below[self.grid.hull] = self.trained(self.grid.centres())[:, 0] < level
-        return is_below
+    def _cell_distances(self) -> np.ndarray:
+        """The signed distance of the field at the cell centres, infinite outside the hull: float32 [N, N, N]."""
+        distances = np.full(self.grid.hull.shape, np.inf, np.float32)
+        distances[self.grid.hull] = self.trained(self.grid.centres())[:, 0]
+        return distances
 
     def buffers(self) -> dict[str, np.ndarray]:
         """See `OccupancyEstimator.buffers`; also whether the surface started from depth."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.ndimage import binary_dilation, distance_transform_edt, map_coordinates
+from scipy.ndimage import binary_dilation, distance_transform_edt
 
 from data.rays import Rays
+from data.roi.visual_hull import between_centres
 from models.estimators.occupancy import OccupancyGrid
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, SOLID, march
@@ -37,14 +38,13 @@ class SeenSpace:
 
     def distance(self, points: np.ndarray) -> np.ndarray:
         """Approximate signed distance [P, 1] of points [P, 3] from this space, negative within; continuous."""
-        indices = (points.T + 1.0) / self._side - 0.5
-        return map_coordinates(self._distances, indices, order=1, mode="nearest")[:, None]
+        return between_centres(self._distances, points)[:, None]
 
     def bounds(self, points: np.ndarray) -> np.ndarray:
         """Which points [P, 3] of a surface are on the boundary of this space, not on the object: bool [P]."""
         return self.distance(points)[:, 0] > -0.5 * self._side
 
 
-def surface_cells(is_inside: np.ndarray) -> int:
+def boundary_faces(is_inside: np.ndarray) -> int:
     """The number of faces between cells inside and outside, bool [N, N, N]: about the area of the surface."""
     return sum(int(np.diff(is_inside, axis=axis).sum()) for axis in range(3))

@@ -12,10 +12,13 @@ from trainings import trainer_of
 
 from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
+from models.estimators import packed
 from models.estimators.background import NEAR_SHARE
-from models.estimators.visibility import lost_share
+from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
 from models.methods.registry import build_model
+from models.ops.compact import compact
+from models.structs import StepContext
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +176,7 @@ def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
     for blur_step in (0, 1, 1e6):
         model = trained(*settings, f"model.background.blur_step={blur_step}", steps=3).model.estimator
         rays = rays_from(np.float32([[0, 0, -2]]), np.float32([[0, 0, 0]]))
-        sampled[model.step_size] = model.view_samples(rays)[0].positions.shape[0]
+        sampled[model.step_size] = model.march_view(rays).points.shape[0]
         assert model.resolving_step() == pytest.approx(model.step_size, rel=1e-2)
     assert sorted(sampled) == pytest.approx([0.01, blur, model.conf.first_step], rel=1e-6)
     assert list(sampled.values()) == sorted(sampled.values(), reverse=True)
@@ -182,3 +185,21 @@ def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
 def test_with_masks_the_step_size_is_scheduled():
     model = trained("train.mask_weight=0.5", "model.background.blur_step=1e6", "model.packed.steps_until=0.01").model
     assert model.estimator.step_size == model.estimator.conf.last_step == model.estimator.resolving_step()
+
+
+@pytest.mark.parametrize("settings", [(), ("train.mask_weight=0.5",)])
+def test_images_omit_only_samples_of_negligible_weight(settings, monkeypatch):
+    trainer = trained(*settings, steps=3)
+    scene, model = load_scene(trainer_conf().dataset), trainer.model
+    rays = rays_from(scene.c2w[:1, :3, 3].repeat(64, 0), 0.5 * unit(np.random.default_rng(0).normal(size=(64, 3))))
+    context, sampled = StepContext(3, None), []
+    monkeypatch.setattr(
+        packed, "compact", lambda found, is_kept, count: sampled.append(count) or compact(found, is_kept, count)
+    )
+    seen = model.view(rays, context)
+    monkeypatch.setattr(packed, "LEAST_WEIGHT", ALL)
+    whole = model.view(rays, context)
+    assert sampled[0] < sampled[1]
+    np.testing.assert_allclose(seen.rgb, whole.rgb, atol=1 / 255)
+    np.testing.assert_allclose(seen.opacity, whole.opacity, atol=1 / 255)
+    np.testing.assert_allclose(seen.normal, whole.normal, atol=1 / 255)

@@ -19,7 +19,7 @@ from models.estimators.conf import SamplesConfig
 from models.estimators.merge import MergedBackground
 from models.estimators.occupancy import OccupancyGrid
 from models.estimators.sampler import PackedSampler
-from models.estimators.visibility import LEAST_VIEW_WEIGHT, REACHED, Visibility, fitted
+from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
 from models.ops.compact import compact, fill, merged_order
@@ -35,6 +35,7 @@ OF_EARLIER_VERSIONS = {
     "starts_from_depth": np.zeros(1, bool),
 }
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
+MIDDLE = np.float32([[0.5]])  # the jitter of images
 
 
 class OccupancyEstimator(Estimator):
@@ -214,19 +215,26 @@ class OccupancyEstimator(Estimator):
         """The weight above which a sample is visible in training."""
         return REACHED
 
-    def view_samples(self, rays: Rays) -> tuple[RaySamples, int]:
-        """Visible samples of the first rays that fit VIEW_BUDGET, and the number of these rays; waits for the GPU."""
-        step, jitter = self.resolving_step(), np.full((len(rays), 1), 0.5, np.float32)
-        near, far = self.grid.march(rays, jitter, step, VIEW_BUDGET), None
-        traversed, used = int(near.kept.item()), int(near.offsets[-1:].item())
-        near = replace(near.first(max(1, used)), offsets=near.offsets[: traversed + 1])
-        seen = self.visibility(near, step)
-        near = fitted(near, seen.above(LEAST_VIEW_WEIGHT), VIEW_BUDGET, exact=True)
+    def march_view(self, rays: Rays) -> PackedSamples:
+        """All samples of the first rays of an image that fit VIEW_BUDGET, at least one row; waits for the device."""
+        found = self.grid.march(rays, MIDDLE.repeat(len(rays), 0), self.resolving_step(), VIEW_BUDGET)
+        traversed, used = int(found.kept.item()), int(found.offsets[-1:].item())
+        return replace(found.first(max(1, used)), offsets=found.offsets[: traversed + 1])
+
+    def view_samples(self, rays: Rays, found: PackedSamples, seen: Visibility) -> tuple[RaySamples, np.ndarray, int]:
+        """The visible ones of the samples that `march_view` found, with the background.
+
+        Returns them, their rows among all samples, and the number of their rays, the first ones. Waits for the device.
+        """
+        is_kept = seen.above(LEAST_WEIGHT)
+        rows = np.flatnonzero(is_kept.numpy())
+        rows = rows if len(rows) else np.zeros(1, rows.dtype)  # operations need a row: a sample of no ray
+        near, far, traversed = compact(found, is_kept, len(rows)), None, found.offsets.shape[0] - 1
         if self.background is not None:
-            first = rays.at(slice(0, traversed))
-            far = self.background.shown(first, jitter[:traversed], seen.transmits, VIEW_BUDGET)
+            first, jitter = rays.at(slice(0, traversed)), MIDDLE.repeat(traversed, 0)
+            far = self.background.shown(first, jitter, seen.transmits, VIEW_BUDGET)
             near, traversed = _up_to(near, far.kept), int(far.kept.item())
-        return self._sampled(Placed(near, far), step), traversed
+        return self._sampled(Placed(near, far), self.resolving_step()), rows, traversed
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The background colour [3] of rays; None for black."""

@@ -21,10 +21,9 @@ from models.ops.section_alpha import section_alpha
 from models.structs import Var
 
 LEAST_TRANSMITTANCE = 1e-3  # of the region; below it nothing behind the region is visible
-LEAST_WEIGHT = (
-    3e-5  # minimum weight of a visible sample in training; with 3e-4 missing parts of the surface do not grow
-)
-LEAST_VIEW_WEIGHT = 1e-6  # minimum weight of a visible sample in an image: pixels change by less than 1/255
+# Minimum weight of a visible sample. In training, with 3e-4 missing parts of the surface do not grow; in images, where
+# the weights are exact, pixels change by less than 1/255.
+LEAST_WEIGHT = 3e-5
 REACHED, ALL = 0.0, -1.0  # in place of LEAST_WEIGHT: samples with transmittance; all samples
 NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos: the increase of inv_s replaces the annealing
 OPAQUE = 0.5  # a ray with a higher opacity in the region hits a surface
@@ -59,7 +58,15 @@ def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float) 
 
     inv_s: [1].
     """
-    weights, transmittance = _weights(found, sdf, inv_s, step)
+    return _visibility(*_weights(found, sdf, inv_s, step))
+
+
+def alpha_visibility(alpha: Var, offsets: Var) -> Visibility:
+    """Visibility of samples of a surface with opacities [S, 1]; offsets int32 [R + 1]."""
+    return _visibility(*packed_weights(alpha, offsets))
+
+
+def _visibility(weights: Var, transmittance: Var) -> Visibility:
     return Visibility((transmittance <= LEAST_TRANSMITTANCE).logical_not()[:, 0], weights)
 
 

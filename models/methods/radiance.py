@@ -22,7 +22,7 @@ from models.ops.volrend import expected_distance
 from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, Rendered, masked_mean, masked_psnr
 from models.rendering.render import radiance_loss, render_passes, render_radiance
 from models.rendering.views import packed_view
-from models.structs import RaySamples, RayView, RenderOutput, StepContext, Var
+from models.structs import RayView, RenderOutput, StepContext, Var
 
 # Density per working-frame unit at the surface: a path of a hundredth of the sphere's diameter absorbs 40 %.
 SURFACE_DENSITY = 25.0
@@ -162,13 +162,17 @@ class PackedRadianceModel(RadianceModel):
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
         """Colours, normals of the density, distance and opacity."""
-        field = self.field.at_weights()
+        estimator, field = self.estimator, self.field.at_weights()
 
-        def look(samples: RaySamples) -> tuple[RenderOutput, Var]:
-            found, normals = field.with_normals(samples.positions, samples.directions)
-            return render_radiance(found, samples, context.background_rgb), normals
+        def look(rays: Rays) -> tuple[RenderOutput, Var, int]:
+            found = estimator.march_view(rays)
+            samples, _, count = estimator.view_samples(
+                rays, found, estimator.visibility(found, estimator.resolving_step())
+            )
+            shown, normals = field.with_normals(samples.positions, samples.directions)
+            return render_radiance(shown, samples, context.background_rgb), normals, count
 
-        return packed_view(self.estimator, rays, look, context.background_rgb)
+        return packed_view(rays, look, context.background_rgb)
 
     view_fully = view
 

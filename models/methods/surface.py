@@ -13,6 +13,7 @@ from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.estimators.conf import PackedConfig
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
+from models.estimators.visibility import alpha_visibility
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
 from models.methods.protocol import LevelSet, Noise
@@ -21,9 +22,9 @@ from models.ops.volrend import annealed_cos, interval_cdfs
 from models.rendering.conf import PatchesConfig
 from models.rendering.losses import FAST_NEUS_LOSSES, NEUS_LOSSES, Rendered, masked_mean, masked_psnr
 from models.rendering.patches import MOST_COMPARED, PatchComparison
-from models.rendering.render import SurfaceFields, render_surface, surface_loss
+from models.rendering.render import SurfaceFields, shaded_surface, surface_alpha, surface_loss
 from models.rendering.views import packed_view
-from models.structs import OF_THE_BATCH, RaySamples, RayView, RenderOutput, StepContext, Var
+from models.structs import OF_THE_BATCH, FieldOutput, RayView, RenderOutput, StepContext, Var
 
 NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos
 
@@ -212,13 +213,18 @@ class PackedSurfaceModel(SurfaceModel):
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
         """Colours with background; normal, distance and opacity of the region."""
-        behind = self.behind(context.background_rgb)
+        estimator, behind = self.estimator, self.behind(context.background_rgb)
 
-        def look(samples: RaySamples) -> tuple[RenderOutput, Var]:
-            rendering = render_surface(self.fields.at_weights(), samples, NO_ANNEALING, behind)
-            return rendering, rendering.geometry.gradient
+        def look(rays: Rays) -> tuple[RenderOutput, Var, int]:
+            fields, found = self.fields.at_weights(), estimator.march_view(rays)
+            geometry = fields.sdf.evaluate(found.points)
+            step = jt.full_like(geometry.sdf, estimator.resolving_step())
+            alpha = surface_alpha(geometry, found.directions, step, fields.inv_s, NO_ANNEALING)
+            samples, rows, count = estimator.view_samples(rays, found, alpha_visibility(alpha, found.offsets))
+            seen = FieldOutput(geometry.sdf[rows], geometry.feature[rows], geometry.gradient[rows])
+            return shaded_surface(fields, samples, seen, alpha[rows], behind), seen.gradient, count
 
-        return packed_view(self.estimator, rays, look, behind)
+        return packed_view(rays, look, behind)
 
     view_fully = view
 

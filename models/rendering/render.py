@@ -66,12 +66,24 @@ def render_surface(
     ratio: of annealing, see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black.
     """
     geometry = fields.sdf.evaluate(samples.positions)  # f(x), its gradient and feature
+    alpha = surface_alpha(geometry, samples.directions, samples.deltas, fields.inv_s, ratio)
+    return shaded_surface(fields, samples, geometry, alpha, behind)
+
+
+def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Var, ratio: float) -> Var:
+    """Opacities [S, 1] of intervals of length `deltas` [S, 1] in the direction of their rays [S, 3]."""
+    cos = (directions * geometry.gradient).sum(dim=1, keepdims=True)  # slope of f along the ray
+    # alpha_i = max((Phi_s(f_i) - Phi_s(f_i+1)) / Phi_s(f_i), 0) (eq. 13), with f_i, f_i+1 = f(x) -+ slope * delta / 2
+    return kernels.alpha_from_sdf(geometry.sdf, cos, deltas, inv_s, ratio)
+
+
+def shaded_surface(
+    fields: SurfaceAtWeights, samples: RaySamples, geometry: FieldOutput, alpha: Var, behind: np.ndarray | None
+) -> RenderOutput:
+    """Colours of rays through samples with known geometry and opacities [S, 1]; see `render_surface`."""
     rgb = fields.color(
         samples.positions, geometry.gradient, samples.directions, geometry.feature
     )  # c(x, n, v, feature)
-    cos = (samples.directions * geometry.gradient).sum(dim=1, keepdims=True)  # slope of f along the ray
-    # alpha_i = max((Phi_s(f_i) - Phi_s(f_i+1)) / Phi_s(f_i), 0) (eq. 13), with f_i, f_i+1 = f(x) -+ slope * delta / 2
-    alpha = kernels.alpha_from_sdf(geometry.sdf, cos, samples.deltas, fields.inv_s, ratio)
     return _composited(samples, alpha, rgb, behind, geometry, fields.inv_s)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -11,16 +10,10 @@ from data.rays import Rays
 from models.machine.backend import jt
 from models.ops.volrend import expected_distance
 from models.rendering.kernels import composite
-from models.structs import RaySamples, RayView, RenderOutput, Var
+from models.structs import RayView, RenderOutput, Var
 
-Look = Callable[[RaySamples], tuple[RenderOutput, Var]]  # a rendering, and the normals of its samples [S, 3]
-
-
-class Viewed(Protocol):
-    """An estimator of packed samples."""
-
-    def view_samples(self, rays: Rays) -> tuple[RaySamples, int]:
-        """The samples of the first rays, and how many rays these are; those after them have none."""
+# A rendering of the first rays, the normals of its samples [S, 3], and the number of these rays
+Look = Callable[[Rays], tuple[RenderOutput, Var, int]]
 
 
 def region_view(rendering: RenderOutput, normals: Var) -> RayView:
@@ -35,8 +28,8 @@ def region_view(rendering: RenderOutput, normals: Var) -> RayView:
     return RayView(rendering.rgb.numpy(), shown[:, :3], expected_distance(shown[:, 3:4], opacity), opacity)
 
 
-def packed_view(estimator: Viewed, rays: Rays, look: Look, behind: np.ndarray | None) -> RayView:
-    """Render R rays, as many at a time as the estimator packs; rays without samples show the background."""
+def packed_view(rays: Rays, look: Look, behind: np.ndarray | None) -> RayView:
+    """Render R rays, as many at a time as `look` does; rays without samples show the background."""
     count = len(rays)
     rgb, normal = np.zeros((count, 3), np.float32), np.zeros((count, 3), np.float32)
     distance, opacity = np.zeros((count, 1), np.float32), np.zeros((count, 1), np.float32)
@@ -44,8 +37,8 @@ def packed_view(estimator: Viewed, rays: Rays, look: Look, behind: np.ndarray | 
     start = 0
     while start < count:
         with jt.no_grad():
-            samples, traversed = estimator.view_samples(rays.at(slice(start, count)))
-            view = region_view(*look(samples))
+            rendering, normals, traversed = look(rays.at(slice(start, count)))
+            view = region_view(rendering, normals)
         for whole, part in zip(
             (rgb, normal, distance, opacity), (view.rgb, view.normal, view.distance, view.opacity), strict=True
         ):

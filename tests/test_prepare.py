@@ -15,7 +15,7 @@ from rendered_photographs import FOCAL, HEIGHT, WIDTH
 from data.errors import UserError
 from data.io.child import ChildError, run_apart
 from data.io.images import list_images, read_image, write_image
-from data.prepare import pipeline
+from data.prepare import pipeline, reconstruct
 from data.prepare.metric import Known
 from data.prepare.pipeline import prepare
 
@@ -244,6 +244,13 @@ def test_photographs_of_something_else_are_left_out_and_named(tmp_path):
     assert prepare(request(tmp_path), said.append)
     assert any("no camera was found for 1 of 6 photographs: stray.png" in line for line in said)
     assert read(tmp_path / "scene").n_views == 5
+
+
+def test_only_photographs_without_a_camera_are_left_out():
+    models = [{"names": list("abcde")}, {"names": list("bx")}, {"names": list("cd")}]
+    (note,) = reconstruct._notes(models, {name: f"{name}.jpg" for name in "abcdex"}, [], [])
+    assert note.endswith("2 models without a common frame; the largest, of 5 photographs, is kept, left out: x.jpg")
+    assert not reconstruct._notes([models[0], models[2]], {name: name for name in "abcde"}, [], [])
 
 
 def _other_view():

@@ -109,3 +109,27 @@ def test_an_unlikely_lens_is_not_taken(index, value):
     assert colmap_tasks.is_likely([803.0, 512.0, 384.0, 0.0], Camera)
     Camera.params[index] = value
     assert not colmap_tasks.is_likely([803.0, 512.0, 384.0, 0.0], Camera)
+
+
+@pytest.mark.parametrize(("found", "attempts"), [([0, 10], 2), ([5, 10], 2), ([9, 10], 1), ([5, 4], 2), ([0, 0], 2)])
+def test_with_too_few_cameras_the_first_pair_may_lie_behind_each_other(found, attempts, tmp_path, monkeypatch):
+    import pycolmap
+
+    options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, num_points3D=50)
+    forward_motions = []
+
+    def mapped(database, images, folder, options, **unused):
+        forward_motions.append(options.mapper.init_max_forward_motion)
+        count = found[len(forward_motions) - 1]
+        return {0: models[count]} if count else {}
+
+    models = {}
+    for options.num_frames_per_rig in {*found} - {0}:
+        models[options.num_frames_per_rig] = pycolmap.synthesize_dataset(options)
+    monkeypatch.setattr(pycolmap, "incremental_mapping", mapped)
+    monkeypatch.setattr(colmap_tasks, "_known_images", lambda database: dict.fromkeys(map(str, range(10)), 1))
+    result = colmap_tasks.reconstruct(print, "database", "images", str(tmp_path / "sparse"), 1)
+    assert forward_motions == [0.95, 1.0][:attempts]
+    most = max(found[:attempts])
+    assert [len(model["names"]) for model in result] == [most] * bool(most)
+    assert (tmp_path / "sparse" / "0").is_dir() == bool(most)

@@ -181,6 +181,24 @@ def test_cameras_with_nothing_in_common_are_told_so_in_one_sentence(name):
     assert "--roi" in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["survey", "room"])
+def test_photographs_of_a_place_give_the_sphere_around_its_points_with_the_cameras_inside(kind):
+    random = np.random.default_rng(0)
+    if kind == "survey":
+        poses, xyz = np.tile(np.diag([1.0, -1, -1, 1]), (30, 1, 1)), random.uniform([-1, -1, 0], [30, 3, 0.5], (900, 3))
+        poses[:, :3, 3] = [[index, 1.0, 4.0] for index in range(30)]
+    else:
+        poses, xyz = (
+            rigs.turned_round(rigs.around(random.normal(size=(30, 3)), distance=0.5)),
+            random.normal(size=(900, 3)),
+        )
+        xyz *= 5 / np.abs(xyz).max(axis=1, keepdims=True)
+    region = find_region(*rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside=False)
+    apart = np.linalg.norm(xyz - region.centre, axis=1)
+    assert np.mean(apart < region.radius) > 0.95 and region.radius < 1.4 * apart.max()
+    require_common_view(region, *rigs.stacked(poses))
+
+
 def test_a_sphere_that_half_of_the_cameras_do_not_show_is_an_error():
     poses = RIGS["all sides"]
     region = region_of(poses)

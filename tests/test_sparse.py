@@ -5,7 +5,7 @@ import pytest
 import rigs
 
 from data.roi.frustum import Cameras
-from data.roi.sparse import LEAST_POINTS, object_points
+from data.roi.sparse import LEAST_POINTS, object_points, place_points
 
 OBJECT = rigs.ellipsoid_points(600)
 RANDOM = np.random.default_rng(4)
@@ -47,3 +47,33 @@ def test_a_very_large_cloud_is_sampled_alike_every_time():
     cameras = Cameras(*rigs.stacked(ARC))
     first, second = (object_points(cameras, many) for _ in range(2))
     assert np.array_equal(first, second) and 15_000 < len(first) < 20_001
+
+
+def survey(count=20, height=4.0, tilt=0.0):
+    """Cameras c2w [count, 4, 4] in two rows over the plane z = 0, looking down, tilted by `tilt` radians at random."""
+    random = np.random.default_rng(0)
+    poses = np.tile(np.diag([1.0, -1.0, -1.0, 1.0]), (count, 1, 1))
+    poses[:, :3, 3] = [[index // 2, 2 * (index % 2), height] for index in range(count)]
+    for pose in poses:
+        x, y = random.normal(scale=tilt, size=2)
+        pose[:3, :3] = pose[:3, :3] @ [[1, 0, x], [0, 1, y], [-x, -y, 1]]
+        pose[:3, :3] = np.linalg.qr(pose[:3, :3])[0] * np.sign(np.diag(np.linalg.qr(pose[:3, :3])[1]))
+    return poses
+
+
+GROUND = np.random.default_rng(5).uniform([-1, -1, -0.1], [10, 3, 0.1], (2000, 3))
+
+
+def test_all_dense_points_of_a_survey_belong_to_the_place():
+    for tilt in (0.0, 0.05):
+        cameras = Cameras(*rigs.stacked(survey(tilt=tilt)))
+        kept = place_points(cameras, rigs.cloud(GROUND))
+        assert len(kept) > 0.9 * len(GROUND)
+    assert place_points(Cameras(*rigs.stacked(ARC)), rigs.cloud(OBJECT)) is None
+    assert place_points(cameras, rigs.cloud(GROUND[: LEAST_POINTS - 1])) is None
+
+
+def test_the_meeting_point_of_nearly_parallel_axes_does_not_exclude_the_points_before_it():
+    below = GROUND[np.linalg.norm(GROUND[:, :2] - [1.0, 1.0], axis=1) < 1]
+    cameras = Cameras(*rigs.stacked(survey(6, tilt=0.05)))
+    assert len(object_points(cameras, rigs.cloud(below))) > 0.9 * len(below)

@@ -35,9 +35,6 @@ PAIR_LIST = "pairs.txt"
 MODELS = "sparse"
 IMAGES = "images"
 
-# A model must contain more than this fraction of the images.
-LEAST_SHARE = 0.5
-
 LEAST_FREE = 1 << 24  # bytes; with less free space COLMAP's failure is attributed to a full disk
 
 HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
@@ -103,9 +100,9 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
     models.sort(key=lambda model: len(model["names"]), reverse=True)
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
-    if len(largest["names"]) <= LEAST_SHARE * len(frames):
+    if len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
         _require_moved(work, frames)
-    if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= LEAST_SHARE * len(frames):
+    if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
         raise UserError(
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
             f"{why_disconnected(sources, links)}; {HINT}, or use only one group"
@@ -132,12 +129,12 @@ def _notes(
     parts: Sequence[Sequence[str]],
 ) -> list[str]:
     """Notes on models and images that are left out."""
-    notes = []
-    if len(models) > 1:
-        others = "; ".join(listed([called[name] for name in model["names"]]) for model in models[1:])
+    notes, kept = [], set(models[0]["names"])
+    others = [names for model in models[1:] if (names := [called[name] for name in model["names"] if name not in kept])]
+    if others:
         notes.append(
-            f"{len(models)} models without a common frame; the largest, of {len(models[0]['names'])} photographs, is "
-            f"kept, left out: {others}"
+            f"{1 + len(others)} models without a common frame; the largest, of {len(kept)} photographs, is kept, left "
+            f"out: {'; '.join(map(listed, others))}"
         )
     if missing:
         alone = [name for name in missing if name not in parts[0]]

@@ -16,7 +16,7 @@ from data.cameras import evenly_spaced
 from data.errors import SceneError, UserError, listed_views
 from data.parsed_scene import SparsePoints
 from data.roi.frustum import Cameras, border_distances, enclosing_ball, frustum_distances, meeting_point
-from data.roi.sparse import object_points
+from data.roi.sparse import object_points, place_points
 from data.roi.visual_hull import Hull, masked_views, visual_hull
 
 MARGIN = 1.1  # sphere radius over object radius, the published dataset.scale_mat_scale
@@ -178,16 +178,17 @@ def _masks_text(hull: Hull) -> str:
 
 
 def _from_points(cameras: Cameras, points: SparsePoints, cameras_outside: bool) -> Region | None:
-    """The ball around the SfM points of the object; None if there are too few.
+    """The ball around the SfM points of the object, or of the place; None if there are too few.
 
-    Without `cameras_outside` the radius is limited so that most cameras are outside.
+    Without `cameras_outside` the radius around an object is limited so that most cameras are outside.
     """
-    kept = object_points(cameras, points)
+    place = place_points(cameras, points)
+    kept = object_points(cameras, points) if place is None else place
     if kept is None:
         return None
     centre, radius = enclosing_ball(kept)
     radius *= POINTS_MARGIN
-    if not cameras_outside:
+    if place is None and not cameras_outside:
         radius = min(radius, WITHIN_SHARE * _distance(cameras, centre))
     source = f"from {len(kept)} of {len(points.xyz)} SfM points"
     return _unless_tiny(Region(centre, radius, source), cameras)

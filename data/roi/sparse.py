@@ -1,6 +1,11 @@
-"""The SfM points on the object: supported, visible in most images, dense and near the cameras' focus."""
+"""The SfM points on the object: supported, visible in most images, dense and near the cameras' focus.
+
+Photographs of a place, such as an aerial survey or a room, show no common object: all dense points belong to it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -18,6 +23,13 @@ NEIGHBOURS = 8
 SPARSEST = 3.0  # times the median distance to the NEIGHBOURS-th neighbour: points with a larger one are outliers
 TRIMMED = 0.98  # of the remaining points: those inside the ball
 TRIMMING_ROUNDS = 10
+LEAST_COMMON = 0.02  # of the points: with fewer in most images, the photographs show no common object
+# Mean squared sine of the angles between the optical axes and their common direction: with less, 6 degrees, their
+# meeting point is determined by how the camera was held. Of an aerial survey (0.0017) it was 15 times as far away as
+# the ground; of photographs around or in front of an object it is 0.1 to 0.3.
+LEAST_SPREAD = 0.011
+
+Filter = Callable[[np.ndarray, Cameras], np.ndarray]  # points [K, 3] -> bool [K]
 
 
 def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
@@ -26,10 +38,30 @@ def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
     Removed, in this order: badly supported points, points outside most images, the background (farther from the
     cameras' focus than the cameras), isolated points, and the outermost 2 %.
     """
+    return _chosen(_some(points), cameras, (_shown_by_most, _around_the_focus, _dense, _central))
+
+
+def place_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
+    """The points [K, 3] of a place that `cameras` show in parts; None if they show a common object or LEAST_POINTS do
+    not remain.
+
+    Removed: badly supported points, isolated points, and the outermost 2 %.
+    """
+    xyz = _some(points)
+    if not len(xyz) or _shown_by_most(xyz, cameras).mean() >= LEAST_COMMON:
+        return None
+    return _chosen(xyz, cameras, (_dense, _central))
+
+
+def _some(points: SparsePoints) -> np.ndarray:
+    """The well-supported points, at most MOST_POINTS."""
     xyz = well_supported(points)
-    if len(xyz) > MOST_POINTS:
-        xyz = np.random.default_rng(0).choice(xyz, MOST_POINTS, replace=False)
-    for choose in (_shown_by_most, _around_the_focus, _dense, _central):
+    return xyz if len(xyz) <= MOST_POINTS else np.random.default_rng(0).choice(xyz, MOST_POINTS, replace=False)
+
+
+def _chosen(xyz: np.ndarray, cameras: Cameras, filters: Sequence[Filter]) -> np.ndarray | None:
+    """The points that pass all filters; None if LEAST_POINTS do not remain."""
+    for choose in filters:
         if len(xyz) < LEAST_POINTS:
             return None
         xyz = xyz[choose(xyz, cameras)]
@@ -61,8 +93,8 @@ def _shown_by_most(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
 
 
 def _around_the_focus(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
-    """bool [K]: nearer to the cameras' focus than the median camera; all if the axes are parallel."""
-    focus = meeting_point(cameras.origins, cameras.axes)
+    """bool [K]: nearer to the cameras' focus than the median camera; all if the axes are (nearly) parallel."""
+    focus = meeting_point(cameras.origins, cameras.axes, LEAST_SPREAD)
     if focus is None or 2 * np.sum(frustum_distances(focus[None], cameras) > 0) <= len(cameras):
         return np.ones(len(xyz), dtype=bool)
     limit = np.median(np.linalg.norm(cameras.origins - focus, axis=1))

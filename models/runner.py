@@ -31,6 +31,7 @@ from models.monitoring.logger import RunLogger
 from models.monitoring.rank_consistency import begun, require_agreement
 from models.monitoring.recovery import Recovery
 from models.monitoring.saving import Saving
+from models.monitoring.setbacks import STOPPED_KEY
 from models.monitoring.speed import Speed
 from models.report.training_page import REPORT, TrainingReport
 from models.requests import NETWORK, MeshRequest
@@ -115,14 +116,15 @@ class Runner:
             record(self.experiment)
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; increase train.end_iter to continue")
-            return
-        self._begin(language, followers)
-        with phase("training"), self._session() as (interrupts, bar):
-            while self.step < self.conf.end_iter and interrupts.received is None:
-                output = self.trainer.step()
-                self._taken += 1
-                self._after_step(output, bar)
-        self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
+            self._failure = self.experiment.checkpoint.state.get(STOPPED_KEY, "")
+        else:
+            self._begin(language, followers)
+            with phase("training"), self._session() as (interrupts, bar):
+                while self.step < self.conf.end_iter and interrupts.received is None:
+                    output = self.trainer.step()
+                    self._taken += 1
+                    self._after_step(output, bar)
+            self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
         if self._failure:
             self.log.keep(self._failure)
             raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")

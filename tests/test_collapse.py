@@ -92,6 +92,8 @@ def test_a_training_below_its_blurred_photographs_fails_and_keeps_its_state(monk
     assert "Traceback" not in told
     assert "less than blurred photographs" in saved(tmp_path, 12).state["stopped"]
     assert (tmp_path / "report.html").is_file()
+    assert run(tmp_path, "--is_continue", settings=SETTINGS) == 1  # already trained, and still without a surface
+    assert "less than blurred photographs" in capsys.readouterr().err
 
 
 def test_a_real_training_is_scored_from_its_photographs(monkeypatch, tmp_path):

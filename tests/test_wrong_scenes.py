@@ -1,6 +1,7 @@
 """Wrong scene folders that tests/bad_inputs.py does not have: each is named in one sentence."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from synthetic_scene import SCALE_MAT, dataset_config, similarity, write_scene
 from data.errors import SceneError
 from data.io.images import ImageError
 from data.scenes.load import load_scene
+from data.scenes.scene import check_scene
 
 
 def load(folder, **changes):
@@ -88,6 +90,19 @@ def test_a_camera_inside_the_unit_sphere_is_named(tmp_path):
         else:
             with pytest.raises(SceneError, match=r"view \d \(00\d.png\) is inside the unit sphere"):
                 load(written.folder)
+
+
+def test_a_camera_in_the_middle_is_refused_unless_a_place_is_photographed_from_within(tmp_path):
+    scene = load(write_scene(tmp_path, distance=1.5).folder)
+    for others, fits in ((1.0, False), (0.5, True)):
+        c2w = scene.c2w.copy()
+        c2w[:, :3, 3] *= others
+        c2w[2, :3, 3] = 0.01
+        if fits:
+            check_scene(replace(scene, c2w=c2w), cameras_outside=False)
+        else:
+            with pytest.raises(SceneError, match="the camera of view 2 .002.png. is 0.0173 radii from the centre"):
+                check_scene(replace(scene, c2w=c2w), cameras_outside=False)
 
 
 @pytest.mark.parametrize(

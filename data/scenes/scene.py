@@ -112,8 +112,8 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     """`scene` itself, if it can be trained on.
 
     Raises SceneError for numbers that overflowed, for a camera inside the unit sphere (without `cameras_outside`: near
-    its centre), for a camera farther than FARTHEST_CAMERA, and for masks that are all empty. A single empty mask is
-    valid: that view does not show the object.
+    its centre, if most cameras are outside), for a camera farther than FARTHEST_CAMERA, and for masks that are all
+    empty. A single empty mask is valid: that view does not show the object.
     """
     _require_numbers(scene)
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
@@ -125,7 +125,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
             f"--roi that contains the object and no camera{_suggested_roi(scene, distances[nearest])}, or "
             "train with confs/fast.conf, whose rays start at the camera"
         )
-    if distances[nearest] < MIDDLE:
+    if distances[nearest] < MIDDLE and np.median(distances) >= 1:  # else a place is photographed from within
         raise SceneError(
             f"{camera} is {distances[nearest]:.3g} radii from the centre of the region of interest, where the object "
             "should be; correct its pose, leave that view out, or choose another --roi"

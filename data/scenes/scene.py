@@ -26,6 +26,8 @@ FARTHEST_REGION = 1e10  # radii from the world's origin: farther out float64 doe
 
 # Radii: a camera nearer to the centre of the region is inside the object.
 MIDDLE = 0.3
+# Of the cameras in the sphere: with more, a place is photographed from within, and no object is in its centre.
+MOST_WITHIN = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     """`scene` itself, if it can be trained on.
 
     Raises SceneError for numbers that overflowed, for a camera inside the unit sphere (without `cameras_outside`: near
-    its centre, if most cameras are outside), for a camera farther than FARTHEST_CAMERA, and for masks that are all
+    its centre, unless many are inside), for a camera farther than FARTHEST_CAMERA, and for masks that are all
     empty. A single empty mask is valid: that view does not show the object.
     """
     _require_numbers(scene)
@@ -125,7 +127,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
             f"--roi that contains the object and no camera{_suggested_roi(scene, distances[nearest])}, or "
             "train with confs/fast.conf, whose rays start at the camera"
         )
-    if distances[nearest] < MIDDLE and np.median(distances) >= 1:  # else a place is photographed from within
+    if distances[nearest] < MIDDLE and np.mean(distances < 1) <= MOST_WITHIN:
         raise SceneError(
             f"{camera} is {distances[nearest]:.3g} radii from the centre of the region of interest, where the object "
             "should be; correct its pose, leave that view out, or choose another --roi"

@@ -70,12 +70,13 @@ def training_points(points: SparsePoints) -> SparsePoints:
 
 @dataclass(frozen=True)
 class WorldFrame:
-    """A world frame with the z axis up, as `--mode prepare` records it."""
+    """A world frame with the z axis up, and the photographs of the scene, as `--mode prepare` records them."""
 
     up_source: str  # how the direction was found, in words
     scale_source: str = ""  # how metres were found, in words; "": the unit is not known
     scale_error: float | None = None  # relative standard error of the unit; None: not known
     camera_errors: Mapping[str, float] = field(default_factory=dict)  # mean reprojection error in pixels, by photograph
+    photographs: Mapping[str, str] = field(default_factory=dict)  # image of the scene -> photograph it was made from
 
     @property
     def is_metric(self) -> bool:

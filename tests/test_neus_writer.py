@@ -1,11 +1,13 @@
 """A written scene folder is read back as it was."""
 
+from dataclasses import replace
+
 import numpy as np
 from noise_pictures import picture
 from scipy.spatial.transform import Rotation
 
 from data.config import DatasetConfig
-from data.parsed_scene import SparsePoints
+from data.parsed_scene import SparsePoints, WorldFrame
 from data.scenes.load import load_scene
 from data.scenes.scene import Scene
 from data.writers.neus import write_neus_scene
@@ -72,3 +74,11 @@ def test_the_points_are_written_in_world_coordinates(tmp_path):
     linear, shift = similarity()[:3, :3], similarity()[:3, 3]
     assert np.allclose(cloud.vertices, written.points.xyz @ linear.T + shift, atol=1e-4)
     assert np.array_equal(cloud.colors[:, :3], written.points.rgb)
+
+
+def test_the_photographs_that_a_scene_was_made_from_are_named(tmp_path):
+    written = scene()
+    assert written.photographs == written.image_names
+    write_neus_scene(tmp_path, replace(written, frame=WorldFrame("the cameras")))
+    found = load_scene(DatasetConfig(str(tmp_path), "cameras_sphere.npz", "cameras_sphere.npz"))
+    assert found.image_names[1] == "001.png" and found.photographs == written.image_names

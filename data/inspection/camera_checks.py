@@ -43,7 +43,7 @@ def _measured(scene: Scene) -> Finding:
     verdict = max(verdict, graded(share, 0.0, FAIR_CONTRADICTED), key=("good", "fair", "bad").index)
     lone = lone_views(pairs, tried)
     if len(lone):
-        figure = f"{figure}; no matches with their neighbours: {listed_views(lone, scene.image_names)}"
+        figure = f"{figure}; no matches with their neighbours: {listed_views(lone, scene.photographs)}"
     if verdict == "good" and len(lone):
         consequence = (
             "the cameras of these views cannot be verified, although their neighbours agree: check whether the "
@@ -53,7 +53,7 @@ def _measured(scene: Scene) -> Finding:
     if verdict == "good":
         return Finding("cameras", figure, verdict, "the cameras agree with the photographs")
     if len(wrong):
-        figure = f"{figure}; contradicted: {listed_views(wrong, scene.image_names)}"
+        figure = f"{figure}; contradicted: {listed_views(wrong, scene.photographs)}"
     if verdict == "bad":
         consequence = (
             "these are not the cameras of these photographs: check for a photograph that was removed or added, another "

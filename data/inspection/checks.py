@@ -138,7 +138,7 @@ def _baseline(scene: Scene, directions: np.ndarray) -> Finding:
     verdict = graded(nearest[lonely], GOOD_GAP, FAIR_GAP)
     figure = f"{np.median(nearest):.1f} degrees to the next view (median), at most {nearest[lonely]:.1f}"
     if verdict != "good":
-        name = listed_views(np.array([lonely]), scene.image_names)
+        name = listed_views(np.array([lonely]), scene.photographs)
         return Finding("baseline", figure, verdict, f"{name} has no near neighbour: add a photograph in between")
     if np.median(nearest) < SMALLEST_GAP:
         return Finding("baseline", figure, "fair", "many views are redundant: every second one is enough")
@@ -182,12 +182,12 @@ def _aim(scene: Scene, cameras: Cameras) -> Finding:
     if not len(strayed):
         return Finding("aim", "every image shows the centre of the sphere", "good", "all views contribute")
     if len(blind):
-        figure = f"{listed_views(blind, scene.image_names)} show{'s' if len(blind) == 1 else ''} nothing of the sphere"
+        figure = f"{listed_views(blind, scene.photographs)} show{'s' if len(blind) == 1 else ''} nothing of the sphere"
         return Finding(
             "aim", figure, "bad", "these views do not show the object: leave them out or correct their poses"
         )
     verdict = graded(len(strayed) / scene.n_views, 0.0, FAIR_STRAYED)
-    figure = f"the centre of the sphere is outside {listed_views(strayed, scene.image_names)}"
+    figure = f"the centre of the sphere is outside {listed_views(strayed, scene.photographs)}"
     return Finding("aim", figure, verdict, "these views show only the rim of the sphere: check the region of interest")
 
 

@@ -53,7 +53,7 @@ def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
     if not len(blurred):
         consequence = f"no view is blurred: a blurred one has less than {BLURRED:g}" if _any(ratio) else UNKNOWN
         return Finding("sharpness", worst, "good", consequence)
-    figure = f"blurred: {listed_views(blurred, scene.image_names)}; {worst}"
+    figure = f"blurred: {listed_views(blurred, scene.photographs)}; {worst}"
     consequence = "blurred views remove detail from the reconstruction: leave them out or take them again"
     return Finding("sharpness", figure, graded(len(blurred) / scene.n_views, 0.0, FAIR_BLURRED), consequence)
 
@@ -69,7 +69,7 @@ def exposure(scene: Scene, directions: np.ndarray) -> Finding:
         even = f"no view stands out: up to {UNEVEN:g} stops can come from what the views show"
         consequence = even if _any(stops) else UNKNOWN
         return Finding("exposure", spread, "good", consequence)
-    figure = f"{spread}: {listed_views(off, scene.image_names)}"
+    figure = f"{spread}: {listed_views(off, scene.photographs)}"
     consequence = "colours that change between views distort the shape: fix exposure and white balance"
     return Finding("exposure", figure, graded(len(off) / scene.n_views, 0.0, FAIR_UNEVEN), consequence)
 
@@ -91,11 +91,11 @@ def masks(scene: Scene, cameras: Cameras) -> Finding:
     verdict = graded(float(hull.agreement.min()), GOOD_AGREEMENT, FAIR_AGREEMENT)
     if len(wrong):
         consequence = "a wrong mask cuts the object or leaves floating pieces: correct it or leave the view out"
-        figure = f"{figure}; contradicted: {listed_views(wrong, scene.image_names)}"
+        figure = f"{figure}; contradicted: {listed_views(wrong, scene.photographs)}"
         return Finding("masks", figure, verdict, consequence)
     if len(empty):
         consequence = "an empty mask means that the view does not show the object: correct it or leave the view out"
-        return Finding("masks", f"{figure}; empty: {listed_views(empty, scene.image_names)}", "bad", consequence)
+        return Finding("masks", f"{figure}; empty: {listed_views(empty, scene.photographs)}", "bad", consequence)
     return Finding("masks", figure, verdict, "the masks agree on one shape")
 
 

@@ -203,7 +203,7 @@ def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, wi
     curves = [corner + (curve + 0.5) * scale for curve in pixels]
     canvas.draw_image(image, corner, shown, curves, colour)
     inside = [np.all((curve > -0.5) & (curve < size - 0.5), axis=1).any() for curve in pixels]
-    caption = scene.image_names[view] + ("" if any(inside) else _where(scene, view))
+    caption = scene.photographs[view] + ("" if any(inside) else _where(scene, view))
     badge = canvas.badge(str(view), (left, top + height + 6), colour)
     canvas.text(caption, (left + badge + 8, top + height + 21), 0.42, MUTED, width=width - badge - 8)
 

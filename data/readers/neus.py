@@ -85,7 +85,8 @@ def read_frame(path: Path) -> WorldFrame | None:
     try:
         up, scale, error = (content.get(name) for name in ("up_source", "scale_source", "scale_error"))
         errors = {str(name): float(value) for name, value in content.get("camera_errors", {}).items()}
-        return WorldFrame(str(up or ""), str(scale or ""), None if error is None else float(error), errors)
+        photographs = {str(image): str(name) for image, name in content.get("photographs", {}).items()}
+        return WorldFrame(str(up or ""), str(scale or ""), None if error is None else float(error), errors, photographs)
     except (TypeError, ValueError, AttributeError) as failure:
         raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
 

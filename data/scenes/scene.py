@@ -76,6 +76,12 @@ class Scene:
         """The number of views V."""
         return len(self.images)
 
+    @property
+    def photographs(self) -> tuple[str, ...]:
+        """The V names that the user knows: of the photographs, if `--mode prepare` recorded them, else of the files."""
+        known = {} if self.frame is None else self.frame.photographs
+        return tuple(known.get(name, name) for name in self.image_names)
+
     def size(self, view: int) -> tuple[int, int]:
         """(width, height) of a view, in pixels."""
         height, width = self.images[view].shape[:2]

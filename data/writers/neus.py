@@ -34,7 +34,9 @@ def write_neus_scene(folder: Path, scene: Scene) -> None:
     if scene.points is not None:
         write_points(folder / POINTS_FILE, scene.points, scene.scene_to_world)
     if scene.frame is not None:
-        write_result(folder / FRAME_FILE, json.dumps(asdict(scene.frame), indent=1).encode())
+        photographs = {f"{view:03d}.png": name for view, name in enumerate(scene.photographs)}
+        frame = asdict(scene.frame) | {"photographs": photographs}
+        write_result(folder / FRAME_FILE, json.dumps(frame, indent=1).encode())
     content = io.BytesIO()
     np.savez(content, **camera_matrices(scene.intrinsics, scene.c2w, scene.scene_to_world))
     write_result(folder / CAMERA_FILE, content.getvalue())

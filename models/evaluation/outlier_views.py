@@ -43,7 +43,7 @@ def notes(context: EvalContext) -> tuple[str, ...]:
     far = outliers(values)
     if not len(far):
         return ()
-    named = listed_views(far, context.experiment.scene.image_names)
+    named = listed_views(far, context.experiment.scene.photographs)
     return (
         (
             f"photographs that are inconsistent with the others: {named} ({values[far[0]]:.1f} dB, the median is "

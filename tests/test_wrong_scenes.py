@@ -94,14 +94,14 @@ def test_a_camera_inside_the_unit_sphere_is_named(tmp_path):
 
 def test_a_camera_in_the_middle_is_refused_unless_a_place_is_photographed_from_within(tmp_path):
     scene = load(write_scene(tmp_path, distance=1.5).folder)
-    for others, fits in ((1.0, False), (0.5, True)):
-        c2w = scene.c2w.copy()
-        c2w[:, :3, 3] *= others
-        c2w[2, :3, 3] = 0.01
+    for scale, turn, fits in ((1.0, 1.0, False), (0.5, 1.0, False), (0.5, -1.0, True)):
+        c2w = scene.c2w @ np.diag([turn, 1.0, turn, 1.0])
+        c2w[:, :3, 3] *= scale
+        c2w[2, :3, 3] = -0.01 * scene.c2w[2, :3, 2]
         if fits:
             check_scene(replace(scene, c2w=c2w), cameras_outside=False)
         else:
-            with pytest.raises(SceneError, match="the camera of view 2 .002.png. is 0.0173 radii from the centre"):
+            with pytest.raises(SceneError, match="the camera of view 2 .002.png. is 0.01 radii from the centre"):
                 check_scene(replace(scene, c2w=c2w), cameras_outside=False)
 
 

@@ -26,8 +26,7 @@ FARTHEST_REGION = 1e10  # radii from the world's origin: farther out float64 doe
 
 # Radii: a camera nearer to the centre of the region is inside the object.
 MIDDLE = 0.3
-# Of the cameras in the sphere: with more, a place is photographed from within, and no object is in its centre.
-MOST_WITHIN = 0.25
+LEAST_WITHIN = 0.25  # of the cameras, see `_is_place`
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +119,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     """`scene` itself, if it can be trained on.
 
     Raises SceneError for numbers that overflowed, for a camera inside the unit sphere (without `cameras_outside`: near
-    its centre, unless many are inside), for a camera farther than FARTHEST_CAMERA, and for masks that are all
+    its centre, unless it is a place), for a camera farther than FARTHEST_CAMERA, and for masks that are all
     empty. A single empty mask is valid: that view does not show the object.
     """
     _require_numbers(scene)
@@ -133,7 +132,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
             f"--roi that contains the object and no camera{_suggested_roi(scene, distances[nearest])}, or "
             "train with confs/fast.conf, whose rays start at the camera"
         )
-    if distances[nearest] < MIDDLE and np.mean(distances < 1) <= MOST_WITHIN:
+    if distances[nearest] < MIDDLE and not _is_place(scene):
         raise SceneError(
             f"{camera} is {distances[nearest]:.3g} radii from the centre of the region of interest, where the object "
             "should be; correct its pose, leave that view out, or choose another --roi"
@@ -150,6 +149,17 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
             "store 0 off the object and 255 on it, or remove the masks and train with train.mask_weight = 0"
         )
     return scene
+
+
+def _is_place(scene: Scene) -> bool:
+    """Whether a place, such as a street or a room, is photographed from within, so that no object is in its centre.
+
+    Some cameras are inside the sphere, and some of these look away from its centre.
+    """
+    centres, forward = scene.c2w[:, :3, 3], scene.c2w[:, :3, 2]
+    is_within = np.linalg.norm(centres, axis=1) < 1
+    is_outward = (centres * forward).sum(axis=1) > 0
+    return bool(is_within.mean() >= LEAST_WITHIN and is_outward[is_within].mean() >= LEAST_WITHIN)
 
 
 def _require_numbers(scene: Scene) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import rigs
 from packed_samples import on_host
 from test_fast_background import rays_from, trained, trainer_conf, unit
 from trainings import trainer_of
@@ -13,7 +14,7 @@ from trainings import trainer_of
 from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from models.estimators import packed
-from models.estimators.background import NEAR_SHARE
+from models.estimators.background import NEAR_SHARE, _seen_share
 from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
 from models.methods.registry import build_model
@@ -55,6 +56,13 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
     background.is_shared = whole
     assert counts[0][0] >= counts[1][0] >= counts[2][0] == 0 < counts[0][0]
     assert counts[0][1] == counts[1][1] == counts[2][1] > 0
+
+
+def test_only_images_that_see_a_cell_before_the_region_count():
+    sides = [[1, 0.02 * index, 0.0] for index in range(3)] + [[-1, 0.02 * index, 0.0] for index in range(7)]
+    scene = rigs.textured_scene(rigs.around(sides, distance=3.0, middle=np.zeros(3)))
+    points = np.array([[1.2, 0, 0], [-1.2, 0, 0], [0, 1.05, 0], [0, 0, 9.0], [3.5, 0, 0]])
+    np.testing.assert_allclose(_seen_share(points, scene)[[0, 1, 3, 4]], [0.3, 0.7, 0.0, 0.0])
 
 
 def test_pruning_that_rays_would_lose_the_surface_by_is_put_off():

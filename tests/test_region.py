@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import rigs
-from synthetic_scene import similarity
+from synthetic_scene import look_at, similarity
 
 from data.errors import SceneError, UserError
 from data.roi.frustum import Cameras, border_distances, enclosing_ball, frustum_distances
@@ -181,12 +181,14 @@ def test_cameras_with_nothing_in_common_are_told_so_in_one_sentence(name):
     assert "--roi" in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["survey", "room"])
+@pytest.mark.parametrize("kind", ["survey", "tilted survey", "room"])
 def test_photographs_of_a_place_give_the_sphere_around_its_points_with_the_cameras_inside(kind):
     random = np.random.default_rng(0)
-    if kind == "survey":
+    if kind != "room":
         poses, xyz = np.tile(np.diag([1.0, -1, -1, 1]), (30, 1, 1)), random.uniform([-1, -1, 0], [30, 3, 0.5], (900, 3))
         poses[:, :3, 3] = [[index, 1.0, 4.0] for index in range(30)]
+        if kind == "tilted survey":  # their axes meet far below the ground
+            poses[:, :3, :3] = [look_at(np.array([index - 15, 0, 100.0]))[:3, :3] for index in range(30)]
     else:
         poses, xyz = (
             rigs.turned_round(rigs.around(random.normal(size=(30, 3)), distance=0.5)),
@@ -197,6 +199,26 @@ def test_photographs_of_a_place_give_the_sphere_around_its_points_with_the_camer
     apart = np.linalg.norm(xyz - region.centre, axis=1)
     assert np.mean(apart < region.radius) > 0.95 and region.radius < 1.4 * apart.max()
     require_common_view(region, *rigs.stacked(poses))
+
+
+NARROW, ALL_SIDES = rigs.arc_of_cameras(15, 12.0), rigs.sphere_of_cameras(24)
+WALL = np.column_stack([np.full(1500, -8.0), np.random.default_rng(2).uniform(-6, 6, (1500, 2))])
+WALLS = 20 * np.random.default_rng(3).uniform(-1, 1, (9000, 3))
+WALLS[np.arange(9000), np.arange(9000) % 3] = 20 * np.sign(WALLS[np.arange(9000), np.arange(9000) % 3])
+
+
+@pytest.mark.parametrize(
+    ("poses", "xyz"),
+    [
+        (NARROW, np.vstack([rigs.ellipsoid_points(600), WALL])),  # nearly parallel axes
+        (ALL_SIDES, np.vstack([rigs.ellipsoid_points(80), WALLS])),  # one point in a hundred is on the object
+        (ALL_SIDES, 300 * np.random.default_rng(0).normal(size=(40, 3))),  # none is
+    ],
+)
+def test_an_object_that_the_cameras_look_at_is_not_a_place(poses, xyz):
+    for cameras_outside in (True, False):
+        region = find_region(*rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside)
+        assert np.linalg.norm(region.centre - rigs.MIDDLE) < 0.3 and 0.8 < region.radius < 3
 
 
 def test_a_sphere_that_half_of_the_cameras_do_not_show_is_an_error():

@@ -71,9 +71,3 @@ def test_all_dense_points_of_a_survey_belong_to_the_place():
         assert len(kept) > 0.9 * len(GROUND)
     assert place_points(Cameras(*rigs.stacked(ARC)), rigs.cloud(OBJECT)) is None
     assert place_points(cameras, rigs.cloud(GROUND[: LEAST_POINTS - 1])) is None
-
-
-def test_the_meeting_point_of_nearly_parallel_axes_does_not_exclude_the_points_before_it():
-    below = GROUND[np.linalg.norm(GROUND[:, :2] - [1.0, 1.0], axis=1) < 1]
-    cameras = Cameras(*rigs.stacked(survey(6, tilt=0.05)))
-    assert len(object_points(cameras, rigs.cloud(below))) > 0.9 * len(below)

@@ -132,7 +132,7 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
     for first_pair in FIRST_PAIRS:
         for name, value in first_pair.items():
             setattr(options.mapper, name, value)
-        with TemporaryDirectory(dir=Path(output).parent) as folder:
+        with TemporaryDirectory() as folder:  # the models are also in memory
             found = pycolmap.incremental_mapping(
                 database,
                 images,

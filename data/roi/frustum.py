@@ -70,16 +70,14 @@ def border_distances(points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray
     return in_camera @ normals.T
 
 
-def meeting_point(
-    origins: np.ndarray, directions: np.ndarray, least_spread: float = SMALLEST_SPREAD
-) -> np.ndarray | None:
+def meeting_point(origins: np.ndarray, directions: np.ndarray) -> np.ndarray | None:
     """The point [3] with the smallest sum of distances to the lines `origins` + t `directions` (unit), both [L, 3].
 
     Least squares reweighted by the inverse distance (Weiszfeld), which is robust to a minority of outlier lines. None
-    for (nearly) parallel lines, whose mean squared sine is below `least_spread`, or a single one.
+    for (nearly) parallel lines or a single one.
     """
     across = np.eye(3) - directions[:, :, None] * directions[:, None, :]
-    if np.linalg.eigvalsh(across.mean(axis=0))[0] < least_spread:
+    if np.linalg.eigvalsh(across.mean(axis=0))[0] < SMALLEST_SPREAD:
         return None
     weights = np.ones(len(origins))
     for _ in range(MEETING_ROUNDS):

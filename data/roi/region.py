@@ -182,13 +182,14 @@ def _from_points(cameras: Cameras, points: SparsePoints, cameras_outside: bool) 
 
     Without `cameras_outside` the radius around an object is limited so that most cameras are outside.
     """
-    place = place_points(cameras, points)
-    kept = object_points(cameras, points) if place is None else place
+    kept = object_points(cameras, points)
+    is_place = kept is None
+    kept = place_points(cameras, points) if is_place else kept
     if kept is None:
         return None
     centre, radius = enclosing_ball(kept)
     radius *= POINTS_MARGIN
-    if place is None and not cameras_outside:
+    if not (is_place or cameras_outside):
         radius = min(radius, WITHIN_SHARE * _distance(cameras, centre))
     source = f"from {len(kept)} of {len(points.xyz)} SfM points"
     return _unless_tiny(Region(centre, radius, source), cameras)

@@ -1,6 +1,6 @@
 """The SfM points on the object: supported, visible in most images, dense and near the cameras' focus.
 
-Photographs of a place, such as an aerial survey or a room, show no common object: all dense points belong to it.
+Photographs of a place, such as an aerial survey or a room, may show no common object: all dense points belong to it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ NEIGHBOURS = 8
 SPARSEST = 3.0  # times the median distance to the NEIGHBOURS-th neighbour: points with a larger one are outliers
 TRIMMED = 0.98  # of the remaining points: those inside the ball
 TRIMMING_ROUNDS = 10
-LEAST_COMMON = 0.02  # of the points: with fewer in most images, the photographs show no common object
-# Mean squared sine of the angles between the optical axes and their common direction: with less, 6 degrees, their
-# meeting point is determined by how the camera was held. Of an aerial survey (0.0017) it was 15 times as far away as
-# the ground; of photographs around or in front of an object it is 0.1 to 0.3.
-LEAST_SPREAD = 0.011
+# Median depth of the points that a camera sees, over the depth of the cameras' focus: with less, the focus is hidden by
+# what the cameras see. Nearly parallel axes have such a meeting point, which depends on how the camera was held: that of
+# an aerial survey was 15 times as far away as the ground.
+HIDDEN = 0.5
 
 Filter = Callable[[np.ndarray, Cameras], np.ndarray]  # points [K, 3] -> bool [K]
 
@@ -42,15 +41,37 @@ def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
 
 
 def place_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
-    """The points [K, 3] of a place that `cameras` show in parts; None if they show a common object or LEAST_POINTS do
-    not remain.
+    """The points [K, 3] of a place that `cameras` show in parts; None if they have a common focus that is not hidden by
+    what they see, or LEAST_POINTS do not remain.
 
     Removed: badly supported points, isolated points, and the outermost 2 %.
     """
     xyz = _some(points)
-    if not len(xyz) or _shown_by_most(xyz, cameras).mean() >= LEAST_COMMON:
+    if len(xyz) < LEAST_POINTS or not _has_hidden_focus(xyz, cameras):
         return None
     return _chosen(xyz, cameras, (_dense, _central))
+
+
+def _has_hidden_focus(xyz: np.ndarray, cameras: Cameras) -> bool:
+    """Whether the cameras have no common focus, or one behind most points [K, 3] that they see."""
+    focus = _common_focus(cameras)
+    if focus is None:
+        return True
+    some = cameras.pick(evenly_spaced(len(cameras), MOST_VIEWS))
+    origins = np.einsum("vi,vi->v", some.axes, some.origins)
+    to_points, to_focus = some.axes @ xyz.T - origins[:, None], some.axes @ focus - origins
+    seen = np.where(frustum_distances(xyz, some) > 0, to_points, np.nan)
+    is_any = ~np.isnan(seen).all(axis=1)
+    seen, to_focus = seen[is_any], to_focus[is_any]
+    return len(seen) > 0 and bool(np.median(np.nanmedian(seen, axis=1) / to_focus) < HIDDEN)
+
+
+def _common_focus(cameras: Cameras) -> np.ndarray | None:
+    """The point [3] that the cameras look at; None if their axes are parallel, or most images do not show it."""
+    focus = meeting_point(cameras.origins, cameras.axes)
+    if focus is None or 2 * np.sum(frustum_distances(focus[None], cameras) > 0) <= len(cameras):
+        return None
+    return focus
 
 
 def _some(points: SparsePoints) -> np.ndarray:
@@ -93,9 +114,9 @@ def _shown_by_most(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
 
 
 def _around_the_focus(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
-    """bool [K]: nearer to the cameras' focus than the median camera; all if the axes are (nearly) parallel."""
-    focus = meeting_point(cameras.origins, cameras.axes, LEAST_SPREAD)
-    if focus is None or 2 * np.sum(frustum_distances(focus[None], cameras) > 0) <= len(cameras):
+    """bool [K]: nearer to the cameras' focus than the median camera; all if there is none."""
+    focus = _common_focus(cameras)
+    if focus is None:
         return np.ones(len(xyz), dtype=bool)
     limit = np.median(np.linalg.norm(cameras.origins - focus, axis=1))
     return np.linalg.norm(xyz - focus, axis=1) < limit

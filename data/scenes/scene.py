@@ -125,7 +125,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     _require_numbers(scene)
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
     nearest = int(np.argmin(distances))
-    camera = f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]})"
+    camera = f"{scene.name}: the camera of view {nearest} ({scene.photographs[nearest]})"
     if cameras_outside and distances[nearest] < 1:
         raise SceneError(
             f"{camera} is inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "
@@ -140,7 +140,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     farthest = int(np.argmax(distances))
     if distances[farthest] > FARTHEST_CAMERA:
         raise SceneError(
-            f"{scene.name}: the camera of view {farthest} ({scene.image_names[farthest]}) is {distances[farthest]:.3g} "
+            f"{scene.name}: the camera of view {farthest} ({scene.photographs[farthest]}) is {distances[farthest]:.3g} "
             f"radii from the unit sphere, beyond {FARTHEST_CAMERA:g}; correct its pose, or the region of interest"
         )
     if scene.masks is not None and (largest := max(mask.max() for mask in scene.masks)) <= MASK_HALF:

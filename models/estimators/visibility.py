@@ -22,7 +22,7 @@ from models.structs import Var
 
 LEAST_TRANSMITTANCE = 1e-3  # of the region; below it nothing behind the region is visible
 # Minimum weight of a visible sample. In training, with 3e-4 missing parts of the surface do not grow; in images, where
-# the weights are exact, pixels change by less than 1/255.
+# the weights are exact, no pixel of a trained scene changed by a tenth of 1/255.
 LEAST_WEIGHT = 3e-5
 REACHED, ALL = 0.0, -1.0  # in place of LEAST_WEIGHT: samples with transmittance; all samples
 NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos: the increase of inv_s replaces the annealing

@@ -116,7 +116,7 @@ def match(report: Report, database: str, pair_list: str, cores: int) -> None:
 
 
 def reconstruct(report: Report, database: str, images: str, output: str, cores: int) -> list[dict[str, Any]]:
-    """Incremental mapping into output/0, output/1, ...; reports each image that is added.
+    """Incremental mapping into output/0, output/1, ...; reports the start of an attempt and each image that is added.
 
     Returns for each model its folder, image names, number of points, mean reprojection error, and that of each image.
     """
@@ -130,6 +130,7 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
     options.triangulation.random_seed = SEED
     enough, models = ALMOST_ALL * len(_known_images(database)), {}
     for first_pair in FIRST_PAIRS:
+        report("start")
         for name, value in first_pair.items():
             setattr(options.mapper, name, value)
         with TemporaryDirectory() as folder:  # the models are also in memory

@@ -92,7 +92,7 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
             colmap_tasks.reconstruct,
             *(str(work / part) for part in (DATABASE, IMAGES, MODELS)),
             _cores(),
-            on_event=lambda event: bar.update(2 if event == "pair" else 1),
+            on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
         )
     if not models:
         _require_moved(work, frames)

@@ -116,7 +116,7 @@ def match(report: Report, database: str, pair_list: str, cores: int) -> None:
 
 
 def reconstruct(report: Report, database: str, images: str, output: str, cores: int) -> list[dict[str, Any]]:
-    """Incremental mapping into output/0, output/1, ...; reports the start of an attempt and each image that is added.
+    """Incremental mapping into output/0, output/1, ...; reports the start of an attempt and each added image.
 
     Returns for each model its folder, image names, number of points, mean reprojection error, and that of each image.
     """

@@ -23,8 +23,8 @@ NEIGHBOURS = 8
 SPARSEST = 3.0  # times the median distance to the NEIGHBOURS-th neighbour: points with a larger one are outliers
 TRIMMED = 0.98  # of the remaining points: those inside the ball
 TRIMMING_ROUNDS = 10
-# Median depth of the points that a camera sees, over the depth of the cameras' focus: with less, the focus is hidden by
-# what the cameras see. Nearly parallel axes have such a meeting point, which depends on how the camera was held: that of
+# Median depth of the points that a camera sees, over the depth of the cameras' focus: with less, what the cameras see
+# hides the focus. Nearly parallel axes have such a meeting point, which depends on how the camera was held: that of
 # an aerial survey was 15 times as far away as the ground.
 HIDDEN = 0.5
 

@@ -202,9 +202,11 @@ def test_positions_that_do_not_fit_the_cameras_are_not_used(tmp_path):
 
 def test_the_frame_is_written_and_read_back(tmp_path):
     frame = WorldFrame("the floor", "4 markers of 0.03 m", 0.001, {"a.jpg": 0.5})
-    write_neus_scene(tmp_path, replace(any_scene(), frame=frame))
+    scene = any_scene()
+    write_neus_scene(tmp_path, replace(scene, frame=frame))
     conf = DatasetConfig(str(tmp_path), "cameras_sphere.npz", "cameras_sphere.npz")
-    assert load_scene(conf).frame == frame
+    names = {f"{view:03d}.png": name for view, name in enumerate(scene.image_names)}
+    assert load_scene(conf).frame == replace(frame, photographs=names)
     (tmp_path / FRAME_FILE).write_text('{"camera_errors": 3}')
     with pytest.raises(SceneError, match=f"{FRAME_FILE}: is damaged"):
         load_scene(conf)

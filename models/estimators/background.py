@@ -60,7 +60,7 @@ class ContractedBackground:
         self.density, self.color, self.conf = density, color, conf
         self.grid = OccupancyGrid(_shell(conf.cells))
         self.empty_cells = EmptyCells(self.grid, conf.threshold)
-        self.is_shared = np.ones(self.grid.hull.shape, bool)  # cells that enough images see
+        self.is_shared = np.ones(self.grid.hull.shape, bool)  # cells that enough images see before the region
         self.near_share = NEAR_SHARE
         self.is_plain = False  # whether the images have a backdrop of one colour
         self.sky = np.zeros(3, np.float32)  # colour of rays that nothing absorbs

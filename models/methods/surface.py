@@ -22,7 +22,7 @@ from models.ops.volrend import annealed_cos, interval_cdfs
 from models.rendering.conf import PatchesConfig
 from models.rendering.losses import FAST_NEUS_LOSSES, NEUS_LOSSES, Rendered, masked_mean, masked_psnr
 from models.rendering.patches import MOST_COMPARED, PatchComparison
-from models.rendering.render import SurfaceFields, shaded_surface, surface_alpha, surface_loss
+from models.rendering.render import SurfaceFields, render_surface, surface_alpha, surface_loss
 from models.rendering.views import packed_view
 from models.structs import OF_THE_BATCH, FieldOutput, RayView, RenderOutput, StepContext, Var
 
@@ -222,7 +222,7 @@ class PackedSurfaceModel(SurfaceModel):
             alpha = surface_alpha(geometry, found.directions, step, fields.inv_s, NO_ANNEALING)
             samples, rows, count = estimator.view_samples(rays, found, alpha_visibility(alpha, found.offsets))
             seen = FieldOutput(geometry.sdf[rows], geometry.feature[rows], geometry.gradient[rows])
-            return shaded_surface(fields, samples, seen, alpha[rows], behind), seen.gradient, count
+            return render_surface(fields, samples, NO_ANNEALING, behind, seen), seen.gradient, count
 
         return packed_view(rays, look, behind)
 

@@ -59,15 +59,23 @@ def surface_loss(method: Any, batch: Any, noise: Any, context: StepContext, prec
 
 
 def render_surface(
-    fields: SurfaceAtWeights, samples: RaySamples, ratio: float, behind: np.ndarray | None
+    fields: SurfaceAtWeights,
+    samples: RaySamples,
+    ratio: float,
+    behind: np.ndarray | None,
+    geometry: FieldOutput | None = None,
 ) -> RenderOutput:
     """Colours of rays through a signed-distance field.
 
-    ratio: of annealing, see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black.
+    ratio: of annealing, see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black; geometry:
+    of the samples, if it is known.
     """
-    geometry = fields.sdf.evaluate(samples.positions)  # f(x), its gradient and feature
+    geometry = geometry or fields.sdf.evaluate(samples.positions)  # f(x), its gradient and feature
+    rgb = fields.color(
+        samples.positions, geometry.gradient, samples.directions, geometry.feature
+    )  # c(x, n, v, feature)
     alpha = surface_alpha(geometry, samples.directions, samples.deltas, fields.inv_s, ratio)
-    return shaded_surface(fields, samples, geometry, alpha, behind)
+    return _composited(samples, alpha, rgb, behind, geometry, fields.inv_s)
 
 
 def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Var, ratio: float) -> Var:
@@ -75,16 +83,6 @@ def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Va
     cos = (directions * geometry.gradient).sum(dim=1, keepdims=True)  # slope of f along the ray
     # alpha_i = max((Phi_s(f_i) - Phi_s(f_i+1)) / Phi_s(f_i), 0) (eq. 13), with f_i, f_i+1 = f(x) -+ slope * delta / 2
     return kernels.alpha_from_sdf(geometry.sdf, cos, deltas, inv_s, ratio)
-
-
-def shaded_surface(
-    fields: SurfaceAtWeights, samples: RaySamples, geometry: FieldOutput, alpha: Var, behind: np.ndarray | None
-) -> RenderOutput:
-    """Colours of rays through samples with known geometry and opacities [S, 1]; see `render_surface`."""
-    rgb = fields.color(
-        samples.positions, geometry.gradient, samples.directions, geometry.feature
-    )  # c(x, n, v, feature)
-    return _composited(samples, alpha, rgb, behind, geometry, fields.inv_s)
 
 
 def radiance_loss(method: Any, batch: Any, noise: Any, context: StepContext, precomputed: None = None) -> Objective:

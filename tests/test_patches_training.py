@@ -108,7 +108,7 @@ def test_patches_come_in_when_they_are_due_and_with_masks_too():
 
 
 def test_what_shows_nothing_is_left_out_and_makes_no_difference():
-    trainer = trained("model.variance_network.init_val=0.5", "model.background.bias=0.5", steps=2)
+    trainer = trained("model.variance_network.init_val=0.5", "model.background.bias=0.5", steps=3)
     model, sampler = trainer.model, trainer.sampler
     state, batches, samples = sampler.state(), [], []
     for model.estimator.background.is_plain in (False, True):  # which the bundled scene is
@@ -120,9 +120,7 @@ def test_what_shows_nothing_is_left_out_and_makes_no_difference():
     assert spared.kept[0] >= count > 1 and spared.offsets[count] < 0.8 * whole.offsets[count]
     np.testing.assert_array_equal(batches[0].rgb, batches[1].rgb)
     shown = [model.objective(batch.part(0, count), None, trainer.context).output.rgb.numpy() for batch in batches]
-    # The weights are estimated from differences between samples: a ray that grazes the surface may lose visible ones.
-    apart = np.abs(shown[0] - shown[1][:count]).max(axis=1)
-    assert np.quantile(apart, 0.95) < 5e-3 and apart.max() < 0.1
+    np.testing.assert_allclose(shown[0], shown[1][:count], atol=5e-3)
 
 
 def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(trainer):

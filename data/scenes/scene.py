@@ -27,6 +27,7 @@ FARTHEST_REGION = 1e10  # radii from the world's origin: farther out float64 doe
 # Radii: a camera nearer to the centre of the region is inside the object.
 MIDDLE = 0.3
 LEAST_WITHIN = 0.25  # of the cameras, see `_is_place`
+LEAST_OUTWARD = 0.25  # of the cameras within a place look away from its centre
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +157,16 @@ def _is_place(scene: Scene) -> bool:
 
     Some cameras are inside the sphere, and some of these look away from its centre.
     """
+    within, outward = shares_within(scene, 1.0)
+    return within >= LEAST_WITHIN and outward >= LEAST_OUTWARD
+
+
+def shares_within(scene: Scene, radius: float) -> tuple[float, float]:
+    """The share of the cameras nearer to the centre than `radius`, and of these, the share that look away from it."""
     centres, forward = scene.c2w[:, :3, 3], scene.c2w[:, :3, 2]
-    is_within = np.linalg.norm(centres, axis=1) < 1
+    is_within = np.linalg.norm(centres, axis=1) < radius
     is_outward = (centres * forward).sum(axis=1) > 0
-    return bool(is_within.mean() >= LEAST_WITHIN and is_outward[is_within].mean() >= LEAST_WITHIN)
+    return float(is_within.mean()), float((is_within & is_outward).sum() / max(1, is_within.sum()))
 
 
 def _require_numbers(scene: Scene) -> None:

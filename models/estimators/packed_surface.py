@@ -6,7 +6,7 @@ import numpy as np
 
 from data.parsed_scene import training_points
 from data.roi.sparse import LEAST_POINTS, well_supported
-from data.scenes.scene import Scene
+from data.scenes.scene import LEAST_OUTWARD, Scene, shares_within
 from models.estimators.background import ContractedBackground
 from models.estimators.conf import PackedConfig
 from models.estimators.packed import MOST_LOST, OF_EARLIER_VERSIONS, OccupancyEstimator
@@ -21,7 +21,6 @@ from models.ops.march import SOLID, PackedSamples
 
 # Radius of the initial sphere of a scene photographed from within. It encloses the cameras and lies in the region.
 INTERIOR_RADIUS = 0.9
-LEAST_OUTWARD = 0.25  # fraction of the cameras in the region that look away from its centre in such a scene
 FITTED = 8192  # points per step of the fit to fused depth, half of them on the surface
 # With fused depth, the initial surface is known to about a hundredth of the radius; cells far from it are pruned soon.
 FIRST_INV_S, PRUNE_FROM = 60.0, 0.05
@@ -229,7 +228,5 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
 
 def is_interior(scene: Scene) -> bool:
     """Whether most cameras are within INTERIOR_RADIUS and at least LEAST_OUTWARD of them look away from the centre."""
-    centres, forward = scene.c2w[:, :3, 3], scene.c2w[:, :3, 2]
-    is_within = np.linalg.norm(centres, axis=1) < INTERIOR_RADIUS
-    is_outward = (centres * forward).sum(axis=1) > 0
-    return bool(is_within.mean() > 0.5 and is_outward[is_within].mean() >= LEAST_OUTWARD)
+    within, outward = shares_within(scene, INTERIOR_RADIUS)
+    return within > 0.5 and outward >= LEAST_OUTWARD

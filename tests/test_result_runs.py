@@ -11,6 +11,7 @@ import trimesh
 from runs import GOLDEN, ROOT, SHORT, run, saved
 
 from data.io.images import read_image, write_image
+from data.readers.neus import FRAME_FILE
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -121,8 +122,10 @@ def test_an_evaluation_gives_a_picture_and_three_figures(trained, capsys):
 
 
 def before_a_wall(folder):
-    """The held-out photographs of the bundled scene as if taken in a room, with their masks."""
+    """The held-out photographs of the bundled scene as if taken in a room, with their masks, and called otherwise."""
     shutil.copytree(ROOT / "data/demo/test", folder)
+    called = {path.name: f"IMG_{path.stem}.jpg" for path in (folder / "image").iterdir()}
+    (folder / FRAME_FILE).write_text(json.dumps({"photographs": called}))
     for mask, photograph in zip(sorted((folder / "mask").iterdir()), sorted((folder / "image").iterdir()), strict=True):
         picture, inside = read_image(photograph), read_image(mask)[..., 0] > 127
         wall = np.random.default_rng(0).integers(90, 200, picture.shape, dtype=np.uint8)
@@ -145,7 +148,8 @@ def test_photographs_with_a_background_are_judged_inside_their_masks_first(train
     np.testing.assert_array_equal(picture[:, :200], rendered)  # nor does a mask decide what is rendered
     greyed = picture[:, 200:400][read_image(tmp_path / "room/mask/000.png")[..., 0] < 127]
     assert (np.ptp(greyed.astype(int), axis=1) == 0).all()
-    assert [view["view"] for view in figures["views"]] == sorted(p.name for p in (tmp_path / "room/image").iterdir())
+    named = [view["view"] for view in figures["views"]]
+    assert named == sorted(f"IMG_{path.stem}.jpg" for path in (tmp_path / "room/image").iterdir())
     for name in ("psnr", "ssim", "psnr_mask", "ssim_mask", "iou"):
         assert figures[name] == pytest.approx(np.mean([view[name] for view in figures["views"]])), name
     assert (trained / "logs/train.log").read_text().count("held-out view ") >= 2 * len(figures["views"])

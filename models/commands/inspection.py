@@ -84,7 +84,7 @@ def as_json(scene: Scene, found: Sequence[Finding]) -> str:
     """The findings as JSON."""
     report = {
         "scene": scene.name,
-        "views": list(scene.image_names),
+        "views": list(scene.photographs),
         "notes": list(scene.notes),
         "findings": [dataclasses.asdict(finding) for finding in found],
     }

@@ -17,7 +17,7 @@ from models.estimators.base import Estimator
 from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import SamplesConfig
 from models.estimators.merge import MergedBackground
-from models.estimators.occupancy import OccupancyGrid
+from models.estimators.occupancy import OccupancyGrid, middles
 from models.estimators.sampler import PackedSampler
 from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility
 from models.fields.grid_field import GridField
@@ -35,7 +35,6 @@ OF_EARLIER_VERSIONS = {
     "starts_from_depth": np.zeros(1, bool),
 }
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
-MIDDLE = np.float32([[0.5]])  # the jitter of images
 
 
 class OccupancyEstimator(Estimator):
@@ -217,7 +216,7 @@ class OccupancyEstimator(Estimator):
 
     def march_view(self, rays: Rays) -> PackedSamples:
         """All samples of the first rays of an image that fit VIEW_BUDGET, at least one row; waits for the device."""
-        found = self.grid.march(rays, MIDDLE.repeat(len(rays), 0), self.resolving_step(), VIEW_BUDGET)
+        found = self.grid.march(rays, middles(len(rays)), self.resolving_step(), VIEW_BUDGET)
         traversed, used = int(found.kept.item()), int(found.offsets[-1:].item())
         return replace(found.first(max(1, used)), offsets=found.offsets[: traversed + 1])
 
@@ -231,7 +230,7 @@ class OccupancyEstimator(Estimator):
         rows = rows if len(rows) else np.zeros(1, rows.dtype)  # operations need a row: a sample of no ray
         near, far, traversed = compact(found, is_kept, len(rows)), None, found.offsets.shape[0] - 1
         if self.background is not None:
-            first, jitter = rays.at(slice(0, traversed)), MIDDLE.repeat(traversed, 0)
+            first, jitter = rays.at(slice(0, traversed)), middles(traversed)
             far = self.background.shown(first, jitter, seen.transmits, VIEW_BUDGET)
             near, traversed = _up_to(near, far.kept), int(far.kept.item())
         return self._sampled(Placed(near, far), self.resolving_step()), rows, traversed

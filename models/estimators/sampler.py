@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from data.cameras import SPAN_LENGTH, camera_rays, image_pixels, rays_of
+from data.cameras import camera_rays, image_pixels, rays_of
 from data.errors import UserError
 from data.io.images import to_float
 from data.rays import Rays
@@ -183,14 +183,10 @@ class PackedSampler:
 
     def _meets(self, rays: Rays) -> np.ndarray:
         """Whether rays have samples in the current cells: bool [R]."""
-        found = np.zeros(len(rays), bool)
-        if len(rays):
-            grid = self._plan.grid
-            step = grid.side * PROBE_STEPS
-            budget = len(rays) * (int(SPAN_LENGTH / step) + 2)
-            samples = grid.march(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
-            found = np.diff(samples.offsets.numpy()) > 0
-        return found
+        if not len(rays):
+            return np.zeros(0, bool)
+        grid = self._plan.grid
+        return np.diff(grid.probe(rays, grid.side * PROBE_STEPS).offsets.numpy()) > 0
 
     def lost_share(self) -> float:
         """The fraction of the rays of the masks that cross the hull but no occupied cell; 0 with a background."""

@@ -9,7 +9,7 @@ from scipy.ndimage import binary_dilation, distance_transform_edt
 
 from data.rays import Rays
 from data.roi.visual_hull import between_centres
-from models.estimators.occupancy import OccupancyGrid
+from models.estimators.occupancy import OccupancyGrid, middles
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, SOLID, march
 
@@ -26,9 +26,8 @@ class SeenSpace:
         cells = jt.array(np.where(is_inside, SOLID, OCCUPIED).astype(np.uint8))
         for some in rays:
             near = np.maximum(some.near, np.float32(0.0))  # what is nearer than the near plane is in the image, too
-            middle = np.full_like(near, 0.5)
             budget = int(np.ceil((some.far - near) / grid.side + 1).clip(min=1).sum())
-            given = map(jt.array, (some.origins, some.directions, near, some.far, middle))
+            given = map(jt.array, (some.origins, some.directions, near, some.far, middles(len(some))))
             found = march(*given, cells, grid.side, budget)
             seen[grid.indices(found.points[: int(found.offsets[-1:].item())].numpy())] = True
         self._side = grid.side

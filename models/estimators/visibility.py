@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.cameras import SPAN_LENGTH
 from data.rays import Rays
 from models.estimators.occupancy import OccupancyGrid
 from models.machine.backend import jt
@@ -76,8 +75,7 @@ def opacities(grid: OccupancyGrid, rays: Rays, distances: Callable[[Var], Var], 
     distances: maps points [P, 3] to signed distances [P, 1]. Waits for the device.
     """
     step = grid.side
-    budget = len(rays) * (int(SPAN_LENGTH / step) + 2)
-    found = grid.march(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
+    found = grid.probe(rays, step)
     found = found.first(max(1, int(found.offsets[-1:].item())))
     return 1.0 - _weights(found, distances(found.points), inv_s, step)[1].numpy()[:, 0]
 

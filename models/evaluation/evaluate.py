@@ -128,7 +128,7 @@ def _validation(context: EvalContext, scene: Scene, is_held_out: bool, view: Ren
     photograph = scene.rgb_image(0)
     compared = image_metrics.compare(view, photograph, scene.mask_image(0))
     path = context.experiment.folder / FOLDER / PICTURE
-    return ValidationImage(path, 0, scene.image_names[0], is_held_out, scene.c2w[0], view, photograph, compared)
+    return ValidationImage(path, 0, scene.photographs[0], is_held_out, scene.c2w[0], view, photograph, compared)
 
 
 def _mesh(context: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
@@ -176,8 +176,8 @@ def _compare_views(
     for view in context.log.progress(range(held_out.n_views), desc="held-out views"):
         rendered = context.render(*held_out.rays(view)) if view else first
         compared = image_metrics.compare(rendered, held_out.rgb_image(view), held_out.mask_image(view))
-        views.append(ViewMetrics(**asdict(compared), view=held_out.image_names[view]))
-        context.log.note(f"held-out view {held_out.image_names[view]}: PSNR {image_metrics.text(compared, mask_first)}")
+        views.append(ViewMetrics(**asdict(compared), view=held_out.photographs[view]))
+        context.log.note(f"held-out view {held_out.photographs[view]}: PSNR {image_metrics.text(compared, mask_first)}")
     return tuple(views)
 
 

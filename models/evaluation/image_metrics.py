@@ -46,7 +46,7 @@ NAMES = tuple(entry.name for entry in fields(ImageMetrics))
 class ViewMetrics(ImageMetrics):
     """The metrics of one held-out photograph."""
 
-    view: str  # its file name
+    view: str  # its name in `Scene.photographs`
 
 
 def compare(rendered: RenderedView, photograph: np.ndarray, mask: np.ndarray | None) -> ImageMetrics:

@@ -60,5 +60,5 @@ def validate_image(
     psnr = image_metrics.text(compared, image_metrics.mask_first(context, scene))
     context.log.info(f"{'' if held_out is None else 'held-out '}view {view}: PSNR {psnr}, {path}")
     return ValidationImage(
-        path, view, scene.image_names[view], held_out is not None, scene.c2w[view], rendered, photograph, compared
+        path, view, scene.photographs[view], held_out is not None, scene.c2w[view], rendered, photograph, compared
     )

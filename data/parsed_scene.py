@@ -36,6 +36,11 @@ class Lens:
     is_fisheye: bool = False
     size: tuple[int, int] | None = None  # (width, height) the intrinsics refer to; None if the format does not say
 
+    @property
+    def key(self) -> tuple:
+        """All of its numbers, hashable."""
+        return self.intrinsics.tobytes(), self.distortion, self.is_fisheye, self.size
+
 
 @dataclass(frozen=True, eq=False)
 class PosedImage:

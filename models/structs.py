@@ -58,7 +58,7 @@ class RaySamples:
 class BackgroundSamples(Protocol):
     """Samples of the background, in front of and behind the region of interest on the same rays."""
 
-    def joined(self, alpha: Var, rgb: Var, samples: RaySamples) -> tuple[Var, Var, RayLayout]:
+    def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, RayLayout]:
         """Opacity [S, 1] and colour [S, 3] of the region's samples, combined with those of the background."""
 
     def of_region(self, weights: Var) -> Var:

@@ -113,7 +113,7 @@ def merged(near, far, values):
         sets.append(samples_of(np.concatenate([[0], np.cumsum(counts)]), blank, blank, depths))
     order = merged_order(*sets)
     both = MergedBackground(values[1], values[1], *order, None, len(near[1]))
-    return order[0].numpy(), both, both.joined(values[0], values[0], None)[0]
+    return order[0].numpy(), both, both.joined(values[0], values[0])[0]
 
 
 def test_two_sets_of_samples_become_one_row_by_depth_and_back():

@@ -70,6 +70,11 @@ def scene(background, noise=0.0):
     return Photographs((to_uint8(picture),) * 2, (to_uint8(MASK),) * 2)
 
 
+def derived(photographs):
+    """The same with masks that were derived from a white backdrop, whose colour varies between photographs."""
+    return dataclasses.replace(photographs, backdrop=WHITE)
+
+
 @pytest.mark.parametrize(
     ("photographs", "mask_weight", "behind", "expected"),
     [
@@ -80,8 +85,11 @@ def scene(background, noise=0.0):
         (scene(BLACK, 0.005), 0.1, None, False),
         (scene(WHITE), 0.1, None, True),  # no rendering before black can be right
         (Photographs(scene(ROOM).images, None), 0.1, None, False),
+        (derived(scene(ROOM)), 0.1, WHITE, False),  # rendered before its backdrop
+        (derived(scene(ROOM)), 0.1, None, True),  # by a method that has no backdrop
     ],
-    ids=["photographs", "photographs, white", "no masks used", "white", "noisy black", "white, black", "no masks"],
+    ids=["photographs", "photographs, white", "no masks used", "white", "noisy black", "white, black", "no masks"]
+    + ["backdrop", "no backdrop"],
 )
 def test_the_inside_of_the_mask_counts_first_on_photographs_trained_with_masks(
     photographs, mask_weight, behind, expected

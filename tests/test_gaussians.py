@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import trimesh
 from runs import ROOT, everything, saved
+from scipy.special import expit
 from synthetic_scene import write_scene
 from trainings import stopped_after
 
@@ -20,9 +22,11 @@ from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.conf import ConfigError, load_config
 from models.methods.gaussians import densify
+from models.methods.gaussians.batch import Picture
 from models.methods.gaussians.conf import SplatsConfig
-from models.methods.gaussians.splats import Points, require_seen
+from models.methods.gaussians.splats import Points, first_points, require_seen
 from models.methods.registry import build_model
+from models.structs import StepContext
 
 SMALL = (
     "model.gaussians.first=300",
@@ -132,7 +136,7 @@ def test_opacities_that_vanish_leave_one_splat():
     values = splats(5, opacity=-10.0)
     change = densify.adaptive(values, np.zeros(5), 1.0, conf, False, False, np.random.default_rng(0))
     assert len(change.kept) == 1 and len(change.added["means"]) == 0
-    assert densify.relocated(values, conf, True, np.random.default_rng(0)) is None
+    assert densify.relocated(values, conf, np.random.default_rng(0)) is None
 
 
 def test_cameras_that_see_none_of_the_first_splats_are_one_sentence():
@@ -141,6 +145,30 @@ def test_cameras_that_see_none_of_the_first_splats_are_one_sentence():
     require_seen(ahead, [camera], "scene")
     with pytest.raises(UserError, match="scene: no photograph sees"):
         require_seen(behind, [camera], "scene")
+
+
+def test_without_masks_some_of_the_first_ones_are_outside_whatever_the_weight_of_masks():
+    conf, scene = SplatsConfig(first=1000, beyond=0.3), SimpleNamespace(points=None, masks=None)
+    for uses_masks in (True, False):
+        found = first_points(scene, conf, uses_masks, np.random.default_rng(0))
+        assert 0.25 < np.mean(np.linalg.norm(found.xyz, axis=1) > 1.0) < 0.35, uses_masks
+
+
+def test_the_noise_of_a_mask_does_not_belong_to_the_object():
+    mask = np.float32([[0.0, 3.0 / 255.0, 0.4, 1.0]])
+    picture = Picture(0, np.zeros(17, np.float32), np.full((1, 4, 3), 0.2, np.float32), mask)
+    white = picture.target(True, np.ones(3))[0, :, 0]
+    assert np.allclose(white, [1.0, 1.0, 0.2, 0.2]) and np.allclose(picture.target(False, np.ones(3)), 0.2)
+
+
+def test_opacities_are_reset_during_densification_and_not_at_its_end():
+    keys = ("model.gaussians.densify=adaptive", "model.gaussians.densify_every=9999", "train.end_iter=4000")
+    conf = load_config(ROOT / "confs/surfels.conf", "x", keys)
+    model, reset = build_model(conf.model, conf.train, np.random.default_rng(0)), []
+    for step in range(400, 4001, 400):
+        parameters = SimpleNamespace(replace=lambda *_, step=step: reset.append(step))
+        model.after_step(parameters, StepContext(step - 1, None), {})
+    assert reset == [400, 800, 1200, 1600, 2000, 2400, 2800]  # 3200 is the end: iteration < densify_until_iter
 
 
 def splats(count, opacity=0.0, size=-3.0):
@@ -172,11 +200,11 @@ def test_the_bound_on_their_number_holds():
     conf = SplatsConfig(first=5, most=7)
     change = densify.adaptive(splats(6), np.arange(6) + 1.0, 1.0, conf, False, False, np.random.default_rng(0))
     assert len(change.kept) + len(change.added["means"]) == 7
-    moved = densify.relocated(splats(6), conf, True, np.random.default_rng(0))
+    moved = densify.relocated(splats(6), conf, np.random.default_rng(0))
     assert len(moved.kept) + len(moved.added["means"]) == 7
-    moved = densify.relocated(splats(6), SplatsConfig(first=5, most=7, growth=2.0), True, np.random.default_rng(0))
+    moved = densify.relocated(splats(6), SplatsConfig(first=5, most=7, growth=2.0), np.random.default_rng(0))
     assert len(moved.kept) + len(moved.added["means"]) == 7
-    assert densify.relocated(splats(7), conf, True, np.random.default_rng(0)) is None
+    assert densify.relocated(splats(7), conf, np.random.default_rng(0)) is None
 
 
 @pytest.mark.parametrize("copies", [2, 3, 10])
@@ -208,5 +236,5 @@ def test_a_wrong_value_is_one_sentence(setting):
 
 def test_a_reset_leaves_no_opacity_above_a_hundredth():
     values = np.array([[-9.0], [0.0], [4.0]])
-    found = densify.sigmoid(densify.reset_opacities(values))
-    assert found[0] == densify.sigmoid(values)[0] and np.allclose(found[1:], 0.01)
+    found = expit(densify.reset_opacities(values))
+    assert found[0] == expit(values)[0] and np.allclose(found[1:], 0.01)

@@ -156,6 +156,7 @@ def numbers(posed_images):
         ({}, [0, 1, 2, 3, 4, 5], [6, 7]),
         ({"test_every": 3}, [1, 2, 4, 5], [0, 3]),
         ({"test_views": (4, 1)}, [0, 2, 3, 5], [4, 1]),
+        ({"test_views": (4, 1), "test_every": 3}, [0, 2, 3, 5], [4, 1]),
         ({"train_views": (5, 2)}, [5, 2], [6, 7]),
         ({"train_views": (5, 2), "test_views": (0,)}, [5, 2], [0]),
     ],

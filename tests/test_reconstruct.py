@@ -1,6 +1,7 @@
 """`--mode reconstruct`: one call from photographs to a mesh, which goes on where it stopped and says what is amiss."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +58,13 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert "--clean views" in said.out.split("step 4 of 5")[1].splitlines()[0], "a made-up back is no result"
     assert "--clean views" in (result / "result.md").read_text()
     assert "--resolution 24" in said.out.split("step 5 of 5")[1].splitlines()[0], "not finer than the mesh"
+    kept = (result / "mesh.ply").read_bytes()
+    (result / "mesh.ply").unlink()
+    *_, further, _, last = (result / "result.md").read_text().split("```bash\n")[1].split("\n```")[0].splitlines()
+    assert exp_runner.main(shlex.split(last)[2:]) == 0 and (result / "mesh.ply").read_bytes() == kept, last
+    longer = f"train.end_iter={2 * int(plan['settings']['train.end_iter'])}"
+    assert longer in further and "--mode train --is_continue" in further
+    capsys.readouterr()
     phases = json.loads((result / "metrics.json").read_text())["phases"]
     assert set(phases) == {
         *(
@@ -134,7 +142,8 @@ MISTAKES = {
     "missing": (["--images", "nowhere"], "--images nowhere: no such folder or video"),
     "no time": (["--images", "x", "--minutes", "0"], "--minutes 0: must be above 0"),
     "minutes in words": (["--images", "x", "--minutes", "ten"], "'ten' is not a finite number"),
-    "an output": (["--images", "x", "--output", "a.ply"], "--output: does not apply to --mode reconstruct"),
+    "an output": (["--images", "x", "--output", "a.ply"], "--output: --mode reconstruct writes result/mesh.ply"),
+    "a texture": (["--images", "x", "--colour", "texture"], "--colour texture: --mode reconstruct writes result/"),
     "a nameless folder": (["--images", "/"], "pass --case NAME"),
 }
 

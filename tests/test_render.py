@@ -151,7 +151,9 @@ def test_a_film_side_by_side_and_one_that_was_interrupted_goes_on(trained, tmp_p
     assert run(trained, *flags, "--output", str(tmp_path / "pngs"), settings=WIDE) == 0
     pngs = sorted((tmp_path / "pngs").glob("*.png"))
     assert len(pngs) == 4 and read_image(pngs[0]).shape == (40, 200, 3)
-    assert all(read_image(pngs[0])[:, at : at + 40].std() > 5 for at in range(0, 200, 40))
+    shape, mesh = np.split(read_image(pngs[0]), 5, axis=1)[3:]
+    assert all(part.std() > 5 for part in np.split(read_image(pngs[0]), 5, axis=1))
+    assert np.ptp(shape, axis=2).max() < 30 < np.ptp(mesh, axis=2).max(), "one is shaded, the other coloured"
     kept = pngs[0].stat().st_mtime_ns
     pngs[2].unlink()  # as if it had been interrupted there
     capsys.readouterr()

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import shlex
 
 import cv2
 import numpy as np
@@ -12,8 +13,10 @@ from browsing import displayed, opened, wait_until
 from runs import ROOT
 
 from data.errors import UserError
+from data.prepare.metric import length_of
 from data.scenes.extraction_box import parse_bbox
 from data.scenes.load import load_scene
+from models.commands.arguments import parse_arguments
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file
 from models.viewer import ruler
@@ -116,10 +119,25 @@ def test_the_ruler_measures_between_points_of_the_surface_in_world_units(stage, 
     tool.length.value = 0.25
     scale = np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3]))
     assert tool.distance == pytest.approx(0.5 * math.sqrt(2.0) * scale, rel=5e-3)
-    a, b, length = np.split(np.array(tool.flag().split('"')[1].split(), float), [3, 6])
+    (a, b), length = as_given(tool)
     assert np.allclose(a, in_world(scene, [0.5, 0, 0]), atol=3e-3 * scale)
     assert np.allclose(b, in_world(scene, [0, 0, 0.5]), atol=3e-3 * scale)
     assert length == 0.25 and tool.flag() in tool.told.content and f"{tool.distance:.5g}" in tool.told.content
+
+
+def as_given(tool):
+    """The points and the length that the program reads in the flag that the ruler shows."""
+    typed = ["--mode", "prepare", "--images", str(ROOT / "data/demo/image"), "--case", "a", *shlex.split(tool.flag())]
+    return length_of(parse_arguments(typed).values.scale)
+
+
+def test_the_ruler_shows_small_and_negative_numbers_without_an_exponent(stage):
+    shown, told = stage
+    tool = Ruler(shown, told.append)
+    tool.ends[0].position, tool.ends[1].position = (-1.23456e-7, 2.0, -3.0), (1e-9, -1e5, 0.0)
+    tool.length.value = 1.5e-5
+    points, length = as_given(tool)
+    assert np.allclose(points, tool.points, rtol=1e-4) and length == 1.5e-5
 
 
 def test_a_click_beside_the_surface_selects_the_nearest_sfm_point():
@@ -165,6 +183,6 @@ def test_field_of_view_ruler_and_screenshot_in_a_browser(stage, tmp_path, scene)
             page.mouse.click(*place)
             assert wait_until(page, lambda end=end, before=before: not np.allclose(end.position, before))
         page.screenshot(path=str(tmp_path / "tools.png"))
-    assert any(text.startswith('--scale "') for text in told)
+    assert any(text.startswith("--scale ") for text in told)
     radii = np.linalg.norm([end.position for end in tool.ends], axis=1)
     assert np.allclose(radii, 0.4, atol=5e-3) and tool.distance > 0.1  # and not where they were, at 0.5

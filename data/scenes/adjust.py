@@ -15,7 +15,7 @@ import numpy as np
 from data.cameras import similarity
 from data.errors import SceneError
 from data.io.child import ChildError, run_apart
-from data.io.images import eight_bits, read_image, rgb_of
+from data.io.images import ImageError, eight_bits, read_image, rgb_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.scenes.bundle import Adjusted, adjust
 from data.scenes.tracks import LARGEST_SIDE, LEAST_TRACKS, ImageFeatures, bundle_of, image_features, points_of
@@ -27,7 +27,9 @@ LOST = 15.0  # pixels of reprojection error beyond which the region of interest 
 MOST_FOCAL_CHANGE = 0.2  # relative; a larger change means that the images do not determine the focal length
 ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round keeps this fraction of the points: outlier tracks are far off
 
-_done: dict[int, ParsedScene] = {}  # results of this process: the training and the held-out scene share one adjustment
+_done: dict[
+    tuple, ParsedScene
+] = {}  # results of this process: the training and the held-out scene share one adjustment
 
 
 def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
@@ -35,14 +37,17 @@ def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
 
     Raises SceneError if the images have too few matches.
     """
-    files = (
-        (str(one.path), _digest(one.path), one.c2w.tobytes(), one.lens.intrinsics.tobytes()) for one in parsed.images
-    )
-    frame = b"" if parsed.scale_mat is None else parsed.scale_mat.tobytes()
-    key = hash((refines_focal, frame, parsed.points is None, *files))
+    cameras = tuple((str(one.path), _digest(one.path), one.c2w.tobytes(), _fixed(one.lens)) for one in parsed.images)
+    frame = None if parsed.scale_mat is None else parsed.scale_mat.tobytes()
+    points = None if parsed.points is None else parsed.points.xyz.tobytes()
+    key = (refines_focal, frame, points, cameras)
     if key not in _done:
         _done[key] = _adjusted(parsed, refines_focal)
     return _done[key]
+
+
+def _fixed(lens: Lens) -> tuple:
+    return lens.intrinsics.tobytes(), lens.distortion, lens.is_fisheye, lens.size
 
 
 def _digest(path: Path) -> bytes:
@@ -98,7 +103,10 @@ def _too_few_tracks(parsed: ParsedScene, tracks: int) -> SceneError:
 
 def _extract_features(posed: PosedImage) -> ImageFeatures:
     image = eight_bits(rgb_of(read_image(posed.path)))
-    lens = replace(posed.lens, intrinsics=fitted(posed.lens, (image.shape[1], image.shape[0])))
+    try:
+        lens = replace(posed.lens, intrinsics=fitted(posed.lens, (image.shape[1], image.shape[0])))
+    except ValueError as error:
+        raise ImageError(f"{posed.path}: {error}; correct the image or its camera") from error
     return image_features(image, lens, posed.c2w)
 
 

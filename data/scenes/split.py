@@ -12,14 +12,14 @@ from data.parsed_scene import ParsedScene, PosedImage
 def split(parsed: ParsedScene, conf: DatasetConfig) -> tuple[tuple[PosedImage, ...], tuple[PosedImage, ...]]:
     """(training images, held-out images). Indices count the images that the format does not hold out, from 0.
 
-    `dataset.test_every` = n holds out images 0, n, 2 n, ...; `dataset.test_views` holds out the listed images;
+    `dataset.test_every` = n holds out images 0, n, 2 n, ..., `dataset.test_views` the listed images instead;
     `dataset.train_views` restricts training to the listed images. If one of the first two is given, the images that
     the format holds out are not used at all.
     Raises SceneError for an index that is out of range or in both lists, and if no training image is left.
     """
     own = [image for image in parsed.images if not image.is_held_out]
     test = _checked(conf.test_views, "dataset.test_views", len(own), parsed)
-    if conf.test_every:
+    if conf.test_every and not test:
         test = range(0, len(own), conf.test_every)
     train = _checked(conf.train_views, "dataset.train_views", len(own), parsed) or range(len(own))
     if both := sorted(set(conf.train_views) & set(test)):

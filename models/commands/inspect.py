@@ -33,5 +33,5 @@ COMMAND = Command(
     line="write overview.png (cameras, photographs, region of interest) and a table of possible problems",
     run=run,
     flags=VIEWER,
-    conf_of_case=Path("confs/womask.conf"),  # accepts every scene, with masks or without
+    conf_of_case=Path("confs/fast.conf"),
 )

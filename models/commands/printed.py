@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.commands.command import Arguments
+from models.commands.command import Arguments, Flag
 from models.commands.program import CALLED, FROM_A_CLONE, PROGRAM
+
+CONSTANTS = {"store_true": True, "store_false": False, "store_const": None}  # what a flag without a value stores
 
 
 def command_line(words: Sequence[str]) -> str:
@@ -29,6 +32,26 @@ def of_the_scene(arguments: Arguments, conf: Path | None, left_out: str = "") ->
     words += [] if arguments.device == "auto" else ["--device", arguments.device]
     settings = (text for text in arguments.overrides if text.partition("=")[0].strip() != left_out)
     return words + [word for text in settings for word in flag_of("--set", text)]
+
+
+def given_flags(values: argparse.Namespace, flags: Sequence[Flag]) -> list[str]:
+    """The flags whose values differ from the defaults, as they are typed."""
+    words: list[str] = []
+    for one in flags:
+        value = getattr(values, one.options.get("dest", one.name.lstrip("-")))
+        action = one.options.get("action", "store")
+        if action in CONSTANTS:
+            words += [one.name] if value == one.options.get("const", CONSTANTS[action]) else []
+        elif action == "append":
+            words += [word for entry in value for word in (one.name, *map(_word, entry))]
+        elif value not in (None, one.options.get("default")):
+            several = isinstance(value, list | tuple)
+            words += [one.name, *map(_word, value)] if several else flag_of(one.name, _word(value))
+    return words
+
+
+def _word(value: object) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def flag_of(name: str, value: str) -> list[str]:

@@ -13,7 +13,7 @@ from models.commands.command import PREPARATION, Arguments, Command, flag
 from models.commands.flag_types import finite
 from models.commands.mesh_flags import FINISH
 from models.commands.shared import LANGUAGE, MESH
-from models.requests import AUTO, AUTO_MINUTES
+from models.requests import AUTO, AUTO_MINUTES, TEXTURE
 
 if TYPE_CHECKING:
     from models.methods.conf import ExperimentConfig
@@ -40,10 +40,15 @@ def check(values: argparse.Namespace) -> None:
     for name, is_given in {
         "--is_continue": values.is_continue,
         "--checkpoint": values.checkpoint is not None,
-        "--output": values.output is not None,
     }.items():
         if is_given:
             raise UserError(f"{name}: does not apply to --mode reconstruct, which continues by itself; leave it out")
+    for name, is_given in (("--output", values.output is not None), ("--colour texture", values.colour == TEXTURE)):
+        if is_given:
+            raise UserError(
+                f"{name}: --mode reconstruct writes result/mesh.ply, with colours per vertex; leave it out, and change "
+                "--output, and --colour if need be, in the last command of result.md afterwards"
+            )
 
 
 def case_of(values: argparse.Namespace, case: str) -> str:

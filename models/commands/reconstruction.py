@@ -26,7 +26,7 @@ from models.commands.command import (
     Mode,
 )
 from models.commands.conf import found_conf, given_value, key_of, read_conf
-from models.commands.printed import command_line, of_the_scene
+from models.commands.printed import command_line, given_flags, of_the_scene
 from models.commands.reconstruction_folder import (
     END_ITER,
     MESH,
@@ -46,7 +46,7 @@ from models.commands.reconstruction_page import PHASE_OF, page, read_figures, tr
 from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
-from models.requests import AUTO, AUTO_MINUTES, LARGEST, PIECES, UNIT, VIEWS
+from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")
 # Grid points per side of the evaluated mesh. On the fox's photographs, the distances of points from the surface differ
@@ -76,7 +76,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
     most = AUTO_MINUTES if is_auto else minutes
     data_dir = Path(conf.dataset.data_dir)
     with starting_over(folder, most, data_dir) if arguments.values.overwrite else contextlib.nullcontext():
-        _run_step(arguments, prepare.COMMAND, 1)
+        _run(_step(arguments, prepare.COMMAND), 1)
     from models.experiment import first_scene_kept
 
     with first_scene_kept():
@@ -136,7 +136,7 @@ def _first_look(
     """Inspect the scene, print warnings, and choose the settings of the training."""
     settings = chosen_settings(arguments, conf, minutes)
     arguments = _with(arguments, settings)
-    _run_step(arguments, inspect.COMMAND, 2)
+    _run(_step(arguments, inspect.COMMAND), 2)
     collect(folder)
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
@@ -176,17 +176,15 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
     stopped, has_state = ("", True) if status == EXIT_DONE else why_stopped(folder, read_conf(arguments).train.end_iter)
     notes, has_mesh = [stopped] if stopped else [], False
     if has_state:
-        # The mesh is coloured from images of twice the size, which costs no training time.
-        finer = {"dataset.downscale": str(-(-read_conf(arguments).dataset.downscale // 2))}
-        status = _run_step(_with(arguments, finer), validate_mesh.COMMAND, 4, _mesh_flags(arguments, folder))
+        status = _run(_mesh_step(arguments, folder), 4)
         has_mesh = status == EXIT_DONE
         if status == EXIT_EMPTY_SURFACE:
             notes.append(NO_SURFACE)
             _warn_on_report(folder)
-            _run_step(arguments, validate_image.COMMAND, 5)
+            _run(_step(arguments, validate_image.COMMAND), 5)
         elif has_mesh:
             resolution = min(EVALUATED_RESOLUTION, arguments.values.resolution)
-            status = _run_step(arguments, evaluate.COMMAND, 5, {"resolution": resolution})
+            status = _run(_step(arguments, evaluate.COMMAND, resolution=resolution), 5)
     collect(folder, has_mesh)
     if status == EXIT_DONE or notes:
         add_figures(folder, plan.after(times).times)
@@ -204,8 +202,7 @@ def _trained(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> tu
     Returns the last plan, and the exit status of its training.
     """
     while True:
-        flags = {"overwrite": False, "is_continue": True}
-        status = _run_step(_with(arguments, plan.settings), train.COMMAND, 3, flags)
+        status = _run(_step(_with(arguments, plan.settings), train.COMMAND, is_continue=True), 3)
         more = longer(plan, score_curve(folder)) if status == EXIT_DONE else None
         if more is None:
             return plan, status
@@ -220,23 +217,32 @@ def _warn_on_report(folder: Path) -> None:
     with_warning(folder / REPORT, NO_SURFACE)
 
 
-def _mesh_flags(arguments: Arguments, folder: Path) -> dict[str, object]:
-    """The mesh's output path; without masks also --clean views, which removes arbitrary unobserved surfaces."""
-    flags = {"output": folder / RESULT / MESH}
-    is_masked, wanted = (Path(read_conf(arguments).dataset.data_dir) / "mask").is_dir(), arguments.values.clean
-    chosen = VIEWS if wanted == PIECES and not is_masked else wanted
-    return {**flags, "clean": chosen} if chosen in (VIEWS, LARGEST) else flags
+def _mesh_step(arguments: Arguments, folder: Path) -> Arguments:
+    """The step that extracts the mesh, coloured from images of twice the size, which costs no training time.
+
+    Without masks also --clean views, which removes arbitrary unobserved surfaces.
+    """
+    dataset, wanted = read_conf(arguments).dataset, arguments.values.clean
+    is_masked = (Path(dataset.data_dir) / "mask").is_dir()
+    finer = _with(arguments, {"dataset.downscale": str(-(-dataset.downscale // 2))})
+    clean = VIEWS if wanted == PIECES and not is_masked else wanted
+    return _step(finer, validate_mesh.COMMAND, output=folder / RESULT / MESH, clean=clean)
 
 
 def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     """Write the result page and print the reliability of the result; `notes` report missing parts."""
     health, figures = (read_figures(folder / RESULT / name) for name in ("health.json", "metrics.json"))
-    flags = {name: value for name, value in _mesh_flags(arguments, folder).items() if name != "output"}
-    links = ((train.COMMAND, {}), (validate_mesh.COMMAND, flags))
-    again = [_as_typed(replace(arguments, command=one), given) for one, given in links]
+    conf = read_conf(arguments)
+    more = _with(arguments, {END_ITER: str(2 * conf.train.end_iter)})
+    again = [
+        f"# continue the training to {2 * conf.train.end_iter} steps",
+        _as_typed(_step(more, train.COMMAND, is_continue=True)),
+        f"# extract {MESH} again",
+        _as_typed(_mesh_step(arguments, folder)),
+    ]
     has_mesh = (folder / RESULT / MESH).is_file()
     measured = folder / RESULT / MESH if has_mesh and arguments.values.frame != UNIT else None
-    size = size_and_cameras(read_conf(arguments).dataset, measured)
+    size = size_and_cameras(conf.dataset, measured)
     write_result(folder / RESULT / PAGE, page(arguments.case, health, figures, again, notes, has_mesh, size).encode())
     say(*notes)
     if has_mesh:
@@ -245,14 +251,18 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     say(f"{folder / RESULT}: {', '.join(made)}")
 
 
-def _run_step(arguments: Arguments, command: Command, number: int, flags: Mapping[str, object] | None = None) -> int:
-    """Print the command line of a mode and run it; returns its exit status."""
-    given = {"overwrite": arguments.values.overwrite and command is prepare.COMMAND, **(flags or {})}
+def _step(arguments: Arguments, command: Command, **flags: object) -> Arguments:
+    """The arguments of a step; `flags`: values of its flags other than those given."""
+    given = {"overwrite": arguments.values.overwrite and command is prepare.COMMAND, **flags}
     values = argparse.Namespace(**vars(arguments.values) | given)
-    one = replace(arguments, command=command, mode=Mode(command.name), values=values)
-    say(f"step {number} of 5: {_as_typed(one, given)}")
-    with phase(PHASE_OF[command.name]):
-        return command.run(one, read_conf(one))
+    return replace(arguments, command=command, mode=Mode(command.name), values=values)
+
+
+def _run(step: Arguments, number: int) -> int:
+    """Print the command line of a step and run it; returns its exit status."""
+    say(f"step {number} of 5: {_as_typed(step)}")
+    with phase(PHASE_OF[step.command.name]):
+        return step.command.run(step, read_conf(step))
 
 
 def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:
@@ -261,20 +271,7 @@ def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:
     return replace(arguments, overrides=(*kept, *(f"{key}={value}" for key, value in settings.items())))
 
 
-def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:
+def _as_typed(step: Arguments) -> str:
     """The command line of a step."""
-    words = [*of_the_scene(arguments, arguments.conf), "--mode", arguments.command.name]
-    if arguments.command is prepare.COMMAND:
-        words += ["--images", str(arguments.values.images)]
-        words += ["--masks", arguments.values.masks] if arguments.values.masks else []
-        words += [word for box in arguments.values.box for word in ("--box", *box)]
-        words += [] if arguments.values.marker is None else ["--marker", f"{arguments.values.marker:g}"]
-        words += ["--scale", *arguments.values.scale] if arguments.values.scale else []
-        words += ["--panorama"] if arguments.values.panorama else []
-        words += [] if arguments.values.images.is_dir() else ["--frames", str(arguments.values.frames)]
-    for name, value in given.items():
-        if value is True:
-            words.append(f"--{name}")
-        elif value is not False:
-            words += [f"--{name}", str(value)]
-    return command_line(words)
+    flags = given_flags(step.values, step.command.flags)
+    return command_line([*of_the_scene(step, step.conf), "--mode", step.command.name, *flags])

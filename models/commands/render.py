@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, is_index
 from models.commands.mesh_flags import OUTPUT_FILE
 from models.commands.shared import CHECKPOINT, MESH, RESOLUTION_LEVEL, choose_device, mesh_request, open_trained, show
-from models.requests import OF_FIELD, OF_MESH, VideoRequest
+from models.requests import MESH as COLOURED
+from models.requests import NONE, OF_FIELD, OF_MESH, PIECES, VERTEX, VideoRequest
 
 if TYPE_CHECKING:
     from data.scenes.scene import Scene
@@ -94,7 +96,10 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     path = camera_path(values, experiment.scene)
     is_file = values.path != ORBIT and _views(values.path) is None
     level = values.resolution_level or (1 if is_file else film_level(path.height))
-    request = VideoRequest(_shown(values), level, values.output, mesh_request(values))
+    shown = _shown(values)
+    # as validate_mesh does it, whose flags this mode lacks
+    mesh = replace(mesh_request(values), is_refined=True, clean=PIECES, color=VERTEX if COLOURED in shown else NONE)
+    request = VideoRequest(shown, level, values.output, mesh)
 
     def make(context: EvalContext) -> None:
         from models.results.path_video import render

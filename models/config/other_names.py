@@ -65,6 +65,20 @@ KEYS = {
     "model.gaussians.structure_share": "ssim_lambda lambda_dssim",
     "model.gaussians.opacity_weight": "opacity_reg",
     "model.gaussians.size_weight": "scale_reg",
+    "model.gaussians.least_pull": "densify_grad_threshold grow_grad2d",
+    "model.gaussians.split_size": "percent_dense grow_scale3d",
+    "model.gaussians.absolute": "absgrad absgs",
+    "model.gaussians.noise": "noise_lr",
+    "model.gaussians.least_opacity": "min_opacity prune_opa opacity_cull opacity_threshold",
+    "model.gaussians.distortion_weight": "lambda_dist dist_lambda",
+    "model.gaussians.normal_weight": "lambda_normal normal_lambda",
+    "model.gaussians.mean_rate": "position_lr_init means_lr",
+    "model.gaussians.mean_rate_end": "position_lr_final",
+    "model.gaussians.color_rate": "feature_lr sh0_lr",
+    "model.gaussians.rest_rate": "shn_lr",
+    "model.gaussians.opacity_rate": "opacity_lr opacities_lr",
+    "model.gaussians.size_rate": "scaling_lr scales_lr",
+    "model.gaussians.turn_rate": "rotation_lr quats_lr",
 }
 _KEY_OF = {name: key for key, names in KEYS.items() for name in names.split()}
 _PARTS = 2  # keys that are identified by their last part, such as `train.end_iter`

@@ -36,7 +36,7 @@ class InverseSphereBackground:
     rgb: Var  # [R, M, 3]
     in_sphere: Var  # [R, N], 1 if the midpoint of an interval of the region is inside the sphere
 
-    def joined(self, alpha: Var, rgb: Var, samples: RaySamples) -> tuple[Var, Var, RayLayout]:
+    def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, RayLayout]:
         """Opacity and colour: of the region inside the sphere, of the background outside; see `BackgroundSamples`."""
         (rows, count), every = self.in_sphere.shape, self.alpha.shape[1]
         inside, outside = self.in_sphere, 1.0 - self.in_sphere

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.machine.backend import jt
-from models.structs import RayLayout, RaySamples, Var
+from models.structs import RayLayout, Var
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,8 @@ class MergedBackground:
     rays: RayLayout  # layout of all S + F samples
     region: int  # S
 
-    def joined(self, alpha: Var, rgb: Var, samples: RaySamples) -> tuple[Var, Var, RayLayout]:
+    def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, RayLayout]:
         """Opacity and colour of all samples in merged order."""
-        del samples
         return self._merged(alpha, self.alpha), self._merged(rgb, self.rgb), self.rays
 
     def of_region(self, weights: Var) -> Var:

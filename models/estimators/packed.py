@@ -262,9 +262,10 @@ class OccupancyEstimator(Estimator):
             if found is None or found.dtype != own.dtype:
                 raise ValueError(f"its buffer {name} is missing, or of another type than {own.dtype}")
             if found.shape != own.shape:
+                block = "background" if name.startswith("background") else self.samples_block
                 raise ValueError(
                     f"its buffer {name} has {len(found)} entries along a side, the conf asks for {len(own)} "
-                    f"(model.{self.samples_block}.cells)"
+                    f"(model.{block}.cells)"
                 )
         hull, cells, levels = (buffers[name] for name in ("hull", "cells", "levels"))
         if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not self._have(levels):

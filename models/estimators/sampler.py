@@ -195,7 +195,7 @@ class PackedSampler:
         return 1.0 - float(self._meets(self.probes).mean())
 
     def rays_of_views(self, spacing: float) -> Iterator[Rays]:
-        """Rays of each image on a grid of pixels, at most `spacing` apart at the far end of the unit sphere."""
+        """Rays of each image on a grid of pixels, about `spacing` apart at the far end of the unit sphere."""
         for view in range(self._scene.n_views):
             intrinsics, c2w = self._scene.intrinsics[view], self._scene.c2w[view]
             level = max(1.0, min(intrinsics[0, 0], intrinsics[1, 1]) * spacing / (1.0 + np.linalg.norm(c2w[:3, 3])))

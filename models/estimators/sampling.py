@@ -51,7 +51,7 @@ def outside_depths(far: Var, count: int, inside_count: int, jitter: Var | None) 
 def round_counts(total: int, rounds: int) -> list[int]:
     """The number of new depths of each up-sampling round; the last, sharpest rounds get the remainder.
 
-    Rounds without depths are removed from the front, so that total < rounds is allowed.
+    With total < rounds, the first rounds get none.
     """
     if total == 0:
         return []

@@ -96,16 +96,19 @@ def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarr
     background.
 
     The metrics of the whole image are the primary ones if no masks were used in training, and if the photographs have
-    the rendered background: the backdrop of the masks, `background_rgb` [3] or black.
+    the rendered background `background_rgb` [3], None for black: the backdrop of derived masks, or a colour that they
+    show.
     """
-    if scene.masks is None or scene.backdrop is not None:
+    if scene.masks is None or mask_weight == 0:
         return False
-    return mask_weight > 0 and not _is_before(scene, background_rgb)
+    is_backdrop = scene.backdrop is not None and np.array_equal(background_rgb, scene.backdrop)
+    return not is_backdrop and not _is_before(scene, background_rgb)
 
 
 def mask_first(context: EvalContext, scene: Scene) -> bool:
     """`mask_counts_first` for a trained model and the photographs of a scene."""
-    return mask_counts_first(scene, context.experiment.conf.train.mask_weight, context.background_rgb)
+    behind = context.model.behind(context.background_rgb)
+    return mask_counts_first(scene, context.experiment.conf.train.mask_weight, behind)
 
 
 def _is_before(scene: Scene, background_rgb: np.ndarray | None) -> bool:

@@ -40,10 +40,6 @@ class Linear(jt.nn.Module):
             return self.weight, self.bias
         return self.weight_v, self.weight_g, self.bias
 
-    def execute(self, x: Var) -> Var:
-        """[P, in] -> [P, out]."""
-        return jt.matmul(x, self.matrix().transpose()) + self.bias
-
 
 def uniform_init(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """PyTorch's default of a linear layer: weight [out, in] and bias [out] uniform in +-1/sqrt(in)."""

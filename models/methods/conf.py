@@ -118,7 +118,7 @@ def from_blocks(tree: object) -> ExperimentConfig:
         elif is_dataclass(known[key]):
             check_part(known[key], value, f"model.{key}")
     model = from_tree(block, own | ({MORE: more} if further else {}), MODEL)
-    dataset = blocks.dataset  # a key of the published confs that no code reads
+    dataset = blocks.dataset  # the published code does not read this key
     if not model.sees_from_within:
         dataset = replace(dataset, camera_outside_sphere=True)
     return ExperimentConfig(blocks.general, dataset, blocks.train, model)

@@ -110,6 +110,9 @@ class Model(Protocol):
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of one batch; None, without drawing numbers, if the conf disables it."""
 
+    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
+        """The colour [3] behind everything in images, given that of the conf; None for black."""
+
     def share(self, batch: Batch, rank: int, size: int) -> slice | None:
         """The entries of one of `size` processes; None if each process takes all of them."""
 
@@ -164,6 +167,10 @@ class PlainModel:
         Returns a note for the log, or "".
         """
         return ""
+
+    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
+        """See `Model.behind`."""
+        return background_rgb
 
     def before_step(self, context: StepContext) -> None:
         """Called before the batch of a step is drawn."""

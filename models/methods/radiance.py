@@ -19,7 +19,7 @@ from models.methods.exposure_conf import PhotographsConfig
 from models.methods.protocol import LevelSet, Noise
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import expected_distance
-from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, Rendered, masked_mean, masked_psnr
+from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, Rendered, masked_mean, masked_psnr, masked_target
 from models.rendering.render import radiance_loss, render_passes, render_radiance
 from models.rendering.views import packed_view
 from models.structs import RayView, RenderOutput, StepContext, Var
@@ -106,7 +106,7 @@ class TwoPassModel(RadianceModel):
     def view(self, rays: Rays, context: StepContext) -> RayView:
         """The fine pass; its normals are those of the density where the transmittance of a ray falls to one half."""
         with jt.no_grad():
-            found = render_passes(self, rays, None, context.background_rgb)
+            found = render_passes(self, rays, None, self.behind(context.background_rgb))
         shape = (len(rays), -1)
         weights, depths = (value.numpy().reshape(shape) for value in (found.weights, found.samples.distances))
         opacity = found.opacity.numpy()
@@ -153,8 +153,7 @@ class PackedRadianceModel(RadianceModel):
         counts = jt.ones((len(batch), 1))
         if batch.mask is None or self.train.mask_weight == 0.0:
             return jt.array(batch.rgb), counts, None
-        behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.astype(np.float32)
-        return jt.array(np.where(batch.mask > 0, batch.rgb, behind)), counts, jt.array(batch.mask)
+        return jt.array(masked_target(batch.rgb, batch.mask, background_rgb)), counts, jt.array(batch.mask)
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The occupied fraction of the grid."""
@@ -163,6 +162,7 @@ class PackedRadianceModel(RadianceModel):
     def view(self, rays: Rays, context: StepContext) -> RayView:
         """Colours, normals of the density, distance and opacity."""
         estimator, field = self.estimator, self.field.at_weights()
+        behind = self.behind(context.background_rgb)
 
         def look(rays: Rays) -> tuple[RenderOutput, Var, int]:
             found = estimator.march_view(rays)
@@ -170,9 +170,9 @@ class PackedRadianceModel(RadianceModel):
                 rays, found, estimator.visibility(found, estimator.resolving_step())
             )
             shown, normals = field.with_normals(samples.positions, samples.directions)
-            return render_radiance(shown, samples, context.background_rgb), normals, count
+            return render_radiance(shown, samples, behind), normals, count
 
-        return packed_view(rays, look, context.background_rgb)
+        return packed_view(rays, look, behind)
 
     view_fully = view
 

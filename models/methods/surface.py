@@ -70,14 +70,6 @@ class SurfaceModel(VolumeModel):
         """The function `cos_anneal_ratio` at a step."""
         return cos_anneal_ratio(step, self.train)
 
-    def free_rays(self, batch: object) -> np.ndarray | None:
-        """Rays of the batch that are known not to hit the object, bool [R]; None if none are known."""
-        del batch
-
-    def patches_at(self, step: int) -> PatchComparison | None:
-        """The patch comparison across images at a step; None if there is none."""
-        del step
-
     def precompute(self, batch: object, noise: Noise | None, context: StepContext) -> object | None:
         """What the estimator computes once per chunk."""
         del context

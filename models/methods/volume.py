@@ -114,7 +114,7 @@ class VolumeModel(PlainModel):
         return self.estimator.after_collapse(step)
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """The colour [3] of the background; None for black."""
+        """See `Model.behind`."""
         return self.estimator.behind(background_rgb)
 
     def exposed(self, rendering: RenderOutput, batch: Any) -> RenderOutput:

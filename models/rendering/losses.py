@@ -24,6 +24,7 @@ OPACITY_MARGIN = 1e-3
 # inv_s from which patches count, fully from twice this value on. Without a bound, `jug_on_table` of the gallery ended
 # without a surface; it has 13 when the patches begin, the fox and the DTU scans 30 and more (docs/results.md).
 SHARP = 10.0
+MASK_NOISE = 8.0 / 255.0  # of JPEG masks around the object
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,15 @@ def binary_mask(mask: Var | None, rays: int, conf: TrainConfig) -> Var:
     if mask is None or conf.mask_weight == 0.0:
         return jt.ones((rays, 1))
     return (mask > MASK_THRESHOLD).float32()
+
+
+def masked_target(rgb: np.ndarray, mask: np.ndarray, behind: np.ndarray | None) -> np.ndarray:
+    """Target colours [..., 3]: those of the photograph in the mask [..., 1], else the background, None for black.
+
+    Colours at the borders of an alpha channel are composited already, so a small value is enough.
+    """
+    background = np.zeros(3, np.float32) if behind is None else behind.astype(np.float32)
+    return np.where(mask > MASK_NOISE, rgb, background)
 
 
 def masked_psnr(rgb: Var, target: Var, mask: Var) -> Var:

@@ -29,7 +29,6 @@ class PatchComparison:
     """The photographs of a scene as inputs of the operation."""
 
     def __init__(self, scene: Scene, conf: PatchesConfig) -> None:
-        self.conf = conf
         cameras = scene.cameras
         others = neighbours(cameras, region_points(scene.points), conf.neighbours)
         self.views = np.concatenate([np.arange(len(others), dtype=np.int32)[:, None], others], axis=1)

@@ -87,7 +87,7 @@ def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Va
 
 def radiance_loss(method: Any, batch: Any, noise: Any, context: StepContext, precomputed: None = None) -> Objective:
     """The training loss of a radiance field; see `surface_loss`."""
-    rendering = render_passes(method, batch, noise, context.background_rgb)
+    rendering = render_passes(method, batch, noise, method.behind(context.background_rgb))
     return _compared(method, batch, rendering, context)
 
 
@@ -119,7 +119,7 @@ def _composited(
     """Colours of rays from the opacities and colours of their samples, including those of the background."""
     rays = samples.rays
     if samples.background is not None:
-        alpha, rgb, rays = samples.background.joined(alpha, rgb, samples)
+        alpha, rgb, rays = samples.background.joined(alpha, rgb)
     weights, opacity = kernels.weights_from_alpha(alpha, rays)  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10), sum w_i
     color = kernels.composite(weights, rgb, rays)  # C = sum w_i c_i (eq. 3)
     color = kernels.over_background(color, opacity, behind)  # + (1 - sum w_i) background
@@ -128,7 +128,7 @@ def _composited(
 
 def _compared(method: Any, batch: Any, rendering: RenderOutput, context: StepContext) -> Objective:
     """The terms of the method's losses for the rendering and the pixels; rays without samples are not counted."""
-    target, counts, mask = method.targets(batch, context.background_rgb)
+    target, counts, mask = method.targets(batch, method.behind(context.background_rgb))
     counts = counts * rendering.rays.has_any
     rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, context.step)
     return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))

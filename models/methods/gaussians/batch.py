@@ -11,6 +11,7 @@ from data.io.images import to_float
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.ops.splat_project import camera_numbers
+from models.rendering.losses import masked_target
 
 PIXEL_CENTRE = 0.5  # the rasteriser's pixel centres are at 0.5, those of the scene at 0
 CAMERA_NUMBERS = 17
@@ -37,8 +38,7 @@ class Picture:
         """Target colours [H, W, 3]: outside the mask those of the background, None for black."""
         if self.mask is None or not uses_mask:
             return self.rgb
-        behind = np.zeros(3, np.float32) if background is None else background.astype(np.float32)
-        return np.where(self.mask[..., None] > 0, self.rgb, behind)
+        return masked_target(self.rgb, self.mask[..., None], background)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import ceil, comb
 
 import numpy as np
+from scipy.special import expit, logit
 
 from models.methods.gaussians.conf import SplatsConfig
-from models.methods.gaussians.splats import logit
 from models.methods.protocol import Parameters
 
 NETWORK = "splats"
@@ -31,11 +31,6 @@ class Change:
 
     kept: np.ndarray  # indices of unchanged rows
     added: Values  # new rows
-
-
-def sigmoid(values: np.ndarray) -> np.ndarray:
-    """The logistic function of an array, element by element."""
-    return 1.0 / (1.0 + np.exp(-np.clip(values, -80.0, 80.0)))
 
 
 def apply(parameters: Parameters, change: Change) -> None:
@@ -76,7 +71,7 @@ def adaptive(
         flat: whether they are surfels, which have no third size.
         was_reset: whether opacities were reset before.
     """
-    opacity = sigmoid(values["opacities"][:, 0])
+    opacity = expit(values["opacities"][:, 0])
     size = np.exp(values["sizes"][:, : 2 if flat else 3]).max(axis=1)
     goes = opacity < conf.least_opacity
     if was_reset:
@@ -91,7 +86,6 @@ def adaptive(
     clones = {name: array[grows & ~is_large] for name, array in values.items()}
     halves = {name: np.repeat(array[grows & is_large], 2, axis=0) for name, array in values.items()}
     if flat:
-        halves["sizes"] = halves["sizes"].copy()
         spread = dict(
             halves, sizes=np.concatenate([halves["sizes"][:, :2], np.full((len(halves["sizes"]), 1), -80.0)], 1)
         )
@@ -125,15 +119,15 @@ def shared(opacity: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndar
     return new, opacity / np.maximum(total, 1e-12)
 
 
-def relocated(values: Values, conf: SplatsConfig, grows: bool, generator: np.random.Generator) -> Change | None:
+def relocated(values: Values, conf: SplatsConfig, generator: np.random.Generator) -> Change | None:
     """Move transparent Gaussians to the positions of opaque ones and add a few; None if nothing changes.
 
     All Gaussians at one position share its opacity, so the rendering does not change.
     """
-    opacity = sigmoid(values["opacities"][:, 0].astype(np.float64))
+    opacity = expit(values["opacities"][:, 0].astype(np.float64))
     is_dead = opacity <= conf.least_opacity
     count = len(opacity)
-    target = min(conf.most, ceil(conf.growth * count)) if grows else count
+    target = min(conf.most, ceil(conf.growth * count))
     alive = np.flatnonzero(~is_dead)
     wanted = int(is_dead.sum()) + max(0, target - count)
     if wanted == 0 or len(alive) == 0:

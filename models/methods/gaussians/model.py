@@ -189,12 +189,12 @@ class GaussiansModel(PlainModel):
         self._seen.clear()
 
     def _is_changing(self, step: int) -> bool:
-        """Whether densification is active at this step."""
-        return self.conf.densify_from <= step / self.train.end_iter <= self.conf.densify_until
+        """Whether densification is active after `step` steps."""
+        return self.conf.densify_from <= step / self.train.end_iter < self.conf.densify_until
 
     def acts_after(self, step: int) -> bool:
         """Whether `after_step` has work at this step."""
-        return self.conf.densify == MCMC or self._is_changing(step)
+        return self.conf.densify == MCMC or self._is_changing(step + 1)
 
     def after_step(self, parameters: Parameters, context: StepContext, gradients: Mapping[str, Var]) -> None:
         """Accumulate statistics, densify and prune, and add noise."""
@@ -203,7 +203,7 @@ class GaussiansModel(PlainModel):
         is_due = self._is_changing(step) and step % self.conf.densify_every == 0
         if self.conf.densify == MCMC:
             if is_due:
-                change = densify.relocated(self._values(), self.conf, True, generator)
+                change = densify.relocated(self._values(), self.conf, generator)
                 if change is not None:
                     densify.apply(parameters, change)
                     self.pulled.forget()

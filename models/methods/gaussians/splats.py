@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial import cKDTree
+from scipy.special import logit
 
 from data.errors import UserError
 from data.parsed_scene import training_points
@@ -69,12 +70,6 @@ def one_splat(conf: SplatsConfig) -> dict[str, np.ndarray]:
     return {name: np.full(shape, name == "quats", np.float32) for name, shape in shapes.items()}
 
 
-def logit(share: np.ndarray | float) -> np.ndarray:
-    """The inverse of the logistic function."""
-    share = np.asarray(share, np.float64)
-    return np.log(share / (1.0 - share))
-
-
 def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generator) -> dict[str, np.ndarray]:
     """Isotropic Gaussians at points; the size is `first_size` times the RMS distance to the nearest neighbours."""
     count = len(points.xyz)
@@ -133,7 +128,8 @@ def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) ->
 
 def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator: np.random.Generator) -> np.ndarray:
     """Random points [count, 3], working frame."""
-    if uses_masks and scene.masks is not None:
+    uses_masks = uses_masks and scene.masks is not None
+    if uses_masks:
         hull = carve_unit_sphere(masked_views(scene.cameras, scene.masks), HULL_CELLS, HULL_MARGIN)
         cells = np.argwhere(hull)
         if len(cells):

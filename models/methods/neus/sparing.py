@@ -110,6 +110,6 @@ def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rg
     spared = HierarchicalEstimator(estimator.conf, _background_where(estimator, outside))
     background = spared.background(placed, t_starts, jt.array(np.float32(inside)))
     nothing = jt.zeros((inside.size, 3))
-    alpha, rgb, layout = background.joined(nothing[:, :1], nothing, None)
+    alpha, rgb, layout = background.joined(nothing[:, :1], nothing)
     weights, opacity = weights_from_alpha(alpha, layout)
     return visible.unseen(over_background(composite(weights, rgb, layout), opacity, background_rgb).numpy())

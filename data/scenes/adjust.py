@@ -27,9 +27,7 @@ LOST = 15.0  # pixels of reprojection error beyond which the region of interest 
 MOST_FOCAL_CHANGE = 0.2  # relative; a larger change means that the images do not determine the focal length
 ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round keeps this fraction of the points: outlier tracks are far off
 
-_done: dict[
-    tuple, ParsedScene
-] = {}  # results of this process: the training and the held-out scene share one adjustment
+_done: dict[tuple, ParsedScene] = {}  # results of this process: training and held-out scene share one adjustment
 
 
 def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
@@ -37,17 +35,13 @@ def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
 
     Raises SceneError if the images have too few matches.
     """
-    cameras = tuple((str(one.path), _digest(one.path), one.c2w.tobytes(), _fixed(one.lens)) for one in parsed.images)
+    cameras = tuple((str(one.path), _digest(one.path), one.c2w.tobytes(), one.lens.key) for one in parsed.images)
     frame = None if parsed.scale_mat is None else parsed.scale_mat.tobytes()
     points = None if parsed.points is None else parsed.points.xyz.tobytes()
     key = (refines_focal, frame, points, cameras)
     if key not in _done:
         _done[key] = _adjusted(parsed, refines_focal)
     return _done[key]
-
-
-def _fixed(lens: Lens) -> tuple:
-    return lens.intrinsics.tobytes(), lens.distortion, lens.is_fisheye, lens.size
 
 
 def _digest(path: Path) -> bytes:

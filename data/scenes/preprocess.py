@@ -15,7 +15,7 @@ from data.cameras import LONGEST_FOCAL, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row
 from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
-from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
+from data.parsed_scene import ParsedScene, PosedImage, SparsePoints
 from data.roi.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
@@ -123,7 +123,7 @@ def _undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int,
     known: dict[tuple, Undistorter] = {}
     found = []
     for posed, size in zip(posed_images, sizes, strict=True):
-        key = _key(posed.lens, size)
+        key = (*posed.lens.key, size)
         if key not in known:
             try:
                 known[key] = Undistorter(posed.lens, size)
@@ -131,10 +131,6 @@ def _undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int,
                 raise ImageError(f"{posed.path}: {error}; correct the image or its camera") from error
         found.append(known[key])
     return found
-
-
-def _key(lens: Lens, size: tuple[int, int]) -> tuple:
-    return lens.intrinsics.tobytes(), lens.distortion, lens.is_fisheye, lens.size, size
 
 
 def _decode_all(

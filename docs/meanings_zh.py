@@ -134,7 +134,9 @@ FLAG_MEANINGS = {
     "the density of a NeRF (default: 25)": (
         "validate_mesh、evaluate：提取的等值面的值，即负的符号距离（默认：0）或 NeRF 的密度（默认：25）"
     ),
-    "validate_image: index of the photograph (default: 0)": "validate_image：照片的编号（默认：0）",
+    "validate_image: number of the training photograph, without held-out ones (default: 0)": (
+        "validate_image：训练照片的编号，不计留出的照片（默认：0）"
+    ),
     "validate_image, render, interpolate: reduction factor, 1 for full size (default: "
     "train.validate_resolution_level of the conf; for videos the largest that leaves at least 720 lines; 1 for a "
     "camera-path file)": (
@@ -269,7 +271,9 @@ TRAIN_MEANINGS = {
     "weight of the eikonal loss, for model.type = neus and fast_neus": (
         "eikonal 损失的权重，用于 model.type = neus 和 fast_neus"
     ),
-    "weight of the mask loss; a value above 0 requires masks": "掩膜损失的权重；大于 0 时必须有掩膜",
+    "weight of the mask loss; a value above 0 requires masks with model.type = neus or nerf": (
+        "掩膜损失的权重；大于 0 时必须有掩膜（model.type = neus 或 nerf）"
+    ),
     "steps of learning-rate warm-up from 0; must be below end_iter": ("学习率从 0 开始预热的步数；必须小于 end_iter"),
     "steps of cosine annealing (cos_anneal_ratio of NeuS), for model.type = neus; 0: no annealing": (
         "余弦退火的步数（NeuS 的 cos_anneal_ratio），用于 model.type = neus；0：不退火"

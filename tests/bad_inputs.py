@@ -228,11 +228,11 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     # flags of a run
     "a photograph there is not": (
         beside(UNBOUND, flags("--mode", "validate_image", "--image", "9")),
-        ["there is no photograph 9", "0 to 3"],
+        ["there is no training photograph 9", "0 to 3", "--image"],
     ),
     "a video to a photograph there is not": (
         beside(UNBOUND, flags("--mode", "interpolate_0_4")),
-        ["there is no photograph 4", "0 to 3"],
+        ["there is no training photograph 4", "0 to 3"],
     ),
     "a test folder that is not there": (beside(UNBOUND, comparing("test_dir=kettle")), ["kettle: no such folder"]),
     "a test scene of another frame": (

@@ -111,7 +111,9 @@ def _list_images(folder: Path) -> list[Path]:
         raise SceneError(f"{folder}: no such folder{folders_beside(folder)}; dataset.data_dir names the scene folder")
     if not (folder / "image").is_dir():
         present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
-        raise SceneError(f"{folder}: has no folder image/ with the photographs (it contains {present})")
+        raise SceneError(
+            f"{folder}: has no folder image/ with the photographs (it contains {present}); name their folder image/"
+        )
     return require_images(folder / "image")
 
 
@@ -135,7 +137,10 @@ def _checked_cameras(path: Path, matrices: Mapping[str, np.ndarray], count: int)
     for index in range(count):
         for key in (f"world_mat_{index}", f"scale_mat_{index}"):
             if key not in matrices:
-                raise SceneError(f"{path}: has no {key}; the scene has {count} photographs and needs one for each")
+                raise SceneError(
+                    f"{path}: has no {key}; the scene has {count} photographs and needs one for each; "
+                    "add it, or remove the photograph"
+                )
         world_mats.append(_checked(path, f"world_mat_{index}", matrices[f"world_mat_{index}"], rows=(3, 4))[:3])
         scale_mats.append(_similarity(path, f"scale_mat_{index}", matrices[f"scale_mat_{index}"]))
         if np.abs(scale_mats[-1] - scale_mats[0]).max() > MATRIX_TOLERANCE * _scale(scale_mats[0]):

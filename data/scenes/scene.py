@@ -131,7 +131,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
         raise SceneError(
             f"{camera} is inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "
             f"--roi that contains the object and no camera{_suggested_roi(scene, distances[nearest])}, or "
-            "train with confs/fast.conf, whose rays start at the camera"
+            "use confs/fast.conf, whose rays start at the camera"
         )
     if distances[nearest] < MIDDLE and not _is_place(scene):
         raise SceneError(
@@ -203,7 +203,10 @@ def radius_of(scene: Scene) -> float:
 def require_view(scene: Scene, view: int) -> None:
     """Raises SceneError if `view` is out of range."""
     if not 0 <= view < scene.n_views:
-        raise SceneError(f"there is no photograph {view}: the scene {scene.name} has 0 to {scene.n_views - 1}")
+        raise SceneError(
+            f"there is no training photograph {view}: the scene {scene.name} has 0 to {scene.n_views - 1}; choose one "
+            "of them for --image, --path or interpolate_I_J"
+        )
 
 
 def is_metric(scene: Scene) -> bool:

@@ -32,7 +32,8 @@ def require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
         sphere = " ".join(f"{value:.9g}" for value in (*trained[:3, 3], radius))
         raise CheckpointError(
             f"the checkpoint of step {checkpoint.step} was trained with another region of interest than that of "
-            f'{scene.name}; pass --roi "{sphere}", the one it was trained with'
+            f'{scene.name}; pass --roi "{sphere}", the one it was trained with, or train again with --overwrite if the '
+            "scene was prepared again"
         )
 
 

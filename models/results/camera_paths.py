@@ -141,7 +141,8 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tupl
     where = str(path)
     if content.get("camera_type", "perspective") != "perspective":
         raise SceneError(
-            f"{where}: camera_type is {content['camera_type']!r}, and only perspective cameras are supported"
+            f"{where}: camera_type is {content['camera_type']!r}, and only perspective cameras are supported; "
+            "export the path with them"
         )
     width = json_file.side(where, "render_width", content.get("render_width"))
     height = json_file.side(where, "render_height", content.get("render_height"))

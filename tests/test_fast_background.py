@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 
 import numpy as np
@@ -17,7 +18,9 @@ from trainings import assert_same_gradients, gradients, stopped_after, trainer_o
 from data.errors import UserError
 from data.rays import Rays
 from data.scenes.load import load_scene
-from models.estimators.background import FARTHEST, candidates, contracted
+from models.config.strict import ConfigError
+from models.estimators.background import candidates, contracted
+from models.estimators.conf import BACKGROUND_RADIUS, BackgroundConfig
 from models.estimators.merge import MergedBackground
 from models.machine.backend import jt
 from models.methods.conf import load_config
@@ -76,7 +79,7 @@ def test_samples_beyond_the_sphere_are_even_shares_of_their_distance(some_rays, 
     found = candidates(some_rays, np.full((50, 1), 0.5), section, 0.1)
     points = some_rays.origins[:, None] + some_rays.directions[:, None] * found.depths[..., None].astype(float)
     radius = np.linalg.norm(points, axis=2)
-    assert radius[found.exist].min() > 1 - 1e-4 and radius[found.exist].max() < 1.05 * FARTHEST
+    assert radius[found.exist].min() > 1 - 1e-4 and radius[found.exist].max() < 1.05 * BACKGROUND_RADIUS
     assert found.depths[found.exist].min() >= 0.1
     steps = np.diff(found.depths, axis=1)
     both = found.exist[:, 1:] & (found.is_before[:, 1:] == found.is_before[:, :-1])
@@ -84,8 +87,17 @@ def test_samples_beyond_the_sphere_are_even_shares_of_their_distance(some_rays, 
     np.testing.assert_allclose(share, section, rtol=0.6 * section)
     # The last one is far, whatever the ray.
     last = found.exist.sum(axis=1) - 1
-    assert (radius[np.arange(50), last] > FARTHEST * np.exp(-2.5 * section)).all()
+    assert (radius[np.arange(50), last] > BACKGROUND_RADIUS * np.exp(-2.5 * section)).all()
     assert not found.is_before[40:].any() and found.is_before[:40].any()  # cameras within have nothing before it
+
+
+@pytest.mark.parametrize("section", [0.02, 0.3])
+def test_a_budget_must_hold_the_samples_of_any_ray(some_rays, section):
+    most = math.ceil(2.0 * math.log(BACKGROUND_RADIUS) / section)
+    assert most / 3 < candidates(some_rays, np.zeros((50, 1)), section, 0.0).exist.sum(axis=1).max() <= most
+    BackgroundConfig(samples=max(64, most), section=section).check()
+    with pytest.raises(ConfigError, match=rf"model.background.samples = {most - 1}: a single ray may have {most} sam"):
+        BackgroundConfig(samples=most - 1, section=section).check()
 
 
 def test_jitter_moves_samples_within_their_sections(some_rays):

@@ -16,7 +16,7 @@ from data.rays import Rays
 from data.roi.frustum import frustum_distances
 from data.scenes.backdrop import backdrop_colours
 from data.scenes.scene import Scene
-from models.estimators.conf import BackgroundConfig
+from models.estimators.conf import BACKGROUND_RADIUS, BackgroundConfig
 from models.estimators.empty_cells import EmptyCells
 from models.estimators.occupancy import OccupancyGrid
 from models.estimators.visibility import REACHED, density_visibility, fitted
@@ -27,7 +27,6 @@ from models.ops.march import OCCUPIED, PackedSamples
 from models.ops.volrend import alpha_from_density
 from models.structs import Var
 
-FARTHEST = 64.0  # working-frame units from the origin; points beyond are within 1/128 of the cube's side
 # Fraction of their length over which samples between camera and region absorb. With the full length, the initial
 # density occludes the region, and the background fits each image directly in front of its camera. DTU scan 24, held-out
 # PSNR after 1,000 steps: 14.4 dB with 1, 18.6 dB with 0.02, 18.0 dB without samples there.
@@ -196,7 +195,7 @@ class ContractedBackground:
 
 
 def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:
-    """Depths along rays outside the unit sphere, from their near plane to FARTHEST.
+    """Depths along rays outside the unit sphere, from their near plane to BACKGROUND_RADIUS.
 
     Let m be the depth closest to the origin, and b its distance from the origin. The depth m + b sinh(u) has distance b
     cosh(u) from the origin, so equal steps in u are equal fractions of the distance. jitter [R, 1] in [0, 1) shifts the
@@ -211,7 +210,7 @@ def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float
         return np.arcsinh((depth - middle) / apart) / section
 
     start = steps(np.full(len(rays), near_plane))
-    enters, leaves, ends = steps(middle - half), steps(middle + half), steps(middle + FARTHEST)
+    enters, leaves, ends = steps(middle - half), steps(middle + half), steps(middle + BACKGROUND_RADIUS)
     before = np.maximum(0, np.floor(enters - start)).astype(np.int64)
     from_there = np.maximum(leaves, start)
     behind = np.maximum(0, np.floor(ends - from_there)).astype(np.int64)
@@ -229,9 +228,9 @@ def contracted(points: np.ndarray) -> np.ndarray:
 
 
 def expanded(places: np.ndarray) -> np.ndarray:
-    """The inverse of `contracted`, float64; places [P, 3] beyond FARTHEST are moved to this distance."""
+    """The inverse of `contracted`, float64; places [P, 3] beyond BACKGROUND_RADIUS are moved to this distance."""
     radius = np.linalg.norm(places, axis=1, keepdims=True)
-    away = np.minimum(0.5 / np.maximum(1.0 - radius, 0.5 / FARTHEST), FARTHEST)
+    away = np.minimum(0.5 / np.maximum(1.0 - radius, 0.5 / BACKGROUND_RADIUS), BACKGROUND_RADIUS)
     return places * (away / np.maximum(radius, 1e-6))
 
 

@@ -11,6 +11,8 @@ from models.fields.conf import LARGEST_LEVELS
 
 MOST_SAMPLES = 2**16  # per ray; a few such rays would exceed the memory
 FARTHEST = 1e4  # of depths, in unit-sphere radii; above, the sample spacing exceeds the size of the region
+# Distance of the farthest background samples from the origin; points beyond are within 1/128 of the side of their cube
+BACKGROUND_RADIUS = 64.0
 POINTS_SHARE = 1 / 16  # fraction of the samples that are SfM points: at least as many as a batch has rays
 
 
@@ -110,6 +112,15 @@ class BackgroundConfig:
     depth_until: float = limits(0.0, at_least=0, at_most=1)
     # A larger initial sphere than the object, in a region that is larger than the object, may never become a surface.
     bias: float = limits(0.3, above=0, at_most=1)
+
+    def check(self) -> None:
+        """Raises ConfigError for a budget below one ray, which has samples before and behind the region."""
+        most = math.ceil(2.0 * math.log(BACKGROUND_RADIUS) / self.section)
+        if self.samples < most:
+            raise ConfigError(
+                f"model.background.samples = {self.samples}: a single ray may have {most} samples at section = "
+                f"{self.section:g}; raise samples or section"
+            )
 
 
 @dataclass(frozen=True)

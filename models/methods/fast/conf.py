@@ -48,6 +48,7 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
         self.check_fields()
         self.density_grid.check()
         self.packed.check("packed")
+        self.background.check()
         self.patches.check()
         if self.packed.curvature_weight > 0 and self.surface != SDF_GRID:
             raise ConfigError(

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.fields.conf import ColorConfig
-from models.fields.layers import Linear, uniform_init
-from models.machine.backend import jt
+from models.fields.conf import MODE_INPUTS, NORMALS, VIEW, ColorConfig
+from models.fields.layers import Layered, uniform_init
 from models.ops.color_inputs import color_inputs
 from models.ops.color_mlp import color
 from models.ops.network import Weights
 from models.ops.sizes import ColorSizes
 from models.structs import Var
 
-# Inputs of each mode besides the feature, in this order (IDR, arXiv 2003.09852, section 3.2 and its ablations).
-MODE_INPUTS = {
-    "idr": ("points", "view_dirs", "normals"),
-    "no_view_dir": ("points", "normals"),
-    "no_normal": ("points", "view_dirs"),
-}
 
-
-class RenderingNetwork(jt.nn.Module):
+class RenderingNetwork(Layered):
     """A ReLU MLP with weight norm and a final sigmoid (NeuS, arXiv 2106.10689, appendix E); a `ColorField`."""
 
     def __init__(self, conf: ColorConfig, rng: np.random.Generator) -> None:
         super().__init__()
         self.conf = conf
         widths = conf.widths
-        has_normals = "normals" in MODE_INPUTS[conf.mode]
+        has_normals = NORMALS in MODE_INPUTS[conf.mode]
         self._sizes = ColorSizes(
             layers=len(widths),
             squeeze=int(conf.squeeze_out),
@@ -37,13 +29,7 @@ class RenderingNetwork(jt.nn.Module):
             features=conf.d_feature,
             widths=tuple(width for pair in widths for width in pair),
         )
-        for index, (inputs, outputs) in enumerate(widths):
-            weight, bias = uniform_init(rng, inputs, outputs)
-            setattr(self, f"lin{index}", Linear(weight, bias, conf.weight_norm))
-
-    def layers(self) -> list[Linear]:
-        """The linear layers from input to output."""
-        return [getattr(self, f"lin{index}") for index in range(self.conf.n_layers + 1)]
+        self.add_layers((uniform_init(rng, inputs, outputs) for inputs, outputs in widths), conf.weight_norm)
 
     def execute(self, points: Var, normals: Var, view_dirs: Var, features: Var) -> Var:
         """RGB [P, 3] at points, in [0, 1] if `squeeze_out`; see `ColorField`.
@@ -51,6 +37,6 @@ class RenderingNetwork(jt.nn.Module):
         As published, the normals are the gradient of the SDF, not normalised.
         """
         weights = Weights([layer.parts() for layer in self.layers()])
-        sees = "view_dirs" in MODE_INPUTS[self.conf.mode]
+        sees = VIEW in MODE_INPUTS[self.conf.mode]
         fixed = color_inputs(points, view_dirs, self.conf.multires_view) if sees else points
         return color(fixed, normals, features, weights, self._sizes)

@@ -24,7 +24,14 @@ LARGEST_BIAS = 100.0  # radius of an initial sphere; contains any region
 # neither has a gradient.
 LEAST_DENSITY, LARGEST_DENSITY = 1e-3, 1e3
 # point 3, view 3, normal 3, without those that a mode omits
-INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}
+NO_NORMAL = "no_normal"
+VIEW, NORMALS = "view_dirs", "normals"
+# Inputs of each mode besides the feature, in this order (IDR, arXiv 2003.09852, section 3.2 and its ablations).
+MODE_INPUTS = {
+    "idr": ("points", VIEW, NORMALS),
+    "no_view_dir": ("points", NORMALS),
+    NO_NORMAL: ("points", VIEW),
+}
 VIEW_WIDTH = 3  # of a direction
 # Keys that affect only the initial weights: other values are compatible with trained weights.
 INITIALISATION_KEYS = frozenset({"bias", "density", "geometric_init", "inside_outside"})
@@ -140,7 +147,7 @@ class ColorConfig:
     """Sizes and inputs of the colour network."""
 
     d_feature: int = limits(at_least=1)
-    mode: str = limits(one_of=tuple(INPUT_WIDTHS))
+    mode: str = limits(one_of=tuple(MODE_INPUTS))
     d_in: int = limits(at_least=1)
     d_out: int = limits(at_least=3, at_most=3)
     d_hidden: int = limits(at_least=1)
@@ -154,14 +161,14 @@ class ColorConfig:
         block = "model.rendering_network"
         if self.d_feature != features:
             raise ConfigError(f"{block}.d_feature = {self.d_feature}: must be {source} = {features}")
-        if self.d_in != INPUT_WIDTHS[self.mode]:
-            raise ConfigError(f"{block}.d_in = {self.d_in}: must be {INPUT_WIDTHS[self.mode]} for mode = {self.mode}")
+        if self.d_in != input_width(self.mode):
+            raise ConfigError(f"{block}.d_in = {self.d_in}: must be {input_width(self.mode)} for mode = {self.mode}")
 
     @property
     def widths(self) -> Widths:
         """Inputs and outputs of each layer; the encoded view direction is an input if the mode uses it."""
         first = self.d_in + self.d_feature
-        if self.mode != "no_view_dir":
+        if VIEW in MODE_INPUTS[self.mode]:
             first += encoding_width(VIEW_WIDTH, self.multires_view) - VIEW_WIDTH
         sizes = [first] + [self.d_hidden] * self.n_layers + [self.d_out]
         return list(zip(sizes[:-1], sizes[1:], strict=True))
@@ -213,9 +220,13 @@ class GridConfig:
     @property
     def parameters(self) -> int:
         """The number of trained parameters."""
+        return self.sizes.rows * FEATURES + parameter_count(self.widths, has_norms=False)
+
+    @property
+    def widths(self) -> Widths:
+        """Input and output width of each layer with all levels; the first output is the distance or density."""
         ends = [self.sizes.inputs, *[self.d_hidden] * self.n_layers, 1 + self.d_feature]
-        widths = list(zip(ends[:-1], ends[1:], strict=True))
-        return self.sizes.rows * FEATURES + parameter_count(widths, has_norms=False)
+        return list(zip(ends[:-1], ends[1:], strict=True))
 
 
 @dataclass(frozen=True)
@@ -235,6 +246,11 @@ class DensityGridConfig(GridConfig):
     density: float = limits(4.0, at_least=LEAST_DENSITY, at_most=LARGEST_DENSITY)
 
     block: ClassVar[str] = "density_grid"
+
+
+def input_width(mode: str) -> int:
+    """The number of inputs of a colour network besides the feature."""
+    return 3 * len(MODE_INPUTS[mode])
 
 
 def parameter_count(widths: Widths, has_norms: bool) -> int:

@@ -13,7 +13,7 @@ from models.fields.grid_field import GridField
 from models.fields.layers import uniform_init
 from models.ops.elementwise import hard_clip
 from models.ops.grid_sdf import grid_sdf, grid_values
-from models.ops.grid_sizes import FEATURES, POINT, GridSizes
+from models.ops.grid_sizes import GridSizes
 from models.ops.network import Weights
 from models.structs import Var
 
@@ -67,8 +67,7 @@ class DensityGrid(GridField):
 
 def _even(rng: np.random.Generator, conf: DensityGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Weight [out, in] and bias [out] of each layer, for a density of about `conf.density` everywhere."""
-    ends = [POINT + FEATURES * conf.levels, *[conf.d_hidden] * conf.n_layers, 1 + conf.d_feature]
-    for index, (inputs, outputs) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+    for index, (inputs, outputs) in enumerate(conf.widths):
         weight, bias = uniform_init(rng, inputs, outputs)
         if index == conf.n_layers:
             bias[0] = math.log(conf.density)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from models.fields.conf import GridConfig
-from models.fields.layers import Linear
+from models.fields.layers import Layered
 from models.machine.backend import jt
 from models.ops.grid_sdf import active_weights, with_network
 from models.ops.grid_sizes import FEATURES, GridSizes
@@ -20,7 +20,7 @@ from models.ops.network import Weights
 FIRST_FEATURES = 1e-4  # features are initialised uniformly between plus and minus this (Instant-NGP, section 4)
 
 
-class GridField(jt.nn.Module):
+class GridField(Layered):
     """Grid and network with the first `active` levels."""
 
     def __init__(
@@ -33,18 +33,13 @@ class GridField(jt.nn.Module):
         sizes = conf.sizes
         values = rng.uniform(-FIRST_FEATURES, FIRST_FEATURES, (sizes.rows, FEATURES))
         self.table = jt.array(values.astype(np.float32))
-        for index, (weight, bias) in enumerate(layers):
-            setattr(self, f"lin{index}", Linear(weight, bias, weight_norm=False))
+        self.add_layers(layers, weight_norm=False)
 
     def activate(self, first: int, progress: float) -> None:
         """Activate `first` levels at progress 0, and further ones at equal intervals, all at progress 1."""
         levels = self.conf.levels
         first = min(first, levels)
         self.active = min(levels, first + int((levels - first + 1) * progress))
-
-    def layers(self) -> list[Linear]:
-        """The linear layers from input to output."""
-        return [getattr(self, f"lin{index}") for index in range(self.conf.n_layers + 1)]
 
     @property
     def sizes(self) -> GridSizes:

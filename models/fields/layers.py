@@ -6,6 +6,7 @@ Arrays are initialised in NumPy with the generator of the run, so that a seed gi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -39,6 +40,21 @@ class Linear(jt.nn.Module):
         if not hasattr(self, "weight_v"):
             return self.weight, self.bias
         return self.weight_v, self.weight_g, self.bias
+
+
+class Layered(jt.nn.Module):
+    """A network of linear layers, which have the published names `lin0`, `lin1`, ..."""
+
+    def add_layers(self, arrays: Iterable[tuple[np.ndarray, np.ndarray]], weight_norm: bool) -> None:
+        """Add the layers; `arrays`: weight [out, in] and bias [out] of each, from input to output."""
+        self._names = []
+        for index, (weight, bias) in enumerate(arrays):
+            self._names.append(f"lin{index}")
+            setattr(self, self._names[-1], Linear(weight, bias, weight_norm))
+
+    def layers(self) -> list[Linear]:
+        """The layers from input to output."""
+        return [getattr(self, name) for name in self._names]
 
 
 def uniform_init(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:

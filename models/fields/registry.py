@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from models.config.strict import ConfigError
-from models.fields.conf import ColorConfig, DensityGridConfig, NerfConfig, SdfConfig, SdfGridConfig
+from models.fields.conf import NO_NORMAL, ColorConfig, DensityGridConfig, NerfConfig, SdfConfig, SdfGridConfig
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,6 @@ def _check_density_grid(conf: Any) -> None:
 
 
 NERF, DENSITY_GRID = "nerf", "density_grid"
-NO_NORMAL = "no_normal"  # the mode of a colour network without normals
 RADIANCE: dict[str, RadianceKind] = {
     NERF: RadianceKind(NerfConfig, _nerf, _check_nerf, lambda conf: conf.block(NERF).parameters),
     DENSITY_GRID: RadianceKind(

@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 
 from models.fields.conf import SdfConfig
-from models.fields.layers import Linear, geometric_init, uniform_init
-from models.machine.backend import jt
+from models.fields.layers import Layered, geometric_init, uniform_init
 from models.ops.network import Weights
 from models.ops.placing import NetworkDistance
 from models.ops.sdf_mlp import sdf_field
@@ -26,7 +25,7 @@ class _AtWeights:
     evaluate: Callable[[Var], FieldOutput]
 
 
-class SDFNetwork(jt.nn.Module):
+class SDFNetwork(Layered):
     """An MLP with Softplus, skips and weight norm; a `DistanceField`."""
 
     def __init__(self, conf: SdfConfig, rng: np.random.Generator) -> None:
@@ -37,12 +36,7 @@ class SDFNetwork(jt.nn.Module):
             arrays = geometric_init(rng, widths, conf.embedded_width, conf)
         else:
             arrays = [uniform_init(rng, inputs, outputs) for inputs, outputs in widths]
-        for index, (weight, bias) in enumerate(arrays):
-            setattr(self, f"lin{index}", Linear(weight, bias, conf.weight_norm))
-
-    def layers(self) -> list[Linear]:
-        """The linear layers from input to output."""
-        return [getattr(self, f"lin{index}") for index in range(self.conf.n_layers + 1)]
+        self.add_layers(arrays, conf.weight_norm)
 
     def at_weights(self) -> _AtWeights:
         """The network with its current parameters."""

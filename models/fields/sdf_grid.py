@@ -18,7 +18,7 @@ from models.fields.conf import NUMERICAL, SdfGridConfig
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
 from models.ops.grid_sdf import grid_sdf, grid_values
-from models.ops.grid_sizes import FEATURES, POINT
+from models.ops.grid_sizes import POINT
 from models.ops.update import AdamStep, Update, adam
 from models.structs import FieldOutput, Var
 
@@ -115,14 +115,14 @@ def _sphere(rng: np.random.Generator, conf: SdfGridConfig) -> Iterator[tuple[np.
 
     SAL, arXiv 1911.10414, section 5, for the point alone: the features have zero weights.
     """
-    widths = [POINT + FEATURES * conf.levels, *[conf.d_hidden] * conf.n_layers]
-    for index, (inputs, outputs) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+    *hidden, (width, last) = conf.widths
+    for index, (inputs, outputs) in enumerate(hidden):
         weight = rng.normal(0.0, math.sqrt(2.0 / outputs), (outputs, inputs))
         if index == 0:
             weight[:, POINT:] = 0.0
         yield weight, np.zeros(outputs)
-    weight = rng.normal(0.0, FEATURE_SPREAD, (1 + conf.d_feature, widths[-1]))
-    weight[0] = rng.normal(math.sqrt(math.pi / widths[-1]), 1e-4, widths[-1])
-    bias = np.zeros(1 + conf.d_feature)
+    weight = rng.normal(0.0, FEATURE_SPREAD, (last, width))
+    weight[0] = rng.normal(math.sqrt(math.pi / width), 1e-4, width)
+    bias = np.zeros(last)
     bias[0] = -conf.bias
     yield weight, bias

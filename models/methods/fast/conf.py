@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from models.config.strict import ConfigError
 from models.estimators.conf import BackgroundConfig, PackedConfig, RadianceConfig
-from models.fields.conf import INPUT_WIDTHS, ColorConfig, DensityGridConfig, SdfGridConfig
-from models.fields.registry import DENSITY_GRID, NO_NORMAL, RENDERING_NETWORK, SDF_GRID
+from models.fields.conf import NO_NORMAL, ColorConfig, DensityGridConfig, SdfGridConfig, input_width
+from models.fields.registry import DENSITY_GRID, RENDERING_NETWORK, SDF_GRID
 from models.methods.chosen_fields import RadianceFieldConfig, SurfaceConfig
 from models.methods.exposure_conf import PhotographsConfig
 from models.rendering.conf import PatchesConfig
@@ -75,7 +75,7 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
     def background_color(self) -> ColorConfig:
         """The colour network of the background: that of the surface, without normals."""
         color, features = self.rendering_network, self.density_grid.features
-        return replace(color, mode=NO_NORMAL, d_in=INPUT_WIDTHS[NO_NORMAL], d_feature=features)
+        return replace(color, mode=NO_NORMAL, d_in=input_width(NO_NORMAL), d_feature=features)
 
     @property
     def buffer_bytes(self) -> int:

@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 from forms import FORMS, in_form
-from runs import SHORT, contents, run, saved
+from runs import ROOT, SHORT, contents, run, saved
+from test_fast_neus import TINY
 from tiny_networks import random_rays, tiny_renderer
 
 import exp_runner
@@ -195,6 +196,19 @@ def test_a_bad_gradient_is_named_and_the_steps_around_it_are_those_of_a_run_that
     (file,) = (tmp_path / "a" / "anomalies").iterdir()
     assert exp_runner.main(["--mode", "replay", "--replay", str(file)]) == 0  # nothing in it explains the gradient
     assert "the cause is the machine" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_step_that_needs_the_scene_is_not_blamed_on_the_machine(tmp_path, monkeypatch, capsys):
+    tiny = [word for setting in (*TINY, f"general.base_exp_dir={tmp_path}") for word in ("--set", setting)]
+    spoil_gradients(monkeypatch, {3}, 1)
+    few = ("--set", "train.end_iter=6", "--set", "train.val_freq=0", "--set", "train.val_mesh_freq=0")
+    assert exp_runner.main(["--conf", str(ROOT / "confs/fast.conf"), "--case", "demo", *tiny, *few]) == 0
+    monkeypatch.undo()
+    capsys.readouterr()
+    (file,) = (tmp_path / "anomalies").iterdir()
+    assert exp_runner.main(["--mode", "replay", str(file)]) == 0
+    assert "without the scene's near plane and patch loss" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -88,6 +88,7 @@ class Model(Protocol):
     """A method with its networks. All random numbers are passed in."""
 
     entries: str  # name of the entries of a batch, for messages
+    needs_scene: bool  # whether a step depends on the scene beyond its batch, noise, weights and buffers
     shows_pictures: bool  # whether `view` takes only the rays of whole images (`ImageRays`)
     # The processes that take each step together; a method whose entries cannot be shared may share its `objective`.
     ranks: Ranks
@@ -147,6 +148,7 @@ class PlainModel:
     """Defaults of a method: one learning rate, no state but the networks, nothing to do around a step."""
 
     entries = "rays"
+    needs_scene = False
     shows_pictures = False
     ranks: Ranks = ALONE
     warm_up = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end

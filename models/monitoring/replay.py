@@ -36,6 +36,10 @@ from models.training.update_check import (
 
 MADE = ("weight", *MOMENTS)  # results of an update for one entry
 FINE_NOW = "the same step is finite now: the cause is the machine (memory, overheating), not the data"
+FINE_WITHOUT_SCENE = (
+    "the step is finite now, recomputed without the scene's near plane and patch loss: the cause is one of these, or "
+    "the machine (memory, overheating)"
+)
 
 
 def replay(path: Path, say: Callable[[str], None]) -> bool:
@@ -67,7 +71,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     _say_findings("in the recomputed losses and gradients", effects, say)
     if causes or effects:
         return True
-    return _replay_update(anomaly, gradients, say)
+    return _replay_update(anomaly, gradients, FINE_WITHOUT_SCENE if trainer.model.needs_scene else FINE_NOW, say)
 
 
 def _say_findings(where: str, findings: list[str], say: Callable[[str], None]) -> None:
@@ -75,14 +79,17 @@ def _say_findings(where: str, findings: list[str], say: Callable[[str], None]) -
     say(f"not finite {where}: {listed(findings, MAX_NAMED) or 'nothing'}")
 
 
-def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Callable[[str], None]) -> bool:
-    """Recompute the update of finite gradients with the moments in the file; returns whether it is not finite."""
+def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], fine: str, say: Callable[[str], None]) -> bool:
+    """Recompute the update of finite gradients with the moments in the file; returns whether it is not finite.
+
+    `fine`: what it means if the update is finite.
+    """
     if anomaly.settings is None:
         is_of_the_update = any("the update" in finding for finding in anomaly.findings)
         say(
             "loss and gradients are finite: the cause was the moments, which this file does not contain"
             if is_of_the_update
-            else FINE_NOW
+            else fine
         )
         return False
     if not anomaly.moments:
@@ -93,7 +100,7 @@ def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Call
     for fault in faults:
         _say_fault(fault, anomaly.settings, say)
     if not faults:
-        say(f"the update is finite too: {FINE_NOW}")
+        say(f"the update is finite too: {fine}")
     return bool(faults)
 
 

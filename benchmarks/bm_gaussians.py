@@ -28,7 +28,7 @@ from models.ops.splat_project import camera_numbers, project_ellipsoids
 from models.ops.splat_raster import Look, Raster, composite_ellipsoids
 from models.ops.splat_shade import shade_splats
 from models.results.render import psnr
-from models.training.trainer import Trainer
+from models.training.trainer import Trainer, generators
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDE, COUNT = 256, 16384  # of the image that is timed beside a peer
@@ -106,9 +106,9 @@ def quality(conf: ExperimentConfig, every: int) -> None:
     train = conf.train
     scene = load_scene(conf.dataset, background(conf))
     test = load_held_out(conf.dataset, scene, background(conf))
-    seeds = [np.random.default_rng(seed) for seed in np.random.SeedSequence(train.seed).spawn(3)]
-    model = build_model(conf.model, train, seeds[0])
-    trainer = Trainer(model, model.sampler(scene, train.batch_size, seeds[1]), train, seeds[2])
+    initial, views, jitter = generators(train.seed)
+    model = build_model(conf.model, train, initial)
+    trainer = Trainer(model, model.sampler(scene, train.batch_size, views), train, jitter)
     spent = 0.0
     while trainer.finished_steps < train.end_iter:
         start = time.process_time()

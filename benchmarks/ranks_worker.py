@@ -21,7 +21,7 @@ from models.machine.ranks.started import takes_part
 from models.methods.conf import load_config
 from models.methods.registry import build_model
 from models.training.chunks import settled_chunk
-from models.training.trainer import Trainer
+from models.training.trainer import Trainer, generators
 
 # Of /proc/<process>/smaps_rollup: what it has, with its part of pages that several have, and of no file.
 KEPT = {"resident": "Rss", "share": "Pss", "data": "Anonymous"}
@@ -30,7 +30,7 @@ KEPT = {"resident": "Rss", "share": "Pss", "data": "Anonymous"}
 def trainer_of(conf_path: str, settings: list[str], ranks: Ranks) -> Trainer:
     """A trainer as the command line makes it, with a batch in one piece unless `train.ray_chunk` is a number."""
     conf = load_config(conf_path, "demo", settings)
-    initial, pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(conf.train.seed).spawn(3))
+    initial, pixels, jitter = generators(conf.train.seed)
     model = build_model(conf.model, conf.train, initial)
     sampler = model.sampler(load_scene(conf.dataset, background(conf)), conf.train.batch_size, pixels)
     trainer = Trainer(model, sampler, conf.train, jitter, ranks=ranks)

@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.io.phases import phase
@@ -40,7 +38,7 @@ from models.results.context import EvalContext
 from models.results.meshes import validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
-from models.training.trainer import StepOutput, Trainer
+from models.training.trainer import StepOutput, Trainer, generators
 
 
 class Runner:
@@ -60,9 +58,7 @@ class Runner:
             log.warn(warning)
         for text in (summary(experiment.scene), *experiment.scene.notes):
             log.info(text)
-        initial, pixels, jitter = (
-            np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
-        )
+        initial, pixels, jitter = generators(self.conf.seed)
         model = build_model(experiment.conf.model, self.conf, initial)  # the scene determines what is trained
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
         if experiment.checkpoint is None and (note := begun(model, ranks)):

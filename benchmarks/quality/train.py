@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.quality import weights
 from benchmarks.quality.job import CONF, weights_file
 from benchmarks.serve import peak_bytes, serve
@@ -24,7 +22,7 @@ from models.methods.conf import ExperimentConfig, parse_config
 from models.methods.protocol import Batch, Sampler
 from models.methods.registry import build_model
 from models.training.chunks import settled_chunk, training_chunk
-from models.training.trainer import Trainer
+from models.training.trainer import Trainer, generators
 
 UNTIMED_STEPS = 2  # of a model that is thrown away: by then the operations are compiled, or loaded
 MB = 10**6
@@ -111,7 +109,7 @@ def train(folder: Path, marks: list[int]) -> dict[str, Any]:
 
 def build(conf: ExperimentConfig, scene: Scene, clock: Clock) -> Trainer:
     """Model, sampler and trainer with the random numbers of `models.runner.Runner`; times the start of the model."""
-    initial, pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(conf.train.seed).spawn(3))
+    initial, pixels, jitter = generators(conf.train.seed)
     model = build_model(conf.model, conf.train, initial)
     sampler = model.sampler(scene, conf.train.batch_size, pixels)
     clock.go()

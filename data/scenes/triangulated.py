@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from data.cameras import evenly_spaced
 from data.io.images import eight_bits
 from data.parsed_scene import Lens, SparsePoints
 from data.scenes.bundle import LIMITS, consistent, errors, triangulate
@@ -21,8 +22,7 @@ def triangulated(
 
     images: unsigned integers [H, W, 3], V of them; intrinsics [V, 3, 3], c2w [V, 4, 4]. The cameras are kept as given.
     """
-    count = min(len(images), MOST_IMAGES)
-    views = np.linspace(0, len(images) - 1, count).round().astype(int)
+    views = evenly_spaced(len(images), MOST_IMAGES)
     bundle, colours = bundle_of(
         [image_features(eight_bits(images[view]), Lens(intrinsics[view]), c2w[view]) for view in views]
     )
@@ -35,6 +35,6 @@ def triangulated(
             f"no SfM points: the cameras fit {len(points.xyz)} of {len(xyz)} matched points; {LEAST_TRACKS} are needed"
         )
     return points, (
-        f"{len(points.xyz)} SfM points triangulated from {count} photographs: median reprojection error "
+        f"{len(points.xyz)} SfM points triangulated from {len(views)} photographs: median reprojection error "
         f"{np.median(error[kept]):.2f} pixels of images at most {LARGEST_SIDE} wide"
     )

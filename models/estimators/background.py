@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.cameras import evenly_spaced
 from data.rays import Rays
 from data.roi.frustum import frustum_distances
 from data.scenes.backdrop import backdrop_colours
@@ -236,7 +237,7 @@ def expanded(places: np.ndarray) -> np.ndarray:
 
 def _seen_share(points: np.ndarray, scene: Scene) -> np.ndarray:
     """The fraction of the images (at most MOST_COUNTED) that see points [P, 3] before the unit sphere: [P]."""
-    views = np.unique(np.linspace(0, scene.n_views - 1, MOST_COUNTED).round().astype(int))
+    views = evenly_spaced(scene.n_views, MOST_COUNTED)
     cameras = scene.cameras.pick(views)
     share = np.zeros(len(points))
     for view in range(len(views)):

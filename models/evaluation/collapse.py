@@ -14,6 +14,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from data.cameras import evenly_spaced
 from data.errors import UserError
 from data.scenes.scene import Scene
 from models.checkpoints.folder import CheckpointFolder
@@ -132,7 +133,7 @@ def scored_views(experiment: Experiment) -> ScoredViews:
     except UserError:
         held_out = None
     scene = experiment.scene if held_out is None else held_out
-    views = np.unique(np.linspace(0, scene.n_views - 1, VIEWS).round().astype(int))
+    views = evenly_spaced(scene.n_views, VIEWS)
     return ScoredViews(scene, tuple(int(view) for view in views), held_out is not None)
 
 

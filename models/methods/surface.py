@@ -13,7 +13,7 @@ from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.estimators.conf import PackedConfig
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
-from models.estimators.visibility import alpha_visibility
+from models.estimators.visibility import NO_ANNEALING, alpha_visibility
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
 from models.methods.protocol import LevelSet, Noise
@@ -25,8 +25,6 @@ from models.rendering.patches import MOST_COMPARED, PatchComparison
 from models.rendering.render import SurfaceFields, render_surface, surface_alpha, surface_loss
 from models.rendering.views import packed_view
 from models.structs import OF_THE_BATCH, FieldOutput, RayView, RenderOutput, StepContext, Var
-
-NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import numpy as np
-
 from data.io.phases import phase
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
@@ -14,7 +12,7 @@ from models.machine import memory
 from models.methods.block import ModelConfig
 from models.methods.registry import build_model
 from models.training.chunks import settled_chunk, training_chunk
-from models.training.trainer import Trainer
+from models.training.trainer import Trainer, generators
 
 # The first training compiles the kernels, the second one is timed.
 FIRST_STEPS, TIMED_STEPS = 32, 160
@@ -36,7 +34,7 @@ def seconds_per_step(model: ModelConfig, train: TrainConfig, scene: Scene) -> fl
 def _short_training(model: ModelConfig, train: TrainConfig, scene: Scene, steps: int) -> float:
     """The seconds of a training with this number of steps, without its start."""
     train = replace(train, end_iter=steps, warm_up_end=min(train.warm_up_end, steps - 1))
-    initial, pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(train.seed).spawn(3))
+    initial, pixels, jitter = generators(train.seed)
     built = build_model(model, train, initial)
     trainer = Trainer(built, built.sampler(scene, train.batch_size, pixels), train, jitter)
     chunk = settled_chunk(train, {})

@@ -45,6 +45,12 @@ class StepOutput:
         return {name: float(value.item()) for name, value in values.items()}
 
 
+def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
+    """Of initial weights, pixels and jitter."""
+    initial, pixels, jitter = (np.random.default_rng(one) for one in np.random.SeedSequence(seed).spawn(3))
+    return initial, pixels, jitter
+
+
 class Trainer:
     """Takes steps; holds the optimiser, the step count and the random generators of the jitter.
 

@@ -6,18 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import rendered_photographs
 from test_guard import spoil_gradients
 
 import exp_runner
-from models.commands import reconstruction, reconstruction_page, reconstruction_settings, train
+from data.errors import UserError
+from data.io.images import write_image
+from models.commands import evaluate, reconstruction, reconstruction_page, reconstruction_settings, train
+from models.commands.arguments import parse_arguments
+from models.commands.conf import read_conf
 from models.commands.program import PROGRAM_FOLDER
 from models.commands.reconstruct import case_of
+from models.methods.conf import load_config
 from models.training import pace
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16", "model.packed.anywhere=0")
 SMALL += ("model.sdf_grid.levels=2", "model.sdf_grid.finest=32", "model.sdf_grid.log2_rows=10")
+FAST = PROGRAM_FOLDER / reconstruction.CONF
 RESULTS = ("health.json", "health.md", "mesh.ply", "metrics.json", "overview.png", "report.png", "result.md")
 
 
@@ -60,7 +67,7 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert "--resolution 24" in said.out.split("step 5 of 5")[1].splitlines()[0], "not finer than the mesh"
     kept = (result / "mesh.ply").read_bytes()
     (result / "mesh.ply").unlink()
-    *_, further, _, last = (result / "result.md").read_text().split("```bash\n")[1].split("\n```")[0].splitlines()
+    _, further, _, _, _, last = (result / "result.md").read_text().split("```bash\n")[1].split("\n```")[0].splitlines()
     assert exp_runner.main(shlex.split(last)[2:]) == 0 and (result / "mesh.ply").read_bytes() == kept, last
     longer = f"train.end_iter={2 * int(plan['settings']['train.end_iter'])}"
     assert longer in further and "--mode train --is_continue" in further
@@ -155,6 +162,39 @@ def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch, name):
     status, said = run(capsys, *MISTAKES[name][0])
     assert status == exp_runner.EXIT_USER_ERROR and MISTAKES[name][1] in said.err
     assert said.err.count("\n") == 1 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [((), {"dataset.test_every": "8"}), (("dataset.test_every=0",), {}), (("dataset.train_views=[0,1,2]",), {})],
+)
+def test_photographs_are_held_out_unless_flags_or_conf_choose_them(tmp_path, monkeypatch, settings, expected):
+    (tmp_path / "image").mkdir()
+    for view in range(16):
+        write_image(tmp_path / "image" / f"{view:03d}.png", np.zeros((4, 4, 3), np.uint8))
+    typed = ["--mode", "reconstruct", "--images", str(tmp_path / "image"), "--case", "a", "--conf", str(FAST)]
+    typed += [word for text in (f"dataset.data_dir={tmp_path}",) for word in ("--set", text)]
+    arguments = parse_arguments(typed + [word for text in settings for word in ("--set", text)])
+    assert reconstruction_settings.chosen_settings(arguments, read_conf(arguments), 10.0) == expected
+    # the same keys in the conf in place of flags
+    in_conf = load_config(FAST, "a", (f"dataset.data_dir={tmp_path}", *settings))
+    plain = parse_arguments(typed)
+    found = reconstruction_settings.chosen_settings(plain, in_conf, 10.0)
+    assert found == ({"dataset.test_every": "8"} if settings == ("dataset.test_every=0",) else expected)
+
+
+@pytest.mark.slow
+def test_a_scene_with_nothing_to_compare_with_still_gets_a_mesh_and_a_page(photographs, capsys, monkeypatch):
+    def nothing(*given):
+        raise UserError("has no held-out photographs")
+
+    monkeypatch.setattr(reconstruction, "evaluate", SimpleNamespace(COMMAND=replace(evaluate.COMMAND, run=nothing)))
+    status, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4, "--gpu", 3)
+    assert status == 0 and "no metrics: has no held-out photographs" in said.out, said.err
+    result = Path("exp/my_photos/fast/result")
+    page = (result / "result.md").read_text()
+    assert (result / "mesh.ply").is_file() and "the quality of the mesh could not be measured" in page
+    assert page.count("--gpu 3") == 3
 
 
 def test_minutes_belong_to_it(capsys):

@@ -139,7 +139,7 @@ def _checked_cameras(path: Path, matrices: Mapping[str, np.ndarray], count: int)
             if key not in matrices:
                 raise SceneError(
                     f"{path}: has no {key}; the scene has {count} photographs and needs one for each; "
-                    "add it, or remove the photograph"
+                    "number the cameras from 0, in the order of the photographs"
                 )
         world_mats.append(_checked(path, f"world_mat_{index}", matrices[f"world_mat_{index}"], rows=(3, 4))[:3])
         scale_mats.append(_similarity(path, f"scale_mat_{index}", matrices[f"scale_mat_{index}"]))

@@ -129,8 +129,8 @@ def check(values: argparse.Namespace) -> None:
         raise UserError("--up: applies only to the world frame; omit --up or --frame unit")
     if values.decimate is not None and values.simplify is not None:
         raise UserError("--decimate, --simplify: one gives the number of triangles, the other the error; give only one")
-    if values.mode in ("render", "compare"):
-        return  # for these modes --output is not a mesh
+    if values.mode in ("render", "compare") or (values.mode == "reconstruct" and values.output is not None):
+        return  # --output is not a mesh, or does not apply
     wanted = color(values)
     if values.output is not None:
         _require_places(values.output, wanted)

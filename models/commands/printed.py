@@ -27,9 +27,10 @@ def command_line(words: Sequence[str]) -> str:
 
 
 def of_the_scene(arguments: Arguments, conf: Path | None, left_out: str = "") -> list[str]:
-    """The flags --conf, --case, --device and --set of `arguments`; `left_out`: a key of the conf without its --set."""
+    """The flags --conf, --case, --device, --gpu and --set of `arguments`; `left_out`: a key without its --set."""
     words = [*flag_of("--conf", "" if conf is None else str(conf)), *flag_of("--case", arguments.case)]
     words += [] if arguments.device == "auto" else ["--device", arguments.device]
+    words += [] if arguments.gpu == 0 else ["--gpu", str(arguments.gpu)]
     settings = (text for text in arguments.overrides if text.partition("=")[0].strip() != left_out)
     return words + [word for text in settings for word in flag_of("--set", text)]
 

@@ -184,7 +184,7 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
             _run(_step(arguments, validate_image.COMMAND), 5)
         elif has_mesh:
             resolution = min(EVALUATED_RESOLUTION, arguments.values.resolution)
-            status = _run(_step(arguments, evaluate.COMMAND, resolution=resolution), 5)
+            status = _evaluated(_step(arguments, evaluate.COMMAND, resolution=resolution))
     collect(folder, has_mesh)
     if status == EXIT_DONE or notes:
         add_figures(folder, plan.after(times).times)
@@ -194,6 +194,15 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
     if status == EXIT_DONE:
         write_plan(folder, replace(plan, is_finished=True))
     return status
+
+
+def _evaluated(step: Arguments) -> int:
+    """Evaluate the mesh; returns the exit status. Without anything to compare it with, there are no metrics."""
+    try:
+        return _run(step, 5)
+    except UserError as error:
+        say(f"no metrics: {error}")
+        return EXIT_DONE
 
 
 def _trained(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> tuple[ReconstructionPlan, int]:
@@ -237,13 +246,16 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     again = [
         f"# continue the training to {2 * conf.train.end_iter} steps",
         _as_typed(_step(more, train.COMMAND, is_continue=True)),
+        "# write the metrics of the newest checkpoint to report/",
+        _as_typed(_step(arguments, evaluate.COMMAND)),
         f"# extract {MESH} again",
         _as_typed(_mesh_step(arguments, folder)),
     ]
     has_mesh = (folder / RESULT / MESH).is_file()
     measured = folder / RESULT / MESH if has_mesh and arguments.values.frame != UNIT else None
     size = size_and_cameras(conf.dataset, measured)
-    write_result(folder / RESULT / PAGE, page(arguments.case, health, figures, again, notes, has_mesh, size).encode())
+    text = page(arguments.case, health, figures, again, notes, has_mesh, size)
+    write_result(folder / RESULT / PAGE, text.encode("utf-8", "surrogateescape"))  # paths of any bytes
     say(*notes)
     if has_mesh:
         say(*(f"reliability: {line}" for line in trust(figures)))

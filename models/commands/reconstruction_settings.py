@@ -36,7 +36,9 @@ def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float
     if dataset.downscale == 1 and given_value(arguments.overrides, "dataset.downscale") is None and times > 1:
         settings["dataset.downscale"] = str(times)
     keys = ("dataset.test_every", "dataset.test_views", "dataset.test_dir", "dataset.train_views")
-    is_split = any(given_value(arguments.overrides, key) is not None for key in keys) or dataset.test_every
+    is_split = any(
+        given_value(arguments.overrides, key) is not None or getattr(dataset, key.partition(".")[2]) for key in keys
+    )
     if len(pictures) >= SPARES and not is_split:
         settings["dataset.test_every"] = str(EVERY)
     for key, value in settings.items():

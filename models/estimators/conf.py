@@ -114,7 +114,7 @@ class BackgroundConfig:
     bias: float = limits(0.3, above=0, at_most=1)
 
     def check(self) -> None:
-        """Raises ConfigError for a budget below one ray, which has samples before and behind the region."""
+        """Raises ConfigError for a budget below one ray, of a camera up to about twenty radii away."""
         most = math.ceil(2.0 * math.log(BACKGROUND_RADIUS) / self.section)
         if self.samples < most:
             raise ConfigError(

@@ -88,7 +88,7 @@ def _stamp(context: EvalContext, path: CameraPath, request: VideoRequest) -> byt
     for shot in path.shots:
         digest.update(shot.intrinsics.tobytes() + shot.c2w.tobytes())
     sizes = f"{path.width}x{path.height} / {request.level}"
-    mesh = request.mesh.resolution if set(request.shown) & set(OF_MESH) else 0
+    mesh = request.mesh if set(request.shown) & set(OF_MESH) else None
     told = (context.step, context.seconds, ",".join(request.shown), sizes, mesh, digest.hexdigest())
     return "\n".join(map(str, told)).encode()
 

@@ -204,7 +204,7 @@ def test_a_mode_opens_its_experiment_and_becomes_one_call(argv, opened, called, 
 )
 def test_a_photograph_the_scene_does_not_have_is_named_before_jittor_is_loaded(mode, runner, capsys):
     assert exp_runner.main(["--mode", *mode]) == 2
-    assert "no photograph 10: the scene fake has 0 to 9" in capsys.readouterr().err
+    assert "no training photograph 10: the scene fake has 0 to 9" in capsys.readouterr().err
     assert [name for name, _ in runner.calls] == ["open_results"]
 
 

@@ -26,7 +26,7 @@ def snapshot_of(scene, wrong=()):
     conf = SimpleNamespace(train=SimpleNamespace(mask_weight=0.1))
     return SimpleNamespace(
         experiment=SimpleNamespace(scene=scene, conf=conf),
-        model=SimpleNamespace(networks={}),
+        model=SimpleNamespace(networks={}, behind=lambda colour: colour),
         render=render,
         log=log,
         background_rgb=None,

@@ -31,30 +31,30 @@ class Links:
     def __init__(self, monkeypatch):
         self.started_at, self.refusal, self.stops_before = [], None, 0  # the last: trainings that end without a step
         self.marks, self.lengths, self.finishes = 0, [], 0  # the last two: steps of each training; how many end
-        monkeypatch.setattr(reconstruction, "_run_step", self.run)
+        monkeypatch.setattr(reconstruction, "_run", self.run)
         monkeypatch.setattr(reconstruction, "warnings", lambda figures: ())
         monkeypatch.setattr(reconstruction, "read_figures", lambda path: {})
 
-    def run(self, arguments, command, number, flags=None):
-        name = command.name
+    def run(self, step, number):
+        name = step.command.name
         if name == "prepare" and self.refusal:
             raise UserError(self.refusal)
-        if name == "prepare" and (arguments.values.overwrite or not SCENE.exists()):
+        if name == "prepare" and (step.values.overwrite or not SCENE.exists()):
             (SCENE / "image").mkdir(parents=True, exist_ok=True)
             for view in range(3):
                 write_image(SCENE / f"image/{view:03d}.png", np.zeros((8, 8, 3), np.uint8))
             self.marks += 1
             (SCENE / "cameras_sphere.npz").write_bytes(b"%d" % self.marks)
-        return self.train(arguments, flags) if name == "train" else EXIT_DONE
+        return self.train(step) if name == "train" else EXIT_DONE
 
-    def train(self, arguments, flags):
-        self.lengths.append(int(given_value(arguments.overrides, "train.end_iter") or 0))
+    def train(self, step):
+        self.lengths.append(int(given_value(step.overrides, "train.end_iter") or 0))
         found = latest_checkpoint(CHECKPOINTS, pytest.fail)
-        self.started_at.append(found.step if found and not flags["overwrite"] else 0)
+        self.started_at.append(found.step if found and not step.values.overwrite else 0)
         if self.stops_before > 0:
             self.stops_before -= 1
             return EXIT_STOPPED
-        if flags["overwrite"]:
+        if step.values.overwrite:
             shutil.rmtree(CHECKPOINTS)
         save_checkpoint(CHECKPOINTS, make_checkpoint(self.started_at[-1] + 10))
         return EXIT_DONE if len(self.lengths) <= self.finishes else EXIT_STOPPED

@@ -19,6 +19,7 @@ from models.commands.arguments import parse_arguments
 from models.commands.conf import read_conf
 from models.commands.program import PROGRAM_FOLDER
 from models.commands.reconstruct import case_of
+from models.evaluation.references import NoReferencesError
 from models.methods.conf import load_config
 from models.training import pace
 
@@ -168,7 +169,7 @@ def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch, name):
     ("settings", "expected"),
     [((), {"dataset.test_every": "8"}), (("dataset.test_every=0",), {}), (("dataset.train_views=[0,1,2]",), {})],
 )
-def test_photographs_are_held_out_unless_flags_or_conf_choose_them(tmp_path, monkeypatch, settings, expected):
+def test_photographs_are_held_out_unless_flags_or_conf_choose_them(tmp_path, settings, expected):
     (tmp_path / "image").mkdir()
     for view in range(16):
         write_image(tmp_path / "image" / f"{view:03d}.png", np.zeros((4, 4, 3), np.uint8))
@@ -186,7 +187,7 @@ def test_photographs_are_held_out_unless_flags_or_conf_choose_them(tmp_path, mon
 @pytest.mark.slow
 def test_a_scene_with_nothing_to_compare_with_still_gets_a_mesh_and_a_page(photographs, capsys, monkeypatch):
     def nothing(*given):
-        raise UserError("has no held-out photographs")
+        raise NoReferencesError("has no held-out photographs")
 
     monkeypatch.setattr(reconstruction, "evaluate", SimpleNamespace(COMMAND=replace(evaluate.COMMAND, run=nothing)))
     status, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4, "--gpu", 3)
@@ -195,6 +196,16 @@ def test_a_scene_with_nothing_to_compare_with_still_gets_a_mesh_and_a_page(photo
     page = (result / "result.md").read_text()
     assert (result / "mesh.ply").is_file() and "the quality of the mesh could not be measured" in page
     assert page.count("--gpu 3") == 3
+
+
+@pytest.mark.slow
+def test_an_evaluation_that_fails_is_not_taken_for_one_without_references(photographs, capsys, monkeypatch):
+    def full(*given):
+        raise UserError("exp: no space is left")
+
+    monkeypatch.setattr(reconstruction, "evaluate", SimpleNamespace(COMMAND=replace(evaluate.COMMAND, run=full)))
+    status, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4)
+    assert status == 2 and "no space is left" in said.err and "no metrics" not in said.out
 
 
 def test_minutes_belong_to_it(capsys):

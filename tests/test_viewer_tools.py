@@ -131,7 +131,7 @@ def as_given(tool):
     return length_of(parse_arguments(typed).values.scale)
 
 
-def test_the_ruler_shows_small_and_negative_numbers_without_an_exponent(stage):
+def test_small_and_negative_numbers_of_the_ruler_are_read_as_they_are_shown(stage):
     shown, told = stage
     tool = Ruler(shown, told.append)
     tool.ends[0].position, tool.ends[1].position = (-1.23456e-7, 2.0, -3.0), (1e-9, -1e5, 0.0)

@@ -129,11 +129,10 @@ def check(values: argparse.Namespace) -> None:
         raise UserError("--up: applies only to the world frame; omit --up or --frame unit")
     if values.decimate is not None and values.simplify is not None:
         raise UserError("--decimate, --simplify: one gives the number of triangles, the other the error; give only one")
-    if values.mode in ("render", "compare") or (values.mode == "reconstruct" and values.output is not None):
-        return  # --output is not a mesh, or does not apply
-    wanted = color(values)
-    if values.output is not None:
-        _require_places(values.output, wanted)
+    if values.mode in ("render", "compare"):
+        return  # for these modes --output is not a mesh
+    if values.output is not None and values.mode != "reconstruct":  # which refuses it
+        _require_places(values.output, color(values))
     for package, (name, is_given) in PACKAGES.items():
         if is_given(values) and importlib.util.find_spec(package) is None:
             raise UserError(f"{name}: the Python package {package} is missing; run `pip install -r requirements.txt`")

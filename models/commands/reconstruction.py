@@ -183,8 +183,7 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
             _warn_on_report(folder)
             _run(_step(arguments, validate_image.COMMAND), 5)
         elif has_mesh:
-            resolution = min(EVALUATED_RESOLUTION, arguments.values.resolution)
-            status = _evaluated(_step(arguments, evaluate.COMMAND, resolution=resolution))
+            status = _evaluated(arguments)
     collect(folder, has_mesh)
     if status == EXIT_DONE or notes:
         add_figures(folder, plan.after(times).times)
@@ -196,11 +195,19 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
     return status
 
 
-def _evaluated(step: Arguments) -> int:
+def _evaluation(arguments: Arguments) -> Arguments:
+    """The step that evaluates the mesh, which need not be as fine as the result."""
+    resolution = min(EVALUATED_RESOLUTION, arguments.values.resolution)
+    return _step(arguments, evaluate.COMMAND, resolution=resolution)
+
+
+def _evaluated(arguments: Arguments) -> int:
     """Evaluate the mesh; returns the exit status. Without anything to compare it with, there are no metrics."""
+    from models.evaluation.references import NoReferencesError
+
     try:
-        return _run(step, 5)
-    except UserError as error:
+        return _run(_evaluation(arguments), 5)
+    except NoReferencesError as error:
         say(f"no metrics: {error}")
         return EXIT_DONE
 
@@ -247,7 +254,7 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
         f"# continue the training to {2 * conf.train.end_iter} steps",
         _as_typed(_step(more, train.COMMAND, is_continue=True)),
         "# write the metrics of the newest checkpoint to report/",
-        _as_typed(_step(arguments, evaluate.COMMAND)),
+        _as_typed(_evaluation(arguments)),
         f"# extract {MESH} again",
         _as_typed(_mesh_step(arguments, folder)),
     ]

@@ -37,6 +37,10 @@ NOTHING = (
 )
 
 
+class NoReferencesError(UserError):
+    """There is nothing to compare a trained model with."""
+
+
 @dataclass(frozen=True, eq=False)
 class References:
     """The available references; None for missing ones."""
@@ -52,7 +56,7 @@ class References:
 
 
 def read_references(experiment: Experiment, request: EvaluationRequest) -> References:
-    """Raises UserError for references that cannot be read or are in another frame, and if there are none."""
+    """Raises UserError for unusable references, or in another frame, and NoReferencesError if there are none."""
     scene = experiment.scene
     tau = _tau(scene, request)
     require_table(request.csv or experiment.folder / "report" / "metrics.csv")
@@ -61,7 +65,7 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     dtu = None if request.dtu is None else _dtu(scene, request.dtu, request.scan)
     sfm_points, notes = _sfm_points(experiment, request)
     if held_out is None and truth is None and dtu is None and sfm_points is None:
-        raise UserError(NOTHING.format(name=scene.name))
+        raise NoReferencesError(NOTHING.format(name=scene.name))
     given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
     needs = next((flag for flag, value in given.items() if value is not None), "")
     return References(held_out, truth, words, tau, sfm_points, dtu, needs, notes)

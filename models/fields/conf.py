@@ -23,7 +23,6 @@ LARGEST_BIAS = 100.0  # radius of an initial sphere; contains any region
 # Initial densities per unit-sphere radius: a smaller one is invisible, a larger one opaque at the first sample, and
 # neither has a gradient.
 LEAST_DENSITY, LARGEST_DENSITY = 1e-3, 1e3
-# point 3, view 3, normal 3, without those that a mode omits
 NO_NORMAL = "no_normal"
 VIEW, NORMALS = "view_dirs", "normals"
 # Inputs of each mode besides the feature, in this order (IDR, arXiv 2003.09852, section 3.2 and its ablations).

@@ -15,7 +15,6 @@ HANDLE = 0.25  # radii
 LINE_WIDTH = 3.0  # pixels
 NEAR_RAY = 0.02  # radians: SfM points within this angle of a click may be meant
 ENDS = ("A", "B")
-DIGITS = 5  # of coordinates
 
 
 class Ruler:
@@ -62,9 +61,7 @@ class Ruler:
     def flag(self) -> str:
         """The flag that scales the scene so that the distance becomes the real length."""
         values = (*self.points.reshape(-1), float(self.length.value))
-        # without exponents, which argparse takes for flags if negative
-        words = (np.format_float_positional(value, DIGITS, fractional=False, trim="-") for value in values)
-        return f"--scale {' '.join(words)}"
+        return f"--scale {' '.join(f'{value:.5g}' for value in values)}"
 
     def pick(self, client: Any) -> None:
         """Move A, then B, to the next two clicks on the mesh or on an SfM point."""

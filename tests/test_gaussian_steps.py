@@ -1,6 +1,7 @@
 """Densification after a step runs on the device: values are read by the host only if the number changes."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from data.scenes.load import load_scene
 from models.experiment import background
 from models.machine.backend import jt
 from models.methods.conf import load_config
+from models.methods.gaussians.batch import PictureBatch
 from models.methods.gaussians.pulled import Pulled
 
 
@@ -41,6 +43,16 @@ def trainer(tmp_path):
     values["opacities"][:20] = 2.0
     made.model.splats.fill(values)
     return made
+
+
+def test_a_photograph_that_is_twice_in_a_batch_counts_twice(trainer):
+    model, (picture,) = trainer.model, trainer.sampler.next().pictures
+    batch = PictureBatch((picture, replace(picture, index=1)))
+    watched = trainer.gradient_of(batch, None, chunk=1).watched
+    model._count(watched)
+    sums = model.pulled.buffers(60)
+    assert sums["looks"].max() == 2 and set(sums["looks"]) <= {0, 2} and len(watched) == 2
+    model.pulled.forget()
 
 
 def test_opacities_and_sizes_count_in_the_loss(trainer):

@@ -189,7 +189,7 @@ def _stays(
         zip(views.cameras.intrinsics, views.cameras.c2w, distances, strict=True)
     ):
         column, row, depth, inside = _land(cubes[alive], intrinsics, c2w, distance.shape)
-        pixels = 0.5 * reach * side * intrinsics[0, 0] / depth
+        pixels = 0.5 * reach * side * max(intrinsics[0, 0], intrinsics[1, 1]) / depth
         seen[alive[inside]] += 1
         off[alive[inside]] += distance[row, column] > pixels
         if number % 8 == 7:
@@ -260,8 +260,9 @@ def silhouette(
     if not len(depth):
         return drawn
     drawn[row, column] = 1
-    width = int(np.clip(np.ceil(side * intrinsics[0, 0] / np.median(depth)), 1, max(shape))) | 1
-    return cv2.dilate(drawn, np.ones((width, width), dtype=np.uint8))
+    focal = np.diagonal(intrinsics)[:2]
+    width, height = np.clip(np.ceil(side * focal / np.median(depth)), 1, max(shape)).astype(int) | 1
+    return cv2.dilate(drawn, np.ones((height, width), dtype=np.uint8))
 
 
 def between_centres(values: np.ndarray, points: np.ndarray) -> np.ndarray:

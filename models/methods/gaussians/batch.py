@@ -29,6 +29,7 @@ def numbers_of(intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
 class Picture:
     """A photograph with its camera."""
 
+    index: int  # in its batch, which may contain a photograph twice
     view: int
     camera: np.ndarray  # float32 [17]
     rgb: np.ndarray  # [H, W, 3] in [0, 1]
@@ -78,7 +79,7 @@ class PictureBatch:
             for name, (array, shape) in shapes.items():
                 if array.dtype != np.float32 or array.shape != shape or array.size == 0:
                     raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
-            pictures.append(Picture(int(view), camera, rgb, mask))
+            pictures.append(Picture(index, int(view), camera, rgb, mask))
         return cls(tuple(pictures))
 
     def words(self) -> dict[str, np.ndarray]:
@@ -101,10 +102,10 @@ class PictureSampler(PixelSampler):
 
     def next(self) -> PictureBatch:
         """The next R = batch_size photographs."""
-        return PictureBatch(tuple(self._picture(self._next_view()) for _ in range(self._batch_size)))
+        return PictureBatch(tuple(self._picture(index, self._next_view()) for index in range(self._batch_size)))
 
-    def _picture(self, view: int) -> Picture:
+    def _picture(self, index: int, view: int) -> Picture:
         """Decode a photograph and its mask."""
         scene = self._scene
         mask = None if scene.masks is None else to_float(scene.masks[view])
-        return Picture(view, self._cameras[view], to_float(scene.images[view]), mask)
+        return Picture(index, view, self._cameras[view], to_float(scene.images[view]), mask)

@@ -116,7 +116,7 @@ class GaussiansModel(PlainModel):
         for picture in batch.pictures:
             probe = jt.zeros((self.splats.count, 2))
             probe.start_grad()
-            name = f"probe/{picture.view}"
+            name = f"probe/{picture.index}"
             height, width = picture.rgb.shape[:2]
             viewpoint = self._viewpoint(picture.camera, (width, height), context)
             shown, radii = paint(self.splats, self.conf, viewpoint, probe, self.ranks)

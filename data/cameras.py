@@ -31,6 +31,8 @@ LEAST_UP = 1e-3  # length of the mean up vector; a shorter one is the rounding e
 SPAN_HALF_LENGTH = 1.0
 SPAN_LENGTH = 2 * SPAN_HALF_LENGTH
 
+PIXEL_CENTRE = 0.5  # coordinate of the centre of the first pixel in COLMAP and in the rasteriser; it is 0 in scenes
+
 
 def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Split `projection` [3, 4] = scale * K [R | -R c] into K [3, 3] and the camera-to-world pose [4, 4].

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from data.cameras import PIXEL_CENTRE
 from data.errors import SceneError, listed
 from data.io.child import ChildError, run_apart
 from data.io.files import is_file
@@ -27,7 +28,6 @@ from data.readers.colmap_files import (
     require_whole,
 )
 
-PIXEL_CENTRE = 0.5  # COLMAP's coordinate of the centre of the first pixel, which is 0 here
 MODEL_FILES = ("cameras", "images", "points3D")
 RIG_FILES = ("rigs", "frames")  # written since COLMAP 3.12: several cameras that are fixed to each other
 ROTATION_TOLERANCE = 1e-6  # COLMAP normalises its quaternions in float64

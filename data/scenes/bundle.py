@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from data.cameras import PIXEL_CENTRE
+
 SEED = 0
-PIXEL_CENTRE = 0.5  # COLMAP's coordinate of the centre of the first pixel, which is 0 here
 # Inlier thresholds of the rounds, in pixels of reprojection error: the given cameras may be far off.
 LIMITS = (40.0, 8.0, 2.0)
 LOSS_SCALES = (4.0, 1.0, 0.5)  # scales of the Cauchy loss in the same rounds, pixels

@@ -8,6 +8,7 @@ import numpy as np
 
 from data.scenes.scene import Scene
 from models.machine.backend import jt
+from models.machine.ranks.ranks import equal_share
 
 
 class Estimator:
@@ -34,8 +35,7 @@ class Estimator:
 
     def share(self, batch: Sized, rank: int, size: int) -> slice | None:
         """The entries of one of `size` processes; None if there are fewer entries than processes."""
-        entries = len(batch)
-        return slice(entries * rank // size, entries * (rank + 1) // size) if entries >= size else None
+        return equal_share(len(batch), rank, size)
 
     def precompute(self, *unused: object) -> object | None:
         """What is computed once per chunk, without gradients, and passed to `sample`; None if there is nothing."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.cameras import SPAN_LENGTH
 from data.rays import PixelBatch
 from models.estimators import sampling
 from models.estimators.conf import HierarchicalConfig
@@ -113,7 +114,7 @@ class HierarchicalEstimator(PixelEstimator):
     @property
     def last_length(self) -> float:
         """Length of the last interval of a ray: that of a uniform interval over the diameter of the sphere."""
-        return sampling.REGION_DIAMETER / self.conf.n_samples
+        return SPAN_LENGTH / self.conf.n_samples
 
     def background(
         self, rays: RayVars, t_starts: Var, in_sphere: Var, noise: Noise | None = None

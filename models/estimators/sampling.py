@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from data.cameras import SPAN_LENGTH
 from models.machine.backend import jt
 from models.structs import Var
 
 FIRST_INV_S = 64.0  # inv_s of the first up-sampling round; each further round doubles it
-NEAREST_OUTSIDE = 1e-3  # inverse-distance fraction at which the farthest background depth lies: 1000 far
-REGION_DIAMETER = 2.0  # the region of interest is the unit sphere
+FARTHEST_FRACTION = 1e-3  # inverse distance of the farthest background depth, relative to that of `far`
 
 
 def inside_depths(near: Var, far: Var, count: int, jitter: Var | None) -> Var:
@@ -26,7 +26,7 @@ def inside_depths(near: Var, far: Var, count: int, jitter: Var | None) -> Var:
     depths = near + (far - near) * jt.array(np.linspace(0.0, 1.0, count, dtype=np.float32)[None, :])
     if jitter is None:
         return depths
-    return depths + (jitter - 0.5) * (REGION_DIAMETER / count)
+    return depths + (jitter - 0.5) * (SPAN_LENGTH / count)
 
 
 def outside_depths(far: Var, count: int, inside_count: int, jitter: Var | None) -> Var:
@@ -36,7 +36,7 @@ def outside_depths(far: Var, count: int, inside_count: int, jitter: Var | None) 
         inside_count: `n_samples`; the first depth lies one interval beyond `far`.
         jitter: [R, count] uniform in [0, 1), places each depth within its stratum; None for the strata's own.
     """
-    fraction = np.linspace(NEAREST_OUTSIDE, 1.0 - 1.0 / (count + 1.0), count, dtype=np.float32)
+    fraction = np.linspace(FARTHEST_FRACTION, 1.0 - 1.0 / (count + 1.0), count, dtype=np.float32)
     if jitter is None:
         placed = jt.array(fraction[None, ::-1].copy())
     else:

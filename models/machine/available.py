@@ -7,6 +7,7 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 NO_LIMIT = 2**63 - 1
+FLOAT_BYTES = 4  # of a float32
 
 
 def available_bytes() -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
+# A parameter with its gradient, its two moments, and the new weight and moments of a step.
+TRAINED_COPIES = 7
+
 
 class ModelConfig(Protocol):
     """The block `model`: a frozen dataclass with keys and sub-blocks as fields."""

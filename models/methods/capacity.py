@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from data.errors import UserError
 from models.machine import backend
-from models.machine.available import available_bytes
-from models.methods.block import ModelConfig
+from models.machine.available import FLOAT_BYTES, available_bytes
+from models.methods.block import TRAINED_COPIES, ModelConfig
 from models.methods.conf import ExperimentConfig
 
-FLOAT_BYTES = 4
 GB = 10**9
-# A parameter with its gradient, its two moments, and the new weight and moments of a step.
-TRAINED_COPIES = 7
 READ_COPIES = 3  # the same for rendering from a checkpoint, which contains the moments too
 PIXEL_BYTES = 100  # per sampled pixel: coordinates, ray in both precisions, colour, mask
 # Per column of the grid that a closed surface crosses twice: two vertices of 24 bytes and four triangles of 24, once in

@@ -16,7 +16,7 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.estimators.seen_space import SeenSpace
 from models.machine.backend import jt
-from models.machine.ranks.ranks import ALONE, Ranks
+from models.machine.ranks.ranks import ALONE, Ranks, equal_share
 from models.structs import Objective, RayView, StepContext, Var
 
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
@@ -155,8 +155,7 @@ class PlainModel:
 
     def share(self, batch: Batch, rank: int, size: int) -> slice | None:
         """Equal numbers of entries; None if there are fewer entries than processes."""
-        count = len(batch)
-        return slice(count * rank // size, count * (rank + 1) // size) if count >= size else None
+        return equal_share(len(batch), rank, size)
 
     def rates(self, step: int) -> Mapping[str, float]:
         """Factors on the learning rate by network or `<network>.<parameter>`; 1 for others."""

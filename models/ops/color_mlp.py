@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from models.machine.available import FLOAT_BYTES
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
 from models.ops.network import Weights, network_source, shapes32
@@ -16,7 +17,6 @@ from models.structs import Var
 # Largest size of the stored layers. For a narrow network it is faster to store the layers than to recompute them; for a
 # wide one on many points, memory is the scarcer resource.
 KEPT_BYTES = 2**24
-FLOAT_BYTES = 4
 
 SOURCE = network_source("color_mlp.h", ColorSizes)
 

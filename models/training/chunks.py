@@ -15,10 +15,10 @@ from data.io.phases import phase
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory
+from models.machine.available import FLOAT_BYTES
 from models.training.sharing import share_of
 from models.training.trainer import Trainer
 
-FLOAT_BYTES = 4
 # Bytes per parameter during an update: the gradient, two new moments and the new weight, in addition to the old values.
 UPDATE_COPIES = 4
 STATE_KEY = "ray_chunk"  # key in the state of a checkpoint

@@ -262,6 +262,11 @@ def _join(place: Place) -> Ranks:
     return MpiRanks(place, MPI)
 
 
+def equal_share(entries: int, rank: int, size: int) -> slice | None:
+    """The entries of one of `size` processes, equally many for each; None if there are fewer entries than processes."""
+    return slice(entries * rank // size, entries * (rank + 1) // size) if entries >= size else None
+
+
 def differences(of_all: Sequence[dict[str, Any]]) -> list[str]:
     """The values on which ranks disagree: for each name the value of rank 0 and of the first rank that differs."""
     first, found = of_all[0], []

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.cameras import PIXEL_CENTRE
 from data.io.images import to_float
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.ops.splat_project import camera_numbers
 from models.rendering.losses import masked_target
 
-PIXEL_CENTRE = 0.5  # the rasteriser's pixel centres are at 0.5, those of the scene at 0
 CAMERA_NUMBERS = 17
 
 

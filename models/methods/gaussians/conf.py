@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from models.config.strict import ConfigError, limits
-from models.methods.block import PlainBlock
+from models.machine.available import FLOAT_BYTES
+from models.methods.block import TRAINED_COPIES, PlainBlock
 from models.methods.exposure_conf import PhotographsConfig
 
 GAUSSIANS = "gaussians"
 ELLIPSOIDS, SURFELS = "ellipsoids", "surfels"
 ADAPTIVE, MCMC = "adaptive", "mcmc"
-FLOAT_BYTES = 4
-TRAINED_COPIES = 7  # of a parameter: value, gradient, two moments, and the new values of a step
 # Measured float32 numbers per Gaussian in the passes of the rasteriser, including what the memory pool keeps for
 # earlier sizes: 40,000 surfels take 4.2 kB each, besides images.
 RASTER_NUMBERS = 650

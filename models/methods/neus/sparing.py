@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from data.cameras import SPAN_LENGTH
 from data.rays import Rays
 from models.estimators import sampling
 from models.estimators.hierarchical import HierarchicalEstimator
@@ -38,7 +39,7 @@ def sparing_view(
     with jt.no_grad():
         seen = np.ones(len(rays), bool) if estimator.nerf is None else visible.meets_sphere(rays)
         sdf = _uniform_distances(fields, estimator, rays.at(seen))
-        spacing = sampling.REGION_DIAMETER / max(estimator.conf.n_samples - 1, 1)
+        spacing = SPAN_LENGTH / max(estimator.conf.n_samples - 1, 1)
         opaque = visible.may_be_opaque(rays.at(seen), sdf, spacing, float(fields.sharpness().item()))
         seen[seen] = opaque
         return visible.merged(

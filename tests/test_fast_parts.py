@@ -7,11 +7,11 @@ import pytest
 from grid_oracle import encode
 
 from data.parsed_scene import SparsePoints
+from data.roi.cells import squared_radii
 from data.roi.frustum import Cameras
 from data.roi.near_plane import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from models.estimators.occupancy import OccupancyGrid
-from models.estimators.packed import _ball
 from models.fields.conf import SdfGridConfig
 from models.fields.sdf_grid import SDFGrid
 from models.machine.backend import jt
@@ -186,7 +186,7 @@ def test_table_and_network_learn_from_the_gradient_and_the_curvature(gradient):
 
 
 def test_what_solid_cells_part_from_outside_is_solid():
-    occupancy = OccupancyGrid(_ball(32))
+    occupancy = OccupancyGrid(squared_radii(32) < 1)
     radius = np.linalg.norm(occupancy.centres(), axis=1)
     is_solid = (radius < 0.7) & (radius > 0.4)
     occupancy.update(np.zeros(len(radius), bool), is_solid)

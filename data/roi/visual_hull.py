@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
-from scipy.ndimage import map_coordinates
 
 from data.cameras import evenly_spaced, pixels_to_rays
 from data.io.images import size_within
 from data.parsed_scene import MASK_HALF
+from data.roi.cells import cell_centres, octants
 from data.roi.frustum import Cameras, meeting_point
 
 MOST_VIEWS = 120  # evenly chosen; more do not change a hull of this resolution
@@ -122,8 +122,7 @@ def _carve(views: MaskedViews, tolerance: float) -> tuple[np.ndarray, float] | N
     centre, half = box
     for _ in range(GROWTHS + 1):
         side = 2 * half / FIRST_CUBES
-        ticks = (np.arange(FIRST_CUBES) + 0.5) * side - half
-        cubes = np.stack(np.meshgrid(ticks, ticks, ticks, indexing="ij"), axis=-1).reshape(-1, 3)
+        cubes = cell_centres(FIRST_CUBES, half)
         stays = _stays(cubes + centre, side, np.sqrt(3), views, distances, tolerance)
         if not stays.any():
             return None
@@ -157,9 +156,8 @@ def _refine(
     cubes: np.ndarray, side: float, views: MaskedViews, distances: list[np.ndarray], tolerance: float
 ) -> tuple[np.ndarray, float] | None:
     """Subdivide `cubes` [N, 3] until they are fine enough; a cube is kept while a part of it may be in the hull."""
-    octants = np.stack(np.meshgrid(*[(-0.25, 0.25)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     while np.ptp(cubes, axis=0).max() + side < FINEST_CUBES * side and 8 * len(cubes) <= MOST_CUBES:
-        cubes = (cubes[:, None] + octants * side).reshape(-1, 3)
+        cubes = octants(cubes, side)
         side /= 2
         cubes = cubes[_stays(cubes, side, np.sqrt(3), views, distances, tolerance)]
         if not len(cubes):
@@ -210,8 +208,7 @@ def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarr
     count, side = cells, 2.0 / cells
     while count % 2 == 0 and count > COARSEST_CELLS:
         count, side = count // 2, side * 2
-    ticks = (np.arange(count) + 0.5) * side - 1
-    cubes = np.stack(np.meshgrid(ticks, ticks, ticks, indexing="ij"), axis=-1).reshape(-1, 3)
+    cubes = cell_centres(count)
     while True:
         cubes = cubes[np.linalg.norm(cubes, axis=1) < 1 + np.sqrt(0.75) * side]
         reach = np.sqrt(3) + 2 * margin / side
@@ -219,8 +216,7 @@ def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarr
             cubes = cubes[_stays(cubes, side, reach, views, distances, STRICT_TOLERANCE, quorum=-1.0)]
         if count == cells:
             break
-        octants = np.stack(np.meshgrid(*[(-0.25, 0.25)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
-        cubes = (cubes[:, None] + octants * side).reshape(-1, 3)
+        cubes = octants(cubes, side)
         count, side = count * 2, side / 2
     found = np.zeros((cells,) * 3, dtype=bool)
     at = np.floor((cubes + 1) / side).astype(int)
@@ -263,8 +259,3 @@ def silhouette(
     focal = np.diagonal(intrinsics)[:2]
     width, height = np.clip(np.ceil(side * focal / np.median(depth)), 1, max(shape)).astype(int) | 1
     return cv2.dilate(drawn, np.ones((height, width), dtype=np.uint8))
-
-
-def between_centres(values: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Values [P] at points [P, 3], linear between those of the cell centres, [N, N, N] over the cube [-1, 1]^3."""
-    return map_coordinates(values, (points.T + 1.0) * (0.5 * len(values)) - 0.5, order=1, mode="nearest")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt, gaussian_filter
+from scipy.ndimage import gaussian_filter
 
 from data.io.phases import phase
+from data.roi.cells import between_centres, cell_centres, signed_distances
 from data.roi.near_plane import near_plane
 from data.roi.sparse import region_points
 from data.roi.view_selection import neighbours
-from data.roi.visual_hull import between_centres
 from data.scenes.plane_sweep import SOURCES, DepthMaps, swept
 from data.scenes.scene import Scene
 
@@ -72,8 +72,7 @@ def _signed_distance(maps: DepthMaps) -> np.ndarray:
     maps show a surface before it and few see through it; what lies behind an object is hidden in few of the images. Its
     distance is that to the nearest cell of the other side.
     """
-    ticks = (np.arange(CELLS) + 0.5) * (2.0 / CELLS) - 1
-    centres = np.stack(np.meshgrid(ticks, ticks, ticks, indexing="ij"), axis=-1).reshape(-1, 3)
+    centres = cell_centres(CELLS)
     total, free, hidden, observed, within = np.zeros((5, len(centres)), np.float32)
     for view in range(len(maps.depth)):
         z, seen, is_within = maps.at(view, centres)
@@ -89,7 +88,5 @@ def _signed_distance(maps: DepthMaps) -> np.ndarray:
     is_hidden = (hidden >= np.maximum(OBSERVED, LEAST_HIDDEN * within)) & (free < MOST_FREE * hidden)
     is_inside = np.where(is_surface, mean < 0, is_hidden)
     is_surface, is_inside, mean = (of.reshape((CELLS,) * 3) for of in (is_surface, is_inside, mean))
-    cell = 2.0 / CELLS
-    outside, inside = (distance_transform_edt(where, sampling=cell) for where in (~is_inside, is_inside))
-    distance = np.where(is_inside, 0.5 * cell - inside, outside - 0.5 * cell)
-    return gaussian_filter(np.where(is_surface, mean * TRUNCATION, distance), SMOOTHING).astype(np.float32)
+    distances = np.where(is_surface, mean * TRUNCATION, signed_distances(is_inside, 2.0 / CELLS))
+    return gaussian_filter(distances, SMOOTHING).astype(np.float32)

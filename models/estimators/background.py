@@ -14,6 +14,7 @@ import numpy as np
 
 from data.cameras import evenly_spaced
 from data.rays import Rays
+from data.roi.cells import squared_radii
 from data.roi.frustum import frustum_distances
 from data.scenes.backdrop import backdrop_colours
 from data.scenes.scene import Scene
@@ -250,6 +251,5 @@ def _seen_share(points: np.ndarray, scene: Scene) -> np.ndarray:
 
 def _shell(cells: int) -> np.ndarray:
     """The cells that are at least partly outside the sphere: bool [cells, cells, cells]."""
-    ticks = ((np.arange(cells) + 0.5) * 2.0 / cells - 1) ** 2
-    radius = np.sqrt(ticks[:, None, None] + ticks[None, :, None] + ticks)
+    radius = np.sqrt(squared_radii(cells))
     return (radius < 1 + np.sqrt(3) / cells) & (radius > 0.5 - np.sqrt(3) / cells)

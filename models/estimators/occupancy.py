@@ -11,7 +11,7 @@ from scipy.ndimage import distance_transform_edt, label
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
-from data.roi.visual_hull import between_centres
+from data.roi.cells import between_centres
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march
 from models.structs import Var

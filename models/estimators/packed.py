@@ -9,6 +9,7 @@ import numpy as np
 
 from data.errors import UserError
 from data.rays import Rays
+from data.roi.cells import squared_radii
 from data.roi.near_plane import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
@@ -57,7 +58,7 @@ class OccupancyEstimator(Estimator):
         """`carves`: whether masks, if the scene has any, bound the region; `grids`: fields with levels to activate."""
         self.conf, self.background = conf, background
         self._end_iter, self._carves, self._grids = end_iter, carves, list(grids)
-        self.grid = OccupancyGrid(_ball(conf.cells))
+        self.grid = OccupancyGrid(squared_radii(conf.cells) < 1)  # the cells whose centres are in the unit sphere
         self.step_size, self.random_share = 0.0, 0.0
         self.least_step = 0.0  # lower bound of the step size, updated with the cells
         self.points: np.ndarray | None = None  # SfM points of the next batch
@@ -292,9 +293,3 @@ class OccupancyEstimator(Estimator):
 def _up_to(found: PackedSamples, count: Var) -> PackedSamples:
     """Keep only the samples of the first rays; `count` int32 [1] is their number."""
     return replace(found, offsets=jt.minimum(found.offsets, found.offsets[count]).stop_grad(), kept=count)
-
-
-def _ball(cells: int) -> np.ndarray:
-    """The cells whose centres are in the unit sphere: bool [cells, cells, cells]."""
-    ticks = ((np.arange(cells) + 0.5) * 2.0 / cells - 1) ** 2
-    return ticks[:, None, None] + ticks[None, :, None] + ticks < 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.ndimage import binary_dilation, distance_transform_edt
+from scipy.ndimage import binary_dilation
 
 from data.rays import Rays
-from data.roi.visual_hull import between_centres
+from data.roi.cells import between_centres, signed_distances
 from models.estimators.occupancy import OccupancyGrid, middles
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, SOLID, march
@@ -32,8 +32,7 @@ class SeenSpace:
             seen[grid.indices(found.points[: int(found.offsets[-1:].item())].numpy())] = True
         self._side = grid.side
         self.cells = seen = binary_dilation(seen, iterations=MARGIN)  # bool [N, N, N]
-        outside, inside = (distance_transform_edt(part, sampling=grid.side) for part in (~seen, seen))
-        self._distances = np.where(seen, 0.5 * grid.side - inside, outside - 0.5 * grid.side).astype(np.float32)
+        self._distances = signed_distances(seen, grid.side).astype(np.float32)
 
     def distance(self, points: np.ndarray) -> np.ndarray:
         """Approximate signed distance [P, 1] of points [P, 3] from this space, negative within; continuous."""

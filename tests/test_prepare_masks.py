@@ -40,6 +40,19 @@ def test_grabcut_finds_what_differs_from_outside_the_sphere():
     assert overlap(mask, truth) > 0.9
 
 
+@pytest.mark.parametrize(
+    "name", ["IMG_1.png", "IMG_1_mask.png", "IMG_1.jpg.png", "IMG_1.JPG.mask.png", "IMG_1_mask.JPG"]
+)
+def test_masks_have_the_names_that_common_programs_give_them(tmp_path, name):
+    write_image(tmp_path / "IMG_11.png", np.zeros((2, 2), np.uint8))
+    with pytest.raises(UserError, match=r"1 of 2 photographs have no mask, the first is IMG_1\.jpg"):
+        masks.mask_files(tmp_path, ["IMG_1.jpg", "IMG_11.jpg"])
+    write_image(tmp_path / "mask.png", np.zeros((2, 2), np.uint8))
+    (tmp_path / "mask.png").rename(tmp_path / name)
+    source = "IMG_1.JPG" if "JPG.mask" in name else "IMG_1.jpg"
+    assert [path.name for path in masks.mask_files(tmp_path, [source, "IMG_11.jpg"])] == [name, "IMG_11.png"]
+
+
 def test_a_mask_is_turned_with_its_photograph(tmp_path):
     save_with_exif(tmp_path / "a.jpg", picture(), orientation=6)
     stored = np.zeros((20, 30), np.uint8)

@@ -37,11 +37,14 @@ REMBG_MODEL = "u2net"
 
 
 def mask_files(folder: Path, sources: Sequence[str]) -> list[Path]:
-    """The mask file of each image: IMG_1.png or IMG_1.jpg.png for IMG_1.jpg; raises UserError if one is missing."""
+    """The mask file of each image, for IMG_1.jpg one of IMG_1.png, IMG_1_mask.png (Metashape), IMG_1.jpg.png (COLMAP)
+    and IMG_1.jpg.mask.png (RealityCapture), also as JPEG; raises UserError if one is missing.
+    """
     if not folder.is_dir():
         raise UserError(f"--masks {folder}: no such folder, and none of {', '.join(METHODS)}")
     by_stem = {path.stem: path for path in list_images(folder)}
-    found = [by_stem.get(source) or by_stem.get(Path(source).stem) for source in sources]
+    stems = ([source, Path(source).stem, f"{source}.mask", f"{Path(source).stem}_mask"] for source in sources)
+    found = [next((by_stem[stem] for stem in names if stem in by_stem), None) for names in stems]
     missing = [source for source, path in zip(sources, found, strict=True) if path is None]
     if missing:
         raise UserError(

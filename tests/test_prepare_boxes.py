@@ -11,7 +11,7 @@ from rigs import cloud, sphere_of_cameras, textured_scene
 
 from data.errors import UserError
 from data.io.images import read_image, write_image
-from data.prepare import box_masks, boxes, grabcut_masks, pipeline
+from data.prepare import box_masks, boxes, camera_steps, grabcut_masks, pipeline
 from data.prepare.boxes import Box, find_boxes
 from data.prepare.pipeline import prepare
 
@@ -148,7 +148,8 @@ def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced_by_a_file(
     inside = lambda picture, box: _filled(picture.shape[:2], box)  # noqa: E731 (the corner's colours tell nothing)
     monkeypatch.setattr(grabcut_masks.masks, "grab_cut_box", inside)
     for name in ("copy_images", "find_features", "match_features", "map_images"):
-        monkeypatch.setattr(pipeline, name, lambda *given, step=name: pytest.fail(f"{step} ran again"))
+        module = pipeline if name == "copy_images" else camera_steps
+        monkeypatch.setattr(module, name, lambda *given, step=name: pytest.fail(f"{step} ran again"))
     said = []
     assert prepare(request(copied_scene, masks="box", boxes=drawn, overwrite=True), said.append)
     assert any(line.startswith("boxes drawn on photographs: 1, transferred to the others by") for line in said)

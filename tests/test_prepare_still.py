@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 import rendered_photographs
-from preparations import request
+from preparations import read, request
 
 from data.errors import UserError
 from data.io.images import write_image
@@ -26,6 +26,30 @@ def test_an_object_that_turns_before_a_wall_is_told(tmp_path):
     with pytest.raises(UserError, match="the camera stood still.*; walk around the object") as caught:
         prepare(request(tmp_path), str)
     assert "\n" not in str(caught.value) and not (tmp_path / "scene").exists()
+
+
+def turning_before_a_wall(folder, count=6):
+    """Photographs of the corner that turns before a static wall, with its masks."""
+    wall = (255 * cv2.resize(rendered_photographs.textures(5)[0], (320, 240))).astype(np.uint8)
+    for name in ("photos", "masks"):
+        (folder / name).mkdir()
+    for index, pose in enumerate(rendered_photographs.poses(count)):
+        rendered = rendered_photographs.render(pose, rendered_photographs.textures(1))
+        is_object = cv2.erode((rendered != 128).any(axis=2).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
+        write_image(folder / "photos" / f"{index}.png", np.where(is_object[..., None], rendered, wall))
+        write_image(folder / "masks" / f"{index}.png", np.where(is_object, 255, 0).astype(np.uint8))
+
+
+def test_with_masks_the_cameras_are_those_of_the_object_that_turns(tmp_path):
+    turning_before_a_wall(tmp_path)
+    said = []
+    assert prepare(request(tmp_path, masks=str(tmp_path / "masks")), said.append)
+    assert any("estimated again, from what is inside the masks" in line for line in said), said
+    found, true = read(tmp_path / "scene").c2w, rendered_photographs.poses(6)
+    turns = [np.linalg.inv(poses[0, :3, :3]) @ poses[-1, :3, :3] for poses in (found, true)]
+    angles = [np.degrees(np.arccos((np.trace(turn) - 1) / 2)) for turn in turns]
+    assert angles[0] == pytest.approx(angles[1], rel=0.05)
+    assert not (tmp_path / "scene/prepare/object").exists()
 
 
 def test_a_walk_around_something_is_none(prepared_scene):

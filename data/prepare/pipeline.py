@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
 from data.prepare import masks
 from data.prepare.boxes import Box, find_boxes
-from data.prepare.database import count_rows, has_features, is_sound
+from data.prepare.camera_steps import camera_errors
 from data.prepare.frames import (
     MAX_SIDE,
     Frame,
@@ -40,13 +39,10 @@ from data.prepare.reconstruct import (
     DATABASE,
     IMAGES,
     LOG,
+    MASKS,
     MODELS,
+    OF_OBJECT,
     PAIR_LIST,
-    DiskError,
-    find_features,
-    map_images,
-    match_features,
-    read_model,
 )
 from data.prepare.sources import find_images, notes_of
 from data.prepare.steps import Step, Steps, WorkError, fingerprint, noted
@@ -54,9 +50,9 @@ from data.prepare.world import world_frame
 from data.roi.region import parse_roi
 
 WORK = "prepare"
-MASKS = "masks"
 FINISHED = FRESH
-OUTPUTS = (IMAGES, str(Path(DATABASE).parent), PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all but the steps' records
+FEATURES = (str(Path(name).parent) for name in (DATABASE, OF_OBJECT.database))
+OUTPUTS = (IMAGES, *FEATURES, PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all but the steps' records
 Say = Callable[[str], None]
 
 
@@ -122,7 +118,7 @@ def _prepare(
     """Run all steps that are not complete."""
     frames = _copy_frames(request, sources, steps, say)
     _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work, since it may fail
-    errors = _cameras(request, frames, steps, say)
+    errors = camera_errors(steps, frames, not request.images.is_dir(), say)
 
     def work() -> dict[str, object]:
         outside = request.cameras_outside or request.masks == "grabcut"  # which needs the sphere's outline
@@ -143,6 +139,7 @@ def _inputs(
     drawn = [[name, box.tolist()] for name, box in boxes.items()]
     method = request.masks if request.masks in ("", *masks.METHODS) else "files"  # independent of their folder
     is_video = not request.images.is_dir()
+    independent = [] if request.masks in ("", *masks.WITH_CAMERAS) else [method, fingerprint(mask_paths)]
     return {
         "photographs": [
             *(fingerprint(sources), request.frames if is_video else 0, MAX_SIDE),
@@ -150,7 +147,7 @@ def _inputs(
         ],
         "features": [],
         "matches": [is_video],
-        "cameras": [],
+        "cameras": independent,
         "masks": [method, fingerprint(mask_paths), *([drawn] if drawn else [])],
         FINISHED: [
             request.roi,
@@ -222,55 +219,6 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
     frames = steps.run(Step("photographs", work, (IMAGES,), later, read_frame_list))
     say(describe(groups(frames)))
     return frames
-
-
-def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) -> dict[str, float]:
-    """Estimate the cameras and log the result; returns the reprojection error of each image of the work folder."""
-    try:
-        model = _find_cameras(request, frames, steps)
-    except DiskError:
-        raise
-    except UserError:
-        found = ("features", "matches", "cameras")
-        if not steps.reused.intersection(found):
-            raise
-        say("no cameras were found with the results of an earlier run; features, matches and cameras are redone")
-        for name in found:
-            steps.forget(name)
-        model = _find_cameras(request, frames, steps)
-    say(
-        f"cameras of {len(model['names'])} of {len(frames)} photographs, {model['points']} points, mean reprojection "
-        f"error {model['error']:.2f} px"
-    )
-    for note in model["notes"]:
-        say(note)
-    return model.get("errors", {})
-
-
-def _find_cameras(request: Request, frames: Sequence[Frame], steps: Steps) -> dict[str, Any]:
-    """The three steps of structure from motion; returns the result of `map_images`."""
-    is_video, database = not request.images.is_dir(), steps.folder / DATABASE
-    steps.run(
-        Step(
-            "features",
-            lambda: find_features(steps.folder, groups(frames)),
-            (str(Path(DATABASE).parent),),
-            ("matches", "cameras"),
-            is_sound=lambda: is_sound(database),
-            is_whole=lambda: has_features(database, [frame.name for frame in frames]),
-        )
-    )
-    steps.run(
-        Step(
-            "matches",
-            lambda: match_features(steps.folder, frames, is_video),
-            (PAIR_LIST,),
-            ("cameras",),
-            is_sound=lambda: is_sound(database),
-            is_whole=lambda: count_rows(database, "two_view_geometries", 0) >= steps.result("matches"),
-        )
-    )
-    return steps.run(Step("cameras", lambda: map_images(steps.folder, frames), (MODELS,), read=read_model))
 
 
 def _masks_of_frames(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +35,39 @@ LOG = "colmap.log"
 PAIR_LIST = "pairs.txt"
 MODELS = "sparse"
 IMAGES = "images"
+MASKS = "masks"
 
 LEAST_FREE = 1 << 24  # bytes; with less free space COLMAP's failure is attributed to a full disk
 
 HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
 
 
+@dataclass(frozen=True)
+class Source:
+    """Which features are used, and where they are kept below the work folder."""
+
+    database: str
+    pairs: str
+    masks: str = ""  # folder of the masks that contain the features; "" for features of whole images
+
+
+WHOLE = Source(DATABASE, PAIR_LIST)
+OF_OBJECT = Source("object/matches.db", "object/pairs.txt", MASKS)
+
+
 class DiskError(WorkError):
     """The disk is full; the files written so far are intact."""
 
 
-def find_features(work: Path, cameras: Sequence[Group]) -> None:
+def find_features(work: Path, cameras: Sequence[Group], source: Source = WHOLE) -> None:
     """Extract the features of all images into the database; raises WorkError if COLMAP fails."""
-    (work / DATABASE).parent.mkdir(exist_ok=True)
+    (work / source.database).parent.mkdir(exist_ok=True)
     tasks = [(list(camera.names), max(camera.size), _parameters(camera)) for camera in cameras]
     total = sum(len(camera.names) for camera in cameras)
-    _run(work, "features", total, "descriptors", colmap_tasks.extract, str(work / IMAGES), tasks)
+    masks = str(work / source.masks) if source.masks else ""
+    _run(
+        work / source.database, "features", total, "descriptors", colmap_tasks.extract, str(work / IMAGES), masks, tasks
+    )
 
 
 def _parameters(camera: Group) -> str:
@@ -59,49 +77,50 @@ def _parameters(camera: Group) -> str:
     return f"{camera.focal},{camera.size[0] / 2},{camera.size[1] / 2},0"
 
 
-def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
+def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool, source: Source = WHOLE) -> int:
     """Match the images; returns the number of pairs. Raises WorkError if COLMAP fails."""
     names = [frame.name for frame in frames]
-    chosen = _pairs(work, names, is_sequence)
-    write_result(work / PAIR_LIST, "".join(f"{names[i]} {names[j]}\n" for i, j in chosen).encode())
-    _run(work, "matches", len(chosen), "two_view_geometries", colmap_tasks.match, str(work / PAIR_LIST), unit="pair")
+    database, pairs = work / source.database, work / source.pairs
+    chosen = _pairs(database, names, is_sequence)
+    write_result(pairs, "".join(f"{names[i]} {names[j]}\n" for i, j in chosen).encode())
+    _run(database, "matches", len(chosen), "two_view_geometries", colmap_tasks.match, str(pairs), unit="pair")
     return len(chosen)
 
 
-def _pairs(work: Path, names: Sequence[str], is_sequence: bool) -> list[tuple[int, int]]:
+def _pairs(database: Path, names: Sequence[str], is_sequence: bool) -> list[tuple[int, int]]:
     """The pairs of indices of images to match; raises WorkError if the database is damaged."""
     if is_sequence:
         return sequence_pairs(len(names))
     if len(names) <= EXHAUSTIVE_LIMIT:
         return all_pairs(len(names))
     with phase("matches"):
-        return similar_pairs(read_largest(work / DATABASE, names, COARSE_FEATURES))
+        return similar_pairs(read_largest(database, names, COARSE_FEATURES))
 
 
-def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
+def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
     """Run the mapper; returns its largest model as described by `colmap_tasks.reconstruct`, with "notes".
 
     Raises UserError, with an explanation from the matches, if there is no model or it has too few of the images.
     """
     called = {frame.name: frame.source for frame in frames}
-    links = read_links(work / DATABASE, called)
+    links = read_links(work / source.database, called)
     sources = list(called.values())
     with phase("mapping"), Bar("mapping", len(frames)) as bar:
         models = _apart(
             work,
             colmap_tasks.reconstruct,
-            *(str(work / part) for part in (DATABASE, IMAGES, MODELS)),
+            *(str(work / part) for part in (source.database, IMAGES, MODELS)),
             _cores(),
             on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
         )
     if not models:
-        _require_moved(work, frames)
+        _require_moved(work / source.database, frames)
         raise UserError(f"no cameras were found: {why_disconnected(sources, links)}; {HINT}")
     models.sort(key=lambda model: len(model["names"]), reverse=True)
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
     if len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
-        _require_moved(work, frames)
+        _require_moved(work / source.database, frames)
     if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
         raise UserError(
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
@@ -110,15 +129,15 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
     return {**largest, "notes": _notes(models, called, missing, components(sources, links))}
 
 
-def _require_moved(work: Path, frames: Sequence[Frame]) -> None:
+def _require_moved(database: Path, frames: Sequence[Frame]) -> None:
     """Raises UserError if the camera did not move, which more images of the same kind would not fix."""
     sides = {frame.name: max(frame.width, frame.height) for frame in frames}
-    share = share_of_still_pairs(work / DATABASE, sides)
+    share = share_of_still_pairs(database, sides)
     if share >= MOSTLY:
         raise UserError(
             f"no cameras were found: in {share:.0%} of the pairs of photographs the matches do not move, so the camera "
-            "stood still; walk around the object instead, or rotate it in front of a plain backdrop without texture, "
-            "close enough to fill the image"
+            "stood still; walk around the object instead, pass masks of the object (--masks), or rotate it in front of "
+            "a plain backdrop without texture, close enough to fill the image"
         )
 
 
@@ -144,7 +163,7 @@ def _notes(
 
 
 def _run(
-    work: Path,
+    database: Path,
     name: str,
     total: int,
     table: str,
@@ -153,7 +172,7 @@ def _run(
     unit: str = "photo",
 ) -> None:
     """Run a task that fills a table of the database, with a progress bar that counts its rows."""
-    database = work / DATABASE
+    work = database.parent.parent
     with phase(name), Bar(name, total, unit) as bar:
         _apart(
             work, task, str(database), *arguments, _cores(), on_wait=lambda: bar.to(count_rows(database, table, bar.n))

@@ -196,8 +196,10 @@ SCENE_MEANINGS = {
     "file in data_dir whose scale_mat_0 defines the region of mesh extraction": (
         "data_dir 里的文件，其 scale_mat_0 确定提取网格的区域"
     ),
-    "true: all cameras must be outside the region of interest; false: they may be inside, with fast_neus and "
-    "fast_nerf": ("true：所有相机必须在感兴趣区域之外；false：可以在区域之内，用于 fast_neus 和 fast_nerf"),
+    "true: all cameras must be outside the region of interest; false: they may be inside, with fast_neus, "
+    "fast_nerf and gaussians": (
+        "true：所有相机必须在感兴趣区域之外；false：可以在区域之内，用于 fast_neus、fast_nerf 和 gaussians"
+    ),
     "key of some published confs; not used": "某些官方配置里的键；不使用",
     "weight of the distance between the surface and the SfM points": "表面与 SfM 点之间距离的权重",
     "until when the SfM points are used, as a fraction of end_iter": "SfM 点使用到何时，占 end_iter 的比例",

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,6 +45,12 @@ def test_scores_count_how_often_in_a_row_they_are_far_below_the_best(values, low
     for step, value in enumerate(values):
         scores = scores.after(step, value)
     assert (scores.low, scores.best, scores.best_step) == (low, max(values), int(np.argmax(values)))
+
+
+def test_gaussians_are_scored_at_full_size_and_others_at_a_smaller_one():
+    views, models = ScoredViews(SimpleNamespace(size=lambda view: (400, 300)), (0,), True), (True, False)
+    contexts = [SimpleNamespace(model=SimpleNamespace(shows_pictures=pictures)) for pictures in models]
+    assert [views.level(context, 0) for context in contexts] == [1, 5]
 
 
 def test_a_training_whose_views_get_worse_goes_back_to_the_best_and_leaves_the_worse_aside(

@@ -252,6 +252,8 @@ def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
         ROOT / "confs/womask_cpu.conf", "demo", [OPEN[0], *inside, "dataset.camera_outside_sphere=false"]
     )
     assert published.dataset.camera_outside_sphere
+    for name in ("fast_nerf", "gaussians", "surfels"):
+        assert not load_config(ROOT / f"confs/{name}.conf", "demo", []).dataset.camera_outside_sphere
     with pytest.raises(UserError, match=r"confs/fast\.conf, whose rays start at the camera") as refused:
         load_scene(published.dataset)
     fitting = dataclasses.replace(published.dataset, roi=re.search(r'--roi "(.*?)"', str(refused.value)).group(1))

@@ -83,9 +83,9 @@ class ScoredViews:
         """Number and type of the views."""
         return f"{len(self.views)} {'held-out' if self.are_held_out else 'training'} views"
 
-    def level(self, view: int) -> int:
-        """The resolution level with about PIXELS pixels."""
-        return max(1, round((np.prod(self.scene.size(view)) / PIXELS) ** 0.5))
+    def level(self, context: EvalContext, view: int) -> int:
+        """The resolution level with about PIXELS pixels; 1 for Gaussians, which are wider in a smaller image."""
+        return 1 if context.model.shows_pictures else max(1, round((np.prod(self.scene.size(view)) / PIXELS) ** 0.5))
 
     def score(self, context: EvalContext) -> float:
         """Mean PSNR of the renderings, in dB; inside the masks if that is the primary metric.
@@ -118,7 +118,7 @@ class ScoredViews:
         is_inside = image_metrics.mask_first(context, self.scene)
         found = []
         for view in self.views:
-            level = self.level(view)
+            level = self.level(context, view)
             mask = self.scene.mask_image(view, level)
             compared = image_metrics.compare(rendering(view, level), self.scene.rgb_image(view, level), mask)
             found.append(compared.psnr_mask if is_inside and compared.psnr_mask is not None else compared.psnr)

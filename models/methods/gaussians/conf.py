@@ -115,6 +115,11 @@ class GaussiansConfig(PlainBlock):
         return False
 
     @property
+    def sees_from_within(self) -> bool:
+        """True: Gaussians are projected into each camera."""
+        return True
+
+    @property
     def memory_keys(self) -> str:
         """The key that limits the number of Gaussians."""
         return "model.gaussians.most"

@@ -22,7 +22,18 @@ from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.picture_loss import picture_loss
 from models.ops.source import on_host
 from models.ops.splat_project import project_ellipsoids, project_surfels
-from models.ops.splat_raster import FRONT, Look, Raster, composite_ellipsoids, composite_surfels
+from models.ops.splat_raster import (
+    FIRST,
+    FRONT,
+    HIT,
+    NEAREST_HIT,
+    OPACITY,
+    SECOND,
+    Look,
+    Raster,
+    composite_ellipsoids,
+    composite_surfels,
+)
 from models.ops.splat_shade import shade_splats
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -80,6 +91,21 @@ def test_the_picture_is_that_of_the_definition(form):
     splats = random_splats(80, seed=1)
     picture = shown(form, splats)[0].numpy()
     np.testing.assert_allclose(picture[..., [0, 1, 2, 3, -1]], picture64(form, splats, SIZE), atol=2e-4)
+
+
+@pytest.mark.parametrize("device", OWN_FORMS[:2])
+def test_the_distortion_of_surfels_that_reach_the_camera_is_bounded(device):
+    splats = random_splats(60, seed=2)
+    with in_form(device):
+        picture, native = gradients("surfels", splats, distance=0.3)
+    expected_picture, expected = gradients("surfels", splats, distance=0.3, composed=REFERENCE)
+    assert (picture[..., HIT] / np.maximum(picture[..., OPACITY], 1e-3)).min() < NEAREST_HIT
+    variance = picture[..., OPACITY] * picture[..., SECOND] - picture[..., FIRST] ** 2
+    assert 0.1 < variance.max() <= (0.5 / NEAREST_HIT) ** 2
+    for channel in (FIRST, SECOND):
+        np.testing.assert_allclose(picture[..., channel], expected_picture[..., channel], atol=1e-3)
+    for name, ours, theirs in zip((*NAMES, "probe"), native, expected, strict=True):
+        assert np.abs(ours - theirs).max() <= 2e-3 * np.abs(theirs).max(), name
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -28,6 +28,7 @@ MOST_ALPHA = 0.99
 LEAST_ALPHA = 1.0 / 255.0
 LEAST_LEFT = 1e-4  # transmittance at which compositing stops
 SMALLEST = 1e-12  # smallest divisor, for a surfel seen edge-on
+NEAREST_HIT = 0.2  # smallest depth in the moments of 1 / depth: near_n of the published 2DGS, which has no nearer hits
 EDGE = 0.01  # pixels added to the bounding box because of rounding
 
 # Channels of an image of ellipsoids: colour, depth of the centres, opacity. Of surfels: colour, depth of the centres,
@@ -60,6 +61,7 @@ SOURCE = Source(
         ("MOST_ALPHA", MOST_ALPHA),
         ("LEAST_LEFT", LEAST_LEFT),
         ("SMALLEST", SMALLEST),
+        ("NEAREST_HIT", NEAREST_HIT),
         ("EDGE", EDGE),
         ("FRONT_LEFT", FRONT_LEFT),
     ),
@@ -174,7 +176,7 @@ def _surfels_reference(seen: Surfels, look: Look, layout: Raster, ranks: Ranks =
     sigma = 0.5 * (is_hit * plane + (1.0 - is_hit) * blur)
     weights, left = _weights(sigma, look.opacities, seen.depths, seen.radii)
     flat = _picture(weights, left, jt.concat([look.colors, seen.depths, seen.normals], dim=1), look, layout)
-    place = 1.0 / jt.ternary(hit.abs() < SMALLEST, jt.full_like(hit, SMALLEST), hit)
+    place = 1.0 / jt.ternary(hit < NEAREST_HIT, jt.full_like(hit, NEAREST_HIT), hit)
     place = place - _first(place, weights, seen.depths)
     sums = [(weights * values).sum(dim=1) for values in (hit, place, place**2)]
     more = [value.reshape((layout.height, layout.width, 1)) for value in (*sums, _front(hit, weights, seen.depths))]

@@ -13,7 +13,10 @@ SHORTEST = 1e-12  # smallest squared length of a normal
 
 
 def distortion_term(shown: Var, weight: float) -> Term:
-    """Mean over the pixels of sum_ij w_i w_j (m_i - m_j)^2, each pair once; m = 1 / depth of the intersection."""
+    """Mean over the pixels of sum_ij w_i w_j (m_i - m_j)^2, each pair once; m = 1 / depth of the intersection.
+
+    Depths below `splat_raster.NEAREST_HIT` count as that.
+    """
     value = shown[:, :, OPACITY] * shown[:, :, SECOND] - shown[:, :, FIRST].sqr()
     return Term(value.mean(), 1.0, weight)
 

@@ -5,10 +5,15 @@
 namespace neus {
 
 __device__ inline Number away_from_zero(Number x) { return size_of(x) < SMALLEST ? Number{} + SMALLEST : x; }
+// Bounded, since a surfel that reaches the camera plane has intersections at any depth above 0.
+__device__ inline Number inverse_depth(Number depth) {
+    return 1.f / (depth < NEAREST_HIT ? Number{} + NEAREST_HIT : depth);
+}
 
 // Inputs means2d [N, 2], to_picture [N, 3, 3], normals, colours [N, 3], opacities, depths [N, 1]; channels colour,
-// depth of the centre, normal, depth of the hit, the first two moments of 1 / depth relative to the first hit, and the
-// depth of the hits within the first part of the accumulated weight, which is not differentiated.
+// depth of the centre, normal, depth of the hit, the first two moments of 1 / depth relative to the first hit (depths
+// below NEAREST_HIT count as that), and the depth of the hits within the first part of the accumulated weight, which is
+// not differentiated.
 struct SurfelForm {
     static constexpr int CHANNELS = 11, SUMMED = 10, GRADIENTS = 21;
     enum { D_X, D_Y, D_T, D_OPACITY = 11, D_CHANNELS, D_PROBE = 19 };
@@ -75,11 +80,11 @@ struct SurfelForm {
         return 0.5f * (hit.on_plane ? on_plane : blurred);
     }
     __device__ static Number origin(const Hit &hit, Number before, Number weight, Number known) {
-        return (before == 1.f) & (weight > 0.f) ? 1.f / away_from_zero(hit.depth) : known;
+        return (before == 1.f) & (weight > 0.f) ? inverse_depth(hit.depth) : known;
     }
     __device__ static void add(Number *sums, const Splat &s, const Hit &hit, Number weight, Number before, Number origin) {
         for (int c = 0; c < FIXED; c++) sums[c] += weight * s.channels[c];
-        const Number place = 1.f / away_from_zero(hit.depth) - origin;
+        const Number place = inverse_depth(hit.depth) - origin;
         sums[HIT] += weight * hit.depth;
         sums[FIRST] += weight * place;
         sums[SECOND] += weight * place * place;
@@ -88,7 +93,7 @@ struct SurfelForm {
     }
     template <typename Cotangents>
     __device__ static Number worth(Cotangents g, const Splat &s, const Hit &hit, Number origin) {
-        const Number place = 1.f / away_from_zero(hit.depth) - origin;
+        const Number place = inverse_depth(hit.depth) - origin;
         Number found = g[HIT] * hit.depth + g[FIRST] * place + g[SECOND] * place * place;
         for (int c = 0; c < FIXED; c++) found += g[c] * s.channels[c];
         return found;
@@ -97,8 +102,9 @@ struct SurfelForm {
     __device__ static void back(Number *acc, const Splat &s, const Hit &hit, Number d_sigma, Number weight,
                                 Cotangents g, Number origin, bool absolute) {
         for (int c = 0; c < FIXED; c++) acc[D_CHANNELS + c] += weight * g[c];
-        const Number inverse = 1.f / away_from_zero(hit.depth), place = inverse - origin;
-        const Number d_depth = weight * (g[HIT] - inverse * inverse * (g[FIRST] + 2.f * g[SECOND] * place));
+        const Number inverse = inverse_depth(hit.depth), place = inverse - origin;
+        const Number slope = hit.depth < NEAREST_HIT ? Number{} : inverse * inverse;
+        const Number d_depth = weight * (g[HIT] - slope * (g[FIRST] + 2.f * g[SECOND] * place));
         const Number on_depth = hit.on_plane ? d_depth : Number{}, d_blur = hit.on_plane ? Number{} : 2.f * d_sigma;
         const Number du = (hit.on_plane ? d_sigma * hit.u : Number{}) + on_depth * s.t[6];
         const Number dv = (hit.on_plane ? d_sigma * hit.v : Number{}) + on_depth * s.t[7];

@@ -492,7 +492,7 @@ SPLAT_MEANINGS = {
     "mcmc: weight of the mean opacity": "mcmc：平均不透明度的权重",
     "mcmc: weight of the mean standard deviation": "mcmc：平均标准差的权重",
     "weight of D-SSIM in the colour loss; the rest is L1": "颜色损失中 D-SSIM 的权重，其余为 L1",
-    "surfels: weight of the depth distortion loss": "surfels：深度畸变损失的权重",
+    "surfels with masks: weight of the depth distortion loss": "surfels（有掩膜时）：深度畸变损失的权重",
     "surfels: weight of the normal consistency loss": "surfels：法线一致性损失的权重",
     "initial learning rate of the centres, relative to the extent of the cameras": (
         "中心的初始学习率，以相机分布范围为单位"

@@ -16,6 +16,7 @@ from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.methods.gaussians.batch import PictureBatch
 from models.methods.gaussians.pulled import Pulled
+from models.structs import StepContext
 
 
 @pytest.fixture
@@ -53,6 +54,16 @@ def test_a_photograph_that_is_twice_in_a_batch_counts_twice(trainer):
     sums = model.pulled.buffers(60)
     assert sums["looks"].max() == 2 and set(sums["looks"]) <= {0, 2} and len(watched) == 2
     model.pulled.forget()
+
+
+@pytest.mark.parametrize("mask_weight", [0.0, 0.1])
+def test_the_distortion_of_surfels_counts_with_masks_only(tmp_path, mask_weight):
+    write_scene(tmp_path / "scene")
+    settings = (*SMALL, f"dataset.data_dir={tmp_path}/scene", f"train.mask_weight={mask_weight}")
+    conf = load_config(ROOT / "confs/surfels.conf", "x", settings)
+    made = trainer_of(conf, load_scene(conf.dataset, background(conf)))
+    terms = made.model.objective(made.sampler.next(), None, StepContext(10, None)).terms
+    assert "normal" in terms and ("distortion" in terms) == ("mask" in terms) == (mask_weight > 0)
 
 
 def test_opacities_and_sizes_count_in_the_loss(trainer):

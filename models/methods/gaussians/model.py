@@ -144,11 +144,13 @@ class GaussiansModel(PlainModel):
         """The losses of one image besides its colours."""
         terms: dict[str, Term] = {}
         opacity = shown[:, :, OPACITY]
-        if picture.mask is not None and self.train.mask_weight > 0:
+        has_mask = picture.mask is not None and self.train.mask_weight > 0
+        if has_mask:
             mask = jt.array((picture.mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
             terms["mask"] = mask_term(opacity.reshape((-1, 1)), mask, self.train.mask_weight)
         if self.is_flat and context.step >= GEOMETRY_FROM * self.train.end_iter:
-            if self.conf.distortion_weight > 0:
+            # Without masks, its pull on foreground and background exceeded the colour loss (docs/results.md, Gallery).
+            if has_mask and self.conf.distortion_weight > 0:
                 terms["distortion"] = distortion_term(shown, self.conf.distortion_weight)
             if self.conf.normal_weight > 0 and min(shown.shape[:2]) > 2:
                 terms["normal"] = normal_term(shown, picture.camera, self.conf.normal_weight)

@@ -137,7 +137,7 @@ def test_one_damaged_step_does_not_repeat_the_long_ones(copied_scene):
     missing_picture(copied_scene / "scene" / "prepare")
     said = []
     assert prepare(request(copied_scene, overwrite=True), said.append)
-    assert "photographs: the result of an earlier run is damaged or missing; done again" in said
+    assert "photographs: the result of an earlier run is damaged, missing or not usable; done again" in said
     assert {"features: done before", "matches: done before", "cameras: done before"} < set(said)
 
 

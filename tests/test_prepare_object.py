@@ -1,5 +1,6 @@
 """Cameras from the object alone replace those of whole photographs only if they fit the masks better."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,10 +11,11 @@ from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import Lens, PosedImage
 from data.prepare import camera_steps
-from data.prepare.reconstruct import MASKS, MODELS, OF_OBJECT
+from data.prepare.camera_steps import FIT
+from data.prepare.reconstruct import MASKS, MODELS, OF_OBJECT, DiskError
 from data.prepare.steps import WorkError
 
-WHOLE, OBJECT = {"names": ["whole"]}, {"names": ["object"]}
+WHOLE, OBJECT = {"names": ["whole"], "notes": []}, {"names": ["object"], "notes": []}
 AGAIN = "estimated again, from what is inside the masks"
 
 
@@ -21,14 +23,19 @@ AGAIN = "estimated again, from what is inside the masks"
 def outcome(tmp_path, monkeypatch):
     """A function of the agreement (None: no cameras) of both attempts: result, name of the model, lines."""
     (tmp_path / MASKS).mkdir()
+    stale = tmp_path / OF_OBJECT.database
+    stale.parent.mkdir()
+    stale.touch()
 
-    def run(whole, of_object, error=UserError):
+    def run(whole, of_object, error=UserError, masks="key", fewer=False):
         said = []
 
         def map_images(work, frames, source=None):
             agreement, result = (of_object, OBJECT) if source == OF_OBJECT else (whole, WHOLE)
-            if agreement is None:
-                raise error(f"no cameras {result['names'][0]}")
+            if isinstance(agreement, type):
+                raise agreement(f"no cameras {result['names'][0]}; hint")
+            if fewer and result is WHOLE:
+                result = {**WHOLE, "names": ["whole", "another"]}
             (work / MODELS).mkdir()
             (work / MODELS / result["names"][0]).touch()
             return result
@@ -40,7 +47,7 @@ def outcome(tmp_path, monkeypatch):
             monkeypatch.setattr(camera_steps, function.__name__, function)
         for name in ("find_features", "match_features"):
             monkeypatch.setattr(camera_steps, name, lambda work, *given: (work / OF_OBJECT.pairs).touch())
-        found = camera_steps.find_cameras(tmp_path, (), False, said.append)
+        found = camera_steps.find_cameras(tmp_path, (), False, masks, said.append)
         (kept,) = (path.name for path in (tmp_path / MODELS).iterdir())
         return found, kept, said
 
@@ -49,43 +56,60 @@ def outcome(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("whole", "of_object", "kept", "is_repeated"),
+    ("whole", "of_object", "fewer", "kept", "masks"),
     [
-        (0.95, None, "whole", False),
-        (0.7, 0.9, "object", True),
-        (0.7, 0.6, "whole", True),
-        (0.7, None, "whole", True),
-        (0.0, 0.5, "object", True),
-        (None, 0.5, "object", True),
+        (0.95, UserError, False, "whole", FIT),
+        (None, 0.95, False, "whole", FIT),
+        (0.7, 0.9, True, "object", "key"),
+        (0.5, 0.65, False, "object", "key"),
+        (0.5, 0.65, True, "whole", "key"),
+        (0.7, 0.75, False, "whole", "key"),
+        (0.7, None, False, "whole", "key"),
+        (0.7, UserError, False, "whole", "key"),
+        (0.7, WorkError, False, "whole", "key"),
+        (UserError, 0.5, False, "object", "key"),
+        (UserError, None, False, "object", "key"),
     ],
 )
-def test_the_cameras_that_fit_the_masks_are_kept(outcome, whole, of_object, kept, is_repeated):
-    found, model, said = outcome(whole, of_object)
-    assert found["names"] == [kept] == [model]
-    assert any(AGAIN in line for line in said) == is_repeated
+def test_the_cameras_that_fit_the_masks_are_kept(outcome, whole, of_object, fewer, kept, masks):
+    found, model, said = outcome(whole, of_object, fewer=fewer)
+    assert found["names"][0] == kept == model and found["masks"] == masks
+    assert any(AGAIN in line for line in said) == (masks != FIT)
+    assert ("are those of the object" in " ".join(found["notes"])) == (kept == "object")
     assert not (outcome.work / OF_OBJECT.pairs).parent.exists()
 
 
-def test_without_any_cameras_the_reason_is_that_of_whole_photographs(outcome):
-    with pytest.raises(UserError, match="no cameras whole"):
-        outcome(None, None)
+def test_without_any_cameras_both_reasons_are_given(outcome):
+    with pytest.raises(UserError, match="no cameras whole; inside the masks: no cameras object"):
+        outcome(UserError, UserError)
     assert not (outcome.work / OF_OBJECT.pairs).parent.exists()
 
 
-def test_a_failure_of_the_machine_is_not_taken_for_missing_cameras(outcome):
-    with pytest.raises(WorkError, match="no cameras whole"):
-        outcome(None, 0.9, error=WorkError)
+@pytest.mark.parametrize(("whole", "of_object"), [(WorkError, 0.9), (UserError, WorkError), (0.5, DiskError)])
+def test_a_failure_of_the_machine_is_not_taken_for_missing_cameras(outcome, whole, of_object):
+    with pytest.raises(WorkError, match="no cameras"):
+        outcome(whole, of_object)
 
 
 def test_without_masks_whole_photographs_decide(outcome):
-    (outcome.work / MASKS).rmdir()
-    assert outcome(0.0, 0.9) == (WHOLE, "whole", [])
-    with pytest.raises(UserError, match="no cameras whole"):
-        outcome(None, 0.9)
+    assert outcome(0.0, 0.9, masks="") == ({**WHOLE, "masks": ""}, "whole", [])
+    with pytest.raises(UserError, match="no cameras whole; hint"):
+        outcome(UserError, 0.9, masks="")
 
 
-@pytest.mark.parametrize(("step", "views", "least", "most"), [(0, 12, 0.9, 1), (30, 12, 0, 0.8), (30, 5, 1, 1)])
-def test_masks_of_a_ball_fit_the_cameras_unless_it_moves(tmp_path, monkeypatch, step, views, least, most):
+@pytest.mark.parametrize(
+    ("stored", "masks", "is_usable"),
+    [(None, "a", True), ("", "", True), (FIT, "a", True), (FIT, "", True), ("a", "a", True), ("", "a", False)]
+    + [("a", "b", False), ("a", "", False)],
+)
+def test_a_stored_result_is_for_the_masks_it_was_found_with(stored, masks, is_usable):
+    found = WHOLE if stored is None else {**WHOLE, "masks": stored}
+    with nullcontext() if is_usable else pytest.raises(ValueError):
+        assert camera_steps._for_masks(found, masks) is found
+
+
+@pytest.mark.parametrize(("step", "views", "is_known"), [(0, 12, True), (30, 12, True), (30, 5, False)])
+def test_masks_of_a_ball_fit_the_cameras_unless_it_moves(tmp_path, monkeypatch, step, views, is_known):
     cameras, masks = ball_views(views)
     posed_images = []
     for view, (intrinsics, c2w, _) in enumerate(cameras):
@@ -93,4 +117,5 @@ def test_masks_of_a_ball_fit_the_cameras_unless_it_moves(tmp_path, monkeypatch, 
         write_image(file, np.roll(masks[view], step * (view % 2), axis=1))
         posed_images.append(PosedImage(file, Lens(intrinsics), c2w, file))
     monkeypatch.setattr(camera_steps, "read_colmap", lambda *given: SimpleNamespace(images=posed_images))
-    assert least <= camera_steps.mask_agreement(tmp_path) <= most
+    found = camera_steps.mask_agreement(tmp_path)
+    assert found is None if not is_known else found > 0.9 if step == 0 else found < 0.8

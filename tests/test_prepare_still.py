@@ -28,23 +28,28 @@ def test_an_object_that_turns_before_a_wall_is_told(tmp_path):
     assert "\n" not in str(caught.value) and not (tmp_path / "scene").exists()
 
 
-def turning_before_a_wall(folder, count=6):
-    """Photographs of the corner that turns before a static wall, with its masks."""
-    wall = (255 * cv2.resize(rendered_photographs.textures(5)[0], (320, 240))).astype(np.uint8)
+def turning_before_a_wall(folder, count, background):
+    """Photographs of a small corner that turns before a static wall, and its masks on this grey value."""
+    wall = (255 * cv2.resize(rendered_photographs.textures(5)[0], (640, 480))).astype(np.uint8)
     for name in ("photos", "masks"):
         (folder / name).mkdir()
     for index, pose in enumerate(rendered_photographs.poses(count)):
         rendered = rendered_photographs.render(pose, rendered_photographs.textures(1))
         is_object = cv2.erode((rendered != 128).any(axis=2).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
-        write_image(folder / "photos" / f"{index}.png", np.where(is_object[..., None], rendered, wall))
-        write_image(folder / "masks" / f"{index}.png", np.where(is_object, 255, 0).astype(np.uint8))
+        picture, mask = wall.copy(), np.full((480, 640), background, np.uint8)
+        picture[120:360, 160:480] = np.where(is_object[..., None], rendered, picture[120:360, 160:480])
+        mask[120:360, 160:480][is_object] = 255
+        write_image(folder / "photos" / f"{index}.png", picture)
+        write_image(folder / "masks" / f"{index}.png", mask)
 
 
-def test_with_masks_the_cameras_are_those_of_the_object_that_turns(tmp_path):
-    turning_before_a_wall(tmp_path)
+@pytest.mark.parametrize("background", [0, 3])
+def test_with_masks_the_cameras_are_those_of_the_object_that_turns(tmp_path, background):
+    turning_before_a_wall(tmp_path, 6, background)
     said = []
     assert prepare(request(tmp_path, masks=str(tmp_path / "masks")), said.append)
     assert any("estimated again, from what is inside the masks" in line for line in said), said
+    assert any("the cameras are those of the object" in line for line in said), said
     found, true = read(tmp_path / "scene").c2w, rendered_photographs.poses(6)
     turns = [np.linalg.inv(poses[0, :3, :3]) @ poses[-1, :3, :3] for poses in (found, true)]
     angles = [np.degrees(np.arccos((np.trace(turn) - 1) / 2)) for turn in turns]

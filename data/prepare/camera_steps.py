@@ -1,7 +1,7 @@
-"""The steps of structure from motion: from whole images or, if the masks contradict the result, from the object alone.
+"""The steps of structure from motion: from whole images or, if the masks do not fit the result, from the object alone.
 
 An object on a turntable, or one that was turned over between photographs, moves relative to what surrounds it. Cameras
-that fit the surroundings then contradict the masks of the object.
+that fit the surroundings then do not fit the masks of the object.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from data.config import DatasetConfig
 from data.errors import UserError
 from data.inspection.image_checks import GOOD_AGREEMENT
 from data.io.files import remove
-from data.io.images import mask_of, read_image
+from data.io.images import mask_of, read_image, write_image
+from data.parsed_scene import MASK_HALF
 from data.prepare.database import count_rows, has_features, is_sound
 from data.prepare.frames import Frame, groups
+from data.prepare.masks import ON_OBJECT
 from data.prepare.reconstruct import (
     DATABASE,
     MASKS,
@@ -40,16 +42,19 @@ from data.writers.neus import CAMERA_FILE
 
 Say = Callable[[str], None]
 
+FIT = "fit"  # entry "masks" of a result that does not depend on the masks
 ENOUGH_VIEWS = 8  # masks of fewer views may bound no volume although they do not contradict one another
+LEAST_GAIN = 0.1  # of the agreement, for cameras of the object that do not fit the masks well either
 
 
-def camera_errors(steps: Steps, frames: Sequence[Frame], is_sequence: bool, say: Say) -> dict[str, float]:
+def camera_errors(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say) -> dict[str, float]:
     """Estimate the cameras and log the result; returns the reprojection error of each image of the work folder.
 
-    Raises UserError if there are no cameras, WorkError if COLMAP fails.
+    `masks` identifies those in the work folder, "" if there are none. Raises UserError if there are no cameras,
+    WorkError if COLMAP fails.
     """
     try:
-        model = _run_all(steps, frames, is_sequence, say)
+        model = _run_all(steps, frames, is_sequence, masks, say)
     except DiskError:
         raise
     except UserError:
@@ -59,7 +64,7 @@ def camera_errors(steps: Steps, frames: Sequence[Frame], is_sequence: bool, say:
         say("no cameras were found with the results of an earlier run; features, matches and cameras are redone")
         for name in found:
             steps.forget(name)
-        model = _run_all(steps, frames, is_sequence, say)
+        model = _run_all(steps, frames, is_sequence, masks, say)
     say(
         f"cameras of {len(model['names'])} of {len(frames)} photographs, {model['points']} points, mean reprojection "
         f"error {model['error']:.2f} px"
@@ -69,7 +74,7 @@ def camera_errors(steps: Steps, frames: Sequence[Frame], is_sequence: bool, say:
     return model.get("errors", {})
 
 
-def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, say: Say) -> dict[str, Any]:
+def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say) -> dict[str, Any]:
     """The three steps of structure from motion; returns the result of `find_cameras`."""
     database = steps.folder / DATABASE
     steps.run(
@@ -92,67 +97,95 @@ def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, say: Say)
             is_whole=lambda: count_rows(database, "two_view_geometries", 0) >= steps.result("matches"),
         )
     )
-    return steps.run(
-        Step("cameras", lambda: find_cameras(steps.folder, frames, is_sequence, say), (MODELS,), read=read_model)
-    )
+    found = lambda: find_cameras(steps.folder, frames, is_sequence, masks, say)  # noqa: E731
+    return steps.run(Step("cameras", found, (MODELS,), read=lambda stored: _for_masks(read_model(stored), masks)))
 
 
-def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, say: Say) -> dict[str, Any]:
-    """The result of `map_images` for whole images or, if the masks contradict that, for what is inside the masks.
+def _for_masks(found: dict[str, Any], masks: str) -> dict[str, Any]:
+    """The stored result; raises ValueError if other masks could lead to another one."""
+    if found.get("masks", FIT) not in (FIT, masks):
+        raise ValueError
+    return found
 
-    Raises UserError if there are no cameras, WorkError if COLMAP fails.
+
+def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say) -> dict[str, Any]:
+    """The result of `map_images` for whole images or, if the masks do not fit that, for what is inside the masks.
+
+    It has an entry "masks": FIT if the masks fit the cameras of whole images, else the given `masks`. Raises UserError
+    if there are no cameras, WorkError if COLMAP fails.
     """
-    if not (work / MASKS).is_dir():
-        return map_images(work, frames)
-    whole, failure, agreement = None, None, 0.0
+    folder = (work / OF_OBJECT.database).parent
+    remove(folder)
+    if not masks:
+        return {**map_images(work, frames), "masks": masks}
+    whole, agreement = None, None
     try:
         whole = map_images(work, frames)
         agreement = mask_agreement(work)
+        if agreement is None or agreement >= GOOD_AGREEMENT:
+            return {**whole, "masks": FIT}
+        fit = f"overlap their visual hull by {agreement:.0%} only" if agreement else "bound no common volume"
+        reason = f"the masks do not fit the cameras: they {fit}"
     except WorkError:
         raise
     except UserError as error:
-        failure = error
-    if agreement >= GOOD_AGREEMENT:
-        return whole
-    overlap = f"the masks contradict the cameras: they overlap their visual hull by {agreement:.0%} only"
-    say(f"{failure or overlap}; the cameras are estimated again, from what is inside the masks")
-    folder = (work / OF_OBJECT.database).parent
-    remove(folder)
+        reason = str(error).split(";")[0]
+    say(f"{reason}; the cameras are estimated again, from what is inside the masks")
     folder.mkdir()
     try:
         if whole:
             (work / MODELS).rename(folder / MODELS)
         remove(work / MODELS)
-        again = _of_object(work, frames, is_sequence)
-        if again and (not whole or mask_agreement(work) > agreement):
-            return again
-        if not whole:
-            raise failure
-        say("the cameras of the object alone are no better; those of whole photographs are kept")
+        try:
+            again = _of_object(work, frames, is_sequence)
+            if not whole or _is_better(again, mask_agreement(work), whole, agreement):
+                note = "the cameras are those of the object: only features inside the masks were used"
+                return {**again, "notes": [*again["notes"], note], "masks": masks}
+            why = f"{len(again['names'])} photographs"
+        except DiskError:
+            raise
+        except UserError as error:
+            if not whole and isinstance(error, WorkError):
+                raise
+            if not whole:
+                raise UserError(f"{reason}; inside the masks: {error}") from None
+            why = str(error).split(";")[0]
+        say(f"the cameras of the object alone are no better ({why}); those of whole photographs are kept")
         remove(work / MODELS)
         (folder / MODELS).rename(work / MODELS)
-        return whole
+        return {**whole, "masks": masks}
     finally:
         remove(folder)
 
 
-def _of_object(work: Path, frames: Sequence[Frame], is_sequence: bool) -> dict[str, Any] | None:
-    """The result of `map_images` for features inside the masks; None if there are no cameras."""
-    try:
-        find_features(work, groups(frames), OF_OBJECT)
-        match_features(work, frames, is_sequence, OF_OBJECT)
-        return map_images(work, frames, OF_OBJECT)
-    except WorkError:
-        raise
-    except UserError:
-        return None
+def _is_better(
+    again: dict[str, Any], agreement: float | None, whole: dict[str, Any], agreement_before: float | None
+) -> bool:
+    """Whether the object's cameras fit the masks, or fit them much better and are no fewer."""
+    if agreement is None:
+        return False
+    is_complete = len(again["names"]) >= len(whole["names"])
+    return agreement >= GOOD_AGREEMENT or (is_complete and agreement >= (agreement_before or 0.0) + LEAST_GAIN)
 
 
-def mask_agreement(work: Path) -> float:
-    """The median intersection over union of masks and the silhouettes of their visual hull; 1 for few views."""
+def _of_object(work: Path, frames: Sequence[Frame], is_sequence: bool) -> dict[str, Any]:
+    """The result of `map_images` for features inside the masks; raises UserError if there are no cameras."""
+    (work / OF_OBJECT.masks).mkdir()
+    for frame in frames:
+        mask = mask_of(read_image(work / MASKS / f"{frame.name}.png"))
+        hard = np.where(mask > MASK_HALF, ON_OBJECT, 0).astype(np.uint8)  # COLMAP takes all but 0 for the object
+        write_image(work / OF_OBJECT.masks / f"{frame.name}.png", hard)
+    find_features(work, groups(frames), OF_OBJECT)
+    match_features(work, frames, is_sequence, OF_OBJECT)
+    return map_images(work, frames, OF_OBJECT)
+
+
+def mask_agreement(work: Path) -> float | None:
+    """The median intersection over union of masks and the silhouettes of their visual hull, 0 without a hull.
+
+    None if too few masks bound the object.
+    """
     posed_images = read_colmap(work, DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE)).images
-    if len(posed_images) < ENOUGH_VIEWS:
-        return 1.0
     masks, intrinsics = [], []
     for posed in posed_images:
         mask = mask_of(read_image(posed.mask_path))
@@ -161,5 +194,8 @@ def mask_agreement(work: Path) -> float:
         intrinsics.append(lens.intrinsics)
     sizes = np.array([mask.shape[::-1] for mask in masks])
     cameras = Cameras(np.stack(intrinsics), np.stack([posed.c2w for posed in posed_images]), sizes)
-    hull = visual_hull(masked_views(cameras, masks))
+    usable = masked_views(cameras, masks)
+    if len(usable.views) < ENOUGH_VIEWS:
+        return None
+    hull = visual_hull(usable)
     return 0.0 if hull is None else float(np.median(hull.agreement))

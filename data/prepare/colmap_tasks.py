@@ -53,6 +53,7 @@ MOST_DISTORTION = 1.0  # of each coefficient; COLMAP's own limit (max_extra_para
 # and where the object alone must suffice: on a bronze axe that was turned over (docs/results.md), 3,772 instead of 928
 # features per image, and all 52 images in one model instead of 46, which barely hold together.
 FEATURE_SIDE, SMALL_SIDE = 1600, 1200
+MOST_FULL_SIZE_THREADS = 4  # each needs 0.9 GB for the first octave of 2048 x 1536 pixels
 Report = Callable[[Any], None]
 
 
@@ -82,7 +83,8 @@ def extract(
         shared = next((known[name] for name in names if name in known), None)
         if shared is not None:
             reader.existing_camera_id = shared
-        options = pycolmap.FeatureExtractionOptions(num_threads=cores, use_gpu=False)
+        threads = min(cores, MOST_FULL_SIZE_THREADS) if masks else cores
+        options = pycolmap.FeatureExtractionOptions(num_threads=threads, use_gpu=False)
         options.max_image_size = side if masks else FEATURE_SIDE
         options.sift.first_octave = -1 if masks or side < SMALL_SIDE else 0
         pycolmap.extract_features(

@@ -43,7 +43,8 @@ def mask_files(folder: Path, sources: Sequence[str]) -> list[Path]:
     if not folder.is_dir():
         raise UserError(f"--masks {folder}: no such folder, and none of {', '.join(METHODS)}")
     by_stem = {path.stem: path for path in list_images(folder)}
-    stems = ([source, Path(source).stem, f"{source}.mask", f"{Path(source).stem}_mask"] for source in sources)
+    # The photographs may be in the folder, too.
+    stems = ([f"{source}.mask", f"{Path(source).stem}_mask", source, Path(source).stem] for source in sources)
     found = [next((by_stem[stem] for stem in names if stem in by_stem), None) for names in stems]
     missing = [source for source, path in zip(sources, found, strict=True) if path is None]
     if missing:

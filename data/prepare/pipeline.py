@@ -51,7 +51,7 @@ from data.roi.region import parse_roi
 
 WORK = "prepare"
 FINISHED = FRESH
-FEATURES = (str(Path(name).parent) for name in (DATABASE, OF_OBJECT.database))
+FEATURES = tuple(str(Path(name).parent) for name in (DATABASE, OF_OBJECT.database))
 OUTPUTS = (IMAGES, *FEATURES, PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all but the steps' records
 Say = Callable[[str], None]
 
@@ -118,7 +118,8 @@ def _prepare(
     """Run all steps that are not complete."""
     frames = _copy_frames(request, sources, steps, say)
     _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work, since it may fail
-    errors = camera_errors(steps, frames, not request.images.is_dir(), say)
+    known_masks = "" if request.masks in ("", *masks.WITH_CAMERAS) else steps.key("masks")
+    errors = camera_errors(steps, frames, not request.images.is_dir(), known_masks, say)
 
     def work() -> dict[str, object]:
         outside = request.cameras_outside or request.masks == "grabcut"  # which needs the sphere's outline
@@ -139,7 +140,6 @@ def _inputs(
     drawn = [[name, box.tolist()] for name, box in boxes.items()]
     method = request.masks if request.masks in ("", *masks.METHODS) else "files"  # independent of their folder
     is_video = not request.images.is_dir()
-    independent = [] if request.masks in ("", *masks.WITH_CAMERAS) else [method, fingerprint(mask_paths)]
     return {
         "photographs": [
             *(fingerprint(sources), request.frames if is_video else 0, MAX_SIDE),
@@ -147,7 +147,7 @@ def _inputs(
         ],
         "features": [],
         "matches": [is_video],
-        "cameras": independent,
+        "cameras": [],
         "masks": [method, fingerprint(mask_paths), *([drawn] if drawn else [])],
         FINISHED: [
             request.roi,

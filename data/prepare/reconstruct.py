@@ -52,7 +52,7 @@ class Source:
 
 
 WHOLE = Source(DATABASE, PAIR_LIST)
-OF_OBJECT = Source("object/matches.db", "object/pairs.txt", MASKS)
+OF_OBJECT = Source("object/matches.db", "object/pairs.txt", "object/masks")
 
 
 class DiskError(WorkError):
@@ -136,8 +136,8 @@ def _require_moved(database: Path, frames: Sequence[Frame]) -> None:
     if share >= MOSTLY:
         raise UserError(
             f"no cameras were found: in {share:.0%} of the pairs of photographs the matches do not move, so the camera "
-            "stood still; walk around the object instead, pass masks of the object (--masks), or rotate it in front of "
-            "a plain backdrop without texture, close enough to fill the image"
+            "stood still; walk around the object instead, pass a folder of its masks (--masks), or rotate it in front "
+            "of a plain backdrop without texture, close enough to fill the image"
         )
 
 

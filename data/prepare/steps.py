@@ -66,7 +66,7 @@ class Steps:
             try:
                 return self._reuse(step, stamp, is_sound)
             except MISREAD:
-                self._say(f"{step.name}: the result of an earlier run is damaged or missing; done again")
+                self._say(f"{step.name}: the result of an earlier run is damaged, missing or not usable; done again")
         if is_sound:
             self.reused.add(step.name)
         else:
@@ -97,6 +97,10 @@ class Steps:
     def _is_unchanged(self, stamp: dict[str, Any]) -> bool:
         files = stamp.get("files") or {}
         return all(is_as_noted(self.folder / name, size_and_sum) for name, size_and_sum in files.items())
+
+    def key(self, name: str) -> str:
+        """A hash of the inputs of the step and of all earlier ones."""
+        return self._keys[name]
 
     def is_done(self, name: str) -> bool:
         """Whether the step is complete for these inputs."""

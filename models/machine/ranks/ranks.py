@@ -263,7 +263,7 @@ def _join(place: Place) -> Ranks:
 
 
 def equal_share(entries: int, rank: int, size: int) -> slice | None:
-    """The entries of one of `size` processes, equally many for each; None if there are fewer entries than processes."""
+    """The entries of one of `size` processes, equal to one entry; None if there are fewer entries than processes."""
     return slice(entries * rank // size, entries * (rank + 1) // size) if entries >= size else None
 
 

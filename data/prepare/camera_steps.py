@@ -118,13 +118,14 @@ def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: 
     remove(folder)
     if not masks:
         return {**map_images(work, frames), "masks": masks}
-    whole, agreement = None, None
+    whole, before = None, 0.0
     try:
         whole = map_images(work, frames)
         agreement = mask_agreement(work)
         if agreement is None or agreement >= GOOD_AGREEMENT:
             return {**whole, "masks": FIT}
-        fit = f"overlap their visual hull by {agreement:.0%} only" if agreement else "bound no common volume"
+        before = agreement
+        fit = f"overlap their visual hull by {before:.0%} only" if before else "bound no common volume"
         reason = f"the masks do not fit the cameras: they {fit}"
     except WorkError:
         raise
@@ -138,7 +139,8 @@ def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: 
         remove(work / MODELS)
         try:
             again = _of_object(work, frames, is_sequence)
-            if not whole or _is_better(again, mask_agreement(work), whole, agreement):
+            is_complete = not whole or len(again["names"]) >= len(whole["names"])
+            if not whole or _is_better(mask_agreement(work), before, is_complete):
                 note = "the cameras are those of the object: only features inside the masks were used"
                 return {**again, "notes": [*again["notes"], note], "masks": masks}
             why = f"{len(again['names'])} photographs"
@@ -158,14 +160,11 @@ def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: 
         remove(folder)
 
 
-def _is_better(
-    again: dict[str, Any], agreement: float | None, whole: dict[str, Any], agreement_before: float | None
-) -> bool:
-    """Whether the object's cameras fit the masks, or fit them much better and are no fewer."""
+def _is_better(agreement: float | None, before: float, is_complete: bool) -> bool:
+    """Whether the object's cameras fit the masks, or fit them much better and are no fewer than those before."""
     if agreement is None:
         return False
-    is_complete = len(again["names"]) >= len(whole["names"])
-    return agreement >= GOOD_AGREEMENT or (is_complete and agreement >= (agreement_before or 0.0) + LEAST_GAIN)
+    return agreement >= GOOD_AGREEMENT or (is_complete and agreement >= before + LEAST_GAIN)
 
 
 def _of_object(work: Path, frames: Sequence[Frame], is_sequence: bool) -> dict[str, Any]:

@@ -6,7 +6,7 @@ that fit the surroundings then do not fit the masks of the object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +33,21 @@ from data.prepare.reconstruct import (
     match_features,
     read_model,
 )
-from data.prepare.steps import Step, Steps, WorkError
+from data.prepare.steps import Say, Step, Steps, WorkError
 from data.readers.colmap import read_colmap
 from data.roi.frustum import Cameras
 from data.roi.visual_hull import masked_views, visual_hull
-from data.scenes.undistort import Undistorter
+from data.scenes.preprocess import undistorters
 from data.writers.neus import CAMERA_FILE
-
-Say = Callable[[str], None]
 
 FIT = "fit"  # entry "masks" of a result that does not depend on the masks
 ENOUGH_VIEWS = 8  # masks of fewer views may bound no volume although they do not contradict one another
 LEAST_GAIN = 0.1  # of the agreement, for cameras of the object that do not fit the masks well either
 
 
-def camera_errors(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say) -> dict[str, float]:
+def estimate_cameras(
+    steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say
+) -> dict[str, float]:
     """Estimate the cameras and log the result; returns the reprojection error of each image of the work folder.
 
     `masks` identifies those in the work folder, "" if there are none. Raises UserError if there are no cameras,
@@ -136,35 +136,40 @@ def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: 
     try:
         if whole:
             (work / MODELS).rename(folder / MODELS)
-        remove(work / MODELS)
-        try:
-            again = _of_object(work, frames, is_sequence)
-            is_complete = not whole or len(again["names"]) >= len(whole["names"])
-            if not whole or _is_better(mask_agreement(work), before, is_complete):
-                note = "the cameras are those of the object: only features inside the masks were used"
-                return {**again, "notes": [*again["notes"], note], "masks": masks}
-            why = f"{len(again['names'])} photographs"
-        except DiskError:
-            raise
-        except UserError as error:
-            if not whole and isinstance(error, WorkError):
-                raise
-            if not whole:
-                raise UserError(f"{reason}; inside the masks: {error}") from None
-            why = str(error).split(";")[0]
-        say(f"the cameras of the object alone are no better ({why}); those of whole photographs are kept")
-        remove(work / MODELS)
-        (folder / MODELS).rename(work / MODELS)
-        return {**whole, "masks": masks}
+            found = _better_of_object(work, frames, is_sequence, whole, before, say)
+        else:
+            remove(work / MODELS)
+            found = _of_object(work, frames, is_sequence)
+        return {**found, "masks": masks}
+    except WorkError:
+        raise
+    except UserError as error:
+        raise UserError(f"{reason}; inside the masks: {error}") from None
     finally:
         remove(folder)
 
 
-def _is_better(agreement: float | None, before: float, is_complete: bool) -> bool:
-    """Whether the object's cameras fit the masks, or fit them much better and are no fewer than those before."""
-    if agreement is None:
-        return False
-    return agreement >= GOOD_AGREEMENT or (is_complete and agreement >= before + LEAST_GAIN)
+def _better_of_object(
+    work: Path, frames: Sequence[Frame], is_sequence: bool, whole: dict[str, Any], before: float, say: Say
+) -> dict[str, Any]:
+    """The result inside the masks if it fits them, or fits them much better than `before` with as many photographs.
+
+    Otherwise `whole`, whose models are moved back from the folder of OF_OBJECT.
+    """
+    try:
+        again = _of_object(work, frames, is_sequence)
+        agreement, is_complete = mask_agreement(work) or 0.0, len(again["names"]) >= len(whole["names"])
+        if agreement >= GOOD_AGREEMENT or (is_complete and agreement >= before + LEAST_GAIN):
+            return again
+        why = f"{len(again['names'])} photographs"
+    except DiskError:
+        raise
+    except UserError as error:
+        why = str(error).split(";")[0]
+    say(f"the cameras of the object alone are no better ({why}); those of whole photographs are kept")
+    remove(work / MODELS)
+    ((work / OF_OBJECT.database).parent / MODELS).rename(work / MODELS)
+    return whole
 
 
 def _of_object(work: Path, frames: Sequence[Frame], is_sequence: bool) -> dict[str, Any]:
@@ -176,7 +181,9 @@ def _of_object(work: Path, frames: Sequence[Frame], is_sequence: bool) -> dict[s
         write_image(work / OF_OBJECT.masks / f"{frame.name}.png", hard)
     find_features(work, groups(frames), OF_OBJECT)
     match_features(work, frames, is_sequence, OF_OBJECT)
-    return map_images(work, frames, OF_OBJECT)
+    found = map_images(work, frames, OF_OBJECT)
+    note = "the cameras are those of the object: only features inside the masks were used"
+    return {**found, "notes": [*found["notes"], note]}
 
 
 def mask_agreement(work: Path) -> float | None:
@@ -185,15 +192,11 @@ def mask_agreement(work: Path) -> float | None:
     None if too few masks bound the object.
     """
     posed_images = read_colmap(work, DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE)).images
-    masks, intrinsics = [], []
-    for posed in posed_images:
-        mask = mask_of(read_image(posed.mask_path))
-        lens = Undistorter(posed.lens, mask.shape[::-1])
-        masks.append(lens(mask))
-        intrinsics.append(lens.intrinsics)
-    sizes = np.array([mask.shape[::-1] for mask in masks])
-    cameras = Cameras(np.stack(intrinsics), np.stack([posed.c2w for posed in posed_images]), sizes)
-    usable = masked_views(cameras, masks)
+    masks = [mask_of(read_image(posed.mask_path)) for posed in posed_images]
+    lenses = undistorters(posed_images, [mask.shape[::-1] for mask in masks])
+    intrinsics, c2w = np.stack([lens.intrinsics for lens in lenses]), np.stack([posed.c2w for posed in posed_images])
+    cameras = Cameras(intrinsics, c2w, np.array([lens.size for lens in lenses]))
+    usable = masked_views(cameras, [lens(mask) for lens, mask in zip(lenses, masks, strict=True)])
     if len(usable.views) < ENOUGH_VIEWS:
         return None
     hull = visual_hull(usable)

@@ -5,7 +5,7 @@ Intermediate results are in `<scene folder>/prepare`; a second call continues wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
 from data.prepare import masks
 from data.prepare.boxes import Box, find_boxes
-from data.prepare.camera_steps import camera_errors
+from data.prepare.camera_steps import estimate_cameras
 from data.prepare.frames import (
     MAX_SIDE,
     Frame,
@@ -45,7 +45,7 @@ from data.prepare.reconstruct import (
     PAIR_LIST,
 )
 from data.prepare.sources import find_images, notes_of
-from data.prepare.steps import Step, Steps, WorkError, fingerprint, noted
+from data.prepare.steps import Say, Step, Steps, WorkError, fingerprint, noted
 from data.prepare.world import world_frame
 from data.roi.region import parse_roi
 
@@ -53,7 +53,6 @@ WORK = "prepare"
 FINISHED = FRESH
 FEATURES = tuple(str(Path(name).parent) for name in (DATABASE, OF_OBJECT.database))
 OUTPUTS = (IMAGES, *FEATURES, PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all but the steps' records
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def _prepare(
     frames = _copy_frames(request, sources, steps, say)
     _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work, since it may fail
     known_masks = "" if request.masks in ("", *masks.WITH_CAMERAS) else steps.key("masks")
-    errors = camera_errors(steps, frames, not request.images.is_dir(), known_masks, say)
+    errors = estimate_cameras(steps, frames, not request.images.is_dir(), known_masks, say)
 
     def work() -> dict[str, object]:
         outside = request.cameras_outside or request.masks == "grabcut"  # which needs the sphere's outline

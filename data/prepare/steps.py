@@ -15,6 +15,7 @@ from typing import Any
 from data.errors import UserError
 from data.io.files import remove, write_result
 
+Say = Callable[[str], None]  # called with each line for the user
 Noted = dict[str, list[object]]  # name below a folder -> size and SHA-256 of the file
 # Exceptions raised while a damaged or foreign result is read.
 MISREAD = (KeyError, IndexError, TypeError, ValueError, AttributeError)
@@ -47,7 +48,7 @@ class Steps:
     checksums of the outputs. A stamp or outputs that were changed are ignored.
     """
 
-    def __init__(self, folder: Path, inputs: Mapping[str, object], say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, inputs: Mapping[str, object], say: Say) -> None:
         """`inputs`: the inputs of each step as JSON values, in the order of the steps; `say` logs skipped steps."""
         self.folder = folder
         self.reused: set[str] = set()  # the steps that reused results of an earlier run

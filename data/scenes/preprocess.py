@@ -46,7 +46,7 @@ def preprocess(
     box = parse_bbox(conf.bbox) if conf.bbox else None
     sizes = _stored_sizes(posed_images)
     _require_focal_lengths(parsed, posed_images, sizes)
-    lenses = _undistorters(posed_images, sizes)
+    lenses = undistorters(posed_images, sizes)
     _require_invertible(parsed, posed_images, lenses)
     images, masks = _decode_all(posed_images, lenses, conf.downscale, background)
     notes, backdrop = parsed.notes, None
@@ -118,8 +118,11 @@ def _size_text(size: tuple[int, int]) -> str:
     return f"{size[0]}x{size[1]}"
 
 
-def _undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]) -> list[Undistorter]:
-    """An undistorter for each image; images of one lens share it."""
+def undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]) -> list[Undistorter]:
+    """An undistorter for each image, which has a size (width, height); images of one lens share it.
+
+    Raises ImageError for a size or a distortion that does not fit.
+    """
     known: dict[tuple, Undistorter] = {}
     found = []
     for posed, size in zip(posed_images, sizes, strict=True):

@@ -213,6 +213,10 @@ SCENE_MEANINGS = {
         "曲面由这些用平面扫描求得的深度图初始化；0：不用深度图"
     ),
     "replaces packed.prune_from without masks": "没有掩膜时代替 packed.prune_from",
+    "maximum of inv_s where the photographs show the rendered background outside their masks, in 1 / last_step; the "
+    "samples do not resolve a sharper surface": (
+        "照片在掩膜之外显示渲染的背景时，inv_s 的上限，以 1 / last_step 为单位；更锐利的表面，采样点无法分辨"
+    ),
     "replaces packed.shell without masks": "没有掩膜时代替 packed.shell",
     "replaces patches.weight without masks": "没有掩膜时代替 patches.weight",
     "minimum step size along a ray in the region, in 1 / inv_s; at most packed.first_step": (

@@ -145,7 +145,7 @@ def test_every_rank_gets_the_weights_of_rank_0(scene):
     """Ranks with other numbers of threads round the sums of the fit differently."""
     first, other = (begun(scene)[0].model for _ in range(2))
     told = iter([export_state(network) for network in first.networks.values()])
-    other.fields.sharpness.begin_with(20)
+    other.fields.sharpness.reset(20)
     ranks = SimpleNamespace(size=2, broadcast=lambda value: next(told))
     assert rank_consistency.begun(other, ranks).startswith("the surface starts")
     for name, network in other.networks.items():

@@ -85,10 +85,20 @@ def derived(photographs):
         (scene(BLACK, 0.005), 0.1, None, False),
         (scene(WHITE), 0.1, None, True),  # no rendering before black can be right
         (Photographs(scene(ROOM).images, None), 0.1, None, False),
+        (Photographs(scene(BLACK).images, (np.full_like(to_uint8(MASK), 255),) * 2), 0.1, None, True),
         (derived(scene(ROOM)), 0.1, WHITE, False),  # rendered before its backdrop
         (derived(scene(ROOM)), 0.1, None, True),  # by a method that has no backdrop
     ],
-    ids=["photographs", "photographs, white", "no masks used", "white", "noisy black", "white, black", "no masks"]
+    ids=[
+        "photographs",
+        "photographs, white",
+        "no masks used",
+        "white",
+        "noisy black",
+        "white, black",
+        "no masks",
+        "whole",
+    ]
     + ["backdrop", "no backdrop"],
 )
 def test_the_inside_of_the_mask_counts_first_on_photographs_trained_with_masks(

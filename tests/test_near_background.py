@@ -195,6 +195,36 @@ def test_with_masks_the_step_size_is_scheduled():
     assert model.estimator.step_size == model.estimator.conf.last_step == model.estimator.resolving_step()
 
 
+def test_inv_s_is_bounded_by_the_step_size_where_the_photographs_show_the_rendered_background():
+    settings = ("model.packed.last_step=0.01", "model.packed.largest_inv_s=0.1")
+    with_masks = (*settings, "train.mask_weight=0.5")
+    for free in (settings, (*with_masks, "train.use_white_bkgd=true")):  # the photographs are black outside the masks
+        assert trained(*free, steps=3).model.sharpness() > 15  # it begins with exp(3) = 20
+    bounded = trained(*with_masks, steps=3)
+    assert bounded.model.sharpness() == pytest.approx(10, rel=0.1)  # 0.1 / 0.01, and the step after it
+    bounded.model.fields.sharpness.reset(5)
+    bounded.step()
+    assert bounded.model.sharpness() == pytest.approx(5, rel=0.1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_the_bound_does_not_hide_a_parameter_that_is_not_finite(bad):
+    trainer = trained("train.mask_weight=0.5", steps=1)
+    trainer.model.fields.sharpness.variance.update(jt.array(np.float32([bad])))
+    trainer.model.fields.sharpness.variance.start_grad()
+    trainer.step()
+    assert not trainer.settle()
+
+
+def test_a_resumed_training_bounds_inv_s_alike():
+    settings = ("train.mask_weight=0.5", "model.packed.largest_inv_s=0.1")
+    whole, resumed = trained(*settings, steps=2), trained(*settings, steps=0)
+    resumed.restore(whole.checkpoint({}))
+    for _ in range(3):
+        whole.step(), resumed.step()
+        assert resumed.model.sharpness() == whole.model.sharpness()
+
+
 @pytest.mark.parametrize("settings", [(), ("train.mask_weight=0.5",)])
 def test_images_omit_only_samples_of_negligible_weight(settings, monkeypatch):
     trainer = trained(*settings, steps=3)

@@ -14,6 +14,8 @@ import cv2
 import numpy as np
 
 from data.io.images import to_float
+from data.parsed_scene import MASK_HALF
+from data.scenes.scene import Scene
 
 # Difference from the backdrop's colour, in any channel: above the noise of JPEG, below what a dark surface reflects.
 SAME_COLOUR = 3.5 / 255
@@ -28,6 +30,9 @@ LEAST_EDGES = 0.6  # fraction of the outlines that are edges
 MOST_EMPTY = 0.1  # fraction of the images without an object
 MOST_SATURATED = 0.5  # fraction of the images that are left out
 SATURATED = 250 / 255  # an overexposed backdrop, from which an overexposed object cannot be told
+PLAIN_STEP = 8 / 255  # tolerance of a uniform background: compression, lighting
+PLAIN_SHARE = 0.95  # fraction of the pixels outside the masks; the rest are soft edges
+PLAIN_STRIDE = 4  # subsampling of rows and columns
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,22 @@ def held_out_masks(
     together = backdrop_colours([*training, *images])
     colours = np.tile(colour, (len(images), 1)) if together is None else together[len(training) :]
     return tuple(backdrop_mask(image, own) for image, own in zip(images, colours, strict=True))
+
+
+def shows_outside_masks(scene: Scene, colour: np.ndarray | None) -> bool:
+    """Whether a scene with masks shows the colour [3] outside them, None for black: that of the backdrop from which the
+    masks were derived, or the colour of nearly all pixels. False if there are no such pixels.
+    """
+    if scene.backdrop is not None and np.array_equal(colour, scene.backdrop):
+        return True
+    colour = np.zeros(3, np.float32) if colour is None else colour.reshape(3)
+    plain, count = 0, 0
+    for image, mask in zip(scene.images, scene.masks, strict=True):
+        image, mask = (whole[::PLAIN_STRIDE, ::PLAIN_STRIDE] for whole in (image, mask))
+        outside = to_float(image[mask <= MASK_HALF])
+        plain += np.count_nonzero(np.abs(outside - colour).max(axis=-1) <= PLAIN_STEP)
+        count += len(outside)
+    return count > 0 and plain >= PLAIN_SHARE * count
 
 
 def backdrop_colours(images: Sequence[np.ndarray], tolerance: float = SAME_COLOUR) -> np.ndarray | None:

@@ -87,6 +87,8 @@ class PackedConfig(SamplesConfig):
     """Sampling of a surface, and the weights of losses at its samples."""
 
     shell: float = limits(5.0, above=0)
+    # Above it, quality falls in longer trainings (docs/performance.md, "Upper bound of inv_s").
+    largest_inv_s: float = limits(4.0, above=0)
     free_weight: float = limits(1.0, at_least=0)
     points_weight: float = limits(0.0, at_least=0)
     points_until: float = limits(1.0, at_least=0, at_most=1)

@@ -43,6 +43,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self._sdf, self._sharpness = sdf, sharpness
         self._scene_points: np.ndarray | None = None
         self.starts_from_depth = False
+        self.bounds_inv_s = False  # see `before_step`
         self._is_interior = False  # whether the scene was photographed from within
         self._is_pruning = False
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
@@ -82,7 +83,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
             return np.concatenate([on_surface, anywhere]), np.concatenate([np.zeros_like(distances), distances])
 
         self._sdf.begin_with(draw, self.conf.first_levels)
-        self._sharpness.begin_with(FIRST_INV_S)
+        self._sharpness.reset(FIRST_INV_S)
         self.starts_from_depth = True
         self.points = self._points_at(0)
         return f"the surface starts from depth maps: {fused.known:.0%} of the pixels of the photographs have a depth"
@@ -92,7 +93,14 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self.most_compared = most
 
     def before_step(self, step: int) -> None:
-        """See `OccupancyEstimator.before_step`; SfM points are used from `points_from` to `points_until`."""
+        """See `OccupancyEstimator.before_step`; SfM points are used from `points_from` to `points_until`.
+
+        If `bounds_inv_s`, each step begins with an inv_s of at most `largest_inv_s` / `last_step`. Of a sharper
+        surface, a single sample has the colour of a ray, wherever in its step it is, and few samples are near enough
+        to the surface to move it.
+        """
+        if self.bounds_inv_s:
+            self._sharpness.limit(self.conf.largest_inv_s / self.conf.last_step)
         super().before_step(step)
         self._cavities = None
         self._is_pruning = step >= self.first_pruning

@@ -11,8 +11,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from data.io.images import to_float
-from data.parsed_scene import MASK_HALF
+from data.scenes.backdrop import shows_outside_masks
 from data.scenes.scene import Scene
 from models.methods.exposure_conf import EXPOSURE
 from models.results.context import EvalContext
@@ -22,9 +21,6 @@ from models.results.render import RenderedView, psnr
 SSIM_SIGMA = 1.5
 SSIM_RADIUS = 5  # radius of that window in scikit-image: pixels closer to the border are excluded
 HALF = 0.5  # threshold of opacity and mask
-PLAIN_STEP = 8 / 255  # tolerance of a uniform background: compression, lighting
-PLAIN_SHARE = 0.95  # fraction of the pixels outside the masks; the rest are soft edges
-PLAIN_STRIDE = 4  # subsampling of rows and columns
 GREY = 0.5  # colour to which the background of a report is faded
 
 
@@ -99,28 +95,13 @@ def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarr
     the rendered background `background_rgb` [3], None for black: the backdrop of derived masks, or a colour that they
     show.
     """
-    if scene.masks is None or mask_weight == 0:
-        return False
-    is_backdrop = scene.backdrop is not None and np.array_equal(background_rgb, scene.backdrop)
-    return not is_backdrop and not _is_before(scene, background_rgb)
+    return scene.masks is not None and mask_weight > 0 and not shows_outside_masks(scene, background_rgb)
 
 
 def mask_first(context: EvalContext, scene: Scene) -> bool:
     """`mask_counts_first` for a trained model and the photographs of a scene."""
     behind = context.model.behind(context.background_rgb)
     return mask_counts_first(scene, context.experiment.conf.train.mask_weight, behind)
-
-
-def _is_before(scene: Scene, background_rgb: np.ndarray | None) -> bool:
-    """Whether the photographs show mostly `background_rgb` outside their masks."""
-    colour = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
-    plain, count = 0, 0
-    for image, mask in zip(scene.images, scene.masks, strict=True):
-        image, mask = (whole[::PLAIN_STRIDE, ::PLAIN_STRIDE] for whole in (image, mask))
-        behind = to_float(image[mask <= MASK_HALF])
-        plain += np.count_nonzero(np.abs(behind - colour).max(axis=-1) <= PLAIN_STEP)
-        count += len(behind)
-    return plain >= PLAIN_SHARE * count
 
 
 def greyed(photograph: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -17,11 +17,25 @@ class SingleVarianceNetwork(jt.nn.Module):
         super().__init__()
         self.variance = jt.array(np.array([conf.init_val], np.float32))
 
-    def begin_with(self, inv_s: float) -> None:
-        """Reset the parameter."""
-        self.variance.update(jt.array(np.array([np.log(inv_s) / EXPONENT_SCALE], np.float32)))
+    def reset(self, inv_s: float) -> None:
+        """Replace the parameter by that of this inv_s."""
+        self._replace(_parameter(inv_s))
+
+    def limit(self, inv_s: float) -> None:
+        """Reduce the parameter to that of this inv_s if it is larger; does not wait for the device.
+
+        A parameter that is not finite becomes NaN, which `jt.minimum` would hide on CUDA.
+        """
+        self._replace((self.variance - jt.maximum(self.variance - _parameter(inv_s), 0.0)).detach())
+
+    def _replace(self, parameter: Var) -> None:
+        self.variance.update(parameter)
         self.variance.start_grad()
 
     def execute(self) -> Var:
         """inv_s, shape [1]."""
         return sharpness(self.variance)
+
+
+def _parameter(inv_s: float) -> Var:
+    return jt.array(np.array([np.log(inv_s) / EXPONENT_SCALE], np.float32))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from data.rays import Rays
+from data.scenes.backdrop import shows_outside_masks
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
@@ -185,8 +186,15 @@ class PackedSurfaceModel(SurfaceModel):
         }
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> object:
-        """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""
+        """See `VolumeModel.sampler`; also keeps the images for the patch comparison.
+
+        inv_s is bounded if masks are used and the photographs show the rendered background outside them. Otherwise, the
+        blurred edges of the object would be rendered over another colour than that of the photographs.
+        """
         sampler = super().sampler(scene, batch_size, generator)
+        uses_masks = scene.masks is not None and self.train.mask_weight > 0
+        behind = self.behind(self.train.background_rgb)
+        self.estimator.bounds_inv_s = uses_masks and shows_outside_masks(scene, behind)
         self.patches = PatchComparison(scene, self._patches_conf) if self.loss_weight("patches") > 0 else None
         self.estimator.compare_patches(None if self.patches is None else MOST_COMPARED)
         return sampler

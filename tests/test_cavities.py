@@ -1,8 +1,11 @@
-"""Closed cavities that no camera sees contain no surface in scenes without masks."""
+"""Closed cavities that no camera sees contain no surface: of the field without masks, of a mesh always."""
 
 import numpy as np
 import pytest
+import trimesh
 from test_fast_background import trained
+
+from models.surface import clean
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +49,38 @@ def test_a_cavity_that_nothing_leads_to_is_no_surface(model, monkeypatch, channe
         np.testing.assert_array_equal(found, given)
     rim = points / np.linalg.norm(points, axis=1, keepdims=True) * 0.72
     np.testing.assert_array_equal(model.level_set.outward(rim)[:, 0] > 0, field(rim)[:, 0] > 0)
+
+
+def hollow(*cavities, body=1.0):
+    """A ball with spherical cavities of (radius, centre)."""
+    parts = [trimesh.creation.icosphere(3, body)]
+    for radius, center in cavities:
+        part = trimesh.creation.icosphere(2, radius)
+        part.apply_translation(center)
+        part.invert()
+        parts.append(part)
+    return trimesh.util.concatenate(parts)
+
+
+OUTSIDE = np.array([[3.0, 0.0, 0.0], [0.0, 0.0, -3.0]])
+CAVITIES = ((0.3, (0.5, 0.0, 0.0)), (0.1, (-0.5, 0.0, 0.0)))
+
+
+@pytest.mark.parametrize("far", [(0, 0, 0), (1e3, -2e3, 50)])
+def test_closed_cavities_without_a_camera_are_removed(far):
+    mesh = hollow(*CAVITIES)
+    mesh.apply_translation(far)
+    found = clean.without_cavities(mesh, OUTSIDE + far)
+    assert (found.removed, found.kept) == (2, 1)
+    assert found.mesh.volume == pytest.approx(hollow().volume)
+    seen = clean.without_cavities(mesh, np.array([[0.5, 0.1, 0.1]]) + far)
+    assert (seen.removed, seen.kept) == (1, 2)
+
+
+def test_bodies_open_parts_and_a_room_around_its_cameras_are_no_cavities():
+    room = hollow((0.9, (0, 0, 0)), body=1.0)
+    assert clean.without_cavities(room, np.zeros((1, 3))).mesh is room
+    cut = hollow(CAVITIES[0])
+    cut.update_faces(np.arange(len(cut.faces)) < len(cut.faces) - 1)
+    for kept in (hollow(), hollow(body=0.1), cut):
+        assert clean.without_cavities(kept, OUTSIDE).mesh is kept

@@ -93,14 +93,15 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
     )
     if space is not None:
         found = replace(found, mesh=without_boundary(found.mesh, space))
+    whole = clean.without_cavities(found.mesh, context.experiment.scene.c2w[:, :3, 3])
     memory.release()  # ray casting of the whole mesh follows, which takes 300 bytes per triangle
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
     blocks = "1 block" if found.blocks == 1 else f"{found.blocks} blocks"
     context.log.note(
         f"surface: {level_set.quantity} evaluated at {found.queries} points, {found.share:.1%} of a dense grid, in "
-        f"{blocks}{resumed}; {found.rule}"
+        f"{blocks}{resumed}; {found.rule}; {whole.removed} closed cavities without a camera removed"
     )
-    return found
+    return replace(found, mesh=whole.mesh)
 
 
 def _level_set(context: EvalContext) -> LevelSet:

@@ -1,4 +1,4 @@
-"""Clean a mesh: remove small components and unseen faces, decimate."""
+"""Clean a mesh: remove cavities, small components and unseen faces, decimate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from data.errors import UserError
 from data.parsed_scene import MASK_HALF
 from models.surface.mesh import Surface
-from models.surface.visibility import Camera, Visibility, lengths, project
+from models.surface.visibility import Camera, Visibility, dots, lengths, project
 
 SMALL = 0.01  # of the area of the largest component: smaller ones are removed
 # Masks are dilated by 50 pixels of a DTU photograph, 1600 wide (as published for NeuS without masks); for other sizes
@@ -42,6 +42,30 @@ def without_dust(mesh: trimesh.Trimesh, small: float = SMALL) -> Cleaned:
     if stays.all():
         return Cleaned(mesh, 0, count)
     return Cleaned(with_faces(mesh, stays[label]), int((~stays).sum()), int(stays.sum()))
+
+
+def without_cavities(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
+    """Remove the closed components that bound empty space without a camera, whose centres are [C, 3].
+
+    No photograph shows such a cavity inside an object. Faces are oriented outwards: its signed volume is negative.
+    """
+    count, label = pieces(mesh)
+    middle, vertices = np.mean(mesh.bounds, axis=0), np.asarray(mesh.vertices)
+    volumes = np.concatenate([dots(vertices[faces[:, 0]] - middle, normal) for faces, normal in _normals(mesh)])
+    is_cavity = np.bincount(label, weights=volumes, minlength=count) < 0
+    is_inner = is_cavity[label]
+    faces, names = mesh.faces[is_inner], label[is_inner]
+    edges = np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
+    _, first, uses = np.unique(edges, axis=0, return_index=True, return_counts=True)
+    is_cavity[names[first[uses == 1] // 3]] = False  # open components
+    lows, highs = np.full((count, 3), np.inf), np.full((count, 3), -np.inf)
+    np.minimum.at(lows, names, vertices[faces].min(axis=1))
+    np.maximum.at(highs, names, vertices[faces].max(axis=1))
+    for center in centers:
+        is_cavity &= ~((center > lows) & (center < highs)).all(axis=1)
+    if not is_cavity.any():
+        return Cleaned(mesh, 0, count)
+    return Cleaned(with_faces(mesh, ~is_cavity[label]), int(is_cavity.sum()), int((~is_cavity).sum()))
 
 
 def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:

@@ -108,7 +108,9 @@ FLAG_MEANINGS = {
         "validate_mesh：pieces：去掉面积小于最大连通块 1 % 的连通块（默认）；views：还去掉没有相机看到或膨胀后的掩"
         "膜排除的部分；largest：还去掉最大连通块之外的所有连通块"
     ),
-    "validate_mesh: keep all components": "validate_mesh：保留所有连通块",
+    "validate_mesh: keep all components, except closed cavities without a camera": (
+        "validate_mesh：保留所有连通块，除了其中没有相机的封闭空腔"
+    ),
     "validate_mesh: reduce to about N triangles (default: no reduction; 100000 with a texture)": (
         "validate_mesh：简化到约 N 个三角形（默认：不简化；带纹理时 100000）"
     ),

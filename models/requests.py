@@ -20,7 +20,9 @@ OF_FIELD, OF_MESH = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # rendered by the m
 
 @dataclass(frozen=True)
 class MeshRequest:
-    """Options of a mesh, from the flags or the conf. The defaults give the plain result of marching cubes."""
+    """Options of a mesh, from the flags or the conf. The defaults give the result of marching cubes without closed
+    cavities.
+    """
 
     resolution: int  # grid points per axis
     threshold: float | None = None  # level of the surface; None for the default of the model

@@ -66,7 +66,12 @@ FINISH = (
         "masks. largest: also remove all components but the largest",
     ),
     flag(
-        "--no-clean", OUTPUT, dest="clean", action="store_const", const=None, help="validate_mesh: keep all components"
+        "--no-clean",
+        OUTPUT,
+        dest="clean",
+        action="store_const",
+        const=None,
+        help="validate_mesh: keep all components, except closed cavities without a camera",
     ),
     flag(
         "--decimate",

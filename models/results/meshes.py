@@ -35,7 +35,7 @@ WIDE = 8
 
 @phase("mesh")
 def extract_mesh(context: EvalContext, request: MeshRequest) -> trimesh.Trimesh:
-    """The marching-cubes surface in the working frame; raises EmptySurfaceError if there is none."""
+    """The marching-cubes surface without closed cavities, working frame; raises EmptySurfaceError if it is empty."""
     return _extract(context, request, None).mesh
 
 

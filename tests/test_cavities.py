@@ -82,5 +82,7 @@ def test_bodies_open_parts_and_a_room_around_its_cameras_are_no_cavities():
     assert clean.without_cavities(room, np.zeros((1, 3))).mesh is room
     cut = hollow(CAVITIES[0])
     cut.update_faces(np.arange(len(cut.faces)) < len(cut.faces) - 1)
-    for kept in (hollow(), hollow(body=0.1), cut):
+    inside_out = hollow()
+    inside_out.invert()
+    for kept in (hollow(), hollow(body=0.1), cut, inside_out):
         assert clean.without_cavities(kept, OUTSIDE).mesh is kept

@@ -47,7 +47,8 @@ def without_dust(mesh: trimesh.Trimesh, small: float = SMALL) -> Cleaned:
 def without_cavities(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
     """Remove the closed components that bound empty space without a camera, whose centres are [C, 3].
 
-    No photograph shows such a cavity inside an object. Faces are oriented outwards: its signed volume is negative.
+    No photograph shows such a cavity inside an object. Faces are oriented outwards: its signed volume is negative. A
+    mesh of such components only is inside out, and is kept.
     """
     count, label = pieces(mesh)
     middle, vertices = np.mean(mesh.bounds, axis=0), np.asarray(mesh.vertices)
@@ -63,7 +64,7 @@ def without_cavities(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
     np.maximum.at(highs, names, vertices[faces].max(axis=1))
     for center in centers:
         is_cavity &= ~((center > lows) & (center < highs)).all(axis=1)
-    if not is_cavity.any():
+    if not is_cavity.any() or is_cavity.all():
         return Cleaned(mesh, 0, count)
     return Cleaned(with_faces(mesh, ~is_cavity[label]), int(is_cavity.sum()), int((~is_cavity).sum()))
 

@@ -98,8 +98,9 @@ def derived(photographs):
         "white, black",
         "no masks",
         "whole",
-    ]
-    + ["backdrop", "no backdrop"],
+        "backdrop",
+        "no backdrop",
+    ],
 )
 def test_the_inside_of_the_mask_counts_first_on_photographs_trained_with_masks(
     photographs, mask_weight, behind, expected

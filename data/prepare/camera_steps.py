@@ -7,6 +7,7 @@ that fit the surroundings then do not fit the masks of the object.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: st
             is_whole=lambda: count_rows(database, "two_view_geometries", 0) >= steps.result("matches"),
         )
     )
-    found = lambda: find_cameras(steps.folder, frames, is_sequence, masks, say)  # noqa: E731
+    found = partial(find_cameras, steps.folder, frames, is_sequence, masks, say)
     return steps.run(Step("cameras", found, (MODELS,), read=lambda stored: _for_masks(read_model(stored), masks)))
 
 

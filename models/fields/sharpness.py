@@ -19,14 +19,15 @@ class SingleVarianceNetwork(jt.nn.Module):
 
     def reset(self, inv_s: float) -> None:
         """Replace the parameter by that of this inv_s."""
-        self._replace(_parameter(inv_s))
+        self._replace(jt.array(np.array([np.log(inv_s) / EXPONENT_SCALE], np.float32)))
 
     def limit(self, inv_s: float) -> None:
         """Reduce the parameter to that of this inv_s if it is larger; does not wait for the device.
 
         A parameter that is not finite becomes NaN, which `jt.minimum` would hide on CUDA.
         """
-        self._replace((self.variance - jt.maximum(self.variance - _parameter(inv_s), 0.0)).detach())
+        most = np.log(inv_s) / EXPONENT_SCALE
+        self._replace((self.variance - jt.maximum(self.variance - most, 0.0)).detach())
 
     def _replace(self, parameter: Var) -> None:
         self.variance.update(parameter)
@@ -35,7 +36,3 @@ class SingleVarianceNetwork(jt.nn.Module):
     def execute(self) -> Var:
         """inv_s, shape [1]."""
         return sharpness(self.variance)
-
-
-def _parameter(inv_s: float) -> Var:
-    return jt.array(np.array([np.log(inv_s) / EXPONENT_SCALE], np.float32))

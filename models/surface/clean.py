@@ -39,9 +39,7 @@ def without_dust(mesh: trimesh.Trimesh, small: float = SMALL) -> Cleaned:
     count, label = pieces(mesh)
     area = np.bincount(label, weights=face_areas(mesh), minlength=count)
     stays = area >= small * area.max()
-    if stays.all():
-        return Cleaned(mesh, 0, count)
-    return Cleaned(with_faces(mesh, stays[label]), int((~stays).sum()), int(stays.sum()))
+    return _with_pieces(mesh, label, stays)
 
 
 def without_cavities(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
@@ -64,9 +62,13 @@ def without_cavities(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
     np.maximum.at(highs, names, vertices[faces].max(axis=1))
     for center in centers:
         is_cavity &= ~((center > lows) & (center < highs)).all(axis=1)
-    if not is_cavity.any() or is_cavity.all():
-        return Cleaned(mesh, 0, count)
-    return Cleaned(with_faces(mesh, ~is_cavity[label]), int(is_cavity.sum()), int((~is_cavity).sum()))
+    return _with_pieces(mesh, label, ~is_cavity | is_cavity.all())
+
+
+def _with_pieces(mesh: trimesh.Trimesh, label: np.ndarray, stays: np.ndarray) -> Cleaned:
+    """The components of `pieces` that stay, bool [C]; the mesh itself if all do."""
+    kept = mesh if stays.all() else with_faces(mesh, stays[label])
+    return Cleaned(kept, int((~stays).sum()), int(stays.sum()))
 
 
 def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:

@@ -34,7 +34,6 @@ class _AtWeights:
 
     distance: Callable[[Var], Var]
     evaluate: Callable[[Var], FieldOutput]
-    curvature: Callable[[Var], Var]  # points [P, 3] -> divergence of the gradient [P, 1]
 
 
 class SDFGrid(GridField):
@@ -84,30 +83,16 @@ class SDFGrid(GridField):
         return _AtWeights(
             distance=lambda points: values(points)[:, :1],
             evaluate=partial(_by_differences, values, step) if self.conf.gradient == NUMERICAL else exact,
-            curvature=partial(_curvature, values, step),
         )
 
 
 def _by_differences(values: Callable[[Var], Var], step: float, points: Var) -> FieldOutput:
     """The field with its gradient by central differences, which smooths over several cells."""
     here = values(points)
-    ahead, behind = _around(values, step, points)
-    return FieldOutput(here[:, :1], here[:, 1:], (ahead - behind) * (0.5 / step))
-
-
-def _curvature(values: Callable[[Var], Var], step: float, points: Var) -> Var:
-    """The divergence of the gradient [P, 1] by second differences (Neuralangelo, eq. 7, without the absolute value)."""
-    ahead, behind = _around(values, step, points)
-    total = (ahead + behind).sum(dim=1, keepdims=True)
-    return (total - values(points)[:, :1] * (2.0 * POINT)) * step**-2.0
-
-
-def _around(values: Callable[[Var], Var], step: float, points: Var) -> tuple[Var, Var]:
-    """Distances one step in front of points [P, 3] along each axis, and one step behind: [P, 3] twice."""
     moves = jt.array(step * np.concatenate([np.eye(POINT), -np.eye(POINT)]).astype(np.float32))
     moved = (points.unsqueeze(0) + moves.unsqueeze(1)).reshape((-1, POINT)).stop_grad()
-    found = values(moved)[:, 0].reshape((2, POINT, points.shape[0])).transpose((0, 2, 1))
-    return found[0], found[1]
+    around = values(moved)[:, 0].reshape((2, POINT, points.shape[0])).transpose((0, 2, 1))
+    return FieldOutput(here[:, :1], here[:, 1:], (around[0] - around[1]) * (0.5 / step))
 
 
 def _sphere(rng: np.random.Generator, conf: SdfGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:

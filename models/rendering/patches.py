@@ -13,7 +13,7 @@ from data.roi.sparse import region_points
 from data.roi.view_selection import neighbours
 from data.scenes.scene import Scene
 from models.machine.backend import jt
-from models.ops.hits import Hits, surface_hits
+from models.ops.hits import Hits, SurfaceHits, surface_hits
 from models.ops.patches import CAMERA, Patches, patch_costs
 from models.rendering.conf import PatchesConfig
 from models.structs import RenderOutput, Var
@@ -46,16 +46,21 @@ class PatchComparison:
 
         batch: a batch of packed samples, with the image of each ray in `view` and the sampling fraction in `every`.
         """
-        samples, geometry, weights = rendering.samples, rendering.geometry, rendering.region_weights
-        reach = MOST_STEPS * float(batch.step[0])
-        sizes = Hits(samples.positions.shape[0], int(batch.every[0]), LEAST_OPACITY, reach, STEEPEST)
-        places = samples.positions, samples.directions, samples.rays.offsets
-        hits = surface_hits(geometry.sdf, geometry.gradient, weights, *places, sizes)
+        hits = surface_of(batch, rendering, int(batch.every[0]))
         is_hit = (hits.at >= 0).unsqueeze(1)
         views = jt.array(self.views[batch.view])
         views = jt.ternary(is_hit.broadcast(views.shape), views, jt.full_like(views, -1))
         costs = patch_costs(hits.points, hits.normals, views, self.cameras, self.images, self.layout)
         return costs, is_hit.float32()
+
+
+def surface_of(batch: Any, rendering: RenderOutput, every: int) -> SurfaceHits:
+    """Where the rays of a batch of packed samples meet the surface, one ray in `every`."""
+    samples, geometry = rendering.samples, rendering.geometry
+    reach = MOST_STEPS * float(batch.step[0])
+    sizes = Hits(samples.positions.shape[0], every, LEAST_OPACITY, reach, STEEPEST)
+    places = samples.positions, samples.directions, samples.rays.offsets
+    return surface_hits(geometry.sdf, geometry.gradient, rendering.region_weights, *places, sizes)
 
 
 def _rows(cameras: Cameras) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from models.config.strict import ConfigError
 from models.estimators.conf import BackgroundConfig, PackedConfig, RadianceConfig
 from models.fields.conf import NO_NORMAL, ColorConfig, DensityGridConfig, SdfGridConfig, input_width
 from models.fields.registry import DENSITY_GRID, RENDERING_NETWORK, SDF_GRID
@@ -50,11 +49,6 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
         self.packed.check("packed")
         self.background.check()
         self.patches.check()
-        if self.packed.curvature_weight > 0 and self.surface != SDF_GRID:
-            raise ConfigError(
-                f"model.packed.curvature_weight = {self.packed.curvature_weight:g}: model.surface = {self.surface} has "
-                f"no curvature; must be 0, or model.surface = {SDF_GRID}"
-            )
 
     @property
     def network_blocks(self) -> tuple[str, ...]:

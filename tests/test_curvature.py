@@ -6,9 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from test_fast_neus import CONF, TINY
 from test_fast_parts import field_of
 
 from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.methods.registry import build_model
 from models.rendering.losses import curvature
 from models.structs import FieldOutput
 
@@ -132,6 +135,12 @@ def test_table_and_network_learn_from_it(gradient):
         value.update(jt.array(start))
         value.start_grad()
         assert (found[0] - found[1]) / 2e-4 == pytest.approx(np.linalg.norm(slope.numpy()), rel=0.05)
+
+
+@pytest.mark.parametrize(("is_reduced", "weight"), [("false", WEIGHT), ("true", 0.0)])
+def test_it_is_not_used_with_tf32_whose_rounding_exceeds_it(is_reduced, weight):
+    conf = load_config(CONF, "demo", [*TINY, f"train.tf32={is_reduced}"])
+    assert build_model(conf.model, conf.train, np.random.default_rng(0)).loss_weight("curvature") == weight
 
 
 def test_a_weight_of_zero_costs_nothing():

@@ -40,7 +40,8 @@ def training_chunk(trainer: Trainer) -> memory.Choice:
         return trainer.gradient_of(part, noise, chunk)
 
     choice = memory.chunk_that_fits(share.longest, differentiate, trainer.conf.memory_limit, update)
-    # If one batch fits, all do: other batches, or shares of other ranks, with more entries have no more samples.
+    # If one batch fits, all do: other batches, or shares of other ranks, with more entries have no more samples. Only
+    # losses at the surface (patches, curvature) evaluate some points per ray: 10 MB more for ten times the rays.
     if choice.chunk == share.longest:
         choice = replace(choice, chunk=trainer.conf.batch_size)
     # All ranks use the minimum.

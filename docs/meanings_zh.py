@@ -434,9 +434,10 @@ GRID_MEANINGS = {
     "gradient of the SDF: analytic or numerical (finite differences over a cell of the finest level)": (
         "SDF 的梯度：analytic（解析）或 numerical（在最细一层的一格上作有限差分）"
     ),
-    "weight of the mean curvature of the surface, in 1 / unit-sphere radii, which makes it smooth; not used with "
-    "train.tf32; 0: disabled, which saves an eighth of the time": (
-        "表面平均曲率（1 / 单位球半径）的权重，使表面光滑；train.tf32 时不使用；0：不使用，节省八分之一的时间"
+    "initial weight of the mean curvature of the surface, in 1 / unit-sphere radii, which makes it smooth; falls "
+    "linearly to 0 at end_iter; not used with train.tf32; 0: disabled, which saves an eighth of the time": (
+        "表面平均曲率（1 / 单位球半径）的初始权重，使表面光滑；线性减小，到 end_iter 为 0；train.tf32 时不使用；"
+        "0：不使用，节省八分之一的时间"
     ),
     "minimum fraction of samples drawn at random in the visual hull, for losses on the field itself; used once all "
     "levels are active": ("在可视外壳内随机采样的最小比例，用于场本身的损失；所有层启用后使用"),

@@ -16,6 +16,7 @@ from models.rendering.losses import curvature
 from models.structs import FieldOutput
 
 RADIUS, STEP, WEIGHT = 0.5, 0.02, 1e-3
+LAST = SimpleNamespace(end_iter=10)
 RAYS, PER_RAY = 12, 6
 
 
@@ -66,8 +67,11 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
         rendering=SimpleNamespace(samples=samples, geometry=geometry, region_weights=jt.array(weights)),
         batch=SimpleNamespace(step=np.float32([STEP])),
         method=SimpleNamespace(
-            loss_weight=lambda name: WEIGHT, fields=SimpleNamespace(sdf=SimpleNamespace(at_weights=lambda: field))
+            loss_weight=lambda name: WEIGHT,
+            fields=SimpleNamespace(sdf=SimpleNamespace(at_weights=lambda: field)),
+            train=LAST,
         ),
+        step=step,
         generator=lambda: np.random.default_rng((0, step)),
     )
     at = places[: RAYS * PER_RAY].reshape(RAYS, PER_RAY, 3)[:, 2]
@@ -79,7 +83,7 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
 def test_of_a_sphere_it_is_one_over_its_radius_whatever_the_tangent(sign, step):
     term, radii = term_of(ball(sign), outwards=sign, step=step)
     exact = 2 * (np.sqrt(radii**2 + STEP**2) - radii) / STEP**2  # of the level set through each sample
-    assert term.count.item() == RAYS and term.weight == WEIGHT
+    assert term.count.item() == RAYS and term.weight == pytest.approx(WEIGHT * (1 - step / LAST.end_iter))
     assert term.total.item() / RAYS == pytest.approx(exact.mean(), rel=2e-3)
     assert term.total.item() / RAYS == pytest.approx(1 / RADIUS, rel=0.05)
 
@@ -102,10 +106,10 @@ def test_rays_without_a_surface_do_not_count():
 
 def test_a_part_of_a_batch_without_samples_has_none():
     """There is no row to read, not even one whose value does not count."""
-    method = SimpleNamespace(loss_weight=lambda name: WEIGHT)
+    method = SimpleNamespace(loss_weight=lambda name: WEIGHT, train=LAST)
     rendering = SimpleNamespace(samples=SimpleNamespace(positions=jt.zeros((0, 3))))
-    term = curvature(SimpleNamespace(method=method, rendering=rendering, batch=SimpleNamespace(step=[STEP])))
-    assert term.mean().item() == 0.0
+    batch = SimpleNamespace(step=[STEP])
+    assert curvature(SimpleNamespace(method=method, rendering=rendering, batch=batch, step=0)).mean().item() == 0.0
 
 
 @pytest.mark.parametrize("gradient", ["analytic", "numerical"])
@@ -144,5 +148,5 @@ def test_it_is_not_used_with_tf32_whose_rounding_exceeds_it(is_reduced, weight):
 
 
 def test_a_weight_of_zero_costs_nothing():
-    method = SimpleNamespace(loss_weight=lambda name: 0.0)
-    assert curvature(SimpleNamespace(method=method)) is None
+    method = SimpleNamespace(loss_weight=lambda name: 0.0, train=LAST)
+    assert curvature(SimpleNamespace(method=method, step=0)) is None

@@ -123,10 +123,11 @@ def curvature(rendered: Rendered) -> Term | None:
     h^2 in 1/radii (after Neuralangelo, arXiv 2306.03092, eq. 7, which adds up the axes at every sample).
 
     h is the step size along rays, which shrinks during the training. A width of cells of the finest level would only
-    smooth these; bumps of the coarser levels would remain.
+    smooth these; bumps of the coarser levels would remain. The weight falls linearly to 0: a constant one rounds what
+    is finer than the bumps, such as the studs of lego.
     """
-    weight = rendered.method.loss_weight("curvature")
-    if weight == 0.0:
+    weight = rendered.method.loss_weight("curvature") * (1.0 - rendered.step / rendered.method.train.end_iter)
+    if weight <= 0.0:
         return None
     rendering, step = rendered.rendering, float(rendered.batch.step[0])
     if rendering.samples.positions.shape[0] == 0:  # a part of a batch, without a row that could be read

@@ -23,6 +23,23 @@ def field_of(**changed):
     return SDFGrid(SdfGridConfig(**(sizes | changed)), np.random.default_rng(3))
 
 
+def assert_learns(field, loss, width):
+    """The slopes of the loss by table and first layer are its difference quotients along them, `width` to either
+    side.
+    """
+    slopes = jt.grad(loss(), [field.table, field.lin0.weight])
+    for value, slope in zip((field.table, field.lin0.weight), slopes, strict=True):
+        start, direction = value.numpy().copy(), slope.numpy() / np.linalg.norm(slope.numpy())
+        found = []
+        for sign in (1, -1):
+            value.update(jt.array(start + sign * width * direction))
+            value.start_grad()
+            found.append(loss().item())
+        value.update(jt.array(start))
+        value.start_grad()
+        assert (found[0] - found[1]) / (2 * width) == pytest.approx(np.linalg.norm(slope.numpy()), rel=0.05)
+
+
 def test_a_fresh_field_is_about_the_distance_from_a_sphere():
     field = field_of(d_hidden=256, bias=0.4)
     points = np.random.default_rng(0).uniform(-1, 1, (500, 3)).astype(np.float32)
@@ -167,17 +184,7 @@ def test_table_and_network_learn_from_the_gradient(gradient):
     def loss():
         return (field.at_weights().evaluate(points).gradient.sqr().sum(dim=1) - 1).sqr().mean()
 
-    slopes = jt.grad(loss(), [field.table, field.lin0.weight])
-    for value, slope in zip((field.table, field.lin0.weight), slopes, strict=True):
-        start, direction = value.numpy().copy(), slope.numpy() / np.linalg.norm(slope.numpy())
-        found = []
-        for sign in (1, -1):
-            value.update(jt.array(start + sign * 1e-3 * direction))
-            value.start_grad()
-            found.append(loss().item())
-        value.update(jt.array(start))
-        value.start_grad()
-        assert (found[0] - found[1]) / 2e-3 == pytest.approx(np.linalg.norm(slope.numpy()), rel=0.05)
+    assert_learns(field, loss, 1e-3)
 
 
 def test_what_solid_cells_part_from_outside_is_solid():

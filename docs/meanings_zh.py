@@ -320,8 +320,8 @@ NETWORK_MEANINGS = {
     "sdf_grid for fast_neus (not a published key)": (
         "符号距离场的配置块：sdf_network、sdf_grid；default：neus 用 sdf_network，fast_neus 用 sdf_grid（官方没有）"
     ),
-    "block of the colour field; default: rendering_network (not a published key)": (
-        "颜色场的配置块；default：rendering_network（官方没有）"
+    "block of the colour field: rendering_network, color_grid; default: rendering_network (not a published key)": (
+        "颜色场的配置块：rendering_network、color_grid；default：rendering_network（官方没有）"
     ),
     "block of the radiance field: nerf, density_grid; default: nerf for model.type = nerf, density_grid for "
     "fast_nerf (not a published key)": (

@@ -27,6 +27,7 @@ TINY = (
     f"dataset.test_dir={ROOT}/data/demo/test",
     *(f"model.sdf_grid.{key}" for key in ("levels=5", "coarsest=4", "finest=32", "log2_rows=10")),
     *(f"model.{key}" for key in ("sdf_grid.d_hidden=16", "sdf_grid.d_feature=7")),
+    *(f"model.color_grid.{key}" for key in ("levels=3", "coarsest=8", "finest=32", "log2_rows=10")),
     *(f"model.rendering_network.{key}" for key in ("d_feature=7", "d_hidden=16")),
     *(f"model.packed.{key}" for key in ("samples=1024", "cells=32", "first_step=0.08", "last_step=0.03")),
     *(f"model.packed.{key}" for key in ("prune_every=2", "prune_from=0.3")),
@@ -210,6 +211,7 @@ def test_masks_that_leave_nothing_are_a_sentence():
     [
         ("model.sdf_grid.finest=2", "model.sdf_grid.finest = 2: must not be below coarsest"),
         ("model.sdf_grid.d_feature=9", "model.sdf_grid.d_feature"),
+        ("model.color_grid.finest=2", "model.color_grid.finest = 2: must not be below coarsest"),
         ("model.packed.first_step=0", "model.packed.first_step"),
         ("model.packed.first_step=0.02", "model.packed.last_step = 0.03: must not be above first_step = 0.02"),
         ("model.packed.samples=70", "model.packed.samples = 70: a single ray may have 68 samples"),

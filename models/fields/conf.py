@@ -6,7 +6,7 @@ that read them (models/fields.py there); confs/base/*.conf explains each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from models.config.strict import ConfigError, limits, shown
@@ -186,16 +186,13 @@ class VarianceConfig:
 
 
 @dataclass(frozen=True)
-class GridConfig:
-    """A field on a feature grid (Instant-NGP, arXiv 2201.05989, table 1) with a network."""
+class TableConfig:
+    """A feature grid (Instant-NGP, arXiv 2201.05989, table 1)."""
 
     levels: int = limits(12, at_least=1, at_most=LARGEST_LEVELS)
     coarsest: int = limits(16, at_least=1)
     finest: int = limits(512, at_least=1)
     log2_rows: int = limits(17, at_least=4, at_most=MAX_LOG2_ROWS)
-    d_hidden: int = limits(64, at_least=1)
-    n_layers: int = limits(1, at_least=1, at_most=4)
-    d_feature: int = limits(15, at_least=1)
 
     block: ClassVar[str]  # its name below model, for messages
 
@@ -210,6 +207,15 @@ class GridConfig:
     def sizes(self) -> GridSizes:
         """The layout of the grid with all levels, without the network."""
         return grid_sizes(self.levels, self.coarsest, self.finest, self.log2_rows)
+
+
+@dataclass(frozen=True)
+class GridConfig(TableConfig):
+    """A field on a feature grid with a network."""
+
+    d_hidden: int = limits(64, at_least=1)
+    n_layers: int = limits(1, at_least=1, at_most=4)
+    d_feature: int = limits(15, at_least=1)
 
     @property
     def features(self) -> int:
@@ -245,6 +251,17 @@ class DensityGridConfig(GridConfig):
     density: float = limits(4.0, at_least=LEAST_DENSITY, at_most=LARGEST_DENSITY)
 
     block: ClassVar[str] = "density_grid"
+
+
+@dataclass(frozen=True)
+class ColorGridConfig(TableConfig):
+    """A feature grid for the colour network, in addition to the features of the surface."""
+
+    block: ClassVar[str] = "color_grid"
+
+    def network(self, color: ColorConfig) -> ColorConfig:
+        """The network of the block `rendering_network` with the features of all levels as further inputs."""
+        return replace(color, d_feature=color.d_feature + self.levels * FEATURES)
 
 
 def input_width(mode: str) -> int:

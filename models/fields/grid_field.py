@@ -16,6 +16,7 @@ from models.machine.backend import jt
 from models.ops.grid_sdf import active_weights, with_network
 from models.ops.grid_sizes import FEATURES, GridSizes
 from models.ops.network import Weights
+from models.structs import Var
 
 FIRST_FEATURES = 1e-4  # features are initialised uniformly between plus and minus this (Instant-NGP, section 4)
 
@@ -30,9 +31,7 @@ class GridField(Layered):
         super().__init__()
         self.conf = conf
         self.active = conf.levels
-        sizes = conf.sizes
-        values = rng.uniform(-FIRST_FEATURES, FIRST_FEATURES, (sizes.rows, FEATURES))
-        self.table = jt.array(values.astype(np.float32))
+        self.table = first_table(conf.sizes, rng)
         self.add_layers(layers, weight_norm=False)
 
     def activate(self, first: int, progress: float) -> None:
@@ -52,3 +51,9 @@ class GridField(Layered):
     def weights(self, sizes: GridSizes) -> Weights:
         """The current layers for the operations with this layout."""
         return active_weights([(layer.matrix(), layer.bias) for layer in self.layers()], sizes)
+
+
+def first_table(sizes: GridSizes, rng: np.random.Generator) -> Var:
+    """The initial features of a grid, [rows, FEATURES]."""
+    values = rng.uniform(-FIRST_FEATURES, FIRST_FEATURES, (sizes.rows, FEATURES))
+    return jt.array(values.astype(np.float32))

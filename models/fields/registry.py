@@ -12,15 +12,24 @@ from typing import Any
 import numpy as np
 
 from models.config.strict import ConfigError
-from models.fields.conf import NO_NORMAL, ColorConfig, DensityGridConfig, NerfConfig, SdfConfig, SdfGridConfig
+from models.fields.conf import (
+    NO_NORMAL,
+    ColorConfig,
+    ColorGridConfig,
+    DensityGridConfig,
+    NerfConfig,
+    SdfConfig,
+    SdfGridConfig,
+)
+from models.ops.grid_sizes import FEATURES
 
 
 @dataclass(frozen=True)
 class FieldKind:
-    """A signed-distance or colour field: the dataclass of its block and its constructor.
+    """A signed-distance field: the dataclass of its block and its constructor.
 
-    The block has `parameters`, the number of trained parameters. That of a signed distance has `features`, the channels
-    for the colour, and `check()`, which raises ConfigError; that of a colour has `check(features, source)`.
+    The block has `parameters`, the number of trained parameters; `features`, the channels for the colour; and
+    `check()`, which raises ConfigError.
     """
 
     block: type
@@ -28,12 +37,27 @@ class FieldKind:
 
 
 @dataclass(frozen=True)
-class RadianceKind:
-    """A radiance field of one block or several: the dataclass of the block that names it, and its constructor.
+class ColorKind:
+    """A colour field of one block or several: the dataclass of the block that names it, and its constructor.
 
-    `build(conf, role, generator)` creates it from the block `model`; `block(name)` returns any block; role is the
-    suffix of its network's name in checkpoints if a method has two fields. `check(conf)` raises ConfigError;
-    `parameters(conf)` is the number of trained parameters.
+    `build(conf, generator)` creates it from the block `model`; `block(name)` returns any block. `check(conf, features,
+    source)` raises ConfigError unless it fits a surface with this number of features, which the key `source` sets;
+    `parameters(conf)` is the number of trained parameters. `blocks`: all that determine its weights.
+    """
+
+    block: type
+    build: Callable[[Any, np.random.Generator], Any]
+    check: Callable[[Any, int, str], None]
+    parameters: Callable[[Any], int]
+    blocks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RadianceKind:
+    """The same for a radiance field.
+
+    The `role` in `build(conf, role, generator)` is the suffix of its network's name in checkpoints if a method has two
+    fields.
     """
 
     block: type
@@ -54,18 +78,50 @@ def _sdf_grid(block: SdfGridConfig, generator: np.random.Generator) -> Any:
     return SDFGrid(block, generator)
 
 
-def _rendering_network(block: ColorConfig, generator: np.random.Generator) -> Any:
+def _rendering_network(conf: Any, generator: np.random.Generator) -> Any:
     from models.fields.color import RenderingNetwork
 
-    return RenderingNetwork(block, generator)
+    return RenderingNetwork(conf.block(RENDERING_NETWORK), generator)
 
 
-SDF_NETWORK, SDF_GRID, RENDERING_NETWORK = "sdf_network", "sdf_grid", "rendering_network"
+def _color_grid(conf: Any, generator: np.random.Generator) -> Any:
+    from models.fields.color_grid import ColorGrid
+
+    return ColorGrid(conf.block(COLOR_GRID), conf.block(RENDERING_NETWORK), generator)
+
+
+def _check_rendering_network(conf: Any, features: int, source: str) -> None:
+    conf.block(RENDERING_NETWORK).check(features, source)
+
+
+def _check_color_grid(conf: Any, features: int, source: str) -> None:
+    conf.block(COLOR_GRID).check()
+    _check_rendering_network(conf, features, source)
+
+
+def _color_grid_parameters(conf: Any) -> int:
+    grid = conf.block(COLOR_GRID)
+    return grid.sizes.rows * FEATURES + grid.network(conf.block(RENDERING_NETWORK)).parameters
+
+
+SDF_NETWORK, SDF_GRID = "sdf_network", "sdf_grid"
+RENDERING_NETWORK, COLOR_GRID = "rendering_network", "color_grid"
 SURFACES: dict[str, FieldKind] = {
     SDF_NETWORK: FieldKind(SdfConfig, _sdf_network),
     SDF_GRID: FieldKind(SdfGridConfig, _sdf_grid),
 }
-COLORS: dict[str, FieldKind] = {RENDERING_NETWORK: FieldKind(ColorConfig, _rendering_network)}
+COLORS: dict[str, ColorKind] = {
+    RENDERING_NETWORK: ColorKind(
+        ColorConfig,
+        _rendering_network,
+        _check_rendering_network,
+        lambda conf: conf.block(RENDERING_NETWORK).parameters,
+        (RENDERING_NETWORK,),
+    ),
+    COLOR_GRID: ColorKind(
+        ColorGridConfig, _color_grid, _check_color_grid, _color_grid_parameters, (COLOR_GRID, RENDERING_NETWORK)
+    ),
+}
 
 
 def _nerf(conf: Any, role: str, generator: np.random.Generator) -> Any:

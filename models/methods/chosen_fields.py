@@ -78,14 +78,20 @@ class SurfaceConfig(ChosenFieldsConfig):
         """Raises ConfigError for unknown fields and for fields that do not fit each other."""
         self.check_choice("surface", SURFACES)
         self.check_choice("color", COLORS)
-        surface, color = self.block(self.surface), self.block(self.color)
+        surface = self.block(self.surface)
         surface.check()
-        color.check(surface.features, FEATURES_OF.get(self.surface, f"the features of model.{self.surface}"))
+        source = FEATURES_OF.get(self.surface, f"the features of model.{self.surface}")
+        COLORS[self.color].check(self, surface.features, source)
 
     @property
     def field_parameters(self) -> int:
         """Trained parameters of signed distance, colour and inv_s."""
-        return 1 + self.block(self.surface).parameters + self.block(self.color).parameters
+        return 1 + self.block(self.surface).parameters + COLORS[self.color].parameters(self)
+
+    @property
+    def field_blocks(self) -> tuple[str, ...]:
+        """The blocks that determine the weights of signed distance and colour."""
+        return (self.surface, *COLORS[self.color].blocks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -175,12 +175,13 @@ class PackedSurfaceModel(SurfaceModel):
         return NO_ANNEALING
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """The table learns at the full rate, the networks and inv_s at fractions of it."""
+        """Tables learn at the full rate, the networks and inv_s at fractions of it."""
         packed = self._packed
         return super().rates(step) | {
             "sdf_network_fine": packed.network_rate,
             "sdf_network_fine.table": 1.0,
             "color_network_fine": packed.network_rate,
+            "color_network_fine.table": 1.0,
             "variance_network_fine": packed.sharpness_rate,
             "background_density": packed.network_rate,
             "background_density.table": 1.0,

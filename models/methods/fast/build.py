@@ -22,7 +22,7 @@ def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Ge
     """A `PackedSurfaceModel` of the conf."""
     fields = SurfaceFields(
         SURFACES[conf.surface].build(conf.block(conf.surface), generator),
-        COLORS[conf.color].build(conf.block(conf.color), generator),
+        COLORS[conf.color].build(conf, generator),
         SingleVarianceNetwork(conf.variance_network),
     )
     background = ContractedBackground(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from models.estimators.conf import BackgroundConfig, PackedConfig, RadianceConfig
-from models.fields.conf import NO_NORMAL, ColorConfig, DensityGridConfig, SdfGridConfig, input_width
+from models.fields.conf import NO_NORMAL, ColorConfig, ColorGridConfig, DensityGridConfig, SdfGridConfig, input_width
 from models.fields.registry import DENSITY_GRID, RENDERING_NETWORK, SDF_GRID
 from models.methods.chosen_fields import RadianceFieldConfig, SurfaceConfig
 from models.methods.exposure_conf import PhotographsConfig
@@ -35,6 +35,7 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
     defaults = {"surface": SDF_GRID, "color": RENDERING_NETWORK}
     rendering_network: ColorConfig
     sdf_grid: SdfGridConfig = SdfGridConfig()
+    color_grid: ColorGridConfig = ColorGridConfig()
     packed: PackedConfig = PackedConfig()
     patches: PatchesConfig = PatchesConfig()
     photographs: PhotographsConfig = PhotographsConfig()
@@ -53,7 +54,7 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
     @property
     def network_blocks(self) -> tuple[str, ...]:
         """The blocks that determine the shapes of the weights."""
-        return (self.surface, self.color, "density_grid")
+        return (*self.field_blocks, DENSITY_GRID)
 
     @property
     def parameters(self) -> int:

@@ -18,7 +18,7 @@ def build(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator) 
     """The model, with a background network if the conf uses one."""
     fields = SurfaceFields(
         sdf=SURFACES[conf.surface].build(conf.block(conf.surface), generator),
-        color=COLORS[conf.color].build(conf.block(conf.color), generator),
+        color=COLORS[conf.color].build(conf, generator),
         sharpness=SingleVarianceNetwork(conf.variance_network),
     )
     nerf = NeRF(conf.nerf, generator) if conf.neus_renderer.n_outside > 0 else None

@@ -33,7 +33,7 @@ class NeuSConfig(SurfaceConfig):
     @property
     def network_blocks(self) -> tuple[str, ...]:
         """The blocks that determine the shapes of the weights."""
-        return ("nerf", self.surface, self.color)
+        return ("nerf", *self.field_blocks)
 
     @property
     def n_importance(self) -> int:

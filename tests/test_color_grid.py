@@ -1,0 +1,97 @@
+"""The colour with a grid of its own: its value and gradients against float64, and its place in conf and training."""
+
+from __future__ import annotations
+
+import grid_oracle
+import numpy as np
+import oracles
+import pytest
+from forms import FORMS, in_form
+from gradcheck import assert_grad_close, central_differences, some_entries
+from test_fast_neus import CONF, TINY, trained
+from tiny_networks import params64, roughen
+
+from models.fields.color_grid import ColorGrid
+from models.fields.conf import ColorConfig, ColorGridConfig
+from models.fields.state import export_state
+from models.machine.backend import jt
+from models.methods.conf import load_config, network_differences
+from models.methods.registry import build_model
+
+GRID = ColorGridConfig(levels=3, coarsest=4, finest=16, log2_rows=7)
+NETWORK = ColorConfig(
+    d_feature=4, mode="idr", d_in=9, d_out=3, d_hidden=16, n_layers=2, weight_norm=False, multires_view=1
+)
+POINTS = 40
+
+
+def field():
+    return roughen(ColorGrid(GRID, NETWORK, np.random.default_rng(0)), 1, 0.3)
+
+
+def inputs():
+    """Points, normals, view directions, features; float64."""
+    rng = np.random.default_rng(2)
+    views = rng.normal(size=(POINTS, 3))
+    views /= np.linalg.norm(views, axis=1, keepdims=True)
+    drawn = rng.uniform(-1.1, 1.1, (POINTS, 3)), rng.normal(size=(POINTS, 3)), views, rng.normal(size=(POINTS, 4))
+    return [value.astype(np.float32).astype(np.float64) for value in drawn]
+
+
+def expected(params, points, normals, views, features):
+    """RGB [P, 3] in float64."""
+    own, _ = grid_oracle.encode(points, params["table"], GRID.sizes)
+    layers = {name.removeprefix("network."): value for name, value in params.items() if name != "table"}
+    network = GRID.network(NETWORK)
+    return oracles.color_network(layers, network, points, normals, views, np.hstack([features, own]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_colours_and_all_gradients_are_those_of_float64(form):
+    color, given = field(), inputs()
+    params, cotangent = params64(color), np.random.default_rng(3).normal(size=(POINTS, 3))
+    points, normals, views, features = (jt.array(value.astype(np.float32)) for value in given)
+    with in_form(form):
+        rgb = color(points, normals, views, features)
+        learned = [color.table, color.network.lin0.weight, normals, features]
+        found = [value.numpy() for value in jt.grad((rgb * jt.array(cotangent.astype(np.float32))).sum(), learned)]
+    np.testing.assert_allclose(rgb.numpy(), expected(params, *given), atol=2e-6)
+
+    def total(name):
+        return lambda value: (expected({**params, name: value}, *given) * cotangent).sum()
+
+    def moved(index):
+        return lambda value: (expected(params, *given[:index], value, *given[index + 1 :]) * cotangent).sum()
+
+    cases = [("table", total("table"), params["table"])]
+    cases += [("weight", total("network.lin0.weight"), params["network.lin0.weight"])]
+    cases += [("normals", moved(1), given[1]), ("features", moved(3), given[3])]
+    for (name, function, value), gradient in zip(cases, found, strict=True):
+        entries = some_entries(value, 150)
+        assert_grad_close(gradient.reshape(-1)[entries], central_differences(function, value, entries), name=name)
+
+
+def test_the_conf_counts_its_parameters_and_names_its_blocks():
+    conf = load_config(CONF, "demo", TINY)
+    color = build_model(conf.model, conf.train, np.random.default_rng(0)).networks["color_network_fine"]
+    counted = sum(value.size for value in export_state(color).values())
+    without = load_config(CONF, "demo", [*TINY, "model.color=rendering_network"])
+    small = without.model.rendering_network.parameters
+    assert conf.model.parameters - without.model.parameters == counted - small > 0
+    assert set(conf.model.network_blocks) - set(without.model.network_blocks) == {"color_grid"}
+
+
+def test_a_checkpoint_of_another_colour_is_told_apart():
+    confs = [
+        load_config(CONF, "demo", [*TINY, *more]).model
+        for more in ((), ("model.color=rendering_network",), ("model.color_grid.levels=2",))
+    ]
+    (networks,) = network_differences(confs[1], confs[0])
+    assert "color_grid" in networks and "rendering_network" in networks
+    assert network_differences(confs[2], confs[0]) == ["model.color_grid.levels: 2 in the checkpoint, 3 in the conf"]
+
+
+@pytest.mark.slow
+def test_a_training_moves_grid_and_network():
+    first, last = (export_state(trained(steps=steps).model.networks["color_network_fine"]) for steps in (1, 3))
+    assert {name for name in first if np.any(first[name] != last[name])} == set(first)

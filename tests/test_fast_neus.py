@@ -116,7 +116,7 @@ def test_the_whole_loss_agrees_with_finite_differences(trainer):
     found = dict(zip(trainer.optimizer.names, trainer.gradient_of(batch, None, 10**6).gradients, strict=True))
     named = trainer.optimizer.named_parameters
     rng = np.random.default_rng(5)
-    for name in ("sdf_network_fine.table", "color_network_fine.lin1.weight"):
+    for name in ("sdf_network_fine.table", "color_network_fine.table", "color_network_fine.lin1.weight"):
         gradient, start = found[name].numpy(), named[name].numpy().copy()
         direction = gradient / np.linalg.norm(gradient) + rng.normal(size=gradient.shape) * 1e-3
         step = 1e-3 / max(np.linalg.norm(gradient), 0.05)  # the loss changes by far more than float32 rounds

@@ -12,20 +12,19 @@ from models.ops.grid import grid_encode
 from models.structs import Var
 
 
-class ColorGrid(jt.nn.Module):
+class ColorGrid(RenderingNetwork):
     """Grid and network; a `ColorField`.
 
     Without it, the colour depends on the grid of the distance, and edges of the texture become bumps of the surface.
-    PermutoSDF (arXiv 2211.12562, section 4) also has one grid for the distance and one for the colour.
+    As in PermutoSDF (arXiv 2211.12562), the colour network takes features of the distance field and of its own grid.
     """
 
     def __init__(self, conf: ColorGridConfig, network: ColorConfig, rng: np.random.Generator) -> None:
-        super().__init__()
-        self._sizes = conf.sizes
-        self.table = first_table(self._sizes, rng)
-        self.network = RenderingNetwork(conf.network(network), rng)
+        super().__init__(conf.network(network), rng)
+        self._grid = conf.sizes
+        self.table = first_table(self._grid, rng)
 
     def execute(self, points: Var, normals: Var, view_dirs: Var, features: Var) -> Var:
         """See `ColorField`; the features of the grid follow those of the distance field."""
-        own = grid_encode(points, self.table, self._sizes)
-        return self.network(points, normals, view_dirs, jt.concat([features, own], dim=1))
+        own = grid_encode(points, self.table, self._grid)
+        return super().execute(points, normals, view_dirs, jt.concat([features, own], dim=1))

@@ -54,10 +54,11 @@ class ColorKind:
 
 @dataclass(frozen=True)
 class RadianceKind:
-    """The same for a radiance field.
+    """A radiance field of one block or several: the dataclass of the block that names it, and its constructor.
 
-    The `role` in `build(conf, role, generator)` is the suffix of its network's name in checkpoints if a method has two
-    fields.
+    `build(conf, role, generator)` creates it from the block `model`, as that of a colour; role is the suffix of its
+    network's name in checkpoints if a method has two fields. `check(conf)` raises ConfigError; `parameters(conf)` is
+    the number of trained parameters.
     """
 
     block: type

@@ -264,12 +264,13 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _require_same_networks(checkpoint: Checkpoint, conf: ExperimentConfig) -> None:
-    """Raises CheckpointError, naming the first key, if the conf and the checkpoint have different networks."""
+    """Raises CheckpointError, naming the keys, if the conf and the checkpoint have different networks."""
     text = checkpoint.state.get("conf")
     if text is None:
         return  # a published checkpoint has no conf: shapes are compared when the weights are set
     differences = network_differences(parse_config(text, "the checkpoint's conf").model, conf.model)
     if differences:
         raise CheckpointError(
-            f"the conf differs from the checkpoint's networks: {differences[0]}; use the conf it was trained with"
+            f"the conf differs from the checkpoint's networks: {', '.join(differences)}; use the conf it was trained "
+            "with, recording/config.conf in its folder, or set these keys by --set"
         )

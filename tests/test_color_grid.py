@@ -85,8 +85,9 @@ def test_a_checkpoint_of_another_colour_is_told_apart():
         load_config(CONF, "demo", [*TINY, *more]).model
         for more in ((), ("model.color=rendering_network",), ("model.color_grid.levels=2",))
     ]
-    (networks,) = network_differences(confs[1], confs[0])
-    assert "color_grid" in networks and "rendering_network" in networks
+    assert network_differences(confs[1], confs[0]) == [
+        "model.color: rendering_network in the checkpoint, color_grid in the conf"
+    ]
     assert network_differences(confs[2], confs[0]) == ["model.color_grid.levels: 2 in the checkpoint, 3 in the conf"]
 
 

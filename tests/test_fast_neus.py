@@ -212,6 +212,7 @@ def test_masks_that_leave_nothing_are_a_sentence():
         ("model.sdf_grid.finest=2", "model.sdf_grid.finest = 2: must not be below coarsest"),
         ("model.sdf_grid.d_feature=9", "model.sdf_grid.d_feature"),
         ("model.color_grid.finest=2", "model.color_grid.finest = 2: must not be below coarsest"),
+        ("model.color_grid.finest=65537", "model.color_grid.finest = 65537: must be at most 65536"),
         ("model.packed.first_step=0", "model.packed.first_step"),
         ("model.packed.first_step=0.02", "model.packed.last_step = 0.03: must not be above first_step = 0.02"),
         ("model.packed.samples=70", "model.packed.samples = 70: a single ray may have 68 samples"),

@@ -18,6 +18,7 @@ MAX_SDF_LAYERS = 30  # the native network stores its skips as the bits of a 32-b
 ANALYTIC, NUMERICAL = "analytic", "numerical"  # values of sdf_grid.gradient
 MAX_LOG2_ROWS = 24  # per level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
 LARGEST_LEVELS = 32  # of a feature grid
+FINEST_CELLS = 2**16  # per side of a level: float32 then places a point to a 256th of a cell
 LARGEST_INIT_VAL = 1.38  # inv_s = exp(10 * value) is clamped at 1e-6 and 1e6, and has no gradient there
 LARGEST_BIAS = 100.0  # radius of an initial sphere; contains any region
 # Initial densities per unit-sphere radius: a smaller one is invisible, a larger one opaque at the first sample, and
@@ -190,8 +191,8 @@ class TableConfig:
     """A feature grid (Instant-NGP, arXiv 2201.05989, table 1)."""
 
     levels: int = limits(12, at_least=1, at_most=LARGEST_LEVELS)
-    coarsest: int = limits(16, at_least=1)
-    finest: int = limits(512, at_least=1)
+    coarsest: int = limits(16, at_least=1, at_most=FINEST_CELLS)
+    finest: int = limits(512, at_least=1, at_most=FINEST_CELLS)
     log2_rows: int = limits(17, at_least=4, at_most=MAX_LOG2_ROWS)
 
     block: ClassVar[str]  # its name below model, for messages

@@ -149,11 +149,12 @@ def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
     """The differences of conf b from the checkpoint's conf a that weights depend on, one sentence each."""
     if a.type != b.type:
         return [f"model.type: {a.type} in the checkpoint, {b.type} in the conf"]
-    if a.network_blocks != b.network_blocks:
-        old, new = (", ".join(model.network_blocks) for model in (a, b))
-        return [f"model: the networks {old} in the checkpoint, {new} in the conf"]
     found = []
-    for name in a.network_blocks:
+    for key in ("surface", "color", "radiance_field"):
+        was, is_now = (getattr(model, key, None) for model in (a, b))
+        if was != is_now:
+            found.append(f"model.{key}: {was} in the checkpoint, {is_now} in the conf")
+    for name in (name for name in a.network_blocks if name in b.network_blocks):
         old, new = (_block(model, name) for model in (a, b))
         for key in (field.name for field in fields(old) if field.name not in INITIALISATION_KEYS):
             was, is_now = getattr(old, key), getattr(new, key)

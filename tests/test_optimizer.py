@@ -1,5 +1,7 @@
 """Adam against its float64 statement, and that a training loop does not leak memory."""
 
+import gc
+
 import numpy as np
 import oracles
 import pytest
@@ -111,6 +113,7 @@ def test_one_bad_number_in_a_large_parameter_leaves_all_as_they_were():
 @pytest.fixture(scope="module")
 def training():
     """Fifty steps of a tiny model: the liveness after some of them, the losses and the model."""
+    gc.collect()  # else Vars of earlier tests may be freed between the two counts
     renderer, rays = tiny_renderer(n_outside=4), random_rays(6)
     conf, rng = changed(train={"mask_weight": 0.1}).train, np.random.default_rng(0)
     target, mask = jt.array(rng.random((6, 3), dtype=np.float32)), jt.ones((6, 1))

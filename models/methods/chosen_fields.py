@@ -51,7 +51,9 @@ class ChosenFieldsConfig(PlainBlock):
         """A block; raises ConfigError if the conf has none of this name."""
         found = self.more.get(name) or getattr(self, name, None)
         if found is None:
-            raise ConfigError(f"model.{name}: this block is missing; add it, or include the file of confs/base that has it")
+            raise ConfigError(
+                f"model.{name}: this block is missing; add it, or include a file of confs/base that has it"
+            )
         return found
 
     def check_choice(self, key: str, known: Mapping[str, Any]) -> None:

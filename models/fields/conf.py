@@ -209,6 +209,11 @@ class TableConfig:
         """The layout of the grid with all levels, without the network."""
         return grid_sizes(self.levels, self.coarsest, self.finest, self.log2_rows)
 
+    @property
+    def table_parameters(self) -> int:
+        """The number of trained features."""
+        return self.sizes.rows * FEATURES
+
 
 @dataclass(frozen=True)
 class GridConfig(TableConfig):
@@ -226,7 +231,7 @@ class GridConfig(TableConfig):
     @property
     def parameters(self) -> int:
         """The number of trained parameters."""
-        return self.sizes.rows * FEATURES + parameter_count(self.widths, has_norms=False)
+        return self.table_parameters + parameter_count(self.widths, has_norms=False)
 
     @property
     def widths(self) -> Widths:

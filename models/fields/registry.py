@@ -21,7 +21,6 @@ from models.fields.conf import (
     SdfConfig,
     SdfGridConfig,
 )
-from models.ops.grid_sizes import FEATURES
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def _check_color_grid(conf: Any, features: int, source: str) -> None:
 
 def _color_grid_parameters(conf: Any) -> int:
     grid = conf.block(COLOR_GRID)
-    return grid.sizes.rows * FEATURES + grid.network(conf.block(RENDERING_NETWORK)).parameters
+    return grid.table_parameters + grid.network(conf.block(RENDERING_NETWORK)).parameters
 
 
 SDF_NETWORK, SDF_GRID = "sdf_network", "sdf_grid"

@@ -127,7 +127,8 @@ def test_table_and_network_learn_from_it(gradient):
 
 @pytest.mark.parametrize(("is_reduced", "weight"), [("false", WEIGHT), ("true", 0.0)])
 def test_it_is_not_used_with_tf32_whose_rounding_exceeds_it(is_reduced, weight):
-    conf = load_config(CONF, "demo", [*TINY, f"train.tf32={is_reduced}"])
+    settings = [f"train.tf32={is_reduced}", f"model.packed.curvature_weight={WEIGHT}"]
+    conf = load_config(CONF, "demo", [*TINY, *settings])
     assert build_model(conf.model, conf.train, np.random.default_rng(0)).loss_weight("curvature") == weight
 
 

@@ -92,7 +92,8 @@ class PackedConfig(SamplesConfig):
     free_weight: float = limits(1.0, at_least=0)
     points_weight: float = limits(0.0, at_least=0)
     points_until: float = limits(1.0, at_least=0, at_most=1)
-    # Half as much leaves more bumps on smooth surfaces (docs/performance.md, "A feature grid for the colours").
+    # More fills concave parts, half as much leaves bumps on smooth surfaces (docs/performance.md, "A feature grid for
+    # the colours").
     curvature_weight: float = limits(2e-3, at_least=0)
     sharpness_rate: float = limits(0.4, above=0)
 

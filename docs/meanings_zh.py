@@ -205,7 +205,9 @@ SCENE_MEANINGS = {
     "key of some published confs; not used": "某些官方配置里的键；不使用",
     "weight of the distance between the surface and the SfM points": "表面与 SfM 点之间距离的权重",
     "until when the SfM points are used, as a fraction of end_iter": "SfM 点使用到何时，占 end_iter 的比例",
-    "background samples per step, in addition to packed.samples": "每步的背景采样点数，在 packed.samples 之外",
+    "maximum number of background samples per step, in addition to packed.samples": (
+        "每步背景采样点数的上限，在 packed.samples 之外"
+    ),
     "step size along a ray, as a fraction of the distance from the centre": "光线上的步长，占到中心距离的比例",
     "cells per side of the occupancy grid in contracted space": "收缩空间中占据栅格每边的格数",
     "cells that absorb less than this fraction of the light are empty": "吸收光的比例小于它的格子视为空",
@@ -401,6 +403,8 @@ GRID_MEANINGS = {
     "samples per step; the number of rays is adjusted to it, up to train.batch_size": (
         "每步的采样点数；光线数随之调整，至多 train.batch_size"
     ),
+    "samples per step; the number of rays is adjusted to it, up to train.batch_size; fewer where the background limits "
+    "the rays": ("每步的采样点数；光线数随之调整，至多 train.batch_size；光线数受背景限制时更少"),
     "cells per side of the occupancy grid": "占据栅格每边的格数",
     "dilation of the visual hull of the masks, in unit-sphere radii; not used without masks": (
         "掩膜的可视外壳的膨胀量，以单位球半径计；没有掩膜时不使用"

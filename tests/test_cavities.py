@@ -5,6 +5,8 @@ import pytest
 import trimesh
 from test_fast_background import trained
 
+from data.roi.cells import squared_radii
+from models.estimators.occupancy import OccupancyGrid
 from models.surface import clean
 
 
@@ -49,6 +51,36 @@ def test_a_cavity_that_nothing_leads_to_is_no_surface(model, monkeypatch, channe
         np.testing.assert_array_equal(found, given)
     rim = points / np.linalg.norm(points, axis=1, keepdims=True) * 0.72
     np.testing.assert_array_equal(model.level_set.outward(rim)[:, 0] > 0, field(rim)[:, 0] > 0)
+
+
+def a_sheet(points):
+    """A distance: a sheet of a fifth of a cell's width, across the region."""
+    return (np.abs(points @ np.float32([0.6, 0.48, 0.64]) - 0.1) - 0.1 * 2 / 32)[:, None].astype(np.float32)
+
+
+@pytest.mark.parametrize("steepness", [0.5, 1.0, 1.5])
+@pytest.mark.parametrize("field", [sphere_with_a_cavity(0.1), a_sheet], ids=["cavity", "sheet"])
+def test_pruning_evaluates_few_cells_and_finds_those_at_whose_centre_the_surface_is_near(
+    model, monkeypatch, field, steepness
+):
+    estimator, asked = model.estimator, []
+
+    def steep(points):
+        asked.append(len(points))
+        return np.float32(steepness) * field(points)
+
+    monkeypatch.setattr(estimator, "trained", steep)
+    monkeypatch.setattr(estimator, "grid", OccupancyGrid(squared_radii(64) < 1))
+    centres = estimator.grid.centres()
+    expected = steepness * field(centres)[:, 0]
+    for reach in (0.03, 0.1, 10.0):
+        asked.clear()
+        found = estimator._hull_distances(reach)
+        is_near = np.abs(expected) <= reach
+        np.testing.assert_allclose(found[is_near], expected[is_near], atol=1e-6)
+        np.testing.assert_array_equal(found < 0, expected < 0)
+        assert (np.abs(found[~is_near]) > reach - 1e-6).all()
+        assert reach > 0.03 or sum(asked) < 0.7 * len(centres)
 
 
 def hollow(*cavities, body=1.0):

@@ -149,6 +149,17 @@ def test_cells_are_what_a_field_says_within_the_hull():
     np.testing.assert_array_equal(occupancy.cells == OCCUPIED, hull)
 
 
+@pytest.mark.parametrize("cells", [8, 9])
+def test_each_cell_of_the_hull_is_in_one_block_of_eight(cells):
+    occupancy = OccupancyGrid(radii(cells) < 0.9)
+    centres, block = occupancy.blocks()
+    away = np.abs(occupancy.centres() - centres[block])
+    np.testing.assert_allclose(away, occupancy.side / 2, rtol=1e-5)
+    assert sorted(set(block)) == list(range(len(centres))) and np.bincount(block).max() == 8
+    some = np.arange(len(block)) % 3 == 0
+    np.testing.assert_array_equal(occupancy.centres(some), occupancy.centres()[some])
+
+
 def test_way_to_the_hull_is_that_to_its_cells_and_at_least_an_edge():
     ticks = (np.arange(64) + 0.5) / 32 - 1
     hull = sum(np.square(axis) for axis in np.meshgrid(ticks, ticks, ticks)) < 0.4**2

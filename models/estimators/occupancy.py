@@ -58,9 +58,20 @@ class OccupancyGrid:
         """Mark all cells of the hull as occupied."""
         self.set(self.hull.astype(np.uint8) * OCCUPIED)
 
-    def centres(self) -> np.ndarray:
-        """Centres of the cells of the hull, float32 [P, 3]."""
-        return ((self._hull_cells + 0.5) * self.side - 1).astype(np.float32)
+    def centres(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Centres of the cells of the hull, or of some of them, float32 [P, 3]."""
+        return ((self._hull_cells[which] + 0.5) * self.side - 1).astype(np.float32)
+
+    def blocks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Centres of the blocks of 2x2x2 cells that contain cells of the hull, float32 [B, 3], and the block of each
+        cell of the hull [P].
+        """
+        blocks = self._hull_cells >> 1
+        exist = np.zeros((-(-len(self.hull) // 2),) * 3, bool)
+        exist[tuple(blocks.T)] = True
+        numbers = np.cumsum(exist) - 1
+        centres = (2 * np.argwhere(exist) + 1) * self.side - 1
+        return centres.astype(np.float32), numbers.reshape(exist.shape)[tuple(blocks.T)]
 
     def random_points(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Uniform points in the hull, float32 [count, 3]."""

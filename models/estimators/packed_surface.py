@@ -13,7 +13,7 @@ from models.estimators.packed import MOST_LOST, OF_EARLIER_VERSIONS, OccupancyEs
 from models.estimators.seen_space import RAY_SPACING, SeenSpace, boundary_faces
 from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities, surface_visibility
 from models.fields.grid_field import GridField
-from models.fields.protocol import DistanceField
+from models.fields.protocol import STEEPEST, DistanceField
 from models.fields.sdf_grid import SDFGrid
 from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
@@ -142,7 +142,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         """
         band = self.conf.shell if self.background is None else self.background.conf.shell
         reach = self._reach + band / self._inv_s()
-        sdf = self.trained(self.grid.centres())[:, 0]
+        sdf = self._hull_distances(reach)
         before, seen = self.grid.cells, self.probe_opacities()
         self.grid.update(sdf > reach, sdf < -reach)
         if lost_share(seen, self.probe_opacities()) > MOST_LOST:
@@ -220,7 +220,19 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
     def _cell_distances(self) -> np.ndarray:
         """The signed distance of the field at the cell centres, infinite outside the hull: float32 [N, N, N]."""
         distances = np.full(self.grid.hull.shape, np.inf, np.float32)
-        distances[self.grid.hull] = self.trained(self.grid.centres())[:, 0]
+        distances[self.grid.hull] = self._hull_distances(self._reach)
+        return distances
+
+    def _hull_distances(self, reach: float) -> np.ndarray:
+        """The signed distances of the field at the centres of the hull's cells, [P].
+
+        A cell that is farther than `reach` from the surface according to the centre of its block has the value there.
+        """
+        centres, block = self.grid.blocks()
+        distances = self.trained(centres)[block, 0]
+        is_near = np.abs(distances) <= reach + STEEPEST * self._reach  # which also is the distance of the two centres
+        if is_near.any():
+            distances[is_near] = self.trained(self.grid.centres(is_near))[:, 0]
         return distances
 
     def buffers(self) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ from data.scenes.fused_depth import FusedDepth, fused_depth
 from data.scenes.sampler import damage_named, require_views, restore_generator
 from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
-from models.estimators.batch import PackedBatch, Placed
+from models.estimators.batch import Counts, PackedBatch, Placed
 from models.estimators.conf import POINTS_SHARE
 from models.estimators.occupancy import OccupancyGrid
 from models.structs import MASK_THRESHOLD
@@ -27,12 +28,31 @@ OPEN_PROBES = 512  # the same with a background: rays of all pixels; their opaci
 PROBE_STEPS = 1.0  # in edge lengths of a cell
 MOST_EMPTY = 64  # consecutive batches without samples
 MOST_VIEWS = 32  # maximum number of views per batch: each view needs a separate look-up
-SPARE_SAMPLES = 1.2  # factor on the expected number of traversed samples
-TRAVERSED_TO_VISIBLE = 6  # maximum ratio of traversed to visible samples
+SPARE_SAMPLES = 1.2  # factor on the expected number of samples
+TRAVERSED_TO_VISIBLE = 6  # maximum ratio of traversed samples to the budget of visible ones
+ROUNDED_TO = 512  # numbers of rows, so that few sizes of arrays occur: memory is reused by size
 FIRST_PER_RAY = 16.0  # assumed samples per pixel of the first batch
 SPARE_POINTS = 1 / 16  # fraction of the samples: additional points, used if rays have few samples
-# Entries that checkpoints of earlier versions do not contain.
-EARLIER = {"thinned": 1.0, "hits": 1.0, "asked": FIRST_PER_RAY}
+
+
+@dataclass(frozen=True)
+class PerRay:
+    """Mean numbers of samples per ray of a batch, from which the next one is sized."""
+
+    near: float = FIRST_PER_RAY  # of the region
+    walked: float = FIRST_PER_RAY  # of the region before hidden ones were removed
+    far: float = FIRST_PER_RAY  # of the background
+    hits: float = 1.0  # fraction of the rays that have samples
+
+    @classmethod
+    def of(cls, counts: Counts) -> PerRay:
+        """Those of a batch with at least one ray."""
+        return cls(**{each.name: getattr(counts, each.name) / counts.rays for each in fields(cls)})
+
+    def doubled(self) -> PerRay:
+        """Estimates after a batch in which not even one ray fitted."""
+        grown = {name: 2.0 * max(value, 1.0) for name, value in asdict(self).items()}
+        return PerRay(**grown | {"hits": self.hits})
 
 
 class SamplingPlan(Protocol):
@@ -61,10 +81,7 @@ class PackedSampler:
         self._plan, self._scene = plan, scene
         self._most_rays, self._samples = most_rays, samples
         self._generator = generator
-        self._per_ray = FIRST_PER_RAY
-        self._thinned = 1.0  # ratio of traversed to visible samples in the last batch
-        self._hits = 1.0  # fraction of its rays that had samples
-        self._asked = FIRST_PER_RAY  # evaluated background samples per ray of the last batch
+        self._per_ray = PerRay()
         self._empty = 0  # consecutive batches without samples
         self._last: PackedBatch | None = None  # until its samples are counted
         self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
@@ -87,13 +104,12 @@ class PackedSampler:
         self._follow()
         plan = self._plan
         share = plan.random_share if plan.points is None else max(plan.random_share, POINTS_SHARE)
-        budget = self._samples - int(share * self._samples)
-        drawn = int(np.clip(budget / self._per_ray, 1, self._most_rays))
+        drawn, sizes = self._sizes(share)
         view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
         rays = self._rays(view, x, y)
         rgb, mask = _seen(self._scene, view, x, y)
         jitter = self._generator.random((drawn, 1), dtype=np.float32)
-        others, points = self._others(self._samples - budget)
+        others, points = self._others(*sizes[[0, 2]].tolist())
         self._last = PackedBatch(
             rays.origins,
             rays.directions,
@@ -104,7 +120,7 @@ class PackedSampler:
             view,
             others,
             np.array([plan.step_size], np.float32),
-            self._sizes(drawn, budget),
+            sizes,
             mask if plan.background is None else None,
             points,
             self._every(drawn),
@@ -112,18 +128,26 @@ class PackedSampler:
         )
         return self._last
 
-    def _sizes(self, rays: int, budget: int) -> np.ndarray:
-        """`PackedBatch.sizes`, estimated from the last batch.
+    def _sizes(self, share: float) -> tuple[int, np.ndarray]:
+        """The number of rays of the next batch, and `PackedBatch.sizes`, both estimated from the last batch.
 
-        On the CPU an unused row takes as much time as a sample.
+        `share` is the fraction of the samples that belong to no ray. On the CPU an unused row takes as much time as a
+        sample; so a batch whose rays are limited by the background has fewer samples of the region.
         """
-        background = self._plan.background
-        if not (self._plan.skips_hidden or background is not None):
-            return np.array([self._samples, budget, budget, 0, 0], np.int32)
-        walked = budget * np.clip(self._thinned, 1, TRAVERSED_TO_VISIBLE)
-        walked = max(budget, min(walked, SPARE_SAMPLES * rays * self._per_ray * self._thinned))
-        beyond = (0, 0) if background is None else (max(1, self._asked * rays * SPARE_SAMPLES), background.conf.samples)
-        return np.array([self._samples, walked, budget, *beyond], np.int32)
+        plan, each, samples = self._plan, self._per_ray, self._samples
+        budget = samples - int(share * samples)
+        rays = budget / max(each.near, 1 / budget)
+        if plan.background is not None:
+            far = plan.background.conf.samples
+            rays = min(rays, far / max(each.far, 1 / far))
+        rays, walked, beyond = int(np.clip(rays, 1, self._most_rays)), budget, 0
+        if plan.background is not None:
+            budget = min(budget, _rows(rays * each.near))
+            samples = min(samples, math.ceil(budget / (1.0 - share)))
+            beyond = min(far, _rows(rays * each.far))
+        if plan.skips_hidden or plan.background is not None:
+            walked = min(_rows(rays * each.walked), TRAVERSED_TO_VISIBLE * budget)
+        return rays, np.array([samples, walked, budget, beyond], np.int32)
 
     def _follow(self) -> None:
         """Update the estimates for the next batch from the sample counts of the last one."""
@@ -139,31 +163,25 @@ class PackedSampler:
                 f"{self._scene.name}: no photograph sees the region where the object may be; check the cameras, "
                 "the masks and the region of interest"
             )
-        if counts.rays == 0:  # not even one ray fitted
-            self._asked = 2 * max(self._asked, 1.0)
-            return
-        budget, far_budget, rays = int(last.sizes[2]), max(int(last.sizes[4]), 1), counts.rays
-        self._per_ray = max(counts.near, budget * counts.far / far_budget, 1) / rays
-        self._thinned = max(counts.walked, 1) / max(counts.near, 1)
-        self._hits, self._asked = counts.hits / rays, counts.asked / rays
+        self._per_ray = PerRay.of(counts) if counts.rays else self._per_ray.doubled()
 
-    def _others(self, free: int) -> tuple[np.ndarray, np.ndarray | None]:
+    def _others(self, samples: int, budget: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Points [P, 3] that belong to no ray, SfM points first, and the number of SfM points.
 
-        `free` is the minimum number of samples that are available for them; if more are available, points are repeated.
+        At least the samples beyond the budget of the rays are available for them; if more are, points are repeated.
         """
-        grid, points = self._plan.grid, self._plan.points
-        count = free + int(SPARE_POINTS * self._samples)
+        grid, points, free = self._plan.grid, self._plan.points, samples - budget
+        count = free + int(SPARE_POINTS * samples)
         if points is None:
             return grid.random_points(count, self._generator), None
-        some = self._generator.integers(len(points), size=min(free, int(POINTS_SHARE * self._samples)))
+        some = self._generator.integers(len(points), size=min(free, int(POINTS_SHARE * samples)))
         others = grid.random_points(count - len(some), self._generator)
         return np.concatenate([points[some], others]), np.array([len(some)], np.int32)
 
     def _every(self, rays: int) -> np.ndarray | None:
         """`PackedBatch.every`, from the expected number of rays with samples."""
         most = self._plan.most_compared
-        return None if most is None else np.array([max(1, math.ceil(rays * self._hits / most))], np.int32)
+        return None if most is None else np.array([max(1, math.ceil(rays * self._per_ray.hits / most))], np.int32)
 
     def _rays(self, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> Rays:
         return rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
@@ -204,24 +222,24 @@ class PackedSampler:
     def state(self) -> dict[str, Any]:
         """The state that determines the next batches besides that of the estimator, as JSON values."""
         self._follow()
-        return {
-            "per_ray": self._per_ray,
-            "thinned": self._thinned,
-            "hits": self._hits,
-            "asked": self._asked,
-            "views": len(self._windows),
-            "generator": self._generator.bit_generator.state,
-        }
+        generator = self._generator.bit_generator.state
+        return {"per_ray": asdict(self._per_ray), "views": len(self._windows), "generator": generator}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`; raises UserError, with nothing changed, if it does not fit."""
         with damage_named():
-            per_ray, views, generator = float(state["per_ray"]), int(state["views"]), dict(state["generator"])
-            counts = [float(state.get(name, value)) for name, value in EARLIER.items()]
+            per_ray, views, generator = state["per_ray"], int(state["views"]), dict(state["generator"])
+            if not isinstance(per_ray, Mapping):  # of an earlier version
+                per_ray = {"near": per_ray}
+            per_ray = PerRay(**{name: float(value) for name, value in per_ray.items()})
         require_views(views, self._scene)
         restore_generator(self._generator, generator)
         self._per_ray, self._last = per_ray, None
-        self._thinned, self._hits, self._asked = counts
+
+
+def _rows(expected: float) -> int:
+    """The number of rows for an expected number of samples."""
+    return max(1, math.ceil(SPARE_SAMPLES * expected / ROUNDED_TO)) * ROUNDED_TO
 
 
 def _draw(

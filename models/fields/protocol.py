@@ -13,6 +13,9 @@ import numpy as np
 from models.machine.backend import jt
 from models.structs import FieldOutput, RadianceOutput, Var
 
+# The eikonal loss keeps the norm of the SDF gradient near 1; between two points it is assumed not to exceed this.
+STEEPEST = 1.5
+
 
 class DistanceAtWeights(Protocol):
     """A signed-distance field with bound parameters."""

@@ -13,13 +13,11 @@ import numpy as np
 
 from data.rays import Rays
 from models.fields.nerf import NeRF
-from models.fields.protocol import ColorField, DistanceAtWeights, DistanceField
+from models.fields.protocol import STEEPEST, ColorField, DistanceAtWeights, DistanceField
 from models.machine.backend import jt
 from models.ops.volrend import ALPHA_EPS
 from models.structs import FieldOutput, RayView, Var
 
-# The eikonal loss keeps the norm of the SDF gradient near 1; between two depths it is assumed not to exceed this.
-STEEPEST = 1.5
 # An interval that ends this many 1 / inv_s in front of the surface has an opacity below ALPHA_EPS, that of an empty
 # one.
 NEGLIGIBLE = -float(np.log(ALPHA_EPS))

@@ -1,0 +1,75 @@
+"""Numbers of rays and samples of packed batches, which follow the samples per ray of the batch before."""
+
+import numpy as np
+import pytest
+from test_fast_background import trained
+from test_fast_neus import trained as trained_with_masks
+
+from models.estimators.batch import Counts
+from models.estimators.sampler import ROUNDED_TO, PerRay
+
+pytestmark = pytest.mark.slow
+LIMITED = ("model.packed.samples=8192", "model.background.samples=512", "train.ray_chunk=8192")
+
+
+def placed(sampler):
+    batch = sampler.next()
+    return batch, batch.placed.counts
+
+
+def settled(sampler):
+    """A batch whose estimates are those of a batch of the same kind."""
+    for _ in range(3):
+        placed(sampler)
+    return placed(sampler)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_rays_that_the_background_limits_leave_no_samples_of_the_region_unused(share):
+    trainer = trained(*LIMITED, steps=0)
+    trainer.model.estimator.random_share = share
+    batch, counts = settled(trainer.sampler)
+    samples, walked, budget, far = batch.sizes
+    assert counts.rays > 0.9 * len(batch) and 0.7 * 512 < counts.far <= far == 512
+    assert counts.near <= budget <= 1.3 * counts.near + ROUNDED_TO < 8192 * (1 - share)
+    assert counts.walked <= walked <= 1.3 * counts.walked + ROUNDED_TO
+    assert samples == np.ceil(budget / (1 - share)) == batch.placed.near.points.shape[0]
+
+
+def test_rays_that_the_region_limits_leave_no_samples_of_the_background_unused():
+    trainer = trained("model.packed.samples=1024", "model.background.samples=65536", steps=0)
+    batch, counts = settled(trainer.sampler)
+    assert batch.sizes[0] == 1024 and 0.7 * batch.sizes[2] < counts.near
+    assert counts.far <= batch.sizes[3] <= 1.3 * counts.far + ROUNDED_TO < 65536
+
+
+def test_with_masks_every_batch_has_all_samples():
+    batch, counts = settled(trained_with_masks(steps=0).sampler)
+    assert batch.sizes.tolist() == [1024, 1024, 1024, 0] and counts.near > 0.8 * 1024
+
+
+@pytest.mark.parametrize("guess", [1e-6, 1.0, 1e4])
+@pytest.mark.parametrize("settings", [LIMITED, ("model.packed.samples=1024",)], ids=["background", "region"])
+def test_wrong_estimates_are_corrected(settings, guess):
+    sampler = trained(*settings, steps=0).sampler
+    expected = settled(sampler)[1]
+    sampler._per_ray = PerRay(guess, guess, guess)
+    found = [placed(sampler)[1].rays for _ in range(24)]
+    assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
+
+
+def test_counts_become_means_per_ray():
+    assert PerRay.of(Counts(rays=4, hits=3, near=10, walked=20, far=8)) == PerRay(2.5, 5.0, 2.0, 0.75)
+    assert PerRay(3.0, 0.0, 0.5, 0.75).doubled() == PerRay(6.0, 2.0, 2.0, 0.75)
+
+
+@pytest.mark.parametrize(
+    "others", [{}, {"thinned": 2.0, "hits": 0.5, "asked": 9.0}], ids=["first", "before 2026-11-27"]
+)
+def test_the_state_of_an_earlier_version_is_continued(others):
+    sampler = trained(steps=0).sampler
+    expected = settled(sampler)[1]
+    state = {name: value for name, value in sampler.state().items() if name != "per_ray"}
+    sampler.restore(state | others | {"per_ray": 7.0})
+    assert sampler._per_ray == PerRay(near=7.0)
+    assert settled(sampler)[1].rays == pytest.approx(expected.rays, rel=0.25)

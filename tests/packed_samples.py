@@ -32,7 +32,7 @@ def batch_of(offsets, points, directions):
     """A batch of rays that have these samples."""
     rays, size = len(offsets) - 1, len(points)
     wide, narrow = np.zeros((rays, 3), np.float32), np.zeros((rays, 1), np.float32)
-    others, sizes = np.zeros((1, 3), np.float32), np.int32([size, size, size, 0])
+    others, sizes = np.zeros((1, 3), np.float32), np.int32([size, size, size, 0, 0])
     view, step = np.zeros(rays, np.int32), np.float32([0.1])
     placed = Placed(samples_of(offsets, points, directions), None)
     return PackedBatch(wide, wide, narrow, narrow, narrow, wide, view, others, step, sizes, place=lambda batch: placed)

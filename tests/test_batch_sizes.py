@@ -29,23 +29,24 @@ def test_rays_that_the_background_limits_leave_no_samples_of_the_region_unused(s
     trainer = trained(*LIMITED, steps=0)
     trainer.model.estimator.random_share = share
     batch, counts = settled(trainer.sampler)
-    samples, walked, budget, far = batch.sizes
+    samples, walked, budget, asked, far = batch.sizes
     assert counts.rays > 0.9 * len(batch) and 0.7 * 512 < counts.far <= far == 512
     assert counts.near <= budget <= 1.3 * counts.near + ROUNDED_TO < 8192 * (1 - share)
     assert counts.walked <= walked <= 1.3 * counts.walked + ROUNDED_TO
-    assert samples == np.ceil(budget / (1 - share)) == batch.placed.near.points.shape[0]
+    assert counts.asked <= asked <= 1.3 * counts.asked + ROUNDED_TO
+    assert samples == budget + share * 8192 == batch.placed.near.points.shape[0]
 
 
 def test_rays_that_the_region_limits_leave_no_samples_of_the_background_unused():
     trainer = trained("model.packed.samples=1024", "model.background.samples=65536", steps=0)
     batch, counts = settled(trainer.sampler)
     assert batch.sizes[0] == 1024 and 0.7 * batch.sizes[2] < counts.near
-    assert counts.far <= batch.sizes[3] <= 1.3 * counts.far + ROUNDED_TO < 65536
+    assert counts.far <= batch.sizes[4] <= 1.3 * counts.far + ROUNDED_TO < 65536
 
 
 def test_with_masks_every_batch_has_all_samples():
     batch, counts = settled(trained_with_masks(steps=0).sampler)
-    assert batch.sizes.tolist() == [1024, 1024, 1024, 0] and counts.near > 0.8 * 1024
+    assert batch.sizes.tolist() == [1024, 1024, 1024, 0, 0] and counts.near > 0.8 * 1024
 
 
 @pytest.mark.parametrize("guess", [1e-6, 1.0, 1e4])
@@ -53,14 +54,14 @@ def test_with_masks_every_batch_has_all_samples():
 def test_wrong_estimates_are_corrected(settings, guess):
     sampler = trained(*settings, steps=0).sampler
     expected = settled(sampler)[1]
-    sampler._per_ray = PerRay(guess, guess, guess)
+    sampler._per_ray = PerRay(guess, guess, guess, guess)
     found = [placed(sampler)[1].rays for _ in range(24)]
     assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
 
 
 def test_counts_become_means_per_ray():
-    assert PerRay.of(Counts(rays=4, hits=3, near=10, walked=20, far=8)) == PerRay(2.5, 5.0, 2.0, 0.75)
-    assert PerRay(3.0, 0.0, 0.5, 0.75).doubled() == PerRay(6.0, 2.0, 2.0, 0.75)
+    assert PerRay.of(Counts(rays=4, hits=3, near=10, walked=20, far=8, asked=12)) == PerRay(2.5, 5.0, 2.0, 3.0, 0.75)
+    assert PerRay(3.0, 0.0, 0.5, 4.0, 0.75).doubled() == PerRay(6.0, 2.0, 2.0, 8.0, 0.75)
 
 
 @pytest.mark.parametrize(

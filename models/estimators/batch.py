@@ -23,6 +23,7 @@ class Counts:
     near: int  # samples of the region
     walked: int  # samples of the region before hidden ones were removed
     far: int = 0  # samples of the background
+    asked: int = 0  # samples of the background before hidden ones were removed
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,12 @@ class Placed:
     near: PackedSamples
     far: PackedSamples | None  # of the background
     walked: Var | None = None  # int32 [R + 1], offsets of the region's samples before hidden ones were removed
+    asked: Var | None = None  # int32 [R + 1], those of the background
 
     def start(self) -> None:
         """Start the computation of all samples."""
         found = [value for one in (self.near, self.far) if one is not None for value in vars(one).values()]
-        jt.sync(found if self.walked is None else [*found, self.walked])
+        jt.sync([*found, *(value for value in (self.walked, self.asked) if value is not None)])
 
     @property
     def counts(self) -> Counts:
@@ -47,7 +49,7 @@ class Placed:
             return Counts(kept, int((np.diff(near) > 0).sum()), int(near[kept]), int(walked[kept]))
         far = self.far.offsets.numpy()
         hits = int((np.diff(near + far) > 0).sum())
-        return Counts(kept, hits, int(near[kept]), int(walked[kept]), int(far[kept]))
+        return Counts(kept, hits, int(near[kept]), int(walked[kept]), int(far[kept]), int(self.asked.numpy()[kept]))
 
     def part(self, start: int, stop: int, is_last: bool) -> Placed:
         """The samples of the rays start to stop - 1, the last ray with the points of no ray; waits for the device."""
@@ -77,7 +79,7 @@ class PackedBatch:
     view: np.ndarray  # [R] int32, index of the image
     others: np.ndarray  # [P, 3]: SfM points, then random points of the hull; they fill the samples not used by rays
     step: np.ndarray  # [1], the length of each interval
-    # int32 [4]: S; maximum numbers of samples of the region before and after removal of hidden ones, of the background
+    # int32 [5]: S; maximum numbers of samples before and after removal of hidden ones; both for the background.
     sizes: np.ndarray
     mask: np.ndarray | None = None  # [R, 1] in [0, 1], None for a scene without masks
     anchors: np.ndarray | None = None  # int32 [1]: number of SfM points; None if there are none
@@ -146,7 +148,7 @@ class PackedBatch:
         rays = len(batch.rgb)
         expected = dict.fromkeys(("origins", "directions", "rgb"), (rays, 3))
         expected |= dict.fromkeys(("near", "far", "jitter", "mask"), (rays, 1)) | {"view": (rays,)}
-        expected |= {"others": (len(batch.others), 3), "step": (1,), "sizes": (4,), "anchors": (1,), "every": (1,)}
+        expected |= {"others": (len(batch.others), 3), "step": (1,), "sizes": (5,), "anchors": (1,), "every": (1,)}
         for name, array in batch.arrays().items():
             is_whole = name in ("view", "sizes", "anchors", "every")
             if array.shape != expected[name] or array.dtype != (np.int32 if is_whole else np.float32):

@@ -134,18 +134,18 @@ class OccupancyEstimator(Estimator):
 
     def place(self, batch: PackedBatch) -> Placed:
         """The visible samples of the first rays of a batch that fit the sample budget; does not wait for the device."""
-        samples, walked, kept, beyond = batch.sizes.tolist()
-        step, far = float(batch.step[0]), None
+        samples, walked, kept, *beyond = batch.sizes.tolist()
+        step, far, asked = float(batch.step[0]), None, None
         with jt.no_grad():
             found = near = self.grid.march(batch.rays, batch.jitter, step, walked)
             if self.skips_hidden or self.background is not None:
                 seen = self.visibility(found, step)
                 near = compact(found, seen.above(self.least_weight), kept)
             if self.background is not None:
-                far = self.background.place(batch.rays, batch.jitter, seen.transmits, beyond)
+                far, asked = self.background.place(batch.rays, batch.jitter, seen.transmits, *beyond)
                 last = jt.minimum(near.kept, far.kept)
                 near, far = _up_to(near, last), _up_to(far, last)
-            placed = Placed(fill(near, jt.array(batch.others), samples), far, found.offsets)
+            placed = Placed(fill(near, jt.array(batch.others), samples), far, found.offsets, asked)
             placed.start()
             return placed
 

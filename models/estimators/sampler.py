@@ -42,6 +42,7 @@ class PerRay:
     near: float = FIRST_PER_RAY  # of the region
     walked: float = FIRST_PER_RAY  # of the region before hidden ones were removed
     far: float = FIRST_PER_RAY  # of the background
+    asked: float = FIRST_PER_RAY  # of the background before hidden ones were removed
     hits: float = 1.0  # fraction of the rays that have samples
 
     @classmethod
@@ -104,12 +105,13 @@ class PackedSampler:
         self._follow()
         plan = self._plan
         share = plan.random_share if plan.points is None else max(plan.random_share, POINTS_SHARE)
-        drawn, sizes = self._sizes(share)
+        free = int(share * self._samples)
+        drawn, sizes = self._sizes(free)
         view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
         rays = self._rays(view, x, y)
         rgb, mask = _seen(self._scene, view, x, y)
         jitter = self._generator.random((drawn, 1), dtype=np.float32)
-        others, points = self._others(*sizes[[0, 2]].tolist())
+        others, points = self._others(free)
         self._last = PackedBatch(
             rays.origins,
             rays.directions,
@@ -128,26 +130,25 @@ class PackedSampler:
         )
         return self._last
 
-    def _sizes(self, share: float) -> tuple[int, np.ndarray]:
+    def _sizes(self, free: int) -> tuple[int, np.ndarray]:
         """The number of rays of the next batch, and `PackedBatch.sizes`, both estimated from the last batch.
 
-        `share` is the fraction of the samples that belong to no ray. On the CPU an unused row takes as much time as a
-        sample; so a batch whose rays are limited by the background has fewer samples of the region.
+        `free` is the number of samples that belong to no ray. On the CPU an unused row takes as much time as a sample;
+        so a batch whose rays are limited by the background has fewer samples of the region.
         """
         plan, each, samples = self._plan, self._per_ray, self._samples
-        budget = samples - int(share * samples)
+        budget = samples - free
         rays = budget / max(each.near, 1 / budget)
         if plan.background is not None:
             far = plan.background.conf.samples
             rays = min(rays, far / max(each.far, 1 / far))
-        rays, walked, beyond = int(np.clip(rays, 1, self._most_rays)), budget, 0
+        rays, walked, beyond = int(np.clip(rays, 1, self._most_rays)), budget, (0, 0)
         if plan.background is not None:
             budget = min(budget, _rows(rays * each.near))
-            samples = min(samples, math.ceil(budget / (1.0 - share)))
-            beyond = min(far, _rows(rays * each.far))
+            beyond = (_rows(rays * each.asked), min(far, _rows(rays * each.far)))
         if plan.skips_hidden or plan.background is not None:
             walked = min(_rows(rays * each.walked), TRAVERSED_TO_VISIBLE * budget)
-        return rays, np.array([samples, walked, budget, beyond], np.int32)
+        return rays, np.array([budget + free, walked, budget, *beyond], np.int32)
 
     def _follow(self) -> None:
         """Update the estimates for the next batch from the sample counts of the last one."""
@@ -165,16 +166,16 @@ class PackedSampler:
             )
         self._per_ray = PerRay.of(counts) if counts.rays else self._per_ray.doubled()
 
-    def _others(self, samples: int, budget: int) -> tuple[np.ndarray, np.ndarray | None]:
+    def _others(self, free: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Points [P, 3] that belong to no ray, SfM points first, and the number of SfM points.
 
-        At least the samples beyond the budget of the rays are available for them; if more are, points are repeated.
+        `free` is the minimum number of samples that are available for them; if more are available, points are repeated.
         """
-        grid, points, free = self._plan.grid, self._plan.points, samples - budget
-        count = free + int(SPARE_POINTS * samples)
+        grid, points = self._plan.grid, self._plan.points
+        count = free + int(SPARE_POINTS * self._samples)
         if points is None:
             return grid.random_points(count, self._generator), None
-        some = self._generator.integers(len(points), size=min(free, int(POINTS_SHARE * samples)))
+        some = self._generator.integers(len(points), size=min(free, int(POINTS_SHARE * self._samples)))
         others = grid.random_points(count - len(some), self._generator)
         return np.concatenate([points[some], others]), np.array([len(some)], np.int32)
 

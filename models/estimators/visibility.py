@@ -19,7 +19,7 @@ from models.ops.packed import packed_weights
 from models.ops.section_alpha import section_alpha
 from models.structs import Var
 
-LEAST_TRANSMITTANCE = 1e-3  # of the region; below it nothing behind the region is visible
+LEAST_TRANSMITTANCE = 1e-3  # below it, nothing behind the region or behind samples of the background is visible
 # Minimum weight of a visible sample. In training, with 3e-4 missing parts of the surface do not grow; in images, where
 # the weights are exact, no pixel of a trained scene changed by a tenth of 1/255.
 LEAST_WEIGHT = 3e-5
@@ -50,6 +50,13 @@ def density_visibility(alpha: Var, offsets: Var) -> Visibility:
     """Visibility of samples with opacities [S, 1]; offsets int32 [R + 1]. Samples with transmittance have a weight."""
     least = jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
     return Visibility(jt.ones((offsets.shape[0] - 1,), "bool"), packed_weights(least, offsets)[0])
+
+
+def transmitted(alpha: Var, offsets: Var) -> Var:
+    """Which samples with opacities [S, 1] are reached with a transmittance above LEAST_TRANSMITTANCE: bool [S]."""
+    least = jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
+    weights = packed_weights(least, offsets)[0]
+    return (weights <= LEAST_TRANSMITTANCE * least).logical_not()[:, 0]
 
 
 def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> Visibility:

@@ -48,15 +48,18 @@ def fitted(found: PackedSamples, is_kept: Var, budget: int, exact: bool) -> Pack
 
 def density_visibility(alpha: Var, offsets: Var) -> Visibility:
     """Visibility of samples with opacities [S, 1]; offsets int32 [R + 1]. Samples with transmittance have a weight."""
-    least = jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
-    return Visibility(jt.ones((offsets.shape[0] - 1,), "bool"), packed_weights(least, offsets)[0])
+    return Visibility(jt.ones((offsets.shape[0] - 1,), "bool"), packed_weights(_floored(alpha), offsets)[0])
 
 
 def transmitted(alpha: Var, offsets: Var) -> Var:
     """Which samples with opacities [S, 1] are reached with a transmittance above LEAST_TRANSMITTANCE: bool [S]."""
-    least = jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
-    weights = packed_weights(least, offsets)[0]
-    return (weights <= LEAST_TRANSMITTANCE * least).logical_not()[:, 0]
+    floored = _floored(alpha)
+    weights = packed_weights(floored, offsets)[0]
+    return (weights <= LEAST_TRANSMITTANCE * floored).logical_not()[:, 0]
+
+
+def _floored(alpha: Var) -> Var:
+    return jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
 
 
 def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> Visibility:

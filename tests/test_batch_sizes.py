@@ -90,4 +90,4 @@ def test_background_samples_behind_opaque_ones_are_hidden():
         ]
         is_sure = np.abs(clear - LEAST_TRANSMITTANCE) > 1e-5  # False for NaN
         np.testing.assert_array_equal(found[first:last][is_sure], (clear > LEAST_TRANSMITTANCE)[is_sure])
-    assert found[160] and 0.1 < found.mean() < 0.9  # a NaN reaches the loss
+    assert found[160] and 10 < found.sum() < 100  # a NaN reaches the loss

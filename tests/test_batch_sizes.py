@@ -5,6 +5,7 @@ import pytest
 from test_fast_background import trained
 from test_fast_neus import trained as trained_with_masks
 
+from data.errors import UserError
 from models.estimators.batch import Counts
 from models.estimators.sampler import ROUNDED_TO, PerRay
 from models.estimators.visibility import LEAST_TRANSMITTANCE, transmitted
@@ -59,6 +60,13 @@ def test_wrong_estimates_are_corrected(settings, guess):
     sampler._per_ray = PerRay(guess, guess, guess, guess)
     found = [placed(sampler)[1].rays for _ in range(24)]
     assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
+def test_a_damaged_state_is_refused(bad):
+    sampler = trained(steps=0).sampler
+    with pytest.raises(UserError, match="damaged"):
+        sampler.restore(sampler.state() | {"per_ray": {"near": bad}})
 
 
 def test_counts_become_means_per_ray():

@@ -106,6 +106,7 @@ class ContractedBackground:
         samples.
         """
         found, is_before = self.occupied(rays, jitter)
+        most = min(most, found.rays.shape[0])
         asked = fitted(found, is_before.logical_or(transmits[found.rays]), most, exact=False)
         alpha = self._alpha(asked.points, asked.directions)
         return fitted(asked, transmitted(alpha, asked.offsets), budget, exact=False), asked.offsets

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from data.cameras import camera_rays, image_pixels, rays_of
+from data.cameras import SPAN_LENGTH, camera_rays, image_pixels, rays_of
 from data.errors import UserError
 from data.io.images import to_float
 from data.rays import Rays
@@ -136,18 +136,19 @@ class PackedSampler:
         `free` is the number of samples that belong to no ray. On the CPU an unused row takes as much time as a sample;
         so a batch whose rays are limited by the background has fewer samples of the region.
         """
-        plan, each, samples = self._plan, self._per_ray, self._samples
-        budget = samples - free
+        plan, each = self._plan, self._per_ray
+        budget = most = self._samples - free
+        one = min(most, math.ceil(SPAN_LENGTH / plan.step_size) + 1)  # of the longest ray
         rays = budget / max(each.near, 1 / budget)
         if plan.background is not None:
             far = plan.background.conf.samples
             rays = min(rays, far / max(each.far, 1 / far))
         rays, walked, beyond = int(np.clip(rays, 1, self._most_rays)), budget, (0, 0)
         if plan.background is not None:
-            budget = min(budget, _rows(rays * each.near))
+            budget = min(most, max(one, _rows(rays * each.near)))
             beyond = (_rows(rays * each.asked), min(far, _rows(rays * each.far)))
         if plan.skips_hidden or plan.background is not None:
-            walked = min(_rows(rays * each.walked), TRAVERSED_TO_VISIBLE * budget)
+            walked = min(max(one, _rows(rays * each.walked)), TRAVERSED_TO_VISIBLE * most)
         return rays, np.array([budget + free, walked, budget, *beyond], np.int32)
 
     def _follow(self) -> None:
@@ -233,6 +234,8 @@ class PackedSampler:
             if not isinstance(per_ray, Mapping):  # of an earlier version
                 per_ray = {"near": per_ray}
             per_ray = PerRay(**{name: float(value) for name, value in per_ray.items()})
+            if not all(0.0 <= value < np.inf for value in asdict(per_ray).values()):
+                raise ValueError(f"per_ray = {per_ray}")
         require_views(views, self._scene)
         restore_generator(self._generator, generator)
         self._per_ray, self._last = per_ray, None

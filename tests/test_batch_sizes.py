@@ -62,6 +62,21 @@ def test_wrong_estimates_are_corrected(settings, guess):
     assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
 
 
+def test_as_many_traversed_samples_are_evaluated_as_the_rays_are_expected_to_have():
+    sampler = trained("model.packed.samples=8192", "model.background.samples=8192", steps=0).sampler
+    sampler._per_ray = PerRay(near=0.9, walked=20.0, far=20.0, asked=30.0)
+    rays, sizes = sampler._sizes(0)
+    assert sizes[1] >= 20 * rays and sizes[2] < 1024
+
+
+def test_a_batch_of_few_rays_has_room_for_the_longest_one():
+    trainer = trained("model.packed.samples=8192", "model.background.samples=64", steps=0)
+    trainer.model.estimator.step_size = 0.002
+    trainer.sampler._per_ray = PerRay(near=0.1, walked=0.1, far=20.0, asked=20.0)
+    _, sizes = trainer.sampler._sizes(0)
+    assert (sizes[1:3] > 1000).all()  # along 2 radii
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
 def test_a_damaged_state_is_refused(bad):
     sampler = trained(steps=0).sampler

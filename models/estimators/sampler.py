@@ -136,20 +136,21 @@ class PackedSampler:
         `free` is the number of samples that belong to no ray. On the CPU an unused row takes as much time as a sample;
         so a batch whose rays are limited by the background has fewer samples of the region.
         """
-        plan, each = self._plan, self._per_ray
-        budget = most = self._samples - free
-        one = min(most, math.ceil(SPAN_LENGTH / plan.step_size) + 1)  # of the longest ray
-        rays = budget / max(each.near, 1 / budget)
-        if plan.background is not None:
-            far = plan.background.conf.samples
-            rays = min(rays, far / max(each.far, 1 / far))
-        rays, walked, beyond = int(np.clip(rays, 1, self._most_rays)), budget, (0, 0)
-        if plan.background is not None:
-            budget = min(most, max(one, _rows(rays * each.near)))
-            beyond = (_rows(rays * each.asked), min(far, _rows(rays * each.far)))
-        if plan.skips_hidden or plan.background is not None:
-            walked = min(max(one, _rows(rays * each.walked)), TRAVERSED_TO_VISIBLE * most)
-        return rays, np.array([budget + free, walked, budget, *beyond], np.int32)
+        plan, background, each = self._plan, self._plan.background, self._per_ray
+        most = self._samples - free
+        rays = most / max(each.near, 1 / most)
+        if background is not None:
+            rays = min(rays, background.conf.samples / max(each.far, 1 / background.conf.samples))
+        rays = int(np.clip(rays, 1, self._most_rays))
+        if not plan.skips_hidden and background is None:
+            return rays, np.array([self._samples, most, most, 0, 0], np.int32)
+        longest = min(most, math.ceil(SPAN_LENGTH / plan.step_size) + 1)  # samples of a single ray
+        walked = min(max(longest, _rows(rays * each.walked)), TRAVERSED_TO_VISIBLE * most)
+        if background is None:
+            return rays, np.array([self._samples, walked, most, 0, 0], np.int32)
+        near = min(most, max(longest, _rows(rays * each.near)))
+        far = min(background.conf.samples, _rows(rays * each.far))
+        return rays, np.array([near + free, walked, near, _rows(rays * each.asked), far], np.int32)
 
     def _follow(self) -> None:
         """Update the estimates for the next batch from the sample counts of the last one."""

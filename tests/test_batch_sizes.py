@@ -8,8 +8,6 @@ from test_fast_neus import trained as trained_with_masks
 from data.errors import UserError
 from models.estimators.batch import Counts
 from models.estimators.sampler import ROUNDED_TO, PerRay
-from models.estimators.visibility import LEAST_TRANSMITTANCE, transmitted
-from models.machine.backend import jt
 
 pytestmark = pytest.mark.slow
 LIMITED = ("model.packed.samples=8192", "model.background.samples=512", "train.ray_chunk=8192")
@@ -99,18 +97,3 @@ def test_the_state_of_an_earlier_version_is_continued(others):
     sampler.restore(state | others | {"per_ray": 7.0})
     assert sampler._per_ray == PerRay(near=7.0)
     assert settled(sampler)[1].rays == pytest.approx(expected.rays, rel=0.25)
-
-
-def test_background_samples_behind_opaque_ones_are_hidden():
-    rng = np.random.default_rng(0)
-    alpha = rng.choice([0.0, 1e-9, 0.3, 0.999, 1.0], (200, 1), p=[0.2, 0.2, 0.4, 0.1, 0.1]).astype(np.float32)
-    alpha[160] = np.nan
-    offsets = np.int32([0, 40, 40, 41, 120, 160, 200])
-    found = transmitted(jt.array(alpha), jt.array(offsets)).numpy()
-    for first, last in zip(offsets, offsets[1:], strict=False):
-        clear = np.cumprod(np.append(1.0, 1.0 - alpha[first : max(last - 1, first), 0].astype(np.float64)))[
-            : last - first
-        ]
-        is_sure = np.abs(clear - LEAST_TRANSMITTANCE) > 1e-5  # False for NaN
-        np.testing.assert_array_equal(found[first:last][is_sure], (clear > LEAST_TRANSMITTANCE)[is_sure])
-    assert found[160] and 10 < found.sum() < 100  # a NaN reaches the loss

@@ -63,7 +63,7 @@ def _floored(alpha: Var) -> Var:
 
 
 def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> Visibility:
-    """Visibility of samples at distance `step` with signed distances [S, 1]; slopes are differences between samples.
+    """Visibility of samples at distance `step` with signed distances [S, 1]; slopes are central differences.
 
     inv_s: [1].
     """
@@ -100,10 +100,11 @@ def _weights(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> tuple[V
     """Weights [S, 1] of samples with these signed distances [S, 1], and the transmittance of their rays [R, 1]."""
     number, one = jt.index(sdf.shape, dim=0), jt.full((1, 1), -1.0)
     slopes = (sdf[1:] - sdf[:-1]) / jt.maximum(found.depths[1:] - found.depths[:-1], step)
-    own, before = jt.concat([slopes, one], dim=0), jt.concat([one, slopes], dim=0)
+    after, before = jt.concat([slopes, one], dim=0), jt.concat([one, slopes], dim=0)
     is_first = number == found.offsets[found.rays].unsqueeze(1)
     is_last = number + 1 == found.offsets[found.rays + 1].unsqueeze(1)
-    last = jt.ternary(is_first, jt.full_like(own, -1.0), before)  # of a single sample: perpendicular to the surface
-    cos = jt.ternary(is_last, last, own).clamp(-1.0, 1.0)
+    # At both ends of a ray the one difference there is; of a single sample -1, perpendicular to the surface.
+    after = jt.ternary(is_last, jt.ternary(is_first, jt.full_like(before, -1.0), before), after)
+    cos = (0.5 * (jt.ternary(is_first, after, before) + after)).clamp(-1.0, 1.0)
     alpha = section_alpha(sdf, cos, jt.full_like(sdf, step), inv_s, NO_ANNEALING)
     return packed_weights(alpha, found.offsets)

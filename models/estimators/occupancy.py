@@ -44,8 +44,9 @@ class OccupancyGrid:
     def enclose(self, hull: np.ndarray) -> None:
         """Replace the hull, bool [N, N, N]; all its cells become occupied."""
         self.hull = hull
-        self._hull_cells = np.argwhere(hull)
+        self._hull_cells = np.flatnonzero(hull).astype(np.int32)
         self._hull_distances: np.ndarray | None = None  # distance of each cell from the hull, computed on first use
+        self._blocks: tuple[np.ndarray, np.ndarray] | None = None  # likewise
         self.open()
 
     def set(self, cells: np.ndarray) -> None:
@@ -60,22 +61,30 @@ class OccupancyGrid:
 
     def centres(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Centres of the cells of the hull, or of some of them, float32 [P, 3]."""
-        return ((self._hull_cells[which] + 0.5) * self.side - 1).astype(np.float32)
+        return ((self._indices_of(self._hull_cells[which]) + 0.5) * self.side - 1).astype(np.float32)
 
     def blocks(self) -> tuple[np.ndarray, np.ndarray]:
         """Centres of the blocks of 2x2x2 cells that contain cells of the hull, float32 [B, 3], and the block of each
-        cell of the hull [P].
+        cell of the hull, int32 [P].
         """
-        blocks = self._hull_cells >> 1
-        exist = np.zeros((-(-len(self.hull) // 2),) * 3, bool)
-        exist[tuple(blocks.T)] = True
-        numbers = np.cumsum(exist) - 1
-        centres = (2 * np.argwhere(exist) + 1) * self.side - 1
-        return centres.astype(np.float32), numbers.reshape(exist.shape)[tuple(blocks.T)]
+        if self._blocks is None:
+            even = np.pad(self.hull, (0, len(self.hull) % 2))
+            exist = even.reshape((len(even) // 2, 2) * 3).any(axis=(1, 3, 5))
+            numbers = np.cumsum(exist, dtype=np.int32).reshape(exist.shape) - 1
+            for axis in range(3):
+                numbers = numbers.repeat(2, axis=axis)
+            part = (slice(len(self.hull)),) * 3
+            centres = (2 * np.argwhere(exist) + 1) * self.side - 1
+            self._blocks = centres.astype(np.float32), numbers[part][self.hull]
+        return self._blocks
+
+    def _indices_of(self, cells: np.ndarray) -> np.ndarray:
+        """Indices [C, 3] along x, y and z of cells with these flat indices [C]."""
+        return np.stack(np.unravel_index(cells, self.hull.shape), axis=1)
 
     def random_points(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Uniform points in the hull, float32 [count, 3]."""
-        cells = self._hull_cells[generator.integers(len(self._hull_cells), size=count)]
+        cells = self._indices_of(self._hull_cells[generator.integers(len(self._hull_cells), size=count)])
         return ((cells + generator.random((count, 3))) * self.side - 1).astype(np.float32)
 
     def at(self, points: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from forms import FORMS, in_form
 
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE
-from models.ops.march import march
+from models.ops.march import LARGEST_BOX, OCCUPIED, SOLID, march, with_empty_boxes
 
 
 def rays_at(rng, count, jitter=True):
@@ -39,6 +39,20 @@ GRIDS = {
 }
 
 
+@pytest.mark.parametrize("count", [1, 13, 40, 64])
+def test_empty_cells_name_the_largest_empty_box(count):
+    rng = np.random.default_rng(0)
+    cells = np.zeros((count, count, count), np.uint8)
+    cells[tuple(rng.integers(0, count, (3, 4)))] = [OCCUPIED, SOLID, OCCUPIED, SOLID]
+    marked = with_empty_boxes(cells)
+    for at in (*rng.integers(0, count, (500, 3)), *np.argwhere(cells)):
+        boxes = (cells[tuple(slice(x >> n << n, (x >> n) + 1 << n) for x in at)] for n in range(LARGEST_BOX + 1))
+        empty = [n for n, box in enumerate(boxes) if not box.any()]
+        expected = SOLID + empty[-1] if empty and empty[-1] else cells[tuple(at)]
+        assert marked[tuple(at)] == expected
+    assert set(np.unique(marked)) >= ({SOLID + LARGEST_BOX} if count == 64 else set())
+
+
 def marched(rays, occupied, step, samples, form=NATIVE):
     with in_form(form):
         found = march(*(jt.array(value) for value in (*rays, occupied)), step, samples)
@@ -52,7 +66,8 @@ def test_the_walk_finds_the_same_samples_to_the_bit(name, step):
     rays, occupied = rays_at(rng, 150), GRIDS[name](rng)
     budget = 150 * (int(2 / step) + 2)
     native, reference, *others = (marched(rays, occupied, step, budget, form) for form in FORMS)
-    for found in (native, *others):
+    in_boxes = [marched(rays, with_empty_boxes(occupied), step, budget, form) for form in FORMS]
+    for found in (native, *others, *in_boxes):
         for actual, expected in zip(found, reference, strict=True):
             np.testing.assert_array_equal(actual, expected)
     assert (native[0][-1] == 0) == (name == "none")

@@ -13,7 +13,7 @@ from data.cameras import SPAN_LENGTH
 from data.rays import Rays
 from data.roi.cells import between_centres
 from models.machine.backend import jt
-from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march
+from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march, with_empty_boxes
 from models.structs import Var
 
 
@@ -131,7 +131,7 @@ class OccupancyGrid:
         device.
         """
         if self._on_device is None:
-            self._on_device = jt.array(self.cells).stop_grad()
+            self._on_device = jt.array(with_empty_boxes(self.cells)).stop_grad()
         near = np.maximum(rays.near, np.float32(self.near_plane))
         given = (jt.array(value) for value in (rays.origins, rays.directions, near, rays.far, jitter))
         return march(*given, self._on_device, step, budget)

@@ -17,6 +17,7 @@ from models.ops.source import Source
 from models.structs import Var
 
 EMPTY, OCCUPIED, SOLID = 0, 1, 2  # cells: empty, occupied, or inside the object, where rays end
+LARGEST_BOX = 5  # SOLID + n, n = 1 to 5: an empty cell in an aligned box of 2^n empty cells along an edge
 MOST_STEPS = 1 << 16  # per ray: bounds the loop for any far distance
 
 
@@ -47,7 +48,22 @@ class PackedSamples:
         return PackedSamples(self.offsets, self.kept, *samples)
 
 
-SOURCE = Source("march.h", (March,), (("SOLID", SOLID),))
+SOURCE = Source("march.h", (March,), (("OCCUPIED", OCCUPIED), ("SOLID", SOLID)))
+
+
+def with_empty_boxes(cells: np.ndarray) -> np.ndarray:
+    """The cells, uint8 [N, N, N], with the largest empty box in place of EMPTY, so that rays cross it at once."""
+    used = [cells != EMPTY]
+    for _ in range(LARGEST_BOX):
+        finer = np.pad(used[-1], (0, len(used[-1]) % 2))
+        used.append(finer.reshape((len(finer) // 2, 2) * 3).any(axis=(1, 3, 5)))
+    box = np.zeros_like(used[-1], np.uint8)  # n of the largest empty box
+    for n in range(LARGEST_BOX, 0, -1):
+        box = np.where(used[n], box, np.maximum(box, np.uint8(n)))
+        for axis in range(3):
+            box = box.repeat(2, axis=axis)
+        box = box[tuple(map(slice, used[n - 1].shape))]
+    return np.where((cells == EMPTY) & (box > 0), box + np.uint8(SOLID), cells)
 
 
 def _reference(
@@ -58,7 +74,7 @@ def _reference(
     Args:
         origins, directions: [R, 3].
         near, far, jitter: [R, 1]; jitter in [0, 1).
-        occupied: uint8 [N, N, N] by x, y, z: EMPTY, OCCUPIED or SOLID. The outside of the cube is empty.
+        occupied: uint8 [N, N, N] by x, y, z: EMPTY, OCCUPIED, SOLID or an empty box. The outside of the cube is empty.
         step: working-frame units.
         samples: S. The first ray that exceeds it, and all rays after it, get none.
     """
@@ -95,7 +111,7 @@ def _reference(
 def _native(
     origins: Var, directions: Var, near: Var, far: Var, jitter: Var, occupied: Var, step: float, samples: int
 ) -> PackedSamples:
-    """One operation: steps from cell to cell, and over empty blocks of cells at once."""
+    """One operation: steps from cell to cell, and over empty boxes at once."""
     rays = origins.shape[0]
     outputs = [((rays + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
     outputs += [((samples, width), "float32") for width in (1, 3, 3)]

@@ -16,38 +16,10 @@
 
 namespace neus {
 
-constexpr int BOX = 8;             // cells along an edge of the boxes that are empty as a whole, or not; a power of two
 constexpr size_t ROOM = 1024;      // initial capacity for samples
 constexpr long RAYS_AT_ONCE = 64;  // of a thread
 // Depths closer to the end of an empty box than this fraction of a step are tested; far more than rounding.
 constexpr float MARGIN = 0.01f;
-
-// Occupied cells and boxes of the cube.
-struct Occupancy {
-    const uint8_t *cell;  // [cells, cells, cells]
-    int cells, boxes;
-    std::vector<uint8_t> box;
-
-    Occupancy(const uint8_t *cell_, int cells_)
-        : cell(cell_), cells(cells_), boxes((cells_ + BOX - 1) / BOX), box((size_t)boxes * boxes * boxes) {
-#pragma omp parallel for schedule(static)
-        for (int x = 0; x < boxes; x++) {
-            std::vector<uint8_t> row(boxes * BOX);
-            for (int y = 0; y < boxes; y++) {
-                std::fill(row.begin(), row.end(), 0);
-                for (int i = x * BOX; i < std::min(cells, (x + 1) * BOX); i++)
-                    for (int j = y * BOX; j < std::min(cells, (y + 1) * BOX); j++)
-                        for (int k = 0; k < cells; k++) row[k] |= cell[((size_t)i * cells + j) * cells + k];
-                for (int k = 0; k < boxes * BOX; k++) box[(x * boxes + y) * boxes + k / BOX] |= row[k];
-            }
-        }
-    }
-
-    int kind(const int *at) const { return cell[((size_t)at[0] * cells + at[1]) * cells + at[2]]; }
-    bool is_box_occupied(const int *at) const {
-        return box[((size_t)(at[0] / BOX) * boxes + at[1] / BOX) * boxes + at[2] / BOX];
-    }
-};
 
 struct Ray {
     float origin[3], direction[3], near, far, jitter;
@@ -71,8 +43,7 @@ struct Ray {
 };
 
 // Append the depths of a ray's samples to `depths` from `used` on; returns the new end.
-inline size_t walk(const March &is, const Occupancy &occupancy, const Ray &ray, std::vector<float> &depths,
-                   size_t used) {
+inline size_t walk(const March &is, const uint8_t *cell, const Ray &ray, std::vector<float> &depths, size_t used) {
     const float half = (float)(0.5 * is.cells), cells = (float)is.cells;
     const float side = 2.f / cells, steps_of_unit = 1.f / is.step;
     float *to = depths.data();
@@ -88,18 +59,18 @@ inline size_t walk(const March &is, const Occupancy &occupancy, const Ray &ray, 
             inside = inside && place[axis] >= 0.f && place[axis] < cells;
         }
         for (int axis = 0; axis < 3; axis++) at[axis] = inside ? (int)place[axis] : 0;
-        const int kind = inside ? occupancy.kind(at) : 0;
+        const int kind = inside ? cell[((size_t)at[0] * is.cells + at[1]) * is.cells + at[2]] : 0;
         if (kind == SOLID) break;
-        if (kind && used == room) {
+        if (kind == OCCUPIED && used == room) {
             room = 2 * room + ROOM;
             depths.resize(room);
             to = depths.data();
         }
-        if (kind) to[used++] = depth;
-        if (!inside || kind)
+        if (kind == OCCUPIED) to[used++] = depth;
+        if (!inside || kind == OCCUPIED)
             k++;
         else
-            k = ray.next(k, steps_of_unit, at, occupancy.is_box_occupied(at) ? 1 : BOX, side);
+            k = ray.next(k, steps_of_unit, at, kind > SOLID ? 1 << (kind - SOLID) : 1, side);
     }
     return used;
 }
@@ -139,7 +110,6 @@ inline long cut(const March &is, long rays, const std::vector<Walked> &walked, i
 inline void march(const March &is, long rays, const float *origins, const float *directions, const float *near,
                   const float *far, const float *jitter, const uint8_t *occupied, int *offsets, int *kept,
                   int *ray_of, float *depths, float *points, float *views) {
-    const Occupancy occupancy(occupied, is.cells);
     std::vector<Walked> walked((rays + RAYS_AT_ONCE - 1) / RAYS_AT_ONCE);
     const long parts = (long)walked.size();
 #pragma omp parallel for schedule(dynamic)
@@ -147,7 +117,7 @@ inline void march(const March &is, long rays, const float *origins, const float 
         for (long r = part * RAYS_AT_ONCE; r < std::min(rays, (part + 1) * RAYS_AT_ONCE); r++) {
             Walked &into = walked[part];
             const Ray ray = read_ray(r, origins, directions, near, far, jitter);
-            const size_t end = walk(is, occupancy, ray, into.depths, into.used);
+            const size_t end = walk(is, occupied, ray, into.depths, into.used);
             into.counts.push_back((int)(end - into.used));
             into.used = end;
         }

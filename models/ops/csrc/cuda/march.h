@@ -8,29 +8,8 @@
 
 namespace neus {
 
-constexpr int BOX = 8;  // cells per edge of the boxes that are marked empty as a whole; a power of two
 // Depths closer to the end of an empty box than this fraction of a step are tested; far more than rounding.
 constexpr float MARGIN = 0.01f;
-
-// Occupied cells [cells, cells, cells] and boxes of the cube.
-struct Occupancy {
-    const uint8_t *cell, *box;
-    int cells, boxes;
-
-    __device__ int kind(const int *at) const { return cell[((long)at[0] * cells + at[1]) * cells + at[2]]; }
-    __device__ bool is_box_occupied(const int *at) const {
-        return box[((long)(at[0] / BOX) * boxes + at[1] / BOX) * boxes + at[2] / BOX];
-    }
-    // Whether any cell of a box is not empty.
-    __device__ uint8_t any_of(long index) const {
-        const int x = index / boxes / boxes, y = index / boxes % boxes, z = index % boxes;
-        for (int i = x * BOX; i < cells && i < (x + 1) * BOX; i++)
-            for (int j = y * BOX; j < cells && j < (y + 1) * BOX; j++)
-                for (int k = z * BOX; k < cells && k < (z + 1) * BOX; k++)
-                    if (cell[((long)i * cells + j) * cells + k]) return 1;
-        return 0;
-    }
-};
 
 struct Ray {
     float origin[3], direction[3], near, far, jitter;
@@ -70,7 +49,7 @@ struct Rays {
 
 // Traverse a ray, take(depth) for each of its samples; returns their number.
 template <typename Take>
-__device__ inline int walk(const March &is, const Occupancy &occupancy, const Ray &ray, Take take) {
+__device__ inline int walk(const March &is, const uint8_t *cell, const Ray &ray, Take take) {
     const float half = (float)(0.5 * is.cells), cells = (float)is.cells, side = __fdiv_rn(2.f, cells);
     int found = 0;
     for (int k = 0; k < is.most_steps;) {
@@ -84,13 +63,13 @@ __device__ inline int walk(const March &is, const Occupancy &occupancy, const Ra
             inside = inside && place[axis] >= 0.f && place[axis] < cells;
         }
         for (int axis = 0; axis < 3; axis++) at[axis] = inside ? (int)place[axis] : 0;
-        const int kind = inside ? occupancy.kind(at) : 0;
+        const int kind = inside ? cell[((long)at[0] * is.cells + at[1]) * is.cells + at[2]] : 0;
         if (kind == SOLID) break;
-        if (kind) take(found++, depth);
-        if (!inside || kind)
+        if (kind == OCCUPIED) take(found++, depth);
+        if (!inside || kind == OCCUPIED)
             k++;
         else
-            k = ray.next(k, is.step, at, occupancy.is_box_occupied(at) ? 1 : BOX, side);
+            k = ray.next(k, is.step, at, kind > SOLID ? 1 << (kind - SOLID) : 1, side);
     }
     return found;
 }
@@ -120,20 +99,15 @@ inline void march(const March &layout, long rays, const float *origins, const fl
                   const float *far, const float *jitter, const uint8_t *occupied, int *offsets, int *kept, int *ray_of,
                   float *depths, float *points, float *views) {
     const March is = layout;
-    const int boxes = (is.cells + BOX - 1) / BOX;
-    Scratch<uint8_t> box_scratch((long)boxes * boxes * boxes);
     Scratch<int> count_scratch(rays);
-    uint8_t *box = box_scratch.values;
     int *counts = count_scratch.values;
-    const Occupancy occupancy{occupied, box, is.cells, boxes};
     const Rays all{origins, directions, near, far, jitter};
-    each((long)boxes * boxes * boxes, [=] __device__(long i) { box[i] = occupancy.any_of(i); });
-    each(rays, [=] __device__(long r) { counts[r] = walk(is, occupancy, all[r], CountOnly{}); });
+    each(rays, [=] __device__(long r) { counts[r] = walk(is, occupied, all[r], CountOnly{}); });
     launch(offsets_kernel, dim3(1), THREADS, rays, (long)is.samples, counts, offsets, kept);
     each(rays, [=] __device__(long r) {
         if (r >= kept[0]) return;
         const Ray ray = all[r];
-        walk(is, occupancy, ray, Samples{ray, (int)r, offsets[r], ray_of, depths, points, views});
+        walk(is, occupied, ray, Samples{ray, (int)r, offsets[r], ray_of, depths, points, views});
     });
     each(is.samples, [=] __device__(long s) {
         if (s < offsets[rays]) return;

@@ -199,6 +199,7 @@ def strip(source, target, prefix, first_format=False):
     return target
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")  # shown to users as a traceback
 @pytest.mark.parametrize(("room", "words"), [(0.95, "without the moments"), (0.2, "the moments and the weights")])
 def test_a_folder_never_exceeds_its_size_and_says_what_is_left_out(room, words, spoilt, tmp_path, monkeypatch, capsys):
     shutil.copytree(spoilt, tmp_path / "first")

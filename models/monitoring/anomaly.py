@@ -72,15 +72,22 @@ class _FullError(Exception):
 
 
 class _Bounded(io.BytesIO):
-    """A memory buffer that raises _FullError beyond `most` bytes, to stop compression early."""
+    """A memory buffer that raises _FullError once it would exceed `most` bytes, to stop compression early.
+
+    What is written afterwards is discarded: the archive writes its end even when it is deleted.
+    """
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self._most = most
+        self._most, self._is_full = most, False
 
     def write(self, content: Any) -> int:
         """As `io.BytesIO`; raises _FullError."""
-        if self.tell() + memoryview(content).nbytes > self._most:
+        size = memoryview(content).nbytes
+        if self._is_full:
+            return size
+        if self.tell() + size > self._most:
+            self._is_full = True
             raise _FullError
         return super().write(content)
 

@@ -158,6 +158,8 @@ def test_each_cell_of_the_hull_is_in_one_block_of_eight(cells):
     assert sorted(set(block)) == list(range(len(centres))) and np.bincount(block).max() == 8
     some = np.arange(len(block)) % 3 == 0
     np.testing.assert_array_equal(occupancy.centres(some), occupancy.centres()[some])
+    occupancy.enclose(radii(cells) < 0.5)
+    assert len(occupancy.blocks()[1]) == len(occupancy.centres()) < len(block)
 
 
 def test_way_to_the_hull_is_that_to_its_cells_and_at_least_an_edge():

@@ -4,11 +4,11 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from forms import FORMS, in_form
+from forms import FORMS, OWN_FORMS, in_form
 
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE
-from models.ops.march import LARGEST_BOX, OCCUPIED, SOLID, march, with_empty_boxes
+from models.ops.kernel import NATIVE, REFERENCE
+from models.ops.march import EMPTY, LARGEST_BOX, OCCUPIED, SOLID, march, with_empty_boxes
 
 
 def rays_at(rng, count, jitter=True):
@@ -130,6 +130,31 @@ def test_rays_along_the_faces_of_cells_and_rays_that_miss():
     native, *others = (marched(rays, occupied, 0.0625, 500, form) for form in FORMS)
     assert all(np.array_equal(a, b) for other in others for a, b in zip(native, other, strict=True))
     assert (np.diff(native[0]) > 0).tolist() == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("form", OWN_FORMS)
+@pytest.mark.parametrize("distance", [0.9, 2.5, 40.0])
+def test_rays_that_hardly_move_along_an_axis_meet_faces_where_their_samples_do(distance, form):
+    """The rounded place of a sample reaches a face long before the exact one."""
+    rng = np.random.default_rng(6)
+    count = 300
+    blocks = rng.choice(np.array([EMPTY, OCCUPIED, SOLID], np.uint8), (8, 8, 8), p=[0.8, 0.18, 0.02])
+    occupied = np.kron(blocks, np.ones((8, 8, 8), np.uint8))
+    origins, directions = rng.uniform(-0.8, 0.8, (count, 3)), rng.normal(size=(count, 3))
+    axes = np.array([rng.permutation(3) for _ in range(count)])
+    along, slow = axes[:, :1], axes[:, 1:]
+    face = np.round(np.take_along_axis(origins, slow, 1) * 4) / 4  # of blocks
+    np.put_along_axis(origins, slow, face + rng.choice([0, 1e-7, -1e-7, 4e-8, -4e-8], (count, 2)), 1)
+    np.put_along_axis(directions, slow, rng.choice([0, 1e-7, -1e-7, 4e-8, -1e-9, 1e-5], (count, 2)), 1)
+    sign = rng.choice([-1.0, 1.0], (count, 1))
+    np.put_along_axis(origins, along, -distance * sign, 1)
+    np.put_along_axis(directions, along, sign, 1)
+    bounds = np.full((count, 1), max(distance - 1, 0)), np.full((count, 1), distance + 1), np.full((count, 1), 0.5)
+    rays = [value.astype(np.float32) for value in (origins, directions, *bounds)]
+    found, expected = (marched(rays, with_empty_boxes(occupied), 0.02, 60000, each) for each in (form, REFERENCE))
+    for actual, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
+    assert 3000 < expected[0][-1] < 25000
 
 
 def test_a_ray_without_an_end_comes_to_one():

@@ -38,6 +38,19 @@ def between_centres(values: np.ndarray, points: np.ndarray) -> np.ndarray:
     return map_coordinates(values, (points.T + 1.0) * (0.5 * len(values)) - 0.5, order=1, mode="nearest")
 
 
+def any_in_blocks(cells: np.ndarray) -> np.ndarray:
+    """Whether any cell of each block of 2x2x2 cells is true: bool [N, N, N] to [M, M, M] with M = ceil(N / 2)."""
+    even = np.pad(cells, (0, len(cells) % 2))
+    return even.reshape((len(even) // 2, 2) * 3).any(axis=(1, 3, 5))
+
+
+def of_blocks(values: np.ndarray, count: int) -> np.ndarray:
+    """The value of the block of 2x2x2 cells that each cell is in: [M, M, M] to [count, count, count]."""
+    for axis in range(3):
+        values = values.repeat(2, axis=axis)
+    return values[:count, :count, :count]
+
+
 def _centres_along(count: int) -> np.ndarray:
     """The coordinates [count] of the cell centres along an axis of the cube [-1, 1]^3."""
     return (np.arange(count) + 0.5) * (2.0 / count) - 1

@@ -11,7 +11,7 @@ from scipy.ndimage import distance_transform_edt, label
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
-from data.roi.cells import between_centres
+from data.roi.cells import any_in_blocks, between_centres, of_blocks
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march, with_empty_boxes
 from models.structs import Var
@@ -45,8 +45,9 @@ class OccupancyGrid:
         """Replace the hull, bool [N, N, N]; all its cells become occupied."""
         self.hull = hull
         self._hull_cells = np.flatnonzero(hull).astype(np.int32)
-        self._hull_distances: np.ndarray | None = None  # distance of each cell from the hull, computed on first use
-        self._blocks: tuple[np.ndarray, np.ndarray] | None = None  # likewise
+        # Computed on first use: the distance of each cell from the hull, and `blocks`.
+        self._hull_distances: np.ndarray | None = None
+        self._blocks: tuple[np.ndarray, np.ndarray] | None = None
         self.open()
 
     def set(self, cells: np.ndarray) -> None:
@@ -68,14 +69,10 @@ class OccupancyGrid:
         cell of the hull, int32 [P].
         """
         if self._blocks is None:
-            even = np.pad(self.hull, (0, len(self.hull) % 2))
-            exist = even.reshape((len(even) // 2, 2) * 3).any(axis=(1, 3, 5))
+            exist = any_in_blocks(self.hull)
             numbers = np.cumsum(exist, dtype=np.int32).reshape(exist.shape) - 1
-            for axis in range(3):
-                numbers = numbers.repeat(2, axis=axis)
-            part = (slice(len(self.hull)),) * 3
-            centres = (2 * np.argwhere(exist) + 1) * self.side - 1
-            self._blocks = centres.astype(np.float32), numbers[part][self.hull]
+            centres = ((2 * np.argwhere(exist) + 1) * self.side - 1).astype(np.float32)
+            self._blocks = centres, of_blocks(numbers, len(self.hull))[self.hull]
         return self._blocks
 
     def _indices_of(self, cells: np.ndarray) -> np.ndarray:

@@ -63,9 +63,9 @@ def _floored(alpha: Var) -> Var:
 
 
 def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> Visibility:
-    """Visibility of samples at distance `step` with signed distances [S, 1]; slopes are central differences.
+    """Visibility of samples at distance `step` with signed distances [S, 1]; inv_s: [1].
 
-    inv_s: [1].
+    The slope of the distance at a sample is the mean of those to both neighbours on its ray.
     """
     return _visibility(*_weights(found, sdf, inv_s, step))
 

@@ -23,7 +23,7 @@ from models.ops.grid_sizes import FEATURES, grid_sizes
 from models.ops.hits import Hits, surface_hits
 from models.ops.intervals import intervals
 from models.ops.kernel import Kernel
-from models.ops.march import EMPTY, OCCUPIED, SOLID, march
+from models.ops.march import EMPTY, OCCUPIED, SOLID, march, with_empty_boxes
 from models.ops.nerf_mlp import nerf
 from models.ops.network import Weights
 from models.ops.packed import packed_sum, packed_weights
@@ -130,8 +130,9 @@ def _alpha(rng: np.random.Generator) -> Example:
 def _march(rng: np.random.Generator) -> Example:
     directions = _directions(rng, RAYS)
     cells = rng.choice(np.array([EMPTY, OCCUPIED, SOLID], np.uint8), (16, 16, 16), p=[0.6, 0.35, 0.05])
+    cells[:8] = EMPTY
     near, far, jitter = (np.full((RAYS, 1), value, np.float32) for value in (1.0, 3.0, 0.5))
-    where = [directions * -2.0, directions, *map(jt.array, (near, far, jitter, cells))]
+    where = [directions * -2.0, directions, *map(jt.array, (near, far, jitter, with_empty_boxes(cells)))]
     return Example(march, (*where, 0.05, RAYS * 40))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.roi.cells import any_in_blocks, of_blocks
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
 from models.ops.source import Source
@@ -52,17 +53,13 @@ SOURCE = Source("march.h", (March,), (("OCCUPIED", OCCUPIED), ("SOLID", SOLID)))
 
 
 def with_empty_boxes(cells: np.ndarray) -> np.ndarray:
-    """The cells, uint8 [N, N, N], with the largest empty box in place of EMPTY, so that rays cross it at once."""
+    """The cells, uint8 [N, N, N]; empty ones in empty boxes name the largest of them, which rays then cross at once."""
     used = [cells != EMPTY]
     for _ in range(LARGEST_BOX):
-        finer = np.pad(used[-1], (0, len(used[-1]) % 2))
-        used.append(finer.reshape((len(finer) // 2, 2) * 3).any(axis=(1, 3, 5)))
+        used.append(any_in_blocks(used[-1]))
     box = np.zeros_like(used[-1], np.uint8)  # n of the largest empty box
     for n in range(LARGEST_BOX, 0, -1):
-        box = np.where(used[n], box, np.maximum(box, np.uint8(n)))
-        for axis in range(3):
-            box = box.repeat(2, axis=axis)
-        box = box[tuple(map(slice, used[n - 1].shape))]
+        box = of_blocks(np.where(used[n] | (box > 0), box, np.uint8(n)), len(used[n - 1]))
     return np.where((cells == EMPTY) & (box > 0), box + np.uint8(SOLID), cells)
 
 

@@ -20,21 +20,25 @@ constexpr size_t ROOM = 1024;      // initial capacity for samples
 constexpr long RAYS_AT_ONCE = 64;  // of a thread
 // Depths closer to the end of an empty box than this fraction of a step are tested; far more than rounding.
 constexpr float MARGIN = 0.01f;
+// Bound of the rounding of a sample's place, relative to 1 + |origin|. Along an axis that a ray hardly moves along, it
+// is a long way.
+constexpr float ROUNDING = 1e-6f;
 
 struct Ray {
     float origin[3], direction[3], near, far, jitter;
+    float front[3];    // origin, moved forward by more than the rounding of places
     float inverse[3];  // 1 / direction; 0 where that is 0
 
     float depth(int k, float step) const { return near + ((float)k + jitter) * step; }
     float place(int axis, float depth) const { return origin[axis] + direction[axis] * depth; }
 
     // The step after step k to test next, where the cell `at` is empty: the first that may be outside the box of `size`
-    // cells, each `side` long. MARGIN covers the rounding.
+    // cells, each `side` long.
     int next(int k, float steps_of_unit, const int *at, int size, float side) const {
         float leaves = far;
         for (int axis = 0; axis < 3; axis++) {
             const int low = at[axis] & -size, face = direction[axis] > 0.f ? low + size : low;
-            const float crosses = ((float)face * side - 1.f - origin[axis]) * inverse[axis];
+            const float crosses = ((float)face * side - 1.f - front[axis]) * inverse[axis];
             leaves = inverse[axis] != 0.f && crosses < leaves ? crosses : leaves;
         }
         const float ahead = (leaves - near) * steps_of_unit - jitter - MARGIN;
@@ -90,8 +94,11 @@ inline Ray read_ray(long r, const float *origins, const float *directions, const
     ray.near = near[r];
     ray.far = far[r];
     ray.jitter = jitter[r];
-    for (int axis = 0; axis < 3; axis++)
+    for (int axis = 0; axis < 3; axis++) {
+        const float slack = ROUNDING * (1.f + std::fabs(ray.origin[axis]));
+        ray.front[axis] = ray.origin[axis] + std::copysign(slack, ray.direction[axis]);
         ray.inverse[axis] = ray.direction[axis] == 0.f ? 0.f : 1.f / ray.direction[axis];
+    }
     return ray;
 }
 

@@ -10,20 +10,24 @@ namespace neus {
 
 // Depths closer to the end of an empty box than this fraction of a step are tested; far more than rounding.
 constexpr float MARGIN = 0.01f;
+// Bound of the rounding of a sample's place, relative to 1 + |origin|. Along an axis that a ray hardly moves along, it
+// is a long way.
+constexpr float ROUNDING = 1e-6f;
 
 struct Ray {
     float origin[3], direction[3], near, far, jitter;
+    float front[3];  // origin, moved forward by more than the rounding of places
 
     __device__ float depth(int k, float step) const { return near + __fmul_rn((float)k + jitter, step); }
     __device__ float place(int axis, float depth) const { return origin[axis] + __fmul_rn(direction[axis], depth); }
 
     // The step after step k to test next, where the cell `at` is empty: the first that may be outside the box of `size`
-    // cells, each `side` long. MARGIN covers the rounding.
+    // cells, each `side` long.
     __device__ int next(int k, float step, const int *at, int size, float side) const {
         float leaves = far;
         for (int axis = 0; axis < 3; axis++) {
             const int low = at[axis] & -size, face = direction[axis] > 0.f ? low + size : low;
-            const float crosses = __fdiv_rn((float)face * side - 1.f - origin[axis], direction[axis]);
+            const float crosses = __fdiv_rn((float)face * side - 1.f - front[axis], direction[axis]);
             leaves = direction[axis] != 0.f && crosses < leaves ? crosses : leaves;
         }
         const float ahead = __fdiv_rn(leaves - near, step) - jitter - MARGIN;
@@ -39,6 +43,8 @@ struct Rays {
         for (int axis = 0; axis < 3; axis++) {
             ray.origin[axis] = origins[3 * r + axis];
             ray.direction[axis] = directions[3 * r + axis];
+            const float slack = ROUNDING * (1.f + fabsf(ray.origin[axis]));
+            ray.front[axis] = ray.origin[axis] + copysignf(slack, ray.direction[axis]);
         }
         ray.near = near[r];
         ray.far = far[r];

@@ -120,9 +120,7 @@ def test_what_shows_nothing_is_left_out_and_makes_no_difference():
     assert spared.kept[0] >= count > 1 and spared.offsets[count] < 0.8 * whole.offsets[count]
     np.testing.assert_array_equal(batches[0].rgb, batches[1].rgb)
     shown = [model.objective(batch.part(0, count), None, trainer.context).output.rgb.numpy() for batch in batches]
-    apart = np.sort(np.abs(shown[0] - shown[1][:count]).max(axis=1))
-    # Where a ray grazes the field, the slope to its only neighbour may hide the last sample; of some hundred rays, one.
-    assert apart[-2] < 5e-4 and apart[-1] < 0.03
+    np.testing.assert_allclose(shown[0], shown[1][:count], atol=5e-3)
 
 
 def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(trainer):

@@ -44,11 +44,11 @@ def any_in_blocks(cells: np.ndarray) -> np.ndarray:
     return even.reshape((len(even) // 2, 2) * 3).any(axis=(1, 3, 5))
 
 
-def of_blocks(values: np.ndarray, count: int) -> np.ndarray:
-    """The value of the block of 2x2x2 cells that each cell is in: [M, M, M] to [count, count, count]."""
+def children(values: np.ndarray) -> np.ndarray:
+    """Values of cells, or of blocks of 2x2x2 cells, copied to their eight parts: [M, M, M] to [2 M, 2 M, 2 M]."""
     for axis in range(3):
         values = values.repeat(2, axis=axis)
-    return values[:count, :count, :count]
+    return values
 
 
 def _centres_along(count: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from scipy.ndimage import distance_transform_edt, label
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
-from data.roi.cells import any_in_blocks, between_centres, of_blocks
+from data.roi.cells import any_in_blocks, between_centres, children
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march, with_empty_boxes
 from models.structs import Var
@@ -72,7 +72,8 @@ class OccupancyGrid:
             exist = any_in_blocks(self.hull)
             numbers = np.cumsum(exist, dtype=np.int32).reshape(exist.shape) - 1
             centres = ((2 * np.argwhere(exist) + 1) * self.side - 1).astype(np.float32)
-            self._blocks = centres, of_blocks(numbers, len(self.hull))[self.hull]
+            count = len(self.hull)
+            self._blocks = centres, children(numbers)[:count, :count, :count][self.hull]
         return self._blocks
 
     def _indices_of(self, cells: np.ndarray) -> np.ndarray:

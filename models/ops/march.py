@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.roi.cells import any_in_blocks, of_blocks
+from data.roi.cells import any_in_blocks, children
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
 from models.ops.source import Source
@@ -59,7 +59,8 @@ def with_empty_boxes(cells: np.ndarray) -> np.ndarray:
         used.append(any_in_blocks(used[-1]))
     box = np.zeros_like(used[-1], np.uint8)  # n of the largest empty box
     for n in range(LARGEST_BOX, 0, -1):
-        box = of_blocks(np.where(used[n] | (box > 0), box, np.uint8(n)), len(used[n - 1]))
+        count = len(used[n - 1])
+        box = children(np.where(used[n] | (box > 0), box, np.uint8(n)))[:count, :count, :count]
     return np.where((cells == EMPTY) & (box > 0), box + np.uint8(SOLID), cells)
 
 

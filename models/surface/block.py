@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import mcubes
 import numpy as np
 
+from data.roi.cells import children
 from models.surface.lattice import (
-    children,
     halved,
     halved_marks,
     mixed_corners,

@@ -47,11 +47,6 @@ def halved_marks(known: np.ndarray) -> np.ndarray:
     return finer
 
 
-def children(cells: np.ndarray) -> np.ndarray:
-    """Marks [K]^3 of cells, copied to their eight children, [2 K]^3."""
-    return along_axes(cells, lambda there: np.repeat(there, 2, axis=0))
-
-
 def corners(values: np.ndarray, pair: Pair) -> np.ndarray:
     """Reduce each cell's eight corners by `pair`: [K + 1]^3 -> [K]^3."""
     return along_axes(values, lambda there: pair(there[1:], there[:-1]))

@@ -198,6 +198,8 @@ inline void clear(T *values, long count) {
     std::memset((void *)values, 0, count * sizeof(T));
 }
 
+inline void copy_to_host(void *host, const void *values, long bytes, void *) { std::memcpy(host, values, bytes); }
+
 inline void product(long rows, long columns, long depth, float scale, const float *a, long stride_a, bool turn_a,
                     const float *b, long stride_b, bool turn_b, float keep, float *c, long stride_c) {
     const long a_row = turn_a ? 1 : stride_a, a_step = turn_a ? stride_a : 1;

@@ -1,8 +1,8 @@
 """Checks the values of each step: a step that is not finite changes no weight.
 
 The check runs on the device, on the readings of the step and of the update, and masks the update there. The host reads
-its result in the next step, before that step computes anything. This is the only time in a step that the host waits for
-a GPU. The weights are then still those before the skipped step.
+its result in the next step, when the gradient of that step was launched and its update was not: a GPU has work while
+the host waits, which it does nowhere else in a step, and the weights are still those before the skipped step.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from data.errors import listed
 from models.config.optimizers import UpdateSettings
 from models.machine.backend import jt
 from models.methods.protocol import Batch, Noise
+from models.ops.later import Later
 from models.structs import Var
 from models.training.update_check import UpdateFault, find_faults, gathered
 
@@ -78,13 +79,13 @@ class Guard:
     def __init__(self) -> None:
         self.bad_steps = 0  # total
         self.bad_in_a_row = 0
-        self._pending: tuple[StepInputs, StepUpdate] | None = None
+        self._pending: tuple[StepInputs, StepUpdate, Later] | None = None
         self._unreported: list[BadStep] = []
 
     def watch(self, inputs: StepInputs, update: StepUpdate) -> None:
         """Remember a step that was just launched."""
         jt.sync([*update.readings, update.taken])  # references no graph: the values are computed with the step
-        self._pending = (inputs, update)
+        self._pending = (inputs, update, Later(update.taken))
 
     def settle(self, parameters: Mapping[str, Var], moments: Moments = dict, buffers: Arrays = dict) -> bool:
         """Read the result of the last step, if not read yet; returns False if the step was skipped.
@@ -93,8 +94,8 @@ class Guard:
         """
         if self._pending is None:
             return True
-        (inputs, update), self._pending = self._pending, None
-        if update.taken.item():
+        (inputs, update, taken), self._pending = self._pending, None
+        if taken.read().all():
             self.bad_in_a_row = 0
             return True
         self.bad_steps += 1

@@ -116,14 +116,13 @@ class Trainer:
         """One batch, one update; starts the computation and does not wait for it.
 
         If loss, gradients or the update are not finite, no weight changes; `guard` detects it in the next step, after
-        its batch is laid out, or in `settle`. The host waits for a GPU only there; values that a model reads from the
-        GPU for its batch are read just before.
+        its gradient was launched, or in `settle`. The host waits for a GPU only there, and where a model reads values
+        from the GPU for its batch.
         """
         context, parameters = self.context, self.optimizer.parameters
         with self._undone_where_abandoned():
             self.model.before_step(context)
             batch = self.sampler.next()
-            self.settle()
             inputs = StepInputs(context.step, batch, self.model.draw_noise(len(batch), self.generator))
             share = share_of(self.model, batch, inputs.noise, self.ranks, self.cut)
             total = GradientSum(self.model, share, context, parameters)
@@ -133,6 +132,7 @@ class Trainer:
                         # Forward, then backward: nothing else references the graph.
                         total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
             found = total.result()
+        self.settle()
         seen = readings(found.losses[TOTAL], found.gradients, parameters)
         rates = self.model.rates(context.step)
         taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)

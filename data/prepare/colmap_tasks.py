@@ -15,7 +15,7 @@ from typing import Any
 
 SEED = 0
 # COLMAP's model with one focal length and one radial coefficient: accurate enough for phones and cameras (0.93 pixels
-# on the images of docs/results.md), and well determined by few images, unlike the larger models.
+# on fifty photographs of a phone), and well determined by few images, unlike the larger models.
 CAMERA_MODEL = "SIMPLE_RADIAL"
 BLOCK_PAIRS = 64  # pairs that are matched and written together: the step of the progress bar and of resuming
 SMALLEST_MODEL = 3  # images
@@ -25,8 +25,8 @@ ALMOST_ALL = 0.9  # of the images: with cameras for fewer, the next options of t
 # street, none of which looks across: 2 and 27 cameras.
 FIRST_PAIRS: tuple[dict[str, float], ...] = ({}, {"init_max_forward_motion": 1.0, "init_min_tri_angle": 4.0})
 
-# The final adjustment also refines the principal point and a second radial coefficient. On the images of
-# docs/results.md it reduces the reprojection error from 0.93 to 0.87 pixels and the rotation errors from 0.59 to 0.13
+# The final adjustment also refines the principal point and a second radial coefficient. On these
+# photographs it reduces the reprojection error from 0.93 to 0.87 pixels and the rotation errors from 0.59 to 0.13
 # degrees. Pixels stay square: with the two focal lengths of OPENCV the result is no better there, and cameras on rings
 # around an object do not determine them. On the rendered photographs of data/demo they differed by 4.6 %, and the
 # cameras were off by 1.7 degrees. Larger changes than the following are rejected.
@@ -50,7 +50,7 @@ MOST_ASPECT = 0.01  # of the two focal lengths of FISHEYE_MODEL: pixels are squa
 MOST_DISTORTION = 1.0  # of each coefficient; COLMAP's own limit (max_extra_param)
 # Features are extracted from images reduced to FEATURE_SIDE, the longer side in pixels. COLMAP's first octave, which
 # has twice the resolution, takes three quarters of the time; its features are used only for images below SMALL_SIDE,
-# and where the object alone must suffice: on a bronze axe that was turned over (docs/results.md), 3,772 instead of 928
+# and where the object alone must suffice: on a bronze axe that was turned over, 3,772 instead of 928
 # features per image, and all 52 images in one model instead of 46, which barely hold together.
 FEATURE_SIDE, SMALL_SIDE = 1600, 1200
 MOST_FULL_SIZE_THREADS = 4  # each needs 0.9 GB for the first octave of 2048 x 1536 pixels

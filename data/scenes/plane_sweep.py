@@ -20,7 +20,7 @@ from data.io.images import eight_bits, size_within
 from data.roi.frustum import Cameras
 from data.scenes.undistort import resized
 
-SIDE = 240  # pixels, longer side of the reduced photographs; 180 cost quality (docs/performance.md)
+SIDE = 240  # pixels, longer side of the reduced photographs; 180 cost quality
 SOURCES = 4  # source views of a photograph; 3 cost quality, too
 BEST = 2  # of them count at a pixel, because the point may be hidden in the others
 WINDOW = 7  # pixels

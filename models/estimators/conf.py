@@ -87,13 +87,12 @@ class PackedConfig(SamplesConfig):
     """Sampling of a surface, and the weights of losses at its samples."""
 
     shell: float = limits(5.0, above=0)
-    # Above it, quality falls in longer trainings (docs/performance.md, "Upper bound of inv_s").
+    # Above it, a single sample has all the weight of a ray, and edges are sharper than the pixels that average them.
     largest_inv_s: float = limits(4.0, above=0)
     free_weight: float = limits(1.0, at_least=0)
     points_weight: float = limits(0.0, at_least=0)
     points_until: float = limits(1.0, at_least=0, at_most=1)
-    # More fills concave parts, half as much leaves bumps on smooth surfaces (docs/performance.md, "A feature grid for
-    # the colours").
+    # More fills concave parts, half as much leaves bumps on smooth surfaces.
     curvature_weight: float = limits(2e-3, at_least=0)
     sharpness_rate: float = limits(0.4, above=0)
 
@@ -106,12 +105,12 @@ class BackgroundConfig:
     section: float = limits(0.12, above=0, at_most=1)
     cells: int = limits(64, at_least=8, at_most=512)
     threshold: float = limits(0.01, above=0, at_most=0.5)
-    # Earlier, before the surface has grown along the SfM points, it remains incomplete (docs/performance.md).
+    # Earlier, before the surface has grown along the SfM points, it remains incomplete.
     prune_from: float = limits(0.3, at_least=0, at_most=1)
     shell: float = limits(10.0, above=0)
     patches_weight: float = limits(0.0, at_least=0)
     blur_step: float = limits(2.0, at_least=0)
-    # Points that are used before a surface has formed cost quality (docs/results.md, Gallery).
+    # Points that are used before a surface has formed cost quality.
     points_from: float = limits(0.2, at_least=0, at_most=1)
     depth_until: float = limits(0.0, at_least=0, at_most=1)
     # A larger initial sphere than the object, in a region that is larger than the object, may never become a surface.

@@ -24,7 +24,7 @@ from models.structs import FieldOutput, Var
 
 # standard deviation of the last layer's initial weights for the feature: large enough that features differ
 FEATURE_SPREAD = 0.1
-# Of Adam, to initial distances: the mean error no longer falls (docs/performance.md, "Starting from depth maps")
+# Of Adam, to initial distances: the mean error no longer falls
 FITTING_STEPS, FITTING_RATE = 200, 0.01
 
 

@@ -23,7 +23,7 @@ COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
 # Opacities are clamped this far from 0 and 1 in the mask loss; clamped rays have no gradient (as published).
 OPACITY_MARGIN = 1e-3
 # inv_s from which patches count, fully from twice this value on. Without a bound, `jug_on_table` of the gallery ended
-# without a surface; it has 13 when the patches begin, the fox and the DTU scans 30 and more (docs/results.md).
+# without a surface; it has 13 when the patches begin, the fox and the DTU scans 30 and more.
 SHARP = 10.0
 MASK_NOISE = 8.0 / 255.0  # of JPEG masks around the object
 

@@ -149,7 +149,7 @@ class GaussiansModel(PlainModel):
             mask = jt.array((picture.mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
             terms["mask"] = mask_term(opacity.reshape((-1, 1)), mask, self.train.mask_weight)
         if self.is_flat and context.step >= GEOMETRY_FROM * self.train.end_iter:
-            # Without masks, its pull on foreground and background exceeded the colour loss (docs/results.md, Gallery).
+            # Without masks, its pull on foreground and background exceeds the colour loss.
             if has_mask and self.conf.distortion_weight > 0:
                 terms["distortion"] = distortion_term(shown, self.conf.distortion_weight)
             if self.conf.normal_weight > 0 and min(shown.shape[:2]) > 2:

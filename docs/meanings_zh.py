@@ -45,7 +45,6 @@ FLAG_MEANINGS = {
     "language of the HTML pages: en (English) or zh (Chinese) (default: that of the browser)": (
         "HTML 页面的语言：en（英文）或 zh（中文）（默认：随浏览器）"
     ),
-    "replay: file in the folder anomalies/ of a training": "replay：训练的 anomalies/ 文件夹里的一个文件",
     "validate_mesh: region to extract, two corners in the frame of --frame (default: dataset.bbox of the conf, else "
     "the box around the region of interest)": (
         "validate_mesh：提取网格的区域，两个角点，坐标系由 --frame 决定"

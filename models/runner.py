@@ -65,7 +65,7 @@ class Runner:
             log.info(note)
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
-        self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log, ranks)
+        self.recovery = Recovery(experiment.conf, experiment.store, self.trainer, log, ranks)
         self.collapse = CollapseWatch(experiment, self.trainer, self.recovery, log, ranks)
         self._failure = ""  # why the result of the finished training is unusable
         self.saving = Saving(experiment.store, self.trainer, self.recovery, log, ranks, self._state)

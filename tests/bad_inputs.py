@@ -223,7 +223,7 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     ),
     **{
         f"a folder {name} that is a link": (link(f"exp/{name}", "../teapot"), [f"exp/{name}", "symbolic link"])
-        for name in ("logs", "meshes", "normals", "validations_fine", "recording", "anomalies")
+        for name in ("logs", "meshes", "normals", "validations_fine", "recording")
     },
     # flags of a run
     "a photograph there is not": (

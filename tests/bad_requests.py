@@ -34,11 +34,6 @@ def listener(name: str) -> Change:
     return change
 
 
-def replaying(name: str) -> Change:
-    """Compute this file's step again."""
-    return flags("--mode", "replay", "--replay", name)
-
-
 def preparing(*argv: str) -> Change:
     """Prepare photographs."""
     return flags("--mode", "prepare", "--case", "bear", *argv)
@@ -70,9 +65,7 @@ BAD_REQUESTS: dict[str, tuple[Change, list[str]]] = {
         ["p.npz", "no such camera file"],
     ),
     "a pipe for a mesh": (beside(UNBOUND, pipe("m.ply"), comparing("reference_mesh=m.ply")), ["m.ply: no such mesh"]),
-    "a pipe to compute again": (then(pipe("step.npz"), replaying("step.npz")), ["step.npz", "no such file"]),
     # names
-    "a step with a name too long": (replaying(LONG), ["--replay", "no such file"]),
     "a mesh with a name too long": (beside(UNBOUND, comparing(f"reference_mesh={LONG}.ply")), [LONG, "cannot be read"]),
     "test views with a name too long": (beside(UNBOUND, comparing(f"test_dir={LONG}")), [LONG, "cannot be read"]),
     "cameras with a name too long": (setting(f"dataset.render_cameras_name={LONG}"), [LONG, "cannot be read"]),

@@ -6,7 +6,6 @@ from runs import ROOT, SHORT, contents, run, saved
 from test_guard_update import entries
 from trainings import stopped_after
 
-import exp_runner
 from models.config.optimizers import OPTIMIZERS, UpdateSettings
 from models.config.schedules import DECAYS
 from models.config.strict import ConfigError
@@ -61,11 +60,11 @@ def test_a_step_of_it_that_is_not_finite_changes_nothing(spoilt):
 def test_a_fault_of_its_update_is_found_by_its_own_function():
     bad = entries(exp_avg=(5, np.inf), exp_avg_sq=(3, -1.0))  # it does not read the second moment
     (found,) = find_faults({"net.a": bad}, UpdateSettings(0.1, 3, 0.999, 1e-8, optimizer="descent"))
-    assert found.places.tolist() == [5] and found.words().startswith("1 NaN or Inf in the update of net.a (")
+    assert found.words().startswith("1 NaN or Inf in the update of net.a (")
 
 
 @pytest.mark.slow
-def test_a_conf_trains_with_both_resumes_bit_for_bit_and_skips_and_replays_a_step(tmp_path, monkeypatch, capsys):
+def test_a_conf_trains_with_both_resumes_bit_for_bit_and_skips_a_step(tmp_path, monkeypatch, capsys):
     settings = (*LONG, "train.optimizer=descent", "train.learning_rate_decay=straight", "train.learning_rate=0.05")
     assert run(tmp_path / "a", settings=settings) == 0
     assert run(stopped_after(3, tmp_path / "a", tmp_path / "b"), "--is_continue", settings=settings) == 0
@@ -76,9 +75,6 @@ def test_a_conf_trains_with_both_resumes_bit_for_bit_and_skips_and_replays_a_ste
     monkeypatch.setitem(OPTIMIZERS, "descent", lambda value, *rest: (value * np.inf, *descent(value, *rest)[1:]))
     assert run(tmp_path / "c", settings=settings) == 1
     assert "in the update of" in capsys.readouterr().err
-    file = min((tmp_path / "c/anomalies").iterdir())
-    assert exp_runner.main(["--mode", "replay", str(file)]) == 1
-    assert "in the update of" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("key", ["optimizer", "learning_rate_decay"])

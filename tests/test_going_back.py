@@ -10,9 +10,8 @@ from ranks import finished, needs_mpi, started
 from runs import SHORT, command, contents, everything, run, saved
 from test_guard import NO_PROBE, spoil_batches, spoil_gradients, spoil_image
 
-import exp_runner
 from models.checkpoints.ours import save_checkpoint
-from models.monitoring import anomaly, setbacks
+from models.monitoring import setbacks
 from models.monitoring.setbacks import Setbacks, restored
 from models.training.optimizer import Optimizer
 
@@ -64,14 +63,6 @@ def test_moments_that_spoil_the_update_are_named_and_left_behind_at_the_weights_
     last = saved(spoilt, 20)
     assert finite(last) and last.adam_steps == 14
     assert restored(last.state) == Setbacks(total=1, attempts=1, reached=6, target=6)
-    file = spoilt / "anomalies/step_00000007.npz"
-    assert exp_runner.main(["--mode", "replay", str(file)]) == 1
-    said = capsys.readouterr().out
-    assert "not finite in the recomputed losses and gradients: nothing" in said and words in said
-    results = (
-        r"recomputed: NaN or Inf in this program, weight -\d\.\d+e\+\d+, exp_avg 2[.\d]*e\+38, exp_avg_sq .* in float64"
-    )
-    assert re.search(rf"entry \d+: .*exp_avg 3[.\d]*e\+38.* -> {results}", said)
 
 
 def test_the_lower_rate_goes_on_in_a_resumed_run_bit_for_bit(spoilt, tmp_path, capsys):
@@ -99,12 +90,11 @@ def test_a_run_that_stays_bad_tries_older_states_and_leaves_the_last_good_one(tm
     assert last.startswith("error: 3 steps in a row were skipped (")
     assert "NaN or Inf in the colours of photograph" in last and "; 3 restarts from finite states failed" in last
     assert "the state of step 5 is saved in" in last and "ckpt_000005.safetensors" in last and "report.html" in last
-    assert f"--mode replay --replay {tmp_path / 'anomalies'}" in last and "--is_continue resumes" in last
+    assert "--mode inspect checks" in last and "--is_continue resumes" in last
     kept = saved(tmp_path, 5)
     assert finite(kept) and kept.adam_steps == 0 and not any(m.any() for n in kept.moments.values() for m in n.values())
     assert restored(kept.state) == Setbacks(total=4) and "3 steps in a row" in kept.state["stopped"]
     assert "the training stopped at step 5 of 40" in (tmp_path / "report.html").read_text()
-    assert len(list((tmp_path / "anomalies").iterdir())) == 3
 
     monkeypatch.undo()
     assert run(tmp_path, "--is_continue", settings=LONG) == 0
@@ -172,51 +162,3 @@ def test_two_ranks_go_back_as_one_process_does(spoilt, tmp_path):
     status, _, err = finished(started(command(tmp_path / "two", "--is_continue", settings=settings)))
     assert status == 0 and err.count("staying at the weights of step 6") == 1, err
     assert contents(saved(tmp_path / "two", 20)) == contents(saved(spoilt, 20))
-
-
-# the folder of skipped steps
-
-
-def test_a_file_of_the_first_format_is_read_and_its_update_is_not_computed(spoilt, tmp_path, capsys):
-    assert run(spoilt, "--is_continue", settings=AVERAGED) == 0
-    old = strip(spoilt / "anomalies/step_00000007.npz", tmp_path / "old.npz", "moments/", first_format=True)
-    capsys.readouterr()
-    assert exp_runner.main(["--mode", "replay", str(old)]) == 0
-    assert "the moments, which this file does not contain" in capsys.readouterr().out
-
-
-def strip(source, target, prefix, first_format=False):
-    """A copy without some members; as the first format had it, or not."""
-    import json
-
-    with np.load(source) as file:
-        members = {name: array for name, array in file.items() if not name.startswith(prefix)}
-    if first_format:
-        meta = json.loads(str(members["meta_json"]))
-        meta = {**{k: v for k, v in meta.items() if k not in ("adam", "faults")}, "format": "neus-jittor anomaly 1"}
-        members["meta_json"] = np.array(json.dumps(meta))
-    np.savez(target, **members)
-    return target
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")  # shown to users as a traceback
-@pytest.mark.parametrize(("room", "words"), [(0.95, "without the moments"), (0.2, "the moments and the weights")])
-def test_a_folder_never_exceeds_its_size_and_says_what_is_left_out(room, words, spoilt, tmp_path, monkeypatch, capsys):
-    shutil.copytree(spoilt, tmp_path / "first")
-    assert run(tmp_path / "first", "--is_continue", settings=AVERAGED) == 0
-    size = (tmp_path / "first/anomalies/step_00000007.npz").stat().st_size
-    monkeypatch.setattr(anomaly, "FOLDER_BYTES", int(room * size))
-    capsys.readouterr()
-    assert run(spoilt, "--is_continue", settings=AVERAGED) == 0
-    assert words in capsys.readouterr().err
-    files = list((spoilt / "anomalies").iterdir())
-    assert files and sum(path.stat().st_size for path in files) <= room * size
-    assert exp_runner.main(["--mode", "replay", str(spoilt / "anomalies/step_00000007.npz")]) == 1
-    said = capsys.readouterr().out
-    assert "because the folder was full" in said and "NaN or Inf in this program" in said
-
-
-def test_a_step_that_does_not_fit_at_all_is_not_written(spoilt, monkeypatch, capsys):
-    monkeypatch.setattr(anomaly, "FOLDER_BYTES", 100)
-    assert run(spoilt, "--is_continue", settings=AVERAGED) == 0
-    assert "is full" in capsys.readouterr().err and not list((spoilt / "anomalies").iterdir())

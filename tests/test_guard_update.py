@@ -66,9 +66,9 @@ def test_the_update_that_is_examined_is_the_one_that_adam_makes():
 def test_the_entries_that_spoil_an_update_are_counted_and_named_with_their_numbers():
     bad = entries(exp_avg_sq=([3, 7], [-1.0, -4.0]), exp_avg=(7, 2.5))
     (found,) = find_faults({"net.a": entries(), "net.b": bad}, SETTINGS)
-    assert (found.name, found.count, found.size, found.places.tolist()) == ("net.b", 2, 23, [3, 7])
+    assert (found.name, found.count) == ("net.b", 2)
     assert found.words().startswith("2 NaN or Inf in the update of net.b (weight ")
-    assert "exp_avg_sq -4 to -1 in these entries)" in found.words() and found.examples.exp_avg[1] == 2.5
+    assert "exp_avg_sq -4 to -1 in these entries)" in found.words() and found.ranges["exp_avg"][1] == 2.5
     assert not find_faults({"net.a": entries()}, SETTINGS)
 
 
@@ -78,12 +78,11 @@ def test_a_parameter_that_only_the_operation_does_not_find_finite_is_named(monke
     assert found.words() == "NaN or Inf in the update of net.a, which is finite in NumPy"
 
 
-def test_a_skipped_step_names_the_update_and_holds_the_moments():
+def test_a_skipped_step_names_the_update():
     watcher, own = Guard(), entries(exp_avg_sq=(3, -1.0))
-    update = StepUpdate([jt.array(own.gradient)], SETTINGS, [jt.ones(3)], jt.array([False]))
+    update = StepUpdate({}, [jt.array(own.gradient)], SETTINGS, [jt.ones(3)], jt.array([False]))
     moments = {"exp_avg": {"net.a": own.exp_avg}, "exp_avg_sq": {"net.a": own.exp_avg_sq}}
     watcher.watch(INPUTS, update)
     assert not watcher.settle({"net.a": jt.array(own.weight)}, lambda: moments)
     (bad,) = watcher.take()
     assert bad.is_of_the_update and bad.sentence().startswith("step 7 skipped: 1 NaN or Inf in the update of net.a (")
-    assert bad.moments == moments and bad.settings == SETTINGS

@@ -49,9 +49,8 @@ def check_experiment(words, text):
         return
     for name, source in zip(shown_confs(text), pages.bodies(text, "hocon"), strict=True):
         Path(name).write_text(source, encoding="utf-8")
-    for flag in ("--checkpoint", "--replay"):
-        if flag in words:
-            Path(words[words.index(flag) + 1]).touch()
+    if "--checkpoint" in words:
+        Path(words[words.index("--checkpoint") + 1]).touch()
     arguments = parse_arguments(words)
     if arguments.conf is None or arguments.conf.suffix:  # FILE stands for any
         read_conf(arguments)

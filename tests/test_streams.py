@@ -165,12 +165,11 @@ def test_every_mode_does_its_work_whatever_its_streams_are(redirection, undistur
         argv("prepare", "--images", "nowhere"),  # a mistake
         argv("inspect"),
         argv("plan", settings=few),
-        argv("replay"),  # a mistake
     ]
     told = tmp_path / "statuses"
     done = shell(redirection, [sys.executable, "-c", ALL_MODES, ROOT, told, json.dumps(modes)], tmp_path)
     assert done.returncode == 0
-    assert json.loads(told.read_text()) == [0, 0, 0, 2, 0, 0, 2, 0, 0, 2]
+    assert json.loads(told.read_text()) == [0, 0, 0, 2, 0, 0, 2, 0, 0]
     folder = tmp_path / "run"
     assert contents(saved(folder, 6)) == contents(saved(undisturbed, 6))
     for name in ("validations_fine/00000006_0_0.png", "meshes/00000006.ply", "render/00000006_0_1.mp4"):

@@ -57,9 +57,9 @@ Paths in a conf are relative to the working directory. If it contains no confs/d
 bundled scene of the program's folder are used; the results are still written to ./exp/demo.
 For the keys of a conf, with units and ranges, see confs/base/.
 
-exit status: 0 success; 1 the training failed (NaN, Inf, collapse), reconstruct found no surface, a replayed step is
-still not finite, a check of doctor failed, or the program crashed; 2 an error in a flag, conf, scene or checkpoint,
-or no surface; 3 the GPU failed during computation: run again;
+exit status: 0 success; 1 the training failed (NaN, Inf, collapse), reconstruct found no surface, a check of doctor
+failed, or the program crashed; 2 an error in a flag, conf, scene or checkpoint, or no surface; 3 the GPU failed during
+computation: run again;
 129, 130, 143 ended by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
 

@@ -13,7 +13,6 @@ from models.commands import (
     prepare,
     reconstruct,
     render,
-    replay,
     train,
     validate_image,
     validate_mesh,
@@ -35,7 +34,6 @@ COMMANDS = (
     inspect.COMMAND,
     plan.COMMAND,
     doctor.COMMAND,
-    replay.COMMAND,
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 # For the message about an unknown mode: first the modes whose value is their name.

@@ -1,10 +1,9 @@
-"""Recovery of a training: save skipped steps, return to a checkpoint after many in a row, report a collapse."""
+"""Recovery of a training: report skipped steps, return to a checkpoint after many in a row, report a collapse."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -14,9 +13,8 @@ from models.checkpoints.folder import CheckpointFolder
 from models.checkpoints.ours import Checkpoint
 from models.machine import memory
 from models.machine.ranks.ranks import ALONE, Ranks
-from models.methods.conf import ExperimentConfig, to_hocon
+from models.methods.conf import ExperimentConfig
 from models.monitoring import health, setbacks
-from models.monitoring.anomaly import FOLDER_FILES, save_anomaly
 from models.monitoring.interrupts import DivergedError
 from models.monitoring.logger import RunLogger, complain
 from models.monitoring.setbacks import Setbacks
@@ -35,23 +33,16 @@ class Recovery:
         self,
         conf: ExperimentConfig,
         store: CheckpointFolder,
-        subfolder: Callable[[str], Path],
         trainer: Trainer,
         log: RunLogger,
         ranks: Ranks = ALONE,
     ) -> None:
-        """`subfolder` creates a folder of the experiment; raises UserError if it cannot. Only the first of `ranks`
-        writes.
-        """
+        """Only the first of `ranks` writes."""
         self.conf = conf
         self.store = store
-        self._subfolder = subfolder
         self.trainer = trainer
         self.log = log
         self.ranks = ranks
-        self._tried = 0  # number of attempts to write a skipped step
-        self._seen = ""  # what was not finite in the last skipped step
-        self._first_file: Path | None = None  # the first skipped step saved in this session
         self._unwritten: set[str] = set()  # kinds of results that were reported as not written
         self._setbacks = Setbacks()
         self._furthest: Checkpoint | None = None  # the last finite state, since the last progress
@@ -81,36 +72,17 @@ class Recovery:
         return replace(self._setbacks, in_a_row=self.trainer.guard.bad_in_a_row).state()
 
     def after_step(self, taken: int | None = None) -> None:
-        """Save and report the steps skipped since the last call; return to an earlier state after too many in a row.
+        """Report the steps skipped since the last call; return to an earlier state after too many in a row.
 
         `taken`: at the end of the session, its number of steps; the training then also restores an earlier state if all
         of them were skipped. Raises DivergedError if returning did not help, with the trainer at the last finite state.
         """
         skipped = self.trainer.guard.take()
         for bad in skipped:
-            self._save(bad)
+            self.log.warn(bad.sentence())
         in_vain = taken is not None and not self.has_learnt(taken)
         if skipped and (in_vain or self.trainer.guard.bad_in_a_row >= self.conf.train.max_bad_steps):
             self._recover(skipped[-1])
-
-    def _save(self, bad: BadStep) -> None:
-        """Save a skipped step, up to a maximum number, and report it."""
-        where = ""
-        if self._tried < FOLDER_FILES and self.ranks.is_first:
-            self._tried += 1
-            where = self.attempt("skipped steps", lambda: self._write(bad)) or ""
-        self._seen = listed(bad.findings, MAX_NAMED)
-        self.log.warn(bad.sentence() + where)
-
-    def _write(self, bad: BadStep) -> str:
-        """Write a skipped step; returns a clause with the command that recomputes it."""
-        conf, folder = to_hocon(self.conf), self._subfolder("anomalies")
-        saved = save_anomaly(folder, bad, conf, self.trainer.random_states())
-        if saved.path is None:
-            return f"; {folder} is full, and the earlier files are kept: delete them to save further steps"
-        self._first_file = self._first_file or saved.path
-        missing = f" (without {listed(saved.left_out)}, which do not fit into {folder})" if saved.left_out else ""
-        return f"; --mode replay --replay {saved.path} recomputes it{missing}"
 
     def attempt(self, what: str, write: Callable[[], Result]) -> Result | None:
         """Write an optional result; on failure the training continues, and each kind is reported once."""
@@ -139,15 +111,6 @@ class Recovery:
     def has_learnt(self, steps: int) -> bool:
         """Whether any of the `steps` taken was accepted, as far as is known."""
         return self.trainer.guard.bad_steps < steps
-
-    def advice(self) -> str:
-        """Advice for the message after a training was stopped."""
-        look = "--mode inspect checks photographs and cameras"
-        return (
-            look
-            if self._first_file is None
-            else f"--mode replay --replay {self._first_file} recomputes a skipped step, {look}"
-        )
 
     def _recover(self, last: BadStep) -> None:
         """Retry from a finite state with zero moments, a lower learning rate and other random numbers."""

@@ -15,6 +15,8 @@ from models.monitoring.recovery import Recovery
 from models.monitoring.setbacks import STOPPED_KEY
 from models.training.trainer import Trainer
 
+LOOK = "--mode inspect checks photographs and cameras"
+
 
 class Saving:
     """Writes the checkpoints of a trainer, on the first rank only."""
@@ -73,7 +75,7 @@ class Saving:
 
     def after_divergence(self, reason: str, taken: int, report: Path) -> str:
         """Save the last finite state, which the trainer has; returns the sentence with the files and the advice."""
-        look, step = self._recovery.advice(), self._trainer.finished_steps
+        step = self._trainer.finished_steps
         path, why = None, "no step of this session had finite values, so no checkpoint is written"
         if self._recovery.has_learnt(taken):
             try:
@@ -81,8 +83,8 @@ class Saving:
             except CheckpointError as error:
                 why = str(error)
         if path is None:
-            return f"{reason}; {why}: {look}; {self._recovery.kept()}"
+            return f"{reason}; {why}: {LOOK}; {self._recovery.kept()}"
         return (
-            f"{reason}; the state of step {step} is saved in {path}, the report is {report}: {look}, --is_continue "
+            f"{reason}; the state of step {step} is saved in {path}, the report is {report}: {LOOK}, --is_continue "
             "resumes from there with the lower learning rate"
         )

@@ -8,7 +8,7 @@ the host waits, which it does nowhere else in a step, and the weights are still 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,10 +18,10 @@ from models.machine.backend import jt
 from models.methods.protocol import Batch, Noise
 from models.ops.later import Later
 from models.structs import Var
-from models.training.update_check import UpdateFault, find_faults, gathered
+from models.training.gradient import TOTAL
+from models.training.update_check import find_faults, gathered
 
-Arrays = Callable[[], Mapping[str, np.ndarray]]  # called if a step was skipped
-# moment -> "<network>.<name>" -> values
+# moment -> "<network>.<name>" -> values; called if a step was skipped
 Moments = Callable[[], Mapping[str, Mapping[str, np.ndarray]]]
 MAX_NAMED = 3  # number of findings in a sentence; further ones are counted
 
@@ -44,6 +44,7 @@ class StepInputs:
 class StepUpdate:
     """The inputs of an update besides the moments, and whether it was accepted; may not be computed yet."""
 
+    losses: Mapping[str, Var]  # by name
     gradients: list[Var]  # in the order of the parameters
     settings: UpdateSettings
     readings: list[Var]  # `models.ops.update.readings`, G + 2 numbers
@@ -52,25 +53,16 @@ class StepUpdate:
 
 @dataclass(frozen=True)
 class BadStep:
-    """A skipped step: its inputs, weights and findings."""
+    """A skipped step."""
 
-    inputs: StepInputs
+    step: int  # its number, counted from 1
     weights: dict[str, np.ndarray]  # "<network>.<name>" -> values before the step, which are also those after it
-    readings: np.ndarray  # [G + 2], see `readings`
     findings: tuple[str, ...]  # what was not finite, causes first
-    buffers: dict[str, np.ndarray] = field(default_factory=dict)  # buffers of the model
-    moments: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)  # before the step
-    settings: UpdateSettings | None = None
-    faults: tuple[UpdateFault, ...] = ()  # faults of the update, if loss and gradients are finite
-
-    @property
-    def is_of_the_update(self) -> bool:
-        """Whether weights, loss and gradients were finite, so that the moments are the cause."""
-        return bool(self.faults)
+    is_of_the_update: bool = False  # whether weights, loss and gradients were finite, so that the moments are the cause
 
     def sentence(self) -> str:
         """The findings as one sentence."""
-        return f"step {self.inputs.step + 1} skipped: {listed(self.findings, MAX_NAMED)}"
+        return f"step {self.step} skipped: {listed(self.findings, MAX_NAMED)}"
 
 
 class Guard:
@@ -87,10 +79,10 @@ class Guard:
         jt.sync([*update.readings, update.taken])  # references no graph: the values are computed with the step
         self._pending = (inputs, update, Later(update.taken))
 
-    def settle(self, parameters: Mapping[str, Var], moments: Moments = dict, buffers: Arrays = dict) -> bool:
+    def settle(self, parameters: Mapping[str, Var], moments: Moments = dict) -> bool:
         """Read the result of the last step, if not read yet; returns False if the step was skipped.
 
-        `moments` returns those before that step, `buffers` those of the model.
+        `moments` returns those before that step.
         """
         if self._pending is None:
             return True
@@ -101,7 +93,7 @@ class Guard:
         self.bad_steps += 1
         self.bad_in_a_row += 1
         weights = {name: value.numpy() for name, value in parameters.items()}
-        self._unreported.append(_examined(inputs, update, weights, moments(), dict(buffers())))
+        self._unreported.append(_examined(inputs, update, weights, moments()))
         return False
 
     def take(self) -> list[BadStep]:
@@ -120,16 +112,16 @@ def _examined(
     update: StepUpdate,
     weights: dict[str, np.ndarray],
     moments: Mapping[str, Mapping[str, np.ndarray]],
-    buffers: dict[str, np.ndarray],
 ) -> BadStep:
     """A skipped step with its findings."""
-    seen = fetched(update.readings)
     gradients = {name: value.numpy() for name, value in zip(weights, update.gradients, strict=True)}
-    findings = [*find_in_inputs(inputs), *find_in_weights(weights), *find_in_readings(seen, gradients)]
+    findings = [*find_in_inputs(inputs), *find_in_weights(weights)]
+    findings += find_in_losses({name: float(value.item()) for name, value in update.losses.items()})
+    findings += find_in_gradients(gradients, fetched(update.readings)[1:])
     faults = [] if findings else find_faults(gathered(weights, gradients, moments), update.settings)
     findings += [fault.words() for fault in faults]
     findings = findings or ["an overflow in a sum over all parameters"]
-    return BadStep(inputs, weights, seen, tuple(findings), buffers, moments, update.settings, tuple(faults))
+    return BadStep(inputs.step + 1, weights, tuple(findings), bool(faults))
 
 
 def find_in_inputs(inputs: StepInputs) -> list[str]:
@@ -145,13 +137,18 @@ def find_in_weights(weights: Mapping[str, np.ndarray]) -> list[str]:
     return _not_finite({f"the weights {name}": values for name, values in weights.items()})
 
 
-def find_in_readings(values: np.ndarray, gradients: Mapping[str, np.ndarray]) -> list[str]:
-    """The `readings` that are not finite, in words; weights are reported by `find_in_weights`."""
-    loss, found = float(values[0]), []
-    if not np.isfinite(loss):
-        found.append(f"{'NaN' if np.isnan(loss) else 'Inf'} in the loss")
-    for (name, gradient), value in zip(gradients.items(), values[1:], strict=False):
-        if not np.isfinite(value):
+def find_in_losses(losses: Mapping[str, float]) -> list[str]:
+    """The losses that are not finite, in words; their weighted sum only if no other is."""
+    found = {name: "NaN" if np.isnan(value) else "Inf" for name, value in losses.items() if not np.isfinite(value)}
+    terms = [f"{what} in the {name} loss" for name, what in found.items() if name != TOTAL]
+    return terms or [f"{what} in the loss" for what in found.values()]
+
+
+def find_in_gradients(gradients: Mapping[str, np.ndarray], norms: np.ndarray) -> list[str]:
+    """The gradients that are not finite, or whose L1 norm is not, in words."""
+    found = []
+    for (name, gradient), norm in zip(gradients.items(), norms, strict=False):
+        if not np.isfinite(norm):
             largest = np.abs(gradient).max(initial=0.0)
             too_large = f"an overflow in the gradient of {name} (its largest entry is {largest:.3g})"
             found += _not_finite({f"the gradient of {name}": gradient}) or [too_large]

@@ -136,7 +136,7 @@ class Trainer:
         seen = readings(found.losses[TOTAL], found.gradients, parameters)
         rates = self.model.rates(context.step)
         taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)
-        self.guard.watch(inputs, StepUpdate(found.gradients, self.optimizer.settings, seen, taken))
+        self.guard.watch(inputs, StepUpdate(found.losses, found.gradients, self.optimizer.settings, seen, taken))
         self.finished_steps += 1
         if self.model.acts_after(context.step) and self.settle():
             named = dict(zip(self.optimizer.names, found.gradients, strict=True)) | found.watched
@@ -195,7 +195,7 @@ class Trainer:
     def settle(self) -> bool:
         """Wait for the last step and read its result: False if it was skipped and this was not reported before."""
         optimizer = self.optimizer
-        was_taken = self.guard.settle(optimizer.named_parameters, lambda: optimizer.named_moments, self.model.buffers)
+        was_taken = self.guard.settle(optimizer.named_parameters, lambda: optimizer.named_moments)
         if not was_taken:
             optimizer.skip()
         return was_taken

@@ -17,7 +17,6 @@ from models.machine.backend import jt
 from models.ops.update import Update
 from models.training import optimizer
 
-EXAMPLES = 4  # entries per parameter kept as examples
 INPUTS = ("weight", "gradient", "exp_avg", "exp_avg_sq")  # inputs of the update of an entry
 
 
@@ -30,20 +29,13 @@ class Entries:
     exp_avg: np.ndarray
     exp_avg_sq: np.ndarray
 
-    def at(self, places: np.ndarray) -> Entries:
-        """The entries at these flat indices, [K]."""
-        return Entries(*(getattr(self, name).reshape(-1)[places] for name in INPUTS))
-
 
 @dataclass(frozen=True)
 class UpdateFault:
     """A parameter with an update that is not finite."""
 
     name: str  # <network>.<name>
-    size: int
     count: int  # number of entries that are not finite; 0 if only the operation finds any
-    places: np.ndarray  # flat indices of the first ones, [K]
-    examples: Entries  # inputs of these entries
     ranges: Mapping[str, tuple[float, float]]  # by INPUTS, ranges over the entries found
 
     def words(self) -> str:
@@ -80,22 +72,16 @@ def find_faults(parameters: Mapping[str, Entries], settings: UpdateSettings) -> 
         rate = settings.rate(name)
         with np.errstate(over="ignore"):  # stored values are float32 for any type of computation
             made = [updated(entries, rate, settings, kind).astype(np.float32) for kind in (np.float64, np.float32)]
-        places = np.flatnonzero(~np.isfinite(np.concatenate(made)).all(axis=0))
-        if len(places):
-            found.append(_fault(name, entries, places))
+        is_bad = ~np.isfinite(np.concatenate(made)).all(axis=0)
+        if is_bad.any():
+            values = {part: getattr(entries, part)[is_bad] for part in INPUTS}
+            ranges = {part: (float(bad.min()), float(bad.max())) for part, bad in values.items()}
+            found.append(UpdateFault(name, int(is_bad.sum()), ranges))
     return found or [
-        _fault(name, entries, np.zeros(0, np.int64))
+        UpdateFault(name, 0, {})
         for name, entries in parameters.items()
         if not is_updated(entries, settings.rate(name), settings)
     ]
-
-
-def _fault(name: str, entries: Entries, places: np.ndarray) -> UpdateFault:
-    """The fault of the entries at these flat indices."""
-    at = entries.at(places)
-    ranges = {part: (float(getattr(at, part).min()), float(getattr(at, part).max())) for part in INPUTS if len(places)}
-    first = places[:EXAMPLES]
-    return UpdateFault(name, entries.weight.size, len(places), first, entries.at(first), ranges)
 
 
 def gathered(

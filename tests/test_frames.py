@@ -6,7 +6,7 @@ import trimesh
 from runs import ROOT
 
 from data.errors import UserError
-from models.evaluation.frames import require_in_region, require_same_frame
+from models.evaluation.frames import frame_note, require_in_region
 from models.evaluation.mesh_distance import sample_surface
 
 RNG = np.random.default_rng(5)
@@ -16,30 +16,39 @@ FOUND = sample_surface(JUG, 20_000, RNG) + RNG.normal(0, 0.01, (20_000, 3))
 TURN = trimesh.transformations.rotation_matrix(2.0, [1, 2, 3])[:3, :3]
 
 
-def checked(given, found=FOUND):
+def checked(given, found=FOUND, otherwise=None):
     require_in_region(given, "--gt gt.ply", "mend it")
-    require_same_frame(found, given, "--gt gt.ply", "mend it")
+    otherwise = 100 * given + 40 if otherwise is None else otherwise
+    return frame_note(found, given, otherwise, "--gt gt.ply", "mend it")
 
 
 OTHER_FRAMES = {
     "a hundred times as large": (100 * TRUTH, "radii from the centre of the region of interest"),
     "a hundredth of the size": (0.01 * TRUTH, "radii from the centre of the region of interest"),
     "elsewhere": (TRUTH + 5.0, "its centre is 8.6"),
-    "shifted": (TRUTH + [0.25, 0, 0], "shifted by -0.25"),
-    "half as large again": (1.5 * TRUTH, "scaled by 0.6"),
-    "axes swapped": (TRUTH[:, [0, 2, 1]], "as x, y, z"),
-    "axes swapped and mirrored": (TRUTH[:, [0, 2, 1]] * [1, -1, 1], "as x, y, z"),
-    "turned and scaled": (0.6 * TRUTH @ TURN.T + 0.1, "turned, scaled by 1."),
+    "of the other flag": (0.4 * TRUTH + 0.3, "read in the other frame, it is"),
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("given", "words"), OTHER_FRAMES.values(), ids=OTHER_FRAMES)
-def test_another_frame_is_named_with_what_would_mend_it(given, words):
+def test_another_frame_is_named(given, words):
     with pytest.raises(UserError, match="another frame or scale than the scene") as refused:
-        checked(given)
+        checked(given, otherwise=TRUTH)
     assert words in str(refused.value) and str(refused.value).endswith("mend it")
     assert "\n" not in str(refused.value)
+
+
+FAR = {
+    "shifted": TRUTH + [0.25, 0, 0],
+    "half as large again": 1.5 * TRUTH,
+    "axes swapped": TRUTH[:, [0, 2, 1]],
+    "turned and scaled": 0.6 * TRUTH @ TURN.T + 0.1,
+}
+
+
+@pytest.mark.parametrize("given", FAR.values(), ids=FAR)
+def test_ground_truth_far_from_the_surface_is_scored_with_a_note(given):
+    assert checked(given).startswith("--gt gt.ply: is 0.") and checked(given).endswith("another frame: mend it")
 
 
 SURFACES = {
@@ -53,10 +62,12 @@ SURFACES = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("found", SURFACES.values(), ids=SURFACES)
-def test_a_wrong_surface_is_scored_and_not_taken_for_another_frame(found):
-    checked(TRUTH, np.asarray(found))
+UNFINISHED = ("a ball, as a training begins", "a large ball", "a box", "noise")
+
+
+@pytest.mark.parametrize(("name", "found"), SURFACES.items(), ids=SURFACES)
+def test_a_wrong_surface_is_scored_and_not_taken_for_another_frame(name, found):
+    assert bool(checked(TRUTH, np.asarray(found))) == (name in UNFINISHED)
 
 
 def test_ground_truth_that_reaches_beyond_the_region_is_scored():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from types import SimpleNamespace
 
@@ -94,7 +93,7 @@ def test_pictures_and_meshes_are_made_like_those_of_every_kind(trained):
 
 
 @pytest.mark.slow
-def test_photographs_have_exposures_of_their_own_which_views_do_not_show(tmp_path, capsys):
+def test_photographs_have_exposures_of_their_own_which_views_do_not_show(tmp_path):
     write_scene(tmp_path / "scene")
     settings = ("model.photographs.exposure=true", "model.photographs.exposure_rate=0.05", "dataset.test_views=[1]")
     assert run(tmp_path, "ellipsoids", settings=settings) == 0
@@ -107,10 +106,6 @@ def test_photographs_have_exposures_of_their_own_which_views_do_not_show(tmp_pat
     assert status == 0 and (tmp_path / "exp/report/metrics.json").exists()
     assert run(tmp_path, "ellipsoids", "--mode", "export_splats", settings=settings) == 0
     (file,) = (tmp_path / "exp/splats").glob("*.ply")
-    suffixes = {path.suffix for path in file.parent.iterdir()}
-    has_library = importlib.util.find_spec("gsply") is not None
-    assert suffixes == {".ply", ".splat", *([".spz"] if has_library else [])}
-    assert ("requirements-splats.txt" in capsys.readouterr().out) != has_library
     picture = ("--mode", "validate_image", "--image", "0", "--checkpoint", str(file))
     assert run(tmp_path, "ellipsoids", *picture, settings=settings) == 0
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
@@ -11,7 +9,6 @@ from splat_oracle import random_splats
 
 from models.checkpoints.ours import CheckpointError
 from models.checkpoints.splat_ply import encode, to_checkpoint
-from models.checkpoints.splat_records import encode_records
 from models.methods.gaussians.conf import SplatsConfig
 from models.ops.harmonics import functions, turning
 
@@ -34,26 +31,6 @@ def test_what_is_written_is_read_back(tmp_path):
         )
         np.testing.assert_allclose(array, expected, atol=2e-5, err_msg=name)
     assert found.step == 5 and found.buffers["pull"].shape == (7,)
-
-
-def test_web_records_hold_place_size_colour_and_turn():
-    splats = random_splats(7, seed=1)
-    content = encode_records(splats, FRAME, False)
-    found = sorted(struct.iter_unpack("<6f8B", content))
-    assert len(content) == 7 * 32
-    places = sorted((FRAME[:3, :3] @ splats["means"].T).T + FRAME[:3, 3], key=tuple)
-    np.testing.assert_allclose([row[:3] for row in found], places, atol=1e-5)
-    order = np.lexsort(((splats["means"] @ FRAME[:3, :3].T + FRAME[:3, 3]).T)[::-1])
-    np.testing.assert_allclose([row[3:6] for row in found], 2.5 * np.exp(splats["sizes"][order]), rtol=1e-5)
-    opacity = 255 / (1 + np.exp(-splats["opacities"].reshape(-1)[order]))
-    np.testing.assert_allclose([row[9] for row in found], opacity, atol=0.51)
-    grey = np.clip(255 * (0.5 + splats["dc"][order] / np.sqrt(4 * np.pi)), 0, 255)
-    np.testing.assert_allclose([row[6:9] for row in found], grey, atol=0.51)
-    for row, index in zip(found, order, strict=True):
-        w, x, y, z = (np.array(row[10:14], float) - 128) / 128
-        own = Rotation.from_quat(splats["quats"][index][[1, 2, 3, 0]]).as_matrix()
-        turned = FRAME[:3, :3] / 2.5 @ own
-        np.testing.assert_allclose(Rotation.from_quat([x, y, z, w]).as_matrix(), turned, atol=0.05)
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])

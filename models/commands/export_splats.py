@@ -31,40 +31,24 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 
 def _write(experiment: Experiment) -> None:
-    """Write `splats/<step>.ply` in the world frame, and `.splat` and `.spz`, upright if the up direction is known."""
+    """Write `splats/<step>.ply` in the world frame."""
     from models.checkpoints.splat_ply import NETWORK, encode
-    from models.checkpoints.splat_records import SUFFIX, Y_DOWN, encode_records
-    from models.checkpoints.splat_spz import FROM_Y_DOWN, SpzError, encode_spz
-    from models.checkpoints.splat_spz import SUFFIX as SPZ_SUFFIX
     from models.monitoring.logger import RunLogger
 
-    checkpoint, scene = experiment.checkpoint, experiment.scene
-    is_flat = experiment.conf.model.gaussians.form == SURFELS
+    checkpoint = experiment.checkpoint
     splats = checkpoint.tensors.get(NETWORK)
     if splats is None:
         raise UserError("--mode export_splats: the checkpoint has no Gaussians; use one with model.type = gaussians")
-    y_down = scene.scene_to_world if scene.frame is None else Y_DOWN @ scene.scene_to_world
     path = experiment.path("splats", f"{checkpoint.step:08d}.ply")
-    files = {
-        path: encode(splats, scene.scene_to_world, is_flat),
-        path.with_suffix(SUFFIX): encode_records(splats, y_down, is_flat),
-    }
-    missing = ""
-    try:
-        files[path.with_suffix(SPZ_SUFFIX)] = encode_spz(splats, FROM_Y_DOWN @ y_down, is_flat)
-    except SpzError as error:
-        missing = str(error)
-    for file, content in files.items():
-        write_result(file, content)
+    is_flat = experiment.conf.model.gaussians.form == SURFELS
+    write_result(path, encode(splats, experiment.scene.scene_to_world, is_flat))
     with RunLogger(experiment.folder, resumed_at=checkpoint.step) as log:
-        log.info(f"{len(splats['means'])} Gaussians: {', '.join(map(str, files))}")
-        if missing:
-            log.info(missing)
+        log.info(f"{len(splats['means'])} Gaussians: {path}")
 
 
 COMMAND = Command(
     name="export_splats",
-    line="write the Gaussians of a checkpoint as .ply, .splat and .spz for Gaussian splatting viewers",
+    line="write the Gaussians of a checkpoint as .ply for Gaussian splatting viewers",
     run=run,
     flags=(CHECKPOINT,),
     needs_checkpoint=True,

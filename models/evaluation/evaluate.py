@@ -15,7 +15,8 @@ from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene, is_metric, radius_of
 from models.evaluation import image_metrics, outlier_views
 from models.evaluation.dtu import DtuMetrics, dtu_metrics, masked
-from models.evaluation.frames import SAMPLES, require_same_frame
+from models.evaluation.frames import SAMPLES, frame_note
+from models.evaluation.ground_truth import moved
 from models.evaluation.held_out_points import PointMetrics, point_metrics
 from models.evaluation.image_metrics import ImageMetrics, ViewMetrics
 from models.evaluation.mesh_distance import sample_surface
@@ -96,11 +97,11 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     is_first = context.ranks.is_first
     scored = mesh if is_first else None  # the other ranks only help to evaluate the field and to render
     # first, since they may raise
-    surface, dtu = _against_truth(scored, references), _by_dtu(context, scored, references)
+    (surface, note), dtu = _against_truth(scored, references), _by_dtu(context, scored, references)
     mask_first = image_metrics.mask_first(context, scene)
     first = context.render(*scene.rays(0))
     views = _compare_views(context, references.held_out, first, mask_first) if references.held_out else ()
-    notes = (*references.notes, *outlier_views.notes(context))
+    notes = (*references.notes, *([note] if note else []), *outlier_views.notes(context))
     if not is_first:
         return None
     sfm_points, context = references.sfm_points, replace(context, ranks=ALONE)
@@ -140,15 +141,16 @@ def _mesh(context: EvalContext, request: EvaluationRequest, references: Referenc
     return None
 
 
-def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> SurfaceMetrics | None:
-    """The metrics of a mesh in the working frame; raises UserError for ground truth in another frame."""
+def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> tuple[SurfaceMetrics | None, str]:
+    """The metrics of a mesh in the working frame, and a note; raises UserError for ground truth in another frame."""
     truth = references.truth
     if truth is None or mesh is None:
-        return None
+        return None, ""
     generator = np.random.default_rng(0)
-    found = sample_surface(mesh, SAMPLES, generator)
-    require_same_frame(found, truth.spread(SAMPLES, generator), truth.source, references.truth_words)
-    return against_truth(mesh, truth, references.tau)
+    found, given = sample_surface(mesh, SAMPLES, generator), truth.spread(SAMPLES, generator)
+    otherwise = moved(given, references.truth_otherwise)
+    note = frame_note(found, given, otherwise, truth.source, references.truth_words)
+    return against_truth(mesh, truth, references.tau), note
 
 
 def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: References) -> DtuMetrics | None:

@@ -48,6 +48,7 @@ class References:
     held_out: Scene | None
     truth: GroundTruth | None
     truth_words: str  # advice for ground truth in another frame
+    truth_otherwise: np.ndarray  # [4, 4], moves the ground truth to where it is if read in the other frame
     tau: float  # radii
     sfm_points: HeldOutPoints | None
     dtu: DtuReference | None
@@ -62,13 +63,15 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     require_table(request.csv or experiment.folder / "report" / "metrics.csv")
     held_out = held_out_scene(experiment)
     truth, words = _truth(experiment, request)
+    is_world = request.gt is not None and request.frame == WORLD
+    otherwise = scene.scene_to_world if is_world else np.linalg.inv(scene.scene_to_world)
     dtu = None if request.dtu is None else _dtu(scene, request.dtu, request.scan)
     sfm_points, notes = _sfm_points(experiment, request)
     if held_out is None and truth is None and dtu is None and sfm_points is None:
         raise NoReferencesError(NOTHING.format(name=scene.name))
     given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
     needs = next((flag for flag, value in given.items() if value is not None), "")
-    return References(held_out, truth, words, tau, sfm_points, dtu, needs, notes)
+    return References(held_out, truth, words, otherwise, tau, sfm_points, dtu, needs, notes)
 
 
 def _tau(scene: Scene, request: EvaluationRequest) -> float:

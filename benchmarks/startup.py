@@ -25,13 +25,13 @@ class ColdStart:
 
 
 def first_step(environment: Mapping[str, str]) -> float:
-    """Seconds that `exp_runner.py --conf confs/demo_mlp.conf` takes to start, do one step, save and end.
+    """Seconds that `exp_runner.py --conf confs/debug.conf` takes to start, do one step, save and end.
 
     Raises UserError, with the program's last words, where it fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         settings = (f"general.base_exp_dir={folder}/exp", "train.end_iter=1", "train.warm_up_end=0")
-        command = [sys.executable, "exp_runner.py", "--conf", "confs/demo_mlp.conf", "--device", "cpu"]
+        command = [sys.executable, "exp_runner.py", "--conf", "confs/debug.conf", "--device", "cpu"]
         command += [flag for setting in settings for flag in ("--set", setting)]
         begin = time.perf_counter()
         done = subprocess.run(command, cwd=ROOT, env=dict(environment), capture_output=True, text=True, check=False)

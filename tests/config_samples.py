@@ -46,7 +46,7 @@ def flat(conf: object, prefix: str = "") -> dict:
 @cache
 def demo() -> ExperimentConfig:
     """The demo conf as it is, read once."""
-    return load_config(CONFS / "demo_mlp.conf")
+    return load_config(CONFS / "debug.conf")
 
 
 def changed(**blocks: dict) -> ExperimentConfig:

@@ -183,10 +183,10 @@ BAD_OVERRIDES = [
 @pytest.mark.parametrize(("override", "complaint"), BAD_OVERRIDES, ids=[repr(row[0])[:40] for row in BAD_OVERRIDES])
 def test_a_bad_override_is_one_sentence_that_says_what(override, complaint):
     with pytest.raises(UserError) as caught:
-        load_config(CONFS / "demo_mlp.conf", overrides=[override])
+        load_config(CONFS / "debug.conf", overrides=[override])
     message = str(caught.value)
     assert complaint in message and len(message) < 1000
-    assert "--set" in message or "demo_mlp.conf" in message or "include" in message
+    assert "--set" in message or "debug.conf" in message or "include" in message
 
 
 NOT_OF_THE_METHOD = [
@@ -224,7 +224,7 @@ GOOD_OVERRIDES = [
     ('dataset.data_dir="quoted"', "quoted"),
     ("dataset.data_dir=2024", "2024"),
     ("dataset.data_dir=C:\\scenes\\new", "C:\\scenes\\new"),
-    ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/demo_mlp/x"),
+    ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/debug/x"),
     ("dataset.data_dir=./场景/é", "./场景/é"),
 ]
 
@@ -232,7 +232,7 @@ GOOD_OVERRIDES = [
 @pytest.mark.parametrize(("override", "value"), GOOD_OVERRIDES, ids=[row[0] for row in GOOD_OVERRIDES])
 def test_an_override_sets_exactly_its_key(override, value):
     key = override.partition("=")[0].strip()
-    path = CONFS / "demo_mlp.conf"
+    path = CONFS / "debug.conf"
     before, after = flat(load_config(path)), flat(load_config(path, overrides=[override]))
     assert after == {**before, key: value} and type(after[key]) is type(value)
 

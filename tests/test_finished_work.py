@@ -15,7 +15,7 @@ from models.surface.visibility import Visibility
 @pytest.mark.slow
 def test_the_model_of_finished_work_is_freed(tmp_path):
     """It is in a reference cycle, so Python alone would free it at some later time."""
-    conf = interface.read_conf("demo_mlp.conf", overrides=[f"general.base_exp_dir={tmp_path / 'work'}"])
+    conf = interface.read_conf("debug.conf", overrides=[f"general.base_exp_dir={tmp_path / 'work'}"])
     experiment = open_training(conf, False, None, True, lambda text: None)
     gc.disable()
     try:

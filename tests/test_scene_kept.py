@@ -8,13 +8,13 @@ from models.experiment import first_scene_kept, training_scene
 
 @pytest.fixture
 def conf(tmp_path):
-    return interface.read_conf("demo_mlp.conf", overrides=[f"general.base_exp_dir={tmp_path / 'kept'}"])
+    return interface.read_conf("debug.conf", overrides=[f"general.base_exp_dir={tmp_path / 'kept'}"])
 
 
 @pytest.fixture
 def smaller(conf, tmp_path):
     settings = [f"general.base_exp_dir={tmp_path / 'kept'}", "dataset.downscale=2"]
-    return interface.read_conf("demo_mlp.conf", overrides=settings)
+    return interface.read_conf("debug.conf", overrides=settings)
 
 
 def test_the_first_scene_is_decoded_once_while_it_is_kept(conf, smaller):

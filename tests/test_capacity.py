@@ -1,5 +1,6 @@
 """Confs that exceed memory are rejected at the start, with a value that fits; later failures keep all steps."""
 
+import importlib
 import re
 from types import SimpleNamespace
 
@@ -155,6 +156,7 @@ def test_memory_that_runs_out_elsewhere_is_one_sentence(error, monkeypatch, caps
     def failing(arguments):
         raise error
 
+    importlib.import_module("models.commands.table")  # its modules would keep the function if loaded meanwhile
     monkeypatch.setattr("models.commands.conf.read_conf", failing)
     assert exp_runner.main([]) == 2
     assert capsys.readouterr().err.startswith("error: memory ran out: ")

@@ -1,6 +1,7 @@
 """A GPU failure during computation gives one message: the error of the library, what was saved, and what to do."""
 
 import gc
+import importlib
 import re
 
 import pytest
@@ -112,6 +113,7 @@ def test_a_card_that_fails_elsewhere_is_one_sentence(monkeypatch, capsys):
     def failing(arguments):
         raise RuntimeError(FROM_JITTOR)
 
+    importlib.import_module("models.commands.table")  # its modules would keep the function if loaded meanwhile
     monkeypatch.setattr("models.commands.conf.read_conf", failing)
     assert exp_runner.main([]) == 3
     assert re.match(r"error: the GPU failed \(CUDA error.*\): run again; ", told(capsys.readouterr().err))

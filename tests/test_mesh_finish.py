@@ -4,8 +4,8 @@ import manifold3d
 import numpy as np
 import pytest
 import trimesh
+from dense_extraction import marching_cubes, sample_grid
 
-from benchmarks.dense_extraction import marching_cubes, sample_grid
 from data.errors import UserError
 from models.surface import clean, color, solid, texture
 from models.surface.refine import onto_level

@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 import trimesh
+from dense_extraction import marching_cubes, sample_grid
 
-from benchmarks.dense_extraction import marching_cubes, sample_grid
 from data.errors import UserError
 from models.evaluation.mesh_distance import point_to_mesh
 from models.surface import sparse

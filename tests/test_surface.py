@@ -2,6 +2,7 @@
 
 import os
 
+import dense_extraction as extraction
 import numpy as np
 import pytest
 import trimesh
@@ -9,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from benchmarks import dense_extraction as extraction
 from data.errors import UserError
 from models.evaluation import mesh_distance as metrics
 from models.surface import export

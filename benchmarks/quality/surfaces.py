@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import trimesh
-from scipy.spatial import cKDTree
 
 from data.errors import UserError
-from data.parsed_scene import SparsePoints
 from data.readers import points as point_files
 from models.evaluation.mesh_distance import point_to_mesh
 from models.evaluation.surface_metrics import Pairs, both_ways, figures
@@ -19,15 +17,10 @@ NINE_TENTHS = 90.0  # percent
 
 def read_points(path: Path) -> np.ndarray:
     """The points [P, 3] of a .ply; raises UserError for a file that holds none, or is damaged."""
-    return read_sparse_points(path).xyz
-
-
-def read_sparse_points(path: Path) -> SparsePoints:
-    """The same with their colours."""
     found = point_files.read_points(path)
     if found is None:
         raise UserError(f"{path}: holds no points; give a .ply with vertices")
-    return found
+    return found.xyz
 
 
 def against_truth(mesh: trimesh.Trimesh, truth: trimesh.Trimesh, threshold: float, samples: int) -> dict[str, float]:
@@ -51,14 +44,6 @@ def against_truth(mesh: trimesh.Trimesh, truth: trimesh.Trimesh, threshold: floa
 def from_points(mesh: trimesh.Trimesh, points: np.ndarray) -> dict[str, float]:
     """The median and the 90th percentile of the distances of points [P, 3] to the mesh."""
     return _quantiles(point_to_mesh(points, mesh))
-
-
-def from_points_to_cloud(cloud: np.ndarray, points: np.ndarray) -> dict[str, float]:
-    """The same for the distances of points [P, 3] to the nearest point of a cloud [C, 3].
-
-    A point between those of the cloud is up to half of their spacing away, even if all are on the surface.
-    """
-    return _quantiles(cKDTree(cloud).query(points)[0])
 
 
 def _quantiles(distances: np.ndarray) -> dict[str, float]:

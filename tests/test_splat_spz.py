@@ -81,7 +81,7 @@ def test_the_reader_of_the_library_gives_the_colours_of_each_direction(written, 
 def test_what_is_up_in_the_scene_is_y_in_the_file():
     up = np.array([0.0, 0.0, 1.0, 0.0])
     assert (FROM_Y_DOWN @ Y_DOWN @ up).tolist() == [0, 1, 0, 0]
-    assert np.linalg.det(FROM_Y_DOWN[:3, :3]) == 1
+    assert np.linalg.det(FROM_Y_DOWN[:3, :3]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("largest", "bits"), [(0.3, 24), (1.9, 22), (4.0, 20), (2047.0, 12), (1e6, 3), (1e7, -1)])

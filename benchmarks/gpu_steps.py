@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.flops import matmul_flops, step_flops
 from benchmarks.shapes import FULL, FULL_OUTSIDE, ROOT, SMALL, Shape, make_job, shape_conf, write_job
-from data.errors import UserError
+from data.errors import UserError, crash_report
 from models.machine import backend
 
 WARM_UP = 5
@@ -170,8 +170,9 @@ def _peer(folder: Path, shape: Shape, device: str) -> dict[str, Any]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-        raise UserError(f"--peer {folder}: the published code ends with status {done.returncode}: {words}")
+        words = crash_report(done.stderr.strip() or done.stdout.strip() or "it said nothing")
+        print(*words, sep="\n", flush=True)
+        raise UserError(f"--peer {folder}: the published code ends with status {done.returncode}: {words[-1]}")
     return {"peer": json.loads(done.stdout.splitlines()[-1])}
 
 

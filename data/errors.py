@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 LONGEST_SENTENCE = 2000  # characters; room for two paths of the maximum length
 LONGEST_REASON = 200  # characters of a library's message, which may quote a whole file
+FIRST_LINES, LAST_LINES = 200, 40  # of a crash report: its cause is at the beginning
 MOST_LISTED = 5  # names in a message; further names are counted
 # Exceptions that parsers raise for damaged input.
 DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, EOFError, MemoryError)
@@ -42,6 +43,14 @@ def reason(error: BaseException) -> str:
     """The message of a library's exception on one line; the name of its class if it has no message."""
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     return " ".join(text.split())[:LONGEST_REASON] or type(error).__name__
+
+
+def crash_report(output: str) -> list[str]:
+    """The lines that a crashed process printed; if they are many, the first FIRST_LINES and the last LAST_LINES."""
+    lines = output.rstrip().splitlines()
+    left_out = max(0, len(lines) - FIRST_LINES - LAST_LINES)
+    note = [f"[{left_out} lines left out]"] if left_out else []
+    return [*lines[:FIRST_LINES], *note, *lines[FIRST_LINES + left_out :]]
 
 
 def listed(words: Sequence[str], most: int = MOST_LISTED) -> str:

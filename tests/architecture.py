@@ -55,6 +55,7 @@ LOOSE = {
     "data": {"cameras", "config", "errors", "parsed_scene", "rays"},
     "models": {"callback", "experiment", "interface", "requests", "runner", "structs"},
 }
+SCANS = ("cumsum", "cumprod")
 MAX_FRAMES = 6  # of our own, between the training loop and a kernel
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -169,6 +170,12 @@ def too_long(tree: ast.AST) -> list[str]:
     """The functions above MAX_FUNCTION_LINES."""
     functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
     return [node.name for node in functions if node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES]
+
+
+def jittor_scans(tree: ast.AST) -> list[int]:
+    """Line numbers of `cumsum` and `cumprod` that are not NumPy's, see models/ops/scan.py."""
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in SCANS]
+    return [node.lineno for node in uses if not (isinstance(node.value, ast.Name) and node.value.id == "np")]
 
 
 def jittor_at_import(tree: ast.AST) -> list[int]:

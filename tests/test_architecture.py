@@ -55,6 +55,11 @@ def test_nothing_of_jittor_runs_at_import():
     assert {name: places for name, places in found.items() if places} == {}
 
 
+def test_no_scan_is_jittors():
+    found = {name: rules.jittor_scans(tree) for name, tree in TREES.items()}
+    assert {name: places for name, places in found.items() if places} == {}
+
+
 @pytest.mark.parametrize(
     ("importer", "target"),
     [
@@ -148,3 +153,17 @@ def test_the_import_time_rule_sees_what_runs_at_import(source):
 def test_the_import_time_rule_lets_definitions_be():
     source = "class A(jt.Module):\n    def f(self): return jt.zeros(3)\ng = lambda: jt.ones(1)\nx: jt.Var"
     assert rules.jittor_at_import(ast.parse(source)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("y = x.cumsum(dim=1)", 1),
+        ("y = jt.cumprod(x)", 1),
+        ("y = (1 - x)[:, order].cumsum(1)", 1),
+        ("scan = jt.Var.cumsum", 1),
+        ("y = np.cumsum(counts) + np.cumprod(counts)", 0),
+    ],
+)
+def test_the_rule_of_scans_sees_those_of_jittor_only(source, count):
+    assert len(rules.jittor_scans(ast.parse(source))) == count

@@ -8,7 +8,7 @@ from ranks import finished, needs_mpi, started
 from runs import ROOT, SHORT, contents, run, saved
 
 import exp_runner
-from data.errors import UserError
+from data.errors import UserError, crash_report
 from models.commands import cases
 
 SCENES = "A,empty,B"
@@ -76,6 +76,26 @@ def test_a_job_of_an_array_takes_its_part():
 def test_an_array_whose_jobs_would_leave_scenes_out_or_train_them_twice_is_refused(task, first, last, count):
     with pytest.raises(UserError, match="JOBS="):
         cases.of_this_job("ABC", job(task, first, last, count))
+
+
+@pytest.mark.parametrize(
+    ("status", "printed", "state", "crash"),
+    [
+        (0, "a warning\n", "done", ()),
+        (2, "a warning\nerror: no scene\n", "no scene", ()),
+        (1, "Traceback\nKeyError: 3\n", "ended with status 1", ("Traceback", "KeyError: 3")),
+        (-9, "", "ended with status -9", ()),
+    ],
+)
+def test_a_training_ends_with_its_error_or_what_it_printed(status, printed, state, crash):
+    assert cases.ending(status, printed) == (state, crash)
+
+
+def test_the_beginning_and_the_end_of_a_long_crash_report_are_kept():
+    lines = [f"line {number}" for number in range(300)]
+    whole, cut = (crash_report("\n".join(lines[:count]) + "\n\n") for count in (240, 300))
+    assert whole == lines[:240] and cut == [*lines[:200], "[60 lines left out]", *lines[260:]]
+    assert crash_report(" \n") == []
 
 
 @pytest.mark.parametrize(

@@ -144,13 +144,13 @@ def test_native_forms_are_those_of_their_references(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "is_ok"), [(computes, True), (takes_its_process_along, False)])
-def test_a_process_that_ends_is_a_line_and_the_others_are_told(monkeypatch, task, is_ok):
+def test_a_process_that_ends_is_a_line_and_the_others_are_told(monkeypatch, capsys, task, is_ok):
     monkeypatch.setattr(examine, "compute", task)
     told = []
     assert examine.examine("cpu", 0, told.append) is is_ok
     assert [line for line in told if line.name == "computed"] and told[0].name == "Python"
     if not is_ok:
-        assert "status -6" in told[-1].found and "last words" in told[-1].found
+        assert "status -6" in told[-1].found and capsys.readouterr().out.splitlines() == ["first words", "last words"]
 
 
 @pytest.mark.cli

@@ -67,7 +67,7 @@ def test_ground_truth_in_the_world_and_in_the_unit_frame_gives_the_figures_of_th
     for name in ("accuracy", "completeness", "chamfer", "f_score", "normal_consistency", "tau"):
         assert found[1][name] == pytest.approx(found[0][name], rel=1e-4), name
         assert found[2][name] == pytest.approx(found[0][name], rel=1e-3), name
-    assert "world.stl" in found[2]["ground_truth"] and found[0]["world_per_radius"] == SCALE
+    assert "world.stl" in found[2]["ground_truth"] and found[0]["world_per_radius"] == pytest.approx(SCALE)
     shown = f"Chamfer distance: mean of both +{found[2]['chamfer']:.4f} radii = {SCALE * found[2]['chamfer']:.4g} world"
     assert re.search(shown, told)
 

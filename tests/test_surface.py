@@ -140,6 +140,15 @@ def test_colours_and_normals_go_to_the_world_too(mirror):
     assert export.surface_to_world(Surface(mesh), matrix).normals is None  # none are made up
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_map_onto_a_plane_is_refused_whatever_the_rounding_of_its_determinant(seed):
+    matrix = np.eye(4)
+    turns = Rotation.random(2, random_state=seed).as_matrix()
+    matrix[:3, :3] = turns[0] @ np.diag([2.0, 2.0, 0.0]) @ turns[1]
+    with pytest.raises(ValueError, match="singular"):
+        export.surface_to_world(Surface(sphere_mesh(0.6, 8)), matrix)
+
+
 def write(mesh, path):
     """A mesh alone, as its format has it."""
     write_surface(Surface(mesh), path, About("unit", "", 0, ""))

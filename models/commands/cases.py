@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from data.errors import UserError, listed
+from data.errors import UserError, crash_report, listed
 from data.io.streams import complain, say
 from models.commands.command import EXIT_DONE, EXIT_STOPPED, Arguments, failed
 from models.commands.program import PROGRAM
@@ -42,6 +42,7 @@ class Outcome:
     step: int = 0
     seconds: float = 0.0  # of training, over all its sessions
     psnr: str = "-"  # dB, of the last logged batch
+    crash: tuple[str, ...] = ()  # lines that a training without a reason printed on stderr
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -114,7 +115,9 @@ def run_cases(arguments: Arguments) -> int:
     _require_folders(arguments, names)
     queue = Queue(joined(), names)
     work = _Work(arguments)
-    outcomes = queue.go_through(work.train, lambda: work.is_stopped, lambda one: say(f"{one.case}: {one.state}"))
+    outcomes = queue.go_through(
+        work.train, lambda: work.is_stopped, lambda one: say(f"{one.case}: {one.state}", *one.crash)
+    )
     if queue.is_first:
         found = {outcome.case: outcome for outcome in outcomes}
         say(*table([found.get(name, Outcome(name, NOT_BEGUN)) for name in names]))
@@ -182,10 +185,7 @@ class _Work:
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
         _, err = self._process.communicate()
-        status = self._process.returncode
-        errors = [line.removeprefix("error: ") for line in err.splitlines() if line.startswith("error: ")]
-        state = DONE if status == 0 else (errors or [f"ended with status {status}"])[-1]
-        return self._outcome(case, state)
+        return self._outcome(case, *ending(self._process.returncode, err))
 
     def _command(self, case: str) -> list[str]:
         """The command line that trains one scene."""
@@ -196,7 +196,7 @@ class _Work:
         flags += ["--language", values.language] if values.language else []
         return [sys.executable, str(PROGRAM), *flags, *(word for one in given.overrides for word in ("--set", one))]
 
-    def _outcome(self, case: str, state: str) -> Outcome:
+    def _outcome(self, case: str, state: str, crash: tuple[str, ...]) -> Outcome:
         """The outcome with steps, time and PSNR from the scene's results folder."""
         from models.checkpoints.folder import latest_checkpoint
         from models.methods.conf import load_config
@@ -207,8 +207,16 @@ class _Work:
         except UserError:
             found = None
         if found is None:
-            return Outcome(case, state)
-        return Outcome(case, state, found.step, float(found.state.get("seconds", 0.0)), _last_psnr(folder))
+            return Outcome(case, state, crash=crash)
+        return Outcome(case, state, found.step, float(found.state.get("seconds", 0.0)), _last_psnr(folder), crash)
+
+
+def ending(status: int, printed: str) -> tuple[str, tuple[str, ...]]:
+    """State and crash report of a training from its exit status and stderr: the last error, or a report without one."""
+    errors = [line.removeprefix("error: ") for line in printed.splitlines() if line.startswith("error: ")]
+    if status == 0:
+        return DONE, ()
+    return (errors[-1], ()) if errors else (f"ended with status {status}", tuple(crash_report(printed)))
 
 
 def _last_psnr(folder: Path) -> str:

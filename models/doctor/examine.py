@@ -6,7 +6,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from data.errors import crash_report
 from data.io.child import ChildError, run_apart
+from data.io.streams import say
 from models.doctor import cuda, system
 from models.doctor.compiling import CompileStage, Compiling
 from models.doctor.computing import compute
@@ -14,7 +16,6 @@ from models.doctor.line import Check, Line, guarded
 from models.machine.progress import Word, show
 
 REMEDY = "report it with all of these lines"
-LAST_LINES = 3  # of the child's log that are quoted if it fails
 
 
 def examine(device: str, gpu: int, tell: Callable[[Line], None]) -> bool:
@@ -42,7 +43,9 @@ def examine(device: str, gpu: int, tell: Callable[[Line], None]) -> bool:
 
 
 def _compute_apart(device: str, gpu: int, take: Callable[[Line], None]) -> None:
-    """The checks that need Jittor, in a child process; a further line if that process ends early."""
+    """The checks that need Jittor, in a child process; if that process ends early, a further line and
+    what the process printed.
+    """
     compiling = Compiling()
 
     def on_event(event: Line | CompileStage | Word) -> None:
@@ -55,12 +58,5 @@ def _compute_apart(device: str, gpu: int, take: Callable[[Line], None]) -> None:
             run_apart(compute, device, gpu, log=log, on_event=on_event, on_wait=compiling.look)
             compiling.finish()
         except (ChildError, MemoryError) as error:
-            lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
-            last = " | ".join([line.strip() for line in lines if line.strip()][-LAST_LINES:])
-            take(
-                Line(
-                    "Jittor",
-                    f"{error}{f' ({last})' if last else ''}",
-                    "see the lines above; if all are ok, report all of them",
-                )
-            )
+            take(Line("Jittor", str(error), "see the lines above and below; if all above are ok, report all of them"))
+            say(*crash_report(log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isclose, isfinite
 from typing import Any
 
 HIGHER, LOWER = "higher", "lower"
@@ -60,7 +60,7 @@ def _length(value: float, figures: Mapping[str, Any]) -> str:
     world = float(figures.get("world_per_radius") or 1.0)
     if figures.get("is_metric"):
         return f"{value:.4f} radii = {value * world:.4g} m"
-    return f"{value:.4f} radii" + ("" if world == 1.0 else f" = {value * world:.4g} world units")
+    return f"{value:.4f} radii" + ("" if isclose(world, 1.0) else f" = {value * world:.4g} world units")
 
 
 GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (

@@ -1,6 +1,8 @@
 """Scans and counts along the last axis.
 
-Jittor's `cumprod` is exp(cumsum(log x)): NaN for a zero factor, in value or gradient.
+Jittor's own scans are not used (`tests/test_architecture.py`). Its `cumsum` of rows calls a block-wide CUDA scan in a
+loop that some threads of the block have left, which is undefined (`extern/cuda/cub/ops/cub_cumsum_op.cc`). Its
+`cumprod` is exp(cumsum(log x)): NaN for a zero factor, in value or gradient.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from models.machine.backend import jt
 from models.machine.ranks.ranks import ALONE, Ranks
 from models.ops.kernel import Kernel
 from models.ops.network import shapes32
+from models.ops.scan import exclusive_cumprod
 from models.ops.sizes import PAD
 from models.ops.source import Source
 from models.ops.splat_project import Ellipsoids, Surfels
@@ -113,23 +114,12 @@ def _weights(sigma: Var, opacities: Var, depths: Var, radii: Var) -> tuple[Var, 
     alpha = jt.ternary(full < MOST_ALPHA, full, jt.full_like(full, MOST_ALPHA))
     counts = jt.logical_and(alpha >= LEAST_ALPHA, is_seen.broadcast(alpha.shape) > 0).float32().stop_grad()
     alpha = (alpha * counts)[:, order]
-    before = _products_before(1.0 - alpha)
+    before = exclusive_cumprod(1.0 - alpha)
     after = (before * (1.0 - alpha)).stop_grad()
-    takes_part = jt.logical_or(after > LEAST_LEFT, alpha == 0.0).float32()
-    # Gaussians behind the first one that is cut off have weight 0
-    takes_part = 1.0 - ((1.0 - takes_part).cumsum(dim=1) > 0.0).float32()
-    weights = alpha * before * takes_part.stop_grad()
+    takes_part = jt.logical_or(after > LEAST_LEFT, alpha == 0.0).float32().stop_grad()
+    # the first Gaussian that is cut off and those behind it have weight 0
+    weights = alpha * before * takes_part * exclusive_cumprod(takes_part)
     return weights[:, rank], 1.0 - weights.sum(dim=1, keepdims=True)
-
-
-def _products_before(factors: Var) -> Var:
-    """Exclusive products along the second axis, by doubling."""
-    rows, count = factors.shape
-    product, step = jt.concat([jt.ones((rows, 1)), factors[:, :-1]], dim=1), 1
-    while step < count:
-        product = product * jt.concat([jt.ones((rows, step)), product[:, :-step]], dim=1)
-        step *= 2
-    return product
 
 
 def _picture(weights: Var, left: Var, channels: Var, look: Look, layout: Raster) -> Var:

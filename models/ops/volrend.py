@@ -140,10 +140,7 @@ def _places(offsets: Var, samples: int) -> tuple[Var, Var, Var]:
 
 
 def _exclusive_product(factors: Var, starts: Var) -> Var:
-    """Exclusive products of the factors of the same ray, [S, 1], by doubling; 1 for the first of a ray.
-
-    Jittor's `cumprod` is exp(cumsum(log x)): NaN for a zero factor, in value or gradient.
-    """
+    """Exclusive products of the factors of the same ray, [S, 1], by doubling; 1 for the first of a ray."""
     count = factors.shape[0]
     places = jt.arange(count).unsqueeze(1)
 

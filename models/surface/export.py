@@ -71,11 +71,10 @@ def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:
     matrix = np.asarray(scene_to_world, dtype=np.float64)
     if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.array_equal(matrix[3], [0.0, 0.0, 0.0, 1.0]):
         raise ValueError(f"scene_to_world must be a finite affine 4x4 matrix with last row 0 0 0 1, not {matrix}")
-    determinant = np.linalg.det(matrix[:3, :3])
-    if determinant == 0.0:
+    if np.linalg.matrix_rank(matrix[:3, :3]) < 3:
         raise ValueError("scene_to_world is singular: it would flatten the mesh")
     vertices = surface.mesh.vertices @ matrix[:3, :3].T + matrix[:3, 3]
-    faces = surface.mesh.faces if determinant > 0.0 else surface.mesh.faces[:, ::-1]
+    faces = surface.mesh.faces if np.linalg.det(matrix[:3, :3]) > 0.0 else surface.mesh.faces[:, ::-1]
     normals = surface.normals
     if normals is not None:
         normals = normals @ np.linalg.inv(matrix[:3, :3])

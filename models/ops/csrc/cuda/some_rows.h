@@ -55,28 +55,36 @@ struct alignas(16) Four {
     float values[4];
 };
 
-// A tile [WIDTH, TILE_DEPTH] of an operand on its way from memory to shared memory. IS_DEEP: the operand is
-// [width, depth], else [depth, width]. Neighbouring threads read neighbouring values.
+// The values of a thread of a tile [WIDTH, TILE_DEPTH] of an operand, on their way from memory to shared memory.
+// IS_DEEP: the operand is [width, depth], else [depth, width]. Neighbouring threads read neighbouring values.
 template <int WIDTH, bool IS_DEEP>
 struct Tile {
+    static constexpr int LINE = IS_DEEP ? TILE_DEPTH : WIDTH, LINES = TILE_THREADS / LINE;  // read at once
     static constexpr int COUNT = WIDTH * TILE_DEPTH / TILE_THREADS, STRIDE = WIDTH + TILE_PAD;
+    int column, line;
+    const float *from;
+    long stride;
     float values[COUNT];
 
-    __device__ static int place(int n) { return threadIdx.x + n * TILE_THREADS; }
-    __device__ static int across(int n) { return IS_DEEP ? place(n) / TILE_DEPTH : place(n) % WIDTH; }
-    __device__ static int along(int n) { return IS_DEEP ? place(n) % TILE_DEPTH : place(n) / WIDTH; }
+    // The tile that begins at position `first` of the width and `begin` of the depth.
+    __device__ Tile(const Matrix &operand, long first, long begin)
+        : column(threadIdx.x % LINE), line(threadIdx.x / LINE), stride(operand.stride) {
+        from = operand.values + (IS_DEEP ? first + line : begin + line) * stride + (IS_DEEP ? begin : first) + column;
+    }
 
-    __device__ void read(const Matrix &from, long first, long width, long begin, long end) {
+    // Read it, 0 beyond the remaining width and depth, and move on to the next along the depth.
+    __device__ void read(long width, long depth) {
+        const bool is_in_line = column < (IS_DEEP ? depth : width);
+        const int lines = (int)(IS_DEEP ? width : depth) - line;
 #pragma unroll
-        for (int n = 0; n < COUNT; n++) {
-            const long i = first + across(n), k = begin + along(n);
-            values[n] = i < width && k < end ? from.values[IS_DEEP ? i * from.stride + k : k * from.stride + i] : 0.f;
-        }
+        for (int n = 0; n < COUNT; n++) values[n] = is_in_line && n * LINES < lines ? from[n * LINES * stride] : 0.f;
+        from += IS_DEEP ? TILE_DEPTH : TILE_DEPTH * stride;
     }
 
     __device__ void write(float *shared) const {
+        shared += IS_DEEP ? column * STRIDE + line : line * STRIDE + column;
 #pragma unroll
-        for (int n = 0; n < COUNT; n++) shared[along(n) * STRIDE + across(n)] = values[n];
+        for (int n = 0; n < COUNT; n++) shared[n * LINES * (IS_DEEP ? 1 : STRIDE)] = values[n];
     }
 };
 
@@ -97,20 +105,20 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
     constexpr int ACROSS = TILE_COLUMNS / OWN_COLUMNS;
     const int own_row = threadIdx.x / ACROSS * OWN_ROWS, own_column = threadIdx.x % ACROSS * OWN_COLUMNS;
     float sums[OWN_ROWS][OWN_COLUMNS] = {};
-    TileA next_a;
-    TileB next_b;
-    next_a.read(a, row, rows, begin, end);
-    next_b.read(b, column, columns, begin, end);
+    TileA next_a(a, row, begin);
+    TileB next_b(b, column, begin);
+    next_a.read(rows - row, end - begin);
+    next_b.read(columns - column, end - begin);
     for (long k = begin; k < end; k += TILE_DEPTH) {
         next_a.write(shared_a->values);
         next_b.write(shared_b->values);
         __syncthreads();
-        next_a.read(a, row, rows, k + TILE_DEPTH, end);
-        next_b.read(b, column, columns, k + TILE_DEPTH, end);
+        next_a.read(rows - row, end - k - TILE_DEPTH);
+        next_b.read(columns - column, end - k - TILE_DEPTH);
 #pragma unroll
         for (int d = 0; d < TILE_DEPTH; d++) {
-            const Four low = shared_a[(d * TileA::STRIDE + own_row) / 4], high = shared_a[(d * TileA::STRIDE + own_row) / 4 + 1];
-            const Four right = shared_b[(d * TileB::STRIDE + own_column) / 4];
+            const Four *of_a = shared_a + (d * TileA::STRIDE + own_row) / 4;
+            const Four low = of_a[0], high = of_a[1], right = shared_b[(d * TileB::STRIDE + own_column) / 4];
 #pragma unroll
             for (int i = 0; i < OWN_ROWS; i++)
 #pragma unroll

@@ -61,7 +61,7 @@ def test_what_is_computed_is_that_of_the_rows_there_are_and_nothing_else(source,
         for shape in ((ROWS, DEPTH), (DEPTH, COLUMNS), (COLUMNS, DEPTH), (ROWS, COLUMNS))
     )
     used = min(max(count - begin, 0), ROWS)
-    a[used:], d[used:] = np.nan, np.nan
+    a[used:], d[used:] = 1e30, 1e30
     shapes = [(ROWS, COLUMNS), (ROWS, COLUMNS), (DEPTH, COLUMNS), (COLUMNS,), (ROWS, COLUMNS)]
     inputs = [*map(jt.array, (a, b, turned, d)), jt.array(np.int32([count]))]
     with in_form(form):

@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
     next_a.read(rows - row, end - begin);
     next_b.read(columns - column, end - begin);
     for (long k = begin; k < end; k += TILE_DEPTH) {
-        next_a.write(shared_a->values);
-        next_b.write(shared_b->values);
+        next_a.write((float *)shared_a);
+        next_b.write((float *)shared_b);
         __syncthreads();
         next_a.read(rows - row, end - k - TILE_DEPTH);
         next_b.read(columns - column, end - k - TILE_DEPTH);

@@ -9,7 +9,8 @@ computes again to save memory. Per point, with M the multiply-adds of all layers
   but not to the point (M - first).
 * Up-sampling query: the distance alone (M - last + the last layer's inputs).
 * Colour network, 3 M less the first layer's part for points and directions, to which no cotangent goes.
-* Background network, likewise.
+* Background network, likewise, at the intervals behind the region. Those of the region that are outside the unit sphere
+  are left out: their number depends on the rays.
 """
 
 from __future__ import annotations
@@ -43,13 +44,12 @@ def step_flops(model: NeuSConfig, rays: int) -> StepFlops:
     """The count for a step on `rays` rays."""
     renderer = model.neus_renderer
     inside = renderer.n_samples + renderer.n_importance
-    everywhere = inside + renderer.n_outside if renderer.n_outside else 0
     per_ray = StepFlops(
         queries=queried_depths(renderer.n_samples, renderer.n_importance, renderer.up_sample_steps)
         * sdf_query(model.sdf_network),
         sdf=inside * sdf_training(model.sdf_network),
         color=inside * color_training(model.rendering_network),
-        background=everywhere * nerf_training(model.nerf),
+        background=renderer.n_outside * nerf_training(model.nerf),
     )
     scale = rays * OPERATIONS_PER_MULTIPLY_ADD
     return StepFlops(per_ray.queries * scale, per_ray.sdf * scale, per_ray.color * scale, per_ray.background * scale)

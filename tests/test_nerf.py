@@ -62,10 +62,10 @@ def inputs_of(conf, count=COUNT):
     return np.resize(POINTS, (count, 4))[:, : conf.d_in].copy(), np.resize(VIEWS, (count, 3))
 
 
-def weight_gradients(network, evaluate, points, views):
+def weight_gradients(network, evaluate, points, views, *selected, cotangents=COTANGENTS):
     """d (density^2 + colour . known numbers) by name."""
-    density, rgb = evaluate(jt.array(points), jt.array(views))
-    loss = density.sqr().sum() + (rgb * jt.array(np.resize(COTANGENTS, (len(points), 3)))).sum()
+    density, rgb = evaluate(*map(jt.array, (points, views, *selected)))
+    loss = density.sqr().sum() + (rgb * jt.array(np.resize(cotangents, (len(points), 3)))).sum()
     parameters = named_parameters(network)
     return {name: g.numpy() for name, g in zip(parameters, jt.grad(loss, list(parameters.values())), strict=True)}
 
@@ -157,3 +157,56 @@ def test_a_network_deeper_than_a_machine_word_is_read_right():
     points, views = map(jt.array, inputs_of(conf))
     for actual, expected in zip(network(points, views), plainly(network)(points, views), strict=True):
         np.testing.assert_allclose(actual.numpy(), expected.numpy(), atol=1e-5)
+
+
+SELECTED = {
+    "some of several passes": np.random.default_rng(3).random(300) < 0.6,
+    "a few": np.random.default_rng(4).random(COUNT) < 0.1,
+    "all": np.ones(COUNT, bool),
+    "none": np.zeros(COUNT, bool),
+    "the only one": np.ones(1, bool),
+    "not the only one": np.zeros(1, bool),
+}
+
+
+@all_paths
+@pytest.mark.parametrize("which", SELECTED)
+def test_values_and_gradients_of_selected_points_do_not_depend_on_what_the_others_are(which):
+    network, conf = network_of("two skips, odd width")
+    selected = SELECTED[which]
+    points, views = inputs_of(conf, len(selected))
+    exact = oracles.nerf_network(params64(network), conf, *(v.astype(np.float64) for v in (points, views)))
+    chosen, cotangents = np.flatnonzero(selected), np.resize(COTANGENTS, (len(selected), 3))
+    expected = {name: np.zeros(value.shape) for name, value in params64(network).items()}
+    if len(chosen):  # all of these, through plain Jittor
+        inputs = points[chosen], views[chosen]
+        expected = weight_gradients(network, plainly(network), *inputs, cotangents=cotangents[chosen])
+    points[~selected], views[~selected] = np.nan, np.nan
+    found = network(*map(jt.array, (points, views, selected)))
+    for value, right in zip(found, exact, strict=True):
+        np.testing.assert_allclose(value.numpy(), np.where(selected[:, None], right, 0.0), atol=1e-5)
+    for name, actual in weight_gradients(network, network, points, views, selected, cotangents=cotangents).items():
+        atol = 1e-5 * np.abs(expected[name]).max()
+        np.testing.assert_allclose(actual, expected[name], atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize("form", OWN_FORMS)
+def test_a_selected_point_s_values_are_those_without_a_selection(form):
+    network, conf = network_of("two skips, odd width")
+    points, views = map(jt.array, inputs_of(conf))
+    selected = SELECTED["a few"]
+    with in_form(form):
+        some, whole = network(points, views, jt.array(selected)), network(points, views)
+        for actual, expected in zip(some, whole, strict=True):
+            np.testing.assert_allclose(actual.numpy()[selected], expected.numpy()[selected], atol=1e-6)
+
+
+def test_gradients_of_selected_points_are_the_same_bit_for_bit_with_any_number_of_threads(openmp_threads):
+    network, conf = network_of("two skips, odd width")
+    selected, found = np.random.default_rng(3).random(3000) < 0.6, []
+    for threads in (1, 2, 3):
+        openmp_threads(threads)
+        found.append(weight_gradients(network, network, *inputs_of(conf, 3000), selected))
+    for other in found[1:]:
+        for name, value in other.items():
+            np.testing.assert_array_equal(value, found[0][name], err_msg=name)

@@ -7,7 +7,7 @@ import oracles
 import pytest
 from config_samples import changed
 from dense_renderer import training_losses
-from forms import CUDA_FORMS, in_form
+from forms import CUDA_FORMS, FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import oracle_model, oracle_params, random_rays, tiny_renderer
 
@@ -46,15 +46,15 @@ def renderer_with_soft_surface(n_outside, seed=2):
     return renderer
 
 
-def oracle_image(renderer, depths, draws, ratio, behind, params=None):
+def oracle_image(renderer, depths, draws, ratio, behind, params=None, rays=RAYS):
     """The same image by the oracle, at the renderer's own depths: placing them is ill-conditioned in float32."""
     beyond = None
     if renderer.conf.n_outside:
-        conf, far = renderer.conf, RAYS.far.astype(np.float64)
+        conf, far = renderer.conf, rays.far.astype(np.float64)
         jitter = None if draws is None else draws["outside"]
         beyond = oracles.outside_depths(far, conf.n_outside, conf.n_samples, jitter)
     params = oracle_params(renderer) if params is None else params
-    exact = Rays(*(value.astype(np.float64) for value in vars(RAYS).values()))
+    exact = Rays(*(value.astype(np.float64) for value in vars(rays).values()))
     return oracles.render(params, oracle_model(renderer), exact, depths, beyond, ratio, behind)
 
 
@@ -78,6 +78,44 @@ def test_sections_beyond_the_last_depth_have_the_length_of_an_even_one():
     output = renderer.render(upload(RAYS))
     last = (output.midpoints - output.depths).numpy()[:, -1]
     np.testing.assert_allclose(last, 2.0 / 5 / 2.0, rtol=1e-5)
+
+
+class Asked:
+    """A background that keeps where it is evaluated, bool [P]."""
+
+    def __init__(self, network):
+        self.network, self.selected = network, None
+
+    def __call__(self, points, views, selected):
+        self.selected = selected.numpy()
+        return self.network(points, views, selected)
+
+
+BESIDE = Rays(RAYS.origins, np.roll(RAYS.directions, 1, axis=1), RAYS.near, RAYS.far)  # most miss the sphere
+THROUGH = Rays(-3.0 * RAYS.directions, RAYS.directions, *(np.full((COUNT, 1), t, np.float32) for t in (2.1, 3.7)))
+# name -> rays, and the share of intervals outside the sphere
+SCENES = {
+    "mixed": (RAYS, 0.2, 0.8),
+    "beside the sphere": (BESIDE, 0.8, 1.0),
+    "inside it": (THROUGH, 4 / 20, 4 / 20),
+    "one ray": (RAYS.at(slice(1)), 0.2, 0.8),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SCENES)
+def test_the_background_is_evaluated_only_outside_the_sphere_and_the_image_is_that_of_the_oracle(name, form):
+    (rays, low, high), renderer = SCENES[name], renderer_with_soft_surface(4)
+    background = renderer.estimator.nerf = Asked(renderer.fields.nerf)
+    with in_form(form):
+        output = renderer.render(upload(rays))
+        inside = output.inside_sphere.numpy() > 0
+        expected = oracle_image(renderer, output.depths.numpy().astype(np.float64), None, 1.0, None, rays=rays)
+        for field in ("rgb", "opacity", "weights"):
+            np.testing.assert_allclose(getattr(output, field).numpy(), expected[field], atol=1e-5, err_msg=field)
+    outside = np.hstack([~inside, np.ones((len(inside), 4), bool)])
+    np.testing.assert_array_equal(background.selected.reshape(outside.shape), outside)
+    assert low <= outside.mean() <= high
 
 
 # gradients

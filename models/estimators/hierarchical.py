@@ -31,10 +31,10 @@ Distance = Callable[[Var], Var]  # points [P, 3] -> signed distances [P, 1]
 
 @dataclass(frozen=True)
 class InverseSphereBackground:
-    """The background at all M intervals of R rays; used for intervals whose midpoint is outside the unit sphere."""
+    """The background at the M intervals of R rays, evaluated and used where the midpoint is outside the unit sphere."""
 
-    alpha: Var  # [R, M]
-    rgb: Var  # [R, M, 3]
+    alpha: Var  # [R, M], 1 - exp(-delta log 2) inside the sphere
+    rgb: Var  # [R, M, 3], 0.5 inside the sphere
     in_sphere: Var  # [R, N], 1 if the midpoint of an interval of the region is inside the sphere
 
     def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, RayLayout]:
@@ -119,7 +119,9 @@ class HierarchicalEstimator(PixelEstimator):
     def background(
         self, rays: RayVars, t_starts: Var, in_sphere: Var, noise: Noise | None = None
     ) -> InverseSphereBackground:
-        """The background network evaluated at all intervals; its values inside the sphere are not used."""
+        """The background network, evaluated at the intervals of the region with `in_sphere` [R, N] = 0 and at those
+        behind it.
+        """
         with jt.no_grad():
             jitter = None if noise is None else jt.array(noise["outside"])
             outside = sampling.outside_depths(rays.far, self.conf.n_outside, self.conf.n_samples, jitter)
@@ -128,6 +130,8 @@ class HierarchicalEstimator(PixelEstimator):
         deltas = interval_lengths(t_starts, self.last_length)
         positions = points_along(rays.origins, rays.directions, t_starts + deltas * 0.5).stop_grad()
         directions = rays.directions.unsqueeze(1).broadcast((rows, count, 3)).reshape((-1, 3)).stop_grad()
-        raw, rgb = self.nerf(inverted_sphere(positions).reshape((-1, 4)), directions)
+        unused = jt.concat([in_sphere, jt.zeros((rows, self.conf.n_outside))], dim=1)
+        selected = (unused < 0.5).reshape((-1,)).stop_grad()
+        raw, rgb = self.nerf(inverted_sphere(positions).reshape((-1, 4)), directions, selected)
         alpha = alpha_from_density(softplus(raw).reshape((rows, count)), deltas)
         return InverseSphereBackground(alpha, rgb.sigmoid().reshape((rows, count, 3)), in_sphere)

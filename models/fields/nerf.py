@@ -38,16 +38,17 @@ class NeRF(jt.nn.Module):
             widths=tuple(entry for pair in [*conf.trunk, *conf.heads] for entry in pair),
         )
 
-    def execute(self, points: Var, view_dirs: Var) -> tuple[Var, Var]:
+    def execute(self, points: Var, view_dirs: Var, selected: Var | None = None) -> tuple[Var, Var]:
         """Raw density [P, 1] and raw RGB [P, 3], differentiable in the parameters.
 
         Args:
             points: [P, 4] inverted-sphere coordinates (x / r, 1 / r), or [P, 3].
             view_dirs: [P, 3], unit, from the camera outwards.
+            selected: bool [P], where the network is evaluated; both outputs are 0 elsewhere. None for everywhere.
         """
         heads = [self.feature_linear, self.alpha_linear]  # one layer; its last row is the density
         joined = (jt.concat([head.weight for head in heads]), jt.concat([head.bias for head in heads]))
         after = [*self.views_linears, self.rgb_linear]
         layers = [(layer.weight, layer.bias) for layer in self.pts_linears]
         weights = Weights([*layers, joined, *((layer.weight, layer.bias) for layer in after)])
-        return nerf(points, view_dirs, weights, self._sizes)
+        return nerf(points, view_dirs, weights, self._sizes, selected)

@@ -88,7 +88,8 @@ def _nerf(rng: np.random.Generator) -> Example:
     widths = (encoded, 24, 24, 24, 24 + encoded, 24, 24, 25, 24 + views, 12, 12, 3)
     weights = _weights(rng, widths)
     points, directions = _normal(rng, POINTS, 4, size=0.5), _directions(rng, POINTS)
-    return Example(nerf, (points, directions, weights, NerfSizes(3, 4, 2, 1, (1,), widths)), _trained(weights))
+    sizes, selected = NerfSizes(3, 4, 2, 1, (1,), widths), jt.array(rng.random(POINTS) < 0.5)
+    return Example(nerf, (points, directions, weights, sizes, selected), _trained(weights))
 
 
 def _upsample(rng: np.random.Generator) -> Example:

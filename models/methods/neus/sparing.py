@@ -1,5 +1,4 @@
-"""Images of NeuS that evaluate the networks only where their output is visible. R rays, N intervals inside the sphere,
-M in all.
+"""Images of NeuS that evaluate the networks only where their output is visible. R rays, N intervals inside the sphere.
 
 Rays that hit the object are rendered as in training, to float32 accuracy: the omitted values are multiplied by zero
 there.
@@ -20,7 +19,7 @@ from models.ops import volrend
 from models.rendering.kernels import composite, over_background, weights_from_alpha
 from models.rendering.render import SurfaceFields, render_surface
 from models.rendering.views import region_view
-from models.structs import RayView
+from models.structs import RayView, Var
 
 
 def sparing_view(
@@ -72,32 +71,22 @@ def _view_object(
     """Render rays that may be opaque; `sdf` is that of `_uniform_distances`."""
     placed = upload(rays)
     t_starts = estimator.t_starts(placed, fields.sdf.at_weights().distance, None, jt.array(sdf))
-    fields, estimator = _evaluated_where_seen(fields, estimator, rays, t_starts.numpy())
+    fields = _evaluated_where_seen(fields, estimator, rays, t_starts)
     samples = estimator.samples_of(placed, t_starts)
     rendering = render_surface(fields.at_weights(), samples, cos_anneal_ratio, background_rgb)
     return region_view(rendering, rendering.geometry.gradient)
 
 
 def _evaluated_where_seen(
-    fields: SurfaceFields, estimator: HierarchicalEstimator, rays: Rays, t_starts: np.ndarray
-) -> tuple[SurfaceFields, HierarchicalEstimator]:
-    """Fields and background for rays at t_starts [R, N]; with a background, each network is evaluated only on its
-    side.
-    """
+    fields: SurfaceFields, estimator: HierarchicalEstimator, rays: Rays, t_starts: Var
+) -> SurfaceFields:
+    """Fields for rays at t_starts [R, N]; with a background, evaluated only inside the sphere."""
     if estimator.nerf is None:
-        return fields, estimator
-    inside, outside = visible.intervals_apart(rays, t_starts, estimator.last_length)
-    within = visible.Rows.where(inside)
-    spared = SurfaceFields(
+        return fields
+    within = visible.Rows.where(visible.may_be_inside(rays, t_starts.numpy(), estimator.last_length))
+    return SurfaceFields(
         visible.DistanceAt(fields.sdf, within), visible.ColorAt(fields.color, within), fields.sharpness
     )
-    return spared, HierarchicalEstimator(estimator.conf, _background_where(estimator, outside))
-
-
-def _background_where(estimator: HierarchicalEstimator, outside: np.ndarray) -> visible.NerfAt:
-    """The background network for intervals [R, N] that may be outside the sphere, and for those behind them."""
-    beyond = np.ones((len(outside), estimator.conf.n_outside), bool)
-    return visible.NerfAt(estimator.nerf, visible.Rows.where(np.concatenate([outside, beyond], axis=1)))
 
 
 def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rgb: np.ndarray | None) -> RayView:
@@ -106,11 +95,8 @@ def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rg
         behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
         return visible.unseen(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))
     placed = upload(rays)
-    t_starts = estimator.t_starts(placed, visible.no_object, None)
-    inside, outside = visible.intervals_apart(rays, t_starts.numpy(), estimator.last_length)
-    spared = HierarchicalEstimator(estimator.conf, _background_where(estimator, outside))
-    background = spared.background(placed, t_starts, jt.array(np.float32(inside)))
-    nothing = jt.zeros((inside.size, 3))
-    alpha, rgb, layout = background.joined(nothing[:, :1], nothing)
+    samples = estimator.samples_of(placed, estimator.t_starts(placed, visible.no_object, None))
+    nothing = jt.zeros((samples.positions.shape[0], 3))
+    alpha, rgb, layout = samples.background.joined(nothing[:, :1], nothing)
     weights, opacity = weights_from_alpha(alpha, layout)
     return visible.unseen(over_background(composite(weights, rgb, layout), opacity, background_rgb).numpy())

@@ -1,7 +1,8 @@
 """Select what an image needs: rays that may be opaque, and visible intervals.
 
-Only images use this; a training step evaluates its networks everywhere. R rays, N intervals inside, M in all, P = R x
-intervals. A network that is evaluated at some rows replaces the full one; the caller multiplies the other rows by zero.
+Only images use this; a training step evaluates the networks of the surface everywhere. R rays, N intervals of each
+inside, P = R N. A network that is evaluated at some rows replaces the full one; the caller multiplies the other rows by
+zero.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.rays import Rays
-from models.fields.nerf import NeRF
 from models.fields.protocol import STEEPEST, ColorField, DistanceAtWeights, DistanceField
 from models.machine.backend import jt
 from models.ops.volrend import ALPHA_EPS
@@ -44,15 +44,14 @@ def may_be_opaque(rays: Rays, sdf: np.ndarray, spacing: float, inv_s: float) -> 
     return sdf.min(axis=1) <= STEEPEST * spacing + blur
 
 
-def intervals_apart(rays: Rays, t_starts: np.ndarray, last: float) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals [R, N] that may be inside the unit sphere, and those that may be outside: bool.
+def may_be_inside(rays: Rays, t_starts: np.ndarray, last: float) -> np.ndarray:
+    """Whether each interval may be inside the unit sphere, to float32 accuracy: bool [R, N].
 
-    Intervals near the sphere are in both. t_starts: their starts; `last` is the length of the last one.
+    t_starts: the starts [R, N]; `last` is the length of the last interval.
     """
     lengths = np.diff(t_starts, axis=1, append=t_starts[:, -1:] + last)
     middles = rays.origins[:, None] + rays.directions[:, None] * (t_starts + 0.5 * lengths)[..., None]
-    radius, slack = np.linalg.norm(middles, axis=2), _slack(rays)[:, None]
-    return radius < 1.0 + slack, radius > 1.0 - slack
+    return np.linalg.norm(middles, axis=2) < 1.0 + _slack(rays)[:, None]
 
 
 def _slack(rays: Rays) -> np.ndarray:
@@ -120,19 +119,6 @@ class ColorAt:
         """RGB [P, 3], zero in other rows; features [K, F] of `DistanceAt`."""
         gathered = (self.rows.gather(values) for values in (points, normals, views))
         return self.rows.spread(self.field(*gathered, features))
-
-
-@dataclass(frozen=True)
-class NerfAt:
-    """The background network evaluated at some rows."""
-
-    network: NeRF
-    rows: Rows
-
-    def __call__(self, points: Var, views: Var) -> tuple[Var, Var]:
-        """Raw density [P, 1] and raw RGB [P, 3], zero in other rows."""
-        density, rgb = self.network(self.rows.gather(points), self.rows.gather(views))
-        return self.rows.spread(density), self.rows.spread(rgb)
 
 
 def no_object(points: Var) -> Var:

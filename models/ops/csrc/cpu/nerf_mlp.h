@@ -110,4 +110,45 @@ inline void nerf_backward(const NerfSizes &sizes, long n, const float *points, c
     });
 }
 
+// The points with `selected`, in their order.
+inline std::vector<long> selected_points(long n, const bool *selected) {
+    std::vector<long> chosen;
+    for (long p = 0; p < n; p++)
+        if (selected[p]) chosen.push_back(p);
+    return chosen;
+}
+
+// The chosen rows of values [n, width].
+inline std::vector<float> gather(const std::vector<long> &chosen, const float *values, int width) {
+    std::vector<float> found;
+    found.reserve(chosen.size() * width);
+    for (long row : chosen) found.insert(found.end(), values + row * width, values + (row + 1) * width);
+    return found;
+}
+
+// `nerf_forward` at the selected points; 0 elsewhere.
+inline void nerf_forward_selected(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                                  const float *packed, const bool *selected, float *density, float *rgb) {
+    const std::vector<long> chosen = selected_points(n, selected);
+    std::vector<float> some_density(chosen.size()), some_rgb(3 * chosen.size());
+    nerf_forward(sizes, (long)chosen.size(), gather(chosen, points, sizes.coordinates).data(),
+                 gather(chosen, directions, 3).data(), packed, some_density.data(), some_rgb.data());
+    std::fill(density, density + n, 0.f);
+    std::fill(rgb, rgb + 3 * n, 0.f);
+    for (size_t i = 0; i < chosen.size(); i++) {
+        density[chosen[i]] = some_density[i];
+        std::copy_n(&some_rgb[3 * i], 3, rgb + 3 * chosen[i]);
+    }
+}
+
+// `nerf_backward` from the cotangents of the selected points.
+inline void nerf_backward_selected(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                                   const float *packed, const bool *selected, const float *d_density,
+                                   const float *d_rgb, float *d_packed) {
+    const std::vector<long> chosen = selected_points(n, selected);
+    nerf_backward(sizes, (long)chosen.size(), gather(chosen, points, sizes.coordinates).data(),
+                  gather(chosen, directions, 3).data(), packed, gather(chosen, d_density, 1).data(),
+                  gather(chosen, d_rgb, 3).data(), d_packed);
+}
+
 }  // namespace neus

@@ -122,6 +122,11 @@ namespace neus {
 
 inline long at_once(long rows) { return rows < 1 ? 1 : rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE; }
 
+// Loops over rows are written once for a number that the host knows, and for `SomeRows` of some_rows.h.
+inline long most_of(long rows) { return rows; }
+inline long part_of(long rows, long begin, long most) { return rows - begin < most ? rows - begin : most; }
+__device__ inline long number_of(long rows) { return rows; }
+
 constexpr uint32_t EXPONENT = 0x7f800000u;  // the bits of infinity; those of NaN are above
 
 // work(row, column, row * width + column) for all of [rows, width], in any order.

@@ -54,7 +54,8 @@ struct Part {
 using Parts = std::vector<Part>;
 
 // y [rows, outputs] = x W^T, without the bias, which the next operation adds.
-inline void linear(const Layer &layer, long rows, const Parts &x, float *y, long stride) {
+template <typename Rows>
+inline void linear(const Layer &layer, const Rows &rows, const Parts &x, float *y, long stride) {
     int column = 0;
     for (const Part &part : x) {
         if (part.width == 0) continue;
@@ -65,7 +66,8 @@ inline void linear(const Layer &layer, long rows, const Parts &x, float *y, long
 }
 
 // The gradient of W, in `gradients` as in the packed parameters, += d_y^T x.
-inline void add_outer(const Layer &layer, long rows, const float *d_y, long stride, const Parts &x, float *gradients) {
+template <typename Rows>
+inline void add_outer(const Layer &layer, const Rows &rows, const float *d_y, long stride, const Parts &x, float *gradients) {
     int column = 0;
     for (const Part &part : x) {
         if (part.width == 0) continue;
@@ -76,20 +78,24 @@ inline void add_outer(const Layer &layer, long rows, const float *d_y, long stri
 }
 
 // The gradients of W and b += those of d_y.
-inline void add_gradients(const Layer &layer, long rows, const float *d_y, long stride, const Parts &x, float *gradients) {
+template <typename Rows>
+inline void add_gradients(const Layer &layer, const Rows &rows, const float *d_y, long stride, const Parts &x,
+                          float *gradients) {
     add_outer(layer, rows, d_y, stride, x, gradients);
     add_columns(rows, layer.outputs, 1.f, d_y, stride, gradients + layer.bias_offset());
 }
 
 // d_x [rows, width] = scale d_y W + keep d_x, of the columns from `column` on.
-inline void linear_backward(const Layer &layer, long rows, const float *d_y, long stride, int column, int width,
+template <typename Rows>
+inline void linear_backward(const Layer &layer, const Rows &rows, const float *d_y, long stride, int column, int width,
                             float scale, float keep, float *d_x, long stride_x) {
     product(rows, width, layer.outputs, scale, d_y, stride, false, layer.weight + column, layer.inputs, false, keep, d_x,
             stride_x);
 }
 
 // y = max(y + b, 0).
-inline void bias_relu(const Layer &layer, long rows, float *y, long stride) {
+template <typename Rows>
+inline void bias_relu(const Layer &layer, const Rows &rows, float *y, long stride) {
     const float *bias = layer.bias;
     each_place(rows, layer.outputs, [=] __device__(int r, int i, long) {
         const float value = y[r * stride + i] + bias[i];
@@ -98,7 +104,8 @@ inline void bias_relu(const Layer &layer, long rows, float *y, long stride) {
 }
 
 // d_y = 0 where the value of ReLU is not positive.
-inline void relu_backward(long rows, int width, const float *value, long stride_value, float *d_y, long stride) {
+template <typename Rows>
+inline void relu_backward(const Rows &rows, int width, const float *value, long stride_value, float *d_y, long stride) {
     each_place(rows, width, [=] __device__(int r, int i, long) {
         if (!(value[r * stride_value + i] > 0.f)) d_y[r * stride + i] = 0.f;
     });
@@ -106,7 +113,8 @@ inline void relu_backward(long rows, int width, const float *value, long stride_
 
 // gamma(scale x) of x [rows, width], see models/ops/sizes.py. In double, because the error of fast sines is
 // proportional to the argument, and an octave multiplies that by up to 2^23.
-inline void encode(const float *x, long rows, int width, int octaves, float scale, float *encoded, long stride) {
+template <typename Rows>
+inline void encode(const float *x, const Rows &rows, int width, int octaves, float scale, float *encoded, long stride) {
     each_place(rows, width * (octaves + 1), [=] __device__(int r, int k, long) {
         const int j = k % width, octave = k / width - 1;
         const float value = x[r * width + j] * scale;

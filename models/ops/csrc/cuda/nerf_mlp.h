@@ -4,6 +4,8 @@
 // ops/nerf_mlp.py.
 #pragma once
 #include "layers.h"
+#include "offsets.h"
+#include "some_rows.h"
 
 namespace neus {
 
@@ -34,7 +36,8 @@ struct NerfPass {
 };
 
 // All layers but the last for points [rows, coordinates] seen along directions [rows, 3].
-inline void nerf_layers(const NerfPass &pass, long rows, const float *points, const float *directions) {
+template <typename Rows>
+inline void nerf_layers(const NerfPass &pass, const Rows &rows, const float *points, const float *directions) {
     encode(points, rows, pass.coordinates, pass.octaves, 1.f, pass.points.values, pass.stride_e);
     encode(directions, rows, 3, pass.view_octaves, 1.f, pass.views.values, pass.stride_v);
     const long stride = pass.stride;
@@ -51,12 +54,14 @@ inline void nerf_layers(const NerfPass &pass, long rows, const float *points, co
 }
 
 // density [n, 1] and rgb [n, 3] of points [n, coordinates] seen along directions [n, 3].
-inline void nerf_forward(const NerfSizes &sizes, long n, const float *points, const float *directions,
-                         const float *packed, float *density, float *rgb) {
-    const NerfPass pass(sizes, n, packed);
+template <typename Rows>
+inline void values_of(const Rows &n, const NerfSizes &sizes, const float *points, const float *directions,
+                      const float *packed, float *density, float *rgb) {
+    const NerfPass pass(sizes, most_of(n), packed);
     const Layer &top = pass.layers.back();
-    for (long begin = 0; begin < n; begin += pass.most) {
-        const long rows = n - begin < pass.most ? n - begin : pass.most, stride = pass.stride;
+    for (long begin = 0; begin < most_of(n); begin += pass.most) {
+        const Rows rows = part_of(n, begin, pass.most);
+        const long stride = pass.stride;
         nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
         const float *heads = pass.output(pass.trunk) + pass.features, *bias = top.bias;
         float *to_density = density + begin, *to_rgb = rgb + begin * 3;
@@ -69,15 +74,16 @@ inline void nerf_forward(const NerfSizes &sizes, long n, const float *points, co
 }
 
 // Gradient of the packed parameters from the cotangents of density and rgb.
-inline void nerf_backward(const NerfSizes &sizes, long n, const float *points, const float *directions,
-                          const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
-    const NerfPass pass(sizes, n, packed);
+template <typename Rows>
+inline void gradients_of(const Rows &n, const NerfSizes &sizes, const float *points, const float *directions,
+                         const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
+    const NerfPass pass(sizes, most_of(n), packed);
     const long stride = pass.stride;
     const int heads = pass.trunk, view = heads + 1, color = heads + 2, features = pass.features;
     Scratch<float> first(pass.most * stride), second(pass.most * stride);
     clear(d_packed, parameters_of(pass.layers));
-    for (long begin = 0; begin < n; begin += pass.most) {
-        const long rows = n - begin < pass.most ? n - begin : pass.most;
+    for (long begin = 0; begin < most_of(n); begin += pass.most) {
+        const Rows rows = part_of(n, begin, pass.most);
         nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
         float *d = first.values, *other = second.values;
         const float *from_rgb = d_rgb + begin * 3, *from_density = d_density + begin;
@@ -87,7 +93,7 @@ inline void nerf_backward(const NerfSizes &sizes, long n, const float *points, c
         add_gradients(pass.layers[view], rows, d, stride, pass.input(view), d_packed);
         linear_backward(pass.layers[view], rows, d, stride, 0, features, 1.f, 0.f, other, stride);
         float *to = other;
-        each(rows, [=] __device__(long r) { to[r * stride + features] = from_density[r]; });
+        each_place(rows, 1, [=] __device__(int r, int, long) { to[r * stride + features] = from_density[r]; });
         std::swap(d, other);
         for (int l = heads; l >= 0; l--) {
             add_gradients(pass.layers[l], rows, d, stride, pass.input(l), d_packed);
@@ -98,6 +104,78 @@ inline void nerf_backward(const NerfSizes &sizes, long n, const float *points, c
             std::swap(d, other);
         }
     }
+}
+
+constexpr long GROUP = 128;  // points of which a thread counts the selected ones
+
+// The selected points in their order; the host does not know their number.
+struct SelectedPoints {
+    Scratch<int> chosen, offsets;  // offsets: where those of each group begin
+    SomeRows rows;
+};
+
+inline SelectedPoints selected_points(long n, const bool *selected) {
+    const long groups = (n + GROUP - 1) / GROUP;
+    Scratch<int> chosen_scratch(n), offsets_scratch(groups + 1), counts_scratch(groups), all(1);
+    int *counts = counts_scratch.values, *chosen = chosen_scratch.values, *offsets = offsets_scratch.values;
+    each(groups, [=] __device__(long g) {
+        int count = 0;
+        for (long p = g * GROUP; p < n && p < (g + 1) * GROUP; p++) count += selected[p];
+        counts[g] = count;
+    });
+    launch(offsets_kernel, dim3(1), THREADS, groups, n, counts, offsets, all.values);
+    each(groups, [=] __device__(long g) {
+        int to = offsets[g];
+        for (long p = g * GROUP; p < n && p < (g + 1) * GROUP; p++)
+            if (selected[p]) chosen[to++] = (int)p;
+    });
+    return {std::move(chosen_scratch), std::move(offsets_scratch), {n, offsets + groups, 0}};
+}
+
+// The rows of values [n, width] of the selected points.
+inline Scratch<float> gather(const SelectedPoints &some, const float *values, int width) {
+    Scratch<float> gathered(some.rows.most * width);
+    const int *from = some.chosen.values;
+    float *to = gathered.values;
+    each_place(some.rows, width, [=] __device__(int r, int i, long at) { to[at] = values[(long)from[r] * width + i]; });
+    return gathered;
+}
+
+// values [n, width] from the rows of the selected points; 0 for other points.
+inline void scatter(const SelectedPoints &some, const float *rows, int width, float *values) {
+    const int *to = some.chosen.values;
+    clear(values, some.rows.most * width);
+    each_place(some.rows, width, [=] __device__(int r, int i, long at) { values[(long)to[r] * width + i] = rows[at]; });
+}
+
+inline void nerf_forward(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                         const float *packed, float *density, float *rgb) {
+    values_of(n, sizes, points, directions, packed, density, rgb);
+}
+
+inline void nerf_backward(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                          const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
+    gradients_of(n, sizes, points, directions, packed, d_density, d_rgb, d_packed);
+}
+
+// `nerf_forward` at the selected points; 0 elsewhere.
+inline void nerf_forward_selected(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                                  const float *packed, const bool *selected, float *density, float *rgb) {
+    const SelectedPoints some = selected_points(n, selected);
+    Scratch<float> some_density(n), some_rgb(3 * n);
+    values_of(some.rows, sizes, gather(some, points, sizes.coordinates).values, gather(some, directions, 3).values,
+              packed, some_density.values, some_rgb.values);
+    scatter(some, some_density.values, 1, density);
+    scatter(some, some_rgb.values, 3, rgb);
+}
+
+// `nerf_backward` from the cotangents of the selected points.
+inline void nerf_backward_selected(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                                   const float *packed, const bool *selected, const float *d_density,
+                                   const float *d_rgb, float *d_packed) {
+    const SelectedPoints some = selected_points(n, selected);
+    gradients_of(some.rows, sizes, gather(some, points, sizes.coordinates).values, gather(some, directions, 3).values,
+                 packed, gather(some, d_density, 1).values, gather(some, d_rgb, 3).values, d_packed);
 }
 
 }  // namespace neus

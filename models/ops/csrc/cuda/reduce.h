@@ -21,8 +21,10 @@ __device__ inline T block_sum(T value, T *shared) {
 }
 
 // parts [slices, width]: sums of the columns over a slice of the rows each.
-__global__ inline void column_sums_kernel(long rows, int width, const float *values, long stride, float *parts) {
+template <typename Rows>
+__global__ void column_sums_kernel(Rows rows_, int width, const float *values, long stride, float *parts) {
     SHARED(float, sums, SUM_ROWS * SUM_COLUMNS);
+    const long rows = number_of(rows_);
     const int column = threadIdx.x % SUM_COLUMNS, row = threadIdx.x / SUM_COLUMNS;
     const int at = blockIdx.x * SUM_COLUMNS + column;
     const long slices = gridDim.y, slice = blockIdx.y;
@@ -38,12 +40,13 @@ __global__ inline void column_sums_kernel(long rows, int width, const float *val
 }
 
 // sums [width] += scale times the columns of values [rows, width].
-inline void add_columns(long rows, int width, float scale, const float *values, long stride, float *sums) {
-    long slices = (rows + ROWS_OF_A_SLICE - 1) / ROWS_OF_A_SLICE;
+template <typename Rows>
+inline void add_columns(const Rows &rows, int width, float scale, const float *values, long stride, float *sums) {
+    long slices = (most_of(rows) + ROWS_OF_A_SLICE - 1) / ROWS_OF_A_SLICE;
     slices = slices < 1 ? 1 : slices > MOST_SLICES ? MOST_SLICES : slices;
     Scratch<float> scratch(slices * width);
     float *parts = scratch.values;
-    launch(column_sums_kernel, dim3((width + SUM_COLUMNS - 1) / SUM_COLUMNS, (unsigned)slices), SUM_ROWS * SUM_COLUMNS,
+    launch(column_sums_kernel<Rows>, dim3((width + SUM_COLUMNS - 1) / SUM_COLUMNS, (unsigned)slices), SUM_ROWS * SUM_COLUMNS,
            rows, width, values, stride, parts);
     each(width, [=] __device__(long i) {
         float sum = 0.f;

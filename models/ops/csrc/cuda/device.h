@@ -60,6 +60,7 @@ inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Argu
 
 template <typename Work>
 __global__ void each_kernel(long count, Work work) {
+#pragma unroll 1  // unrolled, most of the instructions would prepare a loop that most threads go through once
     for (long i = blockIdx.x * (long)blockDim.x + threadIdx.x; i < count; i += (long)gridDim.x * blockDim.x) work(i);
 }
 

@@ -171,15 +171,15 @@ inline void grid_backward(const GridSizes &sizes, long n, const float *points, c
     const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = net.layers[net.last].outputs - 1, width = own.width;
     Scratch<float> entering(most * net.stride_e), hat(most * net.stride_e), memory(most * own.recorded());
-    Scratch<float> a(most * stride), b(most * stride), c(most * stride);
+    Scratch<float> a(most * stride), b(most * stride);
     clear(d_packed, parameters_of(net.layers));
     for (long begin = 0; begin < n; begin += most) {
         const long rows = n - begin < most ? n - begin : most;
         const GridRecord record(own, {entering.values, net.stride_e}, const_cast<float *>(kept), padded, begin);
         grid_enter(own, rows, points + begin * POINT, record);
-        const std::vector<float *> carried = carried_back(net, rows, record.h, memory.values, most, a.values);
+        const std::vector<Rows> carried = swept(net, rows, record.h, memory.values, most);
         grid_from_points(own, rows, d_gradient + begin * POINT, record, hat.values);
-        backward_sweep(net, rows, record.h, carried, {hat.values, net.stride_e}, a.values, b.values, c.values, d_packed);
+        backward_sweep(net, rows, record.h, carried, {hat.values, net.stride_e}, a.values, b.values, d_packed);
         take_outputs(rows, features, 1.f, d_sdf + begin, d_feature + begin * features, a.values, stride);
         const float *d = backward_values(net, rows, record.h, carried, a.values, b.values, d_packed);
         linear_backward(net.layers[0], rows, d, stride, POINT, width, 1.f, 0.f, left + begin * width, width);

@@ -85,16 +85,16 @@ inline void sdf_backward(const SdfSizes &sizes, long n, const float *points, con
     const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = net.layers[net.last].outputs - 1;
     Scratch<float> encoded(most * net.stride_e), hat(most * net.stride_e), memory(most * net.recorded());
-    Scratch<float> a(most * stride), b(most * stride), c(most * stride);
+    Scratch<float> a(most * stride), b(most * stride);
     clear(d_packed, parameters_of(net.layers));
     for (long begin = 0; begin < n; begin += most) {
         const long rows = n - begin < most ? n - begin : most;
         const std::vector<Rows> h =
             rows_of_layers(net, {encoded.values, net.stride_e}, const_cast<float *>(record), padded, begin);
         encode(points + begin * 3, rows, 3, sizes.octaves, sizes.scale, encoded.values, net.stride_e);
-        const std::vector<float *> carried = carried_back(net, rows, h, memory.values, most, a.values);
+        const std::vector<Rows> carried = swept(net, rows, h, memory.values, most);
         sdf_from_points(sizes.octaves, rows, encoded.values, d_gradient + begin * 3, hat.values, net.stride_e);
-        backward_sweep(net, rows, h, carried, {hat.values, net.stride_e}, a.values, b.values, c.values, d_packed);
+        backward_sweep(net, rows, h, carried, {hat.values, net.stride_e}, a.values, b.values, d_packed);
         take_outputs(rows, features, sizes.scale, d_sdf + begin, d_feature + begin * features, a.values, stride);
         backward_values(net, rows, h, carried, a.values, b.values, d_packed);
     }

@@ -5,7 +5,9 @@
 // s_l = softplus'(a_l). h_0 is the input of the network; x_l is h_l, or at a skip (h_l, h_0) times `skip_scale`. The
 // input gradient is the sweep c_L = W_L[0], u_l = c_{l+1} s_l, (c_l, skipped) = u_l W_l. In the backward pass `hat`
 // marks cotangents of the sweep, which run from the first layer to the last, `bar` those of the values, from the last
-// to the first.
+// to the first. Of the sweep only u_l is kept. With hat x_l the cotangent of (c_l, skipped), and t = hat x_l W_l^T that
+// of u_l, W_l receives u_l^T hat x_l, c_{l+1} receives t s_l, and a_l receives t c_{l+1} s'_l: since softplus'' is
+// s' = BETA s (1 - s), that is t u_l BETA (1 - s_l), without a division by s_l.
 #pragma once
 #include "layers.h"
 #include "softplus.h"
@@ -64,11 +66,20 @@ inline void hidden_layers(const SoftplusNet &net, long rows, const std::vector<R
     }
 }
 
-// The part of c_L for h_L, times s_{L-1} if `bent`: [rows, width]; without that factor all rows are equal.
-inline void first_pull(const SoftplusNet &net, long rows, const Rows &h, bool bent, float *pull, long stride) {
+// u_{L-1}, [rows, width].
+inline void first_pull(const SoftplusNet &net, long rows, const Rows &h, float *u, long stride) {
     const float *row = net.layers[net.last].weight, *value = h.values, factor = net.factor(net.last);
     each_place(rows, net.hidden(net.last), [=] __device__(int r, int i, long at) {
-        pull[r * stride + i] = row[i] * factor * (bent ? softplus_slope(value[at]) : 1.f);
+        u[r * stride + i] = row[i] * factor * softplus_slope(value[at]);
+    });
+}
+
+// u_{l-1} from u_l, both [rows, stride].
+inline void pull_back(const SoftplusNet &net, int l, long rows, const Rows &h, const Rows &u, const Rows &below) {
+    linear_backward(net.layers[l], rows, u.values, u.stride, 0, net.hidden(l), net.factor(l), 0.f, below.values, below.stride);
+    const float *value = h.values;
+    each_place(rows, net.hidden(l), [=] __device__(int r, int i, long at) {
+        below.values[r * below.stride + i] *= softplus_slope(value[at]);
     });
 }
 
@@ -82,7 +93,7 @@ inline void sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
     each_place(rows, net.entering, [=] __device__(int r, int i, long) {
         total[r * stride_e + i] = is_read ? top[from + i] * factor : 0.f;
     });
-    if (last > 0) first_pull(net, rows, h[last], true, a, stride);
+    if (last > 0) first_pull(net, rows, h[last], a, stride);
     for (int l = last - 1; l >= 0; l--) {
         const Layer &layer = net.layers[l];
         const int width = net.hidden(l);
@@ -91,50 +102,40 @@ inline void sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
             linear_backward(layer, rows, a, stride, 0, width, 1.f, 1.f, total, stride_e);
             return;
         }
-        linear_backward(layer, rows, a, stride, 0, width, net.factor(l), 0.f, b, stride);
-        const float *value = h[l].values;
-        each_place(rows, width, [=] __device__(int r, int i, long at) { b[r * stride + i] *= softplus_slope(value[at]); });
+        pull_back(net, l, rows, h[l], {a, stride}, {b, stride});
         std::swap(a, b);
     }
 }
 
-// c_{l+1} of the hidden layers, [rows, width] each, one after the other.
-inline std::vector<float *> carried_back(const SoftplusNet &net, long rows, const std::vector<Rows> &h, float *memory,
-                                        long most, float *scratch) {
-    std::vector<float *> carried;
+// u_l of the hidden layers, [rows, width] each, one after the other.
+inline std::vector<Rows> swept(const SoftplusNet &net, long rows, const std::vector<Rows> &h, float *memory, long most) {
+    std::vector<Rows> u;
     for (int l = 0; l < net.last; l++) {
-        carried.push_back(memory);
+        u.push_back({memory, net.hidden(l + 1)});
         memory += most * net.hidden(l + 1);
     }
-    if (net.last > 0) first_pull(net, rows, h[net.last], false, carried.back(), net.hidden(net.last));
-    for (int l = net.last - 1; l > 0; l--) {
-        const float *c = carried[l], *value = h[l + 1].values;
-        const int width = net.layers[l].outputs;
-        each(rows * width, [=] __device__(long at) { scratch[at] = c[at] * softplus_slope(value[at]); });
-        linear_backward(net.layers[l], rows, scratch, width, 0, net.hidden(l), net.factor(l), 0.f, carried[l - 1],
-                        net.hidden(l));
-    }
-    return carried;
+    if (net.last > 0) first_pull(net, rows, h[net.last], u.back().values, u.back().stride);
+    for (int l = net.last - 1; l > 0; l--) pull_back(net, l, rows, h[l], u[l], u[l - 1]);
+    return u;
 }
 
-// The cotangents of the sweep, from `hat`, first layer to last: weight gradients, and carried[l] becomes the cotangent
-// of a_l through s_l. `into`, `next` and `bent` are scratch, [rows, stride].
+// The cotangents of the sweep, from `hat`, first layer to last: weight gradients, and carried[l], at first u_l, becomes
+// the cotangent of a_l through s_l. `into` and `next` are scratch, [rows, stride].
 inline void backward_sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
-                               const std::vector<float *> &carried, const Rows &hat, float *into, float *next,
-                               float *bent, float *gradients) {
+                           const std::vector<Rows> &carried, const Rows &hat, float *into, float *next,
+                           float *gradients) {
     Rows x = hat;
     for (int l = 0; l < net.last; l++) {
         const Layer &layer = net.layers[l];
         const int width = layer.outputs;
         const float *value = h[l + 1].values;
-        float *c = carried[l], *to = next;
-        each(rows * width, [=] __device__(long at) { bent[at] = c[at] * softplus_slope(value[at]); });
-        add_outer(layer, rows, bent, width, net.parts(l, x, hat), gradients);
+        float *u = carried[l].values, *to = next;
+        add_outer(layer, rows, u, width, net.parts(l, x, hat), gradients);
         linear(layer, rows, net.parts(l, x, hat), to, width);
         each(rows * width, [=] __device__(long at) {
-            const float s = softplus_slope(value[at]), through = to[at] * s;
-            c[at] *= through * BETA * (1.f - s);  // softplus'' is BETA s (1 - s)
-            to[at] = through;
+            const float s = softplus_slope(value[at]);
+            u[at] *= to[at] * BETA * (1.f - s);
+            to[at] *= s;
         });
         x = {to, width};
         std::swap(into, next);
@@ -150,7 +151,7 @@ inline void backward_sweep(const SoftplusNet &net, long rows, const std::vector<
 // Those in `carried`, from the sweep, are added unless it is empty. `other` is scratch, [rows, stride]. Returns the
 // buffer of the cotangents of layer 0's outputs.
 inline float *backward_values(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
-                                const std::vector<float *> &carried, float *bar, float *other, float *gradients) {
+                              const std::vector<Rows> &carried, float *bar, float *other, float *gradients) {
     const long stride = net.stride;
     for (int l = net.last; l >= 0; l--) {
         const Layer &layer = net.layers[l];
@@ -158,7 +159,7 @@ inline float *backward_values(const SoftplusNet &net, long rows, const std::vect
         if (l == 0) break;
         const int width = net.hidden(l);
         linear_backward(layer, rows, bar, stride, 0, width, net.factor(l), 0.f, other, stride);
-        const float *value = h[l].values, *joins = carried.empty() ? nullptr : carried[l - 1];
+        const float *value = h[l].values, *joins = carried.empty() ? nullptr : carried[l - 1].values;
         float *to = other;
         each_place(rows, width, [=] __device__(int r, int i, long at) {
             to[r * stride + i] = to[r * stride + i] * softplus_slope(value[at]) + (joins ? joins[at] : 0.f);

@@ -26,7 +26,6 @@ using std::isfinite;
 #define __forceinline__ inline
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
-#define ROWS_AT_ONCE 96  // so that few points already take several passes
 
 struct dim3 {
     unsigned x, y, z;
@@ -36,10 +35,18 @@ static dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulation {
 
-enum Order { UP, DOWN, SHUFFLED };
-static int order = UP;  // of threads between two barriers, of blocks, and of work without either
+enum Order { UP, DOWN, SHUFFLED, DRY };
+static int order = UP;  // of threads between two barriers, of blocks, and of work without either; DRY: nothing runs
 constexpr size_t STACK = 1 << 16, SHARED_BYTES = 48 << 10;  // 48 KiB: available to a block on every GPU
 constexpr unsigned MOST_THREADS = 1024;
+
+// What was started since the last call of `emulated_work`.
+struct Product {
+    long rows, columns, depth;
+    bool is_aligned;  // all operands, and all lengths along their rows, are whole vectors of 16 bytes
+};
+static std::vector<Product> products;
+static long launches;
 
 struct Fiber {
     ucontext_t context;
@@ -150,6 +157,9 @@ inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 
+// Points per pass of a network as on a GPU where nothing runs, else so few that some points already take several.
+#define ROWS_AT_ONCE (emulation::order == emulation::DRY ? 13312 : 96)
+
 #define SHARED(type, name, count) type *name = (type *)emulation::take_shared((count) * sizeof(type))
 
 namespace neus {
@@ -160,7 +170,9 @@ constexpr long GUARD = 16;  // values behind scratch that must stay as they are
 template <typename T>
 struct Scratch {
     T *values;
-    explicit Scratch(long count_) : count(count_ > 0 ? count_ : 1), memory((count + GUARD) * sizeof(T), 0xff) {
+    explicit Scratch(long count_)
+        : count(emulation::order == emulation::DRY ? 0 : count_ > 0 ? count_ : 1),
+          memory((count + GUARD) * sizeof(T), 0xff) {
         values = (T *)memory.data();
     }
     Scratch(Scratch &&other) = default;
@@ -178,6 +190,8 @@ template <typename... Parameters, typename... Arguments>
 inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Arguments... arguments) {
     if (threads < 1 || threads > (int)emulation::MOST_THREADS) throw std::runtime_error("a block of so many threads");
     if (blocks.x < 1 || blocks.y < 1 || blocks.y > 65535 || blocks.z > 65535) throw std::runtime_error("so many blocks");
+    emulation::launches++;
+    if (emulation::order == emulation::DRY) return;
     gridDim = blocks;
     blockDim = dim3(threads);
     emulation::body = [=] { kernel(Parameters(arguments)...); };
@@ -190,12 +204,15 @@ inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Argu
 template <typename Work>
 inline void each(long count, Work work) {
     static_assert(std::is_trivially_copyable<Work>::value, "what the work captures travels to the card as bytes");
-    for (long i : emulation::ordered(std::max(count, 0l))) work(i);
+    if (count <= 0) return;
+    emulation::launches++;
+    if (emulation::order == emulation::DRY) return;
+    for (long i : emulation::ordered(count)) work(i);
 }
 
 template <typename T>
 inline void clear(T *values, long count) {
-    std::memset((void *)values, 0, count * sizeof(T));
+    if (emulation::order != emulation::DRY) std::memset((void *)values, 0, count * sizeof(T));
 }
 
 inline void product(long rows, long columns, long depth, float scale, const float *a, long stride_a, bool turn_a,
@@ -204,6 +221,11 @@ inline void product(long rows, long columns, long depth, float scale, const floa
     const long b_column = turn_b ? stride_b : 1, b_step = turn_b ? 1 : stride_b;
     if (stride_a < (turn_a ? rows : depth) || stride_b < (turn_b ? depth : columns) || stride_c < columns)
         throw std::runtime_error("a stride that is less than a row");
+    bool is_aligned = stride_a % 4 == 0 && stride_b % 4 == 0 && stride_c % 4 == 0 && columns % 4 == 0;
+    is_aligned &= (turn_a ? rows : depth) % 4 == 0 && (turn_b ? depth : columns) % 4 == 0;
+    for (const float *operand : {a, b, (const float *)c}) is_aligned &= (uintptr_t)operand % 16 == 0;
+    emulation::products.push_back({rows, columns, depth, is_aligned});
+    if (emulation::order == emulation::DRY) return;
     for (long i = 0; i < rows; i++)
         for (long j = 0; j < columns; j++) {
             float sum = 0.f;
@@ -259,3 +281,17 @@ inline void call(void (*function)(const Layout &, const Arrays &, const Arrays &
 }
 
 }  // namespace emulation
+
+// Copy at most `most` products since the last call to `copied` (rows, columns, depth, is aligned); returns how many
+// there were, and the number of launches beside them in `launches`.
+extern "C" long emulated_work(long *launches, long *copied, long most) {
+    const long count = (long)emulation::products.size();
+    for (long i = 0; i < std::min(count, most); i++) {
+        const emulation::Product &one = emulation::products[i];
+        const long values[] = {one.rows, one.columns, one.depth, one.is_aligned};
+        std::copy(values, values + 4, copied + 4 * i);
+    }
+    *launches = std::exchange(emulation::launches, 0);
+    emulation::products.clear();
+    return count;
+}

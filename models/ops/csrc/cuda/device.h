@@ -116,6 +116,7 @@ namespace neus {
 
 inline long at_once(long rows) { return rows < 1 ? 1 : rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE; }
 
+constexpr int VECTOR = 4;  // floats of 16 bytes, the largest access of a thread
 constexpr uint32_t EXPONENT = 0x7f800000u;  // the bits of infinity; those of NaN are above
 
 // work(row, column, row * width + column) for all of [rows, width], in any order.

@@ -20,16 +20,30 @@ struct Rows {
     long stride;
 };
 
+// The parts of each layer's input: those of h_0, the channels of h_l, or both.
+inline Columns softplus_columns(const std::vector<int> &widths, const std::vector<int> &entering, unsigned skips) {
+    Columns columns{entering};
+    for (size_t l = 1; 2 * l < widths.size(); l++) {
+        columns.push_back({widths[2 * l - 1]});
+        if (skips >> l & 1u) columns.back().insert(columns.back().end(), entering.begin(), entering.end());
+    }
+    return columns;
+}
+
 struct SoftplusNet {
+    Parameters parameters;
     std::vector<Layer> layers;
     int last, entering;  // layer; channels of h_0
     unsigned skips;      // bit l is set where h_0 joins the input of layer l
     float skip_scale;
     long stride, stride_e;  // of scratch as wide as the widest layer, and as h_0
 
-    SoftplusNet(const float *packed, const std::vector<int> &widths, int entering_, unsigned skips_, float skip_scale_)
-        : layers(read_layers(packed, widths)), last((int)layers.size() - 1), entering(entering_), skips(skips_),
-          skip_scale(skip_scale_), stride(widest(layers)), stride_e(stride_of(entering_)) {}
+    // `parts`: widths of the parts of h_0
+    SoftplusNet(const float *packed, const std::vector<int> &widths, const std::vector<int> &parts, unsigned skips_,
+                float skip_scale_)
+        : parameters(packed, softplus_columns(widths, parts, skips_), outputs_of(widths)), layers(parameters.layers),
+          last((int)layers.size() - 1), entering(layers[0].inputs), skips(skips_), skip_scale(skip_scale_),
+          stride(widest(layers)), stride_e(entering) {}
 
     bool skip(int l) const { return l > 0 && (skips >> l & 1u); }
     int hidden(int l) const { return layers[l].inputs - (skip(l) ? entering : 0); }  // channels of h_l
@@ -170,11 +184,9 @@ inline float *backward_values(const SoftplusNet &net, long rows, const std::vect
 }
 
 // The outputs from the last layer's sums [rows, stride] and its bias: the distance [rows], divided by `scale`, and the
-// feature [rows, outputs - 1].
-inline void give_outputs(long rows, const Layer &top, float scale, const float *sums, long stride, float *sdf,
-                         float *feature) {
-    const float *bias = top.bias;
-    const int features = top.outputs - 1;
+// feature [rows, features].
+inline void give_outputs(long rows, int features, float scale, const float *bias, const float *sums, long stride,
+                         float *sdf, float *feature) {
     each_place(rows, features + 1, [=] __device__(int r, int i, long) {
         const float value = sums[r * stride + i] + bias[i];
         if (i == 0)
@@ -187,8 +199,9 @@ inline void give_outputs(long rows, const Layer &top, float scale, const float *
 // The cotangents of the same sums.
 inline void take_outputs(long rows, int features, float scale, const float *d_sdf, const float *d_feature, float *bar,
                          long stride) {
-    each_place(rows, features + 1, [=] __device__(int r, int i, long) {
-        bar[r * stride + i] = i == 0 ? d_sdf[r] / scale : d_feature[(long)r * features + i - 1];
+    each_place(rows, whole(features + 1), [=] __device__(int r, int i, long) {
+        const float feature = i > 0 && i <= features ? d_feature[(long)r * features + i - 1] : 0.f;
+        bar[r * stride + i] = i == 0 ? d_sdf[r] / scale : feature;
     });
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <random>
@@ -30,6 +31,9 @@ using std::isfinite;
 struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct float4 {
+    float x, y, z, w;
 };
 static dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -208,6 +212,23 @@ inline void each(long count, Work work) {
     emulation::launches++;
     if (emulation::order == emulation::DRY) return;
     for (long i : emulation::ordered(count)) work(i);
+}
+
+template <int STEP, typename Work>
+inline void each_part(long rows, int width, Work work) {
+    const long parts = (std::max(width, 0) + STEP - 1) / STEP;
+    each(rows * parts, [=](long i) { work((int)(i / parts), (int)(i % parts) * STEP); });
+}
+
+// Off by almost two units in the last place, as far as the instruction may be, to a side that depends on x.
+inline float power_of_2(float x) {
+    const double power = std::exp2((double)x);
+    if (x == 0.f || std::isnan(x) || std::isinf(power)) return (float)power;
+    if (power < std::numeric_limits<float>::min()) return 0.f;
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof(bits));
+    const float nearest = (float)power, unit = std::nextafter(nearest, INFINITY) - nearest;
+    return (float)(power + (bits * 2654435761u >> 31 ? 1.4 : -1.4) * unit);
 }
 
 template <typename T>

@@ -22,12 +22,13 @@ struct Layer {
 // A layer in the packed parameters, which hold a weight, then a bias, layer by layer, and in the aligned ones.
 struct Placement {
     long packed, aligned;
-    int inputs, outputs;           // packed
-    int columns, rows;             // aligned
-    int parts[PARTS_OF_A_ROW];         // their widths, packed
+    int inputs, outputs;        // packed
+    int columns, rows;          // aligned
+    int parts[PARTS_OF_A_ROW];  // widths of the parts of a row, packed
     // The packed column at an aligned one, -1 where that is between parts.
     __device__ int column(int at) const {
         int from = 0;
+#pragma unroll
         for (int width : parts) {
             if (at < width) return from + at;
             from += width;
@@ -50,7 +51,7 @@ __device__ inline void copy_parameter(bool is_back, bool is_packed, float *packe
 
 // A block copies a row of a weight and its bias, from the packed parameters or back.
 __global__ inline void copy_kernel(SomePlacements some, bool is_back, float *packed, float *aligned) {
-    const Placement &layer = some.at[blockIdx.y];
+    const Placement layer = some.at[blockIdx.y];
     const int row = blockIdx.x;
     if (row >= layer.rows) return;
     const bool is_packed = row < layer.outputs;

@@ -73,6 +73,26 @@ inline void each(long count, Work work) {
     launch(each_kernel<Work>, dim3((unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS)), THREADS, count, work);
 }
 
+template <int STEP, typename Work>
+__global__ void each_part_kernel(int rows, int width, int shift, Work work) {
+    const int row = (int)((blockIdx.x * (long)THREADS + threadIdx.x) >> shift);
+    if (row >= rows) return;
+    const int threads = 1 << shift;
+#pragma unroll 1
+    for (int i = ((int)threadIdx.x & (threads - 1)) * STEP; i < width; i += threads * STEP) work(row, i);
+}
+
+// work(row, column) for every STEP-th column of [rows, width], in any order. At most a warp has the same row.
+template <int STEP, typename Work>
+inline void each_part(long rows, int width, Work work) {
+    static_assert(std::is_trivially_copyable<Work>::value, "what the work captures is copied to the GPU as bytes");
+    if (rows <= 0 || width <= 0) return;
+    int shift = 0;
+    while (shift < 5 && STEP << shift < width) shift++;
+    const long blocks = ((rows << shift) + THREADS - 1) / THREADS;
+    launch(each_part_kernel<STEP, Work>, dim3((unsigned)blocks), THREADS, rows, width, shift, work);
+}
+
 // Set `count` values to zero.
 template <typename T>
 inline void clear(T *values, long count) {
@@ -100,6 +120,13 @@ inline void product(long rows, long columns, long depth, float scale, const floa
     if (status != CUBLAS_STATUS_SUCCESS) demand(false, told(status).c_str(), status);
 }
 
+// 2^x to two units in the last place, and 0 below the normal numbers: one instruction.
+__device__ inline float power_of_2(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
 // Memory that the threads of a block share.
 #define SHARED(type, name, count) __shared__ type name[count]
 
@@ -122,17 +149,65 @@ constexpr uint32_t EXPONENT = 0x7f800000u;  // the bits of infinity; those of Na
 // work(row, column, row * width + column) for all of [rows, width], in any order.
 template <typename Work>
 struct AtPlaces {
-    unsigned width;
+    int width;
     Work work;
-    __device__ void operator()(long i) const {
-        const unsigned row = (unsigned)i / width;  // i is below 2^32 in one pass; 32-bit division is faster
-        work((int)row, (int)((unsigned)i - row * width), i);
-    }
+    __device__ void operator()(int row, int column) const { work(row, column, (long)row * width + column); }
 };
 
 template <typename Work>
 inline void each_place(long rows, int width, Work work) {
-    if (width > 0) each(rows * width, AtPlaces<Work>{(unsigned)width, work});
+    each_part<1>(rows, width, AtPlaces<Work>{width, work});
+}
+
+// Matrices of `each_value`: values and stride are aligned to vectors, and a matrix has less than 2^32 values, since
+// 32-bit arithmetic is faster.
+struct Read {
+    const float *values;
+    long stride;
+    __device__ unsigned place(int row, int column) const { return (unsigned)row * (unsigned)stride + (unsigned)column; }
+    __device__ float4 load(int row, int column) const { return *(const float4 *)(values + place(row, column)); }
+    __device__ void store(int, int, const float4 &) const {}
+};
+struct Written {
+    float *values;
+    long stride;
+    __device__ float4 load(int, int) const { return {}; }
+    __device__ void store(int row, int column, const float4 &value) const {
+        *(float4 *)(values + Read{values, stride}.place(row, column)) = value;
+    }
+};
+struct Updated : Written {
+    __device__ float4 load(int row, int column) const { return Read{values, stride}.load(row, column); }
+};
+
+// Loads a vector of each matrix, calls `work` four times, and stores them.
+template <typename Work, typename... Matrices>
+struct OnVectors {
+    Work work;
+    template <typename... Vectors>
+    __device__ void operator()(int, int, Vectors &...at) const {
+        work(at.x...);
+        work(at.y...);
+        work(at.z...);
+        work(at.w...);
+    }
+};
+template <typename Work, typename Matrix, typename... Others>
+struct OnVectors<Work, Matrix, Others...> {
+    Matrix matrix;
+    OnVectors<Work, Others...> others;
+    template <typename... Vectors>
+    __device__ void operator()(int row, int column, Vectors &...at) const {
+        float4 own = matrix.load(row, column);
+        others(row, column, at..., own);
+        matrix.store(row, column, own);
+    }
+};
+
+// work(values ...) for the values of matrices [rows, width] at each place, in any order; width: whole vectors.
+template <typename Work, typename... Matrices>
+inline void each_value(long rows, int width, Work work, Matrices... matrices) {
+    each_part<VECTOR>(rows, width, OnVectors<Work, Matrices...>{matrices..., work});
 }
 
 }  // namespace neus

@@ -67,18 +67,23 @@ inline void linear_backward(const Layer &layer, long rows, const float *d_y, lon
 
 // y = max(y + b, 0).
 inline void bias_relu(const Layer &layer, long rows, float *y, long stride) {
-    const float *bias = layer.bias;
-    each_place(rows, layer.outputs, [=] __device__(int r, int i, long) {
-        const float value = y[r * stride + i] + bias[i];
-        y[r * stride + i] = value > 0.f ? value : 0.f;
-    });
+    each_value(
+        rows, layer.outputs,
+        [] __device__(float &y, float b) {
+            const float value = y + b;
+            y = value > 0.f ? value : 0.f;
+        },
+        Updated{y, stride}, Read{layer.bias, 0});
 }
 
 // d_y = 0 where the value of ReLU is not positive.
 inline void relu_backward(long rows, int width, const float *value, long stride_value, float *d_y, long stride) {
-    each_place(rows, width, [=] __device__(int r, int i, long) {
-        if (!(value[r * stride_value + i] > 0.f)) d_y[r * stride + i] = 0.f;
-    });
+    each_value(
+        rows, width,
+        [] __device__(float &d_y, float value) {
+            if (!(value > 0.f)) d_y = 0.f;
+        },
+        Updated{d_y, stride}, Read{value, stride_value});
 }
 
 // gamma(scale x) of x [rows, width], see models/ops/sizes.py. In double, because the error of fast sines is

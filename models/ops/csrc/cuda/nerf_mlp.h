@@ -57,9 +57,10 @@ inline void nerf_layers(const NerfPass &pass, long rows, const float *points, co
         const Layer &layer = pass.layers[l];
         float *to = pass.output(l);
         linear(layer, rows, pass.input(l), to, stride);
-        const float *bias = layer.bias;
         if (l == pass.trunk)
-            each_place(rows, layer.outputs, [=] __device__(int r, int i, long) { to[r * stride + i] += bias[i]; });
+            each_value(
+                rows, layer.outputs, [] __device__(float &y, float b) { y += b; }, Updated{to, stride},
+                Read{layer.bias, 0});
         else
             bias_relu(layer, rows, to, stride);
     }

@@ -21,15 +21,16 @@ __device__ inline T block_sum(T value, T *shared) {
 }
 
 // parts [slices, width]: sums of the columns over a slice of the rows each.
-__global__ inline void column_sums_kernel(long rows, int width, const float *values, long stride, float *parts) {
+__global__ inline void column_sums_kernel(long rows, long rows_of_a_slice, int width, const float *values, long stride,
+                                          float *parts) {
     SHARED(float, sums, SUM_ROWS * SUM_COLUMNS);
     const int column = threadIdx.x % SUM_COLUMNS, row = threadIdx.x / SUM_COLUMNS;
     const int at = blockIdx.x * SUM_COLUMNS + column;
-    const long slices = gridDim.y, slice = blockIdx.y;
+    const long slice = blockIdx.y, begin = slice * rows_of_a_slice;
+    const long end = begin + rows_of_a_slice < rows ? begin + rows_of_a_slice : rows;
     float sum = 0.f;
     if (at < width)
-        for (long r = slice * rows / slices + row; r < (slice + 1) * rows / slices; r += SUM_ROWS)
-            sum += values[r * stride + at];
+        for (long r = begin + row; r < end; r += SUM_ROWS) sum += values[r * stride + at];
     sums[threadIdx.x] = sum;
     __syncthreads();
     if (row > 0 || at >= width) return;
@@ -44,7 +45,7 @@ inline void add_columns(long rows, int width, float scale, const float *values, 
     Scratch<float> scratch(slices * width);
     float *parts = scratch.values;
     launch(column_sums_kernel, dim3((width + SUM_COLUMNS - 1) / SUM_COLUMNS, (unsigned)slices), SUM_ROWS * SUM_COLUMNS,
-           rows, width, values, stride, parts);
+           rows, (rows + slices - 1) / slices, width, values, stride, parts);
     each(width, [=] __device__(long i) {
         float sum = 0.f;
         for (long slice = 0; slice < slices; slice++) sum += parts[slice * width + i];

@@ -20,6 +20,9 @@ struct Rows {
     long stride;
 };
 
+inline Read read(const Rows &rows) { return {rows.values, rows.stride}; }
+inline Updated updated(const Rows &rows) { return {rows.values, rows.stride}; }
+
 // The parts of each layer's input: those of h_0, the channels of h_l, or both.
 inline Columns softplus_columns(const std::vector<int> &widths, const std::vector<int> &entering, unsigned skips) {
     Columns columns{entering};
@@ -73,28 +76,28 @@ inline std::vector<Rows> rows_of_layers(const SoftplusNet &net, const Rows &ente
 inline void hidden_layers(const SoftplusNet &net, long rows, const std::vector<Rows> &h) {
     for (int l = 0; l < net.last; l++) {
         const Layer &layer = net.layers[l];
-        float *to = h[l + 1].values;
-        const float *bias = layer.bias;
-        linear(layer, rows, net.parts(l, h[l], h[0]), to, layer.outputs);
-        each_place(rows, layer.outputs, [=] __device__(int, int i, long at) { to[at] = softplus(to[at] + bias[i]); });
+        const Rows &to = h[l + 1];
+        linear(layer, rows, net.parts(l, h[l], h[0]), to.values, to.stride);
+        each_value(
+            rows, layer.outputs, [] __device__(float &y, float b) { y = softplus(y + b); }, updated(to),
+            Read{layer.bias, 0});
     }
 }
 
 // u_{L-1}, [rows, width].
-inline void first_pull(const SoftplusNet &net, long rows, const Rows &h, float *u, long stride) {
-    const float *row = net.layers[net.last].weight, *value = h.values, factor = net.factor(net.last);
-    each_place(rows, net.hidden(net.last), [=] __device__(int r, int i, long at) {
-        u[r * stride + i] = row[i] * factor * softplus_slope(value[at]);
-    });
+inline void first_pull(const SoftplusNet &net, long rows, const Rows &h, const Rows &u) {
+    const float factor = net.factor(net.last);
+    each_value(
+        rows, net.hidden(net.last),
+        [=] __device__(float &u, float weight, float h) { u = weight * factor * softplus_slope(h); },
+        Written{u.values, u.stride}, Read{net.layers[net.last].weight, 0}, read(h));
 }
 
 // u_{l-1} from u_l, both [rows, stride].
 inline void pull_back(const SoftplusNet &net, int l, long rows, const Rows &h, const Rows &u, const Rows &below) {
     linear_backward(net.layers[l], rows, u.values, u.stride, 0, net.hidden(l), net.factor(l), 0.f, below.values, below.stride);
-    const float *value = h.values;
-    each_place(rows, net.hidden(l), [=] __device__(int r, int i, long at) {
-        below.values[r * below.stride + i] *= softplus_slope(value[at]);
-    });
+    each_value(
+        rows, net.hidden(l), [] __device__(float &u, float h) { u *= softplus_slope(h); }, updated(below), read(h));
 }
 
 // The sweep: d y_0 / d h_0 in `total` [rows, stride_e]; `a` and `b` are scratch, [rows, stride].
@@ -107,7 +110,7 @@ inline void sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
     each_place(rows, net.entering, [=] __device__(int r, int i, long) {
         total[r * stride_e + i] = is_read ? top[from + i] * factor : 0.f;
     });
-    if (last > 0) first_pull(net, rows, h[last], a, stride);
+    if (last > 0) first_pull(net, rows, h[last], {a, stride});
     for (int l = last - 1; l >= 0; l--) {
         const Layer &layer = net.layers[l];
         const int width = net.hidden(l);
@@ -128,7 +131,7 @@ inline std::vector<Rows> swept(const SoftplusNet &net, long rows, const std::vec
         u.push_back({memory, net.hidden(l + 1)});
         memory += most * net.hidden(l + 1);
     }
-    if (net.last > 0) first_pull(net, rows, h[net.last], u.back().values, u.back().stride);
+    if (net.last > 0) first_pull(net, rows, h[net.last], u.back());
     for (int l = net.last - 1; l > 0; l--) pull_back(net, l, rows, h[l], u[l], u[l - 1]);
     return u;
 }
@@ -142,16 +145,18 @@ inline void backward_sweep(const SoftplusNet &net, long rows, const std::vector<
     for (int l = 0; l < net.last; l++) {
         const Layer &layer = net.layers[l];
         const int width = layer.outputs;
-        const float *value = h[l + 1].values;
-        float *u = carried[l].values, *to = next;
-        add_outer(layer, rows, u, width, net.parts(l, x, hat), gradients);
-        linear(layer, rows, net.parts(l, x, hat), to, width);
-        each(rows * width, [=] __device__(long at) {
-            const float s = softplus_slope(value[at]);
-            u[at] *= to[at] * BETA * (1.f - s);
-            to[at] *= s;
-        });
-        x = {to, width};
+        const Rows &u = carried[l], to{next, width};
+        add_outer(layer, rows, u.values, u.stride, net.parts(l, x, hat), gradients);
+        linear(layer, rows, net.parts(l, x, hat), to.values, to.stride);
+        each_value(
+            rows, width,
+            [] __device__(float &u, float &t, float h) {
+                const float s = softplus_slope(h);
+                u *= t * BETA * (1.f - s);
+                t *= s;
+            },
+            updated(u), updated(to), read(h[l + 1]));
+        x = to;
         std::swap(into, next);
     }
     float *row = gradients + net.layers[net.last].offset;
@@ -173,11 +178,13 @@ inline float *backward_values(const SoftplusNet &net, long rows, const std::vect
         if (l == 0) break;
         const int width = net.hidden(l);
         linear_backward(layer, rows, bar, stride, 0, width, net.factor(l), 0.f, other, stride);
-        const float *value = h[l].values, *joins = carried.empty() ? nullptr : carried[l - 1].values;
-        float *to = other;
-        each_place(rows, width, [=] __device__(int r, int i, long at) {
-            to[r * stride + i] = to[r * stride + i] * softplus_slope(value[at]) + (joins ? joins[at] : 0.f);
-        });
+        const Updated d{other, stride};
+        if (carried.empty())
+            each_value(rows, width, [] __device__(float &d, float h) { d *= softplus_slope(h); }, d, read(h[l]));
+        else
+            each_value(
+                rows, width, [] __device__(float &d, float h, float joins) { d = d * softplus_slope(h) + joins; }, d,
+                read(h[l]), read(carried[l - 1]));
         std::swap(bar, other);
     }
     return bar;

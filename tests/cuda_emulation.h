@@ -50,7 +50,7 @@ struct Product {
     bool is_aligned;  // all operands, and all lengths along their rows, are whole vectors of 16 bytes
 };
 static std::vector<Product> products;
-static long launches;
+static long launches, bytes, most_bytes;  // bytes: of scratch at a time
 
 struct Fiber {
     ucontext_t context;
@@ -161,8 +161,8 @@ inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 
-// Points per pass of a network as on a GPU where nothing runs, else so few that some points already take several.
-#define ROWS_AT_ONCE (emulation::order == emulation::DRY ? 13312 : 96)
+// As on a GPU where nothing runs, else so few that some points already take several passes through a network.
+#define ACTIVATION_FLOATS (emulation::order == emulation::DRY ? 16384l * 260 : 1040l)
 
 #define SHARED(type, name, count) type *name = (type *)emulation::take_shared((count) * sizeof(type))
 
@@ -176,11 +176,16 @@ struct Scratch {
     T *values;
     explicit Scratch(long count_)
         : count(emulation::order == emulation::DRY ? 0 : count_ > 0 ? count_ : 1),
-          memory((count + GUARD) * sizeof(T), 0xff) {
+          memory((count + GUARD) * sizeof(T), 0xff), bytes(count_ * sizeof(T)) {
         values = (T *)memory.data();
+        emulation::bytes += bytes;
+        emulation::most_bytes = std::max(emulation::most_bytes, emulation::bytes);
     }
-    Scratch(Scratch &&other) = default;
+    Scratch(Scratch &&other)
+        : values(other.values), count(other.count), memory(std::move(other.memory)),
+          bytes(std::exchange(other.bytes, 0)) {}
     ~Scratch() noexcept(false) {
+        emulation::bytes -= bytes;
         for (size_t i = count * sizeof(T); i < memory.size(); i++)
             if (memory[i] != 0xff && !std::uncaught_exceptions()) throw std::runtime_error("a write beyond scratch");
     }
@@ -188,6 +193,7 @@ struct Scratch {
    private:
     long count;
     std::vector<unsigned char> memory;
+    long bytes;
 };
 
 template <typename... Parameters, typename... Arguments>
@@ -304,8 +310,8 @@ inline void call(void (*function)(const Layout &, const Arrays &, const Arrays &
 }  // namespace emulation
 
 // Copy at most `most` products since the last call to `copied` (rows, columns, depth, is aligned); returns how many
-// there were, and the number of launches beside them in `launches`.
-extern "C" long emulated_work(long *launches, long *copied, long most) {
+// there were, the number of launches beside them, and the most bytes of scratch at a time.
+extern "C" long emulated_work(long *launches, long *bytes, long *copied, long most) {
     const long count = (long)emulation::products.size();
     for (long i = 0; i < std::min(count, most); i++) {
         const emulation::Product &one = emulation::products[i];
@@ -313,6 +319,7 @@ extern "C" long emulated_work(long *launches, long *copied, long most) {
         std::copy(values, values + 4, copied + 4 * i);
     }
     *launches = std::exchange(emulation::launches, 0);
+    *bytes = std::exchange(emulation::most_bytes, 0);
     emulation::products.clear();
     return count;
 }

@@ -124,8 +124,17 @@ class Product:
     is_aligned: bool
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a function starts."""
+
+    launches: int  # of kernels, beside the products
+    products: list[Product]
+    scratch: int  # bytes, at a time
+
+
 def work(source, function, layout, rows):
-    """The launches of kernels and the products of a function for `rows` rows, without running them."""
+    """The work of a function for `rows` rows, without running it."""
     built = library(source)
     parameters = parameters_of(source, function)
     room = np.zeros(2 * GUARD, np.uint8)  # of which no value is read
@@ -133,14 +142,16 @@ def work(source, function, layout, rows):
     sizes, named = (ctypes.c_long * parameters)(), numbers(layout)
     values = (_Named * len(named))(*((name.encode(), value) for name, value in named.items()))
     message = ctypes.create_string_buffer(LARGEST_MESSAGE + 1)
-    launches, copied = ctypes.c_long(), (ctypes.c_long * (4 * MOST_PRODUCTS))()
-    built.emulated_work(ctypes.byref(launches), copied, 0)
+    launches, scratch, copied = ctypes.c_long(), ctypes.c_long(), (ctypes.c_long * (4 * MOST_PRODUCTS))()
+    found = (ctypes.byref(launches), ctypes.byref(scratch), copied, ctypes.c_long(MOST_PRODUCTS))
+    built.emulated_work(*found)
     longs = (ctypes.c_long(count) for count in (parameters, 0))
     entry = getattr(built, f"emulate_{function}")
     assert entry(DRY, values, ctypes.c_long(len(named)), ctypes.c_long(rows), memory, sizes, *longs, message) == 0
-    count = built.emulated_work(ctypes.byref(launches), copied, ctypes.c_long(MOST_PRODUCTS))
+    count = built.emulated_work(*found)
     assert count <= MOST_PRODUCTS
-    return launches.value, [Product(*copied[4 * i : 4 * i + 3], bool(copied[4 * i + 3])) for i in range(count)]
+    products = [Product(*copied[4 * i : 4 * i + 3], bool(copied[4 * i + 3])) for i in range(count)]
+    return Work(launches.value, products, scratch.value)
 
 
 @cache

@@ -33,12 +33,29 @@ OTHERS = (
     (grid_sdf.SOURCE, "grid_backward", GRID, POINTS),
 )
 NORMAL = 3  # channels, of d_normals: the only operand of an own width
+MOST_LAUNCHES = 850  # of own kernels and products
+MOST_SCRATCH = 170 << 20  # bytes: with it the pool of a step has 900 MiB, see docs/performance.md
 
 
 @pytest.mark.parametrize("called", STEP + OTHERS, ids=lambda called: called[1])
 def test_all_products_but_that_of_the_normals_have_aligned_operands(called):
     """cuBLAS has its fastest kernels, above all those of TF32, only for them."""
-    _, products = work(*called)
+    products = work(*called).products
     misaligned = {(product.columns, product.depth) for product in products if not product.is_aligned}
-    assert len(products) > 20
+    assert len(products) >= 5
     assert misaligned == ({(NORMAL, 256)} if called[1] == "color_backward" else set())
+
+
+def passes(called):
+    """The numbers of points of the passes through a network."""
+    return {product.rows for product in work(*called).products if product.rows > 256}
+
+
+def test_the_networks_of_a_step_need_few_launches_and_little_scratch():
+    done = [work(*called) for called in STEP]
+    assert sum(one.launches + len(one.products) for one in done) <= MOST_LAUNCHES
+    assert max(one.scratch for one in done) <= MOST_SCRATCH
+
+
+def test_a_network_of_a_quarter_of_the_width_takes_four_times_the_points_a_pass():
+    assert passes(STEP[0]) == {POINTS // 4} and passes(OTHERS[2]) == {POINTS}

@@ -68,7 +68,7 @@ inline void color_forward(const ColorSizes &sizes, long n, const float *fixed, c
                           const float *feature, const float *packed, float *rgb, float *kept) {
     const ColorNet net(sizes, packed);
     const Layer &top = net.layers[net.last];
-    const long most = at_once(n), padded = rounded_to_blocks(n);
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n);
     Scratch<float> hidden(sizes.keeps ? 0 : most * net.recorded()), joined(most * net.stride_x);
     Scratch<float> sums(most * top.outputs);
     const bool squeezes = sizes.squeeze;
@@ -95,7 +95,7 @@ inline void color_backward(const ColorSizes &sizes, long n, const float *fixed, 
                            const float *feature, const float *packed, const float *rgb, const float *kept,
                            const float *d_rgb, float *d_normals, float *d_feature, float *d_packed) {
     const ColorNet net(sizes, packed);
-    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     Scratch<float> hidden(sizes.keeps ? 0 : most * net.recorded()), first(most * stride), second(most * stride);
     Scratch<float> joined(most * net.stride_x), gradients(net.parameters.size);
     const bool squeezes = sizes.squeeze;

@@ -135,13 +135,18 @@ __device__ inline float power_of_2(float x) {
 
 namespace neus {
 
-// Points per pass through a network: enough to occupy a GPU, with 0.15 GiB of scratch; a batch of the published size
-// needs five passes.
-#ifndef ROWS_AT_ONCE
-#define ROWS_AT_ONCE 13312
+// Size of the widest activation in a pass through a network, in floats: that of 16,384 points of the published network
+// of signed distances, whose last layer has 260 outputs with padding. Its products have 256 tiles of 128 x 128, for
+// which an H100 has 264 places, and the 16 MiB of an activation fit its second-level cache of 50 MiB.
+#ifndef ACTIVATION_FLOATS
+#define ACTIVATION_FLOATS (16384l * 260)
 #endif
 
-inline long at_once(long rows) { return rows < 1 ? 1 : rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE; }
+// Points per pass for activations of this width.
+inline long at_once(long points, long width) {
+    const long most = ACTIVATION_FLOATS / width;
+    return points < 1 || most < 1 ? 1 : points < most ? points : most;
+}
 
 constexpr int VECTOR = 4;  // floats of 16 bytes, the largest access of a thread
 constexpr uint32_t EXPONENT = 0x7f800000u;  // the bits of infinity; those of NaN are above

@@ -102,7 +102,7 @@ inline void grid_values(const GridSizes &sizes, long n, const float *points, con
     const GridNet own(sizes, packed);
     const SoftplusNet &net = own.net;
     const Layer &top = net.layers[net.last];
-    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int outputs = sizes.widths.back();
     Scratch<float> entering(most * net.stride_e), memory(sizes.keeps ? 0 : most * own.recorded()), a(most * stride);
     for (long begin = 0; begin < n; begin += most) {
@@ -126,7 +126,7 @@ inline void grid_values_backward(const GridSizes &sizes, long n, const float *po
                                  float *d_packed, float *left) {
     const GridNet own(sizes, packed);
     const SoftplusNet &net = own.net;
-    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int outputs = sizes.widths.back(), width = own.width;
     Scratch<float> entering(most * net.stride_e), a(most * stride), b(most * stride);
     Scratch<float> gradients(net.parameters.size);
@@ -153,7 +153,7 @@ inline void grid_forward(const GridSizes &sizes, long n, const float *points, co
     const GridNet own(sizes, packed);
     const SoftplusNet &net = own.net;
     const Layer &top = net.layers[net.last];
-    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = sizes.widths.back() - 1;
     Scratch<float> entering(most * net.stride_e), total(most * net.stride_e), a(most * stride), b(most * stride);
     Scratch<float> memory(sizes.keeps ? 0 : most * own.recorded());
@@ -178,7 +178,7 @@ inline void grid_backward(const GridSizes &sizes, long n, const float *points, c
                           float *d_table, float *d_packed, float *left) {
     const GridNet own(sizes, packed);
     const SoftplusNet &net = own.net;
-    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = sizes.widths.back() - 1, width = own.width;
     Scratch<float> entering(most * net.stride_e), hat(most * net.stride_e), memory(most * own.recorded());
     Scratch<float> a(most * stride), b(most * stride);

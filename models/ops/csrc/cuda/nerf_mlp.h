@@ -23,7 +23,7 @@ struct NerfPass {
     int trunk, coordinates, octaves, view_octaves, encoded, encoded_view, features;
     Parameters parameters;
     std::vector<Layer> layers;
-    long most, stride, stride_e, stride_v;
+    long stride, most, stride_e, stride_v;
     Scratch<float> points, views, hidden;  // hidden: outputs of each layer but the last, [most, stride]
 
     NerfPass(const NerfSizes &sizes, long n, const float *packed)
@@ -31,7 +31,7 @@ struct NerfPass {
           encoded(coordinates * (1 + 2 * octaves)), encoded_view(3 * (1 + 2 * view_octaves)),
           features(sizes.widths[2 * trunk + 1] - 1),
           parameters(packed, nerf_columns(sizes, features), outputs_of(sizes.widths)), layers(parameters.layers),
-          most(at_once(n)), stride(widest(layers)), stride_e(whole(encoded)), stride_v(whole(encoded_view)),
+          stride(widest(layers)), most(at_once(n, stride)), stride_e(whole(encoded)), stride_v(whole(encoded_view)),
           points(most * stride_e), views(most * stride_v), hidden(most * stride * (trunk + 2)) {}
 
     float *output(int l) const { return hidden.values + l * most * stride; }

@@ -47,7 +47,7 @@ inline void sdf_from_points(int octaves, long rows, const float *encoded, const 
 
 // sdf [n, 1] alone, from a network.
 inline void distances(const SoftplusNet &net, const SdfSizes &sizes, long n, const float *points, float *sdf) {
-    const long most = at_once(n);
+    const long most = at_once(n, net.stride);
     Scratch<float> encoded(most * net.stride_e), odd(most * net.stride), even(most * net.stride), sums(most * VECTOR);
     std::vector<Rows> h(1, {encoded.values, net.stride_e});
     for (int l = 1; l <= net.last; l++) h.push_back({l % 2 ? odd.values : even.values, net.hidden(l)});
@@ -74,7 +74,7 @@ inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, cons
                         float *feature, float *gradient, float *record) {
     const SoftplusNet net = sdf_net(sizes, packed);
     const Layer &top = net.layers[net.last];
-    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = sizes.widths.back() - 1;
     Scratch<float> encoded(most * net.stride_e), total(most * net.stride_e), a(most * stride), b(most * stride);
     Scratch<float> hidden(sizes.keeps ? 0 : most * net.recorded());
@@ -96,7 +96,7 @@ inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, cons
 inline void sdf_backward(const SdfSizes &sizes, long n, const float *points, const float *packed, const float *record,
                          const float *d_sdf, const float *d_feature, const float *d_gradient, float *d_packed) {
     const SoftplusNet net = sdf_net(sizes, packed);
-    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = sizes.widths.back() - 1;
     Scratch<float> encoded(most * net.stride_e), hat(most * net.stride_e), memory(most * net.recorded());
     Scratch<float> a(most * stride), b(most * stride);

@@ -169,6 +169,7 @@ inline double __ddiv_rn(double a, double b) { return a / b; }
 namespace neus {
 
 constexpr int THREADS = 64;
+constexpr long MANY_THREADS = 1 << 10;
 constexpr long GUARD = 16;  // values behind scratch that must stay as they are
 
 template <typename T>
@@ -218,12 +219,6 @@ inline void each(long count, Work work) {
     emulation::launches++;
     if (emulation::order == emulation::DRY) return;
     for (long i : emulation::ordered(count)) work(i);
-}
-
-template <int STEP, typename Work>
-inline void each_part(long rows, int width, Work work) {
-    const long parts = (std::max(width, 0) + STEP - 1) / STEP;
-    each(rows * parts, [=](long i) { work((int)(i / parts), (int)(i % parts) * STEP); });
 }
 
 // Off by almost two units in the last place, as far as the instruction may be, to a side that depends on x.

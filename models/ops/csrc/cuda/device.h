@@ -33,7 +33,7 @@ extern int use_tensorcore;  // 0: products in float32; 1: in TF32
 namespace neus {
 
 constexpr int THREADS = 256;
-constexpr long MOST_BLOCKS = 1 << 16;
+constexpr long MOST_BLOCKS = 1 << 16, MANY_THREADS = 1 << 18;  // the latter: what a large GPU runs at a time
 
 // Uninitialised memory for `count` values from Jittor's pool, freed by the destructor. Jittor's pool for temporary
 // memory is not used: it keeps at most two blocks, and further ones are allocated and freed on the GPU, which
@@ -71,26 +71,6 @@ inline void each(long count, Work work) {
     if (count <= 0) return;
     const long blocks = (count + THREADS - 1) / THREADS;
     launch(each_kernel<Work>, dim3((unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS)), THREADS, count, work);
-}
-
-template <int STEP, typename Work>
-__global__ void each_part_kernel(int rows, int width, int shift, Work work) {
-    const int row = (int)((blockIdx.x * (long)THREADS + threadIdx.x) >> shift);
-    if (row >= rows) return;
-    const int threads = 1 << shift;
-#pragma unroll 1
-    for (int i = ((int)threadIdx.x & (threads - 1)) * STEP; i < width; i += threads * STEP) work(row, i);
-}
-
-// work(row, column) for every STEP-th column of [rows, width], in any order. At most a warp has the same row.
-template <int STEP, typename Work>
-inline void each_part(long rows, int width, Work work) {
-    static_assert(std::is_trivially_copyable<Work>::value, "what the work captures is copied to the GPU as bytes");
-    if (rows <= 0 || width <= 0) return;
-    int shift = 0;
-    while (shift < 5 && STEP << shift < width) shift++;
-    const long blocks = ((rows << shift) + THREADS - 1) / THREADS;
-    launch(each_part_kernel<STEP, Work>, dim3((unsigned)blocks), THREADS, rows, width, shift, work);
 }
 
 // Set `count` values to zero.
@@ -142,14 +122,37 @@ namespace neus {
 #define ACTIVATION_FLOATS (16384l * 260)
 #endif
 
-// Points per pass for activations of this width.
+// Points per pass for activations of this width. Many are whole tiles, and whole blocks of 2 MiB of Jittor's pool.
 inline long at_once(long points, long width) {
-    const long most = ACTIVATION_FLOATS / width;
+    const long tiles = 1024, largest = ACTIVATION_FLOATS / width;
+    const long most = largest > tiles ? largest / tiles * tiles : largest;
     return points < 1 || most < 1 ? 1 : points < most ? points : most;
 }
 
 constexpr int VECTOR = 4;  // floats of 16 bytes, the largest access of a thread
 constexpr uint32_t EXPONENT = 0x7f800000u;  // the bits of infinity; those of NaN are above
+
+template <int STEP, typename Work>
+__global__ void each_part_kernel(int rows, int width, int shift, Work work) {
+    const int row = (int)((blockIdx.x * (long)THREADS + threadIdx.x) >> shift);
+    if (row >= rows) return;
+    const int threads = 1 << shift, lane = (int)threadIdx.x & (threads - 1), step = (int)gridDim.y * threads * STEP;
+#pragma unroll 1
+    for (int i = ((int)blockIdx.y * threads + lane) * STEP; i < width; i += step) work(row, i);
+}
+
+// work(row, column) for every STEP-th column of [rows, width], in any order. A warp has one row, or several narrow ones,
+// and all of its columns unless there are too few rows.
+template <int STEP, typename Work>
+inline void each_part(long rows, int width, Work work) {
+    static_assert(std::is_trivially_copyable<Work>::value, "what the work captures is copied to the GPU as bytes");
+    if (rows <= 0 || width <= 0) return;
+    int shift = 0;
+    while (shift < 5 && STEP << shift < width) shift++;
+    const long blocks = ((rows << shift) + THREADS - 1) / THREADS;
+    const long splits = rows << shift < MANY_THREADS ? (width + (STEP << shift) - 1) / (STEP << shift) : 1;
+    launch(each_part_kernel<STEP, Work>, dim3((unsigned)blocks, (unsigned)splits), THREADS, rows, width, shift, work);
+}
 
 // work(row, column, row * width + column) for all of [rows, width], in any order.
 template <typename Work>

@@ -180,7 +180,8 @@ inline void grid_backward(const GridSizes &sizes, long n, const float *points, c
     const SoftplusNet &net = own.net;
     const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = sizes.widths.back() - 1, width = own.width;
-    Scratch<float> entering(most * net.stride_e), hat(most * net.stride_e), memory(most * own.recorded());
+    Scratch<float> entering(most * net.stride_e), hat(most * net.stride_e);
+    const std::vector<Scratch<float>> memory = scratch_of_layers(net, most);
     Scratch<float> a(most * stride), b(most * stride);
     Scratch<float> gradients(net.parameters.size);
     clear(gradients.values, net.parameters.size);
@@ -188,7 +189,7 @@ inline void grid_backward(const GridSizes &sizes, long n, const float *points, c
         const long rows = n - begin < most ? n - begin : most;
         const GridRecord record(own, {entering.values, net.stride_e}, const_cast<float *>(kept), padded, begin);
         grid_enter(own, rows, points + begin * POINT, record);
-        const std::vector<Rows> carried = swept(net, rows, record.h, memory.values, most);
+        const std::vector<Rows> carried = swept(net, rows, record.h, memory);
         grid_from_points(own, rows, d_gradient + begin * POINT, record, hat.values);
         backward_sweep(net, rows, record.h, carried, {hat.values, net.stride_e}, a.values, b.values, gradients.values);
         take_outputs(rows, features, 1.f, d_sdf + begin, d_feature + begin * features, a.values, stride);

@@ -98,7 +98,8 @@ inline void sdf_backward(const SdfSizes &sizes, long n, const float *points, con
     const SoftplusNet net = sdf_net(sizes, packed);
     const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = sizes.widths.back() - 1;
-    Scratch<float> encoded(most * net.stride_e), hat(most * net.stride_e), memory(most * net.recorded());
+    Scratch<float> encoded(most * net.stride_e), hat(most * net.stride_e);
+    const std::vector<Scratch<float>> memory = scratch_of_layers(net, most);
     Scratch<float> a(most * stride), b(most * stride);
     Scratch<float> gradients(net.parameters.size);
     clear(gradients.values, net.parameters.size);
@@ -107,7 +108,7 @@ inline void sdf_backward(const SdfSizes &sizes, long n, const float *points, con
         const std::vector<Rows> h =
             rows_of_layers(net, {encoded.values, net.stride_e}, const_cast<float *>(record), padded, begin);
         encode_points(net, sizes, rows, points + begin * 3, encoded.values);
-        const std::vector<Rows> carried = swept(net, rows, h, memory.values, most);
+        const std::vector<Rows> carried = swept(net, rows, h, memory);
         sdf_from_points(sizes.octaves, rows, encoded.values, d_gradient + begin * 3, hat.values, net.stride_e);
         backward_sweep(net, rows, h, carried, {hat.values, net.stride_e}, a.values, b.values, gradients.values);
         take_outputs(rows, features, sizes.scale, d_sdf + begin, d_feature + begin * features, a.values, stride);

@@ -124,13 +124,18 @@ inline void sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
     }
 }
 
-// u_l of the hidden layers, [rows, width] each, one after the other.
-inline std::vector<Rows> swept(const SoftplusNet &net, long rows, const std::vector<Rows> &h, float *memory, long most) {
+// Scratch for values of all hidden layers. One piece each: Jittor's pool then reuses what other operations freed.
+inline std::vector<Scratch<float>> scratch_of_layers(const SoftplusNet &net, long most) {
+    std::vector<Scratch<float>> memory;
+    for (int l = 1; l <= net.last; l++) memory.emplace_back(most * net.hidden(l));
+    return memory;
+}
+
+// u_l of the hidden layers, [rows, width] each, in `memory`.
+inline std::vector<Rows> swept(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
+                               const std::vector<Scratch<float>> &memory) {
     std::vector<Rows> u;
-    for (int l = 0; l < net.last; l++) {
-        u.push_back({memory, net.hidden(l + 1)});
-        memory += most * net.hidden(l + 1);
-    }
+    for (int l = 0; l < net.last; l++) u.push_back({memory[l].values, net.hidden(l + 1)});
     if (net.last > 0) first_pull(net, rows, h[net.last], u.back());
     for (int l = net.last - 1; l > 0; l--) pull_back(net, l, rows, h[l], u[l], u[l - 1]);
     return u;

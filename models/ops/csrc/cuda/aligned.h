@@ -1,8 +1,9 @@
 // The parameters of a network in aligned memory: every layer, every row of a weight and every part of a row begins at a
 // whole vector of 16 bytes, and the rows and columns between are zeros. cuBLAS has its fastest kernels only for such
-// operands, and kernels by vectors need no remainders.
+// operands, and kernels by vectors need no remainders. The gradients lie likewise, but those of a bias as sums over
+// slices of the points, [MOST_SLICES, outputs], which are added when they are copied back.
 #pragma once
-#include "device.h"
+#include "reduce.h"
 
 namespace neus {
 
@@ -15,7 +16,7 @@ __host__ __device__ inline int whole(int width) { return (width + VECTOR - 1) / 
 struct Layer {
     int inputs, outputs;
     const float *weight, *bias;  // [outputs, inputs], [outputs]
-    long offset;                 // of the weight in the aligned parameters
+    long offset;                 // of the weight in aligned memory
     long bias_offset() const { return offset + (long)inputs * outputs; }
 };
 
@@ -49,8 +50,10 @@ __device__ inline void copy_parameter(bool is_back, bool is_packed, float *packe
         *packed = *aligned;
 }
 
-// A block copies a row of a weight and its bias, from the packed parameters or back.
+// A block copies a row of a weight and its bias, from the packed parameters, or their gradients back.
 __global__ inline void copy_kernel(SomePlacements some, bool is_back, float *packed, float *aligned) {
+    SHARED(float, shared, THREADS);
+    static_assert(THREADS >= MOST_SLICES, "a thread takes one slice");
     const Placement layer = some.at[blockIdx.y];
     const int row = blockIdx.x;
     if (row >= layer.rows) return;
@@ -61,9 +64,12 @@ __global__ inline void copy_kernel(SomePlacements some, bool is_back, float *pac
         copy_parameter(is_back, is_packed && column >= 0, from + (long)row * layer.inputs + column,
                        to + (long)row * layer.columns + i);
     }
-    if (threadIdx.x == 0)
-        copy_parameter(is_back, is_packed, from + (long)layer.outputs * layer.inputs + row,
-                       to + (long)layer.rows * layer.columns + row);
+    float *bias = to + (long)layer.rows * layer.columns + row;
+    if (is_back) {
+        const float sum = block_sum(threadIdx.x < MOST_SLICES ? bias[(long)threadIdx.x * layer.rows] : 0.f, shared);
+        if (threadIdx.x == 0) *bias = sum;
+    }
+    if (threadIdx.x == 0) copy_parameter(is_back, is_packed, from + (long)layer.outputs * layer.inputs + row, bias);
 }
 
 // The widths of the parts of each layer's input, adjacent in the columns of its packed weight.
@@ -81,7 +87,7 @@ inline std::vector<Placement> placements(const Columns &columns, const std::vect
         }
         found.push_back(one);
         packed += (long)(one.inputs + 1) * one.outputs;
-        aligned += (long)(one.columns + 1) * one.rows;
+        aligned += (long)(one.columns + MOST_SLICES) * one.rows;
     }
     return found;
 }
@@ -95,7 +101,7 @@ struct Parameters {
 
     Parameters(const float *packed, const Columns &columns, const std::vector<int> &outputs)
         : placed(placements(columns, outputs)),
-          size(placed.back().aligned + (long)(placed.back().columns + 1) * placed.back().rows), memory(size) {
+          size(placed.back().aligned + (placed.back().columns + MOST_SLICES) * placed.back().rows), memory(size) {
         for (const Placement &one : placed) {
             const float *weight = memory.values + one.aligned;
             layers.push_back({one.columns, one.rows, weight, weight + (long)one.columns * one.rows, one.aligned});

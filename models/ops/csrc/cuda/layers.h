@@ -2,7 +2,6 @@
 // nothing is concatenated.
 #pragma once
 #include "aligned.h"
-#include "reduce.h"
 
 namespace neus {
 
@@ -55,7 +54,7 @@ inline void add_outer(const Layer &layer, long rows, const float *d_y, long stri
 // The gradients of W and b += those of d_y.
 inline void add_gradients(const Layer &layer, long rows, const float *d_y, long stride, const Parts &x, float *gradients) {
     add_outer(layer, rows, d_y, stride, x, gradients);
-    add_columns(rows, layer.outputs, 1.f, d_y, stride, gradients + layer.bias_offset());
+    column_sums(rows, layer.outputs, d_y, stride, true, gradients + layer.bias_offset());
 }
 
 // d_x [rows, width] = scale d_y W + keep d_x, of the columns from `column` on.

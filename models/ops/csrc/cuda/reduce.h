@@ -20,9 +20,9 @@ __device__ inline T block_sum(T value, T *shared) {
     return shared[0];
 }
 
-// parts [slices, width]: sums of the columns over a slice of the rows each.
+// parts [slices, width], added to if `keeps`: sums of the columns over a slice of the rows each.
 __global__ inline void column_sums_kernel(long rows, long rows_of_a_slice, int width, const float *values, long stride,
-                                          float *parts) {
+                                          bool keeps, float *parts) {
     SHARED(float, sums, SUM_ROWS * SUM_COLUMNS);
     const int column = threadIdx.x % SUM_COLUMNS, row = threadIdx.x / SUM_COLUMNS;
     const int at = blockIdx.x * SUM_COLUMNS + column;
@@ -35,17 +35,27 @@ __global__ inline void column_sums_kernel(long rows, long rows_of_a_slice, int w
     __syncthreads();
     if (row > 0 || at >= width) return;
     for (int other = 1; other < SUM_ROWS; other++) sum += sums[other * SUM_COLUMNS + column];
-    parts[slice * width + at] = sum;
+    parts[slice * width + at] = keeps ? parts[slice * width + at] + sum : sum;
+}
+
+inline long slices_of(long rows) {
+    const long slices = (rows + ROWS_OF_A_SLICE - 1) / ROWS_OF_A_SLICE;
+    return slices < 1 ? 1 : slices > MOST_SLICES ? MOST_SLICES : slices;
+}
+
+// Sums over slices of values [rows, width] -> parts [slices_of(rows), width].
+inline void column_sums(long rows, int width, const float *values, long stride, bool keeps, float *parts) {
+    const long slices = slices_of(rows);
+    launch(column_sums_kernel, dim3((width + SUM_COLUMNS - 1) / SUM_COLUMNS, (unsigned)slices), SUM_ROWS * SUM_COLUMNS,
+           rows, (rows + slices - 1) / slices, width, values, stride, keeps, parts);
 }
 
 // sums [width] += scale times the columns of values [rows, width].
 inline void add_columns(long rows, int width, float scale, const float *values, long stride, float *sums) {
-    long slices = (rows + ROWS_OF_A_SLICE - 1) / ROWS_OF_A_SLICE;
-    slices = slices < 1 ? 1 : slices > MOST_SLICES ? MOST_SLICES : slices;
+    const long slices = slices_of(rows);
     Scratch<float> scratch(slices * width);
     float *parts = scratch.values;
-    launch(column_sums_kernel, dim3((width + SUM_COLUMNS - 1) / SUM_COLUMNS, (unsigned)slices), SUM_ROWS * SUM_COLUMNS,
-           rows, (rows + slices - 1) / slices, width, values, stride, parts);
+    column_sums(rows, width, values, stride, false, parts);
     each(width, [=] __device__(long i) {
         float sum = 0.f;
         for (long slice = 0; slice < slices; slice++) sum += parts[slice * width + i];

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <random>
@@ -26,20 +27,30 @@ using std::isfinite;
 #define __forceinline__ inline
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
-#define ROWS_AT_ONCE 96  // so that few points already take several passes
 
 struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
+struct float4 {
+    float x, y, z, w;
+};
 static dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulation {
 
-enum Order { UP, DOWN, SHUFFLED };
-static int order = UP;  // of threads between two barriers, of blocks, and of work without either
+enum Order { UP, DOWN, SHUFFLED, DRY };
+static int order = UP;  // of threads between two barriers, of blocks, and of work without either; DRY: nothing runs
 constexpr size_t STACK = 1 << 16, SHARED_BYTES = 48 << 10;  // 48 KiB: available to a block on every GPU
 constexpr unsigned MOST_THREADS = 1024;
+
+// What was started since the last call of `emulated_work`.
+struct Product {
+    long rows, columns, depth;
+    bool is_aligned;  // all operands, and all lengths along their rows, are whole vectors of 16 bytes
+};
+static std::vector<Product> products;
+static long launches, bytes, most_bytes;  // bytes: of scratch at a time
 
 struct Fiber {
     ucontext_t context;
@@ -150,21 +161,32 @@ inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 
+// As on a GPU where nothing runs, else so few that some points already take several passes through a network.
+#define ACTIVATION_FLOATS (emulation::order == emulation::DRY ? 16384l * 260 : 1040l)
+
 #define SHARED(type, name, count) type *name = (type *)emulation::take_shared((count) * sizeof(type))
 
 namespace neus {
 
 constexpr int THREADS = 64;
+constexpr long MANY_THREADS = 1 << 10;
 constexpr long GUARD = 16;  // values behind scratch that must stay as they are
 
 template <typename T>
 struct Scratch {
     T *values;
-    explicit Scratch(long count_) : count(count_ > 0 ? count_ : 1), memory((count + GUARD) * sizeof(T), 0xff) {
+    explicit Scratch(long count_)
+        : count(emulation::order == emulation::DRY ? 0 : count_ > 0 ? count_ : 1),
+          memory((count + GUARD) * sizeof(T), 0xff), bytes(count_ * sizeof(T)) {
         values = (T *)memory.data();
+        emulation::bytes += bytes;
+        emulation::most_bytes = std::max(emulation::most_bytes, emulation::bytes);
     }
-    Scratch(Scratch &&other) = default;
+    Scratch(Scratch &&other)
+        : values(other.values), count(other.count), memory(std::move(other.memory)),
+          bytes(std::exchange(other.bytes, 0)) {}
     ~Scratch() noexcept(false) {
+        emulation::bytes -= bytes;
         for (size_t i = count * sizeof(T); i < memory.size(); i++)
             if (memory[i] != 0xff && !std::uncaught_exceptions()) throw std::runtime_error("a write beyond scratch");
     }
@@ -172,12 +194,15 @@ struct Scratch {
    private:
     long count;
     std::vector<unsigned char> memory;
+    long bytes;
 };
 
 template <typename... Parameters, typename... Arguments>
 inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Arguments... arguments) {
     if (threads < 1 || threads > (int)emulation::MOST_THREADS) throw std::runtime_error("a block of so many threads");
     if (blocks.x < 1 || blocks.y < 1 || blocks.y > 65535 || blocks.z > 65535) throw std::runtime_error("so many blocks");
+    emulation::launches++;
+    if (emulation::order == emulation::DRY) return;
     gridDim = blocks;
     blockDim = dim3(threads);
     emulation::body = [=] { kernel(Parameters(arguments)...); };
@@ -190,12 +215,26 @@ inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Argu
 template <typename Work>
 inline void each(long count, Work work) {
     static_assert(std::is_trivially_copyable<Work>::value, "what the work captures travels to the card as bytes");
-    for (long i : emulation::ordered(std::max(count, 0l))) work(i);
+    if (count <= 0) return;
+    emulation::launches++;
+    if (emulation::order == emulation::DRY) return;
+    for (long i : emulation::ordered(count)) work(i);
+}
+
+// Off by almost two units in the last place, as far as the instruction may be, to a side that depends on x.
+inline float power_of_2(float x) {
+    const double power = std::exp2((double)x);
+    if (x == 0.f || std::isnan(x) || std::isinf(power)) return (float)power;
+    if (power < std::numeric_limits<float>::min()) return 0.f;
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof(bits));
+    const float nearest = (float)power, unit = std::nextafter(nearest, INFINITY) - nearest;
+    return (float)(power + (bits * 2654435761u >> 31 ? 1.4 : -1.4) * unit);
 }
 
 template <typename T>
 inline void clear(T *values, long count) {
-    std::memset((void *)values, 0, count * sizeof(T));
+    if (emulation::order != emulation::DRY) std::memset((void *)values, 0, count * sizeof(T));
 }
 
 inline void copy_to_host(void *host, const void *values, long bytes, void *) { std::memcpy(host, values, bytes); }
@@ -206,6 +245,11 @@ inline void product(long rows, long columns, long depth, float scale, const floa
     const long b_column = turn_b ? stride_b : 1, b_step = turn_b ? 1 : stride_b;
     if (stride_a < (turn_a ? rows : depth) || stride_b < (turn_b ? depth : columns) || stride_c < columns)
         throw std::runtime_error("a stride that is less than a row");
+    bool is_aligned = stride_a % 4 == 0 && stride_b % 4 == 0 && stride_c % 4 == 0 && columns % 4 == 0;
+    is_aligned &= (turn_a ? rows : depth) % 4 == 0 && (turn_b ? depth : columns) % 4 == 0;
+    for (const float *operand : {a, b, (const float *)c}) is_aligned &= (uintptr_t)operand % 16 == 0;
+    emulation::products.push_back({rows, columns, depth, is_aligned});
+    if (emulation::order == emulation::DRY) return;
     for (long i = 0; i < rows; i++)
         for (long j = 0; j < columns; j++) {
             float sum = 0.f;
@@ -261,3 +305,18 @@ inline void call(void (*function)(const Layout &, const Arrays &, const Arrays &
 }
 
 }  // namespace emulation
+
+// Copy at most `most` products since the last call to `copied` (rows, columns, depth, is aligned); returns how many
+// there were, the number of launches beside them, and the most bytes of scratch at a time.
+extern "C" long emulated_work(long *launches, long *bytes, long *copied, long most) {
+    const long count = (long)emulation::products.size();
+    for (long i = 0; i < std::min(count, most); i++) {
+        const emulation::Product &one = emulation::products[i];
+        const long values[] = {one.rows, one.columns, one.depth, one.is_aligned};
+        std::copy(values, values + 4, copied + 4 * i);
+    }
+    *launches = std::exchange(emulation::launches, 0);
+    *bytes = std::exchange(emulation::most_bytes, 0);
+    emulation::products.clear();
+    return count;
+}

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from models.ops.source import CUDA, Source, numbers
 
 HEADER = Path(__file__).with_name("cuda_emulation.h")
 ORDERS = ("up", "down", "shuffled")  # of threads and blocks, as the header's
+DRY = len(ORDERS)  # nothing runs
+MOST_PRODUCTS = 1 << 12
 # No contractions: what a text asks to be rounded is.
 FLAGS = ("-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-ffp-contract=off")
 LARGEST_MESSAGE = 1000
@@ -111,6 +114,46 @@ def call(entry, order, named, rows, inputs, outputs):
         array[...] = found[: array.nbytes].view(array.dtype).reshape(array.shape)
 
 
+@dataclass(frozen=True)
+class Product:
+    """C [rows, columns] += A B; whether all operands are aligned to 16 bytes."""
+
+    rows: int
+    columns: int
+    depth: int
+    is_aligned: bool
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a function starts."""
+
+    launches: int  # of kernels, beside the products
+    products: list[Product]
+    scratch: int  # bytes, at a time
+
+
+def work(source, function, layout, rows):
+    """The work of a function for `rows` rows, without running it."""
+    built = library(source)
+    parameters = parameters_of(source, function)
+    room = np.zeros(2 * GUARD, np.uint8)  # of which no value is read
+    memory = (ctypes.c_void_p * parameters)(*[-(-room.ctypes.data // GUARD) * GUARD] * parameters)
+    sizes, named = (ctypes.c_long * parameters)(), numbers(layout)
+    values = (_Named * len(named))(*((name.encode(), value) for name, value in named.items()))
+    message = ctypes.create_string_buffer(LARGEST_MESSAGE + 1)
+    launches, scratch, copied = ctypes.c_long(), ctypes.c_long(), (ctypes.c_long * (4 * MOST_PRODUCTS))()
+    found = (ctypes.byref(launches), ctypes.byref(scratch), copied, ctypes.c_long(MOST_PRODUCTS))
+    built.emulated_work(*found)
+    longs = (ctypes.c_long(count) for count in (parameters, 0))
+    entry = getattr(built, f"emulate_{function}")
+    assert entry(DRY, values, ctypes.c_long(len(named)), ctypes.c_long(rows), memory, sizes, *longs, message) == 0
+    count = built.emulated_work(*found)
+    assert count <= MOST_PRODUCTS
+    products = [Product(*copied[4 * i : 4 * i + 3], bool(copied[4 * i + 3])) for i in range(count)]
+    return Work(launches.value, products, scratch.value)
+
+
 @cache
 def library(source):
     """The compiled text of a source; kept from run to run, by a hash of all that it is made of."""
@@ -140,6 +183,12 @@ def build(text):
             assert done.returncode == 0, done.stderr[:5000]
             os.replace(new, path)
     return ctypes.CDLL(str(path))
+
+
+def parameters_of(source: Source, function):
+    """How many arrays a function of a source's text takes."""
+    text = (source.folder / CUDA / source.header).read_text(encoding="utf-8")
+    return re.search(rf"^inline void {function}\((.*?)\) {{", text, re.MULTILINE | re.DOTALL)[1].count("*")
 
 
 def functions(source: Source):

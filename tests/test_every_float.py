@@ -1,15 +1,19 @@
 """Operations over all of float32: bit patterns drawn by search, each result against float64."""
 
+import ctypes
+
 import numpy as np
 import pytest
+from emulation import HEADER, build
 from forms import in_form, only_on_the_cpu
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.machine.backend import jt
-from models.ops import elementwise, grid_sdf
+from models.ops import elementwise, grid_sdf, sdf_mlp
 from models.ops import section_alpha as sections
 from models.ops.kernel import NATIVE, REFERENCE
+from models.ops.source import CUDA
 from models.ops.update import AdamStep, Update, adam
 
 LARGEST = 1e18  # of what Adam is given; the square of more comes near float32's largest number
@@ -109,6 +113,37 @@ def test_logistic_softplus_and_exponential_are_right_for_every_number(seed):
     np.testing.assert_allclose(found, slope, rtol=7e-6, atol=1e-37)  # 100 x is rounded: up to 87 * 6e-8
     found = applied(grid_sdf.SOURCE, "neus::exp_negative(x > 0.f ? -x : x)", x, lanes=16)
     np.testing.assert_allclose(found, power, rtol=1e-6)
+
+
+def on_cuda(values):
+    """Softplus of sharpness 100 and its slope from its value, of the text for CUDA, which emulation compiles.
+
+    It takes powers of 2 with the largest error of the instruction.
+    """
+    call = """
+        extern "C" void run(long count, const float *x, float *value, float *slope) {
+            for (long i = 0; i < count; i++) value[i] = neus::softplus(x[i]), slope[i] = neus::softplus_slope(x[i]);
+        }"""
+    built = build(f'#include "{HEADER.name}"\n{sdf_mlp.SOURCE.text(CUDA)}\n{call}')
+    found = np.empty((2, len(values)), np.float32)
+    pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (values, *found))
+    built.run(ctypes.c_long(len(values)), *pointers)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_softplus_on_cuda_has_an_error_of_2e_9_and_the_rounding_of_its_result(seed):
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([any_floats(rng), rng.uniform(-0.3, 0.3, 1 << 16).astype(np.float32)])
+    value, slope = on_cuda(x)
+    wide = x.astype(np.float64)
+    exact = np.maximum(wide, 0) + np.log1p(np.exp(-100 * np.abs(wide))) / 100
+    rounding = np.spacing(exact.astype(np.float32)).astype(np.float64) / 2
+    assert (np.abs(value - exact) <= 2e-9 + rounding).all()
+    positive = x >= 0
+    exact = -np.expm1(-100 * wide[positive])
+    assert (np.abs(slope[positive] - exact) <= 100 * 2e-9).all()
+    assert np.isnan(on_cuda(np.float32([np.nan]))).all()
 
 
 @only_on_the_cpu

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 # cache.
 BLOCK = 64
 PAD = 16  # widths are padded to multiples of it, the vector length of the widest processors
+VECTOR = 4  # floats of 16 bytes, the alignment of rows in memory on CUDA
 SOFTPLUS_BETA = 100.0  # sharpness of the activation: close to ReLU, but twice differentiable (IDR)
 SKIP_SCALE = 1.0 / math.sqrt(2.0)  # preserves the variance of a layer's input where the encoded point is appended
 
@@ -56,8 +57,11 @@ class SdfSizes:
 
     @property
     def recorded(self) -> int:
-        """Floats stored per point between forward and backward pass: the outputs of the hidden layers."""
-        return sum(self.widths[1:-2:2])
+        """Floats stored per point between forward and backward pass: the outputs of the hidden layers.
+
+        In whole vectors of 16 bytes, which the CPU's form does not need.
+        """
+        return sum(-(-width // VECTOR) * VECTOR for width in self.widths[1:-2:2])
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ extern int use_tensorcore;  // 0: products in float32; 1: in TF32
 namespace neus {
 
 constexpr int THREADS = 256;
-constexpr long MOST_BLOCKS = 1 << 16;
+constexpr long MOST_BLOCKS = 1 << 16, MANY_THREADS = 1 << 18;  // the latter: what a large GPU runs at a time
 
 // Uninitialised memory for `count` values from Jittor's pool, freed by the destructor. Jittor's pool for temporary
 // memory is not used: it keeps at most two blocks, and further ones are allocated and freed on the GPU, which
@@ -60,6 +60,7 @@ inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Argu
 
 template <typename Work>
 __global__ void each_kernel(long count, Work work) {
+#pragma unroll 1  // unrolled, most of the instructions would prepare a loop that most threads go through once
     for (long i = blockIdx.x * (long)blockDim.x + threadIdx.x; i < count; i += (long)gridDim.x * blockDim.x) work(i);
 }
 
@@ -76,13 +77,6 @@ inline void each(long count, Work work) {
 template <typename T>
 inline void clear(T *values, long count) {
     const cudaError_t status = cudaMemsetAsync(values, 0, count * sizeof(T));
-    demand(status == cudaSuccess, cudaGetErrorString(status), status);
-}
-
-// Start a copy to pinned memory of the host, and record an event after it.
-inline void copy_to_host(void *host, const void *values, long bytes, void *event) {
-    cudaError_t status = cudaMemcpyAsync(host, values, bytes, cudaMemcpyDeviceToHost);
-    if (status == cudaSuccess) status = cudaEventRecord((cudaEvent_t)event);
     demand(status == cudaSuccess, cudaGetErrorString(status), status);
 }
 
@@ -106,6 +100,13 @@ inline void product(long rows, long columns, long depth, float scale, const floa
     if (status != CUBLAS_STATUS_SUCCESS) demand(false, told(status).c_str(), status);
 }
 
+// 2^x to two units in the last place, and 0 below the normal numbers: one instruction.
+__device__ inline float power_of_2(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
 // Memory that the threads of a block share.
 #define SHARED(type, name, count) __shared__ type name[count]
 
@@ -114,35 +115,114 @@ inline void product(long rows, long columns, long depth, float scale, const floa
 
 namespace neus {
 
-// Points per pass through a network: enough to occupy a GPU, with 0.15 GiB of scratch; a batch of the published size
-// needs five passes.
-#ifndef ROWS_AT_ONCE
-#define ROWS_AT_ONCE 13312
+// Size of the widest activation in a pass through a network, in floats: that of 16,384 points of the published network
+// of signed distances, whose last layer has 260 outputs with padding. Its products have 256 tiles of 128 x 128, for
+// which an H100 has 264 places, and the 16 MiB of an activation fit its second-level cache of 50 MiB.
+#ifndef ACTIVATION_FLOATS
+#define ACTIVATION_FLOATS (16384l * 260)
 #endif
 
-inline long at_once(long rows) { return rows < 1 ? 1 : rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE; }
+// Points per pass for activations of this width. Many are whole tiles, and whole blocks of 2 MiB of Jittor's pool.
+inline long at_once(long points, long width) {
+    const long tiles = 1024, largest = ACTIVATION_FLOATS / width;
+    const long most = largest > tiles ? largest / tiles * tiles : largest;
+    return points < 1 || most < 1 ? 1 : points < most ? points : most;
+}
 
 // Loops over rows are written once for a number that the host knows, and for `SomeRows` of some_rows.h.
 inline long most_of(long rows) { return rows; }
 inline long part_of(long rows, long begin, long most) { return rows - begin < most ? rows - begin : most; }
 __device__ inline long number_of(long rows) { return rows; }
 
+constexpr int VECTOR = 4;  // floats of 16 bytes, the largest access of a thread
 constexpr uint32_t EXPONENT = 0x7f800000u;  // the bits of infinity; those of NaN are above
+
+template <int STEP, typename Rows, typename Work>
+__global__ void each_part_kernel(Rows rows, int width, int shift, Work work) {
+    const int row = (int)((blockIdx.x * (long)THREADS + threadIdx.x) >> shift);
+    if (row >= number_of(rows)) return;
+    const int threads = 1 << shift, lane = (int)threadIdx.x & (threads - 1), step = (int)gridDim.y * threads * STEP;
+#pragma unroll 1
+    for (int i = ((int)blockIdx.y * threads + lane) * STEP; i < width; i += step) work(row, i);
+}
+
+// work(row, column) for every STEP-th column of [rows, width], in any order. A warp has one row, or several narrow ones,
+// and all of its columns unless there are too few rows.
+template <int STEP, typename Rows, typename Work>
+inline void each_part(const Rows &some, int width, Work work) {
+    static_assert(std::is_trivially_copyable<Work>::value, "what the work captures is copied to the GPU as bytes");
+    const long rows = most_of(some);
+    if (rows <= 0 || width <= 0) return;
+    int shift = 0;
+    while (shift < 5 && STEP << shift < width) shift++;
+    const long blocks = ((rows << shift) + THREADS - 1) / THREADS;
+    const long splits = rows << shift < MANY_THREADS ? (width + (STEP << shift) - 1) / (STEP << shift) : 1;
+    launch(each_part_kernel<STEP, Rows, Work>, dim3((unsigned)blocks, (unsigned)splits), THREADS, some, width, shift,
+           work);
+}
 
 // work(row, column, row * width + column) for all of [rows, width], in any order.
 template <typename Work>
 struct AtPlaces {
-    unsigned width;
+    int width;
     Work work;
-    __device__ void operator()(long i) const {
-        const unsigned row = (unsigned)i / width;  // i is below 2^32 in one pass; 32-bit division is faster
-        work((int)row, (int)((unsigned)i - row * width), i);
+    __device__ void operator()(int row, int column) const { work(row, column, (long)row * width + column); }
+};
+
+template <typename Rows, typename Work>
+inline void each_place(const Rows &rows, int width, Work work) {
+    each_part<1>(rows, width, AtPlaces<Work>{width, work});
+}
+
+// Matrices of `each_value`: values and stride are aligned to vectors, and a matrix has less than 2^32 values, since
+// 32-bit arithmetic is faster.
+struct Read {
+    const float *values;
+    long stride;
+    __device__ unsigned place(int row, int column) const { return (unsigned)row * (unsigned)stride + (unsigned)column; }
+    __device__ float4 load(int row, int column) const { return *(const float4 *)(values + place(row, column)); }
+    __device__ void store(int, int, const float4 &) const {}
+};
+struct Written {
+    float *values;
+    long stride;
+    __device__ float4 load(int, int) const { return {}; }
+    __device__ void store(int row, int column, const float4 &value) const {
+        *(float4 *)(values + Read{values, stride}.place(row, column)) = value;
+    }
+};
+struct Updated : Written {
+    __device__ float4 load(int row, int column) const { return Read{values, stride}.load(row, column); }
+};
+
+// Loads a vector of each matrix, calls `work` four times, and stores them.
+template <typename Work, typename... Matrices>
+struct OnVectors {
+    Work work;
+    template <typename... Vectors>
+    __device__ void operator()(int, int, Vectors &...at) const {
+        work(at.x...);
+        work(at.y...);
+        work(at.z...);
+        work(at.w...);
+    }
+};
+template <typename Work, typename Matrix, typename... Others>
+struct OnVectors<Work, Matrix, Others...> {
+    Matrix matrix;
+    OnVectors<Work, Others...> others;
+    template <typename... Vectors>
+    __device__ void operator()(int row, int column, Vectors &...at) const {
+        float4 own = matrix.load(row, column);
+        others(row, column, at..., own);
+        matrix.store(row, column, own);
     }
 };
 
-template <typename Work>
-inline void each_place(long rows, int width, Work work) {
-    if (width > 0) each(rows * width, AtPlaces<Work>{(unsigned)width, work});
+// work(values ...) for the values of matrices [rows, width] at each place, in any order; width: whole vectors.
+template <typename Rows, typename Work, typename... Matrices>
+inline void each_value(const Rows &rows, int width, Work work, Matrices... matrices) {
+    each_part<VECTOR>(rows, width, OnVectors<Work, Matrices...>{matrices..., work});
 }
 
 }  // namespace neus

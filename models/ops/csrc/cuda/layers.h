@@ -1,46 +1,22 @@
 // Linear layers on rows of points. The input may consist of several parts, adjacent in the layer's columns, so that
 // nothing is concatenated.
 #pragma once
-#include "device.h"
-#include "reduce.h"
+#include "aligned.h"
 
 namespace neus {
 
-// One linear layer y = x W^T + b.
-struct Layer {
-    int inputs, outputs;
-    const float *weight, *bias;  // [outputs, inputs], [outputs]
-    long offset;                 // of the weight in the packed parameters
-    long bias_offset() const { return offset + (long)inputs * outputs; }
-};
-
-// The layers of a packed parameter vector: for each (inputs, outputs) of `widths` a weight, then a bias.
-inline std::vector<Layer> read_layers(const float *packed, const std::vector<int> &widths) {
-    std::vector<Layer> layers;
-    long offset = 0;
-    for (size_t l = 0; l + 1 < widths.size(); l += 2) {
-        const long size = (long)widths[l] * widths[l + 1];
-        layers.push_back({widths[l], widths[l + 1], packed + offset, packed + offset + size, offset});
-        offset += size + widths[l + 1];
-    }
-    return layers;
-}
-
-inline long parameters_of(const std::vector<Layer> &layers) {
-    return layers.back().bias_offset() + layers.back().outputs;
-}
-
 inline long rounded_to_blocks(long n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
 
-// Row stride of activations in scratch: whole vectors.
-inline long stride_of(int width) { return (width + PAD - 1) / PAD * PAD; }
+// The outputs of each layer from (inputs, outputs) of each.
+inline std::vector<int> outputs_of(const std::vector<int> &widths) {
+    std::vector<int> outputs;
+    for (size_t l = 1; l < widths.size(); l += 2) outputs.push_back(widths[l]);
+    return outputs;
+}
 
 inline long widest(const std::vector<Layer> &layers) {
     long width = 0;
-    for (const Layer &layer : layers) {
-        width = width > stride_of(layer.inputs) ? width : stride_of(layer.inputs);
-        width = width > stride_of(layer.outputs) ? width : stride_of(layer.outputs);
-    }
+    for (const Layer &layer : layers) width = width > layer.outputs ? width : layer.outputs;
     return width;
 }
 
@@ -61,19 +37,20 @@ inline void linear(const Layer &layer, const Rows &rows, const Parts &x, float *
         if (part.width == 0) continue;
         product(rows, layer.outputs, part.width, part.scale, part.values, part.stride, false, layer.weight + column,
                 layer.inputs, true, column > 0 ? 1.f : 0.f, y, stride);
-        column += part.width;
+        column += whole(part.width);
     }
 }
 
-// The gradient of W, in `gradients` as in the packed parameters, += d_y^T x.
+// The gradient of W, in `gradients` as in the aligned parameters, += d_y^T x.
 template <typename Rows>
-inline void add_outer(const Layer &layer, const Rows &rows, const float *d_y, long stride, const Parts &x, float *gradients) {
+inline void add_outer(const Layer &layer, const Rows &rows, const float *d_y, long stride, const Parts &x,
+                      float *gradients) {
     int column = 0;
     for (const Part &part : x) {
         if (part.width == 0) continue;
         product(layer.outputs, part.width, rows, part.scale, d_y, stride, true, part.values, part.stride, false, 1.f,
                 gradients + layer.offset + column, layer.inputs);
-        column += part.width;
+        column += whole(part.width);
     }
 }
 
@@ -82,7 +59,7 @@ template <typename Rows>
 inline void add_gradients(const Layer &layer, const Rows &rows, const float *d_y, long stride, const Parts &x,
                           float *gradients) {
     add_outer(layer, rows, d_y, stride, x, gradients);
-    add_columns(rows, layer.outputs, 1.f, d_y, stride, gradients + layer.bias_offset());
+    column_sums(rows, layer.outputs, d_y, stride, true, gradients + layer.bias_offset());
 }
 
 // d_x [rows, width] = scale d_y W + keep d_x, of the columns from `column` on.
@@ -96,29 +73,40 @@ inline void linear_backward(const Layer &layer, const Rows &rows, const float *d
 // y = max(y + b, 0).
 template <typename Rows>
 inline void bias_relu(const Layer &layer, const Rows &rows, float *y, long stride) {
-    const float *bias = layer.bias;
-    each_place(rows, layer.outputs, [=] __device__(int r, int i, long) {
-        const float value = y[r * stride + i] + bias[i];
-        y[r * stride + i] = value > 0.f ? value : 0.f;
-    });
+    each_value(
+        rows, layer.outputs,
+        [] __device__(float &y, float b) {
+            const float value = y + b;
+            y = value > 0.f ? value : 0.f;
+        },
+        Updated{y, stride}, Read{layer.bias, 0});
 }
 
 // d_y = 0 where the value of ReLU is not positive.
 template <typename Rows>
 inline void relu_backward(const Rows &rows, int width, const float *value, long stride_value, float *d_y, long stride) {
-    each_place(rows, width, [=] __device__(int r, int i, long) {
-        if (!(value[r * stride_value + i] > 0.f)) d_y[r * stride + i] = 0.f;
-    });
+    each_value(
+        rows, width,
+        [] __device__(float &d_y, float value) {
+            if (!(value > 0.f)) d_y = 0.f;
+        },
+        Updated{d_y, stride}, Read{value, stride_value});
 }
 
 // gamma(scale x) of x [rows, width], see models/ops/sizes.py. In double, because the error of fast sines is
-// proportional to the argument, and an octave multiplies that by up to 2^23.
+// proportional to the argument, and an octave multiplies that by up to 2^23. `blank` columns behind it, at most `width`,
+// become zero.
 template <typename Rows>
-inline void encode(const float *x, const Rows &rows, int width, int octaves, float scale, float *encoded, long stride) {
-    each_place(rows, width * (octaves + 1), [=] __device__(int r, int k, long) {
+inline void encode(const float *x, const Rows &rows, int width, int octaves, float scale, float *encoded, long stride,
+                   int blank) {
+    each_place(rows, width * (octaves + 1) + blank, [=] __device__(int r, int k, long) {
         const int j = k % width, octave = k / width - 1;
-        const float value = x[r * width + j] * scale;
         float *to = encoded + r * stride + j;
+        if (octave == octaves) {
+            to[(1 + 2 * octaves) * width] = 0.f;
+            return;
+        }
+        const float value = x[r * width + j] * scale;
         if (octave < 0) {
             to[0] = value;
             return;

@@ -9,26 +9,39 @@
 
 namespace neus {
 
+// The parts of each layer's input.
+inline Columns nerf_columns(const NerfSizes &sizes, int features) {
+    Columns columns{{sizes.widths[0]}};
+    for (size_t l = 2; l < sizes.widths.size(); l += 2) {
+        const int width = sizes.widths[l - 1], before = sizes.widths[l] - width;
+        columns.push_back({before, width});
+        if ((int)l / 2 == sizes.trunk + 1) columns.back() = {features, sizes.widths[l] - features};
+    }
+    return columns;
+}
+
 // The network, and scratch for all its layers for one pass.
 struct NerfPass {
     int trunk, coordinates, octaves, view_octaves, encoded, encoded_view, features;
+    Parameters parameters;
     std::vector<Layer> layers;
-    long most, stride, stride_e, stride_v;
+    long stride, most, stride_e, stride_v;
     Scratch<float> points, views, hidden;  // hidden: outputs of each layer but the last, [most, stride]
 
     NerfPass(const NerfSizes &sizes, long n, const float *packed)
         : trunk(sizes.trunk), coordinates(sizes.coordinates), octaves(sizes.octaves), view_octaves(sizes.view_octaves),
           encoded(coordinates * (1 + 2 * octaves)), encoded_view(3 * (1 + 2 * view_octaves)),
-          features(sizes.widths[2 * trunk + 1] - 1), layers(read_layers(packed, sizes.widths)), most(at_once(n)),
-          stride(widest(layers)), stride_e(stride_of(encoded)), stride_v(stride_of(encoded_view)),
+          features(sizes.widths[2 * trunk + 1] - 1),
+          parameters(packed, nerf_columns(sizes, features), outputs_of(sizes.widths)), layers(parameters.layers),
+          stride(widest(layers)), most(at_once(n, stride)), stride_e(whole(encoded)), stride_v(whole(encoded_view)),
           points(most * stride_e), views(most * stride_v), hidden(most * stride * (trunk + 2)) {}
 
     float *output(int l) const { return hidden.values + l * most * stride; }
     // Input of layer l: hidden channels, after a skip with the encoded point before them.
     Parts input(int l) const {
-        if (l == 0) return {{points.values, stride_e, encoded, 1.f}};
+        if (l == 0) return {{points.values, stride_e, (int)stride_e, 1.f}};
         if (l == trunk + 1)
-            return {{output(trunk), stride, features, 1.f}, {views.values, stride_v, encoded_view, 1.f}};
+            return {{output(trunk), stride, whole(features), 1.f}, {views.values, stride_v, (int)stride_v, 1.f}};
         const int width = l <= trunk ? layers[l - 1].outputs : layers[l].inputs;
         return {{points.values, stride_e, layers[l].inputs - width, 1.f}, {output(l - 1), stride, width, 1.f}};
     }
@@ -38,16 +51,19 @@ struct NerfPass {
 // All layers but the last for points [rows, coordinates] seen along directions [rows, 3].
 template <typename Rows>
 inline void nerf_layers(const NerfPass &pass, const Rows &rows, const float *points, const float *directions) {
-    encode(points, rows, pass.coordinates, pass.octaves, 1.f, pass.points.values, pass.stride_e);
-    encode(directions, rows, 3, pass.view_octaves, 1.f, pass.views.values, pass.stride_v);
+    encode(points, rows, pass.coordinates, pass.octaves, 1.f, pass.points.values, pass.stride_e,
+           (int)pass.stride_e - pass.encoded);
+    encode(directions, rows, 3, pass.view_octaves, 1.f, pass.views.values, pass.stride_v,
+           (int)pass.stride_v - pass.encoded_view);
     const long stride = pass.stride;
     for (int l = 0; l < pass.trunk + 2; l++) {
         const Layer &layer = pass.layers[l];
         float *to = pass.output(l);
         linear(layer, rows, pass.input(l), to, stride);
-        const float *bias = layer.bias;
         if (l == pass.trunk)
-            each_place(rows, layer.outputs, [=] __device__(int r, int i, long) { to[r * stride + i] += bias[i]; });
+            each_value(
+                rows, layer.outputs, [] __device__(float &y, float b) { y += b; }, Updated{to, stride},
+                Read{layer.bias, 0});
         else
             bias_relu(layer, rows, to, stride);
     }
@@ -59,15 +75,18 @@ inline void values_of(const Rows &n, const NerfSizes &sizes, const float *points
                       const float *packed, float *density, float *rgb) {
     const NerfPass pass(sizes, most_of(n), packed);
     const Layer &top = pass.layers.back();
+    Scratch<float> sums(pass.most * top.outputs);
     for (long begin = 0; begin < most_of(n); begin += pass.most) {
         const Rows rows = part_of(n, begin, pass.most);
         const long stride = pass.stride;
         nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
         const float *heads = pass.output(pass.trunk) + pass.features, *bias = top.bias;
         float *to_density = density + begin, *to_rgb = rgb + begin * 3;
-        linear(top, rows, pass.input(pass.trunk + 2), to_rgb, 3);
+        const float *from = sums.values;
+        const int columns = top.outputs;
+        linear(top, rows, pass.input(pass.trunk + 2), sums.values, columns);
         each_place(rows, 3, [=] __device__(int r, int i, long at) {
-            to_rgb[at] += bias[i];
+            to_rgb[at] = from[r * columns + i] + bias[i];
             if (i == 0) to_density[r] = heads[r * stride];
         });
     }
@@ -80,23 +99,31 @@ inline void gradients_of(const Rows &n, const NerfSizes &sizes, const float *poi
     const NerfPass pass(sizes, most_of(n), packed);
     const long stride = pass.stride;
     const int heads = pass.trunk, view = heads + 1, color = heads + 2, features = pass.features;
-    Scratch<float> first(pass.most * stride), second(pass.most * stride);
-    clear(d_packed, parameters_of(pass.layers));
+    const int columns = pass.layers[heads].outputs;
+    const Layer &top = pass.layers[color];
+    Scratch<float> first(pass.most * stride), second(pass.most * stride), gradients(pass.parameters.size);
+    clear(gradients.values, pass.parameters.size);
     for (long begin = 0; begin < most_of(n); begin += pass.most) {
         const Rows rows = part_of(n, begin, pass.most);
         nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
         float *d = first.values, *other = second.values;
         const float *from_rgb = d_rgb + begin * 3, *from_density = d_density + begin;
-        add_gradients(pass.layers[color], rows, from_rgb, 3, pass.input(color), d_packed);
-        linear_backward(pass.layers[color], rows, from_rgb, 3, 0, pass.layers[color].inputs, 1.f, 0.f, d, stride);
-        relu_backward(rows, pass.layers[color].inputs, pass.output(view), stride, d, stride);
-        add_gradients(pass.layers[view], rows, d, stride, pass.input(view), d_packed);
-        linear_backward(pass.layers[view], rows, d, stride, 0, features, 1.f, 0.f, other, stride);
+        float *to_top = other;
+        each_place(rows, top.outputs, [=] __device__(int r, int i, long) {
+            to_top[r * stride + i] = i < 3 ? from_rgb[r * 3 + i] : 0.f;
+        });
+        add_gradients(top, rows, other, stride, pass.input(color), gradients.values);
+        linear_backward(top, rows, other, stride, 0, top.inputs, 1.f, 0.f, d, stride);
+        relu_backward(rows, top.inputs, pass.output(view), stride, d, stride);
+        add_gradients(pass.layers[view], rows, d, stride, pass.input(view), gradients.values);
+        linear_backward(pass.layers[view], rows, d, stride, 0, whole(features), 1.f, 0.f, other, stride);
         float *to = other;
-        each_place(rows, 1, [=] __device__(int r, int, long) { to[r * stride + features] = from_density[r]; });
+        each_place(rows, columns - features, [=] __device__(int r, int i, long) {
+            to[r * stride + features + i] = i == 0 ? from_density[r] : 0.f;
+        });
         std::swap(d, other);
         for (int l = heads; l >= 0; l--) {
-            add_gradients(pass.layers[l], rows, d, stride, pass.input(l), d_packed);
+            add_gradients(pass.layers[l], rows, d, stride, pass.input(l), gradients.values);
             if (l == 0) break;
             const int width = pass.layers[l - 1].outputs;
             linear_backward(pass.layers[l], rows, d, stride, pass.offset(l), width, 1.f, 0.f, other, stride);
@@ -104,6 +131,7 @@ inline void gradients_of(const Rows &n, const NerfSizes &sizes, const float *poi
             std::swap(d, other);
         }
     }
+    pass.parameters.give(gradients.values, d_packed);
 }
 
 constexpr long GROUP = 128;  // points of which a thread counts the selected ones

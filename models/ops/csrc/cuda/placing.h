@@ -38,10 +38,11 @@ inline void place(const Placing &layout, long rays, const float *origins, const 
     float *depths_to = depths_scratch.values, *depths_other = depths_to + rays * all;
     float *sdf_to = sdf_scratch.values, *sdf_other = sdf_to + rays * all;
     int *order = order_scratch.values;
+    const SoftplusNet net = sdf_net(layout.network, packed);
     UpsampleRound round = layout.round;
     if (!layout.known) {
         points_along(rays, round.depths, origins, directions, depths, points.values);
-        sdf_distance(layout.network, rays * round.depths, points.values, packed, sdf_to);
+        distances(net, layout.network, rays * round.depths, points.values, sdf_to);
         sdf = sdf_to;
         std::swap(sdf_to, sdf_other);
     }
@@ -53,7 +54,7 @@ inline void place(const Placing &layout, long rays, const float *origins, const 
         upsample(round, rays, origins, directions, depths, sdf, added, merged, order);
         if (is_last) return;
         points_along(rays, round.count, origins, directions, added, points.values);
-        sdf_distance(layout.network, rays * round.count, points.values, packed, fresh);
+        distances(net, layout.network, rays * round.count, points.values, fresh);
         merge_distances(rays, round.depths, round.count, sdf, fresh, order, sdf_to);
         depths = merged;
         sdf = sdf_to;

@@ -20,34 +20,44 @@ __device__ inline T block_sum(T value, T *shared) {
     return shared[0];
 }
 
-// parts [slices, width]: sums of the columns over a slice of the rows each.
+// parts [slices, width], added to if `keeps`: sums of the columns over a slice of the rows each.
 template <typename Rows>
-__global__ void column_sums_kernel(Rows rows_, int width, const float *values, long stride, float *parts) {
+__global__ void column_sums_kernel(Rows some, int width, const float *values, long stride, bool keeps, float *parts) {
     SHARED(float, sums, SUM_ROWS * SUM_COLUMNS);
-    const long rows = number_of(rows_);
+    const long rows = number_of(some), rows_of_a_slice = (rows + gridDim.y - 1) / gridDim.y;
     const int column = threadIdx.x % SUM_COLUMNS, row = threadIdx.x / SUM_COLUMNS;
     const int at = blockIdx.x * SUM_COLUMNS + column;
-    const long slices = gridDim.y, slice = blockIdx.y;
+    const long slice = blockIdx.y, begin = slice * rows_of_a_slice;
+    const long end = begin + rows_of_a_slice < rows ? begin + rows_of_a_slice : rows;
     float sum = 0.f;
     if (at < width)
-        for (long r = slice * rows / slices + row; r < (slice + 1) * rows / slices; r += SUM_ROWS)
-            sum += values[r * stride + at];
+        for (long r = begin + row; r < end; r += SUM_ROWS) sum += values[r * stride + at];
     sums[threadIdx.x] = sum;
     __syncthreads();
     if (row > 0 || at >= width) return;
     for (int other = 1; other < SUM_ROWS; other++) sum += sums[other * SUM_COLUMNS + column];
-    parts[slice * width + at] = sum;
+    parts[slice * width + at] = keeps ? parts[slice * width + at] + sum : sum;
+}
+
+template <typename Rows>
+inline long slices_of(const Rows &rows) {
+    const long slices = (most_of(rows) + ROWS_OF_A_SLICE - 1) / ROWS_OF_A_SLICE;
+    return slices < 1 ? 1 : slices > MOST_SLICES ? MOST_SLICES : slices;
+}
+
+// Sums over slices of values [rows, width] -> parts [slices_of(rows), width].
+template <typename Rows>
+inline void column_sums(const Rows &rows, int width, const float *values, long stride, bool keeps, float *parts) {
+    const dim3 blocks((width + SUM_COLUMNS - 1) / SUM_COLUMNS, (unsigned)slices_of(rows));
+    launch(column_sums_kernel<Rows>, blocks, SUM_ROWS * SUM_COLUMNS, rows, width, values, stride, keeps, parts);
 }
 
 // sums [width] += scale times the columns of values [rows, width].
-template <typename Rows>
-inline void add_columns(const Rows &rows, int width, float scale, const float *values, long stride, float *sums) {
-    long slices = (most_of(rows) + ROWS_OF_A_SLICE - 1) / ROWS_OF_A_SLICE;
-    slices = slices < 1 ? 1 : slices > MOST_SLICES ? MOST_SLICES : slices;
+inline void add_columns(long rows, int width, float scale, const float *values, long stride, float *sums) {
+    const long slices = slices_of(rows);
     Scratch<float> scratch(slices * width);
     float *parts = scratch.values;
-    launch(column_sums_kernel<Rows>, dim3((width + SUM_COLUMNS - 1) / SUM_COLUMNS, (unsigned)slices), SUM_ROWS * SUM_COLUMNS,
-           rows, width, values, stride, parts);
+    column_sums(rows, width, values, stride, false, parts);
     each(width, [=] __device__(long i) {
         float sum = 0.f;
         for (long slice = 0; slice < slices; slice++) sum += parts[slice * width + i];

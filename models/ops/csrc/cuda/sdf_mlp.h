@@ -1,13 +1,20 @@
 // The signed-distance network on all points: value, feature and input gradient in one forward pass, and the gradient of
 // all three with respect to the weights. The reference is ops/sdf_mlp.py, the notation that of softplus_net.h. Points
-// are constants. The record holds h_1 ... h_L, each [n, width], n rounded up to whole blocks.
+// are constants. The record holds h_1 ... h_L, each [n, width], n rounded up to whole blocks, the width to whole
+// vectors.
 #pragma once
 #include "softplus_net.h"
 
 namespace neus {
 
 inline SoftplusNet sdf_net(const SdfSizes &sizes, const float *packed) {
-    return {packed, sizes.widths, sizes.encoded, (unsigned)sizes.skips, SKIP_SCALE};
+    return {packed, sizes.widths, {sizes.encoded}, (unsigned)sizes.skips, SKIP_SCALE};
+}
+
+// h_0 of the points.
+inline void encode_points(const SoftplusNet &net, const SdfSizes &sizes, long rows, const float *points,
+                          float *encoded) {
+    encode(points, rows, 3, sizes.octaves, sizes.scale, encoded, net.stride_e, (int)net.stride_e - sizes.encoded);
 }
 
 // The encoding's transposed Jacobian: `total` -> gradient [rows, 3].
@@ -22,12 +29,14 @@ inline void sdf_to_points(int octaves, long rows, const float *encoded, const fl
     });
 }
 
-// Its Jacobian: cotangents of the gradient [rows, 3] -> `hat` [rows, stride_e].
+// Its Jacobian: cotangents of the gradient [rows, 3] -> `hat` [rows, stride].
 inline void sdf_from_points(int octaves, long rows, const float *encoded, const float *cotangent, float *hat,
                             long stride) {
+    const int width = 3 * (1 + 2 * octaves);
     each_place(rows, 3, [=] __device__(int r, int j, long at) {
         const float *e = encoded + r * stride + j, g = cotangent[at];
         float *to = hat + r * stride + j;
+        if (width + j < stride) to[width] = 0.f;
         to[0] = g;
         for (int f = 0; f < octaves; f++) {
             to[3 + 6 * f] = (float)(1 << f) * e[6 + 6 * f] * g;
@@ -36,23 +45,28 @@ inline void sdf_from_points(int octaves, long rows, const float *encoded, const 
     });
 }
 
-// sdf [n, 1] alone.
-inline void sdf_distance(const SdfSizes &sizes, long n, const float *points, const float *packed, float *sdf) {
-    const SoftplusNet net = sdf_net(sizes, packed);
-    const long most = at_once(n);
-    Scratch<float> encoded(most * net.stride_e), hidden(most * net.recorded());
-    const std::vector<Rows> h = rows_of_layers(net, {encoded.values, net.stride_e}, hidden.values, most, 0);
+// sdf [n, 1] alone, from a network.
+inline void distances(const SoftplusNet &net, const SdfSizes &sizes, long n, const float *points, float *sdf) {
+    const long most = at_once(n, net.stride);
+    Scratch<float> encoded(most * net.stride_e), odd(most * net.stride), even(most * net.stride), sums(most * VECTOR);
+    std::vector<Rows> h(1, {encoded.values, net.stride_e});
+    for (int l = 1; l <= net.last; l++) h.push_back({l % 2 ? odd.values : even.values, net.hidden(l)});
     Layer top = net.layers[net.last];
-    top.outputs = 1;
-    const float *bias = top.bias, scale = sizes.scale;
+    top.outputs = VECTOR;  // one is needed, but an aligned product is faster
+    const float *bias = top.bias, *from = sums.values, scale = sizes.scale;
     for (long begin = 0; begin < n; begin += most) {
         const long rows = n - begin < most ? n - begin : most;
         float *to = sdf + begin;
-        encode(points + begin * 3, rows, 3, sizes.octaves, scale, encoded.values, net.stride_e);
+        encode_points(net, sizes, rows, points + begin * 3, encoded.values);
         hidden_layers(net, rows, h);
-        linear(top, rows, net.parts(net.last, h[net.last], h[0]), to, 1);
-        each(rows, [=] __device__(long i) { to[i] = (to[i] + bias[0]) / scale; });
+        linear(top, rows, net.parts(net.last, h[net.last], h[0]), sums.values, VECTOR);
+        each(rows, [=] __device__(long i) { to[i] = (from[i * VECTOR] + bias[0]) / scale; });
     }
+}
+
+// The same.
+inline void sdf_distance(const SdfSizes &sizes, long n, const float *points, const float *packed, float *sdf) {
+    distances(sdf_net(sizes, packed), sizes, n, points, sdf);
 }
 
 // sdf [n, 1], feature [n, F], gradient [n, 3] and, where `sizes.keeps`, the record.
@@ -60,8 +74,8 @@ inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, cons
                         float *feature, float *gradient, float *record) {
     const SoftplusNet net = sdf_net(sizes, packed);
     const Layer &top = net.layers[net.last];
-    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
-    const int features = top.outputs - 1;
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
+    const int features = sizes.widths.back() - 1;
     Scratch<float> encoded(most * net.stride_e), total(most * net.stride_e), a(most * stride), b(most * stride);
     Scratch<float> hidden(sizes.keeps ? 0 : most * net.recorded());
     for (long begin = 0; begin < n; begin += most) {
@@ -69,10 +83,10 @@ inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, cons
         const Rows first{encoded.values, net.stride_e};
         const std::vector<Rows> h = sizes.keeps ? rows_of_layers(net, first, record, padded, begin)
                                                 : rows_of_layers(net, first, hidden.values, most, 0);
-        encode(points + begin * 3, rows, 3, sizes.octaves, sizes.scale, encoded.values, net.stride_e);
+        encode_points(net, sizes, rows, points + begin * 3, encoded.values);
         hidden_layers(net, rows, h);
         linear(top, rows, net.parts(net.last, h[net.last], h[0]), a.values, stride);
-        give_outputs(rows, top, sizes.scale, a.values, stride, sdf + begin, feature + begin * features);
+        give_outputs(rows, features, sizes.scale, top.bias, a.values, stride, sdf + begin, feature + begin * features);
         sweep(net, rows, h, a.values, b.values, total.values);
         sdf_to_points(sizes.octaves, rows, encoded.values, total.values, net.stride_e, gradient + begin * 3);
     }
@@ -82,22 +96,25 @@ inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, cons
 inline void sdf_backward(const SdfSizes &sizes, long n, const float *points, const float *packed, const float *record,
                          const float *d_sdf, const float *d_feature, const float *d_gradient, float *d_packed) {
     const SoftplusNet net = sdf_net(sizes, packed);
-    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
-    const int features = net.layers[net.last].outputs - 1;
-    Scratch<float> encoded(most * net.stride_e), hat(most * net.stride_e), memory(most * net.recorded());
-    Scratch<float> a(most * stride), b(most * stride), c(most * stride);
-    clear(d_packed, parameters_of(net.layers));
+    const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
+    const int features = sizes.widths.back() - 1;
+    Scratch<float> encoded(most * net.stride_e), hat(most * net.stride_e);
+    const std::vector<Scratch<float>> memory = scratch_of_layers(net, most);
+    Scratch<float> a(most * stride), b(most * stride);
+    Scratch<float> gradients(net.parameters.size);
+    clear(gradients.values, net.parameters.size);
     for (long begin = 0; begin < n; begin += most) {
         const long rows = n - begin < most ? n - begin : most;
         const std::vector<Rows> h =
             rows_of_layers(net, {encoded.values, net.stride_e}, const_cast<float *>(record), padded, begin);
-        encode(points + begin * 3, rows, 3, sizes.octaves, sizes.scale, encoded.values, net.stride_e);
-        const std::vector<float *> carried = carried_back(net, rows, h, memory.values, most, a.values);
+        encode_points(net, sizes, rows, points + begin * 3, encoded.values);
+        const std::vector<Rows> carried = swept(net, rows, h, memory);
         sdf_from_points(sizes.octaves, rows, encoded.values, d_gradient + begin * 3, hat.values, net.stride_e);
-        backward_sweep(net, rows, h, carried, {hat.values, net.stride_e}, a.values, b.values, c.values, d_packed);
+        backward_sweep(net, rows, h, carried, {hat.values, net.stride_e}, a.values, b.values, gradients.values);
         take_outputs(rows, features, sizes.scale, d_sdf + begin, d_feature + begin * features, a.values, stride);
-        backward_values(net, rows, h, carried, a.values, b.values, d_packed);
+        backward_values(net, rows, h, carried, a.values, b.values, gradients.values);
     }
+    net.parameters.give(gradients.values, d_packed);
 }
 
 }  // namespace neus

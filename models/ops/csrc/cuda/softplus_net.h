@@ -5,7 +5,9 @@
 // s_l = softplus'(a_l). h_0 is the input of the network; x_l is h_l, or at a skip (h_l, h_0) times `skip_scale`. The
 // input gradient is the sweep c_L = W_L[0], u_l = c_{l+1} s_l, (c_l, skipped) = u_l W_l. In the backward pass `hat`
 // marks cotangents of the sweep, which run from the first layer to the last, `bar` those of the values, from the last
-// to the first.
+// to the first. Of the sweep only u_l is kept. With hat x_l the cotangent of (c_l, skipped), and t = hat x_l W_l^T that
+// of u_l, W_l receives u_l^T hat x_l, c_{l+1} receives t s_l, and a_l receives t c_{l+1} s'_l: since softplus'' is
+// s' = BETA s (1 - s), that is t u_l BETA (1 - s_l), without a division by s_l.
 #pragma once
 #include "layers.h"
 #include "softplus.h"
@@ -18,16 +20,33 @@ struct Rows {
     long stride;
 };
 
+inline Read read(const Rows &rows) { return {rows.values, rows.stride}; }
+inline Updated updated(const Rows &rows) { return {rows.values, rows.stride}; }
+
+// The parts of each layer's input: those of h_0, the channels of h_l, or both.
+inline Columns softplus_columns(const std::vector<int> &widths, const std::vector<int> &entering, unsigned skips) {
+    Columns columns{entering};
+    for (size_t l = 1; 2 * l < widths.size(); l++) {
+        columns.push_back({widths[2 * l - 1]});
+        if (skips >> l & 1u) columns.back().insert(columns.back().end(), entering.begin(), entering.end());
+    }
+    return columns;
+}
+
 struct SoftplusNet {
+    Parameters parameters;
     std::vector<Layer> layers;
     int last, entering;  // layer; channels of h_0
     unsigned skips;      // bit l is set where h_0 joins the input of layer l
     float skip_scale;
     long stride, stride_e;  // of scratch as wide as the widest layer, and as h_0
 
-    SoftplusNet(const float *packed, const std::vector<int> &widths, int entering_, unsigned skips_, float skip_scale_)
-        : layers(read_layers(packed, widths)), last((int)layers.size() - 1), entering(entering_), skips(skips_),
-          skip_scale(skip_scale_), stride(widest(layers)), stride_e(stride_of(entering_)) {}
+    // `parts`: widths of the parts of h_0
+    SoftplusNet(const float *packed, const std::vector<int> &widths, const std::vector<int> &parts, unsigned skips_,
+                float skip_scale_)
+        : parameters(packed, softplus_columns(widths, parts, skips_), outputs_of(widths)), layers(parameters.layers),
+          last((int)layers.size() - 1), entering(layers[0].inputs), skips(skips_), skip_scale(skip_scale_),
+          stride(widest(layers)), stride_e(entering) {}
 
     bool skip(int l) const { return l > 0 && (skips >> l & 1u); }
     int hidden(int l) const { return layers[l].inputs - (skip(l) ? entering : 0); }  // channels of h_l
@@ -57,19 +76,28 @@ inline std::vector<Rows> rows_of_layers(const SoftplusNet &net, const Rows &ente
 inline void hidden_layers(const SoftplusNet &net, long rows, const std::vector<Rows> &h) {
     for (int l = 0; l < net.last; l++) {
         const Layer &layer = net.layers[l];
-        float *to = h[l + 1].values;
-        const float *bias = layer.bias;
-        linear(layer, rows, net.parts(l, h[l], h[0]), to, layer.outputs);
-        each_place(rows, layer.outputs, [=] __device__(int, int i, long at) { to[at] = softplus(to[at] + bias[i]); });
+        const Rows &to = h[l + 1];
+        linear(layer, rows, net.parts(l, h[l], h[0]), to.values, to.stride);
+        each_value(
+            rows, layer.outputs, [] __device__(float &y, float b) { y = softplus(y + b); }, updated(to),
+            Read{layer.bias, 0});
     }
 }
 
-// The part of c_L for h_L, times s_{L-1} if `bent`: [rows, width]; without that factor all rows are equal.
-inline void first_pull(const SoftplusNet &net, long rows, const Rows &h, bool bent, float *pull, long stride) {
-    const float *row = net.layers[net.last].weight, *value = h.values, factor = net.factor(net.last);
-    each_place(rows, net.hidden(net.last), [=] __device__(int r, int i, long at) {
-        pull[r * stride + i] = row[i] * factor * (bent ? softplus_slope(value[at]) : 1.f);
-    });
+// u_{L-1}, [rows, width].
+inline void first_pull(const SoftplusNet &net, long rows, const Rows &h, const Rows &u) {
+    const float factor = net.factor(net.last);
+    each_value(
+        rows, net.hidden(net.last),
+        [=] __device__(float &u, float weight, float h) { u = weight * factor * softplus_slope(h); },
+        Written{u.values, u.stride}, Read{net.layers[net.last].weight, 0}, read(h));
+}
+
+// u_{l-1} from u_l, both [rows, stride].
+inline void pull_back(const SoftplusNet &net, int l, long rows, const Rows &h, const Rows &u, const Rows &below) {
+    linear_backward(net.layers[l], rows, u.values, u.stride, 0, net.hidden(l), net.factor(l), 0.f, below.values, below.stride);
+    each_value(
+        rows, net.hidden(l), [] __device__(float &u, float h) { u *= softplus_slope(h); }, updated(below), read(h));
 }
 
 // The sweep: d y_0 / d h_0 in `total` [rows, stride_e]; `a` and `b` are scratch, [rows, stride].
@@ -82,7 +110,7 @@ inline void sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
     each_place(rows, net.entering, [=] __device__(int r, int i, long) {
         total[r * stride_e + i] = is_read ? top[from + i] * factor : 0.f;
     });
-    if (last > 0) first_pull(net, rows, h[last], true, a, stride);
+    if (last > 0) first_pull(net, rows, h[last], {a, stride});
     for (int l = last - 1; l >= 0; l--) {
         const Layer &layer = net.layers[l];
         const int width = net.hidden(l);
@@ -91,52 +119,49 @@ inline void sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
             linear_backward(layer, rows, a, stride, 0, width, 1.f, 1.f, total, stride_e);
             return;
         }
-        linear_backward(layer, rows, a, stride, 0, width, net.factor(l), 0.f, b, stride);
-        const float *value = h[l].values;
-        each_place(rows, width, [=] __device__(int r, int i, long at) { b[r * stride + i] *= softplus_slope(value[at]); });
+        pull_back(net, l, rows, h[l], {a, stride}, {b, stride});
         std::swap(a, b);
     }
 }
 
-// c_{l+1} of the hidden layers, [rows, width] each, one after the other.
-inline std::vector<float *> carried_back(const SoftplusNet &net, long rows, const std::vector<Rows> &h, float *memory,
-                                        long most, float *scratch) {
-    std::vector<float *> carried;
-    for (int l = 0; l < net.last; l++) {
-        carried.push_back(memory);
-        memory += most * net.hidden(l + 1);
-    }
-    if (net.last > 0) first_pull(net, rows, h[net.last], false, carried.back(), net.hidden(net.last));
-    for (int l = net.last - 1; l > 0; l--) {
-        const float *c = carried[l], *value = h[l + 1].values;
-        const int width = net.layers[l].outputs;
-        each(rows * width, [=] __device__(long at) { scratch[at] = c[at] * softplus_slope(value[at]); });
-        linear_backward(net.layers[l], rows, scratch, width, 0, net.hidden(l), net.factor(l), 0.f, carried[l - 1],
-                        net.hidden(l));
-    }
-    return carried;
+// Scratch for values of all hidden layers. One piece each: Jittor's pool then reuses what other operations freed.
+inline std::vector<Scratch<float>> scratch_of_layers(const SoftplusNet &net, long most) {
+    std::vector<Scratch<float>> memory;
+    for (int l = 1; l <= net.last; l++) memory.emplace_back(most * net.hidden(l));
+    return memory;
 }
 
-// The cotangents of the sweep, from `hat`, first layer to last: weight gradients, and carried[l] becomes the cotangent
-// of a_l through s_l. `into`, `next` and `bent` are scratch, [rows, stride].
+// u_l of the hidden layers, [rows, width] each, in `memory`.
+inline std::vector<Rows> swept(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
+                               const std::vector<Scratch<float>> &memory) {
+    std::vector<Rows> u;
+    for (int l = 0; l < net.last; l++) u.push_back({memory[l].values, net.hidden(l + 1)});
+    if (net.last > 0) first_pull(net, rows, h[net.last], u.back());
+    for (int l = net.last - 1; l > 0; l--) pull_back(net, l, rows, h[l], u[l], u[l - 1]);
+    return u;
+}
+
+// The cotangents of the sweep, from `hat`, first layer to last: weight gradients, and carried[l], at first u_l, becomes
+// the cotangent of a_l through s_l. `into` and `next` are scratch, [rows, stride].
 inline void backward_sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
-                               const std::vector<float *> &carried, const Rows &hat, float *into, float *next,
-                               float *bent, float *gradients) {
+                           const std::vector<Rows> &carried, const Rows &hat, float *into, float *next,
+                           float *gradients) {
     Rows x = hat;
     for (int l = 0; l < net.last; l++) {
         const Layer &layer = net.layers[l];
         const int width = layer.outputs;
-        const float *value = h[l + 1].values;
-        float *c = carried[l], *to = next;
-        each(rows * width, [=] __device__(long at) { bent[at] = c[at] * softplus_slope(value[at]); });
-        add_outer(layer, rows, bent, width, net.parts(l, x, hat), gradients);
-        linear(layer, rows, net.parts(l, x, hat), to, width);
-        each(rows * width, [=] __device__(long at) {
-            const float s = softplus_slope(value[at]), through = to[at] * s;
-            c[at] *= through * BETA * (1.f - s);  // softplus'' is BETA s (1 - s)
-            to[at] = through;
-        });
-        x = {to, width};
+        const Rows &u = carried[l], to{next, width};
+        add_outer(layer, rows, u.values, u.stride, net.parts(l, x, hat), gradients);
+        linear(layer, rows, net.parts(l, x, hat), to.values, to.stride);
+        each_value(
+            rows, width,
+            [] __device__(float &u, float &t, float h) {
+                const float s = softplus_slope(h);
+                u *= t * BETA * (1.f - s);
+                t *= s;
+            },
+            updated(u), updated(to), read(h[l + 1]));
+        x = to;
         std::swap(into, next);
     }
     float *row = gradients + net.layers[net.last].offset;
@@ -150,7 +175,7 @@ inline void backward_sweep(const SoftplusNet &net, long rows, const std::vector<
 // Those in `carried`, from the sweep, are added unless it is empty. `other` is scratch, [rows, stride]. Returns the
 // buffer of the cotangents of layer 0's outputs.
 inline float *backward_values(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
-                                const std::vector<float *> &carried, float *bar, float *other, float *gradients) {
+                              const std::vector<Rows> &carried, float *bar, float *other, float *gradients) {
     const long stride = net.stride;
     for (int l = net.last; l >= 0; l--) {
         const Layer &layer = net.layers[l];
@@ -158,22 +183,22 @@ inline float *backward_values(const SoftplusNet &net, long rows, const std::vect
         if (l == 0) break;
         const int width = net.hidden(l);
         linear_backward(layer, rows, bar, stride, 0, width, net.factor(l), 0.f, other, stride);
-        const float *value = h[l].values, *joins = carried.empty() ? nullptr : carried[l - 1];
-        float *to = other;
-        each_place(rows, width, [=] __device__(int r, int i, long at) {
-            to[r * stride + i] = to[r * stride + i] * softplus_slope(value[at]) + (joins ? joins[at] : 0.f);
-        });
+        const Updated d{other, stride};
+        if (carried.empty())
+            each_value(rows, width, [] __device__(float &d, float h) { d *= softplus_slope(h); }, d, read(h[l]));
+        else
+            each_value(
+                rows, width, [] __device__(float &d, float h, float joins) { d = d * softplus_slope(h) + joins; }, d,
+                read(h[l]), read(carried[l - 1]));
         std::swap(bar, other);
     }
     return bar;
 }
 
 // The outputs from the last layer's sums [rows, stride] and its bias: the distance [rows], divided by `scale`, and the
-// feature [rows, outputs - 1].
-inline void give_outputs(long rows, const Layer &top, float scale, const float *sums, long stride, float *sdf,
-                         float *feature) {
-    const float *bias = top.bias;
-    const int features = top.outputs - 1;
+// feature [rows, features].
+inline void give_outputs(long rows, int features, float scale, const float *bias, const float *sums, long stride,
+                         float *sdf, float *feature) {
     each_place(rows, features + 1, [=] __device__(int r, int i, long) {
         const float value = sums[r * stride + i] + bias[i];
         if (i == 0)
@@ -186,8 +211,9 @@ inline void give_outputs(long rows, const Layer &top, float scale, const float *
 // The cotangents of the same sums.
 inline void take_outputs(long rows, int features, float scale, const float *d_sdf, const float *d_feature, float *bar,
                          long stride) {
-    each_place(rows, features + 1, [=] __device__(int r, int i, long) {
-        bar[r * stride + i] = i == 0 ? d_sdf[r] / scale : d_feature[(long)r * features + i - 1];
+    each_place(rows, whole(features + 1), [=] __device__(int r, int i, long) {
+        const float feature = i > 0 && i <= features ? d_feature[(long)r * features + i - 1] : 0.f;
+        bar[r * stride + i] = i == 0 ? d_sdf[r] / scale : feature;
     });
 }
 

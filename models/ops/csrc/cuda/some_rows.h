@@ -25,22 +25,6 @@ __device__ inline long number_of(const SomeRows &rows) {
     return left < 0 ? 0 : left < rows.most ? left : rows.most;
 }
 
-template <typename Work>
-__global__ void each_place_kernel(SomeRows rows, int width, AtPlaces<Work> work) {
-    const long count = number_of(rows) * width;
-    for (long i = blockIdx.x * (long)blockDim.x + threadIdx.x; i < count; i += (long)gridDim.x * blockDim.x) work(i);
-}
-
-constexpr long MOST_BLOCKS_OF_PLACES = ROWS_AT_ONCE / 8;  // enough to occupy a GPU, few enough to end early
-
-template <typename Work>
-inline void each_place(const SomeRows &rows, int width, Work work) {
-    if (width <= 0) return;
-    const long blocks = (rows.most * width + THREADS - 1) / THREADS;
-    launch(each_place_kernel<Work>, dim3((unsigned)(blocks < MOST_BLOCKS_OF_PLACES ? blocks : MOST_BLOCKS_OF_PLACES)),
-           THREADS, rows, width, AtPlaces<Work>{(unsigned)width, work});
-}
-
 // The tile of a product that a block computes, and the part of it that a thread keeps in registers.
 constexpr int TILE_ROWS = 128, TILE_COLUMNS = 64, TILE_DEPTH = 16, TILE_THREADS = 256, OWN_ROWS = 8, OWN_COLUMNS = 4;
 constexpr int TILE_PAD = 4;  // spreads a column over the banks of shared memory, and keeps rows aligned

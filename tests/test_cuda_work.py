@@ -1,0 +1,61 @@
+"""What the CUDA forms of the networks start on a GPU, counted in emulation without running it."""
+
+from dataclasses import replace
+
+import pytest
+from emulation import work
+
+from models.ops import color_mlp, grid_sdf, nerf_mlp, placing, sdf_mlp
+from models.ops.grid_sizes import grid_sizes
+from models.ops.placing import Placing
+from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes
+from models.ops.upsample import UpsampleRound
+
+WIDE = (256, 256)
+# The published networks: a skip into layer 4, so that layer 3 has 256 - 39 outputs.
+SDF = SdfSizes(9, 39, 6, 1 << 4, (39, 256, *WIDE * 2, 256, 217, *WIDE * 4, 256, 257), 1.0, 1)
+COLOR = ColorSizes(5, 1, 30, 1, 256, (289, 256, *WIDE * 3, 256, 3))
+NERF = NerfSizes(8, 4, 10, 4, (4,), (84, 256, *WIDE * 4, 340, 256, *WIDE * 2, 256, 257, 283, 128, 128, 3))
+GRID = replace(grid_sizes(14, 16, 2048, 19), widths=(31, 64, 64, 64, 64, 17), keeps=1)
+PLACING = Placing(replace(SDF, keeps=0), UpsampleRound(64, 0, 64.0), (16, 16, 16, 16), 0)
+RAYS, POINTS = 512, 512 * (64 + 64)
+STEP = (
+    (sdf_mlp.SOURCE, "sdf_forward", SDF, POINTS),
+    (sdf_mlp.SOURCE, "sdf_backward", SDF, POINTS),
+    (color_mlp.SOURCE, "color_forward", COLOR, POINTS),
+    (color_mlp.SOURCE, "color_backward", COLOR, POINTS),
+    (placing.SOURCE, "place", PLACING, RAYS),
+)
+OTHERS = (
+    (nerf_mlp.SOURCE, "nerf_forward", NERF, POINTS),
+    (nerf_mlp.SOURCE, "nerf_backward", NERF, POINTS),
+    (grid_sdf.SOURCE, "grid_forward", GRID, POINTS),
+    (grid_sdf.SOURCE, "grid_backward", GRID, POINTS),
+)
+NORMAL = 3  # channels, of d_normals: the only operand of an own width
+MOST_LAUNCHES = 790  # of own kernels and products
+MOST_SCRATCH = 170 << 20  # bytes: of 900 MiB for the pool of a step, see docs/performance.md
+
+
+@pytest.mark.parametrize("called", STEP + OTHERS, ids=lambda called: called[1])
+def test_all_products_but_that_of_the_normals_have_aligned_operands(called):
+    """cuBLAS has its fastest kernels, above all those of TF32, only for them."""
+    products = work(*called).products
+    misaligned = {(product.columns, product.depth) for product in products if not product.is_aligned}
+    assert len(products) >= 5
+    assert misaligned == ({(NORMAL, 256)} if called[1] == "color_backward" else set())
+
+
+def passes(called):
+    """The numbers of points of the passes through a network."""
+    return {product.rows for product in work(*called).products if product.rows > 256}
+
+
+def test_the_networks_of_a_step_need_few_launches_and_little_scratch():
+    done = [work(*called) for called in STEP]
+    assert sum(one.launches + len(one.products) for one in done) <= MOST_LAUNCHES
+    assert max(one.scratch for one in done) <= MOST_SCRATCH
+
+
+def test_a_network_of_a_quarter_of_the_width_takes_four_times_the_points_a_pass():
+    assert passes(STEP[0]) == {POINTS // 4} and passes(OTHERS[2]) == {POINTS}

@@ -53,7 +53,8 @@ inline void column_sums(const Rows &rows, int width, const float *values, long s
 }
 
 // sums [width] += scale times the columns of values [rows, width].
-inline void add_columns(long rows, int width, float scale, const float *values, long stride, float *sums) {
+template <typename Rows>
+inline void add_columns(const Rows &rows, int width, float scale, const float *values, long stride, float *sums) {
     const long slices = slices_of(rows);
     Scratch<float> scratch(slices * width);
     float *parts = scratch.values;

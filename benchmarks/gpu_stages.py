@@ -75,10 +75,10 @@ def _first(place: Place) -> list[Stage]:
     fast = _numbers(REHEARSED_FAST if place.is_rehearsal else FAST)
     kernels = (place.python, "-m", "benchmarks.gpu_kernels", place.device, str(place.work))
     found = [
-        Stage("compile", 200, _steps(place, "compile", "--once", "--fast", *fast)),
-        Stage("parity", 200, _on_device(place, *GOLDEN), beside=True),
-        Stage("splats", 200, _tests(place, ("splats",)), beside=True),
-        Stage("build", 200, (*kernels, "--build"), beside=True),
+        Stage("compile", 260, _steps(place, "compile", "--once", "--fast", *fast)),
+        Stage("parity", 260, _on_device(place, *GOLDEN), beside=True),
+        Stage("splats", 260, _tests(place, ("splats",)), beside=True),
+        Stage("build", 260, (*kernels, "--build"), beside=True),
         Stage("kernels", 60, kernels),
         Stage("steps", 90, _steps(place, "steps")),
         *([Stage("peer", 60, _steps(place, "peer", "--peer", place.peer))] if place.peer else []),
@@ -153,8 +153,9 @@ def _on_device(place: Place, *arguments: str) -> tuple[str, ...]:
 
 
 def _tests(place: Place, names: tuple[str, ...], *arguments: str) -> tuple[str, ...]:
+    """pytest with what the libraries print: the report of a crash would be lost with what pytest has captured."""
     files = (f"tests/test_{name}.py" for name in names)
-    return _on_device(place, "pytest", "-vv", "--tb=short", *files, *arguments)
+    return _on_device(place, "pytest", "-vv", "-s", "--tb=short", *files, *arguments)
 
 
 def _ncu(place: Place) -> tuple[str, ...]:

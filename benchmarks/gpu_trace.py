@@ -11,13 +11,16 @@ import ctypes
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.machine import toolchain
+
 CONCURRENT_KERNEL = 10  # CUpti_ActivityKind
-BUFFER = 2**23  # bytes
+BUFFERS = Path(__file__).parent / "kernels" / "trace_buffers.cpp"
 # Below a toolkit's folder; the last one is that of pip's packages.
 PLACES = ("extras/CUPTI/lib64", "lib64", "lib", "targets/x86_64-linux/lib", "nvidia/*/lib", "nvidia/cuda_cupti/lib")
 
@@ -52,12 +55,6 @@ class Launch:
     end: int
 
 
-_REQUESTED = ctypes.CFUNCTYPE(
-    None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
-)
-_COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
-
-
 def libraries(toolkit: Path) -> Iterator[Path]:
     """The CUPTI libraries of a toolkit's folder and of pip's packages, the toolkit's first."""
     for root in (toolkit, *map(Path, sys.path)):
@@ -71,31 +68,38 @@ def recorded(toolkit: Path) -> Iterator[list[Launch]]:
     path = next(libraries(toolkit), None)
     if path is None:
         raise TraceError(f"there is no libcupti.so below {toolkit} nor among Python's packages")
-    cupti = ctypes.CDLL(str(path))
-    buffers, launches = [], []
-
-    def requested(buffer: object, size: object, records: object) -> None:
-        buffers.append(ctypes.create_string_buffer(BUFFER + 8))
-        buffer[0] = (ctypes.addressof(buffers[-1]) + 7) // 8 * 8
-        size[0], records[0] = BUFFER, 0
-
-    def completed(_context: int, _stream: int, buffer: int, _size: int, valid: int) -> None:
-        launches.extend(_launches(cupti, buffer, valid))
-
-    callbacks = _REQUESTED(requested), _COMPLETED(completed)
-    _check(cupti, "cuptiActivityRegisterCallbacks", *callbacks)
+    cupti, kept = ctypes.CDLL(str(path)), _buffers()
+    _check(cupti, "cuptiActivityRegisterCallbacks", kept.requested, kept.completed)
     _check(cupti, "cuptiActivityEnable", CONCURRENT_KERNEL)
     found: list[Launch] = []
     yield found
     _check(cupti, "cuptiActivityFlushAll", 1)
     _check(cupti, "cuptiActivityDisable", CONCURRENT_KERNEL)
-    found.extend(sorted(launches, key=lambda launch: launch.start))
+    for index in range(kept.count()):
+        found.extend(_launches(cupti, kept.buffer_of(index), kept.valid_of(index)))
+    found.sort(key=lambda launch: launch.start)
+
+
+def _buffers() -> ctypes.CDLL:
+    """The library of trace_buffers.cpp, compiled now."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace_buffers.so"
+        command = [toolchain.compiler(), "-std=c++17", "-O1", "-fPIC", "-shared", str(BUFFERS), "-o", str(path)]
+        subprocess.run(command, check=True)
+        kept = ctypes.CDLL(str(path))
+    kept.buffer_of.restype, kept.valid_of.restype, kept.count.restype = (
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+    )
+    kept.buffer_of.argtypes = kept.valid_of.argtypes = (ctypes.c_size_t,)
+    return kept
 
 
 def _launches(cupti: ctypes.CDLL, buffer: int, valid: int) -> Iterator[Launch]:
     given, record = (ctypes.c_void_p(buffer), ctypes.c_size_t(valid)), ctypes.c_void_p()
     while valid and cupti.cuptiActivityGetNextRecord(*given, ctypes.byref(record)) == 0:
-        kernel = ctypes.cast(record, ctypes.POINTER(_Kernel)).contents
+        kernel = _Kernel.from_address(record.value)
         if kernel.kind == CONCURRENT_KERNEL:
             yield Launch((kernel.name or b"").decode(errors="replace"), kernel.start, kernel.end)
 

@@ -1,6 +1,5 @@
 """The stand-alone benchmarks of kernels: their variants agree, and they compile for GPUs; and CUPTI's records."""
 
-import ctypes
 import json
 import shutil
 import subprocess
@@ -71,26 +70,40 @@ def test_the_benchmarks_compile_for_gpus(source, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-class Cupti:
-    """Gives the records of a buffer one after the other, as CUPTI does."""
+# What gpu_trace calls, with two records of 160 bytes in a buffer: a kernel of 20 ns, and something else.
+CUPTI = """#include <stdint.h>
+#include <string.h>
+static void (*request)(uint8_t **, size_t *, size_t *), (*complete)(void *, uint32_t, uint8_t *, size_t, size_t);
+int cuptiActivityRegisterCallbacks(void *a, void *b) { request = a; complete = b; return 0; }
+int cuptiActivityEnable(int kind) { return kind != 10; }
+int cuptiActivityDisable(int kind) { return kind != 10; }
+int cuptiActivityFlushAll(uint32_t flag) {
+    uint8_t *buffer; size_t size, most;
+    request(&buffer, &size, &most);
+    memset(buffer, 0, 320);
+    *(uint32_t *)buffer = 10; *(uint64_t *)(buffer + 16) = 10; *(uint64_t *)(buffer + 24) = 30;
+    *(const char **)(buffer + 104) = "one";
+    *(uint32_t *)(buffer + 160) = 2;
+    complete(0, 0, buffer, size, 320);
+    return 0;
+}
+int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record) {
+    *record = *record ? *record + 160 : buffer;
+    return *record < buffer + valid ? 0 : 12;
+}
+"""
 
-    def __init__(self, records):
-        self.records = iter(records)
 
-    def cuptiActivityGetNextRecord(self, buffer, valid, record):  # noqa: N802 (CUPTI's name)
-        following = next(self.records, None)
-        record._obj.value = None if following is None else ctypes.addressof(following)
-        return 0 if following is not None else 12
-
-
-def test_kernels_are_read_from_records_and_from_files(tmp_path):
-    kind = gpu_trace.CONCURRENT_KERNEL
-    kernel = gpu_trace._Kernel(kind=kind, start=10, end=30, name=b"one")
-    other = gpu_trace._Kernel(kind=kind + 1, start=40, end=50)
-    found = list(gpu_trace._launches(Cupti([kernel, other]), 1, 300))
-    assert found == [gpu_trace.Launch("one", 10, 30)]
-    gpu_trace.write(tmp_path / "trace.csv", found)
-    assert gpu_trace.read(tmp_path / "trace.csv") == found
+def test_kernels_are_recorded_written_and_read(tmp_path):
+    library = tmp_path / "lib64" / "libcupti.so"
+    library.parent.mkdir()
+    (tmp_path / "cupti.c").write_text(CUPTI)
+    subprocess.run(["gcc", "-w", "-shared", "-fPIC", tmp_path / "cupti.c", "-o", library], check=True)
+    with gpu_trace.recorded(tmp_path) as launches:
+        pass
+    assert launches == [gpu_trace.Launch("one", 10, 30)]
+    gpu_trace.write(tmp_path / "trace.csv", launches)
+    assert gpu_trace.read(tmp_path / "trace.csv") == launches
     assert gpu_trace.read(tmp_path / "absent.csv") == []
 
 

@@ -120,7 +120,7 @@ def test_only_the_chosen_stages_run_and_earlier_results_are_kept(call, tmp_path)
     assert (tmp_path / "out" / "earlier-1" / "results.md").read_text() == "earlier"
     wrong = ended(call(PYTHON, STAGES="step"))
     assert (
-        wrong.returncode == 1
+        wrong.returncode == 2
         and wrong.stderr == "error: STAGES: there is no stage step: see benchmarks/gpu_stages.py\n"
     )
 
@@ -140,8 +140,10 @@ def test_stages_beside_each_other_run_at_the_same_time(call, tmp_path):
     """Each waits for a file of the other."""
     waits = 'touch "$WORK/{}"; while ! [ -e "$WORK/{}" ]; do sleep 0.1; done ;;\n    *parity*'
     program = PYTHON.replace("*parity*", "*test_splats*) " + waits.format("one", "other"))
-    told = ended(call(program, STAGE='touch "$WORK/other"; while ! [ -e "$WORK/one" ]; do sleep 0.1; done'))
+    told = ended(call(program, STAGE='echo "cache: $cache_name"; touch "$WORK/other"; while ! [ -e "$WORK/one" ]; do sleep 0.1; done'))
     assert told.returncode == 0 and {*map(statuses(tmp_path).get, TOGETHER)} == {"0"}
+    log = (tmp_path / "work" / "logs" / "parity.log").read_text()
+    assert log == "cache: own-parity\n"  # compilations would wait for each other's lock
 
 
 def test_the_calls_together_have_all_stages_and_a_rehearsal_has_them_at_small_sizes(tmp_path):

@@ -29,7 +29,7 @@ from data.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {"cuda": 600, "cpu": 7200}  # seconds of a run on a device
-REPORT = 8  # seconds kept for the last report
+REPORT = 15  # seconds kept for the last report
 GRACE = 10  # seconds that an interrupted stage has to end: a training saves its state
 LEAST = 2  # a stage is not started for less
 PAUSE = 0.05  # between two looks at the running stages

@@ -21,7 +21,7 @@ REDUCED = (
     *("train.end_iter=8", "train.batch_size=64", "train.mesh_resolution=32", "train.val_freq=8"),
     *("train.val_mesh_freq=0", "train.save_freq=8", "train.validate_resolution_level=8"),
 )
-PATIENCE = 4  # factor of the limits without a GPU
+PATIENCE = 10  # factor of the limits without a GPU
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ def _rest(place: Place) -> list[Stage]:
     importance = _numbers(REHEARSED_IMPORTANCE if place.is_rehearsal else IMPORTANCE)
     flat = str(REHEARSED_FLAT if place.is_rehearsal else FLAT)
     return [
-        Stage("doctor", 600, _program(place, "--mode", "doctor"), REST),
-        Stage("tests", 600, _tests(place, ("march",) if place.is_rehearsal else TESTS), REST, beside=True),
-        Stage("resume", 600, _tests(place, RESUMES, "-k", "bit_for_bit or equal_six"), REST, beside=True),
         *_trained(place, "bunny_full", "fast", 200, 60, REST, _reference(place)),
         *_trained(place, "lego", "fast_nerf", 300, 60, REST, (f"dataset.data_dir={_scene(place, 'lego')}",)),
         *_trained(place, "gaussians", "gaussians", 240, 60, REST, (f"dataset.data_dir={_scene(place, 'lego')}",)),
+        Stage("doctor", 600, _program(place, "--mode", "doctor"), REST),
+        Stage("tests", 600, _tests(place, ("march",) if place.is_rehearsal else TESTS), REST, beside=True),
+        Stage("resume", 600, _tests(place, RESUMES, "-k", "bit_for_bit or equal_six"), REST, beside=True),
         *_trained(place, "demo", "demo", 200, 60, REST),
         Stage("parity_tf32", 300, _on_device(place, "--tf32", *GOLDEN), REST),
         *_trained(place, "demo_tf32", "demo", 200, 60, REST, ("train.tf32=true",)),

@@ -22,7 +22,7 @@ from models.machine import toolchain
 CONCURRENT_KERNEL = 10  # CUpti_ActivityKind
 BUFFERS = Path(__file__).parent / "kernels" / "trace_buffers.cpp"
 # Below a toolkit's folder; the last one is that of pip's packages.
-PLACES = ("extras/CUPTI/lib64", "lib64", "lib", "targets/x86_64-linux/lib", "nvidia/*/lib", "nvidia/cuda_cupti/lib")
+PLACES = ("extras/CUPTI/lib64", "lib64", "lib", "lib/x86_64-linux-gnu", "nvidia/*/lib")
 
 
 class TraceError(RuntimeError):

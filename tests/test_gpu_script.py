@@ -140,7 +140,12 @@ def test_stages_beside_each_other_run_at_the_same_time(call, tmp_path):
     """Each waits for a file of the other."""
     waits = 'touch "$WORK/{}"; while ! [ -e "$WORK/{}" ]; do sleep 0.1; done ;;\n    *parity*'
     program = PYTHON.replace("*parity*", "*test_splats*) " + waits.format("one", "other"))
-    told = ended(call(program, STAGE='echo "cache: $cache_name"; touch "$WORK/other"; while ! [ -e "$WORK/one" ]; do sleep 0.1; done'))
+    told = ended(
+        call(
+            program,
+            STAGE='echo "cache: $cache_name"; touch "$WORK/other"; while ! [ -e "$WORK/one" ]; do sleep 0.1; done',
+        )
+    )
     assert told.returncode == 0 and {*map(statuses(tmp_path).get, TOGETHER)} == {"0"}
     log = (tmp_path / "work" / "logs" / "parity.log").read_text()
     assert log == "cache: own-parity\n"  # compilations would wait for each other's lock

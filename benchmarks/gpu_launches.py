@@ -13,7 +13,7 @@ from benchmarks.gpu_trace import Launch
 
 # First match wins.
 GROUPS = (
-    ("matrix products", re.compile(r"gemm|cutlass|cublas|xmma|split_?k", re.IGNORECASE)),
+    ("matrix products", re.compile(r"gem[mv]|cutlass|cublas|xmma|split_?k", re.IGNORECASE)),
     ("column sums", re.compile(r"column_sums|add_columns")),
     ("element-wise", re.compile(r"neus::each_kernel|each_row|each_vector")),
     ("other own kernels", re.compile(r"neus::")),
@@ -66,6 +66,15 @@ def gaps(launches: Sequence[Launch], steps: int) -> tuple[float, float]:
         short_ones, long_ones = (short_ones + gap, long_ones) if gap < GAP else (short_ones, long_ones + gap)
         end = max(end, launch.end)
     return 1e-6 * short_ones / steps, 1e-6 * long_ones / steps
+
+
+def summary(launches: Sequence[Launch], steps: int) -> dict[str, float]:
+    """Launches and milliseconds of a step, by group; and the times without a kernel, which Nsight Compute's lack."""
+    found = {"launches": len(launches) / steps}
+    for one in spent(launches, steps, by_group=True):
+        found |= {f"launches of {one.name}": one.launches, f"ms of {one.name}": one.milliseconds}
+    between, waiting = gaps(launches, steps)
+    return found | ({"ms between launches": between, "ms of waiting for the host": waiting} if waiting else {})
 
 
 def read_ncu(path: Path) -> list[Launch]:

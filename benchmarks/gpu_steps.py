@@ -62,7 +62,8 @@ def main(arguments: Sequence[str]) -> None:
     if given.peer:
         found = _peer(given.peer, first, given.device)
     elif given.trace or given.profiled:
-        found = _recorded(shape_conf(first), given.out.with_suffix(".csv") if given.trace else None, given.device)
+        conf = shape_conf(first, ("train.tf32=true",) if given.tf32 else ())
+        found = _recorded(conf, given.out.with_suffix(".csv") if given.trace else None, given.device)
     elif given.importance:
         shapes = [Shape(first.rays, first.samples, importance) for importance in given.importance]
         found = {"sweep": [_shape(shape, min(WARM_UP, sizes.steps)) for shape in shapes]}
@@ -84,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--once", action="store_true", help="one step of each size, which compiles its operations")
     parser.add_argument("--fast", type=int, nargs="+", metavar="SAMPLES")
     parser.add_argument("--trace", action="store_true", help="record all kernels of some steps in a .csv file")
+    parser.add_argument("--tf32", action="store_true", help="with --trace: with products in TF32")
     parser.add_argument("--profiled", action="store_true", help="steps between CUDA's calls for a profiler")
     parser.add_argument("--importance", type=int, nargs="+", metavar="N")
     parser.add_argument("--flat", type=int, metavar="STEPS")

@@ -100,7 +100,7 @@ def test_a_stage_that_fails_stops_no_other(call, tmp_path):
     told = ended(call(PYTHON, STAGE="seq 500; exit 3"))
     assert told.returncode == 0, told.stderr
     found = statuses(tmp_path)
-    first = ["kernels", "steps", "trace", "fast", "bunny_train", "bunny", "ncu", "cache"]
+    first = ["kernels", "steps", "trace", "trace_tf32", "fast", "bunny_train", "bunny", "ncu", "cache"]
     assert {*list(found)[:2]} == {*PREPARED[:2]} and {*list(found)[3:7]} == {*TOGETHER} and list(found)[7:] == first
     assert found.pop("parity") == "3" and found.pop("ncu") == "127" and {*found.values()} == {"0"}
     check_files(tmp_path, "bunny.png", "cache.tar.xz.aa")

@@ -207,10 +207,10 @@ def _environments(group: Sequence[Stage], device: str, work: Path) -> list[dict[
     return [common | ({} if is_shared or i == 0 else {"cache_name": f"own-{s.name}"}) for i, s in enumerate(group)]
 
 
-def _lock(out: Path) -> bool:
+def _lock(work: Path) -> bool:
     """Lock the folder until this process ends; returns whether no other run has."""
     try:
-        fcntl.flock(os.open(out, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(os.open(work / "lock", os.O_WRONLY | os.O_CREAT), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -237,9 +237,10 @@ def _prepared(place: Place, out: Path, environment: Mapping[str, str]) -> Run:
     except ValueError:
         raise UserError("LIMIT and GRACE are numbers of seconds: set them to such, or unset them") from None
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        if not _lock(out):
-            raise UserError(f"another call is writing to {out}: wait for it, or set OUT to another folder")
+        for folder in (out, place.work):
+            folder.mkdir(parents=True, exist_ok=True)
+        if not _lock(place.work):
+            raise UserError(f"another call uses {place.work}: wait for it, or set OUT and WORK to other folders")
         _set_aside(out, place.work)
         return Run(out, place.work, limit, grace)
     except OSError as error:

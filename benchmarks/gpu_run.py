@@ -44,7 +44,7 @@ class StopError(Exception):
     """A signal asks the run to end."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Running:
     """A started stage; its process leads a group of its own."""
 
@@ -77,12 +77,7 @@ class Run:
             self._start(stage, environment)
         while self.running:
             time.sleep(PAUSE)
-            for one in list(self.running):
-                status = one.process.poll()
-                if status is not None:
-                    self._ended(one, str(status if status >= 0 else 128 - status))
-                elif time.monotonic() > one.begin + one.limit:
-                    self._ended(one, AT_LIMIT)
+            self._end({one: status for one in self.running if (status := _status(one))})
         self.report()
 
     def _start(self, stage: Stage, environment: dict[str, str]) -> None:
@@ -96,7 +91,9 @@ class Run:
             try:
                 process = subprocess.Popen(
                     stage.command,
-                    **{"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
                     cwd=ROOT,
                     env=environment,
                     start_new_session=True,
@@ -107,30 +104,24 @@ class Run:
                 return
         self.running.append(Running(stage, limit, now, process))
 
-    def _ended(self, one: Running, status: str) -> None:
-        self._bury([one])
-        self.running.remove(one)
-        self.rows.append((one.stage.name, status, round(time.monotonic() - one.begin), round(one.limit)))
-        lines = (self.logs / f"{one.stage.name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
-        _say("\n".join([f"--- {one.stage.name}: status {status}", *lines[-LINES_SHOWN:]]))
-
-    def _bury(self, these: Sequence[Running]) -> None:
-        """Interrupt what is left of the groups of these processes, and kill it where that does not help."""
-        for one in these:
+    def _end(self, statuses: Mapping[Running, str]) -> None:
+        """Interrupt what is left of the groups of these stages, kill it where that does not help, and record them."""
+        for one in statuses:
             _signal(one, signal.SIGINT)
         end = time.monotonic() + self.grace
-        while any(_is_alive(one) for one in these) and time.monotonic() < end:
+        while any(map(_is_alive, statuses)) and time.monotonic() < end:
             time.sleep(PAUSE)
-        for one in these:
+        for one, status in statuses.items():
             _signal(one, signal.SIGKILL)
             one.process.wait()
+            self.running.remove(one)
+            self.rows.append((one.stage.name, status, round(time.monotonic() - one.begin), round(one.limit)))
+            lines = (self.logs / f"{one.stage.name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+            _say("\n".join([f"--- {one.stage.name}: status {status}", *lines[-LINES_SHOWN:]]))
 
     def stop(self) -> None:
         """End all that runs."""
-        self._bury(self.running)
-        for one in self.running:
-            self.rows.append((one.stage.name, STOPPED, round(time.monotonic() - one.begin), round(one.limit)))
-        self.running.clear()
+        self._end(dict.fromkeys(self.running, STOPPED))
 
     def report(self) -> None:
         """Write the files of OUT: the table, the values, all logs and raw values, and the images of the trainings."""
@@ -160,6 +151,14 @@ class Run:
         entry = tarfile.TarInfo(str(path.relative_to(self.work)))
         entry.size = len(content)
         archive.addfile(entry, io.BytesIO(content))
+
+
+def _status(one: Running) -> str:
+    """The status of a stage that has ended or is at its limit, "" while it may run."""
+    status = one.process.poll()
+    if status is None:
+        return AT_LIMIT if time.monotonic() > one.begin + one.limit else ""
+    return str(status if status >= 0 else 128 - status)
 
 
 def _signal(one: Running, number: int) -> None:

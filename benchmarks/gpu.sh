@@ -112,10 +112,10 @@ unpack() { # unless the same pack is unpacked already
     local found content=site; found=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     # Compiled packages for another Python version would hide those of the machine, so only the scenes are unpacked.
     [ "$found" = "$VERSION" ] || content=site/scenes
-    if ! cmp -s "$PACK/site.tar.xz" "$WORK/unpacked"; then
-        rm -rf "$SITE" "$WORK/unpacked" && mkdir -p "$SITE" || return
+    if ! cmp -s "$PACK/site.tar.xz" "$WORK/unpacked-$found"; then
+        rm -rf "$SITE" "$WORK"/unpacked-* && mkdir -p "$SITE" || return
         tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1 $content && python_config || return
-        cp "$PACK/site.tar.xz" "$WORK/unpacked"
+        cp "$PACK/site.tar.xz" "$WORK/unpacked-$found"
     fi
     [ "$found" = "$VERSION" ] && return
     echo "error: the pack is for Python $VERSION and $PYTHON is $found: pack it with VERSION=$found, or set PYTHON" >&2
@@ -148,6 +148,7 @@ python_config() { # replaces python-config for Jittor if the headers were packed
 }
 
 cache() { # what Jittor compiled, if it fits: parts of 16 MiB
+    rm -f "$WORK"/cache.tar.xz.*
     tar c -C "$HOME/.cache/jittor" --exclude='own-*' . | xz -T0 -2 | split -b 16777216 - "$WORK/cache.tar.xz." || return
     local parts=("$WORK"/cache.tar.xz.*)
     [ ${#parts[@]} -le 3 ] && mv "${parts[@]}" "$OUT/" && return

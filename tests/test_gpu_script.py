@@ -92,6 +92,15 @@ def check_files(tmp_path, *more):
     assert names == {"results.json", "results.md", "raw.tar.gz", *more} and len(names) <= gpu_run.MOST_FILES
 
 
+def test_a_pack_for_another_python_gives_its_scenes_alone(call, tmp_path):
+    ended(call(PACKER, "pack"))
+    for version, status, names in (("3.12", "2", {"scenes"}), ("did -c", "0", {"scenes", "a"})):
+        (tmp_path / "pack" / "python-version").write_text(version)
+        ended(call(PYTHON, STAGES="steps"))  # "did -c" is what this Python says
+        assert statuses(tmp_path)["unpack"] == status
+        assert {path.name for path in (tmp_path / "work" / "site").iterdir()} == names
+
+
 def test_a_stage_that_fails_stops_no_other(call, tmp_path):
     """Where nothing is there: no packages, no card, no profiler."""
     compiled = tmp_path / ".cache" / "jittor" / "jt1"

@@ -112,10 +112,10 @@ unpack() { # unless the same pack is unpacked already
     local found content=site; found=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     # Compiled packages for another Python version would hide those of the machine, so only the scenes are unpacked.
     [ "$found" = "$VERSION" ] || content=site/scenes
-    if ! cmp -s "$PACK/site.tar.xz" "$WORK/unpacked-$found"; then
+    if ! cmp -s "$PACK/site.tar.xz" "$WORK/unpacked-${content##*/}"; then
         rm -rf "$SITE" "$WORK"/unpacked-* && mkdir -p "$SITE" || return
         tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1 $content && python_config || return
-        cp "$PACK/site.tar.xz" "$WORK/unpacked-$found"
+        cp "$PACK/site.tar.xz" "$WORK/unpacked-${content##*/}"
     fi
     [ "$found" = "$VERSION" ] && return
     echo "error: the pack is for Python $VERSION and $PYTHON is $found: pack it with VERSION=$found, or set PYTHON" >&2

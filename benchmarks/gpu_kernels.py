@@ -31,8 +31,10 @@ def command(source: Path, program: Path, device: str) -> tuple[str, ...]:
     found = backend.cuda_ready(0)
     if found.home is None:
         raise UserError(found.reason)
-    libraries = found.home.folder / "lib64"
-    links = (f"-I{found.home.folder / 'include'}", f"-L{libraries}", f"-Xlinker=-rpath,{libraries}", "-lcublas")
+    include, libraries = found.home.folder / "include", found.home.folder / "lib64"
+    versioned = (libraries / "libcublas.so").resolve().parent  # the home has names without versions, for linking
+    rpath = f"-Xlinker=--disable-new-dtags,-rpath,{versioned}"  # also for what cuBLAS needs
+    links = (f"-I{include}", f"-L{libraries}", rpath, "-lcublas")
     return found.home.nvcc, *NVCC_FLAGS, *INCLUDED, str(source), "-o", str(program), *links
 
 

@@ -150,7 +150,7 @@ def _timed_steps(conf: ExperimentConfig, steps: int) -> dict[str, float]:
 
     memory.release()
     trainer = _trainer(conf)
-    step = partial(_step, trainer)
+    step = partial(_run, trainer, 1)
     times = [_timed(step) for _ in range(WARM_UP + steps if steps else 1)]
     trainer.settle()
     losses = trainer.step().found.losses["total"].item()
@@ -161,31 +161,30 @@ def _timed_steps(conf: ExperimentConfig, steps: int) -> dict[str, float]:
     }
 
 
-def _step(trainer: Any) -> None:
+def _run(trainer: Any, steps: int) -> None:
+    """Steps as in a training, which waits for the GPU once a step, and at their end for all of them."""
     from models.machine.backend import jt
 
-    trainer.step()
+    for _ in range(steps):
+        trainer.step()
     jt.sync_all(True)
 
 
 def _recorded(conf: ExperimentConfig, path: Path | None, device: str) -> dict[str, int]:
     """Steps of which each kernel is recorded in a file, or between CUDA's calls for a profiler if there is none."""
     trainer = _trainer(conf)
-    for _ in range(WARM_UP):
-        _step(trainer)
+    _run(trainer, WARM_UP)
     if device != "cuda":  # there is nothing to record
         return {"traced_steps": 0}
     if path is None:
         driver = ctypes.CDLL("libcuda.so.1")
         driver.cuProfilerStart()
-        for _ in range(PROFILED):
-            _step(trainer)
+        _run(trainer, PROFILED)
         driver.cuProfilerStop()
         return {"profiled_steps": PROFILED}
     home = backend.cuda_ready(0).home
     with gpu_trace.recorded(Path(home.plan.toolkit.nvcc).resolve().parents[1]) as launches:
-        for _ in range(TRACED):
-            _step(trainer)
+        _run(trainer, TRACED)
     gpu_trace.write(path, launches)
     return {"traced_steps": TRACED}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -139,13 +140,13 @@ def ratios(rows: Iterable[dict[str, Any]]) -> dict[str, float]:
 def table(found: dict[str, Any]) -> str:
     """Stages, figures with their predictions, targets, kernels and stand-alone benchmarks in Markdown."""
     values, measured = found["figures"], found["measured"]
-    stages = [(s["name"], s["status"], s["seconds"], s["limit"]) for s in found["stages"]]
+    stages = [(*stage.values(), _last(found["logs"][stage["name"]])) for stage in found["stages"]]
     predicted = [(name, words, _shown(values.get(name))) for name, words in PREDICTED.items()]
     listed = {*PREDICTED, *(name for name, *_ in TARGETS)}
     others = [(name, _shown(value)) for name, value in values.items() if name not in listed]
     parts = [
         measured.get("steps", {}).get("device", ""),
-        _table(("stage", "status (124: at its limit)", "seconds", "limit"), stages),
+        _table(("stage", "status (124: at its limit)", "seconds", "limit", "last line"), stages),
         _table(("figure", "predicted, or measured before", "found"), predicted),
         _table(("other figure", "found"), others),
         _table(("target", "found", "reached"), [_target(values.get(name), *rest) for name, *rest in TARGETS]),
@@ -153,6 +154,11 @@ def table(found: dict[str, Any]) -> str:
         _table(("benchmark", "shape", "variant", "µs", "rate", "difference from the first"), _benches(measured)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _last(lines: Sequence[str]) -> str:
+    """The last line of a log with a word in it."""
+    return next((line.strip()[-NAME_LENGTH:] for line in reversed(lines) if re.search(r"[a-z]{2}", line)), "")
 
 
 def _target(value: float | None, words: str, sign: str, bound: float) -> tuple[str, str, str]:

@@ -29,6 +29,7 @@ def results(tmp_path):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("facts", "lego"):
         (tmp_path / "logs" / f"{name}.log").write_text("".join(f"{line}\n" for line in range(500)))
+    (tmp_path / "logs" / "peer.log").write_text("67 passed\n}\n")
     (tmp_path / "steps.json").write_text(json.dumps(STEPS))
     (tmp_path / "peer.json").write_text(json.dumps(PEER))
     (tmp_path / "runs/bunny/report/metrics.json").write_text(
@@ -55,7 +56,11 @@ def written(folder):
 
 def test_stages_predictions_and_targets_are_in_the_table(results):
     text, found = written(results)
-    assert text.startswith("a card\n") and "| lego | 124 | 420 | 420 |" in text
+    assert (
+        text.startswith("a card\n")
+        and "| lego | 124 | 420 | 420 |" in text
+        and "| peer | 0 | 9 | 300 | 67 passed |" in text
+    )
     assert "| share of the GPU's float32 rate >= 0.6 | 0.7 | yes |" in text
     assert "| step against the published code <= 0.5 | 0.25 | yes |" in text
     assert "| Chamfer distance of the bunny after 40 s <= 0.0065 | 0.006 | yes |" in text

@@ -9,7 +9,8 @@ constexpr int WIDTH = 256, LANES = WIDTH / 4, ROWS_OF_A_BLOCK = bench::THREADS /
 // parts [blocks, 256], or all added to `parts` [256] at once, in any order.
 template <bool IsAtomic>
 __global__ void slices_kernel(long rows, const float *values, float *parts) {
-    SHARED(float, sums, ROWS_OF_A_BLOCK * WIDTH);
+    SHARED(float4, shared, ROWS_OF_A_BLOCK * LANES);
+    const float *sums = (const float *)shared;
     const int c = 4 * (threadIdx.x % LANES), row = threadIdx.x / LANES;
     const long slices = gridDim.x, slice = blockIdx.x;
     float4 sum{0.f, 0.f, 0.f, 0.f};
@@ -17,7 +18,7 @@ __global__ void slices_kernel(long rows, const float *values, float *parts) {
         const float4 value = *(const float4 *)(values + r * WIDTH + c);
         sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
     }
-    *(float4 *)(sums + row * WIDTH + c) = sum;
+    shared[threadIdx.x] = sum;
     __syncthreads();
     float total = 0.f;
     for (int other = 0; other < ROWS_OF_A_BLOCK; other++) total += sums[other * WIDTH + threadIdx.x];

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cuda_check_toolkit import completed, found_compiler, simulated_gpu
+from benchmarks.gpu_stages import TESTS
 from benchmarks.shapes import ROOT
 from models.machine import backend
 from models.machine.cuda import trial
@@ -64,17 +64,11 @@ def main(arguments: Sequence[str]) -> int:
         return _with_simulated_gpu(arguments)
     with tempfile.TemporaryDirectory() as folder:
         _without_compiling(Path(folder))
-        found = _of_tests(given.tests or listed()) + _of_the_doctor()
+        found = _of_tests(given.tests or TESTS) + _of_the_doctor()
     for line in found:
         print(f"WRONG  {line}")
     print("not well" if found else "all is well: what failed are values")
     return 1 if found else 0
-
-
-def listed() -> list[str]:
-    """The modules of the stage."""
-    text = (ROOT / "benchmarks" / "gpu.sh").read_text(encoding="utf-8")
-    return " ".join(re.findall(r'^TESTS="(?:\$TESTS )?([^"]+)"', text, re.MULTILINE)).split()
 
 
 def _with_simulated_gpu(arguments: Sequence[str]) -> int:

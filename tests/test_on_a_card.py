@@ -6,14 +6,14 @@ import sys
 import pytest
 from runs import ROOT
 
-from benchmarks import cuda_check_tests, on_device
+from benchmarks import on_device
+from benchmarks.gpu_stages import TESTS
 from data.errors import UserError
 
 
 def test_the_tests_for_a_card_are_there_and_emulate_nothing_themselves():
-    names = cuda_check_tests.listed()
-    assert len(names) > 10
-    for name in names:
+    assert len(TESTS) > 10
+    for name in TESTS:
         text = (ROOT / "tests" / f"test_{name}.py").read_text()
         assert not re.search(r"from emulation|emulated\(|numpy_code|cuda_machines", text), name
 

@@ -158,7 +158,7 @@ def table(found: dict[str, Any]) -> str:
 
 def _last(lines: Sequence[str]) -> str:
     """The last line of a log with a word in it."""
-    return next((line.strip()[-NAME_LENGTH:] for line in reversed(lines) if re.search(r"[a-z]{2}", line)), "")
+    return next((line.strip()[:NAME_LENGTH] for line in reversed(lines) if re.search(r"[a-z]{2}", line)), "")
 
 
 def _target(value: float | None, words: str, sign: str, bound: float) -> tuple[str, str, str]:

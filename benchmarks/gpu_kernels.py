@@ -19,7 +19,8 @@ from models.machine import backend, toolchain
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "benchmarks" / "kernels").glob("*.cu"))
-INCLUDED = (f"-I{ROOT / 'models/ops/csrc'}", f"-I{ROOT / 'benchmarks/kernels'}")
+CSRC = "models/ops/csrc"
+INCLUDED = tuple(f"-I{ROOT / name}" for name in (CSRC, f"{CSRC}/cuda", f"{CSRC}/both", "benchmarks/kernels"))
 NVCC_FLAGS = ("-std=c++17", "-O3", "--extended-lambda", "-cudart", "static", "-diag-suppress", "20050")
 EMULATION_FLAGS = ("-x", "c++", "-std=c++17", "-O1", "-w", "-ffp-contract=off", "-include", "tests/cuda_emulation.h")
 

@@ -23,9 +23,6 @@ struct GridSizes {
 constexpr bool IS_REHEARSAL = false;
 #else
 constexpr bool IS_REHEARSAL = true;
-struct alignas(16) float4 {
-    float x, y, z, w;
-};
 inline float __log2f(float x) { return std::log2(x); }
 inline float atomicAdd(float *to, float value) { return std::exchange(*to, *to + value); }
 inline int atomicAdd(int *to, int value) { return std::exchange(*to, *to + value); }

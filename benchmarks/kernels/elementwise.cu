@@ -1,5 +1,5 @@
-// softplus(y + bias) and y * softplus'(h) on rows of 256 channels: as in csrc/cuda/softplus_net.h, and by other ways to
-// reach the elements.
+// softplus(y + bias) and y * softplus'(h) on rows of 256 channels: by `each_value` as in csrc/cuda/softplus_net.h, and by
+// other ways to reach the elements.
 #include "bench.h"
 #include "cuda/softplus.h"
 
@@ -30,10 +30,11 @@ struct Apply {
     __device__ float operator()(float y, float x) const { return IsFactor ? y * op(x) : op(y + x); }
 };
 
+// Row and column by a division.
 template <typename Work>
-__global__ void once_kernel(long count, Work work) {
+__global__ void divided_kernel(long count, unsigned width, Work work) {
     const long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
-    if (i < count) work(i);
+    if (i < count) work((int)((unsigned)i / width), (int)((unsigned)i % width), i);
 }
 
 // A block per row; x is a row for all, or one each, `stride` apart.
@@ -77,10 +78,13 @@ void compare(const std::string &name, long rows) {
     const auto at_place = [=] __device__(int, int i, long at) { to[at] = apply(to[at], from[IsFactor ? at : i]); };
     const unsigned blocks = (unsigned)((count + bench::THREADS - 1) / bench::THREADS);
     const unsigned four = (unsigned)((rows * LANES + bench::THREADS - 1) / bench::THREADS);
+    measure("each_value", [&] {
+        each_value(rows, WIDTH, [=] __device__(float &y, float x) { y = apply(y, x); }, Updated{to, WIDTH},
+                   Read{from, stride});
+    });
     measure("each_place", [&] { each_place(rows, WIDTH, at_place); });
-    measure("each_place without its loop", [&] {
-        const AtPlaces<decltype(at_place)> places{(unsigned)WIDTH, at_place};
-        launch(once_kernel<AtPlaces<decltype(at_place)>>, dim3(blocks), bench::THREADS, count, places);
+    measure("a division per element", [&] {
+        launch(divided_kernel<decltype(at_place)>, dim3(blocks), bench::THREADS, count, WIDTH, at_place);
     });
     measure("a row per block",
             [&] { launch(row_kernel<decltype(apply)>, dim3((unsigned)rows), WIDTH, rows, to, from, stride, apply); });

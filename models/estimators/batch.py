@@ -10,6 +10,7 @@ import numpy as np
 
 from data.rays import Rays
 from models.machine.backend import jt
+from models.ops.later import Later
 from models.ops.march import PackedSamples
 from models.structs import MASK_THRESHOLD, Var
 
@@ -40,16 +41,20 @@ class Placed:
         found = [value for one in (self.near, self.far) if one is not None for value in vars(one).values()]
         jt.sync([*found, *(value for value in (self.walked, self.asked) if value is not None)])
 
+    def count(self) -> Later:
+        """The fields of `Counts`, int32 [4 or 6], on their way to the host."""
+        kept, offsets = self.near.kept, self.near.offsets
+        counted = [offsets, self.walked]
+        if self.far is not None:
+            counted += [self.far.offsets, self.asked]
+            offsets = offsets + self.far.offsets
+        hits = (offsets[1:] > offsets[:-1]).int32().sum()
+        return Later(jt.concat([kept, hits, *(ends[kept] for ends in counted)]).stop_grad())
+
     @property
     def counts(self) -> Counts:
         """The numbers of rays and samples; waits for the device."""
-        kept = int(self.near.kept.item())
-        near, walked = self.near.offsets.numpy(), self.walked.numpy()
-        if self.far is None:
-            return Counts(kept, int((np.diff(near) > 0).sum()), int(near[kept]), int(walked[kept]))
-        far = self.far.offsets.numpy()
-        hits = int((np.diff(near + far) > 0).sum())
-        return Counts(kept, hits, int(near[kept]), int(walked[kept]), int(far[kept]), int(self.asked.numpy()[kept]))
+        return Counts(*self.count().read().tolist())
 
     def part(self, start: int, stop: int, is_last: bool) -> Placed:
         """The samples of the rays start to stop - 1, the last ray with the points of no ray; waits for the device."""

@@ -73,20 +73,23 @@ def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSam
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """R rays with their target colours, and points that belong to no ray; S samples in total."""
+    """R rays with their target colours, and points that belong to no ray; S samples in total.
 
-    origins: np.ndarray  # [R, 3]
-    directions: np.ndarray  # [R, 3], unit
-    near: np.ndarray  # [R, 1]
-    far: np.ndarray  # [R, 1]
-    jitter: np.ndarray  # [R, 1] in [0, 1)
-    rgb: np.ndarray  # [R, 3] in [0, 1]
-    view: np.ndarray  # [R] int32, index of the image
+    The values of rays are arrays, or Vars if they were drawn on the device.
+    """
+
+    origins: np.ndarray | Var  # [R, 3]
+    directions: np.ndarray | Var  # [R, 3], unit
+    near: np.ndarray | Var  # [R, 1]
+    far: np.ndarray | Var  # [R, 1]
+    jitter: np.ndarray | Var  # [R, 1] in [0, 1)
+    rgb: np.ndarray | Var  # [R, 3] in [0, 1]
+    view: np.ndarray | Var  # [R] int32, index of the image
     others: np.ndarray  # [P, 3]: SfM points, then random points of the hull; they fill the samples not used by rays
     step: np.ndarray  # [1], the length of each interval
     # int32 [5]: S; maximum numbers of samples before and after removal of hidden ones; both for the background.
     sizes: np.ndarray
-    mask: np.ndarray | None = None  # [R, 1] in [0, 1], None for a scene without masks
+    mask: np.ndarray | Var | None = None  # [R, 1] in [0, 1], None for a scene without masks
     anchors: np.ndarray | None = None  # int32 [1]: number of SfM points; None if there are none
     every: np.ndarray | None = None  # int32 [1], n: patches are compared for every n-th ray; None: no patches
     place: Callable[[PackedBatch], Placed] | None = None  # function of the estimator that computes the samples
@@ -128,17 +131,18 @@ class PackedBatch:
         return [*found, len(self)]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays by name."""
-        return {name: array for name, array in vars(self).items() if isinstance(array, np.ndarray)}
+        """All arrays by name; reads those on the device."""
+        values = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray | jt.Var)}
+        return {name: value.numpy() if isinstance(value, jt.Var) else value for name, value in values.items()}
 
-    def is_free_ray(self) -> np.ndarray:
+    def is_free_ray(self) -> np.ndarray | Var:
         """Whether each ray passes beside the object according to its mask, bool [R]."""
         return self.mask[:, 0] <= MASK_THRESHOLD
 
-    def of_rays(self, is_such: np.ndarray) -> Var:
+    def of_rays(self, is_such: np.ndarray | Var) -> Var:
         """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""
         near = self.placed.near
-        flags = jt.array(is_such.astype(np.float32))[near.rays].unsqueeze(1)
+        flags = jt.array(is_such).float32()[near.rays].unsqueeze(1)
         return flags * (jt.index(flags.shape, dim=0) < near.offsets[-1:].unsqueeze(1)).float32()
 
     def is_anchor(self) -> Var:
@@ -170,10 +174,10 @@ class PackedBatch:
 
     def words(self) -> dict[str, np.ndarray]:
         """The arrays by descriptive names, for messages."""
-        cameras = (self.origins, self.directions, self.near, self.far, self.jitter)
+        arrays, cameras = self.arrays(), ("origins", "directions", "near", "far", "jitter")
         named = {
-            "the rays (the cameras)": np.hstack(cameras),
+            "the rays (the cameras)": np.hstack([arrays[name] for name in cameras]),
             "the points beside the rays": self.others,
-            "the colours of the photographs": self.rgb,
+            "the colours of the photographs": arrays["rgb"],
         }
-        return named if self.mask is None else named | {"the masks": self.mask}
+        return named if self.mask is None else named | {"the masks": arrays["mask"]}

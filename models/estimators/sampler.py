@@ -19,7 +19,7 @@ from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
 from models.estimators.batch import Counts, PackedBatch, Placed
 from models.estimators.conf import POINTS_SHARE
-from models.estimators.drawn_pixels import HostPixels, windows_of
+from models.estimators.drawn_pixels import HostPixels, pixels_of, windows_of
 from models.estimators.occupancy import OccupancyGrid
 from models.machine.backend import device_info
 from models.ops.later import Later
@@ -91,7 +91,8 @@ class PackedSampler:
         self._counted: list[Later | Counts] = []  # of the last batches, not considered yet
         self._uncounted = UNCOUNTED[device_info().name]
         centres = plan.grid.centres() if plan.background is None else None
-        self._pixels = HostPixels(scene, windows_of(scene, centres, plan.grid.side))
+        self._windows = windows_of(scene, centres, plan.grid.side)
+        self._pixels = pixels_of(scene, self._windows) if plan.background is None else HostPixels(scene, self._windows)
         self.probes = self._probe_rays()  # the same in every run
 
     @cached_property
@@ -188,7 +189,7 @@ class PackedSampler:
         if self._scene.masks is None and not has_background:
             return None
         count = OPEN_PROBES if has_background else PROBES
-        pixels = self._pixels.pixels(np.random.default_rng(0), count, self._scene.n_views)
+        pixels = HostPixels(self._scene, self._windows).pixels(np.random.default_rng(0), count, self._scene.n_views)
         if has_background:
             return pixels.rays
         rays = pixels.rays.at(pixels.mask[:, 0] > MASK_THRESHOLD)

@@ -7,12 +7,16 @@ from contextlib import contextmanager
 
 import pytest
 import trainings
+from emulation import Emulator
 from runs import ROOT
+from test_device_batches import on_device
 
 from data.scenes.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
+from models.ops.draw import draw_pixels
 from models.ops.later import Later
+from models.ops.source import CPU, CUDA, emulated
 
 pytestmark = pytest.mark.slow
 
@@ -150,3 +154,44 @@ def test_nothing_is_read_within_a_step_of_a_volume_method(trainer_of, monkeypatc
     trainer.step()
     monkeypatch.undo()
     assert reads == []
+
+
+PACKED = ["on a grid", "patches", "a density on a grid"]
+
+
+@pytest.mark.parametrize("where", [0.0, 0.5])
+@pytest.mark.parametrize("name", PACKED)
+def test_a_step_of_packed_samples_reads_on_a_gpu_only_what_was_copied_before(trainer_of, monkeypatch, name, where):
+    """The verdict on the last step, and how many samples the batch before it had: nothing that is still computed."""
+    monkeypatch.setitem(draw_pixels._native, CPU, emulated_draw)
+    trainer = on_device(trainer_of(*CONFS[name]))
+    trainer.finished_steps = int(where * trainer.conf.end_iter) + 1
+    trainer.step()
+    trainer.step()
+    made, is_late, copies = Later.__init__, Later.read, []
+
+    def make(later, value):
+        made(later, value)
+        copies.append(("copied", str(value.dtype), id(later)))
+
+    def read(later):
+        copies.append(("read", str(later._dtype), id(later)))
+        return is_late(later)
+
+    monkeypatch.setattr(Later, "__init__", make)
+    monkeypatch.setattr(Later, "read", read)
+    with heard(monkeypatch) as events:
+        for _ in range(STEPS):
+            trainer.step()
+    assert READ not in events and events.count(LATE) == 2 * STEPS and events.count(LAUNCHED) > STEPS
+    reads = [(what, kind) for what, kind, _ in copies if what == "read"]
+    assert reads == [("read", "int32"), ("read", "bool")] * STEPS
+    for number, (what, kind, copy) in enumerate(copies):
+        if (what, kind) == ("copied", "int32") and ("read", kind, copy) in copies:
+            until = copies.index(("read", kind, copy))
+            assert any(one[:2] == ("read", "bool") for one in copies[number:until])  # a step was waited for in between
+
+
+def emulated_draw(*given):
+    with emulated(Emulator()):
+        return draw_pixels._native[CUDA](*given)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from forms import CUDA_FORMS, IS_ON_GPU, in_form
 from runs import ROOT
+from test_fast_background import OPEN
 from test_fast_neus import SHORT, TINY
 from trainings import assert_same_gradients, gradients, trainer_of
 
@@ -18,6 +19,8 @@ KINDS = {
     "surface": ("fast", (*TINY, *SHORT)),
     "patches": ("geo", (*TINY, *SHORT, "model.patches.begins=0")),
     "exposure": ("fast", (*TINY, *SHORT, "model.photographs.exposure_from=0")),
+    "without masks": ("fast", (*OPEN, *SHORT)),
+    "without masks, patches": ("geo", (*OPEN, *SHORT, "model.patches.begins=0")),
     "radiance": ("fast_nerf", (*NERF, *SHORT, f"dataset.data_dir={ROOT}/data/demo")),
 }
 
@@ -41,7 +44,8 @@ def test_a_batch_on_the_device_has_the_gradients_of_its_arrays(made):
     trainer = made()
     trainer.step()
     batch = trainer.sampler.next()
-    assert isinstance(batch.rgb, jt.Var) and isinstance(batch.mask, jt.Var)
+    assert isinstance(batch.rgb, jt.Var)
+    assert batch.mask is None or isinstance(batch.mask, jt.Var)
     again = trainer.model.batch(batch.arrays())
     whole, of_arrays = (gradients(trainer, one, 10**6) for one in (batch, again))
     in_chunks = gradients(trainer, batch, 40)

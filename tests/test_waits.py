@@ -16,6 +16,7 @@ from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.draw import draw_pixels
 from models.ops.later import Later
+from models.ops.outside import outside_samples
 from models.ops.source import CPU, CUDA, emulated
 
 pytestmark = pytest.mark.slow
@@ -156,14 +157,15 @@ def test_nothing_is_read_within_a_step_of_a_volume_method(trainer_of, monkeypatc
     assert reads == []
 
 
-PACKED = ["on a grid", "patches", "a density on a grid"]
+PACKED = [name for name in CONFS if "on a grid" in name or "patches" in name]
 
 
 @pytest.mark.parametrize("where", [0.0, 0.5])
 @pytest.mark.parametrize("name", PACKED)
 def test_a_step_of_packed_samples_reads_on_a_gpu_only_what_was_copied_before(trainer_of, monkeypatch, name, where):
     """The verdict on the last step, and how many samples the batch before it had: nothing that is still computed."""
-    monkeypatch.setitem(draw_pixels._native, CPU, emulated_draw)
+    for kernel in (draw_pixels, outside_samples):
+        monkeypatch.setitem(kernel._native, CPU, emulated_form(kernel))
     trainer = on_device(trainer_of(*CONFS[name]))
     trainer.finished_steps = int(where * trainer.conf.end_iter) + 1
     trainer.step()
@@ -172,10 +174,10 @@ def test_a_step_of_packed_samples_reads_on_a_gpu_only_what_was_copied_before(tra
 
     def make(later, value):
         made(later, value)
-        copies.append(("copied", str(value.dtype), id(later)))
+        copies.append(("copied", str(value.dtype), later))
 
     def read(later):
-        copies.append(("read", str(later._dtype), id(later)))
+        copies.append(("read", str(later._dtype), later))
         return is_late(later)
 
     monkeypatch.setattr(Later, "__init__", make)
@@ -192,6 +194,9 @@ def test_a_step_of_packed_samples_reads_on_a_gpu_only_what_was_copied_before(tra
             assert any(one[:2] == ("read", "bool") for one in copies[number:until])  # a step was waited for in between
 
 
-def emulated_draw(*given):
-    with emulated(Emulator()):
-        return draw_pixels._native[CUDA](*given)
+def emulated_form(kernel):
+    def form(*given):
+        with emulated(Emulator()):
+            return kernel._native[CUDA](*given)
+
+    return form

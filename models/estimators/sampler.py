@@ -92,7 +92,7 @@ class PackedSampler:
         self._uncounted = UNCOUNTED[device_info().name]
         centres = plan.grid.centres() if plan.background is None else None
         self._windows = windows_of(scene, centres, plan.grid.side)
-        self._pixels = pixels_of(scene, self._windows) if plan.background is None else HostPixels(scene, self._windows)
+        self._pixels = pixels_of(scene, self._windows)
         self.probes = self._probe_rays()  # the same in every run
 
     @cached_property

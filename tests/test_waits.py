@@ -190,8 +190,8 @@ def test_a_step_of_packed_samples_reads_on_a_gpu_only_what_was_copied_before(tra
     assert reads == [("read", "int32"), ("read", "bool")] * STEPS
     for number, (what, kind, copy) in enumerate(copies):
         if (what, kind) == ("copied", "int32") and ("read", kind, copy) in copies:
-            until = copies.index(("read", kind, copy))
-            assert any(one[:2] == ("read", "bool") for one in copies[number:until])  # a step was waited for in between
+            between = copies[number : copies.index(("read", kind, copy))]  # the verdict on the same step was waited for
+            assert any(("read", "bool", later) in between for what, _, later in between if what == "copied")
 
 
 def emulated_form(kernel):

@@ -35,26 +35,28 @@ class Placed:
     far: PackedSamples | None  # of the background
     walked: Var | None = None  # int32 [R + 1], offsets of the region's samples before hidden ones were removed
     asked: Var | None = None  # int32 [R + 1], those of the background
+    counted: Later | None = None  # the fields of `Counts` on their way to the host, once started
 
-    def start(self) -> None:
-        """Start the computation of all samples."""
+    def started(self) -> Placed:
+        """The same, with the computation of all samples started, and the copy of their counts to the host."""
         found = [value for one in (self.near, self.far) if one is not None for value in vars(one).values()]
         jt.sync([*found, *(value for value in (self.walked, self.asked) if value is not None)])
+        return replace(self, counted=Later(self._count()))
 
-    def count(self) -> Later:
-        """The fields of `Counts`, int32 [4 or 6], on their way to the host."""
+    def _count(self) -> Var:
+        """The fields of `Counts`, int32 [4 or 6]."""
         kept, offsets = self.near.kept, self.near.offsets
         counted = [offsets, self.walked]
         if self.far is not None:
             counted += [self.far.offsets, self.asked]
             offsets = offsets + self.far.offsets
         hits = (offsets[1:] > offsets[:-1]).int32().sum()
-        return Later(jt.concat([kept, hits, *(ends[kept] for ends in counted)]).stop_grad())
+        return jt.concat([kept, hits, *(ends[kept] for ends in counted)]).stop_grad()
 
     @property
     def counts(self) -> Counts:
         """The numbers of rays and samples; waits for the device."""
-        return Counts(*self.count().read().tolist())
+        return Counts(*self.counted.read().tolist())
 
     def part(self, start: int, stop: int, is_last: bool) -> Placed:
         """The samples of the rays start to stop - 1, the last ray with the points of no ray; waits for the device."""

@@ -150,7 +150,7 @@ class PackedSampler:
         """Update the estimates for the next batch from the sample counts of earlier ones."""
         last, self._last = self._last, None
         if last is not None and "placed" in vars(last):
-            self._counted.append(last.placed.count())
+            self._counted.append(last.placed.counted)
         while len(self._counted) > self._uncounted:
             self._consider(_read(self._counted.pop(0)))
 

@@ -33,7 +33,7 @@ class Draw:
     first_key: int  # key of the random numbers, two numbers of 31 bits
     second_key: int
     turn: np.float64  # where in the order of views the batch begins, in [0, 1)
-    masked: bool
+    masked: int  # 1 if there are masks
 
 
 @dataclass(frozen=True)

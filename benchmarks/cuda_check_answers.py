@@ -26,13 +26,14 @@ MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the dri
 def pretend() -> None:
     """Patch the operations for the rest of the process."""
     from models.estimators import background, packed
-    from models.estimators.batch import Counts, Placed
+    from models.estimators.batch import Placed
     from models.estimators.occupancy import OccupancyGrid
     from models.estimators.packed_surface import SurfaceOccupancyEstimator
     from models.machine.backend import jt
     from models.ops.march import PackedSamples
 
     march, compact, inv_s = OccupancyGrid.march, packed.compact, SurfaceOccupancyEstimator._inv_s
+    outside, started = background.outside_samples, Placed.started
 
     def answered(found: PackedSamples) -> PackedSamples:
         """As many rays as fit the budget, all with the same number of samples."""
@@ -42,16 +43,18 @@ def pretend() -> None:
         offsets = np.minimum(np.arange(rays + 1), count) * PER_RAY
         return replace(found, offsets=jt.array(offsets.astype(np.int32)), kept=jt.array(np.int32([count])))
 
-    def counted(placed: Placed) -> Counts:
+    def counted(placed: Placed) -> Placed:
         """Reads what the program reads, and counts as `answered` does."""
-        for value in (placed.near.kept, placed.near.offsets, placed.walked):
-            value.numpy()
-        rays = placed.near.offsets.shape[0] - 1
-        return Counts(rays, rays, *[rays * PER_RAY] * 4)
+        placed = started(placed)
+        rays, read = placed.near.offsets.shape[0] - 1, placed.counted.read
+        counts = np.int32([rays, rays, *[rays * PER_RAY] * (2 if placed.far is None else 4)])
+        placed.counted.read = lambda: (read(), counts)[1]
+        return placed
 
-    Placed.counts = property(counted)
+    Placed.started = counted
+    background.outside_samples = lambda *arguments: answered(outside(*arguments))
     OccupancyGrid.march = lambda *arguments: answered(march(*arguments))
-    packed.compact = background.compact = lambda *arguments: answered(compact(*arguments))
+    packed.compact = lambda *arguments: answered(compact(*arguments))
     SurfaceOccupancyEstimator._inv_s = lambda self: inv_s(self) or 1.0  # nobody divides by the 0 that it reads
 
 

@@ -26,6 +26,7 @@ from models.checkpoints.same_scene import require_same_background, require_same_
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.machine.ranks.place import here
 from models.methods.conf import ExperimentConfig, network_differences, parse_config, to_hocon
+from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS
 from models.monitoring.lock import FolderLock
 from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
@@ -104,7 +105,7 @@ def open_training(
     if checkpoint is not None:
         found = _read(checkpoint)
     if found is not None:
-        _require_same_networks(found, conf)
+        conf = _fitting(conf, found)
         require_same_frame(found, scene)
         require_same_masks(found, scene)
         require_same_background(found, scene, conf)
@@ -148,7 +149,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         published = sorted(checkpoints.glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
         raise CheckpointError(f"no checkpoint: there is no ckpt_*.safetensors in {checkpoints}; {hint}")
-    _require_same_networks(found, conf)
+    conf = _fitting(conf, found)
     scene = training_scene(conf)
     require_same_frame(found, scene)
     require_same_masks(found, scene)
@@ -263,14 +264,20 @@ def _read(path: Path) -> Checkpoint:
     return load_checkpoint(path)
 
 
-def _require_same_networks(checkpoint: Checkpoint, conf: ExperimentConfig) -> None:
-    """Raises CheckpointError, naming the keys, if the conf and the checkpoint have different networks."""
+def _fitting(conf: ExperimentConfig, checkpoint: Checkpoint) -> ExperimentConfig:
+    """The conf with the values of the device that the checkpoint was made on.
+
+    Raises CheckpointError, naming the keys, if the conf and the checkpoint have different networks.
+    """
     text = checkpoint.state.get("conf")
     if text is None:
-        return  # a published checkpoint has no conf: shapes are compared when the weights are set
-    differences = network_differences(parse_config(text, "the checkpoint's conf").model, conf.model)
+        return conf  # a published checkpoint has no conf: shapes are compared when the weights are set
+    before = parse_config(text, "the checkpoint's conf")
+    conf = as_trained(conf, before)
+    differences = network_differences(before.model, conf.model)
     if differences:
         raise CheckpointError(
             f"the conf differs from the checkpoint's networks: {', '.join(differences)}; use the conf it was trained "
             "with, recording/config.conf in its folder, or set these keys by --set"
         )
+    return conf

@@ -88,7 +88,7 @@ def train(
     from models.experiment import open_training
     from models.methods.capacity import require_batch, require_mesh
 
-    choose_device(conf, device, gpu, is_trained=True)
+    conf = choose_device(conf, device, gpu, is_trained=True)
     require_batch(conf)
     if conf.train.val_mesh_freq > 0:
         require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
@@ -117,7 +117,7 @@ def render(
     [h, w, 3] in [0, 1], `normal` [h, w, 3] and `distance` [h, w] in the working frame, `opacity` [h, w]. Of several
     ranks, all but the first get None.
     """
-    choose_device(conf, device, gpu)
+    conf = choose_device(conf, device, gpu)
     experiment = open_trained(conf, checkpoint, view)
     size = level or conf.train.validate_resolution_level
 
@@ -149,7 +149,7 @@ def extract_mesh(
     """
     from models.methods.capacity import require_mesh
 
-    choose_device(conf, device, gpu)
+    conf = choose_device(conf, device, gpu)
     require_mesh(request.resolution, f"--resolution {request.resolution}")
     experiment = open_trained(conf, checkpoint)
 
@@ -185,7 +185,7 @@ def evaluate(
     """
     from models.evaluation.references import read_references
 
-    choose_device(conf, device, gpu)
+    conf = choose_device(conf, device, gpu)
     experiment = open_trained(conf, checkpoint)
     references = read_references(experiment, request)
 
@@ -204,13 +204,19 @@ def evaluate(
     return work_on(experiment, evaluated)
 
 
-def choose_device(conf: ExperimentConfig, device: str, gpu: int, is_trained: bool = False) -> None:
-    """Choose the device; raises UserError if it is not available, or the networks need more memory than is free."""
+def choose_device(conf: ExperimentConfig, device: str, gpu: int, is_trained: bool = False) -> ExperimentConfig:
+    """Choose the device; returns the conf with the values for it.
+
+    Raises UserError if it is not available, or the networks need more memory than is free.
+    """
     from models.machine import backend
     from models.methods.capacity import require_networks
+    from models.methods.device_values import for_device
 
     backend.select(device, own_gpu(gpu, os.environ))
-    require_networks(conf.model, is_trained)
+    chosen = for_device(conf, backend.device_name()) if conf.by_device else conf
+    require_networks(chosen.model, is_trained)
+    return chosen
 
 
 def open_trained(conf: ExperimentConfig, checkpoint: Path | None, *views: int) -> Experiment:

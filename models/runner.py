@@ -22,6 +22,7 @@ from models.experiment import Experiment, record
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, joined
 from models.methods.conf import to_hocon
+from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
 from models.monitoring.endings import Ending, named_if_the_gpu_fails, saved_at_an_early_end
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
@@ -56,7 +57,8 @@ class Runner:
         log.info(backend.device_info().line())
         if warning := backend.device_info().warning:
             log.warn(warning)
-        for text in (summary(experiment.scene), *experiment.scene.notes):
+        sizes = [line for line in [sizes_line(experiment.conf)] if line]
+        for text in (*sizes, summary(experiment.scene), *experiment.scene.notes):
             log.info(text)
         initial, pixels, jitter = generators(self.conf.seed)
         model = build_model(experiment.conf.model, self.conf, initial)  # the scene determines what is trained

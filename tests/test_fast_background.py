@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from data.errors import UserError
 from data.rays import Rays
 from data.scenes.load import load_scene
 from models.config.strict import ConfigError
-from models.estimators.background import candidates, contracted
 from models.estimators.conf import BACKGROUND_RADIUS, BackgroundConfig
 from models.estimators.merge import MergedBackground
 from models.machine.backend import jt
@@ -27,6 +27,7 @@ from models.methods.conf import load_config
 from models.methods.registry import build_model
 from models.ops.compact import merged_order
 from models.ops.kernel import REFERENCE, use
+from models.ops.outside import candidates, contracted
 
 pytestmark = pytest.mark.slow
 
@@ -282,8 +283,9 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
         images.append(backdrop)
     model = build_model(conf.model, conf.train, np.random.default_rng(0))
     model.sampler(dataclasses.replace(scene, images=tuple(images)), 64, np.random.default_rng(1))
-    shown = np.float32([[230, 230, 230], [230, 230, 226]]) / 255
-    np.testing.assert_array_equal(model.estimator.background.shows_alone(shown), [plain, False])
+    shown = jt.array(np.float32([[230, 230, 230], [230, 230, 226]]) / 255)
+    np.testing.assert_array_equal(model.estimator.background.shows_alone(shown).numpy(), [plain, False])
+    assert (model.free_rays(SimpleNamespace(rgb=shown, mask=None)) is not None) == plain
     np.testing.assert_allclose(model.estimator.background.sky, 230 / 255 if plain else 0, atol=1e-6)
     density = model.estimator.background.density.at_weights().evaluate(
         jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))

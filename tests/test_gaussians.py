@@ -152,8 +152,8 @@ def test_without_masks_some_of_the_first_ones_are_outside_whatever_the_weight_of
 def test_the_noise_of_a_mask_does_not_belong_to_the_object():
     mask = np.float32([[0.0, 3.0 / 255.0, 0.4, 1.0]])
     picture = Picture(0, 0, np.zeros(17, np.float32), np.full((1, 4, 3), 0.2, np.float32), mask)
-    white = picture.target(True, np.ones(3))[0, :, 0]
-    assert np.allclose(white, [1.0, 1.0, 0.2, 0.2]) and np.allclose(picture.target(False, np.ones(3)), 0.2)
+    white = picture.target(True, np.ones(3)).numpy()[0, :, 0]
+    assert np.allclose(white, [1.0, 1.0, 0.2, 0.2]) and np.allclose(picture.target(False, np.ones(3)).numpy(), 0.2)
 
 
 def test_opacities_are_reset_during_densification_and_not_at_its_end():

@@ -202,7 +202,7 @@ def test_a_tight_limit_splits_the_step():
     trainer = trainer_of(f"train.batch_size={limit[1]}")
     memory.release()
     spare = 60e6
-    conf_limit = (memory.backend.resident_bytes() + spare) / limit[0]
+    conf_limit = (memory.resident_bytes() + spare) / limit[0]
     settings = (f"train.batch_size={limit[1]}", f"train.memory_limit={conf_limit}")
     choice = chunks.training_chunk(trainer_of(*settings))
     assert choice.chunk < limit[1] and choice.fits

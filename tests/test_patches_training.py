@@ -55,7 +55,7 @@ def chosen_by_the_host(model, batch):
     normals = seen.geometry.gradient[rows]
     further = -seen.geometry.sdf[rows] / (normals * directions).sum(dim=1, keepdims=True)
     patches = model.patches
-    views = jt.array(patches.views[batch.view[rays]])
+    views = patches.views[jt.array(batch.view[rays])]
     points = jt.array(samples.points[at]) + directions * further
     costs = patch_costs(points, normals, views, patches.cameras, patches.images, patches.layout)
     return costs.sum().item(), len(at), jt.grad(costs.sum(), model.fields.sdf.table).numpy()

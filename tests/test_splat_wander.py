@@ -7,7 +7,8 @@ from splat_oracle import rotations64
 
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE
-from models.ops.splat_wander import philox, step_of, wander_splats
+from models.ops.philox import philox
+from models.ops.splat_wander import step_of, wander_splats
 
 pytestmark = pytest.mark.slow
 

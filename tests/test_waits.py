@@ -7,12 +7,17 @@ from contextlib import contextmanager
 
 import pytest
 import trainings
+from emulation import Emulator
 from runs import ROOT
+from test_device_batches import on_device
 
 from data.scenes.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
+from models.ops.draw import draw_pixels
 from models.ops.later import Later
+from models.ops.outside import outside_samples
+from models.ops.source import CPU, CUDA, emulated
 
 pytestmark = pytest.mark.slow
 
@@ -150,3 +155,48 @@ def test_nothing_is_read_within_a_step_of_a_volume_method(trainer_of, monkeypatc
     trainer.step()
     monkeypatch.undo()
     assert reads == []
+
+
+PACKED = [name for name in CONFS if "on a grid" in name or "patches" in name]
+
+
+@pytest.mark.parametrize("where", [0.0, 0.5])
+@pytest.mark.parametrize("name", PACKED)
+def test_a_step_of_packed_samples_reads_on_a_gpu_only_what_was_copied_before(trainer_of, monkeypatch, name, where):
+    """The verdict on the last step, and how many samples the batch before it had: nothing that is still computed."""
+    for kernel in (draw_pixels, outside_samples):
+        monkeypatch.setitem(kernel._native, CPU, emulated_form(kernel))
+    trainer = on_device(trainer_of(*CONFS[name]))
+    trainer.finished_steps = int(where * trainer.conf.end_iter) + 1
+    trainer.step()
+    trainer.step()
+    made, is_late, copies = Later.__init__, Later.read, []
+
+    def make(later, value):
+        made(later, value)
+        copies.append(("copied", str(value.dtype), later))
+
+    def read(later):
+        copies.append(("read", str(later._dtype), later))
+        return is_late(later)
+
+    monkeypatch.setattr(Later, "__init__", make)
+    monkeypatch.setattr(Later, "read", read)
+    with heard(monkeypatch) as events:
+        for _ in range(STEPS):
+            trainer.step()
+    assert READ not in events and events.count(LATE) == 2 * STEPS and events.count(LAUNCHED) > STEPS
+    reads = [(what, kind) for what, kind, _ in copies if what == "read"]
+    assert reads == [("read", "int32"), ("read", "bool")] * STEPS
+    for number, (what, kind, copy) in enumerate(copies):
+        if (what, kind) == ("copied", "int32") and ("read", kind, copy) in copies:
+            between = copies[number : copies.index(("read", kind, copy))]  # the verdict on the same step was waited for
+            assert any(("read", "bool", later) in between for what, _, later in between if what == "copied")
+
+
+def emulated_form(kernel):
+    def form(*given):
+        with emulated(Emulator()):
+            return kernel._native[CUDA](*given)
+
+    return form

@@ -15,8 +15,8 @@ size_t pretend_bytes_read(void) { return bytes_read; }
 /* A wait is a call that returns only when the card is done with what it was given before: kernels, copies and memory to
    fill that the host went on from. Without anything given since the last wait there is nothing to wait for. So are
    counted, by CUDA's own words ("API synchronization behavior" of the runtime's manual):
-   - cudaDeviceSynchronize, cudaStreamSynchronize, cudaEventSynchronize (of whatever stream: which one has the work is not
-     followed);
+   - cudaDeviceSynchronize, cudaStreamSynchronize (of whatever stream: which one has the work is not followed);
+   - cudaEventSynchronize, for what was given before the event was recorded;
    - cudaMemcpy between host and card, either way: it is in the order of the default stream, behind all that runs there,
      and returns when it is done. To the card too: from pinned memory it is synchronous, from other memory the stream is
      waited for first. Within the card no copy waits;
@@ -25,12 +25,19 @@ size_t pretend_bytes_read(void) { return bytes_read; }
    - cudaFree and cudaFreeHost, which wait for the whole card; cudaFreeAsync does not.
    cudaMemset, cudaMalloc, queries, events recorded and waited for by streams do not wait. What is given to cuBLAS is not
    followed: kernels are given beside it. */
-static int is_busy;
-static cudaError_t give(void) { return is_busy = 1, cudaSuccess; }
-static cudaError_t wait(void) { return waits += is_busy, is_busy = 0, cudaSuccess; }
+static size_t given, done;
+static cudaError_t give(void) { return given++, cudaSuccess; }
+static cudaError_t wait_for(size_t work) { return work > done ? (waits++, done = work, cudaSuccess) : cudaSuccess; }
+static cudaError_t wait(void) { return wait_for(given); }
 cudaError_t cudaDeviceSynchronize(void) { return wait(); }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return wait(); }
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return wait(); }
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    return (*event = calloc(1, sizeof(size_t))) ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) { return cudaEventCreate(event); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return free(event), cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return *(size_t *)event = given, cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return wait_for(*(size_t *)event); }
 
 static int capability(void) {
     const char *text = getenv("PRETEND_CAPABILITY");

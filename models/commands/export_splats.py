@@ -21,7 +21,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
             f"--mode export_splats: model.type = {conf.model.type} has no Gaussians; use a conf for Gaussians, such as "
             "confs/gaussians.conf"
         )
-    choose_device(arguments, conf)
+    conf = choose_device(arguments, conf)
     experiment = open_trained(arguments, conf)
     try:
         _write(experiment)

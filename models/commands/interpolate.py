@@ -22,7 +22,7 @@ def read(text: str) -> Mode | None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the video; returns the exit status."""
-    choose_device(arguments, conf)
+    conf = choose_device(arguments, conf)
     # checked before the next import, which loads Jittor
     experiment = open_trained(arguments, conf, *arguments.mode.views)
     from models.results.interpolation import interpolate

@@ -13,7 +13,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     from models.experiment import training_scene
     from models.methods.capacity import require_batch
 
-    choose_device(arguments, conf, is_trained=True)
+    conf = choose_device(arguments, conf, is_trained=True)
     require_batch(conf)
     scene = training_scene(conf)  # before Jittor, which the next import loads
     from models.commands.plan_table import table

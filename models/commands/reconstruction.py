@@ -117,7 +117,7 @@ def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
     from models.experiment import CHECKPOINTS, results_folder
     from models.methods.capacity import require_batch, require_mesh
 
-    choose_device(arguments, conf, is_trained=True)
+    conf = choose_device(arguments, conf, is_trained=True)
     require_batch(conf)
     require_mesh(arguments.values.resolution, f"--resolution {arguments.values.resolution}")
     folder = results_folder(conf)
@@ -144,7 +144,7 @@ def _first_look(
         longest = read_conf(arguments).train.end_iter if is_auto else None
         plan = ReconstructionPlan(minutes, {**settings, END_ITER: given}, longest=longest)
     else:
-        plan = timed_plan(read_conf(arguments), settings, minutes, is_auto)
+        plan = timed_plan(choose_device(arguments, read_conf(arguments)), settings, minutes, is_auto)
     _set_checkpoints_aside(folder)
     return write_plan(folder, plan)
 

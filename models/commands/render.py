@@ -89,7 +89,7 @@ def camera_path(values: argparse.Namespace, scene: Scene) -> CameraPath:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Render the video; returns the exit status."""
     values = arguments.values
-    choose_device(arguments, conf)
+    conf = choose_device(arguments, conf)
     experiment = open_trained(arguments, conf)
     from models.results.sizes import film_level
 

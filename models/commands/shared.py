@@ -99,9 +99,9 @@ def mesh_request(values: argparse.Namespace) -> MeshRequest:
     return MeshRequest(resolution=values.resolution, threshold=values.mcube_threshold)
 
 
-def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool = False) -> None:
-    """Choose the device of the flags; raises UserError as `interface.choose_device`."""
-    interface.choose_device(conf, arguments.device, arguments.gpu, is_trained)
+def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool = False) -> ExperimentConfig:
+    """The conf for the device of the flags, which is chosen; raises UserError as `interface.choose_device`."""
+    return interface.choose_device(conf, arguments.device, arguments.gpu, is_trained)
 
 
 def open_trained(arguments: Arguments, conf: ExperimentConfig, *views: int) -> Experiment:

@@ -80,7 +80,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     from models.checkpoints.folder import checkpoint_files
     from models.experiment import CHECKPOINTS
 
-    choose_device(arguments, conf)
+    conf = choose_device(arguments, conf)
     experiment = open_trained(arguments, conf)
     files = {} if arguments.checkpoint else checkpoint_files(experiment.folder / CHECKPOINTS)
     keys, place = keys_of(arguments, conf), place_of(arguments)

@@ -8,7 +8,6 @@ density is per unit of this fraction, so that the opacity of an interval does no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, PackedSamples
+from models.ops.outside import BEFORE, BEHIND, Outside, occupied, outside_samples
 from models.ops.volrend import alpha_from_density
 from models.structs import Var
 
@@ -45,15 +45,6 @@ EXACTLY = 1.5 / 255  # colours with a smaller difference count as equal
 NEAR_SHARE_BEFORE = np.ones(1, np.float32)  # of checkpoints of earlier versions
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Depths along R rays outside the unit sphere, K per ray; `exist` marks the valid ones."""
-
-    depths: np.ndarray  # [R, K], ascending along each ray
-    exist: np.ndarray  # bool [R, K]
-    is_before: np.ndarray  # bool [R, K], whether they lie between camera and sphere
-
-
 class ContractedBackground:
     """Density and colour outside the sphere, and its occupancy grid."""
 
@@ -63,6 +54,7 @@ class ContractedBackground:
         self.empty_cells = EmptyCells(self.grid, conf.threshold)
         self.is_shared = np.ones(self.grid.hull.shape, bool)  # cells that enough images see before the region
         self.near_share = NEAR_SHARE
+        self._kept: tuple[np.ndarray, np.ndarray, Var] | None = None  # the cells and what `_states` made of them
         self.is_plain = False  # whether the images have a backdrop of one colour
         self.sky = np.zeros(3, np.float32)  # colour of rays that nothing absorbs
 
@@ -88,16 +80,16 @@ class ContractedBackground:
         bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
         bias.start_grad()
 
-    def shows_alone(self, rgb: np.ndarray) -> np.ndarray:
-        """Which colours [R, 3] are exactly that of a uniform backdrop: bool [R].
+    def shows_alone(self, rgb: Var) -> Var:
+        """Which colours [R, 3] are exactly that of a uniform backdrop, if there is one: bool [R].
 
         In photographs there are hardly any. In rendered images these are all pixels beside the object; without this
         test, surfaces of that colour could remain there.
         """
-        return self.is_plain & (np.abs(rgb - self.sky).max(axis=1) < EXACTLY)
+        return (rgb - jt.array(self.sky)).abs().max(dim=1) < EXACTLY
 
     def place(
-        self, rays: Rays, jitter: np.ndarray, transmits: Var, most: int, budget: int
+        self, rays: Rays, jitter: np.ndarray | Var, transmits: Var, most: int, budget: int
     ) -> tuple[PackedSamples, Var]:
         """The visible samples of the first rays that fit a budget, and the offsets of the samples with evaluated
         opacity.
@@ -105,9 +97,8 @@ class ContractedBackground:
         transmits: bool [R], whether the ray sees what is behind the region; most: the maximum number of evaluated
         samples.
         """
-        found, is_before = self.occupied(rays, jitter)
-        most = min(most, found.rays.shape[0])
-        asked = fitted(found, is_before.logical_or(transmits[found.rays]), most, exact=False)
+        sizes = Outside(len(self.grid.cells), most, np.float64(self.conf.section), np.float64(self.grid.near_plane))
+        asked = outside_samples(rays, jitter, transmits, self._states, sizes)
         alpha = self._alpha(asked.points, asked.directions)
         return fitted(asked, transmitted(alpha, asked.offsets), budget, exact=False), asked.offsets
 
@@ -126,22 +117,16 @@ class ContractedBackground:
 
         transmits: bool [R], which rays have candidates behind the sphere; None for all.
         """
-        found = candidates(rays, jitter, self.conf.section, self.grid.near_plane)
-        exist = found.exist if transmits is None else found.exist & (found.is_before | transmits[:, None])
-        ray, place = np.nonzero(exist)
-        depths = found.depths[ray, place]
-        points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
-        cell = self.grid.indices(points)
-        may_be = self.is_shared[cell] | ~found.is_before[ray, place]
-        kept = np.flatnonzero((self.grid.cells[cell] == OCCUPIED) & may_be)
-        offsets = np.searchsorted(ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
-        own = ray[kept]
-        is_before = found.is_before[own, place[kept]]
-        arrays = [own.astype(np.int32), depths[kept, None], points[kept], rays.directions[own], is_before]
-        if not len(kept):  # operations need a row: a sample of no ray
-            arrays = [np.zeros((1, *values.shape[1:]), values.dtype) for values in arrays]
-        *samples, is_before = map(jt.array, arrays)
-        return PackedSamples(jt.array(offsets), jt.array(np.int32([len(rays)])), *samples), is_before
+        return occupied(rays, jitter, self._states.numpy(), self.conf.section, self.grid.near_plane, transmits)
+
+    @property
+    def _states(self) -> Var:
+        """The states of the cells for `outside_samples`."""
+        key = self.grid.cells, self.is_shared
+        if self._kept is None or self._kept[0] is not key[0] or self._kept[1] is not key[1]:
+            states = (self.grid.cells == OCCUPIED) * np.where(self.is_shared, BEFORE, BEHIND)
+            self._kept = (*key, jt.array(states.astype(np.uint8)).stop_grad())
+        return self._kept[2]
 
     def _alpha(self, points: Var, directions: Var) -> Var:
         with jt.no_grad():
@@ -192,39 +177,6 @@ class ContractedBackground:
         self.empty_cells.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
         self.grid.set(cells)
         self.sky, self.near_share = sky, near_share
-
-
-def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:
-    """Depths along rays outside the unit sphere, from their near plane to BACKGROUND_RADIUS.
-
-    Let m be the depth closest to the origin, and b its distance from the origin. The depth m + b sinh(u) has distance b
-    cosh(u) from the origin, so equal steps in u are equal fractions of the distance. jitter [R, 1] in [0, 1) shifts the
-    depths, in steps.
-    """
-    origins, directions = rays.origins.astype(np.float64), rays.directions.astype(np.float64)
-    middle = -np.einsum("ri,ri->r", origins, directions)
-    apart = np.sqrt(np.maximum(np.einsum("ri,ri->r", origins, origins) - middle**2, 1e-6))
-    half = np.sqrt(np.maximum(1.0 - apart**2, 0.0))
-
-    def steps(depth: np.ndarray) -> np.ndarray:
-        return np.arcsinh((depth - middle) / apart) / section
-
-    start = steps(np.full(len(rays), near_plane))
-    enters, leaves, ends = steps(middle - half), steps(middle + half), steps(middle + BACKGROUND_RADIUS)
-    before = np.maximum(0, np.floor(enters - start)).astype(np.int64)
-    from_there = np.maximum(leaves, start)
-    behind = np.maximum(0, np.floor(ends - from_there)).astype(np.int64)
-    number = np.arange(int((before + behind).max(initial=0)))[None]
-    is_before = number < before[:, None]
-    at = np.where(is_before, start[:, None] + number, from_there[:, None] + number - before[:, None]) + jitter
-    depths = middle[:, None] + apart[:, None] * np.sinh(at * section)
-    return Candidates(depths.astype(np.float32), number < (before + behind)[:, None], is_before)
-
-
-def contracted(points: np.ndarray) -> np.ndarray:
-    """Positions [P, 3] in the grid's cube of points outside the unit sphere [P, 3]; float32."""
-    radius = np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
-    return (points * ((1.0 - 0.5 / radius) / radius)).astype(np.float32)
 
 
 def expanded(places: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from data.rays import Rays
 from models.machine.backend import jt
+from models.ops.later import Later
 from models.ops.march import PackedSamples
 from models.structs import MASK_THRESHOLD, Var
 
@@ -34,22 +35,28 @@ class Placed:
     far: PackedSamples | None  # of the background
     walked: Var | None = None  # int32 [R + 1], offsets of the region's samples before hidden ones were removed
     asked: Var | None = None  # int32 [R + 1], those of the background
+    counted: Later | None = None  # the fields of `Counts` on their way to the host, once started
 
-    def start(self) -> None:
-        """Start the computation of all samples."""
+    def started(self) -> Placed:
+        """The same, with the computation of all samples started, and the copy of their counts to the host."""
         found = [value for one in (self.near, self.far) if one is not None for value in vars(one).values()]
         jt.sync([*found, *(value for value in (self.walked, self.asked) if value is not None)])
+        return replace(self, counted=Later(self._count()))
+
+    def _count(self) -> Var:
+        """The fields of `Counts`, int32 [4 or 6]."""
+        kept, offsets = self.near.kept, self.near.offsets
+        counted = [offsets, self.walked]
+        if self.far is not None:
+            counted += [self.far.offsets, self.asked]
+            offsets = offsets + self.far.offsets
+        hits = (offsets[1:] > offsets[:-1]).int32().sum()
+        return jt.concat([kept, hits, *(ends[kept] for ends in counted)]).stop_grad()
 
     @property
     def counts(self) -> Counts:
         """The numbers of rays and samples; waits for the device."""
-        kept = int(self.near.kept.item())
-        near, walked = self.near.offsets.numpy(), self.walked.numpy()
-        if self.far is None:
-            return Counts(kept, int((np.diff(near) > 0).sum()), int(near[kept]), int(walked[kept]))
-        far = self.far.offsets.numpy()
-        hits = int((np.diff(near + far) > 0).sum())
-        return Counts(kept, hits, int(near[kept]), int(walked[kept]), int(far[kept]), int(self.asked.numpy()[kept]))
+        return Counts(*self.counted.read().tolist())
 
     def part(self, start: int, stop: int, is_last: bool) -> Placed:
         """The samples of the rays start to stop - 1, the last ray with the points of no ray; waits for the device."""
@@ -68,20 +75,23 @@ def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSam
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """R rays with their target colours, and points that belong to no ray; S samples in total."""
+    """R rays with their target colours, and points that belong to no ray; S samples in total.
 
-    origins: np.ndarray  # [R, 3]
-    directions: np.ndarray  # [R, 3], unit
-    near: np.ndarray  # [R, 1]
-    far: np.ndarray  # [R, 1]
-    jitter: np.ndarray  # [R, 1] in [0, 1)
-    rgb: np.ndarray  # [R, 3] in [0, 1]
-    view: np.ndarray  # [R] int32, index of the image
+    The values of rays are arrays, or Vars if they were drawn on the device.
+    """
+
+    origins: np.ndarray | Var  # [R, 3]
+    directions: np.ndarray | Var  # [R, 3], unit
+    near: np.ndarray | Var  # [R, 1]
+    far: np.ndarray | Var  # [R, 1]
+    jitter: np.ndarray | Var  # [R, 1] in [0, 1)
+    rgb: np.ndarray | Var  # [R, 3] in [0, 1]
+    view: np.ndarray | Var  # [R] int32, index of the image
     others: np.ndarray  # [P, 3]: SfM points, then random points of the hull; they fill the samples not used by rays
     step: np.ndarray  # [1], the length of each interval
     # int32 [5]: S; maximum numbers of samples before and after removal of hidden ones; both for the background.
     sizes: np.ndarray
-    mask: np.ndarray | None = None  # [R, 1] in [0, 1], None for a scene without masks
+    mask: np.ndarray | Var | None = None  # [R, 1] in [0, 1], None for a scene without masks
     anchors: np.ndarray | None = None  # int32 [1]: number of SfM points; None if there are none
     every: np.ndarray | None = None  # int32 [1], n: patches are compared for every n-th ray; None: no patches
     place: Callable[[PackedBatch], Placed] | None = None  # function of the estimator that computes the samples
@@ -123,17 +133,18 @@ class PackedBatch:
         return [*found, len(self)]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays by name."""
-        return {name: array for name, array in vars(self).items() if isinstance(array, np.ndarray)}
+        """All arrays by name; reads those on the device."""
+        values = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray | jt.Var)}
+        return {name: value.numpy() if isinstance(value, jt.Var) else value for name, value in values.items()}
 
-    def is_free_ray(self) -> np.ndarray:
+    def is_free_ray(self) -> np.ndarray | Var:
         """Whether each ray passes beside the object according to its mask, bool [R]."""
         return self.mask[:, 0] <= MASK_THRESHOLD
 
-    def of_rays(self, is_such: np.ndarray) -> Var:
+    def of_rays(self, is_such: np.ndarray | Var) -> Var:
         """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""
         near = self.placed.near
-        flags = jt.array(is_such.astype(np.float32))[near.rays].unsqueeze(1)
+        flags = jt.array(is_such).float32()[near.rays].unsqueeze(1)
         return flags * (jt.index(flags.shape, dim=0) < near.offsets[-1:].unsqueeze(1)).float32()
 
     def is_anchor(self) -> Var:
@@ -165,10 +176,10 @@ class PackedBatch:
 
     def words(self) -> dict[str, np.ndarray]:
         """The arrays by descriptive names, for messages."""
-        cameras = (self.origins, self.directions, self.near, self.far, self.jitter)
+        arrays, cameras = self.arrays(), ("origins", "directions", "near", "far", "jitter")
         named = {
-            "the rays (the cameras)": np.hstack(cameras),
+            "the rays (the cameras)": np.hstack([arrays[name] for name in cameras]),
             "the points beside the rays": self.others,
-            "the colours of the photographs": self.rgb,
+            "the colours of the photographs": arrays["rgb"],
         }
-        return named if self.mask is None else named | {"the masks": self.mask}
+        return named if self.mask is None else named | {"the masks": arrays["mask"]}

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from data.cameras import SPAN_LENGTH
 from models.config.strict import ConfigError, limits
 from models.fields.conf import LARGEST_LEVELS
+from models.ops.sizes import BACKGROUND_RADIUS
 
 MOST_SAMPLES = 2**16  # per ray; a few such rays would exceed the memory
 FARTHEST = 1e4  # of depths, in unit-sphere radii; above, the sample spacing exceeds the size of the region
-# Distance of the farthest background samples from the origin; points beyond are within 1/128 of the side of their cube
-BACKGROUND_RADIUS = 64.0
 POINTS_SHARE = 1 / 16  # fraction of the samples that are SfM points: at least as many as a batch has rays
 
 

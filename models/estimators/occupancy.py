@@ -124,15 +124,16 @@ class OccupancyGrid:
         open_parts = [parts[0, 0, 0], *parts[self.indices(within)]]  # a corner of the cube is outside the sphere
         return ~np.isin(parts, open_parts) & ~is_wall
 
-    def march(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> PackedSamples:
+    def march(self, rays: Rays, jitter: np.ndarray | Var, step: float, budget: int) -> PackedSamples:
         """Samples along rays at distance `step`, shifted by jitter [R, 1] in [0, 1) steps; does not wait for the
         device.
         """
         if self._on_device is None:
             self._on_device = jt.array(with_empty_boxes(self.cells)).stop_grad()
-        near = np.maximum(rays.near, np.float32(self.near_plane))
-        given = (jt.array(value) for value in (rays.origins, rays.directions, near, rays.far, jitter))
-        return march(*given, self._on_device, step, budget)
+        values = (rays.origins, rays.directions, rays.near, rays.far, jitter)
+        origins, directions, near, far, jitter = map(jt.array, values)
+        near = jt.maximum(near, float(np.float32(self.near_plane)))
+        return march(origins, directions, near, far, jitter, self._on_device, step, budget)
 
     def probe(self, rays: Rays, step: float) -> PackedSamples:
         """All samples along rays at distance `step`, in the middle of each step; does not wait for the device."""

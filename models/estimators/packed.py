@@ -145,9 +145,7 @@ class OccupancyEstimator(Estimator):
                 far, asked = self.background.place(batch.rays, batch.jitter, seen.transmits, *beyond)
                 last = jt.minimum(near.kept, far.kept)
                 near, far = _up_to(near, last), _up_to(far, last)
-            placed = Placed(fill(near, jt.array(batch.others), samples), far, found.offsets, asked)
-            placed.start()
-            return placed
+            return Placed(fill(near, jt.array(batch.others), samples), far, found.offsets, asked).started()
 
     def before_step(self, step: int) -> None:
         """Activate levels, set the step size and, every `prune_every` steps, update the cells and `least_step`."""

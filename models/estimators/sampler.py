@@ -10,9 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from data.cameras import SPAN_LENGTH, camera_rays, image_pixels, rays_of
+from data.cameras import SPAN_LENGTH, camera_rays, image_pixels
 from data.errors import UserError
-from data.io.images import to_float
 from data.rays import Rays
 from data.scenes.fused_depth import FusedDepth, fused_depth
 from data.scenes.sampler import damage_named, require_views, restore_generator
@@ -20,24 +19,28 @@ from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
 from models.estimators.batch import Counts, PackedBatch, Placed
 from models.estimators.conf import POINTS_SHARE
+from models.estimators.drawn_pixels import HostPixels, pixels_of, windows_of
 from models.estimators.occupancy import OccupancyGrid
+from models.machine.backend import device_info
+from models.ops.later import Later
 from models.structs import MASK_THRESHOLD
 
 PROBES = 2048  # random pixels; the rays of those inside the masks test whether pruning removes the object
 OPEN_PROBES = 512  # the same with a background: rays of all pixels; their opacity takes a sixth of a step
 PROBE_STEPS = 1.0  # in edge lengths of a cell
 MOST_EMPTY = 64  # consecutive batches without samples
-MOST_VIEWS = 32  # maximum number of views per batch: each view needs a separate look-up
 SPARE_SAMPLES = 1.2  # factor on the expected number of samples
 TRAVERSED_TO_VISIBLE = 6  # maximum ratio of traversed samples to the budget of visible ones
 ROUNDED_TO = 512  # numbers of rows, so that few sizes of arrays occur: memory is reused by size
 FIRST_PER_RAY = 16.0  # assumed samples per pixel of the first batch
+# Batches whose samples a GPU may not have counted when the next one is drawn. Waiting for them would leave it idle.
+UNCOUNTED = {"cpu": 0, "cuda": 1}
 SPARE_POINTS = 1 / 16  # fraction of the samples: additional points, used if rays have few samples
 
 
 @dataclass(frozen=True)
 class PerRay:
-    """Mean numbers of samples per ray of a batch, from which the next one is sized."""
+    """Mean numbers of samples per ray of a batch, from which a later one is sized."""
 
     near: float = FIRST_PER_RAY  # of the region
     walked: float = FIRST_PER_RAY  # of the region before hidden ones were removed
@@ -84,15 +87,12 @@ class PackedSampler:
         self._generator = generator
         self._per_ray = PerRay()
         self._empty = 0  # consecutive batches without samples
-        self._last: PackedBatch | None = None  # until its samples are counted
-        self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
-        centres, side = plan.grid.centres(), plan.grid.side
-        self._windows = np.stack(
-            [
-                _window(scene, centres, side, view) if plan.background is None else np.array([0, 0, *scene.size(view)])
-                for view in range(scene.n_views)
-            ]
-        )
+        self._last: PackedBatch | None = None
+        self._counted: list[Later | Counts] = []  # of the last batches, not considered yet
+        self._uncounted = UNCOUNTED[device_info().name]
+        centres = plan.grid.centres() if plan.background is None else None
+        self._windows = windows_of(scene, centres, plan.grid.side)
+        self._pixels = pixels_of(scene, self._windows)
         self.probes = self._probe_rays()  # the same in every run
 
     @cached_property
@@ -107,23 +107,17 @@ class PackedSampler:
         share = plan.random_share if plan.points is None else max(plan.random_share, POINTS_SHARE)
         free = int(share * self._samples)
         drawn, sizes = self._sizes(free)
-        view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
-        rays = self._rays(view, x, y)
-        rgb, mask = _seen(self._scene, view, x, y)
-        jitter = self._generator.random((drawn, 1), dtype=np.float32)
+        pixels, jitter = self._pixels.draw(self._generator, drawn)
         others, points = self._others(free)
         self._last = PackedBatch(
-            rays.origins,
-            rays.directions,
-            rays.near,
-            rays.far,
+            *vars(pixels.rays).values(),
             jitter,
-            rgb,
-            view,
+            pixels.rgb,
+            pixels.view,
             others,
             np.array([plan.step_size], np.float32),
             sizes,
-            mask if plan.background is None else None,
+            pixels.mask if plan.background is None else None,
             points,
             self._every(drawn),
             plan.place,
@@ -131,7 +125,7 @@ class PackedSampler:
         return self._last
 
     def _sizes(self, free: int) -> tuple[int, np.ndarray]:
-        """The number of rays of the next batch, and `PackedBatch.sizes`, both estimated from the last batch.
+        """The number of rays of the next batch, and `PackedBatch.sizes`, both estimated from an earlier batch.
 
         `free` is the number of samples that belong to no ray. On the CPU an unused row takes as much time as a sample;
         so a batch whose rays are limited by the background has fewer samples of the region.
@@ -153,11 +147,14 @@ class PackedSampler:
         return rays, np.array([near + free, walked, near, _rows(rays * each.asked), far], np.int32)
 
     def _follow(self) -> None:
-        """Update the estimates for the next batch from the sample counts of the last one."""
+        """Update the estimates for the next batch from the sample counts of earlier ones."""
         last, self._last = self._last, None
-        if last is None or "placed" not in vars(last):
-            return
-        counts = last.placed.counts
+        if last is not None and "placed" in vars(last):
+            self._counted.append(last.placed.counted)
+        while len(self._counted) > self._uncounted:
+            self._consider(_read(self._counted.pop(0)))
+
+    def _consider(self, counts: Counts) -> None:
         self._empty = 0 if counts.hits else self._empty + 1
         if counts.rays and not counts.hits:
             self._plan.grid.open()
@@ -186,20 +183,16 @@ class PackedSampler:
         most = self._plan.most_compared
         return None if most is None else np.array([max(1, math.ceil(rays * self._per_ray.hits / most))], np.int32)
 
-    def _rays(self, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> Rays:
-        return rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
-
     def _probe_rays(self) -> Rays | None:
         """Rays of mask pixels that cross the hull; with a background, rays of all pixels; None if there are neither."""
         has_background = self._plan.background is not None
         if self._scene.masks is None and not has_background:
             return None
         count = OPEN_PROBES if has_background else PROBES
-        view, x, y = _draw(np.random.default_rng(0), self._windows, count, len(self._windows))
+        pixels = HostPixels(self._scene, self._windows).pixels(np.random.default_rng(0), count, self._scene.n_views)
         if has_background:
-            return self._rays(view, x, y)
-        rays, mask = self._rays(view, x, y), _seen(self._scene, view, x, y)[1]
-        rays = rays.at(mask[:, 0] > MASK_THRESHOLD)
+            return pixels.rays
+        rays = pixels.rays.at(pixels.mask[:, 0] > MASK_THRESHOLD)
         return rays.at(self._meets(rays))
 
     def _meets(self, rays: Rays) -> np.ndarray:
@@ -225,8 +218,11 @@ class PackedSampler:
     def state(self) -> dict[str, Any]:
         """The state that determines the next batches besides that of the estimator, as JSON values."""
         self._follow()
-        generator = self._generator.bit_generator.state
-        return {"per_ray": asdict(self._per_ray), "views": len(self._windows), "generator": generator}
+        state = {"per_ray": asdict(self._per_ray), "views": self._scene.n_views}
+        self._counted = [_read(counted) for counted in self._counted]
+        if self._counted:
+            state["counted"] = [asdict(counts) for counts in self._counted]
+        return state | {"generator": self._generator.bit_generator.state}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`; raises UserError, with nothing changed, if it does not fit."""
@@ -237,52 +233,18 @@ class PackedSampler:
             per_ray = PerRay(**{name: float(value) for name, value in per_ray.items()})
             if not all(0.0 <= value < np.inf for value in asdict(per_ray).values()):
                 raise ValueError(f"per_ray = {per_ray}")
+            counted = [Counts(**{key: int(count) for key, count in one.items()}) for one in state.get("counted", ())]
+            if any(count < 0 for counts in counted for count in asdict(counts).values()):
+                raise ValueError(f"counted = {counted}")
         require_views(views, self._scene)
         restore_generator(self._generator, generator)
-        self._per_ray, self._last = per_ray, None
+        self._per_ray, self._last, self._counted = per_ray, None, counted
+
+
+def _read(counted: Later | Counts) -> Counts:
+    return counted if isinstance(counted, Counts) else Counts(*counted.read().tolist())
 
 
 def _rows(expected: float) -> int:
     """The number of rows for an expected number of samples."""
     return max(1, math.ceil(SPARE_SAMPLES * expected / ROUNDED_TO)) * ROUNDED_TO
-
-
-def _draw(
-    generator: np.random.Generator, windows: np.ndarray, count: int, most_views: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """View, x and y [count] of random pixels of some views, uniform in their windows [V, 4] and sorted by view."""
-    chosen = np.sort(generator.permutation(len(windows))[:most_views])
-    sizes = (windows[chosen, 2:] - windows[chosen, :2]).astype(np.float64)
-    area = sizes.prod(axis=1)
-    view = np.sort(generator.choice(len(chosen), count, p=area / area.sum()))
-    places = windows[chosen[view], :2] + (generator.random((count, 2)) * sizes[view]).astype(np.int64)
-    return chosen[view].astype(np.int32), places[:, 0], places[:, 1]
-
-
-def _window(scene: Scene, centres: np.ndarray, side: float, view: int) -> np.ndarray:
-    """The window of pixels of a view that may see the hull: left, top, right, bottom, the last two exclusive; int64
-    [4].
-
-    The hull is given by the centres [P, 3] of its cells and their edge length.
-    """
-    width, height = scene.size(view)
-    whole = np.array([0, 0, width, height])
-    to_camera = scene.intrinsics[view] @ scene.c2w[view, :3, :3].T
-    x, y, depth = to_camera @ (centres - scene.c2w[view, :3, 3]).T
-    if (depth <= side).any():
-        return whole
-    reach = side * scene.intrinsics[view, 0, 0] / depth.min() + 1
-    low = np.floor([(x / depth).min() - reach, (y / depth).min() - reach])
-    high = np.ceil([(x / depth).max() + reach, (y / depth).max() + reach]) + 1
-    window = np.concatenate([np.clip(low, 0, whole[2:] - 1), np.clip(high, 1, whole[2:])]).astype(np.int64)
-    return window if (window[2:] > window[:2]).all() else whole
-
-
-def _seen(scene: Scene, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Colours [R, 3] and masks [R, 1] of pixels, sorted by view."""
-    views, starts = np.unique(view, return_index=True)
-    parts = [(one, slice(start, end)) for one, start, end in zip(views, starts, [*starts[1:], len(view)], strict=True)]
-    rgb = np.concatenate([to_float(scene.images[one][y[part], x[part]]) for one, part in parts])
-    if scene.masks is None:
-        return rgb, None
-    return rgb, np.concatenate([to_float(scene.masks[one][y[part], x[part]]) for one, part in parts])[:, None]

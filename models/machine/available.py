@@ -37,3 +37,9 @@ def limits_leave() -> int:
     used = {resource.RLIMIT_AS: int(status[0]) * page, resource.RLIMIT_DATA: int(status[5]) * page}
     soft = {kind: resource.getrlimit(kind)[0] for kind in used}
     return min(NO_LIMIT if soft[kind] == resource.RLIM_INFINITY else max(0, soft[kind] - used[kind]) for kind in used)
+
+
+def resident_bytes() -> int:
+    """Resident memory of the process, bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

@@ -16,13 +16,13 @@ import contextlib
 import ctypes
 import io
 import os
-import resource
 import signal
 import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -97,17 +97,16 @@ def select(device: str = "auto", gpu: int = 0) -> None:
     choice.device, choice.gpu = device, gpu
 
 
+def device_name() -> str:
+    """The device, "cpu" or "cuda", that Jittor runs on or will be imported for; a GPU is tried at its first use."""
+    return choice.info.name if choice.info else "cuda" if _place(choice.device, choice.gpu)[0] else "cpu"
+
+
 def device_info() -> DeviceInfo:
     """The device of Jittor, which is imported if necessary."""
     _load()
     assert choice.info is not None
     return choice.info
-
-
-def resident_bytes() -> int:
-    """Resident memory of the process, bytes."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
 
 
 def __getattr__(name: str) -> Any:  # PEP 562: lets `from models.machine.backend import jt` import Jittor lazily
@@ -145,7 +144,7 @@ def _load() -> Any:
         is_second = os.environ.pop(RERUN, "") == "1"  # removed, so that no child inherits it
         toolchain.check()
         toolchain.check_environment()
-        choice.home, reason = _place()
+        choice.home, reason = _place(choice.device, choice.gpu)
         try:
             with environment.jittor_environment(choice.home, choice.gpu):
                 module = _prepared()
@@ -193,18 +192,19 @@ def cuda_ready(gpu: int) -> start.Ready:
     return start.ready(gpu, _cache_folder(), toolchain.compiler())
 
 
-def _place() -> tuple[Home | None, str]:
+@cache
+def _place(device: str, gpu: int) -> tuple[Home | None, str]:
     """The CUDA home, or None for the CPU with the reason.
 
     Raises UserError if CUDA was requested and does not work.
     """
-    if choice.device == "cpu":
+    if device == "cpu":
         return None, ASKED_FOR
-    found = cuda_ready(choice.gpu)
+    found = cuda_ready(gpu)
     home, reason = found.home, found.reason
     if home is not None and not choice.is_trial and (words := _trial(home)):
         home, reason = None, f"{found.home.plan.gpu.words} is not used because Jittor fails on it, {words}"
-    if home is None and choice.device == "cuda":
+    if home is None and device == "cuda":
         raise UserError(insisted(reason))
     return home, "" if home else reason
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from data.errors import is_allocation_failure
 from models.machine import backend
-from models.machine.available import available_bytes
+from models.machine.available import available_bytes, resident_bytes
 from models.machine.backend import jt
 from models.machine.ranks.place import here
 
@@ -91,7 +91,7 @@ def budget(memory_limit: float | str) -> int:
 
 def held_bytes() -> int:
     """The memory that counts towards a limit: the resident size on the CPU, Jittor's pool on CUDA."""
-    return pool_bytes() if backend.device_info().name == "cuda" else backend.resident_bytes()
+    return pool_bytes() if backend.device_info().name == "cuda" else resident_bytes()
 
 
 def growth(work: Callable[[], object]) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data.config import DatasetConfig
 from models.config.blocks import GeneralConfig, TrainConfig
+from models.config.devices import CPU, CUDA, DEVICES, of_device
 from models.config.hocon import parse_tree, quoted, read_tree, write_tree
 from models.config.other_names import key_meant
 from models.config.strict import (
@@ -40,6 +41,9 @@ class ExperimentConfig:
     dataset: DatasetConfig
     train: TrainConfig
     model: ModelConfig
+    # Dotted key -> device -> value, of the keys that depend on the device. The blocks have the values of the CPU, or
+    # those that `for_device` chose.
+    by_device: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def load_config(path: str | Path, case: str = "", overrides: Sequence[str] = ())
     """
     tree = read_tree(Path(path), case, [_assignment(text) for text in overrides])
     source = f"{path} with --set {' --set '.join(overrides)}" if overrides else str(path)
-    conf = _build(tree, source)
+    conf = build(tree, source)
     for override in overrides:
         _require_read(override, conf.model)
     return conf
@@ -69,20 +73,16 @@ def load_config(path: str | Path, case: str = "", overrides: Sequence[str] = ())
 
 def parse_config(text: str, source: str) -> ExperimentConfig:
     """The conf in a HOCON text such as that of `to_hocon`; `source` names it in error messages. Raises ConfigError."""
-    return _build(parse_tree(text, source), source)
+    return build(parse_tree(text, source), source)
 
 
 def to_hocon(conf: ExperimentConfig) -> str:
     """The conf with all keys, as text that `parse_config` and `load_config` read back to an equal one."""
-    tree = asdict(conf)
-    tree[MODEL] |= tree[MODEL].pop(MORE, {})
-    return write_tree(tree)
+    return write_tree(tree_of(conf))
 
 
 def flat(conf: ExperimentConfig) -> dict[str, Any]:
     """All keys, dotted -> value, in the order of the blocks."""
-    tree = asdict(conf)
-    tree[MODEL] |= tree[MODEL].pop(MORE, {})
 
     def leaves(block: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -90,7 +90,15 @@ def flat(conf: ExperimentConfig) -> dict[str, Any]:
             found |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
         return found
 
-    return leaves(tree, "")
+    return leaves(tree_of(conf), "")
+
+
+def tree_of(conf: ExperimentConfig) -> dict[str, Any]:
+    """All blocks as nested dicts; an omitted block is None."""
+    tree = asdict(replace(conf, by_device={}))
+    del tree["by_device"]
+    tree[MODEL] |= tree[MODEL].pop(MORE, {})
+    return tree
 
 
 def from_blocks(tree: object) -> ExperimentConfig:
@@ -126,7 +134,7 @@ def from_blocks(tree: object) -> ExperimentConfig:
 
 def validate(conf: ExperimentConfig) -> None:
     """Raises ConfigError, naming the key, for invalid or inconsistent values."""
-    check_limits(conf)
+    check_limits(replace(conf, by_device={}))
     _check_paths(conf)
     conf.train.check()
     conf.model.check()
@@ -156,7 +164,7 @@ def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
             found.append(f"model.{key}: {was} in the checkpoint, {is_now} in the conf")
     for name in (name for name in a.network_blocks if name in b.network_blocks):
         old, new = (_block(model, name) for model in (a, b))
-        for key in (field.name for field in fields(old) if field.name not in INITIALISATION_KEYS):
+        for key in (own.name for own in fields(old) if own.name not in INITIALISATION_KEYS):
             was, is_now = getattr(old, key), getattr(new, key)
             if was != is_now:
                 found.append(f"model.{name}.{key}: {shown(was)} in the checkpoint, {shown(is_now)} in the conf")
@@ -191,14 +199,20 @@ def _model_types() -> dict[str, Any]:
     return known
 
 
-def _build(tree: dict[str, object], source: str) -> ExperimentConfig:
-    """Tree -> validated conf; error messages start with the source of the conf."""
+def build(tree: dict[str, object], source: str) -> ExperimentConfig:
+    """Tree -> conf of the CPU, validated for each device; error messages start with the source of the conf."""
     try:
-        conf = from_blocks(tree)
-        validate(conf)
+        trees = [of_device(tree, device) for device in DEVICES]
+        confs = [from_blocks(one) for one in (trees if trees[0] != trees[1] else trees[:1])]
+        for conf in confs:
+            validate(conf)
+        on_cpu, on_cuda = flat(confs[0]), flat(confs[-1])
+        if on_cpu.keys() != on_cuda.keys():
+            raise ConfigError("the method and its fields must be the same for every device")
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
-    return conf
+    differs = [key for key, value in on_cpu.items() if on_cuda[key] != value]
+    return replace(confs[0], by_device={key: {CPU: on_cpu[key], CUDA: on_cuda[key]} for key in differs})
 
 
 def _assignment(override: str) -> str:

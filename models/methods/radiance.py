@@ -153,7 +153,8 @@ class PackedRadianceModel(RadianceModel):
         counts = jt.ones((len(batch), 1))
         if batch.mask is None or self.train.mask_weight == 0.0:
             return jt.array(batch.rgb), counts, None
-        return jt.array(masked_target(batch.rgb, batch.mask, background_rgb)), counts, jt.array(batch.mask)
+        mask = jt.array(batch.mask)
+        return masked_target(jt.array(batch.rgb), mask, background_rgb), counts, mask
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The occupied fraction of the grid."""

@@ -202,11 +202,11 @@ class PackedSurfaceModel(SurfaceModel):
         self.estimator.compare_patches(None if self.patches is None else MOST_COMPARED)
         return sampler
 
-    def free_rays(self, batch: object) -> np.ndarray | None:
+    def free_rays(self, batch: object) -> np.ndarray | Var | None:
         """Rays outside the masks; without masks, rays with the colour of a uniform backdrop."""
         background = self.estimator.background
         if background is not None and background.is_plain:
-            return background.shows_alone(batch.rgb)
+            return background.shows_alone(jt.array(batch.rgb))
         return batch.is_free_ray() if batch.mask is not None and self.train.mask_weight > 0 else None
 
     def patches_at(self, step: int) -> PatchComparison | None:

@@ -16,6 +16,8 @@ BLOCK = 64
 PAD = 16  # widths are padded to multiples of it, the vector length of the widest processors
 VECTOR = 4  # floats of 16 bytes, the alignment of rows in memory on CUDA
 SOFTPLUS_BETA = 100.0  # sharpness of the activation: close to ReLU, but twice differentiable (IDR)
+# Distance of the farthest background samples from the origin; points beyond are within 1/128 of the side of their cube
+BACKGROUND_RADIUS = 64.0
 SKIP_SCALE = 1.0 / math.sqrt(2.0)  # preserves the variance of a layer's input where the encoded point is appended
 
 

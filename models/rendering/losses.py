@@ -216,13 +216,13 @@ def binary_mask(mask: Var | None, rays: int, conf: TrainConfig) -> Var:
     return (mask > MASK_THRESHOLD).float32()
 
 
-def masked_target(rgb: np.ndarray, mask: np.ndarray, behind: np.ndarray | None) -> np.ndarray:
+def masked_target(rgb: Var, mask: Var, behind: np.ndarray | None) -> Var:
     """Target colours [..., 3]: those of the photograph in the mask [..., 1], else the background, None for black.
 
     Colours at the borders of an alpha channel are composited already, so a small value is enough.
     """
-    background = np.zeros(3, np.float32) if behind is None else behind.astype(np.float32)
-    return np.where(mask > MASK_NOISE, rgb, background)
+    background = jt.zeros(3) if behind is None else jt.array(behind.astype(np.float32))
+    return jt.ternary((mask > MASK_NOISE).broadcast(rgb.shape), rgb, background.broadcast(rgb.shape))
 
 
 def masked_psnr(rgb: Var, target: Var, mask: Var) -> Var:

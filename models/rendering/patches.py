@@ -31,7 +31,8 @@ class PatchComparison:
     def __init__(self, scene: Scene, conf: PatchesConfig) -> None:
         cameras = scene.cameras
         others = neighbours(cameras, region_points(scene.points), conf.neighbours)
-        self.views = np.concatenate([np.arange(len(others), dtype=np.int32)[:, None], others], axis=1)
+        views = np.concatenate([np.arange(len(others), dtype=np.int32)[:, None], others], axis=1)
+        self.views = jt.array(views).stop_grad()
         width, height = cameras.sizes.max(axis=0).astype(int)
         images = np.zeros((len(cameras), height, width), np.uint8)
         for image, place in zip(scene.images, images, strict=True):
@@ -48,7 +49,7 @@ class PatchComparison:
         """
         hits = surface_of(batch, rendering, int(batch.every[0]))
         is_hit = (hits.at >= 0).unsqueeze(1)
-        views = jt.array(self.views[batch.view])
+        views = self.views[jt.array(batch.view)]
         views = jt.ternary(is_hit.broadcast(views.shape), views, jt.full_like(views, -1))
         costs = patch_costs(hits.points, hits.normals, views, self.cameras, self.images, self.layout)
         return costs, is_hit.float32()

@@ -11,8 +11,10 @@ from data.cameras import PIXEL_CENTRE
 from data.io.images import to_float
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
+from models.machine.backend import jt
 from models.ops.splat_project import camera_numbers
 from models.rendering.losses import masked_target
+from models.structs import Var
 
 CAMERA_NUMBERS = 17
 
@@ -35,11 +37,11 @@ class Picture:
     rgb: np.ndarray  # [H, W, 3] in [0, 1]
     mask: np.ndarray | None  # [H, W] in [0, 1]
 
-    def target(self, uses_mask: bool, background: np.ndarray | None) -> np.ndarray:
+    def target(self, uses_mask: bool, background: np.ndarray | None) -> Var:
         """Target colours [H, W, 3]: outside the mask those of the background, None for black."""
         if self.mask is None or not uses_mask:
-            return self.rgb
-        return masked_target(self.rgb, self.mask[..., None], background)
+            return jt.array(self.rgb)
+        return masked_target(jt.array(self.rgb), jt.array(self.mask[..., None]), background)
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class GaussiansModel(PlainModel):
             watched[name], self._seen[name] = probe, (radii, width, height)
             rgb, target = (
                 self.taken(shown[:, :, COLOR], picture.view),
-                jt.array(picture.target(self.train.mask_weight > 0, context.background_rgb)),
+                picture.target(self.train.mask_weight > 0, context.background_rgb),
             )
             color = Term(picture_loss(rgb, target, self.conf.structure_share), 1.0)
             for term, value in ({"color": color} | self._terms(picture, shown, context)).items():

@@ -2,7 +2,8 @@
 // table. The reference is ops/grid.py.
 //
 // Points share rows of the table, and float32 additions in thread order would not be reproducible. So contributions are
-// added as integers, in units small enough to keep float32 precision: the sum does not depend on the order.
+// added as 64-bit integers, in units small enough to keep float32 precision: the sum does not depend on the order. They
+// are computed without float64 and without conversions to 64 bits, which are slow on GPUs for consumers.
 #pragma once
 #include "reduce.h"
 
@@ -139,14 +140,53 @@ __global__ inline void largest_kernel(long n, Grid grid, Scattered from, unsigne
     if (threadIdx.x == 0) atomicMax(largest, found[0]);
 }
 
-// The power of two by which contributions are multiplied: 8 of each of n points, at most `largest`, add up to less than
-// 2^62.
-__device__ inline double unit_of(unsigned largest, long n) {
-    int room = 62 - 3;
-    for (long points = 1; points < n; points *= 2) room--;
-    const int exponent = (int)(largest >> 23) - 127 + 1;
-    return ldexp(1.0, room - exponent);
+constexpr int HIGH_BITS = 21, MOST_LOW_BITS = 22, LARGEST_POWER = 126;
+
+__device__ inline float power_of_two(int exponent) {  // -126 to 127
+    const uint32_t bits = (uint32_t)(exponent + 127) << 23;
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
 }
+
+// The integer nearest to x, |x| below 2^22, and what is left of x. In a float near 1.5 * 2^23, the last bit is 1.
+__device__ inline int nearest(float x, float *left) {
+    constexpr float MIDDLE = 12582912.f;
+    constexpr int MIDDLE_BITS = 0x4b400000;
+    const float sum = __fadd_rn(x, MIDDLE);
+    *left = __fsub_rn(x, __fsub_rn(sum, MIDDLE));
+    int bits;
+    memcpy(&bits, &sum, sizeof(bits));
+    return bits - MIDDLE_BITS;
+}
+
+// The bits of a contribution below its HIGH_BITS: as many as the sum of 8 of each of n points leaves below 2^62.
+inline int low_bits_of(long n) {
+    int bits = 62 - 3 - HIGH_BITS;
+    for (long points = 1; points < n; points *= 2) bits--;
+    return bits < MOST_LOW_BITS ? bits : MOST_LOW_BITS;
+}
+
+// Contributions as integers: HIGH_BITS of their products with `unit`, then low_bits. The rounding error of one is at most
+// largest / 2^(HIGH_BITS + low_bits): 2^-42 of the largest for n up to 2^17.
+struct FixedPoint {
+    float unit, low, low_back, unit_back;
+
+    __device__ FixedPoint(unsigned largest, int low_bits) {
+        const int exponent = (int)(largest >> 23) - 127 + 1;  // `largest` is below 2^exponent
+        const int shift = HIGH_BITS - exponent < LARGEST_POWER ? HIGH_BITS - exponent : LARGEST_POWER;
+        unit = power_of_two(shift);
+        unit_back = power_of_two(-shift);
+        low = power_of_two(low_bits);
+        low_back = power_of_two(-low_bits);
+    }
+    __device__ unsigned long long of(float part) const {
+        float left, lost;
+        const int high = nearest(part * unit, &left), rest = nearest(left * low, &lost);
+        return (unsigned long long)((long long)high * (int)low + rest);
+    }
+    __device__ float back(unsigned long long sum) const { return (float)(long long)sum * low_back * unit_back; }
+};
 
 // d_table from cotangents of n points.
 inline void scatter(const Grid &grid, long n, const Scattered &from, float *d_table) {
@@ -156,28 +196,28 @@ inline void scatter(const Grid &grid, long n, const Scattered &from, float *d_ta
     unsigned long long *sums = sum_scratch.values;
     clear(largest, 1);
     clear(sums, grid.size);
+    const int low_bits = low_bits_of(n);
     if (n > 0 && grid.active > 0) {
         const long blocks = (n * grid.active * FEATURES + THREADS - 1) / THREADS;
         launch(largest_kernel, dim3((unsigned)(blocks < MOST_PARTS ? blocks : MOST_PARTS)), THREADS, n,
                grid, from, largest);
-        each(n * grid.active, [=] __device__(long i) {
-            const long r = i % n;  // neighbours in memory at once, level by level
-            const int l = (int)(i / n);
-            const double unit = unit_of(largest[0], n);
+        each_place(grid.active, (int)n, [=] __device__(int l, int point, long) {  // neighbours in memory at once
+            const long r = point;
+            const FixedPoint fixed(largest[0], low_bits);
             const Cell cell(grid.level[l], from.points + r * 3);
             for (int f = 0; f < FEATURES; f++) {
                 const float d = from.features[r * from.stride + l * FEATURES + f];
                 const float pull = from.push ? from.pull[r * from.stride_pull + l * FEATURES + f] : 0.f;
                 for (int c = 0; c < CORNERS; c++) {
                     const float part = cell.part(c, d, pull, from.push ? from.push + r * 3 : nullptr);
-                    atomicAdd(sums + cell.corner[c] + f, (unsigned long long)(long long)rint(part * unit));
+                    atomicAdd(sums + cell.corner[c] + f, fixed.of(part));
                 }
             }
         });
     }
     each(grid.size, [=] __device__(long i) {
         const float lost = largest[0] >= EXPONENT ? NAN : 0.f;  // NaN if any contribution is not finite
-        d_table[i] = (float)((double)(long long)sums[i] / unit_of(largest[0], n)) + lost;
+        d_table[i] = FixedPoint(largest[0], low_bits).back(sums[i]) + lost;
     });
 }
 

@@ -1,0 +1,47 @@
+"""The values of a conf for the device of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from models.config.devices import DEVICES
+from models.config.strict import shown
+from models.methods.conf import MODEL, ExperimentConfig, build, flat, tree_of
+
+
+def for_device(conf: ExperimentConfig, device: str) -> ExperimentConfig:
+    """The conf with the values of a device, "cpu" or "cuda"."""
+    if not conf.by_device:
+        return conf
+    tree = tree_of(conf)
+    tree[MODEL] = {name: value for name, value in tree[MODEL].items() if value is not None}
+    for key, values in conf.by_device.items():
+        *blocks, name = key.split(".")
+        part = tree
+        for block in blocks:
+            part = part[block]
+        part[name] = values[device]
+    return replace(build(tree, f"the conf for {device}"), by_device=conf.by_device)
+
+
+def as_trained(conf: ExperimentConfig, before: ExperimentConfig) -> ExperimentConfig:
+    """The conf with the values of the device for which the conf of a checkpoint was made: its weights have those sizes.
+
+    It is the device with most of the checkpoint's values, since single ones may have been overridden; the conf is
+    unchanged if no device has more than the other.
+    """
+    then = flat(before)
+    common = {
+        device: sum(then.get(key) == values[device] for key, values in conf.by_device.items()) for device in DEVICES
+    }
+    alike = [device for device in DEVICES if common[device] == max(common.values())]
+    return for_device(conf, *alike) if len(alike) == 1 else conf
+
+
+def sizes_line(conf: ExperimentConfig) -> str:
+    """One line for the log: the keys that depend on the device, with their values; "" if there are none."""
+    now = flat(conf)
+    chosen = {key: now[key] for key in conf.by_device}
+    fitting = [device for device in DEVICES if chosen == {key: one[device] for key, one in conf.by_device.items()}]
+    listed = ", ".join(f"{key} = {shown(value)}" for key, value in chosen.items())
+    return f"sizes for {' and '.join(fitting) or 'another device'}: {listed}" if chosen else ""

@@ -1,0 +1,147 @@
+"""Samples along rays outside the unit sphere, in occupied cells of a grid over contracted space. Not differentiable.
+
+The candidate depths of a ray are `candidates`. Those in cells that may be seen are its samples, at contracted points,
+packed as in `packed`: of the first rays that fit the budget. A sample between camera and sphere is in a cell of the
+state BEFORE; another one is in a cell of the state BEHIND or BEFORE, and its ray sees what is behind the region.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import Rays
+from models.machine.backend import jt
+from models.ops.compact import compact
+from models.ops.kernel import Kernel
+from models.ops.march import PackedSamples
+from models.ops.sizes import BACKGROUND_RADIUS
+from models.ops.source import Source
+from models.structs import Var
+
+BEHIND, BEFORE = 1, 2  # states of cells; 0: no samples
+LEAST_SQUARE = 1e-6  # of the distance of a ray from the origin
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The layout of `outside_samples`."""
+
+    cells: int  # along an edge of the cube
+    samples: int  # S, the maximum number of samples
+    section: np.float64  # distance of candidates, as a fraction of their distance from the origin
+    near_plane: np.float64  # smallest depth, working-frame units
+
+
+SOURCE = Source(
+    "outside.h",
+    (Outside,),
+    (
+        ("BEHIND", BEHIND),
+        ("BEFORE", BEFORE),
+        ("LEAST_SQUARE", LEAST_SQUARE),
+        ("BACKGROUND_RADIUS", BACKGROUND_RADIUS),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Depths along R rays outside the unit sphere, K per ray; `exist` marks the valid ones."""
+
+    depths: np.ndarray  # [R, K], ascending along each ray
+    exist: np.ndarray  # bool [R, K]
+    is_before: np.ndarray  # bool [R, K], whether they lie between camera and sphere
+
+
+def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:
+    """Depths along rays outside the unit sphere, from their near plane to BACKGROUND_RADIUS.
+
+    Let m be the depth closest to the origin, and b its distance from the origin. The depth m + b sinh(u) has distance b
+    cosh(u) from the origin, so equal steps in u are equal fractions of the distance. jitter [R, 1] in [0, 1) shifts the
+    depths, in steps.
+    """
+    origins, directions = rays.origins.astype(np.float64), rays.directions.astype(np.float64)
+    middle = -np.einsum("ri,ri->r", origins, directions)
+    apart = np.sqrt(np.maximum(np.einsum("ri,ri->r", origins, origins) - middle**2, LEAST_SQUARE))
+    half = np.sqrt(np.maximum(1.0 - apart**2, 0.0))
+
+    def steps(depth: np.ndarray) -> np.ndarray:
+        return np.arcsinh((depth - middle) / apart) / section
+
+    start = steps(np.full(len(rays), near_plane))
+    enters, leaves, ends = steps(middle - half), steps(middle + half), steps(middle + BACKGROUND_RADIUS)
+    before = np.maximum(0, np.floor(enters - start)).astype(np.int64)
+    from_there = np.maximum(leaves, start)
+    behind = np.maximum(0, np.floor(ends - from_there)).astype(np.int64)
+    number = np.arange(int((before + behind).max(initial=0)))[None]
+    is_before = number < before[:, None]
+    at = np.where(is_before, start[:, None] + number, from_there[:, None] + number - before[:, None]) + jitter
+    depths = middle[:, None] + apart[:, None] * np.sinh(at * section)
+    return Candidates(depths.astype(np.float32), number < (before + behind)[:, None], is_before)
+
+
+def contracted(points: np.ndarray) -> np.ndarray:
+    """Positions [P, 3] in the grid's cube of points outside the unit sphere [P, 3]; float32."""
+    radius = np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
+    return (points * ((1.0 - 0.5 / radius) / radius)).astype(np.float32)
+
+
+def occupied(
+    rays: Rays,
+    jitter: np.ndarray,
+    states: np.ndarray,
+    section: float,
+    near_plane: float,
+    transmits: np.ndarray | None = None,
+) -> tuple[PackedSamples, Var]:
+    """All candidates in cells that may be seen, and which are between camera and sphere, bool [N]; N is at least 1.
+
+    transmits: bool [R], which rays have candidates behind the sphere; None for all.
+    """
+    found = candidates(rays, jitter, section, near_plane)
+    exist = found.exist if transmits is None else found.exist & (found.is_before | transmits[:, None])
+    ray, place = np.nonzero(exist)
+    depths = found.depths[ray, place]
+    points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
+    count = len(states)
+    x, y, z = np.clip(((points + 1) * (0.5 * count)).astype(np.int32), 0, count - 1).T
+    kept = np.flatnonzero(states[x, y, z] >= np.where(found.is_before[ray, place], BEFORE, BEHIND))
+    offsets = np.searchsorted(ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
+    own = ray[kept]
+    is_before = found.is_before[own, place[kept]]
+    arrays = [own.astype(np.int32), depths[kept, None], points[kept], rays.directions[own], is_before]
+    if not len(kept):  # operations need a row: a sample of no ray
+        arrays = [np.zeros((1, *values.shape[1:]), values.dtype) for values in arrays]
+    *samples, is_before = map(jt.array, arrays)
+    return PackedSamples(jt.array(offsets), jt.array(np.int32([len(rays)])), *samples), is_before
+
+
+def _reference(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var, sizes: Outside) -> PackedSamples:
+    """The samples of R rays, with at most `sizes.samples` rows.
+
+    Args:
+        rays, jitter: arrays or Vars; jitter [R, 1] in [0, 1).
+        transmits: bool [R], which rays see what is behind the region.
+        states: uint8 [N, N, N].
+    """
+    *values, jitter = (
+        value.numpy() if isinstance(value, jt.Var) else value for value in (*vars(rays).values(), jitter)
+    )
+    found, is_before = occupied(Rays(*values), jitter, states.numpy(), float(sizes.section), float(sizes.near_plane))
+    most = min(sizes.samples, found.rays.shape[0])
+    return compact(found, is_before.logical_or(transmits[found.rays]), most)
+
+
+def _native(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var, sizes: Outside) -> PackedSamples:
+    """One operation, with `sizes.samples` rows; those that are not used are zero."""
+    count, samples = len(rays), sizes.samples
+    outputs = [((count + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
+    outputs += [((samples, width), "float32") for width in (1, 3, 3)]
+    inputs = [jt.array(value) for value in (rays.origins, rays.directions, jitter)]
+    found = SOURCE.call("outside_samples", sizes, outputs, [*inputs, transmits, states])
+    return PackedSamples(*(value.stop_grad() for value in found))
+
+
+outside_samples = Kernel(_reference, cuda=_native)

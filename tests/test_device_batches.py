@@ -1,0 +1,92 @@
+"""Trainings whose batches are drawn on the device and sized one batch late, as on a GPU."""
+
+import numpy as np
+import pytest
+from forms import CUDA_FORMS, IS_ON_GPU, in_form
+from runs import ROOT
+from test_fast_background import OPEN
+from test_fast_neus import SHORT, TINY
+from trainings import assert_same_gradients, gradients, trainer_of
+
+from models.estimators.drawn_pixels import DevicePixels
+from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.training.guard import StepInputs, find_in_inputs
+
+pytestmark = pytest.mark.slow
+NERF = ("model.radiance.samples=1024", "model.density_grid.levels=4", "model.density_grid.log2_rows=10")
+KINDS = {
+    "surface": ("fast", (*TINY, *SHORT)),
+    "patches": ("geo", (*TINY, *SHORT, "model.patches.begins=0")),
+    "exposure": ("fast", (*TINY, *SHORT, "model.photographs.exposure_from=0")),
+    "without masks": ("fast", (*OPEN, *SHORT)),
+    "without masks, patches": ("geo", (*OPEN, *SHORT, "model.patches.begins=0")),
+    "radiance": ("fast_nerf", (*NERF, *SHORT, f"dataset.data_dir={ROOT}/data/demo")),
+}
+
+
+@pytest.fixture(params=KINDS)
+def made(request):
+    """A function that builds a trainer as on a GPU."""
+    name, settings = KINDS[request.param]
+    return lambda: on_device(trainer_of(load_config(ROOT / f"confs/{name}.conf", "demo", settings)))
+
+
+def on_device(trainer):
+    """The trainer with what a GPU would have: photographs on the device, and counts that are read later."""
+    sampler = trainer.sampler
+    sampler._pixels, sampler._uncounted = DevicePixels(sampler._scene, sampler._windows), 1
+    return trainer
+
+
+def test_a_batch_on_the_device_has_the_gradients_of_its_arrays(made):
+    """So skipped steps can be replayed, and chunks add up."""
+    trainer = made()
+    trainer.step()
+    batch = trainer.sampler.next()
+    assert isinstance(batch.rgb, jt.Var)
+    assert batch.mask is None or isinstance(batch.mask, jt.Var)
+    again = trainer.model.batch(batch.arrays())
+    whole, of_arrays = (gradients(trainer, one, 10**6) for one in (batch, again))
+    in_chunks = gradients(trainer, batch, 40)
+    assert_same_gradients(of_arrays, whole, loss=0.0, slope=0.0)
+    assert_same_gradients(in_chunks, whole, loss=1e-5, slope=2e-4)
+    assert len(batch.part(3, 9)) == 6 and len(batch.borders(3)) == 4
+
+
+def test_a_resumed_training_draws_the_same_batches(made):
+    whole, resumed = made(), made()
+    for _ in range(4):
+        whole.step()
+    resumed.restore(whole.checkpoint({}))
+    for trainer in (whole, resumed):
+        trainer.step()
+        trainer.step()
+    last = [trainer.sampler._last.arrays() for trainer in (whole, resumed)]
+    assert all(np.array_equal(last[0][name], values) for name, values in last[1].items())
+    ends = [trainer.checkpoint({}) for trainer in (whole, resumed)]
+    assert ends[0].state == ends[1].state
+    for network, named in ends[0].tensors.items():
+        for name, values in named.items():
+            np.testing.assert_array_equal(ends[1].tensors[network][name], values, err_msg=name)
+
+
+def test_an_input_that_is_not_finite_is_named(made):
+    batch = made().sampler.next()
+    assert find_in_inputs(StepInputs(0, batch, None)) == []
+    colours = batch.rgb.numpy()
+    colours[2, 1] = np.nan
+    object.__setattr__(batch, "rgb", jt.array(colours))
+    assert find_in_inputs(StepInputs(0, batch, None)) == ["1 NaN or Inf in the colours of the photographs"]
+
+
+@pytest.mark.skipif(IS_ON_GPU, reason="the emulated form")
+def test_a_training_with_cudas_source_draws_the_same_batches():
+    conf = load_config(ROOT / "confs/fast.conf", "demo", KINDS["surface"][1])
+    trainer, other = on_device(trainer_of(conf)), on_device(trainer_of(conf))
+    expected = trainer.sampler.next().arrays()
+    with in_form(CUDA_FORMS[-1]) as called:
+        found = other.sampler.next().arrays()
+    assert called == ["draw_pixels"]
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=2e-7, atol=2e-7, err_msg=name)

@@ -80,6 +80,13 @@ inline void clear(T *values, long count) {
     demand(status == cudaSuccess, cudaGetErrorString(status), status);
 }
 
+// Start a copy to pinned memory of the host, and record an event after it.
+inline void copy_to_host(void *host, const void *values, long bytes, void *event) {
+    cudaError_t status = cudaMemcpyAsync(host, values, bytes, cudaMemcpyDeviceToHost);
+    if (status == cudaSuccess) status = cudaEventRecord((cudaEvent_t)event);
+    demand(status == cudaSuccess, cudaGetErrorString(status), status);
+}
+
 // Message for a cuBLAS status: out of memory, since its workspace is not from Jittor's pool, or CUDA's last error.
 inline std::string told(cublasStatus_t status) {
     if (status == CUBLAS_STATUS_ALLOC_FAILED) return "cuBLAS found no memory (out of memory)";

@@ -56,7 +56,7 @@ lint: $(DEV_STAMP) ## style checks only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-cuda-check: $(DEV_STAMP) ## compile for CUDA and run steps against a simulated GPU; requires nvcc, 40 CPU minutes the first time
+cuda-check: $(DEV_STAMP) ## compile every operation for CUDA and read its machine code; requires nvcc, a minute
 	$(BIN)/python -m benchmarks.cuda_check
 
 clean: ## remove .venv and caches, keep the results in exp/

@@ -1,274 +1,194 @@
-"""Check CUDA without a GPU: `python -m benchmarks.cuda_check --help`; `make cuda-check`."""
+"""Compile every operation for CUDA without a GPU and read its machine code: `python -m benchmarks.cuda_check`.
+
+Needs an `nvcc`; no driver, no Jittor on CUDA. Prints, for each kernel and capability, registers and spilled bytes
+(reported by ptxas), and the number of instructions in its machine code. Exit status 1 if an operation does not compile
+or a kernel spills.
+"""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
-import json
+import importlib
 import os
-import resource
+import pkgutil
+import re
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import cuda_check_flags as flags
-from benchmarks.cuda_check_flags import told
-from benchmarks.cuda_check_toolkit import completed, found_compiler, simulated_gpu
-from benchmarks.pretend.build import Pretended
-from benchmarks.shapes import ROOT
-from data.errors import UserError, one_line
-from models.machine.cuda.facts import Toolkit
-from models.machine.toolchain import HOME_HINT, check_environment, jittor_home
+import models.ops
+from data.errors import UserError
+from models.ops.source import CUDA, Source
 
-WAITS = 1  # waits of the host for the GPU per step: that of the guard, for the verdict on the previous step
-WORKER = "benchmarks.cuda_check_worker"
-SECONDS = 3600  # per conf, with everything compiled; a thousand CPU seconds on a loaded machine
-HOST_SHARE, MOST_POOL, MOST_OPERATIONS = 0.25, 900, 30  # what the native forms are to reach at the released size
-MOST_COMPILED = 400  # CPU seconds from an empty cache to the first step
-SKIPPED = "skipped"
-EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130  # as argparse and shells have it
-PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans become children of this process
-ORPHAN_SECONDS, POLL_SECONDS = 60, 0.5
-NOTHING: Mapping[str, str] = {}
-# What a conf's step may be on other scenes than the bundled one: a name, the conf, and what the worker is given.
-ON_OTHER_SCENES = {
-    "fast": ("fast without masks, with points", ("--set", "train.mask_weight=0", "--points")),
-    "fast_nerf": ("fast_nerf without masks", ("--set", "train.mask_weight=0")),
+CAPABILITIES = ("8.0", "9.0")
+INSTRUCTION = 16  # bytes, from capability 7.0 on
+FLAGS = ("-std=c++17", "-O3", "--extended-lambda", "-diag-suppress", "20050,177,550", "-Xptxas", "-v", "-cubin")
+_ENTRY = re.compile(r"^(?:template <.*>\n)?inline void (\w+)\(const (\w+) &", re.MULTILINE)
+_COMPILED = re.compile(
+    r"Compiling entry function '(\w+)' for .*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
+    re.DOTALL,
+)
+_LENGTH = re.compile(r"\d+")
+# What csrc/cuda/device.h takes from Jittor and cuBLAS, as declarations.
+STUBS = {
+    "executor.h": """#pragma once
+#include <cstddef>
+namespace jittor {
+struct Allocator;
+struct Allocation { void *ptr; Allocation(Allocator *, size_t); Allocation(Allocation &&) = default; ~Allocation(); };
+struct Executor { Allocator *allocator; };
+extern Executor exe;
 }
-SHOWN = ("wmask", "womask", "nerf_synthetic", "fast", "fast_nerf", "gaussians", "surfels")  # one of each kind
+""",
+    "cublas_v2.h": """#pragma once
+typedef struct cublasContext *cublasHandle_t;
+enum cublasStatus_t { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_ALLOC_FAILED = 3 };
+enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };
+enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
+enum cublasDataType_t { CUDA_R_32F_ };
+#define CUDA_R_32F CUDA_R_32F_
+enum cublasGemmAlgo_t { CUBLAS_GEMM_DEFAULT = -1 };
+cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void *,
+                            const void *, cublasDataType_t, int, const void *, cublasDataType_t, int, const void *,
+                            void *, cublasDataType_t, int, cublasComputeType_t, cublasGemmAlgo_t);
+""",
+}
+# Replaces Jittor's variables in the operations that take lists of them.
+LISTED = """
+#include <vector>
+struct Listed { long num; template <typename T> T *ptr() const { return nullptr; } };
+using Lists = std::vector<Listed *>;
+"""
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """The machine code of one kernel for one capability."""
+
+    name: str
+    registers: int
+    spilled: int  # bytes stored and loaded
+    instructions: int
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check and print; returns the exit status."""
-    try:
-        return _check(_parser().parse_args(arguments))
-    except KeyboardInterrupt:
-        print("interrupted: what is compiled by now is kept", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except UserError as error:
-        sentence = str(error)
-    except OSError as error:  # a full disk is met anywhere
-        sentence = f"{error.filename or tempfile.gettempdir()}: {error.strerror or error}: make room, or {HOME_HINT}"
-    print(one_line(f"error: {sentence}"), file=sys.stderr)
-    return EXIT_USER_ERROR
+    """Compile, print the table, and return the exit status."""
+    given = _parser().parse_args(arguments)
+    nvcc = _nvcc()
+    if nvcc is None:
+        print("skipped: there is no nvcc; install a CUDA toolkit, or set nvcc_path")
+        return 0
+    found = {name: source for name, source in sorted(sources().items()) if given.operation in (None, name)}
+    if not found:
+        raise UserError(f"--operation {given.operation}: no operation of models/ops has this name")
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, text in STUBS.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        jobs = [
+            (name, capability, pool.submit(compiled, nvcc, source, capability, Path(folder)))
+            for name, source in found.items()
+            for capability in given.capability or CAPABILITIES
+        ]
+        return max([_tell(name, capability, job.result()) for name, capability, job in jobs])
 
 
 def _parser() -> argparse.ArgumentParser:
-    """The parser of the flags, which raises UserError for invalid ones."""
-    made = flags.Parser(prog="benchmarks/cuda_check.py", description=flags.DESCRIPTION, allow_abbrev=False)
-    made.add_argument(
-        "--conf", action="append", type=flags.conf, metavar="NAME", help="of confs/, repeatable (default: all)"
-    )
-    made.add_argument("--steps", type=flags.count, default=flags.STEPS, help=f"steps of each (default {flags.STEPS})")
-    made.add_argument("--one", action="store_true", help="only for capability 9.0, as on a user's GPU")
-    made.add_argument(
-        "--capability",
-        action="append",
-        type=flags.capability,
-        metavar="N.N",
-        help="capability to compile for, repeatable; the highest is that of the simulated GPU (default: 8.0 and 9.0)",
-    )
-    made.add_argument("--first", action="store_true", help="only the first start and step, with an empty compile cache")
-    made.add_argument("--no-host", dest="host", action="store_false", help="without the released size")
-    made.add_argument("--no-plain", dest="plain", action="store_false", help="its own forms only")
+    made = argparse.ArgumentParser(prog="benchmarks/cuda_check.py", description=__doc__)
+    made.add_argument("--capability", action="append", metavar="N.N", help="repeatable (default: 8.0 and 9.0)")
+    made.add_argument("--operation", metavar="NAME", help="a module of models/ops (default: all)")
     return made
 
 
-def _check(given: argparse.Namespace) -> int:
-    """Check with parsed flags; raises UserError and OSError."""
-    compiler = found_compiler()
-    if isinstance(compiler, Toolkit):
-        flags.codes(given, compiler.codes)  # a mistake is reported before anything is fetched
-    check_environment()  # which makes the cache where Jittor never started
-    cache = Path(jittor_home()) / ".cache" / "jittor"
-    toolkit = completed(compiler, cache) if isinstance(compiler, Toolkit) else compiler
-    if isinstance(toolkit, str):
-        print(f"{SKIPPED}: {toolkit}")
-        return 0
-    codes = flags.codes(given, toolkit.codes)
-    pretended = simulated_gpu(toolkit, codes, cache)
-    print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), code for {told(codes)}", flush=True)
-    _adopt_orphans()
-    if given.first:
-        return 0 if _check_first(given.conf or ["wmask"], pretended) else 1
-    names = given.conf or flags.confs()
-    failed = [case[0] for case in cases(names) if not _check_conf(*case, pretended, given.steps, codes)]
-    if not given.conf and not _check_examples(pretended, codes):
-        failed.append("the doctor's examples")
-    if given.host and not _check_host(pretended, given.steps, given.plain):
-        failed.append("the released size")
-    print(f"not well: {', '.join(failed)}" if failed else "all is well")
-    return 1 if failed else 0
+def _nvcc() -> str | None:
+    """The compiler: of nvcc_path, of CUDA_HOME, or on PATH."""
+    home = os.environ.get("CUDA_HOME")
+    named = [os.environ.get("nvcc_path"), home and f"{home}/bin/nvcc", "nvcc"]
+    return next((path for name in named if name and (path := shutil.which(name))), None)
 
 
-def cases(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The cases to check for these confs: a name, and the arguments of the worker."""
-    for name in names:
-        conf = ("--conf", f"confs/{name}.conf", *(("--results",) if name in SHOWN else ()))
-        yield name, conf
-        if name in ON_OTHER_SCENES:
-            other, more = ON_OTHER_SCENES[name]
-            yield other, (*conf, *more)
-
-
-def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int, codes: Sequence[int]) -> bool:
-    """Run steps of a conf in a separate process, and print a line about them."""
-    found, spent = _weighed(pretended, [*case, "--steps", str(steps)])
-    if "error" in found:
-        print(f"WRONG  {name}: {found['error']}", flush=True)
-        return False
-    counts = [found[when + kind] for when in ("", "late_") for kind in ("vars", "ops")]
-    waits = [found["waits"], found["late_waits"]]
-    is_well = all(early == late for early, late in counts) and not found["on_host"] and found["codes"] == list(codes)
-    is_well = is_well and all(times["median"] == WAITS for times in waits)
-    hosted = f", on the host: {', '.join(found['on_host'])}" if found["on_host"] else ""
-    meant = f", {found['meant_for_host']} meant for the host" if found["meant_for_host"] else ""
-    shown = f", {found['of_results']} of them only pictures and meshes use" if "of_results" in found else ""
-    print(
-        f"{'ok   ' if is_well else 'WRONG'}  {name}: {steps} steps, variables {_pair(counts[0])}, operations "
-        f"{_pair(counts[1])}, half-way {_pair(counts[2])} and {_pair(counts[3])}; {found['host_ms']:.1f} ms of the "
-        f"host a step, {found['kernels']:.0f} kernels, memory asked of the GPU {found['allocations']} times in them; "
-        f"the host waits {_waited(waits)}; {found['on_gpu']} operations with code for "
-        f"{told(found['codes'])}{meant}{hosted}{shown}; {found['compiled']} "
-        f"compiled for the first step, {spent:.0f} processor seconds in all",
-        flush=True,
-    )
-    return is_well
-
-
-def _check_examples(pretended: Pretended, codes: Sequence[int]) -> bool:
-    """Compute the doctor's example of each operation, forward and backward, and print a line about them."""
-    found, spent = _weighed(pretended, ["--examples"])
-    if "error" in found:
-        print(f"WRONG  the doctor's examples: {found['error']}", flush=True)
-        return False
-    is_well = not found["on_host"] and found["codes"] == list(codes)
-    hosted = f", on the host: {', '.join(found['on_host'])}" if found["on_host"] else ""
-    print(
-        f"{'ok   ' if is_well else 'WRONG'}  the doctor's examples of {found['examples']} operations, forward and "
-        f"backward: {found['on_gpu']} operations of Jittor with code for {told(found['codes'])}{hosted}; "
-        f"{spent:.0f} processor seconds in all",
-        flush=True,
-    )
-    return is_well
-
-
-def _waited(waits: Sequence[Mapping[str, float]]) -> str:
-    """How often a step waits for the GPU at the beginning and half-way, and how much it reads back."""
-    times = " and ".join(dict.fromkeys(f"{when['median']:g}" for when in waits))
-    read = " and ".join(dict.fromkeys(f"{when['bytes']:.0f}" for when in waits))
-    most, most_read = (max(int(when[kind]) for when in waits) for kind in ("most", "most_bytes"))
-    return f"{times} times a step (at most {most}) and reads {read} bytes (at most {most_read})"
-
-
-def _weighed(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str] = NOTHING) -> tuple[dict, float]:
-    """The answer of a process, and the CPU seconds of the process and all its children."""
-    before = _children_seconds()
-    found = _worker(pretended, arguments, more)
-    _bury_orphans()
-    return found, _children_seconds() - before
-
-
-def _check_first(names: Sequence[str], pretended: Pretended) -> bool:
-    """Measure the first start of a machine up to the first step of a conf; returns whether all targets are reached."""
-    is_well = True
-    for name in names:
-        with tempfile.TemporaryDirectory() as home:
-            found, spent = _weighed(pretended, ["--conf", f"confs/{name}.conf", "--first"], {"HOME": home})
-        if "error" in found:
-            print(f"WRONG  {name}: {found['error']}", flush=True)
-            is_well = False
-            continue
-        print(
-            f"       {name}, from nothing to the end of the first step: {spent:.0f} processor seconds, of these "
-            f"{found['compile_seconds']:.0f} in the step, {found['compiled']} operations",
-            flush=True,
-        )
-        is_well = _target(f"{MOST_COMPILED} processor seconds", spent <= MOST_COMPILED) and is_well
-    return is_well
-
-
-def _adopt_orphans() -> None:
-    """Make orphaned descendants children of this process, so that their CPU time is counted."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _bury_orphans() -> None:
-    """Wait for orphaned processes of Jittor's compilers, so that their CPU time is counted."""
-    end = time.monotonic() + ORPHAN_SECONDS
-    with contextlib.suppress(ChildProcessError):
-        while time.monotonic() < end:
-            if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                time.sleep(POLL_SECONDS)
-
-
-def _children_seconds() -> float:
-    """CPU seconds of all ended child processes and their descendants."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _check_host(pretended: Pretended, steps: int, with_plain: bool) -> bool:
-    """Measure the step at the released size; returns whether it reaches its targets."""
+def sources() -> dict[str, Source]:
+    """The source of each module of models/ops that has one for CUDA, by the name of its header."""
     found = {}
-    for form in ("native", "plain") if with_plain else ("native",):
-        one = found[form] = _worker(pretended, ["--released", "--form", form, "--steps", str(steps)])
-        if "error" in one:
-            print(f"WRONG  512x64+64, {form}: {one['error']}", flush=True)
-            return False
-        print(
-            f"       512x64+64, {form}: {one['host_ms']:.2f} ms of the host a step, {one['operations']} operations, "
-            f"{one['kernels']:.0f} kernels, Jittor's pool {one['pool_mib']:.0f} MiB, memory asked of the GPU "
-            f"{one['allocations']} times in {steps} steps, the host waits {_waited([one['waits']])}",
-            flush=True,
-        )
-    native = found["native"]
-    reached = {
-        f"operations <= {MOST_OPERATIONS}": native["operations"] <= MOST_OPERATIONS,
-        f"pool <= {MOST_POOL} MiB": native["pool_mib"] <= MOST_POOL,
-        "no memory asked of the GPU in a step": native["allocations"] == 0,
-    }
-    if with_plain:
-        share = native["host_ms"] / found["plain"]["host_ms"]
-        reached[f"host time <= {HOST_SHARE} of plain ({share:.2f})"] = share <= HOST_SHARE
-    for words, is_reached in reached.items():
-        _target(words, is_reached)
-    return all(reached.values())
+    for module in pkgutil.iter_modules(models.ops.__path__, "models.ops."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, Source) and (value.folder / CUDA / value.header).exists():
+                found[Path(value.header).stem] = value
+    return found
 
 
-def _target(words: str, is_reached: bool) -> bool:
-    """Print a line about a target; returns whether it is reached."""
-    print(f"{'      ' if is_reached else 'WRONG '} target {words}: {'reached' if is_reached else 'missed'}", flush=True)
-    return is_reached
+def program(source: Source) -> str:
+    """The source for CUDA with a use of each function that Python calls, so that all its kernels are compiled."""
+    text = source.text(CUDA)
+    layouts = {layout.__name__ for layout in source.layouts}
+    own = (source.folder / CUDA / source.header).read_text(encoding="utf-8")
+    names = [name for name, layout in _ENTRY.findall(own) if layout in layouts]
+    uses = ", ".join(f"(void *)&neus::{name}<{'Lists' if source.lists else ''}>" for name in names)
+    return f"{LISTED if source.lists else ''}{text}\nvoid *used[] = {{{uses}}};\n"
 
 
-def _pair(counts: Sequence[int]) -> str:
-    """`184` if both values are equal, else `184 -> 190`."""
-    return str(counts[0]) if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]}"
-
-
-def _worker(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str] = NOTHING) -> dict:
-    """The answer of a process with the simulated GPU; has the key `error` if it fails."""
-    environment = os.environ | pretended.environment | {"CUDA_VISIBLE_DEVICES": "0"} | more
-    if "HOME" in more:
-        environment.pop("JITTOR_HOME", None)
-    command = [sys.executable, "-m", WORKER, *arguments]
-    try:
-        done = subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"it takes longer than {SECONDS} s"}
+def compiled(nvcc: str, source: Source, capability: str, folder: Path) -> list[KernelCode] | str:
+    """The kernels of a source, or the compiler's message."""
+    architecture = capability.replace(".", "")
+    stem = folder / f"{Path(source.header).stem}_{architecture}"
+    written, made = stem.with_suffix(".cu"), stem.with_suffix(".cubin")
+    written.write_text(program(source), encoding="utf-8")
+    command = [nvcc, *FLAGS, f"-arch=sm_{architecture}", f"-I{folder}", str(written), "-o", str(made)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        words = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        telling = [line for line in words if "rror" in line] or words or ["it said nothing"]
-        return {"error": f"status {done.returncode}: {telling[-1].strip()}"}
-    return json.loads(done.stdout.splitlines()[-1])
+        return done.stderr.strip() or done.stdout.strip()
+    sizes = dict(text_sections(made.read_bytes()))
+    return [
+        KernelCode(name, int(registers), int(stores) + int(loads), sizes[name] // INSTRUCTION)
+        for name, stores, loads, registers in _COMPILED.findall(done.stdout + done.stderr)
+    ]
+
+
+def text_sections(cubin: bytes) -> Iterator[tuple[str, int]]:
+    """Kernel and bytes of each section of machine code in an ELF file of 64 bits."""
+    offset, size, count, names = struct.unpack_from("<Q10xHHH", cubin, 40)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, offset + size * index) for index in range(count)]
+    start = headers[names][4]
+    for header in headers:
+        name = cubin[start + header[0] : cubin.index(b"\0", start + header[0])].decode()
+        if name.startswith(".text."):
+            yield name.removeprefix(".text."), header[5]
+
+
+def _tell(name: str, capability: str, found: list[KernelCode] | str) -> int:
+    """Print the kernels of an operation; returns 1 if it does not compile or spills."""
+    if isinstance(found, str):
+        print(f"WRONG  {name} for {capability} does not compile:\n{found}")
+        return 1
+    spilled = [kernel for kernel in found if kernel.spilled]
+    most = max((kernel.registers for kernel in found), default=0)
+    words = f"{len(found)} kernels, at most {most} registers"
+    print(f"{'WRONG' if spilled else 'ok':5}  {name} for {capability}: {words}")
+    for kernel in found:
+        told = f"{kernel.registers} registers, {kernel.spilled} bytes spilled, {kernel.instructions} instructions"
+        print(f"         {_readable(kernel.name)}: {told}")
+    return 1 if spilled else 0
+
+
+def _readable(mangled: str) -> str:
+    """The functions and types named in a mangled name: each is written after its length."""
+    words, place = [], 0
+    while (found := _LENGTH.search(mangled, place)) is not None:
+        end = found.end() + int(found[0])
+        word = mangled[found.end() : end]
+        is_word = word.isidentifier() and len(word) == int(found[0]) and not word.startswith(("_", "E"))
+        words += [word] if is_word and word not in (*words, "neus", "vector") else []
+        place = end if is_word else found.end()
+    return " ".join(words) or mangled
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except UserError as error:
+        sys.exit(f"error: {error}")

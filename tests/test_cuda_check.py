@@ -1,47 +1,60 @@
-"""What `make cuda-check` says, with and without what it needs."""
+"""`make cuda-check` without a GPU: what is compiled, and what is read from the machine code."""
 
-from types import SimpleNamespace
+import dataclasses
+import shutil
+import struct
 
 import pytest
-from cuda_machines import toolkit
+from emulation import functions
 
-from benchmarks import cuda_check, cuda_check_toolkit
+from benchmarks import cuda_check
+from models.ops import later
+from models.ops.source import CUDA
 
-GOOD = {"vars": [66, 66], "ops": [0, 0], "host_ms": 4.0, "kernels": 300.0, "compiled": 3, "compile_seconds": 12.0}
-GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "on_gpu": 9}
-GOOD |= {"codes": [80, 90], "on_host": [], "meant_for_host": 2}
-ONE_WAIT = {"median": 1, "most": 1, "bytes": 1, "most_bytes": 1}
-GOOD |= {"waits": ONE_WAIT, "late_waits": ONE_WAIT | {"most": 5, "most_bytes": 4096}}
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 
 
-@pytest.fixture
-def check(monkeypatch, tmp_path):
-    """A function that checks with these toolkits, pip ending with these words, and processes answering that."""
-
-    def run(toolkits, arguments=(), answers=(), pip="no network"):
-        left = list(answers)
-        monkeypatch.setattr(cuda_check_toolkit.search, "toolkits", lambda *given: toolkits)
-        monkeypatch.setattr(cuda_check, "simulated_gpu", lambda toolkit, codes, cache: asked.append(list(codes)))
-        monkeypatch.setattr(cuda_check, "_worker", lambda *given: left.pop(0))
-        for name in ("_adopt_orphans", "_bury_orphans"):  # the orphans of other tests are theirs
-            monkeypatch.setattr(cuda_check, name, lambda: None)
-        monkeypatch.setenv("JITTOR_HOME", str(tmp_path / "home"))
-        ended = SimpleNamespace(returncode=pip, stderr=f"{pip}\n")
-        monkeypatch.setattr(cuda_check_toolkit.subprocess, "run", lambda *given, **named: ended)
-        return cuda_check.main(list(arguments))
-
-    asked = run.asked = []
-    return run
+def test_every_function_that_python_calls_is_compiled():
+    found = cuda_check.sources()
+    assert len(found) > 20
+    for source in found.values():
+        used = cuda_check.program(source).rpartition("void *used[]")[2]
+        assert functions(source) and all(f"&neus::{name}<" in used for name in functions(source))
 
 
-@pytest.mark.parametrize("toolkits", [[], [toolkit((11, 8))], [toolkit((14, 0))]])
-def test_without_an_nvcc_it_is_skipped_with_the_reason(check, capsys, toolkits):
-    assert check(toolkits) == 0 and "skipped: there is no nvcc" in capsys.readouterr().out
+def elf(sections):
+    """An ELF file of 64 bits with these sections: name -> bytes."""
+    names = b"\0" + b"".join(name.encode() + b"\0" for name in (*sections, ".shstrtab"))
+    places, content = [], b"\0" * 64
+    for name, data in {**sections, ".shstrtab": names}.items():
+        places.append((names.index(name.encode() + b"\0"), len(content), len(data)))
+        content += data
+    table = b"".join(struct.pack("<IIQQQQIIQQ", at, 1, 0, 0, begin, size, 0, 0, 0, 0) for at, begin, size in places)
+    return content[:40] + struct.pack("<Q10xHHH", len(content), 64, len(places), len(places) - 1) + content[64:] + table
 
 
-def test_a_conf_that_compiles_and_leaves_nothing_behind_is_well(check, capsys):
-    assert check([toolkit()], ["--conf", "debug", "--no-host"], [GOOD]) == 0
-    text = capsys.readouterr().out
-    assert "ok     debug: 30 steps, variables 66, operations 0, half-way 70 and 0; 4.0 ms of the host" in text
-    assert "the host waits 1 times a step (at most 5) and reads 1 bytes (at most 4096); 9 operations with" in text
-    assert "operations with code for 8.0 and 9.0, 2 meant for the host; 3 compiled" in text
+def test_machine_code_is_told_by_the_name_of_its_kernel():
+    made = elf({".text.first": bytes(48), ".data": bytes(7), ".text.second": bytes(160)})
+    assert dict(cuda_check.text_sections(made)) == {"first": 48, "second": 160}
+
+
+@needs_nvcc
+def test_an_operation_is_told_with_registers_and_instructions(capsys):
+    assert cuda_check.main(["--operation", "weighted_means", "--capability", "7.5", "--capability", "9.0"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("ok     weighted_means for ") == 2 and "0 bytes spilled" in told and " instructions" in told
+
+
+@needs_nvcc
+def test_what_does_not_compile_is_told_with_the_message(monkeypatch, tmp_path, capsys):
+    (tmp_path / CUDA).mkdir()
+    (tmp_path / CUDA / "later.h").write_text("inline void copy_later(const HostCopy &is, long) { wrong(); }\n")
+    wrong = dataclasses.replace(later.SOURCE, folder=tmp_path)
+    monkeypatch.setattr(cuda_check, "sources", lambda: {"later": wrong})
+    assert cuda_check.main(["--capability", "9.0"]) == 1
+    assert "WRONG  later for 9.0 does not compile" in capsys.readouterr().out
+
+
+def test_without_a_compiler_it_is_skipped(monkeypatch, capsys):
+    monkeypatch.setattr(cuda_check, "_nvcc", lambda: None)
+    assert cuda_check.main([]) == 0 and capsys.readouterr().out.startswith("skipped: ")

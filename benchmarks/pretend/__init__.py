@@ -1,1 +1,0 @@
-"""A simulated GPU: libraries that accept all calls and do nothing, for checks without a GPU."""

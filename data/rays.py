@@ -5,7 +5,6 @@ R is the number of rays. All arrays are float32, in the working (unit-sphere) fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,26 +76,6 @@ class PixelBatch:
         rows = slice(start, stop)
         mask = None if self.mask is None else self.mask[rows]
         return PixelBatch(self.rays.at(rows), self.rgb[rows], mask, self.view[rows])
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays by name."""
-        named = {f"rays/{name}": array for name, array in vars(self.rays).items()}
-        named |= {"rgb": self.rgb, "view": self.view}
-        return named if self.mask is None else named | {"mask": self.mask}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PixelBatch:
-        """The inverse of `arrays`; raises KeyError, TypeError or ValueError for other arrays."""
-        rays = {name.removeprefix("rays/"): array for name, array in arrays.items() if name.startswith("rays/")}
-        batch = cls(Rays(**rays), arrays["rgb"], arrays.get("mask"), arrays["view"])
-        if batch.view.ndim != 1 or len(batch.view) == 0 or batch.view.dtype.kind != "i":
-            raise ValueError("its view indices are not a list of integers")
-        widths = {"rays/origins": 3, "rays/directions": 3, "rays/near": 1, "rays/far": 1, "rgb": 3, "mask": 1}
-        for name, width in widths.items():
-            array = arrays.get(name)
-            if array is not None and (array.dtype != np.float32 or array.shape != (len(batch.view), width)):
-                raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
-        return batch
 
     def words(self) -> dict[str, np.ndarray]:
         """The arrays by their descriptions, for messages."""

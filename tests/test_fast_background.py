@@ -180,16 +180,6 @@ def test_the_objective_is_that_of_the_reference_forms_and_of_finite_differences(
         assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(float((gradient**2).sum()), rel=0.1), name
 
 
-def test_a_batch_with_a_background_is_made_again_and_others_are_refused(trainer):
-    good = trainer.sampler.next().arrays()
-    again = trainer.model.batch(good)
-    for name, value in good.items():
-        np.testing.assert_array_equal(getattr(again, name), value)
-    for name in ("near", "jitter", "sizes"):
-        with pytest.raises(ValueError, match="its|belong"):
-            trainer.model.batch(good | {name: good[name][:-1]})
-
-
 def test_masks_leave_nothing_for_a_background_to_learn():
     with_masks = trained("train.mask_weight=0.5", steps=0)
     assert not [name for name in with_masks.networks if name.startswith("background")]

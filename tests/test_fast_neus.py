@@ -178,23 +178,6 @@ def test_what_a_short_schedule_closed_is_open_again_where_a_longer_one_goes_on()
 
 
 @pytest.mark.slow
-def test_the_arrays_of_a_batch_make_it_again_and_others_are_refused(trainer):
-    batch = trainer.sampler.next()
-    again = trainer.model.batch(batch.arrays())
-    for name, value in batch.arrays().items():
-        np.testing.assert_array_equal(getattr(again, name), value)
-    good = batch.arrays()
-    for name, value in {
-        "sizes": good["sizes"][::-1].copy(),
-        "origins": good["origins"][:-1],
-        "step": good["step"].astype(np.float64),
-        "view": good["view"].astype(np.float32),
-    }.items():
-        with pytest.raises(ValueError, match="its|belong"):
-            trainer.model.batch(good | {name: value})
-
-
-@pytest.mark.slow
 def test_masks_that_leave_nothing_are_a_sentence():
     conf = load_config(CONF, "demo", [*TINY, "model.packed.hull_margin=0"])
     scene = load_scene(conf.dataset)

@@ -10,7 +10,6 @@ from runs import ROOT, SHORT
 from synthetic_scene import write_scene
 
 import exp_runner
-from data.rays import PixelBatch
 from data.scenes.sampler import PixelSampler
 from models.machine.backend import jt
 from models.methods.block import PlainBlock
@@ -69,9 +68,6 @@ class PixelModel(PlainModel):
 
     def sampler(self, scene, batch_size, generator):
         return PixelSampler(scene, batch_size, generator)
-
-    def batch(self, arrays):
-        return PixelBatch.from_arrays(arrays)
 
 
 def photograph(batch, train):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -151,28 +151,6 @@ class PackedBatch:
         """Whether each sample is an SfM point, float32 [S, 1]."""
         behind = jt.index(self.placed.near.depths.shape, dim=0) - self.placed.near.offsets[-1:].unsqueeze(1)
         return ((behind >= 0) & (behind < int(self.anchors[0]))).float32()
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray], place: Callable[[PackedBatch], Placed]) -> PackedBatch:
-        """The inverse of `arrays`; raises KeyError, TypeError or ValueError for other arrays."""
-        batch = cls(**arrays, place=place)
-        rays = len(batch.rgb)
-        expected = dict.fromkeys(("origins", "directions", "rgb"), (rays, 3))
-        expected |= dict.fromkeys(("near", "far", "jitter", "mask"), (rays, 1)) | {"view": (rays,)}
-        expected |= {"others": (len(batch.others), 3), "step": (1,), "sizes": (5,), "anchors": (1,), "every": (1,)}
-        for name, array in batch.arrays().items():
-            is_whole = name in ("view", "sizes", "anchors", "every")
-            if array.shape != expected[name] or array.dtype != (np.int32 if is_whole else np.float32):
-                raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
-        if rays == 0 or (batch.sizes < 0).any() or batch.sizes[2] > batch.sizes[0]:
-            raise ValueError("its sizes are invalid")
-        if batch.anchors is not None and not 0 <= batch.anchors[0] <= min(
-            len(batch.others), batch.sizes[0] - batch.sizes[2]
-        ):
-            raise ValueError("its SfM points are not among its samples")
-        if batch.every is not None and batch.every[0] < 1:
-            raise ValueError("its rays to be compared are none")
-        return batch
 
     def words(self) -> dict[str, np.ndarray]:
         """The arrays by descriptive names, for messages."""

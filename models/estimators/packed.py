@@ -102,10 +102,6 @@ class OccupancyEstimator(Estimator):
         if self._sampler is None and self.background is not None and not shapes.keys() & self.background.networks:
             self.background = None
 
-    def batch(self, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
-        """The batch with these arrays; raises ValueError, KeyError or TypeError for other arrays."""
-        return PackedBatch.from_arrays(arrays, self.place)
-
     def share(self, batch: PackedBatch, rank: int, size: int) -> slice | None:
         """The rays of one process, so that each has about the same number of samples; the last one also has the points
         of no ray.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from data.rays import PixelBatch, Rays
+from data.rays import Rays
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.estimators.base import Estimator
@@ -38,7 +37,3 @@ class PixelEstimator(Estimator):
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PixelSampler:
         """A sampler of random pixels of one image at a time."""
         return PixelSampler(scene, batch_size, generator)
-
-    def batch(self, arrays: Mapping[str, np.ndarray]) -> PixelBatch:
-        """The batch with these arrays; raises ValueError, KeyError or TypeError for other arrays."""
-        return PixelBatch.from_arrays(arrays)

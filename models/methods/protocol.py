@@ -88,7 +88,6 @@ class Model(Protocol):
     """A method with its networks. All random numbers are passed in."""
 
     entries: str  # name of the entries of a batch, for messages
-    needs_scene: bool  # whether a step depends on the scene beyond its batch, noise, weights and buffers
     shows_pictures: bool  # whether `view` takes only the rays of whole images (`ImageRays`)
     # The processes that take each step together; a method whose entries cannot be shared may share its `objective`.
     ranks: Ranks
@@ -104,9 +103,6 @@ class Model(Protocol):
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Sampler:
         """Batches of a scene."""
-
-    def batch(self, arrays: Mapping[str, np.ndarray]) -> Batch:
-        """The inverse of `Batch.arrays`; raises ValueError, KeyError or TypeError for other arrays."""
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of one batch; None, without drawing numbers, if the conf disables it."""
@@ -148,7 +144,6 @@ class PlainModel:
     """Defaults of a method: one learning rate, no state but the networks, nothing to do around a step."""
 
     entries = "rays"
-    needs_scene = False
     shows_pictures = False
     ranks: Ranks = ALONE
     warm_up = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end

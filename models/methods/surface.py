@@ -142,7 +142,6 @@ class PackedSurfaceModel(SurfaceModel):
     """A surface sampled in occupied cells, with additional losses."""
 
     losses = FAST_NEUS_LOSSES
-    needs_scene = True  # near plane and photographs of the patch loss
     estimator: SurfaceOccupancyEstimator
 
     def __init__(

@@ -93,10 +93,6 @@ class VolumeModel(PlainModel):
         del step
         return {} if self.exposure is None else {EXPOSURE: self._photographs.exposure_rate}
 
-    def batch(self, arrays: Mapping[str, np.ndarray]) -> Batch:
-        """The inverse of `Batch.arrays`."""
-        return self.estimator.batch(arrays)
-
     def share(self, batch: Batch, rank: int, size: int) -> slice | None:
         """The part of the batch that rank `rank` of `size` processes computes."""
         return self.estimator.share(batch, rank, size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,32 +56,6 @@ class PictureBatch:
     def part(self, start: int, stop: int) -> PictureBatch:
         """Photographs `start` to `stop - 1`."""
         return PictureBatch(self.pictures[start:stop])
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays by name."""
-        found = {"view": np.array([picture.view for picture in self.pictures], np.int32)}
-        for index, picture in enumerate(self.pictures):
-            found |= {f"camera/{index}": picture.camera, f"rgb/{index}": picture.rgb}
-            if picture.mask is not None:
-                found[f"mask/{index}"] = picture.mask
-        return found
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PictureBatch:
-        """The inverse of `arrays`; raises KeyError, TypeError or ValueError for other arrays."""
-        views = arrays["view"]
-        if views.ndim != 1 or views.dtype.kind != "i" or len(views) == 0:
-            raise ValueError("its photographs are not a list of numbers")
-        pictures = []
-        for index, view in enumerate(views):
-            camera, rgb, mask = arrays[f"camera/{index}"], arrays[f"rgb/{index}"], arrays.get(f"mask/{index}")
-            shapes = {"camera": (camera, (CAMERA_NUMBERS,)), "rgb": (rgb, (*rgb.shape[:2], 3))}
-            shapes |= {} if mask is None else {"mask": (mask, rgb.shape[:2])}
-            for name, (array, shape) in shapes.items():
-                if array.dtype != np.float32 or array.shape != shape or array.size == 0:
-                    raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
-            pictures.append(Picture(index, int(view), camera, rgb, mask))
-        return cls(tuple(pictures))
 
     def words(self) -> dict[str, np.ndarray]:
         """The arrays by description, for messages."""

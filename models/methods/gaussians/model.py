@@ -86,10 +86,6 @@ class GaussiansModel(PlainModel):
         self.pulled.forget()
         return PictureSampler(scene, batch_size, generator)
 
-    def batch(self, arrays: Mapping[str, np.ndarray]) -> PictureBatch:
-        """The inverse of `Batch.arrays`."""
-        return PictureBatch.from_arrays(arrays)
-
     def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
         """None: there is no jitter."""
 

@@ -51,11 +51,8 @@ class Batch(Protocol):
     def part(self, start: int, stop: int) -> Self:
         """The entries start to stop - 1."""
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays by name, as they are saved with a skipped step."""
-
     def words(self) -> dict[str, np.ndarray]:
-        """The same by a description, for the message that names the one with NaN or Inf."""
+        """The arrays by a description, for the message that names the one with NaN or Inf."""
 
 
 class Sampler(Protocol):

@@ -13,9 +13,9 @@ from benchmarks.gpu_trace import Launch
 
 # First match wins.
 GROUPS = (
-    ("matrix products", re.compile(r"gem[mv]|cutlass|cublas|xmma|split_?k", re.IGNORECASE)),
+    ("matrix products", re.compile(r"gem[mv]|cutlass|cublas|xmma|split_?k|neus::product_kernel", re.IGNORECASE)),
     ("column sums", re.compile(r"column_sums|add_columns")),
-    ("element-wise", re.compile(r"neus::each_kernel|each_row|each_vector")),
+    ("element-wise", re.compile(r"neus::each_(kernel|part_kernel)")),
     ("other own kernels", re.compile(r"neus::")),
     ("others", re.compile("")),
 )

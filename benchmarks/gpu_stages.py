@@ -85,7 +85,7 @@ def _first(place: Place) -> list[Stage]:
         Stage("trace", 30, _steps(place, "trace", "--trace")),
         Stage("trace_tf32", 30, _steps(place, "trace_tf32", "--trace", "--tf32")),
         Stage("fast", 60, _steps(place, "fast", "--fast", *fast)),
-        *_trained(place, "bunny", "fast", 40, 40, FIRST, _reference(place)),
+        *_trained(place, "bunny", "fast", 50, 40, FIRST, _reference(place)),
         # Of two steps of the released size with everything compiled. One pass, so that no memory is restored.
         Stage("ncu", 80, ("ncu", *_ncu(place), *_steps(place, "ncu", "--profiled"))),
     ]

@@ -16,6 +16,7 @@ from models.ops.color_inputs import color_inputs
 from models.ops.color_mlp import color
 from models.ops.compact_examples import COMPACT_MAKERS, RAYS, packed_offsets
 from models.ops.compact_examples import SAMPLES as POINTS
+from models.ops.drawn_examples import DRAWN_MAKERS
 from models.ops.example import Example, Maker
 from models.ops.grid import grid_encode
 from models.ops.grid_sdf import grid_sdf, grid_values, with_network
@@ -252,6 +253,7 @@ MAKERS: dict[str, Maker] = {
     "readings": _readings,
     "all_finite": _all_finite,
     **COMPACT_MAKERS,
+    **DRAWN_MAKERS,
     **SPLAT_MAKERS,
 }
 

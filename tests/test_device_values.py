@@ -1,5 +1,6 @@
 """Values of a conf that depend on the device: reading, choosing, overriding, and resuming on another device."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,14 @@ def test_invalid_blocks_are_named(tmp_path, block, words):
         load_config(path, "x")
 
 
+@pytest.mark.parametrize("text", ["cpu = 1", "cuda = 2\ncpu = 1"])
+def test_a_device_is_no_block_of_a_conf(tmp_path, text):
+    path = tmp_path / "own.conf"
+    path.write_text(f'include required("{CONFS}/debug.conf")\n{text}\n')
+    with pytest.raises(ConfigError, match="own.conf: cpu and cuda: are no blocks of a conf"):
+        load_config(path, "x")
+
+
 def test_devices_cannot_have_different_methods(tmp_path):
     path = tmp_path / "own.conf"
     types = "model.type = { cpu = fast_nerf, cuda = nerf }"
@@ -116,3 +125,12 @@ def test_choosing_a_device_gives_its_values(monkeypatch):
     monkeypatch.setattr(backend, "device_name", lambda: "cuda")
     assert interface.choose_device(conf, "auto", 0).model.packed.samples == 131072
     assert sizes_line(conf_of("wmask")) == ""
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_value_that_a_caller_sets_in_python_is_kept(device):
+    conf = conf_of("fast")
+    own = replace(conf, train=replace(conf.train, batch_size=256))
+    found = for_device(own, device)
+    assert found.train.batch_size == for_device(found, "cpu").train.batch_size == 256
+    assert found.model == for_device(conf, device).model

@@ -78,6 +78,12 @@ def test_invalid_blocks_are_named(tmp_path, block, words):
         load_config(path, "x")
 
 
+@pytest.mark.parametrize("value", ["{cpu=1}", "{cpu=1,cuda=2}", "{ cuda = 7 }"])
+def test_an_override_is_for_every_device(value):
+    with pytest.raises(ConfigError, match="--set train.batch_size=.*: takes a plain value, for every device"):
+        conf_of("fast", f"train.batch_size={value}")
+
+
 @pytest.mark.parametrize("text", ["cpu = 1", "cuda = 2\ncpu = 1"])
 def test_a_device_is_no_block_of_a_conf(tmp_path, text):
     path = tmp_path / "own.conf"

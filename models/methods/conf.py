@@ -230,6 +230,8 @@ def _assignment(override: str) -> str:
             f"--set {override}: unknown key {key}{f'; did you mean {meant}?' if meant else nearest(key, leaves)}"
         )
     is_plain_text = leaves.get(key, (None,))[0] is str and not value.startswith('"') and "${" not in value
+    if key in leaves and value.startswith("{") and not is_plain_text:
+        raise ConfigError(f"--set {override}: takes a plain value, for every device; write a block into a conf")
     return f"{key} = {quoted(value) if is_plain_text else value}"
 
 

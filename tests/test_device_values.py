@@ -92,6 +92,15 @@ def test_a_device_is_no_block_of_a_conf(tmp_path, text):
         load_config(path, "x")
 
 
+def test_values_need_to_be_consistent_for_the_chosen_device_only():
+    conf = conf_of("fast_nerf", "train.warm_up_end=6000")
+    assert for_device(conf, "cpu").train.end_iter == 24000
+    with pytest.raises(ConfigError, match="the conf for cuda: train.warm_up_end = 6000: must be below"):
+        for_device(conf, "cuda")
+    with pytest.raises(ConfigError, match="train.warm_up_end = 30000: must be below train.end_iter = 24000"):
+        conf_of("fast_nerf", "train.warm_up_end=30000")
+
+
 def test_devices_cannot_have_different_methods(tmp_path):
     path = tmp_path / "own.conf"
     types = "model.type = { cpu = fast_nerf, cuda = nerf }"

@@ -87,13 +87,18 @@ def main(arguments: Sequence[str]) -> int:
     found = {name: source for name, source in sorted(sources().items()) if given.operation in (None, name)}
     if not found:
         raise UserError(f"--operation {given.operation}: no operation of models/ops has this name")
+    capabilities = given.capability or CAPABILITIES
+    known = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=False).stdout.split()
+    for capability in capabilities:
+        if known and _architecture(capability) not in known:
+            raise UserError(f"--capability {capability}: {nvcc} compiles for none such, only for {', '.join(known)}")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, text in STUBS.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         jobs = [
             (name, capability, pool.submit(compiled, nvcc, source, capability, Path(folder)))
             for name, source in found.items()
-            for capability in given.capability or CAPABILITIES
+            for capability in capabilities
         ]
         return max([_tell(name, capability, job.result()) for name, capability, job in jobs])
 
@@ -122,6 +127,11 @@ def sources() -> dict[str, Source]:
     return found
 
 
+def _architecture(capability: str) -> str:
+    """The name that nvcc has for a capability."""
+    return f"sm_{capability.replace('.', '')}"
+
+
 def program(source: Source) -> str:
     """The source for CUDA with a use of each function that Python calls, so that all its kernels are compiled."""
     text = source.text(CUDA)
@@ -134,11 +144,11 @@ def program(source: Source) -> str:
 
 def compiled(nvcc: str, source: Source, capability: str, folder: Path) -> list[KernelCode] | str:
     """The kernels of a source, or the compiler's message."""
-    architecture = capability.replace(".", "")
+    architecture = _architecture(capability)
     stem = folder / f"{Path(source.header).stem}_{architecture}"
     written, made = stem.with_suffix(".cu"), stem.with_suffix(".cubin")
     written.write_text(program(source), encoding="utf-8")
-    command = [nvcc, *FLAGS, f"-arch=sm_{architecture}", f"-I{folder}", str(written), "-o", str(made)]
+    command = [nvcc, *FLAGS, f"-arch={architecture}", f"-I{folder}", str(written), "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return done.stderr.strip() or done.stdout.strip()
@@ -191,4 +201,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except UserError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

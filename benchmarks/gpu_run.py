@@ -11,6 +11,7 @@ import csv
 import fcntl
 import io
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -234,7 +235,9 @@ def _prepared(place: Place, out: Path, environment: Mapping[str, str]) -> Run:
     try:
         limit, grace = (float(environment.get(name) or value) for name, value in seconds.items())
     except ValueError:
-        raise UserError("LIMIT and GRACE are numbers of seconds: set them to such, or unset them") from None
+        limit = grace = math.nan
+    if not (0 < limit < math.inf and 0 <= grace < math.inf):
+        raise UserError("LIMIT and GRACE are numbers of seconds: set them to such, or unset them")
     try:
         for folder in (out, place.work):
             folder.mkdir(parents=True, exist_ok=True)
@@ -267,7 +270,11 @@ def main(environment: Mapping[str, str]) -> int:
     try:
         for group in chosen(listed, asked):
             run.together(group, _environments(group, place.device, place.work))
-            if any(name == "packages" and status != "0" for name, status, *_ in run.rows):
+            packages = next((status for name, status, *_ in run.rows if name == "packages"), "0")
+            if packages in (AT_LIMIT, NOT_STARTED):
+                _say("error: there was no time to look for the packages: set a longer LIMIT")
+                return 1
+            if packages != "0":
                 _say("error: packages are missing: install those listed above")
                 return 1
     except StopError as error:

@@ -40,6 +40,8 @@ CONFS = Path("confs")
 def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -> ExperimentConfig:
     """The conf of a HOCON file, `case` in place of ${case}, with overrides such as "train.end_iter=500".
 
+    Overrides hold for every device; of values that are replaced later, all but those that the conf has for a device do.
+
     A name alone is also searched for in confs/, here and in the program's folder. With a conf of the latter, paths of
     the scene that exist there and not in the current folder are taken from there, too. Raises UserError.
     """

@@ -27,7 +27,7 @@ from models.methods.registry import build_model
 from models.monitoring.endings import Ending, named_if_the_gpu_fails, saved_at_an_early_end
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
-from models.monitoring.rank_consistency import begun, require_agreement
+from models.monitoring.rank_consistency import agreed, begun
 from models.monitoring.recovery import Recovery
 from models.monitoring.saving import Saving
 from models.monitoring.setbacks import STOPPED_KEY
@@ -49,8 +49,8 @@ class Runner:
         """Join the ranks; raises UserError if their inputs differ."""
         ranks = joined()
         if ranks.size > 1:
-            require_agreement(experiment.conf, experiment.scene, ranks)
-            experiment = replace(experiment, checkpoint=ranks.broadcast(experiment.checkpoint))
+            conf, checkpoint = agreed(experiment.conf, experiment.checkpoint, experiment.scene, ranks)
+            experiment = replace(experiment, conf=conf, checkpoint=checkpoint)
         self.ranks = ranks
         self.experiment, self.log = experiment, log
         self.conf = experiment.conf.train

@@ -8,6 +8,7 @@ import pytest
 from emulation import functions
 
 from benchmarks import cuda_check
+from data.errors import UserError
 from models.ops import later
 from models.ops.source import CUDA
 
@@ -43,6 +44,15 @@ def test_an_operation_is_told_with_registers_and_instructions(capsys):
     assert cuda_check.main(["--operation", "weighted_means", "--capability", "7.5", "--capability", "9.0"]) == 0
     told = capsys.readouterr().out
     assert told.count("ok     weighted_means for ") == 2 and "0 bytes spilled" in told and " instructions" in told
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    "flags", [("--capability", "99.9"), ("--capability", "abc"), ("--operation", "nothing")], ids=" ".join
+)
+def test_an_unknown_name_is_one_sentence(flags):
+    with pytest.raises(UserError, match=f"{' '.join(flags)}: "):
+        cuda_check.main(["--operation", "weighted_means", *flags])
 
 
 @needs_nvcc

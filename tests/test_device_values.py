@@ -1,5 +1,6 @@
 """Values of a conf that depend on the device: reading, choosing, overriding, and resuming on another device."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,29 @@ def test_invalid_blocks_are_named(tmp_path, block, words):
         load_config(path, "x")
 
 
+@pytest.mark.parametrize("value", ["{cpu=1}", "{cpu=1,cuda=2}", "{ cuda = 7 }"])
+def test_an_override_is_for_every_device(value):
+    with pytest.raises(ConfigError, match="--set train.batch_size=.*: takes a plain value, for every device"):
+        conf_of("fast", f"train.batch_size={value}")
+
+
+@pytest.mark.parametrize("text", ["cpu = 1", "cuda = 2\ncpu = 1"])
+def test_a_device_is_no_block_of_a_conf(tmp_path, text):
+    path = tmp_path / "own.conf"
+    path.write_text(f'include required("{CONFS}/debug.conf")\n{text}\n')
+    with pytest.raises(ConfigError, match="own.conf: cpu and cuda: are no blocks of a conf"):
+        load_config(path, "x")
+
+
+def test_values_need_to_be_consistent_for_the_chosen_device_only():
+    conf = conf_of("fast_nerf", "train.warm_up_end=6000")
+    assert for_device(conf, "cpu").train.end_iter == 24000
+    with pytest.raises(ConfigError, match="the conf for cuda: train.warm_up_end = 6000: must be below"):
+        for_device(conf, "cuda")
+    with pytest.raises(ConfigError, match="train.warm_up_end = 30000: must be below train.end_iter = 24000"):
+        conf_of("fast_nerf", "train.warm_up_end=30000")
+
+
 def test_devices_cannot_have_different_methods(tmp_path):
     path = tmp_path / "own.conf"
     types = "model.type = { cpu = fast_nerf, cuda = nerf }"
@@ -116,3 +140,12 @@ def test_choosing_a_device_gives_its_values(monkeypatch):
     monkeypatch.setattr(backend, "device_name", lambda: "cuda")
     assert interface.choose_device(conf, "auto", 0).model.packed.samples == 131072
     assert sizes_line(conf_of("wmask")) == ""
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_value_that_a_caller_sets_in_python_is_kept(device):
+    conf = conf_of("fast")
+    own = replace(conf, train=replace(conf.train, batch_size=256))
+    found = for_device(own, device)
+    assert found.train.batch_size == for_device(found, "cpu").train.batch_size == 256
+    assert found.model == for_device(conf, device).model

@@ -146,6 +146,18 @@ def test_a_total_limit_ends_the_run_with_all_files(call, tmp_path):
     check_files(tmp_path)
 
 
+@pytest.mark.parametrize("number", ["nan", "inf", "0", "-5", "soon"])
+def test_a_limit_that_no_run_can_have_is_refused(call, tmp_path, number):
+    told = ended(call(PYTHON, LIMIT=number))
+    assert told.returncode == 2 and told.stderr.startswith("error: LIMIT and GRACE are numbers of seconds")
+    assert not (tmp_path / "work" / "stages.csv").exists()
+
+
+def test_a_limit_without_time_for_the_packages_says_so(call):
+    told = ended(call(PYTHON, LIMIT="2"))
+    assert told.returncode == 1 and "there was no time to look for the packages: set a longer LIMIT" in told.stdout
+
+
 def test_stages_beside_each_other_run_at_the_same_time(call, tmp_path):
     """Each waits for a file of the other."""
     waits = 'touch "$WORK/{}"; while ! [ -e "$WORK/{}" ]; do sleep 0.1; done ;;\n    *parity*'
@@ -206,14 +218,15 @@ def test_a_signal_ends_the_stage_with_its_children_and_the_run(call, tmp_path, n
     def as_from_a_terminal():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+    program = call(PYTHON, STAGE=TAKES_LONG)  # written once: a running program cannot be written
     running = subprocess.Popen(
-        **call(PYTHON, STAGE=TAKES_LONG),
+        **program,
         preexec_fn=as_from_a_terminal,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
     pids = waited_for(lambda: numbers(tmp_path))
-    second = ended(call(PYTHON, STAGE="exit 0"))
+    second = ended(program)
     assert second.returncode == 2 and "another call" in second.stderr
     running.send_signal(getattr(signal, f"SIG{name}"))
     told, _ = running.communicate(timeout=SECONDS)

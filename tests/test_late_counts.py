@@ -61,10 +61,12 @@ def test_counts_of_a_checkpoint_of_a_gpu_are_used_on_the_cpu():
     assert here._per_ray == PerRay.of(counts)
 
 
-@pytest.mark.parametrize("bad", [{"rays": -1}, {"rays": "many"}, {"rows": 3}])
+@pytest.mark.parametrize("bad", [{"rays": -1}, {"rays": "many"}, {"rows": 3}, {"near": 2**31}, {"near": np.inf}])
 def test_damaged_counts_are_refused(bad):
     sampler = trained(steps=0).sampler
     counts = {"rays": 4, "hits": 3, "near": 10, "walked": 20} | bad
     with pytest.raises(UserError, match="damaged"):
         sampler.restore(sampler.state() | {"counted": [counts]})
+    with pytest.raises(UserError, match="damaged"):
+        sampler.restore(sampler.state() | {"counted": [4]})
     sampler.restore(sampler.state() | {"counted": [vars(Counts(4, 3, 10, 20))]})

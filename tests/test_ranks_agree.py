@@ -2,7 +2,7 @@
 
 import pytest
 from ranks import finished, needs_mpi, sentences, started
-from runs import SHORT, command
+from runs import ROOT, SHORT, command, run, saved
 
 pytestmark = pytest.mark.cli
 
@@ -31,3 +31,18 @@ def test_ranks_that_were_asked_to_do_different_things_are_refused(tmp_path, flag
     assert status == 2
     (told,) = sentences(err)
     assert f"the ranks differ: {words}" in told
+
+
+@needs_mpi
+def test_ranks_go_on_together_with_the_sizes_of_the_device_of_a_checkpoint(tmp_path):
+    """Only rank 0 reads the checkpoint."""
+    sizes = "model.sdf_network.d_hidden=24", "train.batch_size=32"
+    assert run(tmp_path / "a", settings=("train.end_iter=3", *SHORT[1:], *sizes)) == 0
+    own = tmp_path / "own.conf"
+    blocks = "model.sdf_network.d_hidden = { cpu = 16, cuda = 24 }\ntrain.batch_size = { cpu = 64, cuda = 32 }\n"
+    own.write_text(f'include required("{ROOT}/confs/debug.conf")\n{blocks}')
+    line = command(tmp_path / "a", "--is_continue")
+    line[line.index("--conf") + 1] = str(own)
+    status, _, err = finished(started(line))
+    assert status == 0, err
+    assert saved(tmp_path / "a", 6).tensors["sdf_network_fine"]["lin0.bias"].shape == (24,)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from data.cameras import camera_rays
-from data.errors import UserError
+from data.errors import DAMAGE, UserError
 from data.io.images import to_float
 from data.rays import PixelBatch
 from data.scenes.scene import Scene
@@ -75,7 +75,7 @@ def damage_named() -> Iterator[None]:
     """Convert errors from reading a sampler's state to UserError."""
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except DAMAGE as error:
         raise UserError(f"the sampler's state in the checkpoint is damaged ({error!r})") from error
 
 

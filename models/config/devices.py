@@ -19,6 +19,8 @@ def of_device(tree: Any, device: str, key: str = "") -> Any:
         return tree
     if not tree.keys() & set(DEVICES):
         return {name: of_device(value, device, f"{key}.{name}".lstrip(".")) for name, value in tree.items()}
+    if not key:
+        raise ConfigError("cpu and cuda: are no blocks of a conf; give a key, KEY = { cpu = ..., cuda = ... }")
     if set(tree) != set(DEVICES):
         raise ConfigError(f"{key}: a value for each device needs both, {{ cpu = ..., cuda = ... }}, and nothing else")
     return tree[device]

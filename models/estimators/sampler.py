@@ -234,7 +234,7 @@ class PackedSampler:
             if not all(0.0 <= value < np.inf for value in asdict(per_ray).values()):
                 raise ValueError(f"per_ray = {per_ray}")
             counted = [Counts(**{key: int(count) for key, count in one.items()}) for one in state.get("counted", ())]
-            if any(count < 0 for counts in counted for count in asdict(counts).values()):
+            if any(not 0 <= count < 2**31 for counts in counted for count in asdict(counts).values()):  # they are int32
                 raise ValueError(f"counted = {counted}")
         require_views(views, self._scene)
         restore_generator(self._generator, generator)

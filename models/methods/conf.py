@@ -200,12 +200,11 @@ def _model_types() -> dict[str, Any]:
 
 
 def build(tree: dict[str, object], source: str) -> ExperimentConfig:
-    """Tree -> conf of the CPU, validated for each device; error messages start with the source of the conf."""
+    """Tree -> conf of the CPU, validated; error messages start with the source of the conf."""
     try:
         trees = [of_device(tree, device) for device in DEVICES]
         confs = [from_blocks(one) for one in (trees if trees[0] != trees[1] else trees[:1])]
-        for conf in confs:
-            validate(conf)
+        _require_valid(confs)
         on_cpu, on_cuda = flat(confs[0]), flat(confs[-1])
         if on_cpu.keys() != on_cuda.keys():
             raise ConfigError("the method and its fields must be the same for every device")
@@ -213,6 +212,22 @@ def build(tree: dict[str, object], source: str) -> ExperimentConfig:
         raise ConfigError(f"{source}: {error}") from None
     differs = [key for key, value in on_cpu.items() if on_cuda[key] != value]
     return replace(confs[0], by_device={key: {CPU: on_cpu[key], CUDA: on_cuda[key]} for key in differs})
+
+
+def _require_valid(confs: Sequence[ExperimentConfig]) -> None:
+    """Raises ConfigError for values out of range for a device, and for values that are inconsistent for all devices.
+
+    An override may be consistent on one device alone, whose values are validated again when it is chosen.
+    """
+    errors = []
+    for conf in confs:
+        check_limits(conf)
+        try:
+            validate(conf)
+        except ConfigError as error:
+            errors.append(error)
+    if len(errors) == len(confs):
+        raise errors[0]
 
 
 def _assignment(override: str) -> str:
@@ -230,6 +245,8 @@ def _assignment(override: str) -> str:
             f"--set {override}: unknown key {key}{f'; did you mean {meant}?' if meant else nearest(key, leaves)}"
         )
     is_plain_text = leaves.get(key, (None,))[0] is str and not value.startswith('"') and "${" not in value
+    if key in leaves and value.startswith("{") and not is_plain_text:
+        raise ConfigError(f"--set {override}: takes a plain value, for every device; write a block into a conf")
     return f"{key} = {quoted(value) if is_plain_text else value}"
 
 

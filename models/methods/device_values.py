@@ -10,7 +10,7 @@ from models.methods.conf import MODEL, ExperimentConfig, build, flat, tree_of
 
 
 def for_device(conf: ExperimentConfig, device: str) -> ExperimentConfig:
-    """The conf with the values of a device, "cpu" or "cuda"."""
+    """The conf with the values of a device, "cpu" or "cuda"; a value of neither, set in Python, is kept."""
     if not conf.by_device:
         return conf
     tree = tree_of(conf)
@@ -20,7 +20,8 @@ def for_device(conf: ExperimentConfig, device: str) -> ExperimentConfig:
         part = tree
         for block in blocks:
             part = part[block]
-        part[name] = values[device]
+        if part[name] in values.values():
+            part[name] = values[device]
     return replace(build(tree, f"the conf for {device}"), by_device=conf.by_device)
 
 

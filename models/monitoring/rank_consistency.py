@@ -11,10 +11,12 @@ import numpy as np
 
 from data.errors import UserError, listed
 from data.scenes.scene import Scene
+from models.checkpoints.ours import Checkpoint
 from models.fields.state import export_state, import_state
 from models.machine import backend
 from models.machine.ranks.ranks import MACHINE, Ranks, differences
-from models.methods.conf import ExperimentConfig, flat
+from models.methods.conf import ExperimentConfig, flat, parse_config
+from models.methods.device_values import as_trained
 from models.methods.protocol import Model
 from models.training.trainer import Trainer
 
@@ -40,6 +42,20 @@ def require_agreement(conf: ExperimentConfig, scene: Scene, ranks: Ranks) -> Non
         raise UserError(
             f"the ranks differ: {listed(found, 3)}; start all of them with the same program, conf and scene"
         )
+
+
+def agreed(
+    conf: ExperimentConfig, checkpoint: Checkpoint | None, scene: Scene, ranks: Ranks
+) -> tuple[ExperimentConfig, Checkpoint | None]:
+    """The conf with the values of the device that the checkpoint of rank 0 was made on, and this checkpoint.
+
+    Only rank 0 has read it before. Raises UserError as `require_agreement`.
+    """
+    checkpoint = ranks.broadcast(checkpoint)
+    text = "" if checkpoint is None else checkpoint.state.get("conf", "")
+    conf = as_trained(conf, parse_config(text, "the checkpoint's conf")) if text else conf
+    require_agreement(conf, scene, ranks)
+    return conf, checkpoint
 
 
 def begun(model: Model, ranks: Ranks) -> str:

@@ -33,12 +33,7 @@ inline void compact(const Compact &layout, long entries, const int *offsets, con
             to++;
         }
     });
-    each(samples, [=] __device__(long s) {
-        if (s < ends[all]) return;
-        to_rays[s] = 0;
-        to_depths[s] = 0.f;
-        for (int axis = 0; axis < 3; axis++) to_points[s * 3 + axis] = to_views[s * 3 + axis] = 0.f;
-    });
+    clear_unused(samples, ends + all, to_rays, to_depths, to_points, to_views);
 }
 
 inline void fill(const Fill &layout, long entries, const int *offsets, const int *rays, const float *depths,

@@ -115,12 +115,7 @@ inline void march(const March &layout, long rays, const float *origins, const fl
         const Ray ray = all[r];
         walk(is, occupied, ray, Samples{ray, (int)r, offsets[r], ray_of, depths, points, views});
     });
-    each(is.samples, [=] __device__(long s) {
-        if (s < offsets[rays]) return;
-        ray_of[s] = 0;
-        depths[s] = 0.f;
-        for (int axis = 0; axis < 3; axis++) points[s * 3 + axis] = views[s * 3 + axis] = 0.f;
-    });
+    clear_unused(is.samples, offsets + rays, ray_of, depths, points, views);
 }
 
 }  // namespace neus

@@ -75,12 +75,7 @@ inline void outside_samples(const Outside &layout, long rays, const float *origi
             }
         });
     });
-    each(is.samples, [=] __device__(long s) {
-        if (s < offsets[rays]) return;
-        ray_of[s] = 0;
-        depths[s] = 0.f;
-        for (int axis = 0; axis < 3; axis++) points[s * 3 + axis] = views[s * 3 + axis] = 0.f;
-    });
+    clear_unused(is.samples, offsets + rays, ray_of, depths, points, views);
 }
 
 }  // namespace neus

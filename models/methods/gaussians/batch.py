@@ -15,8 +15,6 @@ from models.ops.splat_project import camera_numbers
 from models.rendering.losses import masked_target
 from models.structs import Var
 
-CAMERA_NUMBERS = 17
-
 
 def numbers_of(intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
     """The camera as an input of the operations, float32 [17]."""

@@ -83,12 +83,12 @@ def _kind_name(kind: Any) -> str:
 
 
 def _range_text(metadata: Mapping[str, Any]) -> str:
-    """The limits of a field, as `≥ 1` or `0 … 24`; "" without any."""
+    """The limits of a field, as `≥ 1` or `0…24`; "" without any."""
     least, above, most = (metadata.get(name) for name in ("at_least", "above", "at_most"))
     if metadata.get("one_of"):
-        return "/ ".join(f"`{choice}` " for choice in metadata["one_of"]).strip()
+        return ", ".join(f"`{choice}`" for choice in metadata["one_of"])
     if least is not None and most is not None:
-        return f"= {least}" if least == most else f"{least:.10g} … {most:.10g}"
+        return f"= {least}" if least == most else f"{least:.10g}…{most:.10g}"
     texts = [(least, "≥"), (above, ">"), (most, "≤")]
     return " ".join(f"{sign} {bound:.4g}" for bound, sign in texts if bound is not None)
 

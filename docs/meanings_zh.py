@@ -179,23 +179,23 @@ SCENE_MEANINGS = {
     "scene folder: image/, optional mask/, camera files": "场景文件夹：image/、可选的 mask/、相机文件",
     "camera file in data_dir: world_mat_i, scale_mat_i": "data_dir 里的相机文件：world_mat_i、scale_mat_i",
     "file in data_dir; its scale_mat_0 gives the mesh region": "data_dir 里的文件，其 scale_mat_0 确定提取网格的区域",
-    "true: cameras must be outside the region of interest; false: may be inside (fast_neus, fast_nerf, gaussians)": (
+    "true: all cameras outside the region of interest; false: may be inside (fast_neus, fast_nerf, gaussians)": (
         "true：所有相机必须在感兴趣区域之外；false：可以在区域之内，用于 fast_neus、fast_nerf 和 gaussians"
     ),
     "published key, not used": "某些官方配置里的键；不使用",
     "weight of the distance of SfM points from the surface": "表面与 SfM 点之间距离的权重",
-    "until when SfM points are used, as a fraction of end_iter": "SfM 点使用到何时，占 end_iter 的比例",
+    "fraction of end_iter until SfM points end": "SfM 点使用到何时，占 end_iter 的比例",
     "most background samples per step, besides packed.samples": "每步背景采样点数的上限，在 packed.samples 之外",
     "step along a ray, as a fraction of the distance from the centre": "光线上的步长，占到中心距离的比例",
     "cells per side of the occupancy grid in contracted space": "收缩空间中占据栅格每边的格数",
     "cells that absorb a smaller fraction of the light are empty": "吸收光的比例小于它的格子视为空",
-    "until when points of depth maps (plane sweep) replace SfM points, without masks, as a fraction of end_iter; "
-    "the surface starts from these depth maps; 0: none": (
+    "fraction of end_iter with points of depth maps (plane sweep) for SfM points, without masks; the surface "
+    "starts from them; 0: none": (
         "没有掩膜时，到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；曲面由这些用平面扫描求得的深度图初始化"
         "；0：不用深度图"
     ),
     "replaces packed.prune_from without masks": "没有掩膜时代替 packed.prune_from",
-    "maximum of inv_s, in 1 / last_step, where photographs show the rendered background outside their masks": (
+    "maximum of inv_s, in 1 / last_step, where photographs show a background outside their masks": (
         "照片在掩膜之外显示渲染的背景时，inv_s 的上限，以 1 / last_step 为单位"
     ),
     "replaces packed.shell without masks": "没有掩膜时代替 packed.shell",
@@ -203,9 +203,8 @@ SCENE_MEANINGS = {
     "minimum step in the region, in 1 / inv_s; at most packed.first_step": (
         "区域内沿光线的最小步长，以 1 / inv_s 为单位；不超过 packed.first_step"
     ),
-    "from when SfM points are used without masks, as a fraction of end_iter; from the start if photographed from "
-    "within": (
-        "没有掩膜时从何时起使用 SfM 点，占 end_iter 的比例，从内部拍摄的场景从一开始；到 packed.points_until 为止"
+    "fraction of end_iter before SfM points are used, without masks; 0 if photographed from within": (
+        "没有掩膜时从何时起使用 SfM 点，占 end_iter 的比例；从内部拍摄的场景为 0"
     ),
     "replaces sdf_grid.bias without masks": "没有掩膜时代替 sdf_grid.bias",
     "poses: bundle adjustment before training; focal: also focal lengths": (
@@ -361,15 +360,15 @@ GRID_MEANINGS = {
     "dilation of the masks' visual hull, in unit-sphere radii": "掩膜的可视外壳的膨胀量，以单位球半径计",
     "initial step along a ray, in unit-sphere radii": "光线上的初始步长，以单位球半径计",
     "final step, also for images": "最终步长，渲染图像时也使用",
-    "when the final step is reached, as a fraction of end_iter": "何时达到最终步长，占 end_iter 的比例",
+    "fraction of end_iter until the final step": "何时达到最终步长，占 end_iter 的比例",
     "levels active at the start": "开始时启用的层数",
-    "when all levels are active, as a fraction of end_iter": "何时启用所有层，占 end_iter 的比例",
-    "when the occupancy grid is first updated, as a fraction of end_iter": "占据栅格何时首次更新，占 end_iter 的比例",
+    "fraction of end_iter until all levels are active": "何时启用所有层，占 end_iter 的比例",
+    "fraction of end_iter before the first update of the occupancy grid": "占据栅格何时首次更新，占 end_iter 的比例",
     "steps between updates of the occupancy grid": "两次更新占据栅格之间的步数",
     "weight of the patch loss, 1 - normalised cross-correlation; 0 saves time": (
         "图块损失（1 - 归一化互相关）的权重；0 节省时间"
     ),
-    "when the patch loss starts, as a fraction of end_iter": "图块损失何时开始，占 end_iter 的比例",
+    "fraction of end_iter before the patch loss": "图块损失何时开始，占 end_iter 的比例",
     "patch radius in pixels": "图块半径，单位像素",
     "photographs that each is compared with: those that share most points": (
         "每张照片与多少张照片比较，取共有点最多的照片"
@@ -380,9 +379,7 @@ GRID_MEANINGS = {
     "cells farther from the surface, in 1 / inv_s, are empty or inside": (
         "到表面的距离超过这么多个 1 / inv_s 的格子视为空或内部"
     ),
-    "weight of the free-space loss: depth inside the surface of points that masks prove empty": (
-        "自由空间损失的权重：掩膜证明为空的点在表面之内的深度"
-    ),
+    "weight of the free-space loss": "自由空间损失的权重：掩膜证明为空的点在表面之内的深度",
     "numerical: finite differences over a cell of the finest level": "numerical：在最细一层的一格上作有限差分",
     "initial weight of the mean curvature, in 1 / unit-sphere radii; falls linearly to 0 at end_iter; not used "
     "with train.tf32; 0 saves an eighth of the time": (
@@ -390,8 +387,8 @@ GRID_MEANINGS = {
     ),
     "minimum fraction of random samples in the visual hull, for losses on the field; used once all levels are "
     "active": "在可视外壳内随机采样的最小比例，用于场本身的损失；所有层启用后使用",
-    "learning rate of inv_s relative to train.learning_rate": "inv_s 的学习率与 train.learning_rate 之比",
-    "learning rate of the networks, relative to that of the grid (train.learning_rate)": (
+    "learning rate of inv_s, relative to that of the grid": "inv_s 的学习率与网格的学习率之比",
+    "learning rate of the networks, relative to that of the grid": (
         "网络的学习率与网格的学习率（train.learning_rate）之比"
     ),
     "as in sdf_grid": "同 sdf_grid",
@@ -413,7 +410,7 @@ PHOTOGRAPH_MEANINGS = {
 SPLAT_MEANINGS = {
     "3DGS or 2DGS; surfels give better meshes": "3DGS 或 2DGS；surfels 的网格更好",
     "degree of the spherical harmonics": "球谐函数的次数",
-    "when all degrees are active, as a fraction of end_iter": "何时启用全部次数，占 end_iter 的比例",
+    "fraction of end_iter until all degrees are active": "何时启用全部次数，占 end_iter 的比例",
     "initial number; random Gaussians are added to the SfM points up to it; 1..most": (
         "初始的高斯数；SfM 点不足时补充随机的高斯；1..most"
     ),
@@ -421,14 +418,14 @@ SPLAT_MEANINGS = {
     "fraction of these random Gaussians outside the region of interest, without masks": (
         "没有掩膜时，随机的初始高斯位于感兴趣区域之外的比例"
     ),
-    "initial standard deviation, relative to the mean distance of three nearest neighbours": (
+    "initial standard deviation, in mean distances of three nearest neighbours": (
         "初始标准差，以最近三点的平均距离为单位"
     ),
     "adaptive: clone, split, prune, reset (3DGS); mcmc: relocation": (
         "adaptive：克隆、分裂、剪枝、重置（3DGS）；mcmc：重新安置"
     ),
-    "start of densification, as a fraction of end_iter": "致密化的开始，占 end_iter 的比例",
-    "end of densification; densify_from..1": "致密化的结束；densify_from..1",
+    "fraction of end_iter before densification": "致密化的开始，占 end_iter 的比例",
+    "fraction of end_iter until densification ends; densify_from..1": "致密化的结束；densify_from..1",
     "steps between densifications": "两次致密化之间的步数",
     "Gaussians of lower opacity are pruned or relocated": "不透明度更低的高斯会被剪枝或重新安置",
     "adaptive: absolute gradients of projected centres (AbsGS)": "adaptive：使用投影中心的绝对梯度（AbsGS）",
@@ -438,9 +435,7 @@ SPLAT_MEANINGS = {
     "adaptive: larger Gaussians are split, smaller cloned; relative to the camera extent": (
         "adaptive：更大的高斯分裂，更小的克隆；以相机分布范围为单位"
     ),
-    "adaptive: interval of opacity resets, as a fraction of end_iter": (
-        "adaptive：重置不透明度的间隔，占 end_iter 的比例"
-    ),
+    "adaptive: fraction of end_iter between opacity resets": "adaptive：重置不透明度的间隔，占 end_iter 的比例",
     "mcmc: growth factor per densification": "mcmc：每次致密化时高斯数的增长倍数",
     "mcmc: SGLD noise at low opacity, relative to the learning rate of the centres": (
         "mcmc：低不透明度高斯的 SGLD 噪声，与中心学习率之比"

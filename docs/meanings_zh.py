@@ -48,10 +48,8 @@ FLAG_MEANINGS = {
     "tagged ones are recognised without it": (
         "prepare、reconstruct：照片或视频帧是 360 度全景（等距柱状投影），将切成透视视图；带标记的照片会自动识别"
     ),
-    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl). Without a recorded up "
-    "direction, only .obj is rotated by default, and --up uses the mean up direction of the cameras": (
-        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z；未记录向上方向时 .glb、.ply 和 "
-        ".stl 保持世界坐标系的坐标轴，.obj 旋转为 y 向上；给出 --up 则使用相机的平均向上方向）"
+    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl)": (
+        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）"
     ),
     "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, --tau and "
     "--points (default: world)": (
@@ -297,7 +295,7 @@ NETWORK_MEANINGS = {
     "encoding frequencies of points; 0: none": "点的位置编码的频率数；0：不编码",
     "encoding frequencies of view directions; 0: none": "视线方向的位置编码的频率数；0：不编码",
     "outputs without use_viewdirs": "不使用 use_viewdirs 时的输出数",
-    "hidden layers after which the encoded point is concatenated; from D on: no effect": (
+    "hidden layers after which the encoded point is concatenated": (
         "在这些隐藏层之后拼接编码后的点；不小于 D 的序号不起作用"
     ),
     "must be true if n_outside > 0 or type = nerf": "n_outside > 0 或 type = nerf 时必须为 true",
@@ -353,8 +351,8 @@ GRID_MEANINGS = {
     "samples per step; the number of rays is adjusted to it, up to train.batch_size": (
         "每步的采样点数；光线数随之调整，至多 train.batch_size"
     ),
-    "samples per step; rays are adjusted to it, up to train.batch_size; fewer where the background limits the rays": (
-        "每步的采样点数；光线数随之调整，至多 train.batch_size；光线数受背景限制时更少"
+    "samples per step, at most; rays are adjusted to it, up to train.batch_size": (
+        "每步采样点数的上限；光线数随之调整，至多 train.batch_size"
     ),
     "cells per side of the occupancy grid": "占据栅格每边的格数",
     "dilation of the masks' visual hull, in unit-sphere radii": "掩膜的可视外壳的膨胀量，以单位球半径计",
@@ -385,8 +383,9 @@ GRID_MEANINGS = {
     "with train.tf32; 0 saves an eighth of the time": (
         "平均曲率（1 / 单位球半径）的初始权重；线性减小，到 end_iter 为 0；train.tf32 时不使用；0 节省八分之一的时间"
     ),
-    "minimum fraction of random samples in the visual hull, for losses on the field; used once all levels are "
-    "active": "在可视外壳内随机采样的最小比例，用于场本身的损失；所有层启用后使用",
+    "minimum fraction of random samples in the visual hull, once all levels are active": (
+        "在可视外壳内随机采样的最小比例；所有层启用后使用"
+    ),
     "learning rate of inv_s, relative to that of the grid": "inv_s 的学习率与网格的学习率之比",
     "learning rate of the networks, relative to that of the grid": (
         "网络的学习率与网格的学习率（train.learning_rate）之比"

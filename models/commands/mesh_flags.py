@@ -43,9 +43,7 @@ FINISH = (
         "--up",
         OUTPUT,
         choices=(Y_AXIS, Z_AXIS),
-        help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl). Without "
-        "a recorded up direction, only .obj is rotated by default, and --up "
-        "uses the mean up direction of the cameras",
+        help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl)",
     ),
     flag(
         "--no-refine",

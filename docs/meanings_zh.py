@@ -193,7 +193,7 @@ SCENE_MEANINGS = {
         "；0：不用深度图"
     ),
     "replaces packed.prune_from without masks": "没有掩膜时代替 packed.prune_from",
-    "maximum of inv_s, in 1 / last_step, where photographs show a background outside their masks": (
+    "maximum of inv_s, in 1 / last_step, where photographs show the rendered background outside their masks": (
         "照片在掩膜之外显示渲染的背景时，inv_s 的上限，以 1 / last_step 为单位"
     ),
     "replaces packed.shell without masks": "没有掩膜时代替 packed.shell",

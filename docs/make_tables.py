@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {"en": ".md", "zh": ".zh-CN.md"}
 PAGES = {"flags": "flags", "keys": "confs"}  # table -> the page of docs/ that holds it
 HEADS = {
-    "en": {"flags": ("Flag", "Meaning"), "keys": ("Key", "Type, range", "Default", "Meaning")},
-    "zh": {"flags": ("参数", "含义"), "keys": ("键", "类型、范围", "默认值", "含义")},
+    "en": {"flags": ("Flag", "Meaning"), "keys": ("Key", "Default; type, range", "Meaning")},
+    "zh": {"flags": ("参数", "含义"), "keys": ("键", "默认值；类型、范围", "含义")},
 }
 KIND_NAMES = {bool: "bool", int: "int", float: "float", str: "text"}
 BLOCK_LINE = re.compile(r"\s*(\w+)\s*\{")
@@ -83,12 +83,12 @@ def _kind_name(kind: Any) -> str:
 
 
 def _range_text(metadata: Mapping[str, Any]) -> str:
-    """The limits of a field, as `≥ 1` or `0 … 24`; "" without any."""
+    """The limits of a field, as `≥ 1` or `0…24`; "" without any."""
     least, above, most = (metadata.get(name) for name in ("at_least", "above", "at_most"))
     if metadata.get("one_of"):
-        return "/ ".join(f"`{choice}` " for choice in metadata["one_of"]).strip()
+        return ", ".join(f"`{choice}`" for choice in metadata["one_of"])
     if least is not None and most is not None:
-        return f"= {least}" if least == most else f"{least:.10g} … {most:.10g}"
+        return f"= {least}" if least == most else f"{least:.10g}…{most:.10g}"
     texts = [(least, "≥"), (above, ">"), (most, "≤")]
     return " ".join(f"{sign} {bound:.4g}" for bound, sign in texts if bound is not None)
 
@@ -138,7 +138,7 @@ def key_tables(language: str) -> str:
     parts = []
     for block, rows in by_block.items():
         cells = [
-            (f"`{row.key.rpartition('.')[2]}`", row.kind, f"`{row.default}`", _translated(row.meaning, language))
+            (f"`{row.key.rpartition('.')[2]}`", f"`{row.default}`; {row.kind}", _translated(row.meaning, language))
             for row in rows
         ]
         parts.append(f"**`{block}`**\n\n{_table(HEADS[language]['keys'], cells)}")

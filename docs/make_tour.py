@@ -102,7 +102,7 @@ CELLS = (
     (
         TEXT,
         "Next: the [viewer](looking.md#the-viewer), [your own photographs](photographs.md), "
-        "[all flags](flags.md). 接下来：[查看器](looking.zh-CN.md#查看器)、[自己的照片](photographs.zh-CN.md)、"
+        "[all flags](flags.md). 接下来：[查看器](looking.md#the-viewer)、[自己的照片](photographs.zh-CN.md)、"
         "[所有参数](flags.zh-CN.md)。",
     ),
 )

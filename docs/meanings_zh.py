@@ -16,94 +16,82 @@ FLAG_MEANINGS = {
     "override a key of the conf, such as train.end_iter=1000; may be repeated": (
         "覆盖配置中的一个键，例如 train.end_iter=1000；可以重复使用"
     ),
-    "region of interest: centre and radius of a sphere around the object, in the world frame of the cameras; the "
-    "same as --set dataset.roi=...": (
-        "感兴趣区域：围住物体的球的球心和半径，相机的世界坐标；等同于 --set dataset.roi=..."
+    "sphere around the object: centre and radius in the world frame; the same as --set dataset.roi=...": (
+        "围住物体的球：球心和半径，世界坐标系；等同于 --set dataset.roi=..."
     ),
     "the same as --set train.seed=N": "等同于 --set train.seed=N",
-    "train: resume from the newest complete checkpoint, if there is one": ("train：从最新的完整检查点继续（如果有）"),
-    "start from the beginning: a prepared scene is replaced; the checkpoints of an earlier training are deleted when "
-    "the first new checkpoint is complete (reconstruct: when the new training is finished)": (
+    "train: resume from the newest complete checkpoint, if any": "train：从最新的完整检查点继续（如果有）",
+    "start from the beginning: a prepared scene is replaced; earlier checkpoints are deleted when the first new "
+    "one is complete (reconstruct: when the training is finished)": (
         "从头开始：替换已准备的场景；原有训练的检查点在第一个新检查点写完后删除，reconstruct 则在新的训练完成后删除"
     ),
-    "checkpoint to use instead of the newest: of this program (.safetensors), of the published code (.pth), or "
-    "Gaussians (.ply; for images and meshes)": (
+    "checkpoint instead of the newest: .safetensors, a published .pth, or Gaussians (.ply; for images and meshes)": (
         "代替最新检查点的文件：本程序的（.safetensors）、官方代码的（.pth）或高斯（.ply，用于图像和网格）"
     ),
-    "train: names of several scenes, or a file with one name on each line. They are trained one after the other; "
-    "under mpirun, each rank trains one scene at a time": (
-        "train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时每个进程每次训练一个场景"
-    ),
+    "train: names of scenes, or a file with one name per line; trained one after the other, under mpirun one scene "
+    "per rank at a time": "train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时每个进程每次训练一个场景",
     "train, inspect: also start the viewer (requires viser)": "train、inspect：同时启动查看器（需要 viser）",
-    "view, --view: address of the viewer: 127.0.0.1 for this machine only (default), 0.0.0.0 for access from the "
-    "network with the token of the printed address": (
+    "view, --view: address of the viewer: 127.0.0.1 for this machine only (default), 0.0.0.0 for the network, with "
+    "the token of the printed address": (
         "view、--view：查看器的地址：127.0.0.1 只限本机（默认）；0.0.0.0 允许从网络访问，需要所打印地址中的令牌"
     ),
-    "view, --view: port of the viewer; if it is in use, the next free one (default: 8080)": (
+    "view, --view: port; if in use, the next free one (default: 8080)": (
         "view、--view：查看器的端口，被占用时使用下一个空闲端口（默认：8080）"
     ),
-    "language of the HTML pages: en (English) or zh (Chinese) (default: that of the browser)": (
-        "HTML 页面的语言：en（英文）或 zh（中文）（默认：随浏览器）"
+    "language of the HTML pages (default: that of the browser)": "HTML 页面的语言（默认：随浏览器）",
+    "validate_mesh: region to extract, two corners in --frame (default: dataset.bbox, else the box around the "
+    "region of interest)": (
+        "validate_mesh：提取网格的区域，两个角点，坐标系由 --frame 决定（默认：配置的 dataset.bbox，否则为感兴趣区"
+        "域的包围盒）"
     ),
-    "validate_mesh: region to extract, two corners in the frame of --frame (default: dataset.bbox of the conf, else "
-    "the box around the region of interest)": (
-        "validate_mesh：提取网格的区域，两个角点，坐标系由 --frame 决定"
-        "（默认：配置的 dataset.bbox，否则为感兴趣区域的包围盒）"
-    ),
-    "prepare, reconstruct: the photographs, or the frames of the video, are 360-degree panoramas (equirectangular) and "
-    "are cut into perspective views; tagged photographs are recognised without it": (
+    "prepare, reconstruct: photographs or frames are equirectangular panoramas and are cut into perspective views; "
+    "tagged ones are recognised without it": (
         "prepare、reconstruct：照片或视频帧是 360 度全景（等距柱状投影），将切成透视视图；带标记的照片会自动识别"
     ),
-    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; without a recorded up "
-    "direction, .glb, .ply and .stl keep the axes of the world frame, and .obj is rotated to y up; with --up the mean "
-    "up direction of the cameras is used)": (
-        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z；"
-        "未记录向上方向时 .glb、.ply 和 .stl 保持世界坐标系的坐标轴，.obj 旋转为 y 向上；"
-        "给出 --up 则使用相机的平均向上方向）"
+    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl)": (
+        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）"
     ),
     "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, --tau and "
     "--points (default: world)": (
         "相机的世界坐标系，或单位球坐标系；validate_mesh：输出的坐标系；evaluate：--gt、--tau 和 --points 的坐标系"
         "（默认：world）"
     ),
-    "prepare, reconstruct: side in metres of the ArUco or AprilTag markers in the photographs, which give the scale": (
+    "prepare, reconstruct: side in metres of ArUco or AprilTag markers, which give the scale": (
         "prepare、reconstruct：照片中 ArUco 或 AprilTag 标记的边长（米），由此得到尺度"
     ),
-    "prepare, reconstruct: a known length in metres, which gives the scale: two points of the world frame, "
-    "`x y z x y z LENGTH`, or two points in two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`, in pixels": (
-        "prepare、reconstruct：已知长度（米），由此得到尺度：世界坐标系的两个点，`x y z x y z LENGTH`；或两张照片上的"
-        "两个点，`IMAGE x y x y IMAGE x y x y LENGTH`，单位像素"
+    "prepare, reconstruct: a known length in metres, between two points of the world frame, `x y z x y z LENGTH`, "
+    "or in the pixels of two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`": (
+        "prepare、reconstruct：已知长度（米），由此得到尺度：世界坐标系的两个点，`x y z x y z LENGTH`；或两张照片上"
+        "的两个点，`IMAGE x y x y IMAGE x y x y LENGTH`，单位像素"
     ),
     "compare: experiment folders; the name of this flag may be omitted": (
         "compare：各实验的文件夹；这个参数名可以省略"
     ),
-    "evaluate: ground truth, a mesh (.ply, .obj, .stl) or a point cloud (.ply), in the frame of --frame (default: "
-    "dataset.reference_mesh of the conf)": (
+    "evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl) or a point cloud (.ply) (default: "
+    "dataset.reference_mesh)": (
         "evaluate：真值，网格（.ply、.obj、.stl）或点云（.ply），坐标系由 --frame 决定（默认：配置里的 "
         "dataset.reference_mesh）"
     ),
-    "evaluate: distance threshold of the F-score, in units of --frame (default: 0.01 radii of the region of "
-    "interest)": ("evaluate：F 分数的距离阈值，以 --frame 的单位计（默认：感兴趣区域半径的 0.01）"),
-    "evaluate: SfM points, a .ply in the frame of --frame (default: those of the scene)": (
+    "evaluate: threshold of the F-score, in units of --frame (default: 0.01 radii of the region of interest)": (
+        "evaluate：F 分数的距离阈值，以 --frame 的单位计（默认：感兴趣区域半径的 0.01）"
+    ),
+    "evaluate: SfM points in --frame, .ply (default: those of the scene)": (
         "evaluate：SfM 点，.ply 文件，坐标系由 --frame 决定（默认：场景自带的点）"
     ),
     "evaluate: the published DTU protocol, in millimetres; requires --dtu": (
         "evaluate：公开的 DTU 评测方法，单位为毫米；需要 --dtu"
     ),
-    "evaluate: folder with ObsMask/ and Points/stl/ of the DTU evaluation": (
-        "evaluate：含有 DTU 评测的 ObsMask/ 和 Points/stl/ 的文件夹"
-    ),
+    "evaluate: folder with ObsMask/ and Points/stl/": "evaluate：含有 DTU 评测的 ObsMask/ 和 Points/stl/ 的文件夹",
     "evaluate: number of the DTU scan (default: the number after scan in the scene name)": (
         "evaluate：DTU scan 的编号（默认：场景名中 scan 后面的数字）"
     ),
-    "evaluate: table to which a row with the metrics is added; experiments may share it (default: "
-    "report/metrics.csv in the experiment folder)": (
+    "evaluate: table to which a row is added; experiments may share it (default: report/metrics.csv)": (
         "evaluate：追加一行指标的表格，可由多个实验共用（默认：实验文件夹里的 report/metrics.csv）"
     ),
     "validate_mesh: keep the vertices of marching cubes": "validate_mesh：保留移动立方体法给出的顶点位置",
-    "validate_mesh: pieces: remove components below a hundredth of the area of the largest one (default). views: "
-    "also remove triangles that no camera sees or that lie outside the dilated masks. largest: also remove all "
-    "components but the largest": (
+    "validate_mesh: pieces: remove components below a hundredth of the area of the largest (default). views: also "
+    "triangles that no camera sees or that lie outside the dilated masks. largest: also all components but the "
+    "largest": (
         "validate_mesh：pieces：去掉面积小于最大连通块 1 % 的连通块（默认）；views：还去掉没有相机看到或膨胀后的掩"
         "膜排除的部分；largest：还去掉最大连通块之外的所有连通块"
     ),
@@ -113,70 +101,68 @@ FLAG_MEANINGS = {
     "validate_mesh: reduce to about N triangles (default: no reduction; 100000 with a texture)": (
         "validate_mesh：简化到约 N 个三角形（默认：不简化；带纹理时 100000）"
     ),
-    "validate_mesh: reduce to the fewest triangles that stay within this distance of the surface, in units of "
-    "--frame": "validate_mesh：简化到与表面的距离不超过该值的最少三角形，单位由 --frame 决定",
-    "validate_mesh: close the holes of the mesh, for 3D printing; the log gives their number and the added area": (
+    "validate_mesh: reduce to the fewest triangles within this distance of the surface, in units of --frame": (
+        "validate_mesh：简化到与表面的距离不超过该值的最少三角形，单位由 --frame 决定"
+    ),
+    "validate_mesh: close the holes, for 3D printing; the log gives their number and area": (
         "validate_mesh：封闭网格的孔洞，用于 3D 打印；日志给出孔洞的数目和补出的面积"
     ),
-    "validate_mesh: colours from the photographs, per vertex or as a texture (default: vertex, if the format "
-    "supports it)": ("validate_mesh：取自照片的颜色，存为顶点颜色或纹理（默认：格式支持时为 vertex）"),
-    "validate_mesh: texture size in texels per side (default: 2048)": ("validate_mesh：纹理每边的像素数（默认：2048）"),
-    "output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment folder, "
-    ".glb with a texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: "
-    "compare.html in the folder of the first experiment)": (
-        "输出文件。validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 "
-        ".glb）；render：.mp4，或存放 PNG 的文件夹（默认：在 render/ 里）；compare：.html（默认：第一个实验文件夹"
-        "里的 compare.html）"
+    "validate_mesh: colours from the photographs (default: vertex, if the format supports it)": (
+        "validate_mesh：取自照片的颜色（默认：格式支持时为 vertex）"
+    ),
+    "validate_mesh: texels per side of the texture (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
+    "output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply, .glb with a texture). "
+    "render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: compare.html in the first "
+    "experiment)": (
+        "输出文件。validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb"
+        "）；render：.mp4，或存放 PNG 的文件夹（默认：在 render/ 里）；compare：.html（默认：第一个实验文件夹里的 "
+        "compare.html）"
     ),
     "validate_mesh, evaluate: grid points per side (default: 512)": (
         "validate_mesh、evaluate：网格每边的采样点数（默认：512）"
     ),
-    "validate_mesh, evaluate: level of the extracted surface, of the negative signed distance (default: 0) or of "
-    "the density of a NeRF (default: 25)": (
+    "validate_mesh, evaluate: extracted level of the negative signed distance (default: 0) or of the density of a "
+    "NeRF (default: 25)": (
         "validate_mesh、evaluate：提取的等值面的值，即负的符号距离（默认：0）或 NeRF 的密度（默认：25）"
     ),
     "validate_image: number of the training photograph, without held-out ones (default: 0)": (
         "validate_image：训练照片的编号，不计留出的照片（默认：0）"
     ),
-    "validate_image, render, interpolate: reduction factor, 1 for full size (default: "
-    "train.validate_resolution_level of the conf; for videos the largest that leaves at least 720 lines; 1 for a "
-    "camera-path file)": (
-        "validate_image、render、interpolate：缩小的倍数，1 为原尺寸（默认：配置里的 train.validate_resolution_level；"
-        "视频为至少有 720 行的最大值；相机路径文件为 1）"
+    "validate_image, render, interpolate: reduction factor, 1: full size (default: "
+    "train.validate_resolution_level; for videos the largest that leaves 720 lines; 1 for a camera-path file)": (
+        "validate_image、render、interpolate：缩小的倍数，1 为原尺寸（默认：配置里的 "
+        "train.validate_resolution_level；视频为至少有 720 行的最大值；相机路径文件为 1）"
     ),
-    "render: orbit, photographs such as 0,5,9, or a camera-path file of this program or nerfstudio (default: orbit)": (
+    "render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)": (
         "render：orbit（环绕）、照片编号如 0,5,9，或本程序或 nerfstudio 的相机路径文件（默认：orbit）"
     ),
-    "render: comma-separated list of images shown side by side: colour, normals, depth, shape, mesh (default: "
-    "colour); shape is the shaded mesh, mesh the coloured mesh": (
+    "render: comma-separated images, shown side by side: colour, normals, depth, shape, mesh (default: colour); "
+    "shape is the shaded mesh, mesh the coloured mesh": (
         "render：并排显示的图像，以逗号分隔：colour（颜色）、normals（法线）、depth（深度）、shape（明暗着色的网格"
         "）、mesh（彩色网格）（默认：colour）"
     ),
-    "render: duration of the video in seconds (default: 4, or that of the camera-path file)": (
+    "render: duration in seconds (default: 4, or that of the camera-path file)": (
         "render：视频时长，单位秒（默认：4，或相机路径文件中的值）"
     ),
     "render: frames per second (default: 24, or those of the camera-path file)": (
         "render：每秒帧数（默认：24，或相机路径文件中的值）"
     ),
     "prepare, reconstruct: folder of photographs, or a video": "prepare、reconstruct：照片文件夹，或一段视频",
-    "prepare, reconstruct: folder of masks with the names of the photographs, or a method: colorkey (backdrop of "
-    "one colour), grabcut, box (rectangles on a few photographs) or rembg (if installed)": (
-        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或方法：colorkey（纯色背景）、grabcut、box（几张照片"
-        "上的矩形）或 rembg（需已安装）"
+    "prepare, reconstruct: folder of masks named as the photographs, or colorkey (backdrop of one colour), "
+    "grabcut, box (rectangles on a few photographs) or rembg (if installed)": (
+        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或方法：colorkey（纯色背景）、grabcut、box（几张照片上"
+        "的矩形）或 rembg（需已安装）"
     ),
-    "prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, top, right, "
-    "bottom in pixels; may be repeated; further ones are read from boxes.json in the folder of the photographs or "
-    "in the scene folder": (
-        "prepare、reconstruct：配合 --masks box，在一张照片上围住物体的矩形：左、上、右、下，单位像素；可以重复使"
-        "用；还会读取照片文件夹或场景文件夹里的 boxes.json"
+    "prepare, reconstruct: with --masks box, a rectangle around the object: left, top, right, bottom in pixels; "
+    "may be repeated; more are read from boxes.json": (
+        "prepare、reconstruct：配合 --masks box，在一张照片上围住物体的矩形：左、上、右、下，单位像素；可以重复使用"
+        "；还会读取照片文件夹或场景文件夹里的 boxes.json"
     ),
     "prepare, reconstruct: number of frames to use from a video (default: 80)": (
         "prepare、reconstruct：从视频中使用的帧数（默认：80）"
     ),
-    "reconstruct: minutes of training, without the time for cameras and mesh; auto (default): until doubling the "
-    "number of steps hardly improves the PSNR, at most 10": (
-        "reconstruct：训练的分钟数，不含估计相机和提取网格的时间；auto（默认）：直到步数加倍几乎不再提高 PSNR，最多 10"
-    ),
+    "reconstruct: minutes of training; auto (default): until doubling the steps hardly improves the PSNR, at most "
+    "10": "reconstruct：训练的分钟数；auto（默认）：直到步数加倍几乎不再提高 PSNR，最多 10",
     "auto: a GPU if one works, else the CPU (default: auto)": (
         "auto：有可用的 GPU 时使用 GPU，否则使用 CPU（默认：auto）"
     ),
@@ -184,193 +170,157 @@ FLAG_MEANINGS = {
 }
 
 SCENE_MEANINGS = {
-    "experiment folder, created if missing; --case replaces CASE_NAME and ${case}": (
-        "实验文件夹，不存在则创建；CASE_NAME 和 ${case} 由 --case 替换"
-    ),
-    "folders whose .py files are copied to base_exp_dir/recording; []: none": (
-        "其中的 .py 文件会复制到 base_exp_dir/recording 的文件夹；[]：不复制"
+    "experiment folder; --case replaces CASE_NAME and ${case}": "实验文件夹；CASE_NAME 和 ${case} 由 --case 替换",
+    "folders whose .py files are copied to recording/; []: none": (
+        "其中的 .py 文件会复制到 recording/ 的文件夹；[]：不复制"
     ),
     "scene folder: image/, optional mask/, camera files": "场景文件夹：image/、可选的 mask/、相机文件",
-    "file in data_dir with world_mat_i and scale_mat_i of each photograph": (
-        "data_dir 里的文件，含每张照片的 world_mat_i 和 scale_mat_i"
-    ),
-    "file in data_dir whose scale_mat_0 defines the region of mesh extraction": (
-        "data_dir 里的文件，其 scale_mat_0 确定提取网格的区域"
-    ),
-    "true: all cameras must be outside the region of interest; false: they may be inside, with fast_neus, "
-    "fast_nerf and gaussians": (
+    "camera file in data_dir: world_mat_i, scale_mat_i": "data_dir 里的相机文件：world_mat_i、scale_mat_i",
+    "file in data_dir; its scale_mat_0 gives the mesh region": "data_dir 里的文件，其 scale_mat_0 确定提取网格的区域",
+    "true: all cameras outside the region of interest; false: may be inside (fast_neus, fast_nerf, gaussians)": (
         "true：所有相机必须在感兴趣区域之外；false：可以在区域之内，用于 fast_neus、fast_nerf 和 gaussians"
     ),
-    "key of some published confs; not used": "某些官方配置里的键；不使用",
-    "weight of the distance between the surface and the SfM points": "表面与 SfM 点之间距离的权重",
-    "until when the SfM points are used, as a fraction of end_iter": "SfM 点使用到何时，占 end_iter 的比例",
-    "maximum number of background samples per step, in addition to packed.samples": (
-        "每步背景采样点数的上限，在 packed.samples 之外"
-    ),
-    "step size along a ray, as a fraction of the distance from the centre": "光线上的步长，占到中心距离的比例",
+    "published key, not used": "某些官方配置里的键；不使用",
+    "weight of the distance of SfM points from the surface": "表面与 SfM 点之间距离的权重",
+    "fraction of end_iter until SfM points end": "SfM 点使用到何时，占 end_iter 的比例",
+    "most background samples per step, besides packed.samples": "每步背景采样点数的上限，在 packed.samples 之外",
+    "step along a ray, as a fraction of the distance from the centre": "光线上的步长，占到中心距离的比例",
     "cells per side of the occupancy grid in contracted space": "收缩空间中占据栅格每边的格数",
-    "cells that absorb less than this fraction of the light are empty": "吸收光的比例小于它的格子视为空",
-    "until when the points of depth maps are used in place of SfM points, without masks, as a fraction of end_iter; "
-    "the surface starts from these depth maps, found by plane sweep; 0: no depth maps": (
-        "没有掩膜时，到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；"
-        "曲面由这些用平面扫描求得的深度图初始化；0：不用深度图"
+    "cells that absorb a smaller fraction of the light are empty": "吸收光的比例小于它的格子视为空",
+    "fraction of end_iter with points of depth maps (plane sweep) for SfM points, without masks; the surface "
+    "starts from them; 0: none": (
+        "没有掩膜时，到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；曲面由这些用平面扫描求得的深度图初始化"
+        "；0：不用深度图"
     ),
     "replaces packed.prune_from without masks": "没有掩膜时代替 packed.prune_from",
-    "maximum of inv_s where the photographs show the rendered background outside their masks, in 1 / last_step; the "
-    "samples do not resolve a sharper surface": (
-        "照片在掩膜之外显示渲染的背景时，inv_s 的上限，以 1 / last_step 为单位；更锐利的表面，采样点无法分辨"
+    "maximum of inv_s, in 1 / last_step, where photographs show the rendered background outside their masks": (
+        "照片在掩膜之外显示渲染的背景时，inv_s 的上限，以 1 / last_step 为单位"
     ),
     "replaces packed.shell without masks": "没有掩膜时代替 packed.shell",
     "replaces patches.weight without masks": "没有掩膜时代替 patches.weight",
-    "minimum step size along a ray in the region, in 1 / inv_s; at most packed.first_step": (
+    "minimum step in the region, in 1 / inv_s; at most packed.first_step": (
         "区域内沿光线的最小步长，以 1 / inv_s 为单位；不超过 packed.first_step"
     ),
-    "from when the SfM points are used without masks, as a fraction of end_iter, from the start if photographed from "
-    "within; until packed.points_until": (
-        "没有掩膜时从何时起使用 SfM 点，占 end_iter 的比例，从内部拍摄的场景从一开始；到 packed.points_until 为止"
+    "fraction of end_iter before SfM points are used, without masks; 0 if photographed from within": (
+        "没有掩膜时从何时起使用 SfM 点，占 end_iter 的比例；从内部拍摄的场景为 0"
     ),
     "replaces sdf_grid.bias without masks": "没有掩膜时代替 sdf_grid.bias",
-    "refinement before training: poses (bundle adjustment), focal (also focal lengths) or none": (
-        "训练前的相机优化：poses（光束法平差）、focal（还优化焦距）或 none"
+    "poses: bundle adjustment before training; focal: also focal lengths": (
+        "poses：训练前用光束法平差优化位姿；focal：还优化焦距"
     ),
-    'scene folder with held-out photographs for evaluate; "": none': ('evaluate 用的留出照片的场景文件夹；""：没有'),
+    'scene folder of held-out photographs; "": none': 'evaluate 用的留出照片的场景文件夹；""：没有',
     "scene format; auto: detected": "场景格式；auto：自动识别",
-    "photographs are reduced by this factor in width and height": "照片的宽和高缩小的倍数",
-    "every n-th photograph, from the first, is held out for evaluate; 0: none": (
-        "从第一张起，每 n 张照片留出一张给 evaluate；0：不留出"
+    "reduction factor of the photographs": "照片的宽和高缩小的倍数",
+    "every n-th photograph, from the first, is held out; 0: none": "从第一张起，每 n 张照片留出一张；0：不留出",
+    "indices of held-out photographs, instead of test_every": "留出照片的编号，代替 test_every",
+    "indices of training photographs; []: all not held out": "训练照片的编号；[]：所有未留出的照片",
+    "true: masks from a backdrop of one colour, if there are no others": "true：没有掩膜时，由单一颜色的背景得到掩膜",
+    "true: SfM points are triangulated, if there are neither points nor masks": (
+        "true：没有点和掩膜时，三角化得到 SfM 点"
     ),
-    "indices of the held-out photographs, instead of test_every": "留出照片的编号，代替 test_every",
-    "indices of the training photographs; []: all that are not held out": "训练照片的编号；[]：所有未留出的照片",
-    "true: photographs without masks before a backdrop of one colour get masks from it": (
-        "true：没有掩码、背景为单一颜色的照片，由背景得到掩码"
-    ),
-    "true: SfM points are triangulated from the photographs and their cameras, if there are neither points nor masks": (
-        "true：没有点云和掩码时，由照片和相机三角化得到 SfM 点"
-    ),
-    '"x0 y0 z0 x1 y1 z1": box that meshes are extracted from, in the world frame; "": that of the region of interest': (
+    '"x0 y0 z0 x1 y1 z1": box of mesh extraction, world frame; "": that of the region of interest': (
         '"x0 y0 z0 x1 y1 z1"：提取网格的长方体，世界坐标系；""：感兴趣区域的长方体'
     ),
-    '"x y z r": sphere around the object, in the world frame; "": estimated': (
+    '"x y z r": sphere around the object, world frame; "": estimated': (
         '"x y z r"：围住物体的球，世界坐标系；""：自动估计'
     ),
-    'ground-truth mesh for evaluate, in the unit-sphere frame; "": none': (
-        'evaluate 用的真值网格，位于单位球坐标系；""：没有'
-    ),
+    'ground-truth mesh, unit-sphere frame; "": none': 'evaluate 用的真值网格，位于单位球坐标系；""：没有',
 }
 
 TRAIN_MEANINGS = {
-    "decay rate of Adam's second moment; below 1": "Adam 二阶矩的衰减率；小于 1",
+    "decay rate of Adam's second moment": "Adam 二阶矩的衰减率",
     "epsilon of Adam": "Adam 的 epsilon",
-    "learning rate of Adam after the warm-up": "Adam 在预热之后的学习率",
-    "final learning rate at end_iter, as a fraction of learning_rate": (
-        "end_iter 时的最终学习率，占 learning_rate 的比例"
-    ),
-    "number of training steps": "训练步数",
-    "rays per step; for Gaussians, images per step": "每步的光线数；高斯为每步的图像数",
-    "reduction factor of validation images; 0: as large as the photographs, up to 800 pixels": (
+    "learning rate after the warm-up": "预热之后的学习率",
+    "final learning rate, as a fraction of learning_rate": "最终学习率，占 learning_rate 的比例",
+    "training steps": "训练步数",
+    "rays per step; Gaussians: images per step": "每步的光线数；高斯为每步的图像数",
+    "reduction factor of validation images; 0: size of the photographs, at most 800 pixels": (
         "验证图像缩小的倍数；0：与照片同样大小，最大 800 像素"
     ),
-    "true: white background, for photographs masked with white; not used by fast_neus without masks": (
+    "true: white background, for photographs masked with white; fast_neus ignores it without masks": (
         "true：白色背景，用于掩膜之外为白色的照片；fast_neus 没有掩膜时不使用"
     ),
     "steps between checkpoints; 0: only at the end": "两次写检查点之间的步数；0：只在结束时写",
-    "steps between validation images, and one at the end; 0: none": "两次写验证图像之间的步数，结束时也写一张；0：不写",
+    "steps between validation images, and one at the end; 0: none": (
+        "两次写验证图像之间的步数，结束时也写一张；0：不写"
+    ),
     "steps between meshes, and one at the end; 0: none": "两次写网格之间的步数，结束时也写一个；0：不写",
-    "steps between progress lines on the terminal": "终端上两行进度之间的步数",
-    "weight of the eikonal loss, for model.type = neus and fast_neus": (
-        "eikonal 损失的权重，用于 model.type = neus 和 fast_neus"
+    "steps between progress lines": "终端上两行进度之间的步数",
+    "weight of the eikonal loss (neus, fast_neus)": "eikonal 损失的权重（neus、fast_neus）",
+    "weight of the mask loss; above 0, neus and nerf require masks": (
+        "掩膜损失的权重；大于 0 时 neus 和 nerf 必须有掩膜"
     ),
-    "weight of the mask loss; a value above 0 requires masks with model.type = neus or nerf": (
-        "掩膜损失的权重；大于 0 时必须有掩膜（model.type = neus 或 nerf）"
+    "steps of learning-rate warm-up; below end_iter": "学习率预热的步数；小于 end_iter",
+    "steps of cosine annealing (cos_anneal_ratio of NeuS), for neus; 0: none": (
+        "余弦退火的步数（NeuS 的 cos_anneal_ratio），用于 neus；0：不退火"
     ),
-    "steps of learning-rate warm-up from 0; must be below end_iter": ("学习率从 0 开始预热的步数；必须小于 end_iter"),
-    "steps of cosine annealing (cos_anneal_ratio of NeuS), for model.type = neus; 0: no annealing": (
-        "余弦退火的步数（NeuS 的 cos_anneal_ratio），用于 model.type = neus；0：不退火"
-    ),
-    "consecutive skipped steps (NaN or Inf) before training returns to a valid state, with half the learning rate": (
+    "skipped steps in a row (NaN, Inf) before training returns to a valid state with half the learning rate": (
         "连续跳过多少步（NaN 或 Inf）后训练退回有效状态，学习率减半"
     ),
-    "number of newest checkpoints to keep; 0: all": "保留最新检查点的个数；0：全部保留",
-    "learning-rate schedule: cosine (NeuS) or exponential (NeRF) (not a published key)": (
-        "学习率曲线：cosine（NeuS）或 exponential（NeRF）（官方没有这个键）"
+    "newest checkpoints kept; 0: all": "保留最新检查点的个数；0：全部保留",
+    "schedule: cosine (NeuS), exponential (NeRF)": "学习率曲线：cosine（NeuS）、exponential（NeRF）",
+    "random seed": "随机数种子",
+    "rays per chunk of an image; affects only memory": "图像每块的光线数；只影响内存",
+    "rays per chunk of a batch; affects memory, and results only by rounding": (
+        "训练批次每块的光线数；影响内存，对结果只有舍入误差的影响"
     ),
-    "random seed (not a published key)": "随机数种子（官方没有这个键）",
-    "rays per chunk when rendering an image, or auto; affects only memory (not a published key)": (
-        "渲染图像时每块的光线数，或 auto；只影响内存（官方没有这个键）"
+    "limit in GB of auto chunks: resident memory (CPU), GPU memory (CUDA); auto: 90 % of the free memory": (
+        "auto 分块的上限，单位 GB：常驻内存（CPU）、显存（CUDA）；auto：空闲内存的 90 %"
     ),
-    "rays per chunk of a training batch, or auto; affects memory, and results only by rounding (not a published key)": (
-        "训练批次每块的光线数，或 auto；影响内存，对结果只有舍入误差的影响（官方没有这个键）"
+    "true: faster matrix products on CUDA in TF32 (10-bit mantissa); effect on a training not verified": (
+        "true：CUDA 上的矩阵乘法使用 TF32（10 位尾数），更快；对训练的影响尚未验证"
     ),
-    "memory limit of auto chunks in GB: resident memory (CPU) or GPU memory (CUDA); auto: 90 % of the free memory "
-    "(not a published key)": (
-        "auto 分块的内存上限，单位 GB：常驻内存（CPU）或显存（CUDA）；auto：空闲内存的 90 %（官方没有这个键）"
+    "decay of averaged weights, used for images and meshes, such as 0.999; 0: no averaging": (
+        "平均权重的衰减率，例如 0.999，用于图像和网格；0：不平均"
     ),
-    "true: matrix products on CUDA in TF32 (10-bit mantissa), which is faster; its effect on a training is not "
-    "verified yet (not a published key)": (
-        "true：CUDA 上的矩阵乘法使用 TF32（10 位尾数），更快；对训练的影响尚未验证（官方没有这个键）"
-    ),
-    "decay of averaged weights, which are then used for images and meshes, such as 0.999; 0: no averaging (not a "
-    "published key)": ("平均权重的衰减率，例如 0.999，图像和网格使用平均后的权重；0：不平均（官方没有这个键）"),
-    "grid points per side for the meshes of val_mesh_freq; at least 2 (not a published key)": (
-        "按 val_mesh_freq 写出的网格每边的采样点数；至少为 2（官方没有这个键）"
-    ),
+    "grid points per side of the meshes of val_mesh_freq": "按 val_mesh_freq 写出的网格每边的采样点数",
 }
 
 NETWORK_MEANINGS = {
-    "block of the signed distance field: sdf_network, sdf_grid; default: sdf_network for model.type = neus, "
-    "sdf_grid for fast_neus (not a published key)": (
-        "符号距离场的配置块：sdf_network、sdf_grid；default：neus 用 sdf_network，fast_neus 用 sdf_grid（官方没有）"
+    "block of the SDF; default: sdf_network (neus), sdf_grid (fast_neus)": (
+        "SDF 的配置块；default：sdf_network（neus）、sdf_grid（fast_neus）"
     ),
-    "block of the colour field: rendering_network, color_grid; default: rendering_network (not a published key)": (
-        "颜色场的配置块：rendering_network、color_grid；default：rendering_network（官方没有）"
+    "block of the colour field; default: rendering_network": "颜色场的配置块；default：rendering_network",
+    "block of the radiance field; default: nerf (nerf), density_grid (fast_nerf)": (
+        "辐射场的配置块；default：nerf（nerf）、density_grid（fast_nerf）"
     ),
-    "block of the radiance field: nerf, density_grid; default: nerf for model.type = nerf, density_grid for "
-    "fast_nerf (not a published key)": (
-        "辐射场的配置块：nerf、density_grid；default：nerf 用 nerf，fast_nerf 用 density_grid（官方没有）"
+    "optimiser": "优化器",
+    "hidden layers": "隐藏层数",
+    "width of hidden layers": "隐藏层宽度",
+    "neus, fast_neus: surface; nerf, fast_nerf: radiance field; gaussians: splats": (
+        "neus、fast_neus：表面；nerf、fast_nerf：辐射场；gaussians：高斯泼溅"
     ),
-    "optimiser (not a published key)": "优化器（官方没有）",
-    "number of hidden layers": "隐藏层数",
-    "width of the hidden layers": "隐藏层宽度",
-    "model type: neus is a surface, nerf a radiance field with two networks of the block nerf": (
-        "模型类型：neus 为表面，nerf 为由 nerf 块的两个网络组成的辐射场"
-    ),
-    "input dimensions: 4 for background points (x, y, z, 1) / r; 3 with type = nerf": (
-        "输入维数：背景点 (x, y, z, 1) / r 为 4；type = nerf 时为 3"
-    ),
-    "dimensions of a view direction: 3": "视线方向的维数：3",
-    "frequencies of the positional encoding of points": "点的位置编码的频率数；0 表示不编码",
-    "frequencies of the positional encoding of view directions": "视线方向的位置编码的频率数；0 表示不编码",
-    "number of outputs without use_viewdirs": "不使用 use_viewdirs 时的输出数",
-    "indices of hidden layers after which the encoded point is concatenated; those from D on have no effect": (
+    "4 for background points (x, y, z, 1) / r; 3 for type = nerf": "背景点 (x, y, z, 1) / r 为 4；type = nerf 时为 3",
+    "dimensions of a view direction": "视线方向的维数",
+    "encoding frequencies of points; 0: none": "点的位置编码的频率数；0：不编码",
+    "encoding frequencies of view directions; 0: none": "视线方向的位置编码的频率数；0：不编码",
+    "outputs without use_viewdirs": "不使用 use_viewdirs 时的输出数",
+    "hidden layers after which the encoded point is concatenated": (
         "在这些隐藏层之后拼接编码后的点；不小于 D 的序号不起作用"
     ),
     "must be true if n_outside > 0 or type = nerf": "n_outside > 0 或 type = nerf 时必须为 true",
-    "number of outputs: one signed distance and d_feature features": "输出数：一个符号距离和 d_feature 个特征",
-    "dimensions of a point: 3": "点的维数：3",
-    "width of the hidden layers; must be above 3 + 6 * multires if skip_in is not empty": (
+    "outputs: signed distance and d_feature features": "输出数：一个符号距离和 d_feature 个特征",
+    "dimensions of a point": "点的维数",
+    "width of hidden layers; above 3 + 6 * multires if skip_in is not empty": (
         "隐藏层宽度；skip_in 非空时必须大于 3 + 6 * multires"
     ),
-    "layers at which the encoded point is concatenated; each in 1..n_layers": (
+    "layers in 1..n_layers at which the encoded point is concatenated": (
         "在这些层拼接编码后的点；都在 1..n_layers 之内"
     ),
-    "radius of the initial sphere, in the scaled frame": "初始球的半径，在缩放后的坐标系中",
-    "input points are multiplied by this factor, output distances divided by it": (
-        "输入的点乘以这个系数，输出的距离除以它"
-    ),
-    "geometric initialisation as a sphere of radius bias": "几何初始化为半径 bias 的球",
+    "radius of the initial sphere, scaled frame": "初始球的半径，在缩放后的坐标系中",
+    "factor on input points, divisor of output distances": "输入的点乘以这个系数，输出的距离除以它",
+    "initialisation as a sphere of radius bias": "几何初始化为半径 bias 的球",
     "weight normalisation": "权重归一化",
-    "true: the initial sphere is inverted, for indoor scenes": "true：初始球内外翻转，用于室内场景",
-    "sets the initial inv_s = exp(10 * init_val)": "确定初始的 inv_s = exp(10 * init_val)",
+    "true: inverted initial sphere, for indoor scenes": "true：初始球内外翻转，用于室内场景",
+    "initial inv_s = exp(10 * init_val)": "初始的 inv_s = exp(10 * init_val)",
     "must be sdf_network.d_out - 1": "必须等于 sdf_network.d_out - 1",
-    "inputs: idr (point, view direction, normal), no_view_dir or no_normal": (
-        "输入：idr（点、视线方向、法线）、no_view_dir 或 no_normal"
-    ),
-    "input dimensions: 9 for idr, 6 for the others": "输入维数：idr 为 9，其余为 6",
-    "colour channels: 3": "颜色通道数：3",
-    "frequencies of the positional encoding of view directions; not used by no_view_dir": (
+    "inputs; idr: point, view direction, normal": "输入；idr：点、视线方向、法线",
+    "9 for idr, else 6": "idr 为 9，其余为 6",
+    "colour channels": "颜色通道数",
+    "encoding frequencies of view directions; no_view_dir: not used": (
         "视线方向的位置编码的频率数；no_view_dir 不使用"
     ),
-    "sigmoid at the output, so colours are in 0..1": "输出端加 sigmoid，使颜色在 0..1 之内",
+    "sigmoid at the output": "输出端加 sigmoid",
 }
 
 RENDERER_MEANINGS = {
@@ -379,15 +329,14 @@ RENDERER_MEANINGS = {
     "background samples outside the unit sphere; 0: no background network": (
         "单位球之外的背景采样点数；0：不建背景网络"
     ),
-    "rounds of importance sampling; at least 1 if n_importance > 0": ("重要性采样的轮数；n_importance > 0 时至少为 1"),
+    "rounds of importance sampling; at least 1 if n_importance > 0": "重要性采样的轮数；n_importance > 0 时至少为 1",
     "stratified samples of the coarse network": "粗网络的分层采样点数",
-    "importance samples by the weights of the coarse network; the fine network uses both": (
-        "按粗网络的权重作重要性采样的点数；细网络使用两者"
+    "importance samples; the fine network uses both": "重要性采样点数；细网络使用两者",
+    "distance of the first sample, in unit-sphere radii; near = far = 0: the intersection with the unit sphere": (
+        "光线上首个采样点的距离，以单位球半径计；与 far 同为 0 时取光线与单位球的交段"
     ),
-    "distance of the first sample along the ray, in unit-sphere radii; 0 with far = 0: the intersection with the "
-    "unit sphere": ("光线上首个采样点的距离，以单位球半径计；与 far 同为 0 时取光线与单位球的交段"),
     "distance of the last sample; above near, or both 0": "最后一个采样点的距离；大于 near，或两者都为 0",
-    "> 0: samples are jittered during training; 0: no jitter": "> 0：训练时抖动采样点；0：不抖动",
+    "> 0: samples are jittered in training": "> 0：训练时抖动采样点",
 }
 
 GRID_MEANINGS = {
@@ -396,123 +345,111 @@ GRID_MEANINGS = {
         "第一层每边的格数，范围为单位球的外接立方体"
     ),
     "cells per side of the last level; not below coarsest": "最后一层每边的格数；不小于 coarsest",
-    "log2 of the hash table size; levels with more vertices are hashed": ("哈希表大小的 log2；顶点更多的层使用哈希"),
+    "log2 of the hash table size; levels with more vertices are hashed": "哈希表大小的 log2；顶点更多的层使用哈希",
     "features passed to the colour network": "传给颜色网络的特征数",
     "initial density, per unit-sphere radius": "初始密度，按单位球半径计",
     "samples per step; the number of rays is adjusted to it, up to train.batch_size": (
         "每步的采样点数；光线数随之调整，至多 train.batch_size"
     ),
-    "samples per step; the number of rays is adjusted to it, up to train.batch_size; fewer where the background limits "
-    "the rays": ("每步的采样点数；光线数随之调整，至多 train.batch_size；光线数受背景限制时更少"),
+    "samples per step, at most; rays are adjusted to it, up to train.batch_size": (
+        "每步采样点数的上限；光线数随之调整，至多 train.batch_size"
+    ),
     "cells per side of the occupancy grid": "占据栅格每边的格数",
-    "dilation of the visual hull of the masks, in unit-sphere radii; not used without masks": (
-        "掩膜的可视外壳的膨胀量，以单位球半径计；没有掩膜时不使用"
-    ),
-    "initial step size along a ray, in unit-sphere radii": "光线上的初始步长，以单位球半径计",
-    "final step size, also for rendered images": "最终步长，渲染图像时也使用",
-    "when the final step size is reached, as a fraction of end_iter": "何时达到最终步长，占 end_iter 的比例",
-    "number of levels active at the start, all if the grid has no more": "开始时启用的层数；栅格没有更多层时启用全部",
-    "when all levels are active, as a fraction of end_iter": "何时启用所有层，占 end_iter 的比例",
-    "when the occupancy grid is first updated, as a fraction of end_iter": ("占据栅格何时首次更新，占 end_iter 的比例"),
+    "dilation of the masks' visual hull, in unit-sphere radii": "掩膜的可视外壳的膨胀量，以单位球半径计",
+    "initial step along a ray, in unit-sphere radii": "光线上的初始步长，以单位球半径计",
+    "final step, also for images": "最终步长，渲染图像时也使用",
+    "fraction of end_iter until the final step": "何时达到最终步长，占 end_iter 的比例",
+    "levels active at the start": "开始时启用的层数",
+    "fraction of end_iter until all levels are active": "何时启用所有层，占 end_iter 的比例",
+    "fraction of end_iter before the first update of the occupancy grid": "占据栅格何时首次更新，占 end_iter 的比例",
     "steps between updates of the occupancy grid": "两次更新占据栅格之间的步数",
-    "weight of the patch loss, one minus the normalised cross-correlation; 0: disabled, which saves time": (
-        "图块损失（一减归一化互相关）的权重；0：不使用，更省时间"
+    "weight of the patch loss, 1 - normalised cross-correlation; 0 saves time": (
+        "图块损失（1 - 归一化互相关）的权重；0 节省时间"
     ),
-    "when the patch loss starts, as a fraction of end_iter": "图块损失何时开始，占 end_iter 的比例",
+    "fraction of end_iter before the patch loss": "图块损失何时开始，占 end_iter 的比例",
     "patch radius in pixels": "图块半径，单位像素",
-    "number of photographs that each is compared with, those that share the most points": (
+    "photographs that each is compared with: those that share most points": (
         "每张照片与多少张照片比较，取共有点最多的照片"
     ),
-    "number of best-matching neighbours in the loss; not above neighbours": (
-        "损失中使用的最匹配的相邻照片数；不大于 neighbours"
-    ),
+    "best-matching neighbours in the loss; not above neighbours": "损失中使用的最匹配的相邻照片数；不大于 neighbours",
     "steps of learning-rate warm-up": "学习率预热的步数",
     "radius of the initial sphere": "初始球的半径",
-    "cells farther from the surface than this many 1 / inv_s are empty or inside": (
+    "cells farther from the surface, in 1 / inv_s, are empty or inside": (
         "到表面的距离超过这么多个 1 / inv_s 的格子视为空或内部"
     ),
-    "weight of the free-space loss: depth inside the surface of points that the masks prove empty": (
-        "自由空间损失的权重：掩膜证明为空的点在表面之内的深度"
+    "weight of the free-space loss": "自由空间损失的权重：掩膜证明为空的点在表面之内的深度",
+    "numerical: finite differences over a cell of the finest level": "numerical：在最细一层的一格上作有限差分",
+    "initial weight of the mean curvature, in 1 / unit-sphere radii; falls linearly to 0 at end_iter; not used "
+    "with train.tf32; 0 saves an eighth of the time": (
+        "平均曲率（1 / 单位球半径）的初始权重；线性减小，到 end_iter 为 0；train.tf32 时不使用；0 节省八分之一的时间"
     ),
-    "gradient of the SDF: analytic or numerical (finite differences over a cell of the finest level)": (
-        "SDF 的梯度：analytic（解析）或 numerical（在最细一层的一格上作有限差分）"
+    "minimum fraction of random samples in the visual hull, once all levels are active": (
+        "在可视外壳内随机采样的最小比例；所有层启用后使用"
     ),
-    "initial weight of the mean curvature of the surface, in 1 / unit-sphere radii, which makes it smooth; falls "
-    "linearly to 0 at end_iter; not used with train.tf32; 0: disabled, which saves an eighth of the time": (
-        "表面平均曲率（1 / 单位球半径）的初始权重，使表面光滑；线性减小，到 end_iter 为 0；train.tf32 时不使用；"
-        "0：不使用，节省八分之一的时间"
+    "learning rate of inv_s, relative to that of the grid": "inv_s 的学习率与网格的学习率之比",
+    "learning rate of the networks, relative to that of the grid": (
+        "网络的学习率与网格的学习率（train.learning_rate）之比"
     ),
-    "minimum fraction of samples drawn at random in the visual hull, for losses on the field itself; used once all "
-    "levels are active": ("在可视外壳内随机采样的最小比例，用于场本身的损失；所有层启用后使用"),
-    "learning rate of inv_s relative to train.learning_rate": "inv_s 的学习率与 train.learning_rate 之比",
-    "learning rate of the networks relative to train.learning_rate; that of the grid is 1": (
-        "网络的学习率与 train.learning_rate 之比；网格为 1"
-    ),
+    "as in sdf_grid": "同 sdf_grid",
+    "as in packed": "同 packed",
 }
 
 PHOTOGRAPH_MEANINGS = {
-    "transforms are learned if photographs differ by at least so many stops from their neighbours (median of the "
-    "brightness); for model.type = fast_neus and fast_nerf": (
+    "transforms only if photographs differ by so many stops from their neighbours (median brightness); fast_neus, "
+    "fast_nerf": (
         "照片与相邻照片的亮度之差（档，取中位数）达到此值时才学习变换；用于 model.type = fast_neus 和 fast_nerf"
     ),
-    "true: learns an affine colour transform for each photograph, the identity on average; held-out views are not "
-    "transformed": ("true：为每张照片学习一个颜色仿射变换，平均为恒等变换；留出视角不作变换"),
-    "learning rate of the transforms relative to train.learning_rate": "变换的学习率与 train.learning_rate 之比",
+    "true: learns an affine colour transform per photograph, the identity on average; held-out views: none": (
+        "true：为每张照片学习一个颜色仿射变换，平均为恒等变换；留出视角不作变换"
+    ),
+    "learning rate of the transforms, relative to train.learning_rate": "变换的学习率与 train.learning_rate 之比",
     "weight of the mean squared deviation from the identity": "与恒等变换之差的均方值的权重",
 }
 
 SPLAT_MEANINGS = {
-    "ellipsoids (3DGS) or surfels (2DGS), which give better meshes": (
-        "ellipsoids：椭球（3DGS）；surfels：面元（2DGS），网格更好"
-    ),
+    "3DGS or 2DGS; surfels give better meshes": "3DGS 或 2DGS；surfels 的网格更好",
     "degree of the spherical harmonics": "球谐函数的次数",
-    "when all degrees are active, as a fraction of end_iter": "何时启用全部次数，占 end_iter 的比例",
-    "initial number of Gaussians; random ones are added to the SfM points up to this number; 1..most": (
+    "fraction of end_iter until all degrees are active": "何时启用全部次数，占 end_iter 的比例",
+    "initial number; random Gaussians are added to the SfM points up to it; 1..most": (
         "初始的高斯数；SfM 点不足时补充随机的高斯；1..most"
     ),
-    "maximum number of Gaussians": "高斯数的上限",
-    "fraction of the random initial Gaussians outside the region of interest, without masks": (
+    "maximum number": "高斯数的上限",
+    "fraction of these random Gaussians outside the region of interest, without masks": (
         "没有掩膜时，随机的初始高斯位于感兴趣区域之外的比例"
     ),
-    "initial standard deviation, relative to the mean distance of the three nearest neighbours": (
+    "initial standard deviation, in mean distances of three nearest neighbours": (
         "初始标准差，以最近三点的平均距离为单位"
     ),
-    "densification: adaptive (3DGS: clone, split, prune, reset) or mcmc (relocation)": (
-        "致密化：adaptive（3DGS：克隆、分裂、剪枝、重置）或 mcmc（重新安置）"
+    "adaptive: clone, split, prune, reset (3DGS); mcmc: relocation": (
+        "adaptive：克隆、分裂、剪枝、重置（3DGS）；mcmc：重新安置"
     ),
-    "start of densification, as a fraction of end_iter": "致密化的开始，占 end_iter 的比例",
-    "end of densification, as a fraction of end_iter; densify_from..1": (
-        "致密化的结束，占 end_iter 的比例；densify_from..1"
-    ),
+    "fraction of end_iter before densification": "致密化的开始，占 end_iter 的比例",
+    "fraction of end_iter until densification ends; densify_from..1": "致密化的结束；densify_from..1",
     "steps between densifications": "两次致密化之间的步数",
     "Gaussians of lower opacity are pruned or relocated": "不透明度更低的高斯会被剪枝或重新安置",
-    "adaptive: uses absolute gradients of the projected centres (AbsGS)": ("adaptive：使用投影中心的绝对梯度（AbsGS）"),
-    "adaptive: gradient threshold of the projected centres, in units of half an image": (
+    "adaptive: absolute gradients of projected centres (AbsGS)": "adaptive：使用投影中心的绝对梯度（AbsGS）",
+    "adaptive: gradient threshold of projected centres, in half images": (
         "adaptive：投影中心的梯度阈值，以半幅图像为单位"
     ),
-    "adaptive: larger Gaussians are split, smaller ones cloned; relative to the extent of the cameras": (
+    "adaptive: larger Gaussians are split, smaller cloned; relative to the camera extent": (
         "adaptive：更大的高斯分裂，更小的克隆；以相机分布范围为单位"
     ),
-    "adaptive: interval between opacity resets, as a fraction of end_iter": (
-        "adaptive：重置不透明度的间隔，占 end_iter 的比例"
-    ),
-    "mcmc: growth factor of the number of Gaussians per densification": "mcmc：每次致密化时高斯数的增长倍数",
-    "mcmc: SGLD noise of Gaussians of low opacity, relative to the learning rate of the centres": (
+    "adaptive: fraction of end_iter between opacity resets": "adaptive：重置不透明度的间隔，占 end_iter 的比例",
+    "mcmc: growth factor per densification": "mcmc：每次致密化时高斯数的增长倍数",
+    "mcmc: SGLD noise at low opacity, relative to the learning rate of the centres": (
         "mcmc：低不透明度高斯的 SGLD 噪声，与中心学习率之比"
     ),
     "mcmc: weight of the mean opacity": "mcmc：平均不透明度的权重",
     "mcmc: weight of the mean standard deviation": "mcmc：平均标准差的权重",
-    "weight of D-SSIM in the colour loss; the rest is L1": "颜色损失中 D-SSIM 的权重，其余为 L1",
+    "weight of D-SSIM in the colour loss; rest: L1": "颜色损失中 D-SSIM 的权重，其余为 L1",
     "surfels with masks: weight of the depth distortion loss": "surfels（有掩膜时）：深度畸变损失的权重",
     "surfels: weight of the normal consistency loss": "surfels：法线一致性损失的权重",
-    "initial learning rate of the centres, relative to the extent of the cameras": (
-        "中心的初始学习率，以相机分布范围为单位"
-    ),
-    "learning rate of the spherical harmonics of degree 0": "0 次球谐系数的学习率",
-    "learning rate of the higher degrees": "高次球谐系数的学习率",
-    "learning rate of the opacities (logits)": "不透明度（logit）的学习率",
-    "learning rate of the standard deviations (logarithms)": "标准差（对数）的学习率",
-    "learning rate of the rotations (quaternions)": "旋转（四元数）的学习率",
+    "initial learning rate of the centres, relative to the camera extent": "中心的初始学习率，以相机分布范围为单位",
+    "learning rate of degree 0": "0 次球谐系数的学习率",
+    "learning rate of higher degrees": "高次球谐系数的学习率",
+    "learning rate of opacities (logits)": "不透明度（logit）的学习率",
+    "learning rate of standard deviations (logarithms)": "标准差（对数）的学习率",
+    "learning rate of rotations (quaternions)": "旋转（四元数）的学习率",
     "final learning rate of the centres": "中心的最终学习率",
     "initial opacity": "初始不透明度",
 }

@@ -86,5 +86,4 @@ def test_no_metric_needs_weights_that_are_not_there_and_the_page_says_so():
 
     parts = dict.fromkeys(("pictures", "surface", "points", "dtu", "cameras"))
     assert not [name for name in Evaluation(**parts, views=()).values() if "lpips" in name]
-    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("figures.md", "figures.zh-CN.md")]
-    assert "LPIPS is not offered" in pages[0] and "不提供 LPIPS" in pages[1]
+    assert "LPIPS is not offered" in (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")

@@ -92,8 +92,7 @@ COMMON = (
         "--roi",
         EXPERIMENT,
         metavar='"X Y Z R"',
-        help="region of interest: centre and radius of a sphere around the object, in the world frame of the cameras; "
-        "the same as --set dataset.roi=...",
+        help="sphere around the object: centre and radius in the world frame; the same as --set dataset.roi=...",
     ),
     flag("--seed", EXPERIMENT, type=whole(0, MAX_INT), metavar="N", help="the same as --set train.seed=N"),
     flag(

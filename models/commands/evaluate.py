@@ -25,23 +25,22 @@ FLAGS = (
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="evaluate: ground truth, a mesh (.ply, .obj, .stl) or a point cloud (.ply), in the frame of --frame "
-        "(default: dataset.reference_mesh of the conf)",
+        help="evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl) or a point cloud (.ply) (default: "
+        "dataset.reference_mesh)",
     ),
     flag(
         "--tau",
         OUTPUT,
         type=finite,
         metavar="X",
-        help="evaluate: distance threshold of the F-score, in units of --frame (default: 0.01 radii of the "
-        "region of interest)",
+        help="evaluate: threshold of the F-score, in units of --frame (default: 0.01 radii of the region of interest)",
     ),
     flag(
         "--points",
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="evaluate: SfM points, a .ply in the frame of --frame (default: those of the scene)",
+        help="evaluate: SfM points in --frame, .ply (default: those of the scene)",
     ),
     flag(
         "--protocol",
@@ -54,7 +53,7 @@ FLAGS = (
         OUTPUT,
         type=Path,
         metavar="FOLDER",
-        help="evaluate: folder with ObsMask/ and Points/stl/ of the DTU evaluation",
+        help="evaluate: folder with ObsMask/ and Points/stl/",
     ),
     flag(
         "--scan",
@@ -68,8 +67,7 @@ FLAGS = (
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="evaluate: table to which a row with the metrics is added; experiments may share it (default: "
-        "report/metrics.csv in the experiment folder)",
+        help="evaluate: table to which a row is added; experiments may share it (default: report/metrics.csv)",
     ),
 )
 

@@ -24,9 +24,9 @@ OUTPUT_FILE = flag(
     OUTPUT,
     type=Path,
     metavar="FILE",
-    help="output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment "
-    "folder, .glb with a texture). render: .mp4, or a folder for PNGs (default: in render/). compare: "
-    ".html (default: compare.html in the folder of the first experiment)",
+    help="output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply, .glb with a "
+    "texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: "
+    "compare.html in the first experiment)",
 )
 FINISH = (
     flag(
@@ -35,17 +35,15 @@ FINISH = (
         nargs=6,
         type=finite,
         metavar=("X0", "Y0", "Z0", "X1", "Y1", "Z1"),
-        help="validate_mesh: region to extract, two corners in the frame of --frame (default: dataset.bbox of the "
-        "conf, else the box around the region of interest)",
+        help="validate_mesh: region to extract, two corners in --frame (default: dataset.bbox, else the box "
+        "around the region of interest)",
     ),
     FRAME,
     flag(
         "--up",
         OUTPUT,
         choices=(Y_AXIS, Z_AXIS),
-        help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl; without a "
-        "recorded up direction, .glb, .ply and .stl keep the axes of the world frame, and .obj is rotated to y up; "
-        "with --up the mean up direction of the cameras is used)",
+        help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl)",
     ),
     flag(
         "--no-refine",
@@ -61,9 +59,9 @@ FINISH = (
         const=PIECES,
         default=PIECES,
         choices=(PIECES, VIEWS, LARGEST),
-        help="validate_mesh: pieces: remove components below a hundredth of the area of the largest one "
-        "(default). views: also remove triangles that no camera sees or that lie outside the dilated "
-        "masks. largest: also remove all components but the largest",
+        help="validate_mesh: pieces: remove components below a hundredth of the area of the largest (default). views: "
+        "also triangles that no camera sees or that lie outside the dilated masks. largest: also all "
+        "components but the largest",
     ),
     flag(
         "--no-clean",
@@ -85,22 +83,19 @@ FINISH = (
         OUTPUT,
         type=positive,
         metavar="ERROR",
-        help="validate_mesh: reduce to the fewest triangles that stay within this distance of the surface, in units of "
-        "--frame",
+        help="validate_mesh: reduce to the fewest triangles within this distance of the surface, in units of --frame",
     ),
     flag(
         "--watertight",
         OUTPUT,
         action="store_true",
-        help="validate_mesh: close the holes of the mesh, for 3D printing; the log gives their number and the added "
-        "area",
+        help="validate_mesh: close the holes, for 3D printing; the log gives their number and area",
     ),
     flag(
         "--colour",
         OUTPUT,
         choices=(VERTEX, TEXTURE, NONE),
-        help="validate_mesh: colours from the photographs, per vertex or as a texture (default: vertex, if the "
-        "format supports it)",
+        help="validate_mesh: colours from the photographs (default: vertex, if the format supports it)",
     ),
     flag(
         "--texture_size",
@@ -108,7 +103,7 @@ FINISH = (
         type=whole(1, LARGEST_TEXTURE),
         default=TEXTURE_SIZE,
         metavar="N",
-        help=f"validate_mesh: texture size in texels per side (default: {TEXTURE_SIZE})",
+        help=f"validate_mesh: texels per side of the texture (default: {TEXTURE_SIZE})",
     ),
 )
 # Optional packages: package -> (the flag that needs it, whether that is given).

@@ -93,9 +93,8 @@ COMMAND = Command(
             PREPARATION,
             default="",
             metavar="SOURCE",
-            help="prepare, reconstruct: folder of masks with the names of the photographs, or a method: colorkey "
-            "(backdrop of one colour), grabcut, box (rectangles on a few photographs) or rembg (if "
-            "installed)",
+            help="prepare, reconstruct: folder of masks named as the photographs, or colorkey (backdrop of "
+            "one colour), grabcut, box (rectangles on a few photographs) or rembg (if installed)",
         ),
         flag(
             "--box",
@@ -104,33 +103,30 @@ COMMAND = Command(
             action="append",
             default=[],
             metavar=("NAME", "X0", "Y0", "X1", "Y1"),
-            help="prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, "
-            "top, right, bottom in pixels; may be repeated; further ones are read from boxes.json in the "
-            "folder of the photographs or in the scene folder",
+            help="prepare, reconstruct: with --masks box, a rectangle around the object: left, top, right, "
+            "bottom in pixels; may be repeated; more are read from boxes.json",
         ),
         flag(
             "--marker",
             PREPARATION,
             type=positive,
             metavar="SIDE",
-            help="prepare, reconstruct: side in metres of the ArUco or AprilTag markers in the photographs, which give "
-            "the scale",
+            help="prepare, reconstruct: side in metres of ArUco or AprilTag markers, which give the scale",
         ),
         flag(
             "--scale",
             PREPARATION,
             nargs="+",
             metavar="VALUE",
-            help="prepare, reconstruct: a known length in metres, which gives the scale: two points of the world "
-            "frame, `x y z x y z LENGTH`, or two points in two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`, in "
-            "pixels",
+            help="prepare, reconstruct: a known length in metres, between two points of the world frame, `x y "
+            "z x y z LENGTH`, or in the pixels of two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`",
         ),
         flag(
             "--panorama",
             PREPARATION,
             action="store_true",
-            help="prepare, reconstruct: the photographs, or the frames of the video, are 360-degree panoramas "
-            "(equirectangular) and are cut into perspective views; tagged photographs are recognised without it",
+            help="prepare, reconstruct: photographs or frames are equirectangular panoramas and are cut into "
+            "perspective views; tagged ones are recognised without it",
         ),
         flag(
             "--frames",

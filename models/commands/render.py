@@ -123,23 +123,22 @@ COMMAND = Command(
             OUTPUT,
             default=ORBIT,
             metavar="PATH",
-            help="render: orbit, photographs such as 0,5,9, or a camera-path file of this program or nerfstudio "
-            "(default: orbit)",
+            help="render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)",
         ),
         flag(
             "--show",
             OUTPUT,
             default="colour",
             metavar="LIST",
-            help=f"render: comma-separated list of images shown side by side: {', '.join(SHOWN)} (default: "
-            "colour); shape is the shaded mesh, mesh the coloured mesh",
+            help=f"render: comma-separated images, shown side by side: {', '.join(SHOWN)} (default: colour); shape is "
+            "the shaded mesh, mesh the coloured mesh",
         ),
         flag(
             "--seconds",
             OUTPUT,
             type=finite,
             metavar="S",
-            help=f"render: duration of the video in seconds (default: {SECONDS:g}, or that of the camera-path file)",
+            help=f"render: duration in seconds (default: {SECONDS:g}, or that of the camera-path file)",
         ),
         flag(
             "--fps",

@@ -37,22 +37,21 @@ OVERWRITE = flag(
     "--overwrite",
     EXPERIMENT,
     action="store_true",
-    help="start from the beginning: a prepared scene is replaced; the checkpoints of an earlier training are deleted "
-    "when the first new checkpoint is complete (reconstruct: when the new training is finished)",
+    help="start from the beginning: a prepared scene is replaced; earlier checkpoints are deleted when the "
+    "first new one is complete (reconstruct: when the training is finished)",
 )
 CHECKPOINT = flag(
     "--checkpoint",
     EXPERIMENT,
     type=Path,
     metavar="FILE",
-    help="checkpoint to use instead of the newest: of this program (.safetensors), of the published code (.pth), "
-    "or Gaussians (.ply; for images and meshes)",
+    help="checkpoint instead of the newest: .safetensors, a published .pth, or Gaussians (.ply; for images and meshes)",
 )
 LANGUAGE = flag(
     "--language",
     OUTPUT,
     choices=LANGUAGES,
-    help="language of the HTML pages: en (English) or zh (Chinese) (default: that of the browser)",
+    help="language of the HTML pages (default: that of the browser)",
 )
 FRAME = flag(
     "--frame",
@@ -67,9 +66,9 @@ RESOLUTION_LEVEL = flag(
     OUTPUT,
     type=whole(1, MAX_INT),
     metavar="L",
-    help="validate_image, render, interpolate: reduction factor, 1 for full size (default: "
-    "train.validate_resolution_level of the conf; for videos the largest that leaves at least 720 lines; 1 for a "
-    "camera-path file)",
+    help="validate_image, render, interpolate: reduction factor, 1: full size (default: "
+    "train.validate_resolution_level; for videos the largest that leaves 720 lines; 1 for a camera-path "
+    "file)",
 )
 MESH = (
     flag(
@@ -85,8 +84,8 @@ MESH = (
         OUTPUT,
         type=finite,
         metavar="X",
-        help="validate_mesh, evaluate: level of the extracted surface, of the negative signed distance (default: "
-        "0) or of the density of a NeRF (default: 25)",
+        help="validate_mesh, evaluate: extracted level of the negative signed distance (default: 0) or of the "
+        "density of a NeRF (default: 25)",
     ),
 )
 

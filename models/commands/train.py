@@ -88,7 +88,7 @@ COMMAND = Command(
             "--is_continue",
             EXPERIMENT,
             action="store_true",
-            help="train: resume from the newest complete checkpoint, if there is one",
+            help="train: resume from the newest complete checkpoint, if any",
         ),
         OVERWRITE,
         CHECKPOINT,
@@ -96,8 +96,8 @@ COMMAND = Command(
             "--cases",
             EXPERIMENT,
             metavar="A,B,C",
-            help="train: names of several scenes, or a file with one name on each line. They are trained one after the "
-            "other; under mpirun, each rank trains one scene at a time",
+            help="train: names of scenes, or a file with one name per line; trained one after the other, "
+            "under mpirun one scene per rank at a time",
         ),
         *VIEWER,
     ),

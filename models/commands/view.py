@@ -34,7 +34,7 @@ VIEWER = (
         default=LOOPBACK,
         metavar="ADDRESS",
         help=f"view, --view: address of the viewer: {LOOPBACK} for this machine only (default), 0.0.0.0 for "
-        "access from the network with the token of the printed address",
+        "the network, with the token of the printed address",
     ),
     flag(
         "--port",
@@ -42,7 +42,7 @@ VIEWER = (
         type=whole(FIRST_PORT, LAST_PORT),
         default=PORT,
         metavar="N",
-        help=f"view, --view: port of the viewer; if it is in use, the next free one (default: {PORT})",
+        help=f"view, --view: port; if in use, the next free one (default: {PORT})",
     ),
     LANGUAGE,
 )

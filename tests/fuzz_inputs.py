@@ -17,7 +17,6 @@ from bad_states import GOOD_STATE
 from checkpoint_samples import make_checkpoint
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from nasty_texts import BREAKING, FORGED, broken_streams
 from safetensors.numpy import save
 from synthetic_scene import write_scene
 from torch_files import SMALL, legacy_file, zip_file
@@ -212,10 +211,3 @@ ADAMS = st.fixed_dictionaries({"state": JSON | st.just({}), "param_groups": st.j
 RAW = st.fixed_dictionaries(
     {**dict.fromkeys(NETWORKS, STATE_DICTS), "iter_step": JSON | FLOATS, "optimizer": ADAMS | JSON}
 )
-
-
-# streams: texts of all that breaks lines or steers terminals, and where they are to be shown
-PIECES = st.sampled_from(["photograph ", FORGED, *BREAKING.values()]) | st.text(max_size=5) | st.characters()
-SHOWN = st.lists(st.lists(PIECES, max_size=6).map("".join), min_size=1, max_size=3)
-ENCODINGS = st.sampled_from(["utf-8", "ascii", "latin-1", "utf-16", "utf-7", "cp037", "idna", "punycode", "shift_jis"])
-STREAMS = st.tuples(SHOWN, ENCODINGS | st.sampled_from(sorted(broken_streams())))

@@ -9,53 +9,30 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
+import fuzz_inputs as of
 import fuzz_prepare
 import numpy as np
 from checkpoint_samples import make_checkpoint
 from config_samples import changed
-from fuzz_inputs import (
-    ARGUMENTS,
-    CAMERA_FILES,
-    CAMERAS,
-    CASES,
-    CONFS,
-    GOLDEN,
-    GOOD_FLAGS,
-    OVERRIDES,
-    PICTURES,
-    RAW,
-    RESIGNED,
-    SCENE,
-    SIGNED,
-    SMALL_FILES,
-    STREAMS,
-    damaged,
-    meshes,
-)
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from nasty_texts import broken_streams
 from synthetic_scene import dataset_config
 
 from data.errors import UserError, one_line
 from data.io.images import read_image
-from data.io.streams import say, usable_encoding
 from data.scenes.load import load_scene
 from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.commands.arguments import parse_arguments
 from models.evaluation.mesh_distance import read_mesh
 from models.methods.conf import load_config, parse_config, to_hocon
-from models.monitoring.logger import RunLogger
 from models.training.chunks import settled_chunk
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,7 +99,7 @@ def read_conf(value: tuple[str, list[str], str], folder: Path) -> None:
 
 
 def read_scene(cameras: bytes, folder: Path) -> None:
-    for name, data in (SCENE | {CAMERAS: cameras}).items():
+    for name, data in (of.SCENE | {of.CAMERAS: cameras}).items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(data)
     scene = load_scene(dataset_config(folder))
@@ -173,41 +150,20 @@ def read_published(value: bytes | dict[str, Any], folder: Path) -> None:
     to_checkpoint(value)
 
 
-def show(value: tuple[list[str], str], folder: Path) -> None:
-    """Print and log texts; UserError where the screen shows them otherwise than they are, or nothing."""
-    texts, kind = value
-    screen = io.BytesIO()
-    good = io.TextIOWrapper(screen, encoding=usable_encoding(kind), newline="\n")
-    stream = broken_streams().get(kind, good)
-    with mock.patch.multiple(sys, stdout=stream, stderr=stream), RunLogger(folder) as log:
-        log.info(*texts)
-        for text in texts:
-            log.warn(text)
-        for _ in log.progress(texts, desc=texts[0], mininterval=0, file=io.StringIO()):
-            say()
-        say(*texts)
-    count = len(texts)
-    recorded = (folder / "logs/train.log").read_bytes().decode("utf-8").split("\n")
-    assert len(recorded) == 2 * count + 1 and all(line.isprintable() for line in recorded)
-    if stream is not good:
-        raise UserError("nothing is shown")
-    shown = screen.getvalue().decode(usable_encoding(kind)).split("\n")
-    assert len(shown) == 3 * count + 1 and all(line.isprintable() for line in shown)
-    if shown[:count] != texts:
-        raise UserError("is spelt out")
-
-
 OURS = encoded(make_checkpoint())
 TARGETS = {
-    "conf": Target(st.tuples(CONFS, OVERRIDES, CASES), read_conf),
-    "flags": Target(st.lists(ARGUMENTS, max_size=6) | GOOD_FLAGS, lambda argv, _: parse_arguments(argv)),
-    "scene": Target(CAMERA_FILES, read_scene),
-    "picture": Target(damaged(*(picture.tobytes() for picture in PICTURES)) | st.binary(max_size=40), read_picture),
-    "mesh": Target(st.tuples(damaged(*meshes()), st.sampled_from(["ply", "obj", "stl", "glb"])), read_any_mesh),
-    "checkpoint": Target(damaged(OURS) | SIGNED | st.just(OURS), read_ours),
-    "checkpoint, signed anew": Target(RESIGNED, read_resigned),
-    "published checkpoint": Target(damaged(*SMALL_FILES, GOLDEN) | RAW | st.just(GOLDEN), read_published),
+    "conf": Target(st.tuples(of.CONFS, of.OVERRIDES, of.CASES), read_conf),
+    "flags": Target(st.lists(of.ARGUMENTS, max_size=6) | of.GOOD_FLAGS, lambda argv, _: parse_arguments(argv)),
+    "scene": Target(of.CAMERA_FILES, read_scene),
+    "picture": Target(
+        of.damaged(*(picture.tobytes() for picture in of.PICTURES)) | st.binary(max_size=40), read_picture
+    ),
+    "mesh": Target(st.tuples(of.damaged(*of.meshes()), st.sampled_from(["ply", "obj", "stl", "glb"])), read_any_mesh),
+    "checkpoint": Target(of.damaged(OURS) | of.SIGNED | st.just(OURS), read_ours),
+    "checkpoint, signed anew": Target(of.RESIGNED, read_resigned),
+    "published checkpoint": Target(
+        of.damaged(*of.SMALL_FILES, of.GOLDEN) | of.RAW | st.just(of.GOLDEN), read_published
+    ),
     "prepare folder": Target(fuzz_prepare.PREPARED, fuzz_prepare.mend),
     "prepare database": Target(fuzz_prepare.DATABASES, fuzz_prepare.links),
-    "streams": Target(STREAMS, show),
 }

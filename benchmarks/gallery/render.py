@@ -72,7 +72,9 @@ class PhotoSet:
         self.object = surface(self.sdf, spec.cells)
         self.mesh = self.object  # what is photographed
         if spec.ground is not None:  # no photograph shows the faces below the ground
-            self.object = trimesh.intersections.slice_mesh_plane(self.object, (0, 0, 1), (0, 0, spec.ground))
+            above = (self.object.vertices[:, 2] > spec.ground)[self.object.faces].any(axis=1)
+            self.object = trimesh.Trimesh(self.object.vertices, self.object.faces[above], process=False)
+            self.object.remove_unreferenced_vertices()
             self.mesh = trimesh.util.concatenate([self.object, _table(spec.ground)])
 
     def visible(self) -> trimesh.Trimesh:

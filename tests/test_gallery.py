@@ -8,11 +8,10 @@ import pytest
 
 import exp_runner
 from benchmarks import bm_gallery
-from benchmarks.bm_gallery import captured, collapse, generated
+from benchmarks.bm_gallery import collapse, generated
 from benchmarks.gallery import render, scenes
 from benchmarks.gallery.scenes import CATALOGUE, SceneSpec
 from data.config import DatasetConfig
-from data.errors import UserError
 from data.readers.points import read_points
 from data.scenes.load import load_scene
 from models.evaluation.mesh_distance import read_mesh
@@ -48,31 +47,12 @@ def test_a_scene_is_read_back_with_and_without_its_masks(tmp_path):
     assert np.abs(sdf(unit[unit[:, 2] > spec.ground + 0.05])).max() < 0.02
 
 
-def test_captured_scenes_are_those_that_the_folder_holds(tmp_path):
-    with pytest.raises(UserError, match="bunny"):
-        captured(tmp_path)
-    (tmp_path / "bunny" / "mask").mkdir(parents=True)
-    (tmp_path / "fox").mkdir()
-    assert [case.title for case in captured(tmp_path)] == ["bunny", "bunny_no_masks", "fox_no_masks"]
-
-
-@pytest.mark.parametrize(
-    ("statuses", "changes", "words"),
-    [
-        ([0, 0], {}, ""),
-        ([1], {}, "training ended with status 1: said"),
-        ([0, 2], {}, "evaluation ended with status 2: said"),
-        ([0, 0], {"scores": [24.0, 22.5]}, "fell from 24.0 dB to 22.5 dB"),
-        ([0, 0], {"scores": [], "triangles": None}, "no surface"),
-    ],
-)
-def test_a_collapse_is_told_with_its_reason(statuses, changes, words):
-    assert collapse("fast", statuses, {"scores": [22.0, 24.5], "triangles": 9} | changes, "said") == words
-
-
-def test_an_unknown_scene_is_one_sentence_and_status_2(tmp_path, capsys):
-    assert bm_gallery.main(["--scenes", "nowhere", "--out", str(tmp_path)]) == 2
-    assert "error: --scenes nowhere: is none of jug," in capsys.readouterr().err
+def test_a_collapse_is_told_with_its_reason():
+    well, fell = {"scores": [22.0, 24.5], "triangles": 9}, {"scores": [24.0, 22.5], "triangles": 9}
+    assert collapse("fast", [0, 0], well, "said") == ""
+    assert collapse("fast", [0, 2], well, "said") == "evaluation ended with status 2: said"
+    assert collapse("fast", [0, 0], fell, "said") == "fell from 24.0 dB to 22.5 dB"
+    assert collapse("fast", [0, 0], {"scores": [], "triangles": None}, "said") == "no surface"
 
 
 @pytest.mark.alone  # its bounds were found with all threads

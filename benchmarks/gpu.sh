@@ -84,7 +84,7 @@ pack() { # [SCENES]: in a subshell that ends at the first failure; the pack is c
 
 packed() { # STATUS: the end of pack
     local words
-    words=$(grep -v '^\[notice\]' "$scratch/said" 2> /dev/null | grep . | tail -n 1)
+    words=$(grep -v '^\[notice\]' "$scratch/said" 2> /dev/null | grep . | tail -n 1) || true # nothing was said
     case $1 in
         0) ;;
         130) echo "nothing was packed" >&8 ;;

@@ -7,6 +7,7 @@ Times in float32 and with TF32 products, Jittor's pool, and the share of the rat
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import sys
@@ -71,7 +72,7 @@ def _steps(shapes: Sequence[Shape], steps: int, product: tuple[int, int, int]) -
     """The released steps in float32 and with TF32, and the share of the rate of a product."""
     from benchmarks.ours import matmul_rate
 
-    rate = matmul_rate(*product)
+    rate = matmul_rate(*product, at_once=20)
     found: dict[str, Any] = {"device": backend.device_info().line(), "rate": rate}
     for name, is_reduced in (("steps", "false"), ("tf32", "true")):
         confs = [(shape, shape_conf(shape, (f"train.tf32={is_reduced}",))) for shape in shapes]
@@ -89,7 +90,8 @@ def _trainer(conf: ExperimentConfig) -> Any:
     model = build_model(conf.model, conf.train, initial)
     sampler = model.sampler(load_scene(conf.dataset, background(conf)), conf.train.batch_size, pixels)
     model.begin()
-    return Trainer(model, sampler, conf.train, jitter)
+    averaged = copy.deepcopy(model, {id(sampler): sampler}) if conf.train.ema_decay > 0 else None
+    return Trainer(model, sampler, conf.train, jitter, averaged)
 
 
 def _fast_conf(samples: int) -> ExperimentConfig:

@@ -25,7 +25,7 @@ from models.methods.registry import build_model
 from models.training.trainer import Trainer
 
 MATMUL_SHAPE = (16384, 256, 256)  # rows of a large batch through one hidden layer of the released networks
-MATMUL_REPEATS = 50  # one takes milliseconds, too short to be trusted alone
+MATMUL_REPEATS = 15  # one takes milliseconds, too short to be trusted alone
 
 
 class OneBatch:
@@ -47,13 +47,18 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
-def matmul_rate(rows: int, inner: int, columns: int, repeats: int = MATMUL_REPEATS) -> float:
-    """Operations per second of a float32 product, the measure of the machine."""
+def matmul_rate(rows: int, inner: int, columns: int, at_once: int = 1) -> float:
+    """Operations per second of float32 products, `at_once` without a wait: the measure of the machine."""
     generator = np.random.default_rng(0)
     shapes = (rows, inner), (inner, columns)
     left, right = (jt.array(generator.standard_normal(shape, dtype=np.float32)) for shape in shapes)
-    seconds = median(timed(lambda: jt.matmul(left, right).sync(True)) for _ in range(repeats))
-    return matmul_flops(rows, inner, columns) / seconds
+
+    def several() -> None:
+        for _ in range(at_once):
+            jt.matmul(left, right).sync()
+
+    seconds = median(timed(several) for _ in range(MATMUL_REPEATS))
+    return at_once * matmul_flops(rows, inner, columns) / seconds
 
 
 def save_weights(path: Path | str, model: Model) -> None:

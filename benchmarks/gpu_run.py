@@ -5,6 +5,7 @@ Each stage ends at its limit or at that of the run, whichever comes first, and a
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import shutil
@@ -218,7 +219,15 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _prepare(out: Path, work: Path) -> None:
-    """Move the results of an earlier run into a subfolder of `out`, and forget its logs."""
+    """Move the results of an earlier run into a subfolder of `out`, and forget its logs.
+
+    Raises UserError if another run uses the folders.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    try:  # locked until this process ends
+        fcntl.flock(os.open(work / "lock", os.O_WRONLY | os.O_CREAT), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"another call uses {work}: wait for it, or set OUT and WORK to other folders") from None
     shutil.rmtree(work / "logs", ignore_errors=True)
     (work / "logs").mkdir(parents=True)
     out.mkdir(parents=True, exist_ok=True)

@@ -83,6 +83,7 @@ def test_a_signal_ends_the_stage_with_its_children_and_the_run(tmp_path):
     running = started(tmp_path, STAGE=work, LIMIT="16", STAGES="steps")
     while not alive.exists():
         time.sleep(0.05)
+    assert "another call uses" in ended(started(tmp_path))[1]
     running.send_signal(signal.SIGTERM)
     status, said = ended(running)
     assert status == 128 + signal.SIGTERM and "stopped by SIGTERM" in said and statuses(tmp_path)["steps"] == STOPPED

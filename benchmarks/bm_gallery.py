@@ -3,175 +3,269 @@
 from __future__ import annotations
 
 import argparse
-import os
+import base64
+import html
+import json
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from benchmarks.gallery.page import write_page
-from benchmarks.gallery.render import write_scene
-from benchmarks.gallery.runs import MASKS_OPTIONAL, QUICK_SETTINGS, RECIPES, Execute, Interrupted, Run, do, in_process
-from benchmarks.gallery.scenes import CATALOGUE, QUICK, draw
-from benchmarks.gallery.sources import FILES, Case, captured, generated
+import cv2
+
+from benchmarks.gallery.render import TRUTH, TRUTH_OBJECT, WITNESS, write_scene
+from benchmarks.gallery.scenes import CATALOGUE, HELD_OUT_EVERY, QUICK, SceneSpec
+from benchmarks.report import ROOT, provenance
 from data.errors import UserError
+from data.io.files import write_result
+from data.io.images import read_image, size_within, write_image
 from data.io.streams import complain, say
+from models.evaluation.collapse import FALL
+from models.evaluation.evaluate import PICTURE
+from models.evaluation.metric_files import FOLDER, JSON_FILE, read_json
 
-EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
-STEPS, SEEDS = (1000, 5000, 15000), (0, 1, 2)
-QUICK_STEPS, QUICK_RESOLUTION = 600, 96
-RESOLUTION = 256  # grid points of the scored mesh per axis: a cell is 0.008 of the radius
-DRAWN = 6  # scenes of --draw
-NICENESS = 10
 DESCRIPTION = """
-Trains recipes on generated and captured scenes, with and without masks, evaluates them and draws one page of PSNR,
-witness, Chamfer distance, skipped steps and collapses. One file per run is kept in --out: started again, the command
-goes on with the runs that are missing. Give each commit an --out of its own.
+Trains recipes on generated and captured scenes, with and without masks, evaluates them and writes one page of PSNR,
+Chamfer distance, skipped steps and collapses, and last one line of JSON. One file per run is kept in --out: started
+again, the command goes on with the runs that are missing. Exit status 1 if a run collapsed.
 """
+RECIPES = ("fast", "geo", "fast_nerf", "gaussians", "surfels")
+SURFACES, MASKS_OPTIONAL = ("fast", "geo", "surfels"), ("fast", "geo")  # for meshes; those that train without masks
+EVERY_EIGHTH = f"dataset.test_every={HELD_OUT_EVERY}"
+# Name -> its folder has masks, settings, ground truth in the world, SfM points in the unit sphere.
+CAPTURED = {
+    "bunny": (True, (EVERY_EIGHTH,), "gt_world.ply", ""),
+    "dtu_scan24": (False, (EVERY_EIGHTH,), "", "sfm_points.ply"),
+    "dtu_scan65": (True, (EVERY_EIGHTH,), "", "sfm_points.ply"),
+    "lego": (True, (), "", ""),
+    "fox": (False, (EVERY_EIGHTH, "dataset.downscale=4"), "", ""),
+}
+# Of the quick form: steps are half a pixel of the photographs, so that few samples are many rays.
+QUICK_SETTINGS = ("model.packed.samples=3072", "model.packed.last_step=0.015", "model.background.samples=1024")
+QUICK_SETTINGS += ("train.batch_size=2048",)
+CHECKPOINTS = 5  # in the course of a training: what its end is compared with
+METRICS = ("psnr", "psnr_mask", "counts_first", "chamfer", "f_score", "points_median", "points_p90", "triangles")
+SHOWN = {"psnr": ".2f", "chamfer": ".4f", "f_score": ".2f", "points_median": ".4f", "points_p90": ".4f"}
+SCORE = re.compile(r"INFO step \d+: PSNR of \d+ (?:held-out|training) views (-?[\d.]+) dB")
+RESTORED = re.compile(r"the training ends with the weights of step \d+, (-?[\d.]+) dB")
+SKIPPED = re.compile(r"WARNING step \d+ skipped:")
+STYLE = (
+    "table{border-collapse:collapse}td,th{border:1px solid #ddd;padding:3px 8px}.bad{background:#fdd}img{height:84px}"
+)
+INTERRUPTED = (129, 130, 143, -1, -2, -15)  # exit statuses of a run that was stopped: there is no result
+Execute = Callable[[Sequence[str], Path], int]  # arguments of the command line, file for its output -> exit status
 
 
-def main(arguments: Sequence[str], execute: Execute | None = None) -> int:
-    """Run the command line; returns the exit status: 1 if a run collapsed."""
-    given = _parser().parse_args(arguments)
-    try:
-        if given.page:
-            say(f"page: {write_page(given.out)}")
-            return 0
-        cases = chosen_cases(given)
-        if given.render:
-            return _render(cases, given.out)
-        runs = chosen_runs(given, cases)
-        os.nice(given.nice)
-        return _all(runs, given, execute or in_process(given.threads))
-    except UserError as error:
-        complain(f"error: {error}")
-        return EXIT_USER_ERROR
-    except (Interrupted, KeyboardInterrupt):
-        complain("interrupted; the same command goes on")
-        return EXIT_INTERRUPTED
+@dataclass(frozen=True)
+class Case:
+    """A scene for training, with or without its masks."""
+
+    name: str
+    has_masks: bool
+    original: Path  # a scene folder
+    settings: tuple[str, ...]  # KEY=VALUE of the conf: what is held out, and the reduction of the photographs
+    truth: Path | None = None
+    points: Path | None = None
+    frame: str = "world"  # of truth and points
+    spec: SceneSpec | None = None  # what `original` is made of
+
+    @property
+    def title(self) -> str:
+        """The name of the scene, with a note if its masks are omitted."""
+        return self.name if self.has_masks else f"{self.name}_no_masks"
+
+    def prepared(self, out: Path) -> Path:
+        """The folder to train on, which is written below `out` if it is generated or lacks the masks of another."""
+        if self.spec is not None:
+            write_scene(self.spec, self.original)
+        if self.has_masks or not (self.original / "mask").is_dir():
+            return self.original
+        folder = out / "scenes" / self.title
+        folder.mkdir(parents=True, exist_ok=True)
+        for entry in self.original.iterdir():
+            if entry.name != "mask" and not (folder / entry.name).exists():
+                (folder / entry.name).symlink_to(entry.resolve())
+        return folder
 
 
-def chosen_cases(given: argparse.Namespace) -> list[Case]:
-    """The scenes selected by the command line; raises UserError for an unknown name."""
-    if given.quick:
-        cases = [case for case in generated(QUICK, given.out) if case.has_masks == case.original.has_masks]
-    elif given.draw is not None:
-        cases = generated(draw(given.draw, given.count), given.out)
-    else:
-        cases = generated(CATALOGUE, given.out) + (captured(given.data, given.out) if given.data else [])
-    if not given.scenes:
-        return cases
-    names = {name for case in cases for name in (case.name, case.title)}
-    if unknown := sorted(set(given.scenes) - names):
-        raise UserError(f"--scenes {unknown[0]}: is none of {', '.join(sorted(names))}")
-    return [case for case in cases if given.scenes & {case.name, case.title}]
+def generated(specs: Iterable[SceneSpec], out: Path, is_quick: bool = False) -> list[Case]:
+    """The cases of generated scenes, in subfolders of `out`; those of the quick form are not repeated without masks."""
+    cases = []
+    for spec in specs:
+        base = out / "scenes" / spec.name
+        for has_masks in ((True, False) if not is_quick else (True,)) if spec.has_masks else (False,):
+            truth = base / (TRUTH_OBJECT if has_masks else TRUTH)
+            cases.append(Case(spec.name, has_masks, base, (EVERY_EIGHTH,), truth, base / WITNESS, spec=spec))
+    return cases
 
 
-def chosen_runs(given: argparse.Namespace, cases: Sequence[Case]) -> list[Run]:
-    """All runs, short ones first, so that the page soon shows results of all scenes."""
-    confs, steps, seeds = (given.confs or RECIPES), (given.steps or STEPS), (given.seeds or SEEDS)
-    settings: tuple[str, ...] = tuple(given.set)
-    quick = QUICK_SETTINGS if given.quick else ()
-    if given.quick:
-        confs, steps, seeds = given.confs or ("fast",), given.steps or (QUICK_STEPS,), given.seeds or (0,)
-    return [
-        Run(case, conf, length, seed, (*quick, *settings) if conf in MASKS_OPTIONAL else settings)
-        for length in steps
-        for seed in seeds
-        for case in cases
-        for conf in confs
+def captured(data: Path) -> list[Case]:
+    """The cases of the folder of captured scenes; raises UserError if it contains none of them."""
+    cases = []
+    for name, (has_masks, settings, truth, points) in CAPTURED.items():
+        base, references = (
+            data / name,
+            (data / name / truth if truth else None, data / name / points if points else None),
+        )
+        frame = "unit" if points else "world"
+        variants = (True, False) if (base / "mask").is_dir() else (has_masks,)
+        cases += [Case(name, each, base, settings, *references, frame) for each in variants if base.is_dir()]
+    if not cases:
+        raise UserError(f"--data {data}: holds none of {', '.join(CAPTURED)}")
+    return cases
+
+
+def in_process(arguments: Sequence[str], output: Path) -> int:
+    """The command line in a separate process."""
+    with output.open("ab") as file:
+        command = [sys.executable, str(ROOT / "exp_runner.py"), *arguments]
+        return subprocess.run(command, cwd=ROOT, stdout=file, stderr=file, check=False).returncode
+
+
+def train_and_evaluate(
+    case: Case, conf: str, settings: Sequence[str], folder: Path, execute: Execute
+) -> dict[str, Any]:
+    """The result of one training, whose files are in `folder`; an interrupted one resumes from its newest checkpoint.
+
+    Raises UserError for a scene that cannot be written, and KeyboardInterrupt.
+    """
+    values = [*settings, *case.settings, f"general.base_exp_dir={folder}"]
+    values += ["general.recording=[]", "train.val_freq=0", "train.val_mesh_freq=0"]
+    if not case.has_masks and conf not in MASKS_OPTIONAL:
+        values.append("train.mask_weight=0")
+    flags = ["--conf", str(ROOT / "confs" / f"{conf}.conf"), *(word for value in values for word in ("--set", value))]
+    evaluate = ["--mode", "evaluate", "--resolution", "256", "--frame", case.frame, *flags]
+    for flag, path in (("--gt", case.truth), ("--points", case.points)):
+        evaluate += [] if path is None else [flag, str(path.absolute())]
+    folder.mkdir(parents=True, exist_ok=True)
+    output = folder / "output.log"
+    statuses = [execute(["--mode", "train", "--is_continue", *flags], output)]
+    if any(folder.glob("checkpoints/*.safetensors")):
+        statuses.append(execute(evaluate, output))
+    if set(statuses) & set(INTERRUPTED):
+        raise KeyboardInterrupt
+    metrics, log = folder / FOLDER / JSON_FILE, folder / "logs" / "train.log"
+    found = read_json(metrics) if metrics.is_file() else {}
+    result = {name: found.get(name) for name in METRICS}
+    result["psnr"] = result[result["counts_first"] or "psnr"]
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    scores = [float(score) for score in (*SCORE.findall(text), *RESTORED.findall(text))]
+    result |= {"seconds": found.get("seconds"), "skipped": len(SKIPPED.findall(text)), "scores": scores}
+    lines = output.read_text(encoding="utf-8", errors="replace").split("\n") if output.is_file() else []
+    errors = [line for line in lines if line.startswith("error")]
+    return result | {"collapse": collapse(conf, statuses, result, (errors or ["it said nothing"])[-1])}
+
+
+def collapse(conf: str, statuses: Sequence[int], result: Mapping[str, Any], message: str) -> str:
+    """Why a run counts as collapsed; "" if it does not.
+
+    It has collapsed if the training or its evaluation failed (as a training below its blurred photographs, or without a
+    surface, does), if its last score is more than FALL dB below an earlier one, or if a recipe for surfaces has none.
+    """
+    if any(statuses):
+        which = "training" if statuses[0] else "evaluation"
+        return f"{which} ended with status {max(statuses)}: {message}"
+    scores = result["scores"]
+    if scores and scores[-1] < max(scores) - FALL:
+        return f"fell from {max(scores):.1f} dB to {scores[-1]:.1f} dB"
+    return "no surface" if conf in SURFACES and not result["triangles"] else ""
+
+
+def write_page(out: Path, results: Sequence[Mapping[str, Any]]) -> Path:
+    """The page of results: a row for each scene, recipe and length, with means over the seeds."""
+    groups: dict[tuple, list[Mapping[str, Any]]] = {}
+    for one in results:
+        groups.setdefault((one["scene"], one["conf"], one["steps"]), []).append(one)
+    rows = []
+    for key, group in sorted(groups.items()):
+        values = {name: [one[name] for one in group if one[name] is not None] for name in SHOWN}
+        shown = [format(fmean(values[name]), form) if values[name] else "-" for name, form in SHOWN.items()]
+        reasons = [one["collapse"] for one in group if one["collapse"]]
+        told = f"{len(reasons)} of {len(group)} {'; '.join(sorted(set(reasons)))}"
+        cells = [*map(str, key), *shown, str(sum(one["skipped"] for one in group)), told]
+        picture = out / "results" / f"{group[0]['name']}.jpg"
+        data = base64.b64encode(picture.read_bytes()).decode() if picture.is_file() else ""
+        image = f'<td><img alt="" src="data:image/jpeg;base64,{data}">' if data else "<td>-"
+        inside = "".join(f"<td>{html.escape(cell)}" for cell in cells)
+        rows.append(f"<tr{' class=bad' if reasons else ''}>{inside}{image}\n")
+    titles = ("scene", "conf", "steps", *SHOWN, "skipped", "collapsed", "rendering | photograph | normals | mesh")
+    head = "".join(f"<th>{html.escape(title)}" for title in titles)
+    count = f"{len(results)} runs, {sum(bool(one['collapse']) for one in results)} collapsed. Lengths in radii."
+    text = f"<!doctype html><meta charset=utf-8><title>Gallery</title><style>{STYLE}</style>"
+    write_result(out / "gallery.html", f"{text}<p>{count}<table><tr>{head}\n{''.join(rows)}</table>\n".encode())
+    return out / "gallery.html"
+
+
+def run_all(given: argparse.Namespace, execute: Execute) -> list[dict[str, Any]]:
+    """Do what is missing, short trainings first, and write the page after each; returns all results."""
+    cases = generated(QUICK, given.out, True) if given.quick else generated(CATALOGUE, given.out)
+    cases += captured(given.data) if given.data else []
+    if unknown := sorted(set(given.scenes) - {case.title for case in cases}):
+        raise UserError(f"--scenes {unknown[0]}: is none of {', '.join(case.title for case in cases)}")
+    cases = [case for case in cases if not given.scenes or case.title in given.scenes]
+    runs = [
+        (n, seed, case, conf) for n in given.steps for seed in given.seeds for case in cases for conf in given.confs
     ]
+    results: list[dict[str, Any]] = []
+    for steps, seed, case, conf in runs:
+        name = f"{case.title}-{conf}-{steps}-{seed}"
+        path, folder = given.out / "results" / f"{name}.json", given.out.absolute() / "experiments" / name
+        if not path.is_file():
+            data = f"dataset.data_dir={case.prepared(given.out).absolute()}"
+            settings = [data, *(QUICK_SETTINGS if given.quick else ()), f"train.end_iter={steps}", f"train.seed={seed}"]
+            settings += [f"train.save_freq={max(1, steps // CHECKPOINTS)}", *given.set]
+            result = train_and_evaluate(case, conf, settings, folder, execute)
+            about = {"name": name, "scene": case.title, "conf": conf, "steps": steps, "seed": seed}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if (folder / FOLDER / PICTURE).is_file():
+                picture = read_image(folder / FOLDER / PICTURE)[..., :3]
+                size, _ = size_within((picture.shape[1], picture.shape[0]), 720)
+                write_image(path.with_suffix(".jpg"), cv2.resize(picture, size, interpolation=cv2.INTER_AREA))
+            write_result(path, (json.dumps(about | result | provenance()) + "\n").encode())
+            shutil.rmtree(folder)
+        results.append(json.loads(path.read_text(encoding="utf-8")))
+        say(
+            f"{len(results)}/{len(runs)} {name}: PSNR {results[-1]['psnr']}, {results[-1]['collapse'] or 'no collapse'}"
+        )
+        page = write_page(given.out, results)
+    say(f"page: {page}")
+    return results
 
 
-def _all(runs: Sequence[Run], given: argparse.Namespace, execute: Execute) -> int:
-    """Execute the runs, --jobs at a time, and write the page after each."""
-    resolution = given.resolution or (QUICK_RESOLUTION if given.quick else RESOLUTION)
-
-    def results() -> Iterator[dict]:
-        if given.jobs == 1:
-            yield from (do(run, given.out, resolution, execute, given.keep) for run in runs)
-            return
-        with ThreadPoolExecutor(given.jobs) as pool:
-            yield from pool.map(lambda run: do(run, given.out, resolution, execute, given.keep), runs)
-
-    collapsed = 0
-    for number, (run, result) in enumerate(zip(runs, results(), strict=True), 1):
-        collapsed += bool(result["collapse"])
-        psnr = "-" if result["psnr"] is None else f"{result['psnr']:.2f} dB"
-        say(f"{number}/{len(runs)} {run.name}: {psnr}, {result['collapse'] or 'no collapse'}")
-        write_page(given.out)
-    say(f"{collapsed} of {len(runs)} runs collapsed; page: {write_page(given.out)}")
-    return int(collapsed > 0)
-
-
-def _render(cases: Sequence[Case], out: Path) -> int:
-    """Write the generated scenes without training."""
-    for spec in dict.fromkeys(case.original for case in cases if not isinstance(case.original, Path)):
-        write_scene(spec, out / FILES / spec.name)
-        say(f"{out / FILES / spec.name}: {spec.photographs} photographs of {spec.size[0]}x{spec.size[1]}")
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
+def main(arguments: Sequence[str], execute: Execute = in_process) -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.bm_gallery", description=DESCRIPTION, allow_abbrev=False
     )
-    add = parser.add_argument
-    add(
-        "--data",
-        type=Path,
-        metavar="FOLDER",
-        help="captured scenes: bunny, dtu_scan24, dtu_scan65, lego, fox, herzjesu8",
-    )
-    add(
-        "--out", type=Path, default=Path("exp/gallery"), help="where scenes, results and page lie (default exp/gallery)"
-    )
-    add(
-        "--scenes", type=_names, default=frozenset(), metavar="A,...", help="some of them; NAME_no_masks is one without"
-    )
-    add("--confs", type=_listed(str, RECIPES), metavar="A,...", help=f"recipes (default {','.join(RECIPES)})")
-    add("--steps", type=_listed(int), metavar="N,...", help="lengths of the trainings (default 1000,5000,15000)")
-    add("--seeds", type=_listed(int), metavar="N,...", help="of the trainings (default 0,1,2)")
-    add(
-        "--draw",
-        type=int,
-        metavar="SEED",
-        help="scenes drawn at random in place of the catalogue's; a seed, its scenes",
-    )
-    add("--count", type=_positive, default=DRAWN, metavar="N", help=f"how many --draw draws (default {DRAWN})")
+    add, numbers = parser.add_argument, lambda text: [int(part) for part in text.split(",")]
+    names = lambda text: text.split(",")  # noqa: E731
+    add("--data", type=Path, metavar="FOLDER", help=f"captured scenes: {', '.join(CAPTURED)}")
+    add("--out", type=Path, default=Path("exp/gallery"), help="scenes, results and page (default exp/gallery)")
+    add("--scenes", type=names, default=[], metavar="A,...", help="some of them; NAME_no_masks is one without")
+    add("--confs", type=names, metavar="A,...", help=f"recipes (default {','.join(RECIPES)})")
+    add("--steps", type=numbers, metavar="N,...", help="lengths of the trainings (default 1000,5000,15000)")
+    add("--seeds", type=numbers, metavar="N,...", help="of the trainings (default 0,1,2)")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="another value in all confs; repeatable")
-    add("--resolution", type=_positive, metavar="N", help=f"of the scored meshes (default {RESOLUTION})")
-    add("--jobs", type=_positive, default=1, metavar="N", help="runs at a time (default 1)")
-    add("--threads", type=_positive, default=1, metavar="N", help="of each run, OMP_NUM_THREADS (default 1)")
-    add("--nice", type=int, default=NICENESS, metavar="N", help=f"added to the niceness (default {NICENESS})")
-    add("--keep", action="store_true", help="keep the experiment folders")
-    add("--quick", action="store_true", help=f"four small scenes, confs/fast.conf, {QUICK_STEPS} steps")
-    add("--render", action="store_true", help="write the generated scenes without training")
-    add("--page", action="store_true", help="write the page of the existing results without training")
-    return parser
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split(","))
-
-
-def _positive(text: str) -> int:
-    if (value := int(text)) < 1:
-        raise ValueError(text)
-    return value
-
-
-def _listed(kind: type, among: Sequence[str] | None = None) -> object:
-    """An argparse type: a comma-separated list."""
-
-    def read(text: str) -> tuple:
-        values = tuple(kind(part) for part in text.split(","))
-        if among is not None and not set(values) <= set(among):
-            raise ValueError(text)
-        return values
-
-    read.__name__ = f"list of {', '.join(among) if among else kind.__name__}"
-    return read
+    add("--quick", action="store_true", help="four small scenes; by default confs/fast.conf, 600 steps, seed 0")
+    given = parser.parse_args(arguments)
+    given.confs = given.confs or (["fast"] if given.quick else RECIPES)
+    given.steps = given.steps or ([600] if given.quick else [1000, 5000, 15000])
+    given.seeds = given.seeds or ([0] if given.quick else [0, 1, 2])
+    try:
+        results = run_all(given, execute)
+    except UserError as error:
+        complain(f"error: {error}")
+        return 2
+    except KeyboardInterrupt:
+        complain("interrupted; the same command goes on")
+        return 130
+    say(json.dumps(provenance() | {"results": results}))
+    return int(any(one["collapse"] for one in results))
 
 
 if __name__ == "__main__":

@@ -3,235 +3,124 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import math
+import json
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from benchmarks.quality import rows as figures
-from benchmarks.quality import table
-from benchmarks.quality.job import Measurement
-from benchmarks.quality.rows import Row
-from benchmarks.quality.runs import Run, finished, make_runs, marks, measure, parse_spec, train
-from benchmarks.quality.surfaces import read_points
+from benchmarks.report import ROOT, provenance, table
 from data.errors import UserError
-from data.io.streams import complain
-from data.scenes.load import load_held_out, load_scene
-from models.evaluation.mesh_distance import read_mesh
-from models.evaluation.surface_metrics import SAMPLES
-from models.experiment import background
+from data.io.files import write_result
+from data.io.streams import complain, say
+from models.methods.conf import ExperimentConfig, load_config, to_hocon, validate
 
-EXIT_USER_ERROR = 2
 DESCRIPTION = """
-Trains confs one after the other, each in a process of its own, and takes figures of what they have learnt at some
-moments, outside the clock. Writes runs.csv, a row for each moment, and curves.png into --out, and prints the figures at
-equal time. A training that was finished is kept there: started again, the command goes on with those that are missing.
-The cache of compiled operations has to be warm for the times to be those of training; leave the machine alone.
+Trains confs one after the other, each in a process of its own, and evaluates what they have learnt at some moments,
+outside the clock. Prints one table of quality at times, means over the seeds, and last one line of JSON. Finished
+trainings are kept in --out: started again, the command goes on with those that are missing. The cache of compiled
+operations has to be warm for the times to be those of training; leave the machine alone.
 """
-AT = (0.1, 0.25, 0.5, 1.0)
-THRESHOLD = 0.005  # of the F-score: between the errors of the first minute and those of a finished training
-RESOLUTION = 256  # a cell is 0.008 wide, and marching cubes err by far less on a smooth surface
-LEVEL = 2  # a quarter of the pixels, which tell as much of a mean over many views
+JOB, ROWS = "job.json", "rows.json"
+FIGURES = ("seconds", "cpu_seconds", "peak_mb", "compiled", "chamfer", "f_score", "normal_consistency", "psnr")
+FIGURES += ("psnr_mask", "points_median", "points_p90")
 
 
-@dataclass(frozen=True)
-class Options:
-    """The validated command line."""
+def jobs(given: argparse.Namespace) -> list[tuple[str, float, str, ExperimentConfig]]:
+    """Name, length, folder and conf of all trainings, with compared ones next to each other.
 
-    runs: tuple[Run, ...]
-    shares: tuple[float, ...]
-    asked: Measurement
-    curves: tuple[Row, ...]  # measured elsewhere
-    out: Path
-
-
-def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse the command line; raises UserError for an invalid conf, scene or reference file."""
-    given = _parser().parse_args(arguments)
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UserError("the Python package matplotlib is missing; run `pip install -r requirements-dev.txt`")
-    specs = [parse_spec(words) for words in given.run]
-    curves = [_curve(text) for text in given.curve]
-    for path, read in ((given.ground_truth, read_mesh), (given.points, read_points)):
-        if path is not None:
-            read(path)
-    runs = make_runs(specs, given.case, given.set, given.lengths, given.seeds)
-    _require_scenes(runs, reads_reference=given.ground_truth is None)
-    asked = Measurement(
-        ground_truth=_absolute(given.ground_truth),
-        points=_absolute(given.points),
-        threshold=given.threshold,
-        samples=given.samples,
-        resolution=given.resolution,
-        level=given.level,
-        views=given.views,
-    )
-    rows = tuple(row for curve in curves for row in curve)
-    return Options(tuple(runs), tuple(given.at), asked, rows, given.out.absolute())
+    The overrides of a run take precedence over --set. Raises UserError for what cannot be used.
+    """
+    loaded: dict[str, ExperimentConfig] = {}
+    for words in given.run:
+        name, equals, path = words[0].partition("=")
+        if not (name and equals and path) or name in loaded:
+            raise UserError(f"--run {words[0]}: write it as NAME=CONF, such as fast=confs/fast.conf, each name once")
+        loaded[name] = load_config(Path(path), given.case, (*given.set, *words[1:]))
+    found = []
+    for length in given.lengths:
+        for seed in given.seeds or [None]:
+            for name, conf in loaded.items():
+                steps = max(1, round(length * conf.train.end_iter))
+                seed_of_it = conf.train.seed if seed is None else seed
+                folder = f"{name}_x{length:g}_seed{seed_of_it}"
+                train = replace(conf.train, end_iter=steps, seed=seed_of_it, save_freq=0, val_freq=0, val_mesh_freq=0)
+                general = replace(conf.general, base_exp_dir=str(given.out.absolute() / folder / "exp"), recording=())
+                conf_of_it = replace(conf, train=train, general=general)
+                validate(conf_of_it)
+                found.append((name, length, folder, conf_of_it))
+    return found
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.bm_time_to_quality", description=DESCRIPTION, allow_abbrev=False
-    )
-    add = parser.add_argument
-    add(
-        "--run",
-        action="append",
-        nargs="+",
-        required=True,
-        metavar=("NAME=CONF", "KEY=VALUE"),
-        help="a conf to train, with other values than it has; repeatable, the first is what others are compared with",
-    )
-    add("--set", action="append", default=[], metavar="KEY=VALUE", help="another value in all confs; repeatable")
-    add("--case", default="", help="what CASE_NAME and ${case} stand for in the confs")
-    add(
-        "--lengths",
-        type=_list(float, 0.0),
-        default=(1.0,),
-        metavar="X,...",
-        help="times each conf's own train.end_iter, each a training of its own, since schedules follow it (default 1)",
-    )
-    add("--seeds", type=_list(int, -1), default=(), metavar="N,...", help="train.seed (default: the confs' own)")
-    add(
-        "--at",
-        type=_list(float, 0.0, 1.0),
-        default=AT,
-        metavar="SHARE,...",
-        help="the moments, as shares of the training; its end is always one (default 0.1,0.25,0.5,1)",
-    )
-    _add_measures(parser)
-    return parser
+def measured(folder: Path, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a job, kept or made now; raises UserError if it fails, or if the folder holds another job."""
+    text = json.dumps(job) + "\n"
+    if (folder / ROWS).is_file() and (folder / JOB).read_text(encoding="utf-8") != text:
+        raise UserError(f"{folder}: holds a training with other settings; choose another --out, or remove it")
+    if not (folder / ROWS).is_file():
+        write_result(folder / JOB, text.encode())
+        with (folder / "output.log").open("wb") as log:
+            command = [sys.executable, "-m", "benchmarks.quality_worker", str(folder.absolute())]
+            status = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False).returncode
+        if status or not (folder / ROWS).is_file():
+            raise UserError(f"the training ended with status {status}; see {folder / 'output.log'}")
+    return json.loads((folder / ROWS).read_text(encoding="utf-8"))
 
 
-def _add_measures(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for metrics and outputs."""
-    add = parser.add_argument
-    add("--ground-truth", type=Path, metavar="MESH", help="in the unit-sphere frame (default: dataset.reference_mesh)")
-    add("--points", type=Path, metavar="FILE", help="a .ply of points on the object, in the unit-sphere frame")
-    add(
-        "--threshold",
-        type=_number(float, 0.0),
-        default=THRESHOLD,
-        metavar="D",
-        help=f"of the F-score, in radii of the unit sphere (default {THRESHOLD})",
-    )
-    add(
-        "--samples",
-        type=_number(int, 0),
-        default=SAMPLES,
-        metavar="N",
-        help=f"points on either surface for Chamfer distance, F-score and normals (default {SAMPLES})",
-    )
-    add(
-        "--resolution",
-        type=_number(int, 1),
-        default=RESOLUTION,
-        metavar="N",
-        help=f"grid points of the mesh per axis (default {RESOLUTION})",
-    )
-    add(
-        "--level",
-        type=_number(int, 0),
-        default=LEVEL,
-        metavar="N",
-        help=f"held-out views are rendered at one N-th of their width and height (default {LEVEL})",
-    )
-    add("--views", type=_number(int, -1), default=0, metavar="N", help="at most N held-out views (default 0: all)")
-    add(
-        "--curve",
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="a CSV with columns of runs.csv (seconds, and figures) that was measured elsewhere; repeatable",
-    )
-    add("--out", type=Path, required=True, metavar="FOLDER", help="folder of the trainings and results")
-
-
-def _number(kind: type, above: float, most: float = math.inf) -> Callable[[str], float]:
-    """An argparse type: a number above `above` and at most `most`."""
-
-    def read(text: str) -> float:
-        value = kind(text)
-        if not above < value <= most or not math.isfinite(value):
-            raise ValueError(text)
-        return value
-
-    read.__name__ = f"number above {above:g}" + (f" and at most {most:g}" if most < math.inf else "")
-    return read
-
-
-def _list(kind: type, above: float, most: float = math.inf) -> Callable[[str], tuple[float, ...]]:
-    """An argparse type: a comma-separated list of numbers; returns them sorted and without duplicates."""
-    one = _number(kind, above, most)
-
-    def read(text: str) -> tuple[float, ...]:
-        return tuple(sorted({one(part) for part in text.split(",")}))
-
-    read.__name__ = f"list of a {one.__name__}"
-    return read
-
-
-def _curve(text: str) -> list[Row]:
-    """NAME=FILE of --curve."""
-    name, equals, path = text.partition("=")
-    if not name or not equals or not path:
-        raise UserError(f"--curve {text}: write it as NAME=FILE, such as published=published.csv")
-    return figures.read_curve(name, Path(path))
-
-
-def _absolute(path: Path | None) -> str:
-    return "" if path is None else str(path.absolute())
-
-
-def _require_scenes(runs: Sequence[Run], reads_reference: bool) -> None:
-    """Raises UserError if one of the scenes cannot be used, before any training starts."""
-    seen = []
-    for conf in (run.conf for run in runs):
-        if (conf.dataset, background(conf)) in seen:
-            continue
-        seen.append((conf.dataset, background(conf)))
-        load_held_out(conf.dataset, load_scene(*seen[-1]), background(conf))
-        if reads_reference and conf.dataset.reference_mesh:
-            read_mesh(conf.dataset.reference_mesh)
-
-
-def measure_all(options: Options) -> list[Row]:
-    """Train and measure the missing runs; after each run, runs.csv contains all results so far."""
-    plan = [
-        (run, options.out / run.folder_name, marks(run.conf.train.end_iter, options.shares)) for run in options.runs
-    ]
-    kept = [finished(*each) is not None for each in plan]  # all before the first: a folder may hold something else
-    rows: list[Row] = []
-    for number, ((run, folder, steps), is_kept) in enumerate(zip(plan, kept, strict=True), 1):
-        state = "is kept" if is_kept else f"{run.conf.train.end_iter} steps"
-        complain(f"{number}/{len(plan)} {run.folder_name}: {state}")
-        trained = train(run, folder, steps)
-        if compiled := trained["rows"][-1]["compiled"]:
-            complain(f"Warning: {run.folder_name}: its time holds the compilation of {compiled} operations; repeat it")
-        rows += figures.make_rows(run, trained, measure(run, folder, steps, options.asked, complain), options.asked)
-        figures.write_csv(options.out / "runs.csv", rows)
-    return rows
+def means(rows: Sequence[dict[str, Any]]) -> list[list[object]]:
+    """A row for each run, length and moment: figures are means over the seeds; None if one of them lacks it."""
+    groups: dict[tuple, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["run"], row["length"], row["step"]), []).append(row)
+    lines: list[list[object]] = []
+    for key, group in groups.items():
+        values = [[row[name] for row in group] for name in FIGURES]
+        lines.append([*key, len(group), *(None if None in each else float(fmean(each)) for each in values)])
+    return lines
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bm_time_to_quality", description=DESCRIPTION, allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--run", action="append", nargs="+", required=True, metavar=("NAME=CONF", "KEY=VALUE"), help="repeatable")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="another value in all confs; repeatable")
+    add("--case", default="", help="what CASE_NAME and ${case} stand for in the confs")
+    add("--lengths", type=_numbers(float), default=[1.0], metavar="X,...", help="times each conf's own train.end_iter")
+    add("--seeds", type=_numbers(int), default=[], metavar="N,...", help="train.seed (default: the confs' own)")
+    add("--at", type=_numbers(float), default=[0.1, 0.25, 0.5], metavar="SHARE,...", help="moments besides the end")
+    add("--ground-truth", default="", metavar="MESH", help="in the unit-sphere frame (default: dataset.reference_mesh)")
+    add("--points", default="", metavar="FILE", help="a .ply of points on the object, in the unit-sphere frame")
+    add("--resolution", type=int, default=256, metavar="N", help="grid points of the mesh per axis (default 256)")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="folder of the trainings and results")
+    given = parser.parse_args(arguments)
+    given_files = {"ground_truth": given.ground_truth, "points": given.points}
+    references = {name: str(path and Path(path).absolute()) for name, path in given_files.items()}
+    rows: list[dict[str, Any]] = []
     try:
-        options = parse_options(arguments)
-        rows = measure_all(options)
-        both = [*rows, *options.curves]
-        from benchmarks.quality.plot import draw  # matplotlib, of which parse_options says where it is missing
-
-        draw(options.out / "curves.png", both, {row["run"] for row in options.curves})
+        for run, length, name, conf in jobs(given):
+            marks = sorted({max(1, round(share * conf.train.end_iter)) for share in (*given.at, 1.0)})
+            about = {"resolution": given.resolution, "device": given.device, "marks": marks}
+            complain(f"{name}: {conf.train.end_iter} steps")
+            found = measured(given.out / name, {"conf": to_hocon(conf), **references, **about})
+            rows += [{"run": run, "length": length, "seed": conf.train.seed} | row for row in found]
     except UserError as error:
         complain(f"error: {error}")
-        return EXIT_USER_ERROR
-    print(table.equal_time(both, options.runs[0].spec.name))
-    if told := table.spread(both):
-        print(f"\n{told}")
+        return 2
+    say(*table(("run", "length", "step", "seeds", *FIGURES), means(rows)).splitlines())
+    say(json.dumps(provenance() | {"rows": rows}))
     return 0
+
+
+def _numbers(kind: type) -> Any:
+    """An argparse type: a comma-separated list of numbers."""
+    return lambda text: [kind(part) for part in text.split(",")]
 
 
 if __name__ == "__main__":

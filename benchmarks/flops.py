@@ -15,8 +15,6 @@ computes again to save memory. Per point, with M the multiply-adds of all layers
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
 from models.methods.neus.conf import NeuSConfig
 
@@ -25,46 +23,20 @@ POINT_WIDTH = 3
 NORMAL_WIDTH = 3
 
 
-@dataclass(frozen=True)
-class StepFlops:
-    """Necessary operations of one step, by network."""
-
-    queries: int
-    sdf: int
-    color: int
-    background: int
-
-    @property
-    def total(self) -> int:
-        """The sum over all networks, in floating-point operations."""
-        return self.queries + self.sdf + self.color + self.background
-
-
-def step_flops(model: NeuSConfig, rays: int) -> StepFlops:
+def step_flops(model: NeuSConfig, rays: int) -> int:
     """The count for a step on `rays` rays."""
     renderer = model.neus_renderer
-    inside = renderer.n_samples + renderer.n_importance
-    per_ray = StepFlops(
-        queries=queried_depths(renderer.n_samples, renderer.n_importance, renderer.up_sample_steps)
-        * sdf_query(model.sdf_network),
-        sdf=inside * sdf_training(model.sdf_network),
-        color=inside * color_training(model.rendering_network),
-        background=renderer.n_outside * nerf_training(model.nerf),
-    )
-    scale = rays * OPERATIONS_PER_MULTIPLY_ADD
-    return StepFlops(per_ray.queries * scale, per_ray.sdf * scale, per_ray.color * scale, per_ray.background * scale)
+    samples, importance = renderer.n_samples, renderer.n_importance
+    # Up-sampling evaluates all depths except those of the last round.
+    queried = samples + importance - -(-importance // renderer.up_sample_steps) if importance else 0
+    per_ray = queried * sdf_query(model.sdf_network) + renderer.n_outside * nerf_training(model.nerf)
+    per_ray += (samples + importance) * (sdf_training(model.sdf_network) + color_training(model.rendering_network))
+    return OPERATIONS_PER_MULTIPLY_ADD * rays * per_ray
 
 
 def matmul_flops(rows: int, inner: int, columns: int) -> int:
     """Operations of the product [rows, inner] x [inner, columns]."""
     return OPERATIONS_PER_MULTIPLY_ADD * rows * inner * columns
-
-
-def queried_depths(samples: int, importance: int, rounds: int) -> int:
-    """Depths per ray that up-sampling evaluates: all except those of the last round."""
-    if importance == 0:
-        return 0
-    return samples + importance - -(-importance // rounds)
 
 
 def sdf_query(conf: SdfConfig) -> int:

@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 
-from benchmarks.shapes import ROOT
+from benchmarks.report import ROOT
 
 
 def main() -> int:

@@ -5,7 +5,7 @@
 #   bash benchmarks/gpu.sh pack SCENES   the same with both scenes, which must be in the folder SCENES
 #   bash benchmarks/gpu.sh               on the machine with the GPU: the most informative stages, in LIMIT=600 seconds
 #   STAGES=rest bash benchmarks/gpu.sh   doctor, the tests and the long trainings, also in LIMIT seconds; STAGES may also
-#                                        list stages by name (benchmarks/gpu_stages.py)
+#                                        list stages by name (benchmarks/gpu_run.py)
 # Results: at most eight files in gpu-results/ (OUT), written after each stage; those of an earlier run are moved to a
 # subfolder. Unpacked packages, trainings and logs are in gpu-work/ (WORK).
 # PYTHON: the interpreter. PEER: a checkout of the published code, timed too if PYTHON or PEER_PYTHON has PyTorch.
@@ -18,9 +18,9 @@ VERSION=${VERSION:-3.12} PACK=${PACK:-$PWD/.gpu}
 SITE=$WORK/site
 # Packages that machines with PyTorch rarely have, in versions that work with Jittor; the machine provides the rest:
 OF_THE_MACHINE="cv2 PIL skimage matplotlib safetensors"
-OF_THE_PACK="numpy scipy igl trimesh embreex mcubes tensorboardX pyhocon tqdm pytest hypothesis"
+OF_THE_PACK="numpy scipy igl trimesh embreex mcubes tensorboardX fast_simplification pyhocon tqdm pytest hypothesis"
 WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 embreex==4.4.0.post1 PyMCubes==0.1.6"
-WHEELS="$WHEELS tensorboardX==2.6.5 astunparse==1.6.3"
+WHEELS="$WHEELS tensorboardX==2.6.5 astunparse==1.6.3 fast-simplification==0.2.0"
 WHEELS="$WHEELS protobuf==7.36.2 six==1.17.0 pyparsing==3.3.3 packaging==26.3 tqdm==4.70.1" # what these import
 WHEELS="$WHEELS pytest==9.2.0 pluggy==1.7.0 iniconfig==2.3.1 pygments==2.21.0 hypothesis==6.170.15 sortedcontainers==2.4.0"
 SOURCES="jittor==1.3.11.0 pyhocon==0.3.63" # pure Python, without wheels
@@ -84,7 +84,7 @@ pack() { # [SCENES]: in a subshell that ends at the first failure; the pack is c
 
 packed() { # STATUS: the end of pack
     local words
-    words=$(grep -v '^\[notice\]' "$scratch/said" 2> /dev/null | grep . | tail -n 1)
+    words=$(grep -v '^\[notice\]' "$scratch/said" 2> /dev/null | grep . | tail -n 1) || true # nothing was said
     case $1 in
         0) ;;
         130) echo "nothing was packed" >&8 ;;
@@ -97,7 +97,7 @@ packed() { # STATUS: the end of pack
 facts() {
     nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap,clocks.max.sm --format=csv
     nproc; free -g; df -h /tmp "$HOME"
-    type -ap nvcc g++ python3 "python$VERSION-config" nsys ncu
+    type -ap nvcc g++ python3 "python$VERSION-config" nsys
     env | grep -E '^(CUDA|NVCC|nvcc|LD_LIBRARY_PATH|JITTOR)'
     nvcc --version; g++ --version | head -1; "$PYTHON" --version
     ls -d /usr/local/cuda*
@@ -147,21 +147,11 @@ python_config() { # replaces python-config for Jittor if the headers were packed
     chmod +x "$SITE/python-config"
 }
 
-cache() { # what Jittor compiled, if it fits: parts of 16 MiB
-    rm -f "$WORK"/cache.tar.xz.*
-    tar c -C "$HOME/.cache/jittor" --exclude='own-*' . | xz -T0 -2 | split -b 16777216 - "$WORK/cache.tar.xz." || return
-    local parts=("$WORK"/cache.tar.xz.*)
-    [ ${#parts[@]} -le 3 ] && mv "${parts[@]}" "$OUT/" && return
-    echo "error: the compile cache takes ${#parts[@]} files of 16 MiB: more than 3 are not kept" >&2
-    rm -f "${parts[@]}"
-    return 1
-}
-
 [ -f "$PACK/python-version" ] && VERSION=$(cat "$PACK/python-version")
 export DEVICE PYTHON OUT WORK PACK VERSION
 case "${1:-}:$#:$DEVICE" in
     pack:[12]:*) pack "${2:-}" ;;
-    facts:1:* | unpack:1:* | packages:1:* | cache:1:*) "$1" ;; # stages
+    facts:1:* | unpack:1:* | packages:1:*) "$1" ;; # stages
     :0:cuda | :0:cpu) exec "$PYTHON" -m benchmarks.gpu_run ;;
     *) echo "error: call it without arguments or as 'gpu.sh pack [SCENES]', with DEVICE=cuda or DEVICE=cpu" >&2; exit 2 ;;
 esac

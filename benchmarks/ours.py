@@ -1,9 +1,10 @@
-"""Our side of a measurement, in a separate process: `python -m benchmarks.ours JOB.npz [plain]`; see bm_step.py."""
+"""Our side of a measurement, in a separate process: `python -m benchmarks.ours [JOB.npz]`; see bm_step.py."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,7 +13,6 @@ import numpy as np
 
 from benchmarks.flops import matmul_flops
 from benchmarks.profile_step import profile
-from benchmarks.report import PLAIN
 from benchmarks.serve import serve
 from benchmarks.shapes import read_job
 from data.rays import PixelBatch
@@ -20,14 +20,12 @@ from models.fields.state import export_state
 from models.machine import backend
 from models.machine.backend import jt
 from models.methods.conf import parse_config
+from models.methods.protocol import Model
 from models.methods.registry import build_model
-from models.ops.kernel import NATIVE, REFERENCE, use
-from models.results.render import render_view
 from models.training.trainer import Trainer
 
-IMAGE_CHUNK = 1024  # rays of an image at a time, on both sides
 MATMUL_SHAPE = (16384, 256, 256)  # rows of a large batch through one hidden layer of the released networks
-MATMUL_REPEATS = 9  # one takes milliseconds, too short to be trusted alone
+MATMUL_REPEATS = 15  # one takes milliseconds, too short to be trusted alone
 
 
 class OneBatch:
@@ -41,22 +39,46 @@ class OneBatch:
         return self._batch
 
 
+def timed(work: Callable[[], Any]) -> float:
+    """Wall-clock seconds of `work` and of all that it launches."""
+    begin = time.perf_counter()
+    work()
+    jt.sync_all(True)
+    return time.perf_counter() - begin
+
+
+def matmul_rate(rows: int, inner: int, columns: int, at_once: int = 1) -> float:
+    """Operations per second of float32 products, `at_once` without a wait: the measure of the machine."""
+    generator = np.random.default_rng(0)
+    shapes = (rows, inner), (inner, columns)
+    left, right = (jt.array(generator.standard_normal(shape, dtype=np.float32)) for shape in shapes)
+
+    def several() -> None:
+        for _ in range(at_once):
+            jt.matmul(left, right).sync()
+
+    seconds = median(timed(several) for _ in range(MATMUL_REPEATS))
+    return at_once * matmul_flops(rows, inner, columns) / seconds
+
+
+def save_weights(path: Path | str, model: Model) -> None:
+    """Write the parameters of the networks, so that the other side starts from the same ones."""
+    fields = model.networks.items()
+    np.savez(path, **{f"{name}/{key}": v for name, field in fields for key, v in export_state(field).items()})
+
+
 class Ours:
     """A trainer built from a job, and its commands."""
 
     def __init__(self, path: Path) -> None:
-        meta, batch, self._image = read_job(path)
-        self._side = int(meta["image_side"])
-        self._conf = parse_config(str(meta["conf"]), str(path))
+        meta, batch = read_job(path)
+        conf = parse_config(str(meta["conf"]), str(path))
         initial, jitter = (np.random.default_rng(int(meta["seed"])) for _ in range(2))
-        model = build_model(self._conf.model, self._conf.train, initial)
-        self._trainer = Trainer(model, OneBatch(batch), self._conf.train, jitter)
+        self._trainer = Trainer(build_model(conf.model, conf.train, initial), OneBatch(batch), conf.train, jitter)
 
     def export(self, path: str) -> dict[str, Any]:
-        """Write the parameters of the networks, so that the other side starts from the same ones."""
-        networks = self._trainer.networks.items()
-        states = {f"{network}/{name}": v for network, field in networks for name, v in export_state(field).items()}
-        np.savez(path, **states)
+        """Write the weights."""
+        save_weights(path, self._trainer.model)
         return {}
 
     def step(self) -> dict[str, Any]:
@@ -66,60 +88,20 @@ class Ours:
         jt.sync_all(True)
         return {"seconds": time.perf_counter() - begin, "loss": float(output.found.losses["total"].item())}
 
-    def image(self, path: str) -> dict[str, Any]:
-        """A validation image; its colours are written to `path`."""
-        begin = time.perf_counter()
-        shape = (self._side, self._side)
-        view = render_view(self._trainer.model, self._image, shape, IMAGE_CHUNK, self._trainer.context)
-        seconds = time.perf_counter() - begin
-        np.save(path, view.rgb)
-        return {"seconds": seconds}
-
     def profile(self) -> dict[str, Any]:
         """Seconds of a step by phase and kind of operation."""
         seconds, phases = profile(self._trainer)
         return {"seconds": seconds, "phases": phases}
 
 
-class Matmul:
-    """The matrix product that measures the speed of the machine."""
-
-    def __init__(self) -> None:
-        rows, inner, columns = MATMUL_SHAPE
-        generator = np.random.default_rng(0)
-        self._left = jt.array(generator.standard_normal((rows, inner), dtype=np.float32))
-        self._right = jt.array(generator.standard_normal((inner, columns), dtype=np.float32))
-
-    def matmul(self) -> dict[str, Any]:
-        """The median time of several products; the rate in operations per second."""
-        times = []
-        for _ in range(MATMUL_REPEATS):
-            begin = time.perf_counter()
-            jt.matmul(self._left, self._right).sync(True)
-            times.append(time.perf_counter() - begin)
-        seconds = median(times)
-        return {"seconds": seconds, "rate": matmul_flops(*MATMUL_SHAPE) / seconds}
-
-
-def about() -> dict[str, Any]:
-    """Device, threads and version."""
-    info = backend.device_info()
-    notes = [info.warning] if info.warning else []
-    return {"about": {"device": info.name, "threads": info.threads, "jittor": jt.__version__, "notes": notes}}
-
-
 def main(arguments: list[str]) -> None:
-    """Serve a job: of the trainer, with PLAIN on the reference operations, or of the matrix product."""
+    """Serve a job, or without one the rate of a matrix product."""
     backend.select("cpu")
     if not arguments:
-        product = Matmul()
-        serve({"about": about, "step": product.matmul})
+        serve({"rate": lambda: {"rate": matmul_rate(*MATMUL_SHAPE)}})
         return
-    with use(REFERENCE if PLAIN in arguments[1:] else NATIVE):
-        ours = Ours(Path(arguments[0]))
-        serve(
-            {"about": about, "export": ours.export, "step": ours.step, "image": ours.image, "profile": ours.profile},
-        )
+    ours = Ours(Path(arguments[0]))
+    serve({"export": ours.export, "step": ours.step, "profile": ours.profile})
 
 
 if __name__ == "__main__":

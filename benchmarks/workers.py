@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-from benchmarks.shapes import ROOT
+from benchmarks.report import ROOT
 from data.errors import UserError
 
 QUIT_SECONDS = 30.0  # a process that has nothing left to do and does not end by then is ended
 
 Answer = dict[str, Any]
-
-
-class Answers(Protocol):
-    """A worker process that answers commands."""
-
-    def ask(self, *command: str) -> Answer:
-        """The answer to one command."""
 
 
 class Worker:
@@ -71,16 +62,6 @@ class Worker:
             self._process.stdin.flush()
         return self._answer()
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """The process stands still within, with all its threads: some libraries' spin for a while after their work."""
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # it stops a little later
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
-
     def _answer(self) -> Answer:
         line = self._process.stdout.readline()
         if line:
@@ -90,22 +71,7 @@ class Worker:
         raise UserError(f"{self._label} ended with status {status}: {words[-1]}")
 
 
-class Alone:
-    """A worker whose commands run while the others stand still."""
-
-    def __init__(self, worker: Worker, others: Sequence[Worker]) -> None:
-        self._worker = worker
-        self._others = tuple(others)
-
-    def ask(self, *command: str) -> Answer:
-        """The answer to one command."""
-        with contextlib.ExitStack() as stack:
-            for other in self._others:
-                stack.enter_context(other.paused())
-            return self._worker.ask(*command)
-
-
-def alternate(workers: Mapping[str, Answers], command: str, warm_up: int, count: int) -> dict[str, list[Answer]]:
+def alternate(workers: Mapping[str, Worker], command: str, warm_up: int, count: int) -> dict[str, list[Answer]]:
     """Ask all workers in turn, A B A B ..., so that whatever else the machine does meets all of them alike.
 
     Returns the answers of each, `warm_up` + `count` of them in order.

@@ -1,18 +1,11 @@
 """`make cuda-check` without a GPU: what is compiled, and what is read from the machine code."""
 
-import dataclasses
 import shutil
-import struct
 
 import pytest
 from emulation import functions
 
 from benchmarks import cuda_check
-from data.errors import UserError
-from models.ops import later
-from models.ops.source import CUDA
-
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 
 
 def test_every_function_that_python_calls_is_compiled():
@@ -23,46 +16,11 @@ def test_every_function_that_python_calls_is_compiled():
         assert functions(source) and all(f"&neus::{name}<" in used for name in functions(source))
 
 
-def elf(sections):
-    """An ELF file of 64 bits with these sections: name -> bytes."""
-    names = b"\0" + b"".join(name.encode() + b"\0" for name in (*sections, ".shstrtab"))
-    places, content = [], b"\0" * 64
-    for name, data in {**sections, ".shstrtab": names}.items():
-        places.append((names.index(name.encode() + b"\0"), len(content), len(data)))
-        content += data
-    table = b"".join(struct.pack("<IIQQQQIIQQ", at, 1, 0, 0, begin, size, 0, 0, 0, 0) for at, begin, size in places)
-    return content[:40] + struct.pack("<Q10xHHH", len(content), 64, len(places), len(places) - 1) + content[64:] + table
-
-
-def test_machine_code_is_told_by_the_name_of_its_kernel():
-    made = elf({".text.first": bytes(48), ".data": bytes(7), ".text.second": bytes(160)})
-    assert dict(cuda_check.text_sections(made)) == {"first": 48, "second": 160}
-
-
-@needs_nvcc
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 def test_an_operation_is_told_with_registers_and_instructions(capsys):
     assert cuda_check.main(["--operation", "weighted_means", "--capability", "7.5", "--capability", "9.0"]) == 0
     told = capsys.readouterr().out
     assert told.count("ok     weighted_means for ") == 2 and "0 bytes spilled" in told and " instructions" in told
-
-
-@needs_nvcc
-@pytest.mark.parametrize(
-    "flags", [("--capability", "99.9"), ("--capability", "abc"), ("--operation", "nothing")], ids=" ".join
-)
-def test_an_unknown_name_is_one_sentence(flags):
-    with pytest.raises(UserError, match=f"{' '.join(flags)}: "):
-        cuda_check.main(["--operation", "weighted_means", *flags])
-
-
-@needs_nvcc
-def test_what_does_not_compile_is_told_with_the_message(monkeypatch, tmp_path, capsys):
-    (tmp_path / CUDA).mkdir()
-    (tmp_path / CUDA / "later.h").write_text("inline void copy_later(const HostCopy &is, long) { wrong(); }\n")
-    wrong = dataclasses.replace(later.SOURCE, folder=tmp_path)
-    monkeypatch.setattr(cuda_check, "sources", lambda: {"later": wrong})
-    assert cuda_check.main(["--capability", "9.0"]) == 1
-    assert "WRONG  later for 9.0 does not compile" in capsys.readouterr().out
 
 
 def test_without_a_compiler_it_is_skipped(monkeypatch, capsys):

@@ -7,7 +7,7 @@ import pytest
 from runs import ROOT
 
 from benchmarks import on_device
-from benchmarks.gpu_stages import TESTS
+from benchmarks.gpu_run import TESTS
 from data.errors import UserError
 
 

@@ -25,7 +25,6 @@ constexpr bool IS_REHEARSAL = false;
 constexpr bool IS_REHEARSAL = true;
 inline float __log2f(float x) { return std::log2(x); }
 inline float atomicAdd(float *to, float value) { return std::exchange(*to, *to + value); }
-inline int atomicAdd(int *to, int value) { return std::exchange(*to, *to + value); }
 #endif
 
 #include "cuda/device.h"

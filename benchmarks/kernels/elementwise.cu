@@ -1,11 +1,11 @@
-// softplus(y + bias) and y * softplus'(h) on rows of 256 channels: by `each_value` as in csrc/cuda/softplus_net.h, and by
-// other ways to reach the elements.
+// softplus(y + bias) and y * softplus'(h) on rows of 256 channels: by `each_value` as in csrc/cuda/softplus_net.h, by
+// `each_place`, and with the hardware's powers and logarithms of 2.
 #include "bench.h"
 #include "cuda/softplus.h"
 
 using namespace neus;
 
-constexpr int WIDTH = 256, LANES = WIDTH / 4;
+constexpr int WIDTH = 256;
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 struct Softplus {
@@ -30,32 +30,6 @@ struct Apply {
     __device__ float operator()(float y, float x) const { return IsFactor ? y * op(x) : op(y + x); }
 };
 
-// Row and column by a division.
-template <typename Work>
-__global__ void divided_kernel(long count, unsigned width, Work work) {
-    const long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
-    if (i < count) work((int)((unsigned)i / width), (int)((unsigned)i % width), i);
-}
-
-// A block per row; x is a row for all, or one each, `stride` apart.
-template <typename Work>
-__global__ void row_kernel(long, float *y, const float *x, long stride, Work work) {
-    const long at = blockIdx.x * (long)WIDTH + threadIdx.x;
-    y[at] = work(y[at], x[blockIdx.x * stride + threadIdx.x]);
-}
-
-// Four rows per block, four channels per thread.
-template <typename Work>
-__global__ void vector_kernel(long rows, float *y, const float *x, long stride, Work work) {
-    const long r = blockIdx.x * (long)(bench::THREADS / LANES) + threadIdx.x / LANES, c = 4 * (threadIdx.x % LANES);
-    if (r >= rows) return;
-    float4 *to = (float4 *)(y + r * WIDTH + c);
-    const float4 b = *(const float4 *)(x + r * stride + c);
-    float4 a = *to;
-    a.x = work(a.x, b.x), a.y = work(a.y, b.y), a.z = work(a.z, b.z), a.w = work(a.w, b.w);
-    *to = a;
-}
-
 template <typename Op, typename FastOp, bool IsFactor>
 void compare(const std::string &name, long rows) {
     const long count = rows * WIDTH, stride = IsFactor ? WIDTH : 0;
@@ -76,23 +50,14 @@ void compare(const std::string &name, long rows) {
     const Apply<Op, IsFactor> apply{};
     const Apply<FastOp, IsFactor> fast{};
     const auto at_place = [=] __device__(int, int i, long at) { to[at] = apply(to[at], from[IsFactor ? at : i]); };
-    const unsigned blocks = (unsigned)((count + bench::THREADS - 1) / bench::THREADS);
-    const unsigned four = (unsigned)((rows * LANES + bench::THREADS - 1) / bench::THREADS);
     measure("each_value", [&] {
         each_value(rows, WIDTH, [=] __device__(float &y, float x) { y = apply(y, x); }, Updated{to, WIDTH},
                    Read{from, stride});
     });
     measure("each_place", [&] { each_place(rows, WIDTH, at_place); });
-    measure("a division per element", [&] {
-        launch(divided_kernel<decltype(at_place)>, dim3(blocks), bench::THREADS, count, WIDTH, at_place);
-    });
-    measure("a row per block",
-            [&] { launch(row_kernel<decltype(apply)>, dim3((unsigned)rows), WIDTH, rows, to, from, stride, apply); });
-    measure("float4", [&] {
-        launch(vector_kernel<decltype(apply)>, dim3(four), bench::THREADS, rows, to, from, stride, apply);
-    });
-    measure("float4, ex2 and lg2", [&] {
-        launch(vector_kernel<decltype(fast)>, dim3(four), bench::THREADS, rows, to, from, stride, fast);
+    measure("each_value, ex2 and lg2", [&] {
+        each_value(rows, WIDTH, [=] __device__(float &y, float x) { y = fast(y, x); }, Updated{to, WIDTH},
+                   Read{from, stride});
     });
 }
 

@@ -1,5 +1,5 @@
-// Matrix products of a step through csrc/cuda/device.h: with today's strides and offsets and with those that are
-// multiples of four floats, in float32 and TF32; and gradients of weights, with the depth in one part and in several.
+// Matrix products of a step through csrc/cuda/device.h with today's strides, in float32 and TF32; and gradients of
+// weights, with the depth in one part and in several.
 #include "bench.h"
 
 using namespace neus;
@@ -32,33 +32,26 @@ static void products_of_parts(int parts, int rows, int columns, int depth, const
 }
 #endif
 
-// y [rows, outputs] = x [rows, inputs] W^T [outputs, inputs], with strides and W's offset in its packed parameters.
+// y [rows, outputs] = x [rows, inputs] W^T [outputs, inputs], with strides.
 struct Forward {
     const char *name;
-    int inputs, outputs, stride_x, stride_w, offset_w, stride_y;
+    int inputs, outputs, stride_x, stride_w, stride_y;
 };
 constexpr Forward FORWARD[] = {
-    {"hidden", 256, 256, 256, 256, 0, 256},
-    {"hidden, weights at 1 mod 4", 256, 256, 256, 256, 1, 256},
-    {"encoded point, stride 39", 39, 256, 39, 39, 0, 256},
-    {"encoded point, stride 40", 39, 256, 40, 40, 0, 256},
-    {"before the skip, stride 217", 256, 217, 256, 256, 0, 217},
-    {"before the skip, stride 220", 256, 217, 256, 256, 0, 220},
-    {"after the skip, stride 217", 217, 256, 217, 256, 1, 256},
-    {"after the skip, stride 220", 217, 256, 220, 256, 0, 256},
-    {"colour, stride 289", 289, 256, 289, 289, 1, 256},
-    {"colour, stride 292", 289, 256, 292, 292, 0, 256},
+    {"hidden", 256, 256, 256, 256, 256},      {"encoded point", 39, 256, 40, 40, 256},
+    {"before the skip", 256, 217, 256, 256, 220}, {"after the skip", 217, 256, 220, 256, 256},
+    {"colour", 289, 256, 292, 292, 256},
 };
 
 static void forward(const Forward &shape, long rows) {
     const bench::Array<float> x(bench::uniform(rows * shape.stride_x, -1.f, 1.f));
-    const bench::Array<float> w(bench::uniform((long)shape.outputs * shape.stride_w + shape.offset_w, -1.f, 1.f));
+    const bench::Array<float> w(bench::uniform((long)shape.outputs * shape.stride_w, -1.f, 1.f));
     bench::Array<float> y(std::vector<float>(rows * shape.stride_y, 0.f));
     std::vector<float> expected;
     for (bool is_reduced : {false, true}) {
         use_tf32(is_reduced);
         const auto work = [&] {
-            product(rows, shape.outputs, shape.inputs, 1.f, x.values, shape.stride_x, false, w.values + shape.offset_w,
+            product(rows, shape.outputs, shape.inputs, 1.f, x.values, shape.stride_x, false, w.values,
                     shape.stride_w, true, 0.f, y.values, shape.stride_y);
         };
         const double time = bench::microseconds(work);
@@ -85,7 +78,7 @@ static void weights(long rows) {
         measure("one product", [&] {
             product(OUTPUTS, INPUTS, rows, 1.f, d_y.values, OUTPUTS, true, x.values, INPUTS, false, 0.f, to, INPUTS);
         });
-        for (int parts : {4, 8, 16, 32}) {
+        for (int parts : {4, 16}) {
             measure(std::to_string(parts) + " parts of the depth", [&] {
                 Scratch<float> scratch((long)parts * OUTPUTS * INPUTS);
                 const float *sums = scratch.values;

@@ -1,10 +1,8 @@
-// The gradient of a grid's table: 64-bit integers as in csrc/cuda/grid.h, against float32 and 32-bit integers.
+// The gradient of a grid's table: 64-bit integers as in csrc/cuda/grid.h, against float32.
 #include "bench.h"
 #include "cuda/grid.h"
 
 using namespace neus;
-
-constexpr double ROOM = 256.;  // largest contributions that a 32-bit sum has room for
 
 // The contributions of one point in one level, each given to add(place, value).
 template <typename Add>
@@ -22,23 +20,6 @@ static void scatter_float(const Grid &grid, long n, const Scattered &from, float
     each(n * grid.active, [=] __device__(long i) {
         contribute(grid, n, i, from, [=](long at, float part) { atomicAdd(d_table + at, part); });
     });
-}
-
-static void scatter_int(const Grid &grid, long n, const Scattered &from, float *d_table) {
-    Scratch<int> scratch(grid.size);
-    Scratch<unsigned> largest_scratch(1);
-    int *sums = scratch.values;
-    unsigned *largest = largest_scratch.values;
-    clear(sums, grid.size);
-    clear(largest, 1);
-    const long blocks = (n * grid.active * FEATURES + neus::THREADS - 1) / neus::THREADS;
-    launch(largest_kernel, dim3((unsigned)(blocks < MOST_PARTS ? blocks : MOST_PARTS)), neus::THREADS, n, grid, from, largest);
-    const auto unit = [=] __device__() { return ldexpf(1.f, 30 - (int)log2f((float)ROOM) - ((int)(largest[0] >> 23) - 126)); };
-    each(n * grid.active, [=] __device__(long i) {
-        const float scale = unit();
-        contribute(grid, n, i, from, [=](long at, float part) { atomicAdd(sums + at, (int)rintf(part * scale)); });
-    });
-    each(grid.size, [=] __device__(long i) { d_table[i] = (float)sums[i] / unit(); });
 }
 
 static void compare(long n) {
@@ -67,7 +48,6 @@ static void compare(long n) {
     };
     measure("64-bit integers", scatter);
     measure("float32", scatter_float);
-    measure("32-bit integers", scatter_int);
 }
 
 int main() {

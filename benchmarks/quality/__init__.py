@@ -1,1 +1,0 @@
-"""The parts of `benchmarks.bm_time_to_quality`."""

@@ -1,0 +1,90 @@
+"""One timed training of bm_time_to_quality.py, in a separate process: `python -m benchmarks.quality_worker FOLDER`.
+
+FOLDER/job.json tells what to do; the rows are written to FOLDER/rows.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.serve import peak_bytes
+from models.callback import Callback
+from models.evaluation.evaluate import evaluate
+from models.evaluation.references import References, read_references
+from models.experiment import Experiment
+from models.interface import train
+from models.machine.backend import jt
+from models.methods.conf import parse_config
+from models.requests import UNIT, EvaluationRequest, MeshRequest
+from models.results.context import EvalContext
+from models.surface.extraction import EmptySurfaceError
+
+METRICS = ("chamfer", "f_score", "normal_consistency", "psnr", "psnr_mask", "points_median", "points_p90")
+MB = 10**6
+
+
+class Clock(Callback):
+    """Seconds of the steps but for the first, wall-clock and of the processor; the metrics at some of them, untimed."""
+
+    name = "the benchmark"
+
+    def __init__(self, marks: Sequence[int], request: EvaluationRequest, references: References) -> None:
+        self._marks, self._request, self._references = set(marks), request, references
+        self.rows: list[dict[str, Any]] = []
+        self._spent, self._since = (0.0, 0.0), (0.0, 0.0)
+        self._began = time.time()
+
+    def after_step(self, context: Callable[[], EvalContext]) -> None:
+        """Take the time, and the metrics where they are asked for."""
+        step = (now := context()).step
+        if not self._since[0]:
+            self._since, self._began = _now(), time.time()
+        if step not in self._marks:
+            return
+        self._marks.remove(step)
+        jt.sync_all(True)
+        self._spent = tuple(s + n - b for s, n, b in zip(self._spent, _now(), self._since, strict=True))
+        row = {"step": step, "seconds": self._spent[0], "cpu_seconds": self._spent[1], "peak_mb": peak_bytes() / MB}
+        row["compiled"] = compiled_since(self._began)
+        try:
+            values = evaluate(now, self._request, self._references).values
+            self.rows.append(row | {name: values[name] for name in METRICS})
+        except EmptySurfaceError as error:
+            self.rows.append(row | dict.fromkeys(METRICS) | {"note": str(error)})
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak of an evaluation does not count
+        self._since, self._began = _now(), time.time()
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def compiled_since(began: float) -> int:
+    """How many libraries of this process are younger than `began`, seconds of the epoch: operations compiled since."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    libraries = {Path(line.split(maxsplit=5)[-1]) for line in lines if line.endswith(".so")}
+    return sum(path.is_file() and path.stat().st_mtime >= began for path in libraries)
+
+
+def main(folder: Path) -> None:
+    """Train, and write the rows."""
+    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    gt, points = (Path(job[name]) if job[name] else None for name in ("ground_truth", "points"))
+    request = EvaluationRequest(MeshRequest(job["resolution"]), gt=gt, points=points, frame=UNIT)
+    clocks = []
+
+    def follow(experiment: Experiment) -> list[Clock]:
+        clocks.append(Clock(job["marks"], request, read_references(experiment, request)))
+        return clocks
+
+    train(parse_config(job["conf"], str(folder)), overwrite=True, device=job["device"], followers=follow)
+    (folder / "rows.json").write_text(json.dumps(clocks[0].rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -6,14 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cuda_machines import (
-    COMPILE,
-    bare_machine,
-    planned,
-    write_nvcc,
-    write_toolkit,
-    write_wheels_13,
-)
+from cuda_machines import COMPILE, bare_machine, planned, write_nvcc, write_toolkit, write_wheels_13
 
 from models.machine.cuda import search, trial
 from models.machine.cuda.conclude import PIP_ALL
@@ -54,38 +47,27 @@ def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, t
     made = prepare(plan, tmp_path, "g++")
     calls = Path(plan.toolkit.nvcc).with_name("calls")
     calls.write_text("")
-    jittors = [
-        "-std=c++14",
-        "-ccbin=/usr/bin/g++-99",
-        "-include",
-        "for/gpp.h",
-        "-arch=compute_90",
-        "-code=sm_90",
-        "a b.cu",
-        '-I"x"',
-    ]
-    subprocess.run([made.nvcc, *jittors], check=True)
+    jittors = ["-std=c++14", "-ccbin=/usr/bin/g++-99", "-include", "for/gpp.h", "-arch=compute_90", "-code=sm_90"]
+    subprocess.run([made.nvcc, *jittors, "a b.cu", '-I"x"'], check=True)
     assert calls.read_text() == '-gencode arch=compute_90,code=sm_90 -ccbin g++ -std=c++17 a b.cu -I"x"\n'
     shown = subprocess.run([made.nvcc, "--version"], capture_output=True, text=True, check=True).stdout
     assert search.release_of(shown) == (13, 0)
 
 
-@pytest.mark.parametrize(
-    ("says", "words"),
-    [
-        ("echo 'error: cannot find cicc' >&2; exit 1", "cannot find cicc"),
-        ("echo '#error -- unsupported GNU version! gcc later than 12' >&2; exit 1", "install g++-12"),
-        ("echo '#error -- unsupported GNU version!' >&2; exit 1", "install an older g++"),
-        ("echo 'd.cudafe1.cpp: No space left on device' >&2; exit 1", "or set TMPDIR to another folder"),
-        (
-            "echo \"nvcc fatal : Could not open output file '/none/tmpxft_1'\" >&2; exit 1",
-            "or set TMPDIR to another folder",
-        ),
-        ("exit 3", "status 3"),
-        ("kill -9 $$", "status -9"),
-    ],
-)
-def test_a_compiler_that_compiles_nothing_is_refused_in_a_sentence_and_leaves_nothing(machine, tmp_path, says, words):
+SPACE = "or set TMPDIR to another folder"
+SAID = {
+    "error: cannot find cicc": "cannot find cicc",
+    "#error -- unsupported GNU version! gcc later than 12": "install g++-12",
+    "#error -- unsupported GNU version!": "install an older g++",
+    "d.cudafe1.cpp: No space left on device": SPACE,
+    "nvcc fatal : Could not open output file /none/tmpxft_1": SPACE,
+}
+ENDS = {f"echo '{said}' >&2; exit 1": words for said, words in SAID.items()}
+ENDS |= {"exit 3": "status 3", "kill -9 $$": "status -9"}
+
+
+@pytest.mark.parametrize(("says", "words"), ENDS.items(), ids=ENDS.values())
+def test_a_compiler_that_compiles_nothing_is_a_sentence_and_leaves_nothing(machine, tmp_path, says, words):
     root = write_toolkit(tmp_path / "local" / "cuda")
     write_nvcc(root / "bin" / "nvcc", compile_with=says)
     with pytest.raises(HomeError) as caught:
@@ -130,13 +112,13 @@ def badly(report, gpu):
     raise RuntimeError(f"no kernel image for card {gpu}")
 
 
+def again(report, gpu):
+    """A task that asks to be started again."""
+    raise RuntimeError(trial.AGAIN)
+
+
 def fatally(report, gpu):
-    """A task that aborts its process, as some libraries do."""
-    os.abort()
-
-
-def with_words(report, gpu):
-    """The same, after the words in the file that LAST_WORDS names."""
+    """A task that aborts its process, as some libraries do, after the words in the file that LAST_WORDS names."""
     sys.stderr.write("first an error of an earlier line\n" + Path(os.environ["LAST_WORDS"]).read_text())
     sys.stderr.flush()
     os.abort()
@@ -144,56 +126,34 @@ def with_words(report, gpu):
 
 # The output of a library before it aborts, the reported part of it, and the remedy.
 CODE = "[f 1122 17:57:37.828819 64 helper_cuda.h:128] CUDA error at /a/src/array_op.cc:33  code="
-LAST_WORDS = [
-    (
-        f"ended\n  what():  \x1b[38;5;1m{CODE}36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n)\x1b[m\n",
-        "status -6, CUDA error at array_op.cc:33 code=36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n) (see ",
-        ": update the driver, or install a CUDA toolkit that is no newer than the driver, or use --device cpu",
-    ),
-    (
-        f"{CODE}2( cudaErrorMemoryAllocation )\n",
-        "cudaErrorMemoryAllocation ) (see ",
-        "or of the machine, or use --device cpu",
-    ),
+NEWER = "36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n)"
+OLDER_TOOLKIT = ": update the driver, or install a CUDA toolkit that is no newer than the driver, or use --device cpu"
+REPORT = ": report it with that file, or use --device cpu"
+FAILURES = [
+    (f"ended\n  what():  \x1b[38;5;1m{CODE}{NEWER}\x1b[m\n", f"at array_op.cc:33 code={NEWER} (see ", OLDER_TOOLKIT),
+    (f"{CODE}2( cudaErrorMemoryAllocation )\n", "Allocation ) (see ", "or of the machine, or use --device cpu"),
     (
         "ImportError: /x/libcublas.so.13: undefined symbol: a\n",
         "ImportError: libcublas.so.13: ",
         f": {PIP_ALL}, or use",
     ),
-    (
-        "g++: error: /tmp/a.o: No space left on device\n",
-        "error: a.o: No space left",
-        ": free some disk space, or use --device cpu",
-    ),
-    ("", "status -6, first an error of an earlier line (see", ": report it with that file, or use --device cpu"),
+    ("error: /tmp/a.o: No space left on device\n", "error: a.o: No space left", ": free some disk space, or use"),
+    ("", "status -6, first an error of an earlier line (see", REPORT),
 ]
 
 
-@pytest.mark.parametrize(("said", "told", "remedy"), LAST_WORDS)
+@pytest.mark.parametrize(("said", "told", "remedy"), FAILURES)
 def test_a_trial_that_fails_tells_the_last_words_and_what_helps(plan, tmp_path, monkeypatch, said, told, remedy):
     monkeypatch.setenv("LAST_WORDS", str(tmp_path / "words"))
     (tmp_path / "words").write_text(said)
-    failure = trial.failure(prepare(plan, tmp_path, "g++"), with_words, 0)
+    failure = trial.failure(prepare(plan, tmp_path, "g++"), fatally, 0)
     assert told in failure and remedy in failure and "\n" not in failure and "\x1b" not in failure, failure
 
 
-def again(report, gpu):
-    """A task that asks to be started again."""
-    raise RuntimeError(trial.AGAIN)
-
-
-def test_a_home_is_tried_once(plan, tmp_path):
-    made = prepare(plan, tmp_path, "g++")
-    assert trial.failure(made, well, 0) == ""
-    assert trial.failure(made, fatally, 0) == ""  # it was tried
-
-
-@pytest.mark.parametrize(
-    ("task", "words"), [(badly, "no kernel image for card 2"), (fatally, "status -6"), (again, "started again")]
-)
-def test_a_trial_that_fails_is_told_of_and_not_forgotten(plan, tmp_path, task, words):
+@pytest.mark.parametrize(("task", "words"), [(badly, "no kernel image for card 2"), (again, "started again")])
+def test_a_trial_is_made_until_it_succeeds_and_then_no_more(plan, tmp_path, task, words):
     made = prepare(plan, tmp_path, "g++")
     for _ in range(2):
         failure = trial.failure(made, task, 2)
-        assert words in failure and "trial.log" in failure and "\n" not in failure
-        assert failure.endswith(": report it with that file, or use --device cpu")
+        assert words in failure and "trial.log" in failure and "\n" not in failure and failure.endswith(REPORT)
+    assert trial.failure(made, well, 0) == trial.failure(made, task, 0) == ""

@@ -4,16 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from cuda_machines import (
-    CODES_12,
-    bare_machine,
-    planned,
-    write_headers,
-    write_nvcc,
-    write_toolkit,
-    write_wheels_12,
-    write_wheels_13,
-)
+from cuda_machines import CODES_12, bare_machine, planned, write_headers, write_nvcc, write_toolkit
+from cuda_machines import write_wheels_12, write_wheels_13
 
 from models.machine.cuda import home as homes
 from models.machine.cuda.facts import LIBRARIES

@@ -58,11 +58,9 @@ def a_sheet(points):
     return (np.abs(points @ np.float32([0.6, 0.48, 0.64]) - 0.1) - 0.1 * 2 / 32)[:, None].astype(np.float32)
 
 
-@pytest.mark.parametrize("steepness", [0.5, 1.0, 1.5])
+@pytest.mark.parametrize("steepness", [0.5, 1.5])
 @pytest.mark.parametrize("field", [sphere_with_a_cavity(0.1), a_sheet], ids=["cavity", "sheet"])
-def test_pruning_evaluates_few_cells_and_finds_those_at_whose_centre_the_surface_is_near(
-    model, monkeypatch, field, steepness
-):
+def test_pruning_evaluates_few_cells_and_finds_those_near_the_surface(model, monkeypatch, field, steepness):
     estimator, asked = model.estimator, []
 
     def steep(points):

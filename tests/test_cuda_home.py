@@ -1,23 +1,105 @@
-"""Toolkits become one folder that Jittor builds against, once, and what is wrong with it is a sentence."""
+"""Toolkits are found in their usual places and become one folder to build against; what is wrong is a sentence."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from cuda_machines import COMPILE, bare_machine, planned, write_nvcc, write_toolkit, write_wheels_13
+from cuda_machines import (
+    CODES_12,
+    COMPILE,
+    bare_machine,
+    planned,
+    write_headers,
+    write_nvcc,
+    write_toolkit,
+    write_wheels_12,
+    write_wheels_13,
+)
 
 from models.machine.cuda import search, trial
 from models.machine.cuda.conclude import PIP_ALL
 from models.machine.cuda.facts import LIBRARIES
-from models.machine.cuda.home import HomeError, prepare
+from models.machine.cuda.home import HomeError, fill, prepare
 
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """See `bare_machine`."""
     return bare_machine(tmp_path, monkeypatch)
+
+
+def test_a_whole_toolkit_is_found_once_for_all_its_names(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda-12.4", "12.4", CODES_12)
+    (tmp_path / "local" / "cuda").symlink_to(root)
+    (found,) = machine(CUDA_HOME=str(root), PATH=str(root / "bin"))
+    assert found.nvcc == str(root / "bin" / "nvcc") and found.release == (12, 4) and found.codes == CODES_12
+    assert found.missing == () and set(found.libraries) == set(LIBRARIES)
+
+
+def test_the_newest_version_comes_first_but_for_those_the_user_names(machine, tmp_path):
+    for release in ("9.2", "12.4", "12.10", "13.0"):
+        write_toolkit(tmp_path / "local" / f"cuda-{release}", release)
+    own = write_toolkit(tmp_path / "own", "12.1")
+    assert [found.release for found in machine()] == [(13, 0), (12, 10), (12, 4), (9, 2)]
+    assert machine(CUDA_HOME=str(own))[0].release == (12, 1)
+    assert machine(nvcc_path=str(own / "bin" / "nvcc"))[0].release == (12, 1)
+    assert machine(PATH=str(own / "bin"))[0].release == (12, 1)
+
+
+def test_pips_packages_of_cuda_13_are_a_toolkit(machine, tmp_path):
+    write_wheels_13(tmp_path / "site")
+    (found,) = machine(tmp_path / "site")
+    assert found.release == (13, 0) and found.missing == ()
+    assert found.libraries["cublas"].endswith("nvidia/cu13/lib/libcublas.so.13")
+
+
+def test_a_toolkit_is_completed_by_packages_of_its_own_version_only(machine, tmp_path):
+    root = tmp_path / "local" / "cuda-12.4"
+    write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12)
+    write_headers(root / "include", "cuda_runtime.h", major=12)
+    write_wheels_13(tmp_path / "thirteen", with_nvcc=False)
+    (found,) = machine(tmp_path / "thirteen")
+    assert "libcublas.so" in found.missing and "libcudart.so" in found.missing
+    write_wheels_12(tmp_path / "twelve")
+    (found,) = machine(tmp_path / "thirteen", tmp_path / "twelve")
+    assert found.missing == () and found.libraries["cublas"].endswith("libcublas.so.12")
+    assert "thirteen" not in "".join([*found.libraries.values(), *found.headers.values()])
+
+
+def test_a_home_of_ours_is_no_toolkit_however_it_is_named(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda", "12.4", CODES_12)
+    (toolkit,) = machine()
+    ours = prepare(planned(toolkit), tmp_path / "cache", "g++")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").symlink_to(ours.nvcc)
+    ways = [{"nvcc_path": ours.nvcc}, {"CUDA_HOME": str(ours.folder)}, {"CUDA_ROOT": str(ours.folder)}]
+    paths = [f"{ours.folder / 'bin'}{os.pathsep}{root / 'bin'}", str(tmp_path / "bin")]
+    for way in (*ways, *({"PATH": path} for path in paths)):
+        assert machine(**way) == [toolkit], way
+    mine = write_toolkit(tmp_path / "cuda-home-of-mine", "12.6", CODES_12)
+    assert machine(CUDA_HOME=str(mine))[0].release == (12, 6)
+
+
+def test_odd_files_of_a_toolkit_are_passed_over(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda-13.0")
+    (root / "lib64" / "libcudart.so.bak").touch()
+    (root / "lib64" / "libcublas.so.orig-13").touch()
+    (root / "lib64" / "libcublas.so.9").mkdir()
+    (root / "lib64" / "libcurand.so.1").symlink_to("libcurand.so.1")
+    (root / "include" / "gone.h").symlink_to("nowhere.h")
+    (root / "include" / "cuda_runtime_api.h").unlink()
+    (found,) = machine(CUDA_PATH=str(root))
+    assert found.missing == () and all(Path(file).is_file() for file in found.libraries.values())
+    (tmp_path / "made").mkdir()
+    fill(planned(found), tmp_path / "made", "g++")
+    assert (tmp_path / "made" / "bin" / "nvcc").is_file()
+
+
+# the home
 
 
 @pytest.fixture
@@ -62,8 +144,7 @@ SAID = {
     "d.cudafe1.cpp: No space left on device": SPACE,
     "nvcc fatal : Could not open output file /none/tmpxft_1": SPACE,
 }
-ENDS = {f"echo '{said}' >&2; exit 1": words for said, words in SAID.items()}
-ENDS |= {"exit 3": "status 3", "kill -9 $$": "status -9"}
+ENDS = {f"echo '{said}' >&2; exit 1": words for said, words in SAID.items()} | {"exit 3": "status 3"}
 
 
 @pytest.mark.parametrize(("says", "words"), ENDS.items(), ids=ENDS.values())
@@ -76,27 +157,19 @@ def test_a_compiler_that_compiles_nothing_is_a_sentence_and_leaves_nothing(machi
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
-TWO_AT_ONCE = """
-import sys
-from pathlib import Path
-sys.path[:0] = sys.argv[1:3]
-import test_cuda_home
-from models.machine.cuda import search
-root, place = Path(sys.argv[3]), Path(sys.argv[4])
-toolkit = next(found for found in search.toolkits({"CUDA_HOME": str(root)}, []) if str(root) in found.nvcc)
-print(test_cuda_home.prepare(test_cuda_home.planned(toolkit), place, "g++").folder)
-"""
+def folder_of_two_at_once(root, place):
+    """Run in a process of its own."""
+    toolkit = next(found for found in search.toolkits({"CUDA_HOME": str(root)}, []) if str(root) in found.nvcc)
+    return prepare(planned(toolkit), place, "g++").folder
 
 
 @pytest.mark.cli
 def test_two_first_starts_at_once_make_one_home(tmp_path):
     root = write_toolkit(tmp_path / "cuda")
     write_nvcc(root / "bin" / "nvcc", compile_with=f"sleep 0.5; {COMPILE}")
-    tests = Path(__file__).parent
-    call = [sys.executable, "-c", TWO_AT_ONCE, str(tests), str(tests.parent), str(root), str(tmp_path / "cache")]
-    running = [subprocess.Popen(call, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    folders = {process.communicate()[0].strip() for process in running}
-    assert [process.returncode for process in running] == [0, 0] and len(folders) == 1
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        made = [pool.submit(folder_of_two_at_once, root, tmp_path / "cache") for _ in range(2)]
+    assert len({one.result() for one in made}) == 1
     assert len((root / "bin" / "calls").read_text().splitlines()) == 1  # one of them tried the compiler
 
 

@@ -42,7 +42,7 @@ def signatures(source, device):
     return {name: [re.sub(r"\s*\w*$", "", part.strip()) for part in rest.split(",")] for name, rest in heads}
 
 
-def test_the_texts_of_all_devices_have_the_same_functions_with_the_same_arguments():
+def test_the_texts_of_all_devices_have_the_same_functions():
     sources = {value.header: value for value in operations().values() if isinstance(value, Source)}
     shared = [source for source in sources.values() if all((CSRC / d / source.header).exists() for d in (CPU, CUDA))]
     assert len(shared) >= 13
@@ -50,7 +50,7 @@ def test_the_texts_of_all_devices_have_the_same_functions_with_the_same_argument
         assert signatures(source, CPU) == signatures(source, CUDA) and signatures(source, CUDA), source.header
 
 
-def test_no_function_of_a_text_for_a_card_is_compiled_where_it_is_not_called():
+def test_no_function_of_a_text_for_a_card_is_compiled_where_not_called():
     """As a template it is not; nvcc compiles every kernel that it reads otherwise."""
     sources = {value.header: value for value in operations().values() if isinstance(value, Source)}
     for source in sources.values():

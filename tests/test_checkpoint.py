@@ -16,7 +16,6 @@ from safetensors.numpy import save
 from models.checkpoints import ours as module
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 
-
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
 ARRAYS = st.sampled_from(["f4", "f8", "f2"]).flatmap(lambda code: hnp.arrays(np.dtype(code), SHAPES))
 MOMENTS = hnp.arrays(np.float32, SHAPES, elements=st.floats(allow_nan=False, allow_infinity=False, width=32))

@@ -125,10 +125,10 @@ def test_sliders_and_meshes_of_runs_move_together(tmp_path, compare):
 @pytest.mark.browser
 def test_better_values_are_marked_and_reasons_told(tmp_path, compare):
     first = experiment(tmp_path / "a", chamfer=0.004, seconds=10.0)
-    second = experiment(tmp_path / "b", psnr=33.0, chamfer=0.0062)
     status = {"mesh": "mesh_none", "val_freq": 0, "state": "finished"}
     content = {"pictures": [], "photographs": {}, "mesh": None, "curves": {}, "status": status}
     (tmp_path / "a/report.html").write_bytes(document("report", "a", content, "en"))
+    second = experiment(tmp_path / "b", psnr=33.0, chamfer=0.0062)
     assert compare(first, second, "--output", str(tmp_path / "x.html"))[0] == 0
     with opened((tmp_path / "x.html").as_uri()) as (page, errors):
         best = "all => all.map((e) => [e.parentNode.cells[0].textContent, e.cellIndex])"

@@ -4,12 +4,10 @@ import re
 
 import pytest
 from config_samples import CONFS, RECIPES, flat, write_conf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from data.errors import UserError
-from models.config.hocon import parse_tree, write_tree
-from models.methods.conf import known_leaves, load_config, parse_config, to_hocon
+from models.config.hocon import parse_tree
+from models.methods.conf import load_config, parse_config, to_hocon
 
 # The values of the published confs (Totoro97/NeuS, commit 6e0a230), typed in here once more as the oracle.
 PUBLISHED = """
@@ -67,23 +65,6 @@ def test_a_recipe_resolves_to_the_published_values_and_our_defaults(name):
 def test_every_conf_loads_and_its_resolved_text_reads_back_equal(path, tmp_path):
     conf = load_config(path, case="scan")
     assert parse_config(to_hocon(conf), "text") == load_config(write_conf(tmp_path, to_hocon(conf))) == conf
-
-
-def test_the_base_confs_hold_every_key_once_with_a_comment():
-    found = {}
-    for path in (CONFS / "base").glob("*.conf"):
-        blocks = []
-        for line in path.read_text(encoding="utf-8").splitlines():
-            code, _, comment = line.partition("#")
-            if match := re.fullmatch(r"\s*(\w+) \{\s*", code):
-                blocks.append(match[1])
-            elif code.strip() == "}":
-                blocks.pop()
-            elif match := re.match(r"\s*(\w+) =", code):
-                key = ".".join([*blocks, match[1]])
-                assert key not in found and comment.strip(), key
-                found[key] = path
-    assert set(found) == set(known_leaves())
 
 
 END = "train.end_iter="
@@ -148,27 +129,16 @@ GOOD_OVERRIDES = [
     ("dataset.data_dir=C:\\scenes\\new", "C:\\scenes\\new"),
     ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/debug/x"),
     ("dataset.data_dir=./场景/é", "./场景/é"),
+    ('dataset.data_dir="a \\" $ {b} = [1], \'c\' true"', "a \" $ {b} = [1], 'c' true"),
+    ("model.neus_renderer.perturb=0.30000000000000004", 0.30000000000000004),
+    ("train.learning_rate=1e-300", 1e-300),
 ]
 
 
 @pytest.mark.parametrize(("override", "value"), GOOD_OVERRIDES, ids=[row[0] for row in GOOD_OVERRIDES])
 def test_an_override_sets_exactly_its_key(override, value):
     key = override.partition("=")[0].strip()
-    before, after = (flat(load_config(CONFS / "debug.conf", overrides=given)) for given in ([], [override]))
+    confs = [load_config(CONFS / "debug.conf", overrides=given) for given in ([], [override])]
+    assert parse_config(to_hocon(confs[1]), "text") == confs[1]
+    before, after = map(flat, confs)
     assert after == {**before, key: value} and type(after[key]) is type(value)
-
-
-PRINTABLE = st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" "), max_size=20)
-
-
-@pytest.mark.slow
-@settings(max_examples=100, deadline=None)
-@given(
-    PRINTABLE.filter(lambda text: "CASE_NAME" not in text),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.integers(-(2**63), 2**63 - 1),
-    st.lists(st.integers(-99, 99), max_size=4),
-)
-def test_every_leaf_survives_the_round_trip_through_text_bit_for_bit(text, number, whole, listed):
-    tree = {"a": {"text": text, "number": number, "flag": True}, "b": {"whole": whole, "list": listed, "no": False}}
-    assert parse_tree(write_tree(tree), "text") == tree

@@ -93,16 +93,6 @@ def test_nothing_is_swept_with_masks_or_if_the_conf_does_not_ask(scene):
     assert not estimator.starts_from_depth and estimator.first_pruning == pytest.approx(0.3 * 8)
 
 
-def test_a_checkpoint_says_whether_the_surface_started_from_depth(scene):
-    model = begun(scene)[0].model
-    buffers = model.buffers()
-    other = trainer_of(load_config(CONF, "sphere", DEPTH), scene).model
-    other.load_buffers(buffers)
-    assert other.estimator.starts_from_depth
-    other.load_buffers({name: value for name, value in buffers.items() if name != "starts_from_depth"})  # of before
-    assert not other.estimator.starts_from_depth
-
-
 @pytest.fixture(scope="module")
 def whole(scene, tmp_path_factory):
     """A training of eight steps by one process, and its settings."""

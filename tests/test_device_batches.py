@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from forms import CUDA_FORMS, IS_ON_GPU, in_form
 from runs import ROOT, everything
 from test_fast_background import OPEN
 from test_fast_neus import SHORT, TINY
@@ -71,15 +70,3 @@ def test_a_resumed_training_draws_the_same_batches(made):
     assert all(np.array_equal(last[0][name], values) for name, values in last[1].items())
     one, other = (trainer.checkpoint({}) for trainer in (whole, resumed))
     assert one.state == other.state and everything(one) == everything(other)
-
-
-@pytest.mark.skipif(IS_ON_GPU, reason="the emulated form")
-def test_a_training_with_cudas_source_draws_the_same_batches():
-    conf = load_config(ROOT / "confs/fast.conf", "demo", KINDS["surface"][1])
-    trainer, other = on_device(trainer_of(conf)), on_device(trainer_of(conf))
-    expected = trainer.sampler.next().arrays()
-    with in_form(CUDA_FORMS[-1]) as called:
-        found = other.sampler.next().arrays()
-    assert called == ["draw_pixels"]
-    for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=2e-7, atol=2e-7, err_msg=name)

@@ -1,6 +1,5 @@
 """What single pages say of the program: recipes, modes, exit statuses, sizes, messages, scalars, folders, licence."""
 
-import ast
 import re
 
 import pages
@@ -31,20 +30,6 @@ def test_pages_list_every_recipe_mode_and_scene_format():
     for text, head in zip(both("flags"), ("Mode", "模式"), strict=True):
         assert set(first_spans(text, head)) == set(MODE_NAMES)
     assert [first_spans(text, "`dataset.type`") for text in both("formats")] == [list(FORMATS)] * 2
-
-
-def findings():
-    """The names of the checks that make a line of the health table."""
-    for path in (ROOT / "data" / "inspection").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
-                yield node.args[0].value
-
-
-def test_every_check_of_inspect_is_explained():
-    for text in both("formats"):
-        rows = [[cell.strip() for cell in row] for row in pages.rows(text) if len(row) == 5]
-        assert {row[0] for row in rows[2:]} == set(findings())
 
 
 def test_a_quoted_message_is_one_the_program_says():

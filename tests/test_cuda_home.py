@@ -50,13 +50,6 @@ def test_the_newest_version_comes_first_but_for_those_the_user_names(machine, tm
     assert machine(PATH=str(own / "bin"))[0].release == (12, 1)
 
 
-def test_pips_packages_of_cuda_13_are_a_toolkit(machine, tmp_path):
-    write_wheels_13(tmp_path / "site")
-    (found,) = machine(tmp_path / "site")
-    assert found.release == (13, 0) and found.missing == ()
-    assert found.libraries["cublas"].endswith("nvidia/cu13/lib/libcublas.so.13")
-
-
 def test_a_toolkit_is_completed_by_packages_of_its_own_version_only(machine, tmp_path):
     root = tmp_path / "local" / "cuda-12.4"
     write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12)
@@ -111,6 +104,8 @@ def plan(machine, tmp_path):
 
 
 def test_a_home_has_what_jittor_looks_for_and_is_made_once(plan, tmp_path):
+    assert plan.toolkit.release == (13, 0) and plan.toolkit.missing == ()  # pip's packages are a toolkit
+    assert plan.toolkit.libraries["cublas"].endswith("nvidia/cu13/lib/libcublas.so.13")
     made = prepare(plan, tmp_path / "cache", "g++")
     for name in LIBRARIES:
         assert (made.folder / "lib64" / f"lib{name}.so").resolve().is_file()

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from models.machine.backend import jt
+from models.training.trainer import Trainer
 
 WORDS = "Unable to alloc cuda device memory"
 
@@ -29,3 +30,15 @@ def unallocated(like, words=WORDS):
         raise RuntimeError(words)
 
     return jt.numpy_code(like.shape, like.dtype, [like], compute, [compute])
+
+
+def fail_after(monkeypatch, steps, words=WORDS):
+    """From that step of a training on nothing can be computed."""
+    original = Trainer.step
+
+    def failing(self):
+        if self.finished_steps == steps:
+            self.model.objective = without_memory(self.model.objective, 0, words)
+        return original(self)
+
+    monkeypatch.setattr(Trainer, "step", failing)

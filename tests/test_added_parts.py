@@ -67,46 +67,22 @@ class Sphere(jt.nn.Module):
 TOY = ("model.surface=toy", "model.toy.radius=0.4", "model.rendering_network.d_feature=4")
 
 
-@pytest.fixture(scope="module")
-def toy_surface():
-    """A further surface field."""
-    SURFACES["toy"] = FieldKind(SphereConfig, Sphere)
-    yield
-    del SURFACES["toy"]
-
-
-@pytest.fixture(scope="module")
-def trained(toy_surface, tmp_path_factory):
-    """Six steps of a NeuS on a sphere, with a picture and a mesh at the end."""
-    folder = tmp_path_factory.mktemp("toy")
-    assert run(folder, settings=(*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=6", *TOY)) == 0
-    return folder
-
-
 @pytest.mark.slow
-def test_a_surface_of_another_kind_trains_within_neus(trained):
-    first, last = saved(trained, 3).tensors, saved(trained, 6).tensors
-    assert set(last["sdf_network_fine"]) == {"centre", "radius", "shade"} and "color_network_fine" in last
-    assert all(
-        np.any(first["sdf_network_fine"][name] != last["sdf_network_fine"][name]) for name in ("centre", "shade")
-    )
+def test_a_surface_of_another_kind_trains_within_neus_and_resumes(monkeypatch, tmp_path):
+    monkeypatch.setitem(SURFACES, "toy", FieldKind(SphereConfig, Sphere))
+    trained = tmp_path / "trained"
+    assert run(trained, settings=(*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=6", *TOY)) == 0
     assert (trained / "validations_fine/00000006_0_0_held_out.png").is_file()
-
-
-@pytest.mark.slow
-def test_it_resumes_bit_for_bit(trained, tmp_path):
+    first, last = (saved(trained, step).tensors["sdf_network_fine"] for step in (3, 6))
+    assert set(last) == {"centre", "radius", "shade"}
+    assert all(np.any(first[name] != last[name]) for name in ("centre", "shade"))
     folder = stopped_after(3, trained, tmp_path / "resumed")
     assert run(folder, "--is_continue", settings=(*SHORT, *TOY)) == 0
     assert contents(saved(folder, 6)) == contents(saved(trained, 6))
-
-
-@pytest.mark.slow
-def test_its_mesh_is_the_sphere(trained):
-    assert run(trained, "--mode", "validate_mesh", "--resolution", "24", settings=(*SHORT, *TOY)) == 0
-    mesh, sphere = trimesh.load(trained / "meshes/00000006.ply"), saved(trained, 6).tensors["sdf_network_fine"]
+    mesh = trimesh.load(trained / "meshes/00000006.ply")
     extent = (mesh.vertices.max(axis=0) - mesh.vertices.min(axis=0)) / 2
     unit = np.linalg.norm(np.array(saved(trained, 6).state["scene_to_world"])[:3, 0])
-    assert np.allclose(extent / unit, sphere["radius"], atol=0.02)
+    assert np.allclose(extent / unit, last["radius"], atol=0.02)
 
 
 # a term of a loss
@@ -120,33 +96,19 @@ def brightness(rendered):
     return Term((dark * seen_at_all).sum(), seen_at_all.sum(), rendered.method.loss_weight("brightness"), margin=1e-5)
 
 
-@pytest.fixture(scope="module")
-def with_term():
-    """A trainer whose loss has a fourth term, and a batch."""
+@pytest.mark.slow
+def test_a_further_term_adds_its_share_also_in_split_batches(monkeypatch):
     plain = trainer_of(steps=3)
-    LOSSES["brightness"] = brightness
+    monkeypatch.setitem(LOSSES, "brightness", brightness)
     model = NeuSModel(plain.model.fields, plain.model.estimator, plain.conf, {"brightness": 0.3})
     model.losses = (*model.losses, "brightness")
     trainer = Trainer(model, plain.sampler, plain.conf, np.random.default_rng(2))
     trainer.finished_steps = plain.finished_steps
     batch = trainer.sampler.next()
-    yield plain, trainer, batch, model.draw_noise(len(batch), trainer.generator)
-    del LOSSES["brightness"]
-
-
-@pytest.mark.slow
-def test_a_further_term_adds_its_share(with_term):
-    plain, trainer, batch, noise = with_term
-    (before, _), (after, _) = (gradients(one, batch, len(batch), noise) for one in (plain, trainer))
-    assert after["brightness"] > 0
-    assert after["total"] == pytest.approx(before["total"] + 0.3 * after["brightness"], rel=1e-6)
-    scalars = trainer.step().scalars()
-    assert np.isfinite(scalars["Loss/brightness_loss"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", [63, 17, 5])
-def test_split_batches_equal_unsplit_ones_with_it(with_term, chunk):
-    _, trainer, batch, noise = with_term
-    whole, split = (gradients(trainer, batch, size, noise) for size in (len(batch), chunk))
-    assert_same_gradients(split, whole, slope=5e-5)  # that of the sharpness is a difference of larger numbers
+    noise = model.draw_noise(len(batch), trainer.generator)
+    before, whole = (gradients(one, batch, len(batch), noise) for one in (plain, trainer))
+    assert whole[0]["brightness"] > 0
+    assert whole[0]["total"] == pytest.approx(before[0]["total"] + 0.3 * whole[0]["brightness"], rel=1e-6)
+    for chunk in (63, 5):  # the slope of the sharpness is a difference of larger numbers
+        assert_same_gradients(gradients(trainer, batch, chunk, noise), whole, slope=5e-5)
+    assert np.isfinite(trainer.step().scalars()["Loss/brightness_loss"])

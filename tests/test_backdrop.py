@@ -44,32 +44,40 @@ BACKDROPS = {
 }
 
 
+def masks_of(images):
+    """What is derived from photographs: masks, and colours of their backdrops."""
+    colours = backdrop_colours(images)
+    return [backdrop_mask(image, colour) for image, colour in zip(images, colours, strict=True)], colours
+
+
 @pytest.mark.parametrize(("image", "is_object"), BACKDROPS.values(), ids=BACKDROPS)
 def test_only_the_outline_of_an_object_gives_masks(image, is_object):
-    (colour,) = backdrop_colours([image])
-    mask = backdrop_mask(image, colour)
-    assert shows_object([image], [mask], [colour]) == is_object
+    (mask,), colours = masks_of([image])
+    assert shows_object([image], [mask], colours) == is_object
     if is_object:
-        y, x = np.mgrid[:200, :200] - 100
-        is_disc = np.hypot(x, y) < 50
-        assert (mask[is_disc] > 0).all() and (mask[np.hypot(x, y) > 66] == 0).all()
+        distance = np.hypot(*(np.mgrid[:200, :200] - 100))
+        assert (mask[distance < 50] > 0).all() and (mask[distance > 66] == 0).all()
 
 
 def test_a_view_without_the_object_is_allowed_but_not_many():
     images = [before(PLAIN)] * 20 + [before(PLAIN, 200)] * 2
-    colours = backdrop_colours(images)
-    masks = [backdrop_mask(image, colour) for image, colour in zip(images, colours, strict=True)]
+    masks, colours = masks_of(images)
     assert shows_object(images, masks, colours)
     assert not shows_object(images[-3:], masks[-3:], colours[-3:])
 
 
-def test_photographs_before_a_spot_of_light_have_no_masks(tmp_path):
-    write_scene(tmp_path, masks=False)
-    for path in (tmp_path / "image").iterdir():
+def repainted(folder, picture_of):
+    """A scene without masks whose photographs are others; its conf, with masks from the backdrop."""
+    write_scene(folder, masks=False)
+    for index, path in enumerate(sorted((folder / "image").iterdir())):
         height, width = cv2.imread(str(path)).shape[:2]
-        light = cv2.resize(spot(20), (width, height))
-        cv2.imwrite(str(path), np.repeat(light.astype(np.uint8)[..., None], 3, axis=2))
-    scene = load_scene(replace(dataset_config(tmp_path), masks_from_backdrop=True))
+        cv2.imwrite(str(path), cv2.resize(picture_of(index), (width, height)))
+    return replace(dataset_config(folder), masks_from_backdrop=True)
+
+
+def test_photographs_before_a_spot_of_light_have_no_masks(tmp_path):
+    light = np.repeat(spot(20).astype(np.uint8)[..., None], 3, axis=2)
+    scene = load_scene(repainted(tmp_path, lambda index: light))
     assert scene.masks is None and scene.backdrop is None and not any("masks" in note for note in scene.notes)
 
 
@@ -80,21 +88,14 @@ def exposed(image, factor):
 @pytest.mark.parametrize("factors", [(1.0, 0.7, 1.4), (0.5, 2.0, 1.0)])
 def test_each_photograph_has_its_own_colour_where_the_exposure_varies(factors):
     images = [exposed(before(PLAIN - 60 + 0.4 * NOISE), factor) for factor in factors]
-    colours = backdrop_colours(images)
-    np.testing.assert_allclose(
-        colours, np.repeat(140 / 255 * np.array(factors)[:, None].clip(0, 255 / 140), 3, axis=1), atol=2 / 255
-    )
-    masks = [backdrop_mask(image, colour) for image, colour in zip(images, colours, strict=True)]
+    masks, colours = masks_of(images)
+    expected = (140 / 255 * np.array(factors)).clip(0, 1)[:, None]
+    np.testing.assert_allclose(colours, np.repeat(expected, 3, axis=1), atol=2 / 255)
     assert shows_object(images, masks, colours)
     assert np.ptp([np.count_nonzero(mask) for mask in masks]) < 100
 
 
-def test_photographs_before_several_colours_have_no_backdrop():
-    halves = np.where(np.arange(200) < 100, 60, 200) * np.ones((200, 1))
-    assert backdrop_colours([before(halves), before(PLAIN)]) is None
-
-
-def test_photographs_with_an_overexposed_backdrop_are_left_out_if_the_exposure_varies():
+def test_photographs_with_an_overexposed_backdrop_are_left_out():
     image = before(PLAIN - 60)
     found = derived_masks([exposed(image, factor) for factor in (1.0, 2.0, 0.7, 1.3)])
     assert found.views == (0, 2, 3) and "photographs left out for their overexposed backdrop: 1;" in found.note
@@ -102,14 +103,13 @@ def test_photographs_with_an_overexposed_backdrop_are_left_out_if_the_exposure_v
     white = derived_masks([before(np.full((200, 200), 255))] * 2)
     assert white.views == (0, 1) and "left out" not in white.note
     assert derived_masks([exposed(image, factor) for factor in (1.0, 2.0, 2.5)]) is None
+    halves = np.where(np.arange(200) < 100, 60, 200) * np.ones((200, 1))
+    assert backdrop_colours([before(halves), before(PLAIN)]) is None  # several colours
 
 
 def test_held_out_photographs_have_masks_by_their_own_exposure(tmp_path):
-    write_scene(tmp_path, masks=False)
-    for index, path in enumerate(sorted((tmp_path / "image").iterdir())):
-        height, width = cv2.imread(str(path)).shape[:2]
-        cv2.imwrite(str(path), cv2.resize(exposed(before(PLAIN - 60), 0.6 + 0.2 * (index % 5)), (width, height)))
-    conf = replace(dataset_config(tmp_path), masks_from_backdrop=True, test_every=2)
+    conf = repainted(tmp_path, lambda index: exposed(before(PLAIN - 60), 0.6 + 0.2 * (index % 5)))
+    conf = replace(conf, test_every=2)
     scene = load_scene(conf)
     held_out = load_held_out(conf, scene)
     assert held_out.backdrop is scene.backdrop

@@ -70,8 +70,7 @@ def test_a_bad_input_is_one_sentence_exit_2_and_no_file_written(name, work, capf
     before = listing(work)
     assert exp_runner.main(["--conf", "x.conf", *argv]) == 2
     out, err = capfd.readouterr()
-    assert out == ""
-    assert err.startswith("error: ") and err.endswith("\n") and err[:-1].isprintable()
+    assert out == "" and err.startswith("error: ") and err.endswith("\n") and err[:-1].isprintable()
     assert [word for word in words if word not in err] == [], err
     assert len(err) < 2100
     assert listing(work) == before
@@ -87,11 +86,8 @@ def test_one_damaged_checkpoint_in_the_folder_is_a_warning_and_a_sentence(work, 
     assert listing(work) == before
 
 
-NAMED_BY_THE_CASE = [
-    *(f"--set={key}=CASE_NAME.npz" for key in ("dataset.render_cameras_name", "dataset.object_cameras_name")),
-    "--set=dataset.data_dir=./${case}/",
-    "--set=general.base_exp_dir=./exp/CASE_NAME",
-]
+NAMED_BY_THE_CASE = [f"--set=dataset.{kind}_cameras_name=CASE_NAME.npz" for kind in ("render", "object")]
+NAMED_BY_THE_CASE += ["--set=dataset.data_dir=./${case}/", "--set=general.base_exp_dir=./exp/CASE_NAME"]
 
 
 @pytest.mark.parametrize("name", ["a b", "-rf", "a.b", "é_+x"])
@@ -104,16 +100,13 @@ def test_a_name_is_never_more_than_a_name(name, work):
         exp_runner.main(["--conf", "x.conf", f"--case={name}", *NAMED_BY_THE_CASE])
 
 
-@pytest.mark.parametrize(
-    "name", ["$(touch sprung)", "`touch sprung`", ";touch sprung;", "a'b", 'a"b', "a|b>c", "*", "~", "%s"]
-)
-def test_a_name_with_characters_of_a_shell_is_refused(name, work, capfd):
+def test_a_name_with_characters_of_a_shell_is_refused(work, capfd):
     before = listing(work)
-    assert exp_runner.main(["--conf", "x.conf", f"--case={name}", *NAMED_BY_THE_CASE]) == 2
-    assert capfd.readouterr().err.startswith("error: --case ") and listing(work) == before
+    for name in ("$(touch sprung)", "`touch sprung`", ";touch sprung;", "a'b", 'a"b', "a|b>c", "*", "~", "%s"):
+        assert exp_runner.main(["--conf", "x.conf", f"--case={name}", *NAMED_BY_THE_CASE]) == 2
+        assert capfd.readouterr().err.startswith("error: --case ") and listing(work) == before
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
 def test_a_pipe_among_the_checkpoints_is_passed_over_and_not_waited_for(work, capfd):
     (work / "exp/checkpoints").mkdir()
     os.mkfifo(work / "exp/checkpoints/ckpt_000009.safetensors")
@@ -143,6 +136,5 @@ def test_no_module_calls_what_could_run_or_fetch_what_a_file_says():
     assert len(paths) > 40
     for call in (call for path in paths for call in calls(path)):
         assert ast.unparse(call.func) not in FORBIDDEN
-        assert not any(
-            word.arg in ("shell", "allow_pickle") and ast.unparse(word.value) != "False" for word in call.keywords
-        )
+        told = [word.arg for word in call.keywords if ast.unparse(word.value) != "False"]
+        assert not {"shell", "allow_pickle"} & set(told)

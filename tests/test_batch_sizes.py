@@ -13,32 +13,27 @@ pytestmark = pytest.mark.slow
 LIMITED = ("model.packed.samples=8192", "model.background.samples=512", "train.ray_chunk=8192")
 
 
-def placed(sampler):
-    batch = sampler.next()
-    return batch, batch.placed.counts
-
-
 def settled(sampler):
     """A batch whose estimates are those of a batch of the same kind."""
-    for _ in range(3):
-        placed(sampler)
-    return placed(sampler)
+    for _ in range(4):
+        batch = sampler.next()
+        counts = batch.placed.counts
+    return batch, counts
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25])
-def test_rays_that_the_background_limits_leave_no_samples_of_the_region_unused(share):
+def test_rays_that_the_background_limits_leave_no_samples_unused(share):
     trainer = trained(*LIMITED, steps=0)
     trainer.model.estimator.random_share = share
     batch, counts = settled(trainer.sampler)
     samples, walked, budget, asked, far = batch.sizes
     assert counts.rays > 0.9 * len(batch) and 0.7 * 512 < counts.far <= far == 512
-    assert counts.near <= budget <= 1.3 * counts.near + ROUNDED_TO < 8192 * (1 - share)
-    assert counts.walked <= walked <= 1.3 * counts.walked + ROUNDED_TO
-    assert counts.asked <= asked <= 1.3 * counts.asked + ROUNDED_TO
-    assert samples == budget + share * 8192 == batch.placed.near.points.shape[0]
+    for count, size in ((counts.near, budget), (counts.walked, walked), (counts.asked, asked)):
+        assert count <= size <= 1.3 * count + ROUNDED_TO
+    assert budget < 8192 * (1 - share) and samples == budget + share * 8192 == batch.placed.near.points.shape[0]
 
 
-def test_rays_that_the_region_limits_leave_no_samples_of_the_background_unused():
+def test_rays_that_the_region_limits_leave_no_samples_unused():
     trainer = trained("model.packed.samples=1024", "model.background.samples=65536", steps=0)
     batch, counts = settled(trainer.sampler)
     assert batch.sizes[0] == 1024 and 0.7 * batch.sizes[2] < counts.near
@@ -50,36 +45,26 @@ def test_with_masks_every_batch_has_all_samples():
     assert batch.sizes.tolist() == [1024, 1024, 1024, 0, 0] and counts.near > 0.8 * 1024
 
 
-@pytest.mark.parametrize("guess", [1e-6, 1.0, 1e4])
 @pytest.mark.parametrize("settings", [LIMITED, ("model.packed.samples=1024",)], ids=["background", "region"])
-def test_wrong_estimates_are_corrected(settings, guess):
+def test_wrong_estimates_are_corrected(settings):
     sampler = trained(*settings, steps=0).sampler
     expected = settled(sampler)[1]
-    sampler._per_ray = PerRay(guess, guess, guess, guess)
-    found = [placed(sampler)[1].rays for _ in range(24)]
-    assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
+    for guess in (1e-6, 1e4):
+        sampler._per_ray = PerRay(guess, guess, guess, guess)
+        found = [sampler.next().placed.counts.rays for _ in range(24)]
+        assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
 
 
-def test_as_many_traversed_samples_are_evaluated_as_the_rays_are_expected_to_have():
+def test_there_is_room_for_what_the_rays_are_expected_to_traverse():
     sampler = trained("model.packed.samples=8192", "model.background.samples=8192", steps=0).sampler
     sampler._per_ray = PerRay(near=0.9, walked=20.0, far=20.0, asked=30.0)
     rays, sizes = sampler._sizes(0)
     assert sizes[1] >= 20 * rays and sizes[2] < 1024
-
-
-def test_a_batch_of_few_rays_has_room_for_the_longest_one():
     trainer = trained("model.packed.samples=8192", "model.background.samples=64", steps=0)
     trainer.model.estimator.step_size = 0.002
     trainer.sampler._per_ray = PerRay(near=0.1, walked=0.1, far=20.0, asked=20.0)
     _, sizes = trainer.sampler._sizes(0)
-    assert (sizes[1:3] > 1000).all()  # along 2 radii
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
-def test_a_damaged_state_is_refused(bad):
-    sampler = trained(steps=0).sampler
-    with pytest.raises(UserError, match="damaged"):
-        sampler.restore(sampler.state() | {"per_ray": {"near": bad}})
+    assert (sizes[1:3] > 1000).all()  # few rays, and one along 2 radii
 
 
 def test_counts_become_means_per_ray():
@@ -87,13 +72,14 @@ def test_counts_become_means_per_ray():
     assert PerRay(3.0, 0.0, 0.5, 4.0, 0.75).doubled() == PerRay(6.0, 2.0, 2.0, 8.0, 0.75)
 
 
-@pytest.mark.parametrize(
-    "others", [{}, {"thinned": 2.0, "hits": 0.5, "asked": 9.0}], ids=["first", "before 2026-11-27"]
-)
-def test_the_state_of_an_earlier_version_is_continued(others):
+def test_an_earlier_state_is_continued_and_a_damaged_one_refused():
     sampler = trained(steps=0).sampler
     expected = settled(sampler)[1]
+    for bad in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(UserError, match="damaged"):
+            sampler.restore(sampler.state() | {"per_ray": {"near": bad}})
     state = {name: value for name, value in sampler.state().items() if name != "per_ray"}
-    sampler.restore(state | others | {"per_ray": 7.0})
-    assert sampler._per_ray == PerRay(near=7.0)
+    for others in ({}, {"thinned": 2.0, "hits": 0.5, "asked": 9.0}):
+        sampler.restore(state | others | {"per_ray": 7.0})
+        assert sampler._per_ray == PerRay(near=7.0)
     assert settled(sampler)[1].rays == pytest.approx(expected.rays, rel=0.25)

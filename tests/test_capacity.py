@@ -3,11 +3,12 @@
 import importlib
 import re
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from config_samples import changed
-from memory_that_ends import without_memory
+from memory_that_ends import fail_after
 from runs import SHORT, run, saved
 
 import exp_runner
@@ -19,15 +20,8 @@ from models.methods import capacity
 from models.methods.nerf.conf import NeRFConfig
 from models.methods.registry import build_model
 from models.ops.source import CSRC, CUDA
-from models.training.trainer import Trainer
 
 GB = 10**9
-
-
-@pytest.fixture
-def small_machine(monkeypatch):
-    """23 GB are free."""
-    monkeypatch.setattr(capacity, "available_bytes", lambda: 23 * GB)
 
 
 @pytest.mark.parametrize("kind", ["neus", "nerf", "background"])
@@ -40,7 +34,7 @@ def test_parameters_are_counted_as_the_networks_have_them(kind):
     assert conf.parameters == built
 
 
-def test_networks_that_main_memory_does_not_hold_are_refused_where_no_card_holds_them(monkeypatch):
+def test_networks_are_refused_where_neither_memory_nor_a_card_holds_them(monkeypatch):
     model = changed().model
     needed = 7 * 4 * model.parameters
     monkeypatch.setattr(capacity, "available_bytes", lambda: needed - 1)
@@ -65,8 +59,8 @@ def test_the_memory_of_a_card_is_known_before_it_is_used(monkeypatch):
         assert backend.gpu_bytes() == expected
 
 
-@pytest.mark.usefixtures("small_machine")
 def test_a_mesh_is_refused_with_the_largest_one_that_fits(monkeypatch):
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 23 * GB)
     capacity.require_mesh(2048, "--resolution")
     monkeypatch.setattr(capacity, "available_bytes", lambda: GB)
     capacity.require_mesh(1863, "--resolution")
@@ -75,18 +69,14 @@ def test_a_mesh_is_refused_with_the_largest_one_that_fits(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["validate_mesh", "evaluate"])
-def test_a_mesh_beyond_memory_is_refused_before_the_checkpoint_is_looked_for(mode, tmp_path, capsys, monkeypatch):
+def test_what_exceeds_memory_is_refused_before_a_checkpoint_is_read(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(capacity, "available_bytes", lambda: GB)
-    assert run(tmp_path / "none", "--mode", mode, "--resolution", "2048") == 2
-    error = capsys.readouterr().err
-    assert "--resolution 2048" in error and "1.21 GB" in error and error.count("\n") == 1
-    assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_machine")
-def test_a_batch_is_refused_in_training_and_not_where_nothing_is_trained(tmp_path, capsys):
+    for mode in ("validate_mesh", "evaluate"):
+        assert run(tmp_path / "none", "--mode", mode, "--resolution", "2048") == 2
+        error = capsys.readouterr().err
+        assert "--resolution 2048" in error and "1.21 GB" in error and error.count("\n") == 1
+        assert not (tmp_path / "none").exists()
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 23 * GB)
     settings = (*SHORT, "train.batch_size=100000000")
     for mode, words in (("validate_image", "no checkpoint"), ("train", "lower it to"), ("plan", "lower it to")):
         assert run(tmp_path / "none", "--mode", mode, settings=settings) == 2
@@ -106,70 +96,34 @@ MEMORY_TEXTS += ["GPU memory is overflow, please reduce your batch_size or data 
 MEMORY_TEXTS += ["x.so: failed to map segment from shared object", "Failed reason:Resource temporarily unavailable"]
 
 
-@pytest.mark.parametrize("text", MEMORY_TEXTS)
-def test_what_the_libraries_say_of_memory_is_understood(text):
-    assert is_allocation_failure(RuntimeError(text)) and not is_allocation_failure(OSError("no"))
-    assert not is_allocation_failure(RuntimeError(f"Run cmd failed:g++. This might be: {text}"))
-
-
-def test_where_cublas_finds_no_memory_its_words_are_understood():
+def test_what_the_libraries_and_cublas_say_of_memory_is_understood():
     text = (CSRC / CUDA / "device.h").read_text(encoding="utf-8")
-    words = re.findall(r'CUBLAS_STATUS_ALLOC_FAILED\) return "(.*)"', text)
-    assert [is_allocation_failure(RuntimeError(f"{word}: status 3")) for word in words] == [True]
+    (word,) = re.findall(r'CUBLAS_STATUS_ALLOC_FAILED\) return "(.*)"', text)
+    for said in (*MEMORY_TEXTS, f"{word}: status 3"):
+        assert is_allocation_failure(RuntimeError(said)) and not is_allocation_failure(OSError("no"))
+    assert not is_allocation_failure(RuntimeError(f"Run cmd failed:g++. This might be: {MEMORY_TEXTS[0]}"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 3 GiB"), RuntimeError("std::bad_alloc")])
-def test_where_memory_runs_out_in_a_step_the_steps_before_are_saved(error, tmp_path, monkeypatch, capsys):
-    original = Trainer.step
-
-    def failing(self):
-        if self.finished_steps == 2:
-            raise error
-        return original(self)
-
-    monkeypatch.setattr(Trainer, "step", failing)
-    assert run(tmp_path, settings=(*SHORT, "train.ray_chunk=64")) == 2
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told.startswith("error: memory ran out after step 2; its checkpoint is written") and "Traceback" not in told
-    assert saved(tmp_path, 2).step == 2
-
-
-@pytest.mark.slow
-def test_where_arrays_of_a_step_can_never_be_computed_the_steps_before_are_saved(tmp_path, monkeypatch, capsys):
-    original = Trainer.step
-
-    def failing(self):
-        if self.finished_steps == 2:
-            self.model.objective = without_memory(self.model.objective, 0)
-        return original(self)
-
-    monkeypatch.setattr(Trainer, "step", failing)
+def test_where_memory_runs_out_in_a_step_the_steps_before_are_saved(tmp_path, monkeypatch, capsys):
+    fail_after(monkeypatch, 2, "std::bad_alloc")
     assert run(tmp_path, settings=(*SHORT, "train.ray_chunk=2")) == 2
     told = capsys.readouterr().err
-    assert "more slowly with 1 " in told and "error: memory ran out after step 2; its checkpoint is written" in told
+    assert "more slowly with 1 " in told and "Traceback" not in told
+    assert told.splitlines()[-1].startswith("error: memory ran out after step 2; its checkpoint is written")
     assert saved(tmp_path, 2).step == 2
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("bad_alloc"), ImportError("failed to map segment")])
-def test_memory_that_runs_out_elsewhere_is_one_sentence(error, monkeypatch, capsys):
-    def failing(arguments):
-        raise error
-
-    importlib.import_module("models.commands.table")  # its modules would keep the function if loaded meanwhile
-    monkeypatch.setattr("models.commands.conf.read_conf", failing)
-    assert exp_runner.main([]) == 2
-    assert capsys.readouterr().err.startswith("error: memory ran out: ")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [RuntimeError, ImportError, OSError])
-def test_where_memory_runs_out_before_the_first_step_nothing_stays(kind, tmp_path, monkeypatch, capsys):
-    def failing(*arguments):
-        raise kind("Cannot allocate memory")
-
-    monkeypatch.setattr("models.runner.Runner.__init__", failing)
-    assert run(tmp_path / "new", settings=SHORT) == 2
+def test_memory_that_runs_out_elsewhere_is_one_sentence(tmp_path, monkeypatch, capsys):
+    importlib.import_module("models.commands.table")  # its modules would keep the function if loaded meanwhile
+    for error in (MemoryError(), RuntimeError("bad_alloc"), ImportError("failed to map segment")):
+        with monkeypatch.context() as patch:
+            patch.setattr("models.commands.conf.read_conf", Mock(side_effect=error))
+            assert exp_runner.main([]) == 2
+        assert capsys.readouterr().err.startswith("error: memory ran out: ")
+    monkeypatch.setattr("models.runner.Runner.__init__", Mock(side_effect=OSError("Cannot allocate memory")))
+    assert run(tmp_path / "new", settings=SHORT) == 2  # nothing stays
     assert "memory ran out" in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 

@@ -3,20 +3,18 @@
 import gc
 import importlib
 import re
+from unittest.mock import Mock
 
 import pytest
-from memory_that_ends import without_memory
+from memory_that_ends import fail_after
 from runs import SHORT, run, saved
 
 import exp_runner
 from models.machine import memory
 from models.machine.cuda.failure import last_words
-from models.training.trainer import Trainer
 
 # Error messages of Jittor 1.3.11, and of the operations.
-ILLEGAL = (
-    "CUDA error at /home/u/.cache/jittor/jt1.3.11/x_op.cc:83  code=700( cudaErrorIllegalAddress ) cudaGetLastError()"
-)
+ILLEGAL = "CUDA error at /home/u/x_op.cc:83  code=700( cudaErrorIllegalAddress ) cudaGetLastError()"
 FROM_JITTOR = f"""[f 1122 19:00:00.123456 94 executor.cc:721]
 Execute fused operator(12/40)failed.
 [OP TYPE]: fused_op:( array, binary.add,)
@@ -29,11 +27,11 @@ FINAL = {
     FROM_JITTOR: "CUDA error at x_op.cc:83 code=700( cudaErrorIllegalAddress ) cudaGetLastError()",
     "[Reason]: an illegal memory access was encountered: status 700": "status 700",
     "cuBLAS (unspecified launch failure): status 13": "cuBLAS (unspecified launch failure)",
-    "CUDA error at a.cc:1  code=719( cudaErrorLaunchFailure ) f()": "cudaErrorLaunchFailure",
-    "CUDA error at a.cc:1  code=214( cudaErrorECCUncorrectable ) f()": "cudaErrorECCUncorrectable",
-    "CUDA error at a.cc:1  code=710( cudaErrorAssert ) f()": "cudaErrorAssert",
     "CUDA error: device-side assert triggered": "device-side assert",
-    "CUDA error at a.cc:1  code=999( cudaErrorUnknown ) f()": "cudaErrorUnknown",
+}
+NAMES = {719: "LaunchFailure", 214: "ECCUncorrectable", 710: "Assert", 999: "Unknown"}
+FINAL |= {
+    f"CUDA error at a.cc:1  code={code}( cudaError{name} ) f()": f"cudaError{name}" for code, name in NAMES.items()
 }
 # Memory that ends is another matter, and after a wrong call the next one may succeed.
 OTHERS = ["Unable to alloc cuda device memory for size 3", "invalid configuration argument: status 9", "no such file"]
@@ -57,30 +55,14 @@ def told(err):
 def test_the_last_words_of_a_card_are_one_line_without_folders(text):
     words = last_words(RuntimeError(text))
     assert FINAL[text] in words and "\n" not in words and "/" not in words and "[" not in words
-
-
-@pytest.mark.parametrize("text", OTHERS)
-def test_other_errors_are_none_of_a_card(text):
-    assert last_words(RuntimeError(text)) == ""
-
-
-def fail_after(monkeypatch, steps, words=ILLEGAL):
-    """From then on nothing of a step can be computed."""
-    original = Trainer.step
-
-    def failing(self):
-        if self.finished_steps == steps:
-            self.model.objective = without_memory(self.model.objective, 0, words)
-        return original(self)
-
-    monkeypatch.setattr(Trainer, "step", failing)
+    assert [last_words(RuntimeError(other)) for other in OTHERS] == [""] * len(OTHERS)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_stays")
-def test_where_a_card_fails_in_a_step_the_newest_checkpoint_is_named_and_gone_on_from(tmp_path, monkeypatch, capsys):
+def test_a_failing_card_is_told_with_the_newest_checkpoint_to_go_on_from(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
-        fail_after(patch, 5)
+        fail_after(patch, 5, ILLEGAL)
         assert run(tmp_path) == 3
     sentence = told(capsys.readouterr().err)
     assert sentence.startswith("error: the GPU failed (") and "cudaErrorIllegalAddress" in sentence
@@ -90,30 +72,18 @@ def test_where_a_card_fails_in_a_step_the_newest_checkpoint_is_named_and_gone_on
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_stays")
-def test_where_it_fails_before_the_first_checkpoint_that_is_said(tmp_path, monkeypatch, capsys):
-    fail_after(monkeypatch, 1)
-    assert run(tmp_path) == 3
-    assert "this run has written no checkpoint yet, run again;" in told(capsys.readouterr().err)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("nothing_stays")
-def test_a_card_that_fails_and_then_gives_no_memory_is_told_as_one_that_fails(tmp_path, monkeypatch, capsys):
-    def failing():
-        raise RuntimeError(FROM_JITTOR)
-
+def test_a_card_that_fails_and_then_gives_no_memory_is_one_that_fails(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
-        fail_after(patch, 2, "Unable to alloc cuda device memory")
-        patch.setattr(memory, "release", failing)
+        fail_after(patch, 1)
+        patch.setattr(memory, "release", Mock(side_effect=RuntimeError(FROM_JITTOR)))
         assert run(tmp_path, settings=(*SHORT, "train.ray_chunk=64")) == 3
-    assert re.search(r"the GPU failed \(.*cudaErrorIllegalAddress", told(capsys.readouterr().err))
+    sentence = told(capsys.readouterr().err)
+    assert re.search(r"the GPU failed \(.*cudaErrorIllegalAddress", sentence)
+    assert "this run has written no checkpoint yet, run again;" in sentence
 
 
 def test_a_card_that_fails_elsewhere_is_one_sentence(monkeypatch, capsys):
-    def failing(arguments):
-        raise RuntimeError(FROM_JITTOR)
-
     importlib.import_module("models.commands.table")  # its modules would keep the function if loaded meanwhile
-    monkeypatch.setattr("models.commands.conf.read_conf", failing)
+    monkeypatch.setattr("models.commands.conf.read_conf", Mock(side_effect=RuntimeError(FROM_JITTOR)))
     assert exp_runner.main([]) == 3
     assert re.match(r"error: the GPU failed \(CUDA error.*\): run again; ", told(capsys.readouterr().err))

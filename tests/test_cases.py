@@ -21,16 +21,6 @@ def flags(folder, names=SCENES, results="results/CASE_NAME"):
     return ["--conf", str(ROOT / "confs/debug.conf"), "--cases", names, *settings]
 
 
-@pytest.fixture(scope="module")
-def scenes(tmp_path_factory):
-    """Two scenes, and a folder that is none."""
-    folder = tmp_path_factory.mktemp("scenes")
-    for name in "AB":
-        shutil.copytree(ROOT / "data/demo", folder / name)
-    (folder / "empty").mkdir()
-    return folder
-
-
 def test_scenes_are_named_by_commas_or_by_a_file(tmp_path):
     assert cases.names_of("A, B,,C") == ("A", "B", "C")
     (tmp_path / "list").write_text("A\n# of last year\nB  # again\n\n")
@@ -52,10 +42,20 @@ def test_a_list_that_is_not_there_is_blamed_on_cases(text, tmp_path, monkeypatch
     assert told.startswith(f"error: --cases {text}: ") and "Traceback" not in told
 
 
-def test_a_name_in_a_list_that_is_none_is_blamed_on_the_list(tmp_path, capsys):
+CONTRADICTIONS = [
+    (("--case", "A"), "--cases, --case: "),
+    (("--mode", "evaluate"), "--cases: is a flag of --mode train"),
+    (("--view",), "--cases, --view: "),
+]
+
+
+def test_a_bad_name_and_flags_that_contradict_several_scenes_are_named(tmp_path, capsys):
     (tmp_path / "list").write_text("A\nB/C\n")
     assert exp_runner.main(flags(tmp_path, names=str(tmp_path / "list"))) == 2
     assert f"--cases {tmp_path / 'list'}: 'B/C': must be the name of one folder" in capsys.readouterr().err
+    for more, words in CONTRADICTIONS:
+        assert exp_runner.main([*flags(tmp_path), *more]) == 2
+        assert words in capsys.readouterr().err
 
 
 def job(task, first, last, count, step=1):
@@ -69,26 +69,18 @@ def test_a_job_of_an_array_takes_its_part():
     assert cases.of_this_job("ABC", {}) == ["A", "B", "C"]
 
 
-@pytest.mark.parametrize(
-    ("task", "first", "last", "count"),
-    [(1, 1, 7, 3), (5, 1, 7, 3), (3, 3, 3, 1), (4, 3, 5, 3), (3, 0, -1, 0), (5, 0, 1, 2)],
-)
-def test_an_array_whose_jobs_would_leave_scenes_out_or_train_them_twice_is_refused(task, first, last, count):
+# Jobs that would leave scenes out or train them twice.
+@pytest.mark.parametrize("array", [(1, 1, 7, 3), (5, 1, 7, 3), (3, 3, 3, 1), (4, 3, 5, 3), (3, 0, -1, 0), (5, 0, 1, 2)])
+def test_an_array_that_does_not_cover_the_scenes_once_is_refused(array):
     with pytest.raises(UserError, match="JOBS="):
-        cases.of_this_job("ABC", job(task, first, last, count))
+        cases.of_this_job("ABC", job(*array))
 
 
-@pytest.mark.parametrize(
-    ("status", "printed", "state", "crash"),
-    [
-        (0, "a warning\n", "done", ()),
-        (2, "a warning\nerror: no scene\n", "no scene", ()),
-        (1, "Traceback\nKeyError: 3\n", "ended with status 1", ("Traceback", "KeyError: 3")),
-        (-9, "", "ended with status -9", ()),
-    ],
-)
-def test_a_training_ends_with_its_error_or_what_it_printed(status, printed, state, crash):
-    assert cases.ending(status, printed) == (state, crash)
+def test_a_training_ends_with_its_error_or_what_it_printed():
+    assert cases.ending(0, "a warning\n") == ("done", ())
+    assert cases.ending(2, "a warning\nerror: no scene\n") == ("no scene", ())
+    assert cases.ending(1, "Traceback\nKeyError: 3\n") == ("ended with status 1", ("Traceback", "KeyError: 3"))
+    assert cases.ending(-9, "") == ("ended with status -9", ())
 
 
 def test_the_beginning_and_the_end_of_a_long_crash_report_are_kept():
@@ -98,29 +90,15 @@ def test_the_beginning_and_the_end_of_a_long_crash_report_are_kept():
     assert crash_report(" \n") == []
 
 
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        (("--case", "A"), "--cases, --case: "),
-        (("--mode", "evaluate"), "--cases: is a flag of --mode train"),
-        (("--view",), "--cases, --view: "),
-    ],
-)
-def test_flags_that_contradict_several_scenes(tmp_path, capsys, more, sentence):
-    assert exp_runner.main([*flags(tmp_path), *more]) == 2
-    assert sentence in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_scenes_with_one_folder_for_their_results_are_refused(scenes, capsys):
-    assert exp_runner.main(flags(scenes, results="one")) == 2
-    assert "A and empty would both be written to" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 @needs_mpi
-def test_ranks_train_the_scenes_of_a_queue_and_one_that_fails_stops_no_other(scenes, tmp_path):
-    status, out, err = finished(started([sys.executable, str(ROOT / "exp_runner.py"), *flags(scenes)]))
+def test_ranks_train_the_scenes_of_a_queue_and_a_failure_stops_no_other(tmp_path, capsys):
+    for name in "AB":
+        shutil.copytree(ROOT / "data/demo", tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    assert exp_runner.main(flags(tmp_path, results="one")) == 2
+    assert "A and empty would both be written to" in capsys.readouterr().err
+    status, out, err = finished(started([sys.executable, str(ROOT / "exp_runner.py"), *flags(tmp_path)]))
     assert status == 1 and "error: empty failed" in err
     rows = [line.split() for line in out.partition("\nscene ")[2].splitlines()[1:]]
     assert [row[0] for row in rows] == ["A", "empty", "B"]
@@ -128,4 +106,4 @@ def test_ranks_train_the_scenes_of_a_queue_and_one_that_fails_stops_no_other(sce
     assert "is not a scene of a known format" in out
     assert run(tmp_path / "alone") == 0
     for name in "AB":
-        assert contents(saved(scenes / "results" / name, 6)) == contents(saved(tmp_path / "alone", 6))
+        assert contents(saved(tmp_path / "results" / name, 6)) == contents(saved(tmp_path / "alone", 6))

@@ -44,11 +44,7 @@ def test_a_cavity_that_nothing_leads_to_is_no_surface(model, monkeypatch, channe
     points = points[np.linalg.norm(points, axis=1) < 0.6]
     found, given = model.level_set.outward(points)[:, 0], field(points)[:, 0]
     assert (given > 0.01).any()
-    if is_filled:
-        assert (found < 0).all()
-        np.testing.assert_array_equal(np.abs(found), np.abs(given))
-    else:
-        np.testing.assert_array_equal(found, given)
+    np.testing.assert_array_equal(found, -np.abs(given) if is_filled else given)
     rim = points / np.linalg.norm(points, axis=1, keepdims=True) * 0.72
     np.testing.assert_array_equal(model.level_set.outward(rim)[:, 0] > 0, field(rim)[:, 0] > 0)
 
@@ -58,11 +54,9 @@ def a_sheet(points):
     return (np.abs(points @ np.float32([0.6, 0.48, 0.64]) - 0.1) - 0.1 * 2 / 32)[:, None].astype(np.float32)
 
 
-@pytest.mark.parametrize("steepness", [0.5, 1.0, 1.5])
+@pytest.mark.parametrize("steepness", [0.5, 1.5])
 @pytest.mark.parametrize("field", [sphere_with_a_cavity(0.1), a_sheet], ids=["cavity", "sheet"])
-def test_pruning_evaluates_few_cells_and_finds_those_at_whose_centre_the_surface_is_near(
-    model, monkeypatch, field, steepness
-):
+def test_pruning_evaluates_few_cells_and_finds_those_near_the_surface(model, monkeypatch, field, steepness):
     estimator, asked = model.estimator, []
 
     def steep(points):
@@ -85,13 +79,10 @@ def test_pruning_evaluates_few_cells_and_finds_those_at_whose_centre_the_surface
 
 def hollow(*cavities, body=1.0):
     """A ball with spherical cavities of (radius, centre)."""
-    parts = [trimesh.creation.icosphere(3, body)]
-    for radius, center in cavities:
-        part = trimesh.creation.icosphere(2, radius)
-        part.apply_translation(center)
+    parts = [trimesh.creation.icosphere(2, radius).apply_translation(centre) for radius, centre in cavities]
+    for part in parts:
         part.invert()
-        parts.append(part)
-    return trimesh.util.concatenate(parts)
+    return trimesh.util.concatenate([trimesh.creation.icosphere(3, body), *parts])
 
 
 OUTSIDE = np.array([[3.0, 0.0, 0.0], [0.0, 0.0, -3.0]])

@@ -6,6 +6,7 @@ import struct
 import colmap_files
 import cv2
 import numpy as np
+import pycolmap
 import pytest
 from scipy.spatial.transform import Rotation
 
@@ -56,9 +57,8 @@ def test_points_keep_their_views_errors_and_colours(tmp_path):
     colmap_files.write_project(tmp_path, "bin")
     points = read(tmp_path).points
     order = np.argsort(points.rgb[:, 0])
-    assert np.allclose(points.xyz[order], colmap_files.points())
+    assert np.allclose(points.xyz[order], colmap_files.points()) and np.allclose(points.error, 0.5)
     assert (points.n_views == len(colmap_files.CAMERAS)).all()
-    assert np.allclose(points.error, 0.5)
     assert (points.rgb[order] == [(index, 20, 30) for index in range(colmap_files.N_POINTS)]).all()
 
 
@@ -72,55 +72,36 @@ def test_the_largest_of_several_models_is_taken_and_said(tmp_path):
     assert re.search("2 photographs .* left out: a.png and b.png", left_out)
 
 
-def project_with(folder, change):
-    colmap_files.write_project(folder, "bin")
-    change(folder)
+def edited(name, change):
+    """A function that changes the bytes of a file of the binary model."""
+
+    def edit(folder):
+        path = folder / "sparse/0" / name
+        content = path.read_bytes()
+        path.write_bytes(change(content))
+        assert path.read_bytes() != content
+
+    return edit
 
 
-def edited(path, old, new):
-    def change(folder):
-        content = (folder / "sparse/0" / path).read_bytes()
-        assert old in content
-        (folder / "sparse/0" / path).write_bytes(content.replace(old, new, 1))
-
-    return change
+def cut(name, keep):
+    return edited(name, lambda content: content[:keep])
 
 
-def cut(path, keep):
-    def change(folder):
-        file = folder / "sparse/0" / path
-        file.write_bytes(file.read_bytes()[:keep])
-
-    return change
+def packed(name, kind, old, new):
+    return edited(name, lambda content: content.replace(struct.pack(kind, *old), struct.pack(kind, *new), 1))
 
 
-def as_text(edit):
+def as_text(name, old, new):
     """The project as text, with one of its files changed."""
 
-    def change(folder):
+    def edit(folder):
         for file in (folder / "sparse/0").iterdir():
             file.unlink()
         colmap_files.write_project(folder, "txt")
-        edit(folder / "sparse/0")
+        edited(name, lambda content: re.sub(old.encode(), new.encode(), content, count=1, flags=re.DOTALL))(folder)
 
-    return change
-
-
-def replaced(name, old, new):
-    def edit(model):
-        text = (model / name).read_text()
-        assert old in text
-        (model / name).write_text(text.replace(old, new, 1))
-
-    return as_text(edit)
-
-
-def remove(path):
-    return lambda folder: (folder / path).unlink()
-
-
-def without_images(folder):
-    (folder / "images").rename(folder / "elsewhere")
+    return edit
 
 
 def with_half_the_masks(folder):
@@ -128,41 +109,121 @@ def with_half_the_masks(folder):
     write_image(folder / "masks" / "0_simple_pinhole.png", np.zeros((48, 64), np.uint8))
 
 
+FOV = as_text("cameras.txt", "2 PINHOLE 80 60 70.0 72.0 40.25 29.0", "2 FOV 80 60 70.0 72.0 40.25 29.0 0.9")
 BROKEN = {
-    "no images folder": (without_images, "no folder images/"),
-    "a photograph missing": (remove("images/3_radial.png"), "1 of the model's 9 images are missing"),
-    "no points file": (remove("sparse/0/points3D.bin"), "has no points3D.bin"),
-    "no cameras file": (remove("sparse/0/cameras.bin"), "has no COLMAP model"),
+    "no images folder": (lambda folder: (folder / "images").rename(folder / "elsewhere"), "no folder images/"),
+    "a photograph": (lambda at: (at / "images/3_radial.png").unlink(), "1 of the model's 9 images are missing"),
+    "no points file": (lambda folder: (folder / "sparse/0/points3D.bin").unlink(), "has no points3D.bin"),
+    "no cameras file": (lambda folder: (folder / "sparse/0/cameras.bin").unlink(), "has no COLMAP model"),
     "cameras truncated": (cut("cameras.bin", 100), "truncated"),
     "images truncated": (cut("images.bin", -10), "truncated"),
     "images without a count": (cut("images.bin", 4), "truncated"),
     "points truncated": (cut("points3D.bin", 300), "truncated"),
     "empty points": (cut("points3D.bin", 0), "truncated"),
-    "huge count": (edited("points3D.bin", struct.pack("<Q", 30), struct.pack("<Q", 1 << 60)), "truncated"),
-    "huge track": (edited("points3D.bin", struct.pack("<dQ", 0.5, 9), struct.pack("<dQ", 0.5, 1 << 61)), "truncated"),
-    "unknown camera": (edited("cameras.bin", struct.pack("<ii", 1, 0), struct.pack("<ii", 1, 99)), "camera model 99"),
-    "which is not supported": (
-        replaced("cameras.txt", "2 PINHOLE 80 60 70.0 72.0 40.25 29.0", "2 FOV 80 60 70.0 72.0 40.25 29.0 0.9"),
-        "camera model FOV, which is not supported",
-    ),
-    "zero focal length": (edited("cameras.bin", struct.pack("<d", 60.0), struct.pack("<d", 0.0)), "invalid parameters"),
-    "NaN focal length": (
-        edited("cameras.bin", struct.pack("<d", 60.0), struct.pack("<d", np.nan)),
-        "invalid parameters",
-    ),
-    "a name that leads out": (replaced("images.txt", "0_simple_pinhole.png", "../../x.png"), "is outside"),
-    "a missing camera": (edited("images.bin", b"\x09\0\0\x008_radial", b"\x4d\0\0\x008_radial"), "cannot be read"),
-    "text without sense": (replaced("images.txt", "\n1 ", "\n1 nonsense "), "the check at reconstruction_io"),
-    "points of unknown images": (replaced("points3D.txt", " 0.5 1 0 ", " 0.5 4711 0 "), "4711"),
+    "huge count": (packed("points3D.bin", "<Q", (30,), (1 << 60,)), "truncated"),
+    "huge track": (packed("points3D.bin", "<dQ", (0.5, 9), (0.5, 1 << 61)), "truncated"),
+    "unknown camera": (packed("cameras.bin", "<ii", (1, 0), (1, 99)), "camera model 99"),
+    "not supported": (FOV, "camera model FOV, which is not supported"),
+    "zero focal length": (packed("cameras.bin", "<d", (60.0,), (0.0,)), "invalid parameters"),
+    "NaN focal length": (packed("cameras.bin", "<d", (60.0,), (np.nan,)), "invalid parameters"),
+    "a name that leads out": (as_text("images.txt", "0_simple_pinhole.png", "../../x.png"), "is outside"),
+    "a missing camera": (packed("images.bin", "<I8s", (9, b"8_radial"), (77, b"8_radial")), "cannot be read"),
+    "text without sense": (as_text("images.txt", "\n1 ", "\n1 nonsense "), "the check at reconstruction_io"),
+    "points of unknown images": (as_text("points3D.txt", " 0.5 1 0 ", " 0.5 4711 0 "), "4711"),
+    "no photographs": (as_text("images.txt", ".*", "# none\n"), "cannot be read"),
     "half the masks": (with_half_the_masks, "8 of 9 photographs have no mask, the first is 1_pinhole.png"),
-    "no photographs": (as_text(lambda model: (model / "images.txt").write_text("# none\n")), "cannot be read"),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_project_gets_one_sentence(tmp_path, name):
     change, words = BROKEN[name]
-    project_with(tmp_path, change)
+    colmap_files.write_project(tmp_path, "bin")
+    change(tmp_path)
     with pytest.raises(SceneError, match=re.escape(words)) as caught:
         read(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+# cameras that are fixed to each other, as pycolmap writes them
+
+CAMERAS = ("left", "right", "rear")
+IN_RIG = {  # rotation vector and translation, from the frame of the rig, which is that of the first camera
+    "left": (np.zeros(3), np.zeros(3)),
+    "right": (np.array([0.1, 0.6, -0.2]), np.array([-0.3, 0.05, 0.1])),
+    "rear": (np.array([0.0, 3.0, 0.3]), np.array([0.2, -0.1, 0.4])),
+}
+N_FRAMES = 3
+
+
+def rigid(vector, translation):
+    """World or rig to camera [4, 4]."""
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = Rotation.from_rotvec(vector).as_matrix(), translation
+    return matrix
+
+
+def of_rig(frame):
+    """The pose of the rig, world to rig [4, 4]."""
+    return rigid([0.1 * frame, 2.0 * frame, -0.3], [0.1 * frame, 0.2, 3.0])
+
+
+def as_rigid3d(matrix):
+    return pycolmap.Rigid3d(pycolmap.Rotation3d(matrix[:3, :3]), matrix[:3, 3])
+
+
+def write_rig(folder, kind):
+    """A project whose model has one rig of three cameras, each with one photograph per frame."""
+    model = pycolmap.Reconstruction()
+    rig = pycolmap.Rig(rig_id=1)
+    sensors = [pycolmap.sensor_t(pycolmap.SensorType.CAMERA, index + 1) for index in range(len(CAMERAS))]
+    for index, (name, sensor) in enumerate(zip(CAMERAS, sensors, strict=True)):
+        lens = {"model": "PINHOLE", "width": 64, "height": 48, "params": [60.0 + index, 60.0, 32.0, 24.0]}
+        model.add_camera(pycolmap.Camera(camera_id=index + 1, **lens))
+        if index:
+            rig.add_sensor(sensor, as_rigid3d(rigid(*IN_RIG[name])))
+        else:
+            rig.add_ref_sensor(sensor)
+    model.add_rig(rig)
+    for moment in range(N_FRAMES):
+        frame = pycolmap.Frame(frame_id=moment + 1, rig_id=1, rig_from_world=as_rigid3d(of_rig(moment)))
+        numbers = [len(CAMERAS) * moment + index + 1 for index in range(len(CAMERAS))]
+        for sensor, number in zip(sensors, numbers, strict=True):
+            frame.add_data_id(pycolmap.data_t(sensor, number))
+        model.add_frame(frame)
+        for index, (name, number) in enumerate(zip(CAMERAS, numbers, strict=True)):
+            photograph = f"{name}/{moment}.png"
+            image = pycolmap.Image(name=photograph, camera_id=index + 1, image_id=number, frame_id=moment + 1)
+            model.add_image(image)
+            (folder / "images" / name).mkdir(parents=True, exist_ok=True)
+            write_image(folder / "images" / photograph, np.zeros((48, 64, 3), np.uint8))
+        model.register_frame(moment + 1)
+    (folder / "sparse/0").mkdir(parents=True)
+    (model.write_binary if kind == "bin" else model.write_text)(folder / "sparse/0")
+
+
+@pytest.mark.parametrize("kind", ["bin", "txt"])
+def test_each_camera_of_a_rig_has_its_own_pose_and_lens(tmp_path, kind):
+    write_rig(tmp_path, kind)
+    assert (tmp_path / f"sparse/0/rigs.{kind}").is_file() and (tmp_path / f"sparse/0/frames.{kind}").is_file()
+    images = read_colmap(tmp_path, None).images
+    names = [image.path.relative_to(tmp_path / "images").as_posix() for image in images]
+    assert names == [f"{name}/{moment}.png" for moment in range(N_FRAMES) for name in sorted(CAMERAS)]
+    for image in images:
+        name, moment = image.path.parent.name, int(image.path.stem)
+        expected = rigid(*IN_RIG[name]) @ of_rig(moment)
+        np.testing.assert_allclose(np.linalg.inv(image.c2w), expected, atol=1e-9)
+        assert image.lens.intrinsics[0, 0] == 60.0 + CAMERAS.index(name)
+
+
+@pytest.mark.parametrize("name", ["rigs", "frames"])
+def test_a_truncated_rig_is_not_read(tmp_path, name):
+    """pycolmap reads the poses of a truncated rigs.bin as numbers without sense."""
+    write_rig(tmp_path, "bin")
+    path = tmp_path / f"sparse/0/{name}.bin"
+    content = path.read_bytes()
+    for length in (0, 10, 30, len(content) - 40, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(SceneError, match=rf"{name}.bin is truncated or damaged") as caught:
+            read_colmap(tmp_path, None)
+        assert "\n" not in str(caught.value)

@@ -3,25 +3,15 @@
 import json
 
 import pytest
-from runs import ROOT
+from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
+from runs import ROOT, run
 
 import exp_runner
+from models.report.document import data_of, document
 
-BASE = {
-    "scene": "jug",
-    "model": "neus",
-    "step": 5000,
-    "seconds": 152.4,
-    "resolution": 256,
-    "world_per_radius": 2.5,
-    "held_out": 4,
-    "counts_first": "psnr",
-    "psnr": 32.137,
-    "ssim": 0.951,
-    "ground_truth": "--gt jug.ply",
-    "chamfer": 0.00481,
-    "tau": 0.01,
-}
+BASE = {"scene": "jug", "model": "neus", "step": 5000, "seconds": 152.4, "resolution": 256, "world_per_radius": 2.5}
+BASE |= {"held_out": 4, "counts_first": "psnr", "psnr": 32.137, "ssim": 0.951, "chamfer": 0.00481, "tau": 0.01}
+BASE |= {"ground_truth": "--gt jug.ply"}
 CONF = {"train.learning_rate": 5e-4, "train.end_iter": 5000, "model.surface": "sdf_network", "dataset.roi": ""}
 
 
@@ -36,12 +26,7 @@ def experiment(folder, conf=None, **changes):
 @pytest.fixture
 def compare(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-
-    def run(*words):
-        status = exp_runner.main(["--mode", "compare", *words])
-        return status, *capsys.readouterr()
-
-    return run
+    return lambda *words: (exp_runner.main(["--mode", "compare", *words]), *capsys.readouterr())
 
 
 def cells(told, label):
@@ -60,26 +45,20 @@ def test_what_differs_stands_on_top_and_the_figures_side_by_side(tmp_path, compa
     assert cells(top, "model.surface") == ["sdf_network", "sdf_network", "grid"]
     assert "end_iter" not in top and "dataset.roi" not in top and "not measured alike" not in told
     assert cells(figures, "PSNR, whole image") == ["32.14 dB", "30.00 dB", "32.14 dB"]
-    assert cells(figures, "Chamfer distance") == [
-        "0.0048 radii = 0.01203 world units",
-        "-",
-        "0.0048 radii = 0.01203 m",
-    ]
+    distance = "0.0048 radii = 0.01203"
+    assert cells(figures, "Chamfer distance") == [f"{distance} world units", "-", f"{distance} m"]
     assert cells(figures, "steps") == ["5000", "5000", "6000"]
     assert "SSIM, inside the mask" not in told  # what none of them has
-
-
-def test_figures_that_were_not_measured_alike_are_named(tmp_path, compare):
-    first, second = experiment(tmp_path / "a"), experiment(tmp_path / "b", tau=0.02, ground_truth="--gt other.ply")
-    _, told, _ = compare(first, second)
+    _, told, _ = compare(first, experiment(tmp_path / "d", tau=0.02, ground_truth="--gt other.ply"))
     assert "not comparable: the ground truths and the taus differ" in told
     assert cells(told.split("held-out")[0], "tau") == ["0.01", "0.02"]
 
 
 def damaged(folder, content):
-    experiment(folder)
-    (folder / "report/metrics.json").write_bytes(content)
-    return str(folder)
+    """A whole experiment, and one whose file has this content."""
+    experiment(folder / "b")
+    (folder / "b/report/metrics.json").write_bytes(content)
+    return [experiment(folder / "a"), str(folder / "b")]
 
 
 REFUSED = {
@@ -88,10 +67,10 @@ REFUSED = {
     "not evaluated": (lambda folder: [experiment(folder / "a"), f"{folder}/a/report"], "has no report/metrics.json"),
     "no folder": (lambda folder: [experiment(folder / "a"), "nowhere"], "nowhere: no such folder; there: "),
     "a long name": (lambda folder: [experiment(folder / "a"), "n" * 5000], "no such folder"),
-    "no JSON": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"{")], "cannot be read"),
-    "no figures": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"[]")], "contains no metrics"),
-    "no text": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"\xff")], "cannot be read"),
-    "deep": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"[" * 100_000)], "cannot be read"),
+    "no JSON": (lambda folder: damaged(folder, b"{"), "cannot be read"),
+    "no figures": (lambda folder: damaged(folder, b"[]"), "contains no metrics"),
+    "no text": (lambda folder: damaged(folder, b"\xff"), "cannot be read"),
+    "deep": (lambda folder: damaged(folder, b"[" * 100_000), "cannot be read"),
 }
 
 
@@ -99,3 +78,61 @@ REFUSED = {
 def test_what_cannot_be_compared_is_one_sentence_and_no_table(folders, words, tmp_path, compare):
     status, told, err = compare(*folders(tmp_path))
     assert status == 2 and told == "" and words in err and err.count("\n") == 1
+
+
+def test_the_page_goes_where_it_is_told_and_nowhere_else(tmp_path, compare):
+    first, second = experiment(tmp_path / "a"), experiment(tmp_path / "b", psnr=33.0, ground_truth="--gt other.ply")
+    assert compare(first, second, "--output", str(tmp_path / "x.html"))[0] == 0
+    assert not any(data_of((tmp_path / "x.html").read_bytes())["best"])  # values that cannot be compared
+    assert not (tmp_path / "a/compare.html").exists()
+    (tmp_path / "b/report.html").write_bytes(b"a training")
+    status, told, err = compare(first, second, "--output", str(tmp_path / "b/report.html"))
+    assert status == 2 and "is the report of that experiment" in err
+    assert (tmp_path / "b/report.html").read_bytes() == b"a training"
+    status, told, err = compare(first, second, "--output", str(tmp_path / "x.png"))
+    assert status == 2 and told == "" and "name a .html file" in err
+
+
+@pytest.mark.browser
+def test_sliders_and_meshes_of_runs_move_together(tmp_path, compare):
+    settings = ("train.warm_up_end=1", "train.val_freq=2", "train.val_mesh_freq=4", "train.report_freq=2")
+    for name, steps in (("short", 4), ("long", 8)):
+        experiment(tmp_path / name, {"train.end_iter": steps})
+        ending = ("train.mesh_resolution=24", f"train.end_iter={steps}")
+        assert run(tmp_path / name, settings=(*settings, *ending)) == 0
+    page_file = tmp_path / "x.html"
+    assert compare(str(tmp_path / "short"), str(tmp_path / "long"), "--output", str(page_file))[0] == 0
+    for size in (DESKTOP, PHONE):
+        with opened(page_file.as_uri(), size) as (page, errors):
+            assert page.input_value("#steps-0") == "1" and page.input_value("#steps-1") == "3"
+            newest = page.get_attribute("img[data-run='1']", "src")
+            slide(page, "#steps-0", 0)
+            assert page.input_value("#steps-1") == "0" and page.get_attribute("img[data-run='1']", "src") != newest
+            page.click("#panel-normals")
+            assert page.get_attribute("#panel-normals", "aria-pressed") == "true"
+            page.locator("canvas.mesh").first.scroll_into_view_if_needed()
+            page.wait_for_function("document.querySelector('canvas.mesh').dataset.turn")
+            assert picture_of(page, "canvas.mesh", tmp_path).std() > 5
+            drag(page, "canvas.mesh", 90)
+            page.locator("canvas.mesh").last.scroll_into_view_if_needed()
+            page.wait_for_timeout(300)
+            turns = page.eval_on_selector_all("canvas.mesh", "all => all.map((e) => e.dataset.turn)")
+            assert turns[0] == turns[1]
+            assert page.locator("#figures td.best").count() == 0  # equal metrics
+            assert "end_iter" in page.inner_text("#differs") and not overflows(page) and errors == []
+
+
+@pytest.mark.browser
+def test_better_values_are_marked_and_reasons_told(tmp_path, compare):
+    first = experiment(tmp_path / "a", chamfer=0.004, seconds=10.0)
+    status = {"mesh": "mesh_none", "val_freq": 0, "state": "finished"}
+    content = {"pictures": [], "photographs": {}, "mesh": None, "curves": {}, "status": status}
+    (tmp_path / "a/report.html").write_bytes(document("report", "a", content, "en"))
+    second = experiment(tmp_path / "b", psnr=33.0, chamfer=0.0062)
+    assert compare(first, second, "--output", str(tmp_path / "x.html"))[0] == 0
+    with opened((tmp_path / "x.html").as_uri()) as (page, errors):
+        best = "all => all.map((e) => [e.parentNode.cells[0].textContent, e.cellIndex])"
+        marked = dict(page.eval_on_selector_all("#figures td.best", best))
+        assert marked == {"PSNR, whole image": 2, "Chamfer distance: mean of both": 1, "training time": 1}
+        told = page.inner_text("#mesh")
+        assert "train.val_mesh_freq = 0" in told and "no report.html that can be read" in told and errors == []

@@ -26,7 +26,7 @@ SHARE = 2e-4  # of a gradient: float32 sums in other orders, through two network
 
 @pytest.mark.parametrize("form", CUDA_FORMS)
 @pytest.mark.parametrize("name", OF_RAYS + OF_NUMBERS)
-def test_an_operation_of_rays_is_its_reference_whatever_the_order_of_threads(name, form):
+def test_an_operation_of_rays_is_its_reference_in_any_order_of_threads(name, form):
     with in_form(form):
         error, count = difference(MAKERS[name](np.random.default_rng(1)))
     # A new depth is a quotient of differences, which makes a hundred times more of the roundings of a distance.
@@ -67,13 +67,15 @@ def close(some, others):
     return all(np.linalg.norm(some[name] - value) <= SHARE * size for name, value in others.items())
 
 
-@pytest.mark.slow
-def test_a_whole_gradient_of_neus_is_that_of_the_references_and_each_operation_is_called_once():
-    losses, expected, _ = step_in(REFERENCE)
+def compare_with_references(**added):
+    """The losses of the references, which are those of every form, with the gradients."""
+    losses, expected, _ = step_in(REFERENCE, **added)
     for form in CUDA_FORMS:
-        found, ours, called = step_in(form)
+        found, ours, called = step_in(form, **added)
         assert found == pytest.approx(losses, rel=1e-5) and close(ours, expected)
-        assert called is None or {name: called.count(name) for name in IN_A_STEP} == dict.fromkeys(IN_A_STEP, 1)
+        in_a_step = dict.fromkeys(IN_A_STEP, 1)
+        assert called is None or added or {name: called.count(name) for name in IN_A_STEP} == in_a_step
+    return losses
 
 
 def darkness(rendered):
@@ -89,14 +91,9 @@ def half_of_the_eikonal(rendered):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("added", [{"darkness": darkness}, {"eikonal": half_of_the_eikonal}], ids=["added", "edited"])
-def test_a_loss_that_is_added_or_edited_is_trained_with_on_every_device(added):
-    plain = step_in(REFERENCE)[0]
-    losses, expected, _ = step_in(REFERENCE, **added)
-    for form in CUDA_FORMS:
-        found, ours, _ = step_in(form, **added)
-        assert found == pytest.approx(losses, rel=1e-5) and close(ours, expected)
-    if "eikonal" in added:
-        assert losses["eikonal"] == pytest.approx(0.5 * plain["eikonal"], rel=1e-4)
-    else:
-        assert losses["total"] == pytest.approx(plain["total"] + losses["darkness"], rel=1e-5)
+def test_a_whole_gradient_of_neus_is_that_of_the_references_with_any_loss():
+    """Each operation is called once; a loss may be added or edited from outside."""
+    plain = compare_with_references()
+    edited, more = compare_with_references(eikonal=half_of_the_eikonal), compare_with_references(darkness=darkness)
+    assert edited["eikonal"] == pytest.approx(0.5 * plain["eikonal"], rel=1e-4)
+    assert more["total"] == pytest.approx(plain["total"] + more["darkness"], rel=1e-5)

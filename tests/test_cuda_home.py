@@ -1,30 +1,98 @@
-"""Toolkits become one folder that Jittor builds against, once, and what is wrong with it is a sentence."""
+"""Toolkits are found in their usual places and become one folder to build against; what is wrong is a sentence."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 from cuda_machines import (
+    CODES_12,
     COMPILE,
     bare_machine,
     planned,
+    write_headers,
     write_nvcc,
     write_toolkit,
+    write_wheels_12,
     write_wheels_13,
 )
 
 from models.machine.cuda import search, trial
 from models.machine.cuda.conclude import PIP_ALL
 from models.machine.cuda.facts import LIBRARIES
-from models.machine.cuda.home import HomeError, prepare
+from models.machine.cuda.home import HomeError, fill, prepare
 
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """See `bare_machine`."""
     return bare_machine(tmp_path, monkeypatch)
+
+
+def test_a_whole_toolkit_is_found_once_for_all_its_names(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda-12.4", "12.4", CODES_12)
+    (tmp_path / "local" / "cuda").symlink_to(root)
+    (found,) = machine(CUDA_HOME=str(root), PATH=str(root / "bin"))
+    assert found.nvcc == str(root / "bin" / "nvcc") and found.release == (12, 4) and found.codes == CODES_12
+    assert found.missing == () and set(found.libraries) == set(LIBRARIES)
+
+
+def test_the_newest_version_comes_first_but_for_those_the_user_names(machine, tmp_path):
+    for release in ("9.2", "12.4", "12.10", "13.0"):
+        write_toolkit(tmp_path / "local" / f"cuda-{release}", release)
+    own = write_toolkit(tmp_path / "own", "12.1")
+    assert [found.release for found in machine()] == [(13, 0), (12, 10), (12, 4), (9, 2)]
+    assert machine(CUDA_HOME=str(own))[0].release == (12, 1)
+    assert machine(nvcc_path=str(own / "bin" / "nvcc"))[0].release == (12, 1)
+    assert machine(PATH=str(own / "bin"))[0].release == (12, 1)
+
+
+def test_a_toolkit_is_completed_by_packages_of_its_own_version_only(machine, tmp_path):
+    root = tmp_path / "local" / "cuda-12.4"
+    write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12)
+    write_headers(root / "include", "cuda_runtime.h", major=12)
+    write_wheels_13(tmp_path / "thirteen", with_nvcc=False)
+    (found,) = machine(tmp_path / "thirteen")
+    assert "libcublas.so" in found.missing and "libcudart.so" in found.missing
+    write_wheels_12(tmp_path / "twelve")
+    (found,) = machine(tmp_path / "thirteen", tmp_path / "twelve")
+    assert found.missing == () and found.libraries["cublas"].endswith("libcublas.so.12")
+    assert "thirteen" not in "".join([*found.libraries.values(), *found.headers.values()])
+
+
+def test_a_home_of_ours_is_no_toolkit_however_it_is_named(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda", "12.4", CODES_12)
+    (toolkit,) = machine()
+    ours = prepare(planned(toolkit), tmp_path / "cache", "g++")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").symlink_to(ours.nvcc)
+    ways = [{"nvcc_path": ours.nvcc}, {"CUDA_HOME": str(ours.folder)}, {"CUDA_ROOT": str(ours.folder)}]
+    paths = [f"{ours.folder / 'bin'}{os.pathsep}{root / 'bin'}", str(tmp_path / "bin")]
+    for way in (*ways, *({"PATH": path} for path in paths)):
+        assert machine(**way) == [toolkit], way
+    mine = write_toolkit(tmp_path / "cuda-home-of-mine", "12.6", CODES_12)
+    assert machine(CUDA_HOME=str(mine))[0].release == (12, 6)
+
+
+def test_odd_files_of_a_toolkit_are_passed_over(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda-13.0")
+    (root / "lib64" / "libcudart.so.bak").touch()
+    (root / "lib64" / "libcublas.so.orig-13").touch()
+    (root / "lib64" / "libcublas.so.9").mkdir()
+    (root / "lib64" / "libcurand.so.1").symlink_to("libcurand.so.1")
+    (root / "include" / "gone.h").symlink_to("nowhere.h")
+    (root / "include" / "cuda_runtime_api.h").unlink()
+    (found,) = machine(CUDA_PATH=str(root))
+    assert found.missing == () and all(Path(file).is_file() for file in found.libraries.values())
+    (tmp_path / "made").mkdir()
+    fill(planned(found), tmp_path / "made", "g++")
+    assert (tmp_path / "made" / "bin" / "nvcc").is_file()
+
+
+# the home
 
 
 @pytest.fixture
@@ -36,6 +104,8 @@ def plan(machine, tmp_path):
 
 
 def test_a_home_has_what_jittor_looks_for_and_is_made_once(plan, tmp_path):
+    assert plan.toolkit.release == (13, 0) and plan.toolkit.missing == ()  # pip's packages are a toolkit
+    assert plan.toolkit.libraries["cublas"].endswith("nvidia/cu13/lib/libcublas.so.13")
     made = prepare(plan, tmp_path / "cache", "g++")
     for name in LIBRARIES:
         assert (made.folder / "lib64" / f"lib{name}.so").resolve().is_file()
@@ -54,38 +124,26 @@ def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, t
     made = prepare(plan, tmp_path, "g++")
     calls = Path(plan.toolkit.nvcc).with_name("calls")
     calls.write_text("")
-    jittors = [
-        "-std=c++14",
-        "-ccbin=/usr/bin/g++-99",
-        "-include",
-        "for/gpp.h",
-        "-arch=compute_90",
-        "-code=sm_90",
-        "a b.cu",
-        '-I"x"',
-    ]
-    subprocess.run([made.nvcc, *jittors], check=True)
+    jittors = ["-std=c++14", "-ccbin=/usr/bin/g++-99", "-include", "for/gpp.h", "-arch=compute_90", "-code=sm_90"]
+    subprocess.run([made.nvcc, *jittors, "a b.cu", '-I"x"'], check=True)
     assert calls.read_text() == '-gencode arch=compute_90,code=sm_90 -ccbin g++ -std=c++17 a b.cu -I"x"\n'
     shown = subprocess.run([made.nvcc, "--version"], capture_output=True, text=True, check=True).stdout
     assert search.release_of(shown) == (13, 0)
 
 
-@pytest.mark.parametrize(
-    ("says", "words"),
-    [
-        ("echo 'error: cannot find cicc' >&2; exit 1", "cannot find cicc"),
-        ("echo '#error -- unsupported GNU version! gcc later than 12' >&2; exit 1", "install g++-12"),
-        ("echo '#error -- unsupported GNU version!' >&2; exit 1", "install an older g++"),
-        ("echo 'd.cudafe1.cpp: No space left on device' >&2; exit 1", "or set TMPDIR to another folder"),
-        (
-            "echo \"nvcc fatal : Could not open output file '/none/tmpxft_1'\" >&2; exit 1",
-            "or set TMPDIR to another folder",
-        ),
-        ("exit 3", "status 3"),
-        ("kill -9 $$", "status -9"),
-    ],
-)
-def test_a_compiler_that_compiles_nothing_is_refused_in_a_sentence_and_leaves_nothing(machine, tmp_path, says, words):
+SPACE = "or set TMPDIR to another folder"
+SAID = {
+    "error: cannot find cicc": "cannot find cicc",
+    "#error -- unsupported GNU version! gcc later than 12": "install g++-12",
+    "#error -- unsupported GNU version!": "install an older g++",
+    "d.cudafe1.cpp: No space left on device": SPACE,
+    "nvcc fatal : Could not open output file /none/tmpxft_1": SPACE,
+}
+ENDS = {f"echo '{said}' >&2; exit 1": words for said, words in SAID.items()} | {"exit 3": "status 3"}
+
+
+@pytest.mark.parametrize(("says", "words"), ENDS.items(), ids=ENDS.values())
+def test_a_compiler_that_compiles_nothing_is_a_sentence_and_leaves_nothing(machine, tmp_path, says, words):
     root = write_toolkit(tmp_path / "local" / "cuda")
     write_nvcc(root / "bin" / "nvcc", compile_with=says)
     with pytest.raises(HomeError) as caught:
@@ -94,27 +152,19 @@ def test_a_compiler_that_compiles_nothing_is_refused_in_a_sentence_and_leaves_no
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
-TWO_AT_ONCE = """
-import sys
-from pathlib import Path
-sys.path[:0] = sys.argv[1:3]
-import test_cuda_home
-from models.machine.cuda import search
-root, place = Path(sys.argv[3]), Path(sys.argv[4])
-toolkit = next(found for found in search.toolkits({"CUDA_HOME": str(root)}, []) if str(root) in found.nvcc)
-print(test_cuda_home.prepare(test_cuda_home.planned(toolkit), place, "g++").folder)
-"""
+def folder_of_two_at_once(root, place):
+    """Run in a process of its own."""
+    toolkit = next(found for found in search.toolkits({"CUDA_HOME": str(root)}, []) if str(root) in found.nvcc)
+    return prepare(planned(toolkit), place, "g++").folder
 
 
 @pytest.mark.cli
 def test_two_first_starts_at_once_make_one_home(tmp_path):
     root = write_toolkit(tmp_path / "cuda")
     write_nvcc(root / "bin" / "nvcc", compile_with=f"sleep 0.5; {COMPILE}")
-    tests = Path(__file__).parent
-    call = [sys.executable, "-c", TWO_AT_ONCE, str(tests), str(tests.parent), str(root), str(tmp_path / "cache")]
-    running = [subprocess.Popen(call, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    folders = {process.communicate()[0].strip() for process in running}
-    assert [process.returncode for process in running] == [0, 0] and len(folders) == 1
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        made = [pool.submit(folder_of_two_at_once, root, tmp_path / "cache") for _ in range(2)]
+    assert len({one.result() for one in made}) == 1
     assert len((root / "bin" / "calls").read_text().splitlines()) == 1  # one of them tried the compiler
 
 
@@ -130,13 +180,13 @@ def badly(report, gpu):
     raise RuntimeError(f"no kernel image for card {gpu}")
 
 
+def again(report, gpu):
+    """A task that asks to be started again."""
+    raise RuntimeError(trial.AGAIN)
+
+
 def fatally(report, gpu):
-    """A task that aborts its process, as some libraries do."""
-    os.abort()
-
-
-def with_words(report, gpu):
-    """The same, after the words in the file that LAST_WORDS names."""
+    """A task that aborts its process, as some libraries do, after the words in the file that LAST_WORDS names."""
     sys.stderr.write("first an error of an earlier line\n" + Path(os.environ["LAST_WORDS"]).read_text())
     sys.stderr.flush()
     os.abort()
@@ -144,56 +194,34 @@ def with_words(report, gpu):
 
 # The output of a library before it aborts, the reported part of it, and the remedy.
 CODE = "[f 1122 17:57:37.828819 64 helper_cuda.h:128] CUDA error at /a/src/array_op.cc:33  code="
-LAST_WORDS = [
-    (
-        f"ended\n  what():  \x1b[38;5;1m{CODE}36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n)\x1b[m\n",
-        "status -6, CUDA error at array_op.cc:33 code=36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n) (see ",
-        ": update the driver, or install a CUDA toolkit that is no newer than the driver, or use --device cpu",
-    ),
-    (
-        f"{CODE}2( cudaErrorMemoryAllocation )\n",
-        "cudaErrorMemoryAllocation ) (see ",
-        "or of the machine, or use --device cpu",
-    ),
+NEWER = "36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n)"
+OLDER_TOOLKIT = ": update the driver, or install a CUDA toolkit that is no newer than the driver, or use --device cpu"
+REPORT = ": report it with that file, or use --device cpu"
+FAILURES = [
+    (f"ended\n  what():  \x1b[38;5;1m{CODE}{NEWER}\x1b[m\n", f"at array_op.cc:33 code={NEWER} (see ", OLDER_TOOLKIT),
+    (f"{CODE}2( cudaErrorMemoryAllocation )\n", "Allocation ) (see ", "or of the machine, or use --device cpu"),
     (
         "ImportError: /x/libcublas.so.13: undefined symbol: a\n",
         "ImportError: libcublas.so.13: ",
         f": {PIP_ALL}, or use",
     ),
-    (
-        "g++: error: /tmp/a.o: No space left on device\n",
-        "error: a.o: No space left",
-        ": free some disk space, or use --device cpu",
-    ),
-    ("", "status -6, first an error of an earlier line (see", ": report it with that file, or use --device cpu"),
+    ("error: /tmp/a.o: No space left on device\n", "error: a.o: No space left", ": free some disk space, or use"),
+    ("", "status -6, first an error of an earlier line (see", REPORT),
 ]
 
 
-@pytest.mark.parametrize(("said", "told", "remedy"), LAST_WORDS)
+@pytest.mark.parametrize(("said", "told", "remedy"), FAILURES)
 def test_a_trial_that_fails_tells_the_last_words_and_what_helps(plan, tmp_path, monkeypatch, said, told, remedy):
     monkeypatch.setenv("LAST_WORDS", str(tmp_path / "words"))
     (tmp_path / "words").write_text(said)
-    failure = trial.failure(prepare(plan, tmp_path, "g++"), with_words, 0)
+    failure = trial.failure(prepare(plan, tmp_path, "g++"), fatally, 0)
     assert told in failure and remedy in failure and "\n" not in failure and "\x1b" not in failure, failure
 
 
-def again(report, gpu):
-    """A task that asks to be started again."""
-    raise RuntimeError(trial.AGAIN)
-
-
-def test_a_home_is_tried_once(plan, tmp_path):
-    made = prepare(plan, tmp_path, "g++")
-    assert trial.failure(made, well, 0) == ""
-    assert trial.failure(made, fatally, 0) == ""  # it was tried
-
-
-@pytest.mark.parametrize(
-    ("task", "words"), [(badly, "no kernel image for card 2"), (fatally, "status -6"), (again, "started again")]
-)
-def test_a_trial_that_fails_is_told_of_and_not_forgotten(plan, tmp_path, task, words):
+@pytest.mark.parametrize(("task", "words"), [(badly, "no kernel image for card 2"), (again, "started again")])
+def test_a_trial_is_made_until_it_succeeds_and_then_no_more(plan, tmp_path, task, words):
     made = prepare(plan, tmp_path, "g++")
     for _ in range(2):
         failure = trial.failure(made, task, 2)
-        assert words in failure and "trial.log" in failure and "\n" not in failure
-        assert failure.endswith(": report it with that file, or use --device cpu")
+        assert words in failure and "trial.log" in failure and "\n" not in failure and failure.endswith(REPORT)
+    assert trial.failure(made, well, 0) == trial.failure(made, task, 0) == ""

@@ -14,22 +14,16 @@ MISMATCH = "echo 'error: #error \"CUDA compiler and CUDA toolkit headers are inc
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """A machine with nothing of CUDA and no g++ of any number; returns a function that searches it."""
+def started(tmp_path, monkeypatch):
+    """A function that starts on a card with what lies there, anew each time; no g++ of any number is there."""
     search = bare_machine(tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", f"{tmp_path / 'compilers'}:/bin/none")
     (tmp_path / "compilers").mkdir()
     for tool in ("sh", "dirname"):
         (tmp_path / "compilers" / tool).symlink_to(f"/bin/{tool}")
-    return search
 
-
-@pytest.fixture
-def started(machine, tmp_path, monkeypatch):
-    """A function that starts on a card with what lies there, anew each time; returns what came of it."""
-
-    def start(newest=(13, 9), **environment):
-        found = facts(driver(newest), *machine(tmp_path / "lib" / "site-packages", **environment))
+    def start(**environment):
+        found = facts(driver((13, 9)), *search(tmp_path / "lib" / "site-packages", **environment))
         monkeypatch.setattr("models.machine.cuda.start.gather", lambda environment: found)
         ready.cache_clear()
         told = ready(0, tmp_path / "cache", "/usr/bin/g++")
@@ -58,22 +52,21 @@ def older(tmp_path, *numbers):
         (tmp_path / "compilers" / f"g++-{number}").symlink_to("/bin/true")
 
 
-@pytest.mark.parametrize("says", [TOO_NEW, MISMATCH, "exit 3"])
+@pytest.mark.parametrize("says", [TOO_NEW, "exit 3"])
 def test_the_next_toolkit_that_fits_is_taken_and_the_first_not_tried_again(started, tmp_path, says):
     first = broken(tmp_path / "first", says)
     write_toolkit(tmp_path / "local" / "cuda-13.0")
-    assert started(CUDA_HOME=str(first)).home.plan.toolkit.release == (13, 0) and tries(first) == 1
-    (noted,) = (tmp_path / "cache").glob("cuda-refused-*")
-    os.utime(noted, (1e9, 1e9))  # however long ago that was: something else is used
-    assert started(CUDA_HOME=str(first)).home.plan.toolkit.release == (13, 0) and tries(first) == 1
+    for _ in range(2):
+        assert started(CUDA_HOME=str(first)).home.plan.toolkit.release == (13, 0) and tries(first) == 1
+        (noted,) = (tmp_path / "cache").glob("cuda-refused-*")
+        os.utime(noted, (1e9, 1e9))  # however long ago that was: something else is used
 
 
 def test_where_none_is_left_the_reasons_are_told_the_first_one_first(started, tmp_path):
     first, second = broken(tmp_path / "first", TOO_NEW), broken(tmp_path / "local" / "cuda-12.6", release="12.6")
     told = started(CUDA_HOME=str(first)).reason
     words = ["H100 (capability 9.0) is not used, CUDA 12.4 (", "does not support /usr/bin/g++, which is too new"]
-    words += ["and CUDA 12.6 (", "headers are incompatible", ": install g++-12"]
-    words += [f", or {PIP_ALL}, or use --device cpu"]
+    words += ["and CUDA 12.6 (", "headers are incompatible", f": install g++-12, or {PIP_ALL}, or use --device cpu"]
     places = [told.find(word) for word in words]
     assert -1 not in places and places == sorted(places), told
     assert started(CUDA_HOME=str(first)).reason == told and (tries(first), tries(second)) == (1, 1)
@@ -87,13 +80,14 @@ def test_an_older_compiler_on_the_path_is_taken_for_what_nvcc_compiles(started, 
     assert tries(root) == 2  # 13 is newer than what it says it takes
 
 
+NOTES = "cache/cuda-refused-*"
 MENDS = {
     "a program of the toolkit": lambda root: (root / "nvvm" / "bin" / "cicc").touch(),
     "another nvcc": lambda root: write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12),
     "other headers": lambda root: (root / "include" / "cuda_runtime.h").write_text("// newer"),
     "an older g++": lambda root: older(root.parents[1], 12),
-    "time": lambda root: [os.utime(file, (1e9, 1e9)) for file in root.parents[1].glob("cache/cuda-refused-*")],
-    "a damaged note": lambda root: [file.write_text("[1") for file in root.parents[1].glob("cache/cuda-refused-*")],
+    "time": lambda root: [os.utime(file, (1e9, 1e9)) for file in root.parents[1].glob(NOTES)],
+    "a damaged note": lambda root: [file.write_text("[1") for file in root.parents[1].glob(NOTES)],
 }
 
 
@@ -105,12 +99,10 @@ def test_what_was_mended_is_tried_at_once(started, tmp_path, mend):
         assert started().home is None
     assert tries(root) == 1
     time.sleep(0.02)  # coarser than the times of files
-    write_toolkit(tmp_path / "whole", "12.4", CODES_12)
     MENDS[mend](root)
-    told = started()
-    assert (told.home is not None) == (mend == "another nvcc") and tries(root) == 1 + (mend != "another nvcc")
-    if told.home is not None:
-        assert list((tmp_path / "cache").glob("cuda-refused-*")) == []
+    is_well = started().home is not None
+    assert is_well == (mend == "another nvcc") and tries(root) == 1 + (not is_well)
+    assert len(list(tmp_path.glob(NOTES))) == (not is_well)
 
 
 def test_a_fault_of_the_machine_is_told_once_and_not_remembered(started, tmp_path):

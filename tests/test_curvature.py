@@ -35,6 +35,11 @@ def wall(points):
     return FieldOutput(points[:, 2:] - RADIUS, points, jt.zeros(points.shape) + jt.array(np.float32([0, 0, 1])))
 
 
+def method_of(field, weight=WEIGHT):
+    fields = SimpleNamespace(sdf=SimpleNamespace(at_weights=lambda: field))
+    return SimpleNamespace(loss_weight=lambda name: weight, fields=fields, train=LAST)
+
+
 def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
     """The loss of rays that go down the z axis beside it, with samples around z = RADIUS or the sphere; seen from the
     origin with outwards = -1.
@@ -53,21 +58,11 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
     directions[:, 2] = -outwards
     positions = jt.array(places)
     offsets = jt.array(np.arange(RAYS + 1, dtype=np.int32) * PER_RAY)
-    samples = SimpleNamespace(
-        positions=positions, directions=jt.array(directions), rays=SimpleNamespace(offsets=offsets)
-    )
-    geometry = field.evaluate(positions)
-    rendered = SimpleNamespace(
-        rendering=SimpleNamespace(samples=samples, geometry=geometry, region_weights=jt.array(weights)),
-        batch=SimpleNamespace(step=np.float32([STEP])),
-        method=SimpleNamespace(
-            loss_weight=lambda name: WEIGHT,
-            fields=SimpleNamespace(sdf=SimpleNamespace(at_weights=lambda: field)),
-            train=LAST,
-        ),
-        step=step,
-        generator=lambda: np.random.default_rng((0, step)),
-    )
+    rays = SimpleNamespace(offsets=offsets)
+    samples = SimpleNamespace(positions=positions, directions=jt.array(directions), rays=rays)
+    seen = SimpleNamespace(samples=samples, geometry=field.evaluate(positions), region_weights=jt.array(weights))
+    batch, generator = SimpleNamespace(step=np.float32([STEP])), lambda: np.random.default_rng((0, step))
+    rendered = SimpleNamespace(rendering=seen, batch=batch, method=method_of(field), step=step, generator=generator)
     at = places[: RAYS * PER_RAY].reshape(RAYS, PER_RAY, 3)[:, 2]
     return curvature(rendered), np.linalg.norm(at.astype(np.float64), axis=1)
 
@@ -82,28 +77,20 @@ def test_of_a_sphere_it_is_one_over_its_radius_whatever_the_tangent(sign, step):
     assert term.total.item() / RAYS == pytest.approx(1 / RADIUS, rel=0.05)
 
 
-def test_of_a_plane_it_is_zero():
+def test_of_a_plane_and_of_what_holds_no_surface_it_is_zero():
     term, _ = term_of(SimpleNamespace(evaluate=wall), lateral=0.0)
-    assert term.count.item() == RAYS
-    assert term.total.item() / RAYS < 1e-3 / RADIUS
-
-
-def test_rays_without_a_surface_do_not_count():
+    assert term.count.item() == RAYS and term.total.item() / RAYS < 1e-3 / RADIUS
     weights = np.full(RAYS * PER_RAY, 0.99 / PER_RAY)
     weights[: 3 * PER_RAY] = 0.01  # transparent
     weights[2::PER_RAY] *= 1.1
-    term, _ = term_of(ball(), weights=weights)
-    assert term.count.item() == RAYS - 3
+    assert term_of(ball(), weights=weights)[0].count.item() == RAYS - 3
     nothing, _ = term_of(ball(), weights=np.zeros(RAYS * PER_RAY))
     assert nothing.total.item() == nothing.count.item() == nothing.mean().item() == 0.0
-
-
-def test_a_part_of_a_batch_without_samples_has_none():
-    """There is no row to read, not even one whose value does not count."""
-    method = SimpleNamespace(loss_weight=lambda name: WEIGHT, train=LAST)
-    rendering = SimpleNamespace(samples=SimpleNamespace(positions=jt.zeros((0, 3))))
-    batch = SimpleNamespace(step=[STEP])
-    assert curvature(SimpleNamespace(method=method, rendering=rendering, batch=batch, step=0)).mean().item() == 0.0
+    # In a part of a batch without samples there is no row to read, not even one whose value does not count.
+    empty = SimpleNamespace(samples=SimpleNamespace(positions=jt.zeros((0, 3))))
+    part = SimpleNamespace(method=method_of(None), rendering=empty, batch=SimpleNamespace(step=[STEP]), step=0)
+    assert curvature(part).mean().item() == 0.0
+    assert curvature(SimpleNamespace(method=method_of(None, 0.0), step=0)) is None
 
 
 @pytest.mark.parametrize("gradient", ["analytic", "numerical"])
@@ -130,8 +117,3 @@ def test_it_is_not_used_with_tf32_whose_rounding_exceeds_it(is_reduced, weight):
     settings = [f"train.tf32={is_reduced}", f"model.packed.curvature_weight={WEIGHT}"]
     conf = load_config(CONF, "demo", [*TINY, *settings])
     assert build_model(conf.model, conf.train, np.random.default_rng(0)).loss_weight("curvature") == weight
-
-
-def test_a_weight_of_zero_costs_nothing():
-    method = SimpleNamespace(loss_weight=lambda name: 0.0, train=LAST)
-    assert curvature(SimpleNamespace(method=method, step=0)) is None

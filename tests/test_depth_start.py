@@ -80,33 +80,17 @@ def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
 
 def test_nothing_is_swept_with_masks_or_if_the_conf_does_not_ask(scene):
     masks = tuple(np.full(image.shape[:2], 255, np.uint8) * (image[..., 0] > 0) for image in scene.images)
-    for other, setting in (
-        (replace(scene, masks=masks), "train.mask_weight=0.5"),
-        (scene, "model.background.depth_until=0"),
-    ):
+    masked = replace(scene, masks=masks)
+    for other, setting in ((masked, "train.mask_weight=0.5"), (scene, "model.background.depth_until=0")):
         trainer, note = begun(other, setting)
         assert note == "" and not trainer.model.estimator.starts_from_depth
         assert trainer.model.sharpness() == pytest.approx(np.exp(3.0), rel=1e-3)
         assert "depth" not in vars(trainer.sampler)
-
-
-def test_without_texture_the_surface_begins_as_a_sphere(scene):
-    plain = tuple(np.full_like(image, 90) for image in scene.images)
+    plain = tuple(np.full_like(image, 90) for image in scene.images)  # without texture
     trainer, note = begun(replace(scene, images=plain))
-    assert note == "too few pixels have a depth; the surface starts as a sphere"
     estimator = trainer.model.estimator
+    assert note == "too few pixels have a depth; the surface starts as a sphere"
     assert not estimator.starts_from_depth and estimator.first_pruning == pytest.approx(0.3 * 8)
-
-
-def test_a_checkpoint_says_whether_the_surface_started_from_depth(scene):
-    model = begun(scene)[0].model
-    buffers = model.buffers()
-    assert buffers["starts_from_depth"].tolist() == [True]
-    other = trainer_of(load_config(CONF, "sphere", DEPTH), scene).model
-    other.load_buffers(buffers)
-    assert other.estimator.starts_from_depth
-    other.load_buffers({name: value for name, value in buffers.items() if name != "starts_from_depth"})  # of before
-    assert not other.estimator.starts_from_depth
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +117,7 @@ def test_a_resumed_training_is_the_unbroken_one_bit_for_bit(whole, tmp_path, ste
 @pytest.mark.cli
 @needs_mpi
 def test_two_ranks_begin_with_the_same_surface(whole, tmp_path):
-    trained, settings = whole
-    flags = [flag for setting in (*settings, f"general.base_exp_dir={tmp_path}") for flag in ("--set", setting)]
+    flags = [flag for setting in (*whole[1], f"general.base_exp_dir={tmp_path}") for flag in ("--set", setting)]
     command = [sys.executable, str(ROOT / "exp_runner.py"), "--conf", str(CONF), "--case", "sphere", *flags]
     status, _, err = finished(started([*command, "--set", "train.end_iter=2"]))
     assert status == 0, err

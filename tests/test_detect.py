@@ -46,23 +46,21 @@ def test_each_format_is_recognised(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["sparse/0", "sparse/2", "sparse", "colmap/sparse/0", "colmap/sparse", "."])
-@pytest.mark.parametrize("suffix", [".bin", ".txt"])
-def test_a_colmap_model_is_found_where_its_tools_put_it(tmp_path, place, suffix):
-    write_colmap(tmp_path, place, suffix)
-    assert recognise(tmp_path) == "colmap"
+def test_a_colmap_model_is_found_where_its_tools_put_it(tmp_path, place):
+    for suffix in (".bin", ".txt"):
+        write_colmap(tmp_path / suffix, place, suffix)
+        assert recognise(tmp_path / suffix) == "colmap"
 
 
 def test_what_a_scene_was_made_from_does_not_make_it_ambiguous(tmp_path):
+    for name in ("neus", "llff"):
+        write_colmap(tmp_path / name)
+        write_llff_sample(tmp_path / name)
     write_scene(tmp_path / "neus")
-    write_colmap(tmp_path / "neus")
-    write_llff_sample(tmp_path / "neus")
-    assert recognise(tmp_path / "neus") == "neus"
-    write_colmap(tmp_path / "llff")
-    write_llff_sample(tmp_path / "llff")
-    assert recognise(tmp_path / "llff") == "colmap"  # it knows the lens
     write_ngp(tmp_path / "ngp", make_views(2))
     write_json(tmp_path / "ngp" / "transforms_test.json", {})
-    assert recognise(tmp_path / "ngp") == "ngp"
+    found = {name: recognise(tmp_path / name) for name in ("neus", "llff", "ngp")}
+    assert found == {"neus": "neus", "llff": "colmap", "ngp": "ngp"}  # COLMAP knows the lens
 
 
 def test_a_table_of_realitycapture_is_told_from_other_tables(tmp_path):
@@ -87,12 +85,11 @@ def test_a_folder_of_two_formats_asks_for_the_type(tmp_path):
 
 
 def test_photographs_alone_lead_to_prepare(tmp_path):
-    blank_png(tmp_path / "flat" / "IMG_1.PNG", 4, 4)
-    assert f"no cameras; estimate them first with --mode prepare --images {tmp_path / 'flat'}" in refused(
-        tmp_path / "flat"
-    )
-    blank_png(tmp_path / "deep" / "images" / "1.png", 4, 4)
-    assert f"--mode prepare --images {tmp_path / 'deep' / 'images'}" in refused(tmp_path / "deep")
+    flat, deep = tmp_path / "flat", tmp_path / "deep"
+    blank_png(flat / "IMG_1.PNG", 4, 4)
+    assert f"no cameras; estimate them first with --mode prepare --images {flat}" in refused(flat)
+    blank_png(deep / "images" / "1.png", 4, 4)
+    assert f"--mode prepare --images {deep / 'images'}" in refused(deep)
     touch(tmp_path / "film", "walk.MP4")
     assert "contains a video but no cameras" in refused(tmp_path / "film")
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,23 +14,10 @@ from models.methods.conf import flat, load_config, parse_config, to_hocon
 from models.methods.device_values import as_trained, for_device, sizes_line
 
 CONFS = Path(__file__).parents[1] / "confs"
-GRID = {"levels": (10, 14), "finest": (256, 1024), "log2_rows": (17, 19)}
-COLORS = {"levels": (12, 14), "finest": (512, 1024), "log2_rows": (17, 19)}
-SURFACE = {
-    "train.batch_size": (8192, 32768),
-    "model.packed.samples": (8192, 131072),
-    "model.background.samples": (8192, 131072),
-    "model.density_grid.log2_rows": (17, 19),
-    **{f"model.sdf_grid.{key}": values for key, values in GRID.items()},
-    **{f"model.color_grid.{key}": values for key, values in COLORS.items()},
-}
-RADIANCE = {
-    "train.end_iter": (24000, 5000),
-    "train.batch_size": (8192, 32768),
-    "model.radiance.samples": (16384, 262144),
-    "model.density_grid.levels": (12, 14),
-    "model.density_grid.log2_rows": (17, 19),
-}
+SIZES = "train.batch_size model.density_grid.log2_rows "
+SURFACE = SIZES + "model.packed.samples model.background.samples model.sdf_grid.levels model.sdf_grid.finest "
+SURFACE += "model.sdf_grid.log2_rows model.color_grid.levels model.color_grid.finest model.color_grid.log2_rows"
+RADIANCE = SIZES + "train.end_iter model.radiance.samples model.density_grid.levels"
 BY_DEVICE = {"fast": SURFACE, "geo": SURFACE, "demo": SURFACE, "fast_nerf": RADIANCE}
 
 
@@ -37,59 +25,51 @@ def conf_of(name, *overrides):
     return load_config(CONFS / f"{name}.conf", "scan", overrides)
 
 
+def own(folder, base, text):
+    """A conf that includes one of ours, read."""
+    path = folder / "own.conf"
+    path.write_text(f'include required("{CONFS}/{base}.conf")\n{text}\n')
+    return load_config(path, "x")
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in CONFS.glob("*.conf")))
 def test_only_the_named_keys_depend_on_the_device(name):
-    conf, expected = conf_of(name), BY_DEVICE.get(name, {})
+    conf = conf_of(name)
     cpu, cuda = flat(conf), flat(for_device(conf, "cuda"))
-    assert {key: (value, cuda[key]) for key, value in cpu.items() if cuda[key] != value} == expected
+    assert {key for key, value in cpu.items() if cuda[key] != value} == set(BY_DEVICE.get(name, "").split())
     assert for_device(for_device(conf, "cuda"), "cpu") == for_device(conf, "cpu") == conf
 
 
-def test_a_plain_number_in_a_later_conf_or_override_holds_for_every_device(tmp_path):
-    path = tmp_path / "own.conf"
-    path.write_text(f'include required("{CONFS}/fast.conf")\nmodel {{ packed {{ samples = 5000 }} }}\n')
-    for conf, samples in ((load_config(path, "x"), 5000), (conf_of("fast", "model.packed.samples=4096"), 4096)):
+def test_the_last_value_of_a_key_holds_a_plain_one_for_every_device(tmp_path):
+    later = own(tmp_path, "fast", "model { packed { samples = 5000 } }")
+    for conf, samples in ((later, 5000), (conf_of("fast", "model.packed.samples=4096"), 4096)):
         assert "model.packed.samples" not in conf.by_device
         assert {for_device(conf, device).model.packed.samples for device in ("cpu", "cuda")} == {samples}
-
-
-def test_a_block_replaces_a_plain_number(tmp_path):
-    path = tmp_path / "own.conf"
-    path.write_text(
-        f'include required("{CONFS}/wmask.conf")\ntrain {{ learning_rate = {{ cuda = 1e-3, cpu = 2e-3 }} }}\n'
-    )
-    conf = load_config(path, "x")
+    conf = own(tmp_path, "wmask", "train { learning_rate = { cuda = 1e-3, cpu = 2e-3 } }")
     assert [for_device(conf, device).train.learning_rate for device in ("cpu", "cuda")] == [2e-3, 1e-3]
 
 
-@pytest.mark.parametrize(
-    ("block", "words"),
-    [
-        ("{ cuda = 9000 }", "train.end_iter: a value for each device needs both"),
-        ("{ cpu = 1, cuda = 2, tpu = 3 }", "train.end_iter: a value for each device needs both"),
-        ("{ cpu = 9000, cuda = 0 }", "train.end_iter = 0: must be at least 1"),
-        ("{ cpu = 9000, cuda = fast }", "train.end_iter = 'fast': must be a whole number"),
-    ],
-)
-def test_invalid_blocks_are_named(tmp_path, block, words):
-    path = tmp_path / "own.conf"
-    path.write_text(f'include required("{CONFS}/debug.conf")\ntrain {{ end_iter = {block} }}\n')
+OTHER_TYPE = "model.type = { cpu = fast_nerf, cuda = nerf }\nmodel.nerf.d_in = 3"
+INVALID = [
+    ("debug", "train { end_iter = { cuda = 9000 } }", "train.end_iter: a value for each device needs both"),
+    ("debug", "train { end_iter = { cpu = 1, cuda = 2, tpu = 3 } }", "train.end_iter: a value for each device needs"),
+    ("debug", "train { end_iter = { cpu = 9000, cuda = 0 } }", "train.end_iter = 0: must be at least 1"),
+    ("debug", "train { end_iter = { cpu = 9, cuda = fast } }", "train.end_iter = 'fast': must be a whole number"),
+    ("debug", "cuda = 2\ncpu = 1", "own.conf: cpu and cuda: are no blocks of a conf"),
+    ("fast_nerf", OTHER_TYPE, "must be the same for every device"),
+]
+
+
+@pytest.mark.parametrize(("base", "text", "words"), INVALID)
+def test_invalid_blocks_are_named(tmp_path, base, text, words):
     with pytest.raises(ConfigError, match=words):
-        load_config(path, "x")
+        own(tmp_path, base, text)
 
 
-@pytest.mark.parametrize("value", ["{cpu=1}", "{cpu=1,cuda=2}", "{ cuda = 7 }"])
-def test_an_override_is_for_every_device(value):
-    with pytest.raises(ConfigError, match="--set train.batch_size=.*: takes a plain value, for every device"):
-        conf_of("fast", f"train.batch_size={value}")
-
-
-@pytest.mark.parametrize("text", ["cpu = 1", "cuda = 2\ncpu = 1"])
-def test_a_device_is_no_block_of_a_conf(tmp_path, text):
-    path = tmp_path / "own.conf"
-    path.write_text(f'include required("{CONFS}/debug.conf")\n{text}\n')
-    with pytest.raises(ConfigError, match="own.conf: cpu and cuda: are no blocks of a conf"):
-        load_config(path, "x")
+def test_an_override_is_for_every_device():
+    for value in ("{cpu=1}", "{cpu=1,cuda=2}", "{ cuda = 7 }"):
+        with pytest.raises(ConfigError, match="--set train.batch_size=.*: takes a plain value, for every device"):
+            conf_of("fast", f"train.batch_size={value}")
 
 
 def test_values_need_to_be_consistent_for_the_chosen_device_only():
@@ -101,37 +81,15 @@ def test_values_need_to_be_consistent_for_the_chosen_device_only():
         conf_of("fast_nerf", "train.warm_up_end=30000")
 
 
-def test_devices_cannot_have_different_methods(tmp_path):
-    path = tmp_path / "own.conf"
-    types = "model.type = { cpu = fast_nerf, cuda = nerf }"
-    path.write_text(f'include required("{CONFS}/fast_nerf.conf")\n{types}\nmodel.nerf.d_in = 3\n')
-    with pytest.raises(ConfigError, match="must be the same for every device"):
-        load_config(path, "x")
-
-
-def test_the_conf_of_a_run_has_plain_numbers():
-    """So a checkpoint keeps the sizes of the device that it was made on."""
-    conf = for_device(conf_of("fast"), "cuda")
-    text = to_hocon(conf)
-    assert "cuda" not in text
-    saved = parse_config(text, "text")
-    assert saved == conf
-    assert saved.by_device == {}
-
-
-@pytest.mark.parametrize(("made_on", "now_on"), [("cpu", "cuda"), ("cuda", "cpu"), ("cuda", "cuda")])
-def test_a_checkpoint_keeps_its_sizes(made_on, now_on):
+@pytest.mark.parametrize(("made_on", "now_on"), [("cpu", "cuda"), ("cuda", "cpu")])
+def test_a_checkpoint_keeps_the_plain_sizes_of_its_device(made_on, now_on):
     made = for_device(conf_of("fast", "train.end_iter=9000", "model.packed.samples=4096"), made_on)
-    checkpoint = type("Checkpoint", (), {"state": {"conf": to_hocon(made)}})
-    conf = _fitting(for_device(conf_of("fast"), now_on), checkpoint)
+    text = to_hocon(made)
+    assert "cuda" not in text and parse_config(text, "text") == made and parse_config(text, "text").by_device == {}
+    conf = _fitting(for_device(conf_of("fast"), now_on), SimpleNamespace(state={"conf": text}))
     assert conf.model.sdf_grid == made.model.sdf_grid
     assert sizes_line(conf).startswith(f"sizes for {made_on}: train.batch_size = {made.train.batch_size}, ")
-
-
-def test_the_conf_is_kept_where_a_checkpoint_is_of_neither_device():
-    conf = for_device(conf_of("fast_nerf"), "cuda")
-    other = conf_of("wmask")
-    assert as_trained(conf, other) == conf
+    assert as_trained(made, conf_of("wmask")) == made  # a checkpoint of neither device
 
 
 def test_choosing_a_device_gives_its_values(monkeypatch):
@@ -142,10 +100,10 @@ def test_choosing_a_device_gives_its_values(monkeypatch):
     assert sizes_line(conf_of("wmask")) == ""
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_value_that_a_caller_sets_in_python_is_kept(device):
+def test_a_value_that_a_caller_sets_in_python_is_kept():
     conf = conf_of("fast")
-    own = replace(conf, train=replace(conf.train, batch_size=256))
-    found = for_device(own, device)
-    assert found.train.batch_size == for_device(found, "cpu").train.batch_size == 256
-    assert found.model == for_device(conf, device).model
+    changed = replace(conf, train=replace(conf.train, batch_size=256))
+    for device in ("cpu", "cuda"):
+        found = for_device(changed, device)
+        assert found.train.batch_size == for_device(found, "cpu").train.batch_size == 256
+        assert found.model == for_device(conf, device).model

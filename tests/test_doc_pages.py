@@ -1,17 +1,12 @@
 """What single pages say of the program: recipes, modes, exit statuses, sizes, messages, scalars, folders, licence."""
 
-import ast
 import re
-from functools import cache
 
 import pages
-import pytest
 from pages import PAIRS, ROOT, TEXTS
 
 from data.config import FORMATS
 from models.commands.arguments import MODE_NAMES
-
-SOURCES = pages.sources()
 
 
 def both(name):
@@ -25,50 +20,24 @@ def first_spans(text, head):
     return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
 
 
-MESSAGES = [first_spans(text, head) for text, head in zip(both("troubleshooting"), ("Message", "消息"), strict=True)]
+def listed_recipes(text):
+    return sorted(re.findall(r"^\| \[(confs/\w+\.conf)\]", text, re.MULTILINE))
 
 
-@cache
-def known_messages():
-    strings = [text for tree in SOURCES for text in pages.literals(tree)]
-    return [*strings, (ROOT / "Makefile").read_text(encoding="utf-8")]
+def test_pages_list_every_recipe_mode_and_scene_format():
+    recipes = sorted(f"confs/{path.name}" for path in (ROOT / "confs").glob("*.conf"))
+    assert [listed_recipes(text) for text in both("confs")] == [recipes, recipes]
+    for text, head in zip(both("flags"), ("Mode", "模式"), strict=True):
+        assert set(first_spans(text, head)) == set(MODE_NAMES)
+    assert [first_spans(text, "`dataset.type`") for text in both("formats")] == [list(FORMATS)] * 2
 
 
-@pytest.mark.parametrize("text", both("confs"), ids=("en", "zh"))
-def test_every_recipe_is_listed(text):
-    listed = re.findall(r"^\| \[(confs/\w+\.conf)\]", text, re.MULTILINE)
-    assert sorted(listed) == sorted(f"confs/{path.name}" for path in (ROOT / "confs").glob("*.conf"))
+def test_a_quoted_message_is_one_the_program_says():
+    known = [*(text for tree in pages.sources() for text in pages.literals(tree)), (ROOT / "Makefile").read_text()]
+    messages = first_spans(both("troubleshooting")[0], "Message")
+    assert messages and [message for message in messages if not any(message in text for text in known)] == []
 
 
-@pytest.mark.parametrize(("text", "head"), list(zip(both("flags"), ("Mode", "模式"), strict=True)), ids=("en", "zh"))
-def test_every_mode_is_listed(text, head):
-    assert set(first_spans(text, head)) == set(MODE_NAMES)
-
-
-@pytest.mark.parametrize("text", both("formats"), ids=("en", "zh"))
-def test_every_scene_format_is_listed(text):
-    assert first_spans(text, "`dataset.type`") == list(FORMATS)
-
-
-def findings():
-    """The names of the checks that make a line of the health table."""
-    for path in (ROOT / "data" / "inspection").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
-                yield node.args[0].value
-
-
-@pytest.mark.parametrize("text", both("formats"), ids=("en", "zh"))
-def test_every_check_of_inspect_is_explained(text):
-    rows = [[cell.strip() for cell in row] for row in pages.rows(text) if len(row) == 5]
-    assert {row[0] for row in rows[2:]} == set(findings())
-
-
-@pytest.mark.parametrize("message", MESSAGES[0])
-def test_a_quoted_message_is_one_the_program_says(message):
-    assert any(message in known for known in known_messages())
-
-
-@pytest.mark.parametrize("page", TEXTS)
-def test_a_page_names_no_place_on_a_machine(page):
-    assert not re.search(r"(?<![\w.])/(work|tmp|home|root|usr|opt|mnt)\b", TEXTS[page])
+def test_pages_name_no_place_on_a_machine():
+    place = re.compile(r"(?<![\w.])/(work|tmp|home|root|usr|opt|mnt)\b")
+    assert [page for page, text in TEXTS.items() if place.search(text)] == []

@@ -2,16 +2,17 @@
 
 import importlib.metadata
 import os
-import re
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cuda_machines import computes, facts, takes_its_process_along, toolkit
+from cuda_machines import builds_jittor, computes, facts, takes_its_process_along, toolkit
 from runs import ROOT
 
-from models.doctor import cuda, examine, operations, system
+from models.doctor import compiling, cuda, examine, operations, system
 from models.doctor.gradients import gradients
 from models.machine.backend import jt
 from models.machine.cuda import start
@@ -35,13 +36,9 @@ def test_this_machine_is_fit():
     assert [line.text() for check in checks for line in lines_of(check) if not line.is_ok] == []
 
 
-def test_a_package_that_is_installed_and_cannot_be_imported_is_named_with_the_command(monkeypatch, tmp_path):
-    for name, words in {
-        "trimesh": "raise ImportError('libGL.so.1 is missing')",
-        "igl": "import os; os.abort()",
-    }.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(words)
+def test_a_package_that_cannot_be_imported_is_named_with_the_command(monkeypatch, tmp_path):
+    for name, words in (("trimesh", "raise ImportError('libGL.so.1 is missing')"), ("igl", "import os; os.abort()")):
+        (tmp_path / f"{name}.py").write_text(words)
     monkeypatch.syspath_prepend(tmp_path)
     _, *wrong = lines_of(system.packages)
     assert [line.name for line in wrong] == ["trimesh", "libigl"]
@@ -49,61 +46,36 @@ def test_a_package_that_is_installed_and_cannot_be_imported_is_named_with_the_co
     assert wrong[0].remedy == 'pip install --force-reinstall --no-deps "trimesh>=4.5,<6"'
 
 
-def test_every_package_that_the_program_imports_is_tried():
-    top = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
-    files = [path for room in ("data", "models") for path in (ROOT / room).rglob("*.py")]
-    imported = {name for path in files for name in top.findall(path.read_text(encoding="utf-8"))}
-    brought = importlib.metadata.packages_distributions()
-    listed = system.REQUIREMENTS.read_text(encoding="utf-8").lower()
-    required = set(re.findall(r"^[\w-]+", listed, re.MULTILINE)) - {"jittor"}
-    needed = {name for name in imported if required & {owner.lower() for owner in brought.get(name, ())}}
-    optional = {"viser", "mpi4py"}  # of --mode view and of several processes, which say so themselves
-    assert needed - optional <= set(system.MODULES.values()) and {"cv2", "pyhocon", "trimesh"} <= needed
+VERSIONS = "1.26.4 >=1.26,<2|1.26 >=1.26,<2|1.3.11.0 >=1.3.11,<1.3.12|2023.2.0 ==2023.2.0"
+OTHER_VERSIONS = "2 >=1.26,<2|1.9 >=1.10|4.0.0rc1 <4"
 
 
-@pytest.mark.parametrize(
-    ("version", "bounds", "is_within"),
-    [
-        ("1.26.4", ">=1.26,<2", True),
-        ("1.26", ">=1.26,<2", True),
-        ("2", ">=1.26,<2", False),
-        ("1.9", ">=1.10", False),
-        ("1.3.11.0", ">=1.3.11,<1.3.12", True),
-        ("4.0.0rc1", "<4", False),
-        ("2023.2.0", "==2023.2.0", True),
-    ],
-)
-def test_versions_are_compared_by_their_numbers(version, bounds, is_within, monkeypatch, tmp_path):
+@pytest.mark.parametrize("pair", [*VERSIONS.split("|"), *OTHER_VERSIONS.split("|")])
+def test_versions_are_compared_by_their_numbers(pair, monkeypatch, tmp_path):
+    version, bounds = pair.split()
     (tmp_path / "requirements.txt").write_text(f"numpy{bounds}\n")
     monkeypatch.setattr(system, "REQUIREMENTS", tmp_path / "requirements.txt")
     monkeypatch.setattr(system, "MODULES", {})  # none is imported
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
     _, *wrong = lines_of(system.packages)
-    assert [line.found for line in wrong] == ([] if is_within else [f"{version}, not {bounds}"])
+    assert [line.found for line in wrong] == ([] if pair in VERSIONS else [f"{version}, not {bounds}"])
 
 
 # CUDA
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    """A function that gives this machine other facts and returns the lines of CUDA."""
-
-    def of(found, *toolkits, device="auto", gpu=0):
-        have = facts(found, *toolkits)
+def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(monkeypatch):
+    def told(*toolkits, gpu=0):
+        have = facts(None, *toolkits)
         monkeypatch.setattr(start, "concluded", lambda gpu: (have, conclude(have, gpu)))
         monkeypatch.setattr(cuda.search, "toolkits", lambda *arguments: list(toolkits))
         monkeypatch.setattr(cuda.backend, "cuda_ready", lambda gpu: start.Ready(None, "no home: free some space"))
-        return lines_of(lambda: cuda.cuda(device, gpu))
+        return lines_of(lambda: cuda.cuda("auto", gpu))
 
-    return of
-
-
-def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(machine):
-    found = machine(None, toolkit())
+    found = told(toolkit())
     assert all(line.is_ok for line in found) and any("not used: no GPU" in line.found for line in found)
-    told = machine(None, gpu=7)[-1]
-    assert told.is_ok and told.found.endswith("the CPU is used and --gpu 7 is ignored")
+    (*_, last) = told(gpu=7)
+    assert last.is_ok and last.found.endswith("the CPU is used and --gpu 7 is ignored")
 
 
 # what is computed
@@ -111,10 +83,7 @@ def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(machine):
 
 def test_gradients_of_this_machine_are_those_of_numpy():
     assert [line.text() for line in lines_of(gradients) if not line.is_ok] == []
-
-
-def test_every_operation_has_an_example():
-    assert set(kernels()) == set(MAKERS)
+    assert set(kernels()) == set(MAKERS)  # every operation has an example
 
 
 def test_references_multiply_batches_of_equal_length_as_a_card_asks(monkeypatch):
@@ -153,15 +122,18 @@ def test_a_process_that_ends_is_a_line_and_the_others_are_told(monkeypatch, caps
         assert "status -6" in told[-1].found and capsys.readouterr().out.splitlines() == ["first words", "last words"]
 
 
+def ended(**environment):
+    """The command's end, and its lines that begin with WRONG."""
+    call = [sys.executable, str(ROOT / "exp_runner.py"), "--mode", "doctor", "--device", "cpu"]
+    done = subprocess.run(call, env=os.environ | environment, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 1 and "ok     memory" in done.stdout, done.stderr
+    return done, [line for line in done.stdout.splitlines() if line.startswith("WRONG")]
+
+
 @pytest.mark.cli
 def test_the_command_ends_with_status_one_where_jittor_cannot_be_built():
-    call = [sys.executable, str(ROOT / "exp_runner.py"), "--mode", "doctor", "--device", "cpu"]
-    ended = subprocess.run(
-        call, env=os.environ | {"cc_path": "no-such-compiler"}, capture_output=True, text=True, cwd=ROOT
-    )
-    assert ended.returncode == 1, ended.stderr
-    wrong = [line for line in ended.stdout.splitlines() if line.startswith("WRONG")]
-    assert any("unset cc_path" in line for line in wrong) and "ok     memory" in ended.stdout
+    _, wrong = ended(cc_path="no-such-compiler")
+    assert any("unset cc_path" in line for line in wrong)
 
 
 @pytest.mark.cli
@@ -169,12 +141,59 @@ def test_without_packages_the_command_names_them_and_tells_the_other_lines(tmp_p
     gone = ("cv2", "pyhocon", "trimesh", "numpy")
     for name in gone:
         (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name='{name}')\n")
-    call = [sys.executable, str(ROOT / "exp_runner.py"), "--mode", "doctor", "--device", "cpu"]
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    ended = subprocess.run(call, env=environment, capture_output=True, text=True, cwd=ROOT)
-    assert ended.returncode == 1 and ended.stderr == ""
-    wrong = [line for line in ended.stdout.splitlines() if line.startswith("WRONG")]
+    done, wrong = ended(PYTHONPATH=str(tmp_path))
+    assert done.stderr == "" and "ok     C++ compiler" in done.stdout
     assert all(any(f"no {name}" in line and "pip install" in line for line in wrong) for name in gone)
-    assert "ok     memory" in ended.stdout and "ok     C++ compiler" in ended.stdout
     jittor = next(line for line in wrong if line.startswith("WRONG  Jittor"))
     assert jittor.endswith("(no numpy): pip install -r requirements.txt")
+
+
+# what is said of compiling, on stderr: enough at the first time, nothing later
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """What `time.time` says in compiling.py."""
+    shown = SimpleNamespace(now=time.time())
+    monkeypatch.setattr(compiling.time, "time", lambda: shown.now)
+    return shown
+
+
+def _compile(folder, name, now):
+    for ending in ("cc", "so"):
+        (folder / f"{name}.{ending}").touch()
+        os.utime(folder / f"{name}.{ending}", (now, now))
+
+
+def test_what_is_compiled_is_told_once_for_each_stage_and_counted(clock, capsys, tmp_path):
+    watch = compiling.Compiling()
+    _compile(tmp_path, "old", clock.now - 60)
+    for number in (1, 2, 3):
+        watch.begin(compiling.CompileStage(f"op {number} of 3", str(tmp_path)))
+        for part in range(3 if number != 2 else 0):
+            _compile(tmp_path, f"{number}{part}", clock.now + 1)
+            clock.now += compiling.INTERVAL_SECONDS
+            watch.look()
+    watch.finish()
+    first, *stages, last = capsys.readouterr().err.splitlines()
+    assert first == compiling.FIRST and stages == ["  compiling for op 1 of 3", "  compiling for op 3 of 3"]
+    assert last.startswith("  6 operations compiled in ")
+    watch = compiling.Compiling()  # where all is compiled nothing is said, although sources are written anew
+    _compile(tmp_path, "old", clock.now - 60)
+    for folder in (tmp_path, tmp_path / "none"):
+        watch.begin(compiling.CompileStage("op 1 of 3", str(folder)))
+        (tmp_path / "old.cc").touch()
+        clock.now += compiling.INTERVAL_SECONDS
+        watch.look()
+    watch.finish()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_what_the_child_says_of_jittors_own_build_is_said_here(monkeypatch, capsys):
+    monkeypatch.setattr(examine, "compute", builds_jittor)
+    assert examine.examine("cpu", 0, lambda line: None)
+    assert capsys.readouterr().err.splitlines() == [
+        "Jittor compiles itself; this happens once, and takes a minute or two.",
+        "  compiled in 0 s",
+    ]

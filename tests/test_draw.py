@@ -34,18 +34,15 @@ def unit_scene(**changes):
     c2w[:, :3, 3] = rng.normal(size=(len(SIZES), 3)) * 2
     sizes = zip((7, 9, 5), SIZES, strict=True)
     intrinsics = np.array([[[f, 0.3, w / 2], [0, f * 1.1, h / 2], [0, 0, 1]] for f, (w, h) in sizes])
-    values = {
+    named = {
         "name": "unit",
         "image_names": ("a", "b", "c"),
         "images": tuple(images),
-        "masks": tuple(image[:, :, 1] for image in images),
         "intrinsics": intrinsics,
         "c2w": c2w,
-        "scene_to_world": np.eye(4),
-        "bbox_min": -np.ones(3),
-        "bbox_max": np.ones(3),
     }
-    return Scene(**values | changes)
+    box = {"scene_to_world": np.eye(4), "bbox_min": -np.ones(3), "bbox_max": np.ones(3)}
+    return Scene(**named | box | {"masks": tuple(image[:, :, 1] for image in images)} | changes)
 
 
 def drawn(form, count, seed=0, scene=None):
@@ -66,8 +63,8 @@ def drawn(form, count, seed=0, scene=None):
     return found, np.array([places[view, *code] for view, code in zip(found["view"], codes.tolist(), strict=True)])
 
 
-@pytest.mark.parametrize("count", [1, 500])
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("count", [1, 500])
 def test_rays_colours_and_masks_are_those_of_the_pixels(form, count):
     scene = unit_scene()
     found, places = drawn(form, count)
@@ -91,71 +88,53 @@ def test_the_forms_draw_the_same(form):
             np.testing.assert_allclose(found[name], values, rtol=2e-7, atol=2e-7, err_msg=name)
 
 
-def test_all_pixels_of_the_windows_are_equally_probable():
+def test_pixels_are_equally_probable_and_their_numbers_independent():
     count = 40000
     found, places = drawn(REFERENCE, count)
     expected = count / AREAS.sum()
     for view, (left, top, right, bottom) in enumerate(WINDOWS):
-        hits = np.zeros((bottom - top, right - left), int)
-        x, y = places[found["view"] == view].T
+        hits, rows = np.zeros((bottom - top, right - left), int), found["view"] == view
+        x, y = places[rows].T
         np.add.at(hits, (y - top, x - left), 1)
         assert abs(hits.sum() - expected * AREAS[view]) <= 2  # stratified
         assert np.abs(hits - expected).max() < 5 * expected**0.5
         assert ((hits - expected) ** 2 / expected).sum() == pytest.approx(hits.size, abs=5 * (2 * hits.size) ** 0.5)
-
-
-def test_the_numbers_of_a_ray_are_independent_and_uniform():
-    count = 40000
-    found, places = drawn(REFERENCE, count)
-    rows = found["view"] == 1
-    left, top, right, bottom = WINDOWS[1]
-    numbers = [(places[rows, 0] + 0.5 - left) / (right - left), (places[rows, 1] + 0.5 - top) / (bottom - top)]
-    numbers.append(found["jitter"][rows, 0])
+        if bottom - top == 1:
+            continue
+        numbers = (x - left) / (right - left), (y - top) / (bottom - top), found["jitter"][rows, 0]
+        assert np.abs(np.corrcoef(numbers) - np.eye(3)).max() < 5 / rows.sum() ** 0.5
+        assert np.abs(np.corrcoef(numbers[2][1:], numbers[2][:-1])[0, 1]) < 5 / rows.sum() ** 0.5
     assert found["jitter"].min() >= 0 and found["jitter"].max() < 1
     assert np.histogram(found["jitter"], 20, (0, 1))[0] == pytest.approx(count / 20, abs=5 * (count / 20) ** 0.5)
-    assert np.abs(np.corrcoef(numbers) - np.eye(3)).max() < 5 / rows.sum() ** 0.5
-    assert np.abs(np.corrcoef(numbers[2][1:], numbers[2][:-1])[0, 1]) < 5 / rows.sum() ** 0.5
 
 
 def test_rays_are_sorted_by_view_and_begin_with_any():
     firsts = []
     for seed in range(200):
         view = drawn(REFERENCE, 30, seed)[0]["view"]
-        turns = np.count_nonzero(np.diff(np.append(view, view[0])) < 0)
-        assert turns == 1  # in a circle
+        assert np.count_nonzero(np.diff(np.append(view, view[0])) < 0) == 1  # in a circle
         firsts.append(view[0])
     assert np.bincount(firsts) / 200 == pytest.approx(AREAS / AREAS.sum(), abs=0.12)
-
-
-def test_another_batch_has_other_pixels_and_the_same_state_the_same():
     one, other, again = (drawn(REFERENCE, 200, seed)[0] for seed in (1, 2, 1))
     assert not np.array_equal(one["rgb"], other["rgb"])
     assert all(np.array_equal(one[name], again[name]) for name in one)
 
 
-@pytest.mark.parametrize("changes", [{}, {"masks": None}])
-def test_photographs_that_fit_a_gpu_are_kept_there(monkeypatch, capsys, changes):
-    scene = unit_scene(**changes)
-    needed = sum(image.nbytes for image in (*scene.images, *(scene.masks or ())))
-    on_gpu(monkeypatch, needed / drawn_pixels.MOST_OF_MEMORY)
-    assert isinstance(pixels_of(scene, WINDOWS), DevicePixels)
+def test_photographs_are_kept_on_a_gpu_that_they_fit(monkeypatch, capsys):
+    plain, maskless = unit_scene(), unit_scene(masks=None)
+    assert isinstance(pixels_of(plain, WINDOWS), HostPixels)  # on the CPU
+    for scene in (plain, maskless):
+        needed = sum(image.nbytes for image in (*scene.images, *(scene.masks or ())))
+        on_gpu(monkeypatch, needed / drawn_pixels.MOST_OF_MEMORY)
+        assert isinstance(pixels_of(scene, WINDOWS), DevicePixels)
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("is_deep", [False, True])
-def test_photographs_that_do_not_stay_in_main_memory(monkeypatch, capsys, is_deep):
-    scene = unit_scene()
-    if is_deep:
-        scene = dataclasses.replace(scene, images=tuple(image.astype(np.uint16) for image in scene.images))
-    on_gpu(monkeypatch, 1e9 if is_deep else 100)
-    assert isinstance(pixels_of(scene, WINDOWS), HostPixels)
-    assert capsys.readouterr().err.count("stay in main memory") == 1
+    deep = dataclasses.replace(plain, images=tuple(image.astype(np.uint16) for image in plain.images))
+    for scene, free in ((plain, 100), (deep, 1e9)):
+        on_gpu(monkeypatch, free)
+        assert isinstance(pixels_of(scene, WINDOWS), HostPixels)
+        assert capsys.readouterr().err.count("stay in main memory") == 1
 
 
 def on_gpu(monkeypatch, free):
     monkeypatch.setattr(drawn_pixels.backend, "device_info", lambda: DeviceInfo("cuda", "", 1, 1.0, ""))
     monkeypatch.setattr(drawn_pixels.backend, "device_free_bytes", lambda: int(free))
-
-
-def test_on_the_cpu_batches_are_drawn_in_main_memory():
-    assert isinstance(pixels_of(unit_scene(), WINDOWS), HostPixels)

@@ -4,7 +4,8 @@ import subprocess
 
 import numpy as np
 import pytest
-from runs import SHORT, command, contents, run, saved
+from runs import SHORT, command, contents, everything, run, saved
+from trainings import stopped_after
 
 from data.io.images import read_image
 
@@ -14,14 +15,9 @@ DECAY = "train.ema_decay=0.9"
 EVERY_STEP = (*SHORT[:2], "train.save_freq=1", *SHORT[3:])
 
 
-def averages(checkpoint):
-    """The averaged weights by name, as float64."""
-    return {f"{n}.{k}": np.float64(a) for n, named in checkpoint.ema.items() for k, a in named.items()}
-
-
-def weights(checkpoint):
-    """The weights by name, as float64."""
-    return {f"{n}.{k}": np.float64(a) for n, named in checkpoint.tensors.items() for k, a in named.items()}
+def values_of(named):
+    """Weights by name, as float64."""
+    return {f"{n}.{k}": np.float64(a) for n, arrays in named.items() for k, a in arrays.items()}
 
 
 @pytest.fixture(scope="module")
@@ -32,47 +28,37 @@ def averaged(tmp_path_factory):
     return folder
 
 
-def test_the_average_follows_its_definition(averaged):
-    average = averages(saved(averaged, 1))
+def test_the_average_follows_its_definition_and_changes_no_training(averaged, tmp_path):
+    average = values_of(saved(averaged, 1).ema)
     for step in range(2, 7):
         checkpoint = saved(averaged, step)
-        kept = min(0.9, (1 + step) / (10 + step))
-        average = {name: kept * average[name] + (1 - kept) * value for name, value in weights(checkpoint).items()}
-        for name, value in averages(checkpoint).items():
+        kept, weights = min(0.9, (1 + step) / (10 + step)), values_of(checkpoint.tensors)
+        average = {name: kept * average[name] + (1 - kept) * value for name, value in weights.items()}
+        for name, value in values_of(checkpoint.ema).items():
             np.testing.assert_allclose(value, average[name], rtol=1e-5, atol=1e-7, err_msg=f"step {step}, {name}")
-    assert any(np.any(value != weights(checkpoint)[name]) for name, value in average.items())
-
-
-def test_training_is_the_same_with_and_without(averaged, tmp_path):
+    assert any(np.any(value != weights[name]) for name, value in average.items())
     assert run(tmp_path) == 0
-    assert contents(saved(tmp_path, 6)) == contents(saved(averaged, 6))
-    assert saved(tmp_path, 6).ema == {}
+    assert contents(saved(tmp_path, 6)) == contents(saved(averaged, 6)) and saved(tmp_path, 6).ema == {}
 
 
 def test_a_new_process_goes_on_with_the_average_bit_for_bit(averaged, tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    name = "ckpt_000003.safetensors"
-    (tmp_path / "checkpoints" / name).write_bytes((averaged / "checkpoints" / name).read_bytes())
+    stopped_after(3, averaged, tmp_path)
     program = command(tmp_path, "--is_continue", settings=(*SHORT, DECAY))
     done = subprocess.run(program, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    ours, theirs = saved(tmp_path, 6), saved(averaged, 6)
-    assert contents(ours) == contents(theirs)
-    for name, value in averages(theirs).items():
-        assert np.array_equal(averages(ours)[name], value), name
+    assert everything(saved(tmp_path, 6)) == everything(saved(averaged, 6))
 
 
 def test_pictures_are_made_with_the_average(averaged):
-    picture = averaged / "validations_fine/00000006_0_0.png"
     shown = []
     for settings in ((DECAY,), ()):
         assert run(averaged, "--mode", "validate_image", "--resolution_level", "10", settings=settings) == 0
-        shown.append(read_image(picture))
+        shown.append(read_image(averaged / "validations_fine/00000006_0_0.png"))
     assert np.any(shown[0] != shown[1])
 
 
-@pytest.mark.parametrize("value", ["1", "-0.1", "nan", "often"])
-def test_a_decay_that_averages_nothing_is_refused_by_name(value, tmp_path, capsys):
-    assert run(tmp_path / "new", settings=(f"train.ema_decay={value}",)) == 2
-    error = capsys.readouterr().err
-    assert "train.ema_decay" in error and error.count("\n") == 1 and not (tmp_path / "new").exists()
+def test_a_decay_that_averages_nothing_is_refused_by_name(tmp_path, capsys):
+    for value in ("1", "-0.1", "nan", "often"):
+        assert run(tmp_path / "new", settings=(f"train.ema_decay={value}",)) == 2
+        error = capsys.readouterr().err
+        assert "train.ema_decay" in error and error.count("\n") == 1 and not (tmp_path / "new").exists()

@@ -6,12 +6,11 @@ import pkgutil
 import re
 
 import pytest
-from emulation import functions
 from forms import CUDA_FORMS, in_form
 
 import models.ops
 from models.ops.kernel import Kernel
-from models.ops.source import CPU, CSRC, CUDA, Source
+from models.ops.source import CUDA, Source
 
 pytestmark = pytest.mark.slow
 
@@ -34,23 +33,7 @@ def test_each_operation_has_a_form_for_each_device():
             assert kernel.is_native, name
 
 
-def signatures(source, device):
-    """The functions that Python calls, each with the types of its arguments."""
-    text = (source.folder / device / source.header).read_text(encoding="utf-8")
-    names = "|".join(functions(source))
-    heads = re.findall(rf"^inline void ({names})\((.*?)\) {{", text, re.MULTILINE | re.DOTALL)
-    return {name: [re.sub(r"\s*\w*$", "", part.strip()) for part in rest.split(",")] for name, rest in heads}
-
-
-def test_the_texts_of_all_devices_have_the_same_functions_with_the_same_arguments():
-    sources = {value.header: value for value in operations().values() if isinstance(value, Source)}
-    shared = [source for source in sources.values() if all((CSRC / d / source.header).exists() for d in (CPU, CUDA))]
-    assert len(shared) >= 13
-    for source in shared:
-        assert signatures(source, CPU) == signatures(source, CUDA) and signatures(source, CUDA), source.header
-
-
-def test_no_function_of_a_text_for_a_card_is_compiled_where_it_is_not_called():
+def test_no_function_of_a_text_for_a_card_is_compiled_where_not_called():
     """As a template it is not; nvcc compiles every kernel that it reads otherwise."""
     sources = {value.header: value for value in operations().values() if isinstance(value, Source)}
     for source in sources.values():

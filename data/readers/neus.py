@@ -58,7 +58,7 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
     world_mats, scale_mats = _checked_cameras(source, matrices, len(image_paths))
     spare = next(index for index in itertools.count() if f"world_mat_{index}" not in matrices) - len(image_paths)
     require_no_gap(source, image_paths, len(image_paths) + spare)
-    cameras = _decompose_all(source, world_mats)
+    cameras, frame = _decompose_all(source, world_mats), read_frame(folder / FRAME_FILE)
     return ParsedScene(
         name=folder.resolve().name,
         source=source,
@@ -72,8 +72,12 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
         scale_mat=scale_mats[0],
         region_mat=_read_object_matrix(folder / files.object_cameras_name),
         spare_cameras=spare,
-        frame=read_frame(folder / FRAME_FILE),
-        notes=(*_spare_note(source, len(image_paths), spare), *_unread_notes(folder)),
+        frame=frame,
+        notes=(
+            *_spare_note(source, len(image_paths), spare),
+            *_unread_notes(folder),
+            *([frame.left_out] if frame and frame.left_out else []),
+        ),
     )
 
 
@@ -86,7 +90,9 @@ def read_frame(path: Path) -> WorldFrame | None:
         up, scale, error = (content.get(name) for name in ("up_source", "scale_source", "scale_error"))
         errors = {str(name): float(value) for name, value in content.get("camera_errors", {}).items()}
         photographs = {str(image): str(name) for image, name in content.get("photographs", {}).items()}
-        return WorldFrame(str(up or ""), str(scale or ""), None if error is None else float(error), errors, photographs)
+        without = tuple(map(str, content.get("without_camera", ())))
+        error = None if error is None else float(error)
+        return WorldFrame(str(up or ""), str(scale or ""), error, errors, photographs, without)
     except (TypeError, ValueError, AttributeError) as failure:
         raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
 

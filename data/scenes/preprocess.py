@@ -23,6 +23,7 @@ from data.scenes.scene import Scene
 from data.scenes.triangulated import triangulated
 from data.scenes.undistort import Undistorter, resized
 
+OPAQUE = 255  # an alpha channel that has nothing else is no mask
 SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
 
 
@@ -161,7 +162,8 @@ def _decode_all(
             )
         images.append(rgb)
         masks.append(mask)
-    return tuple(images), None if masks[0] is None else tuple(masks)
+    is_opaque = posed_images[0].mask_path is None and all(mask is None or mask.min() == OPAQUE for mask in masks)
+    return tuple(images), None if masks[0] is None or is_opaque else tuple(masks)
 
 
 def _decode(posed: PosedImage, background: float) -> tuple[np.ndarray, np.ndarray | None]:

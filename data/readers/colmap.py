@@ -31,6 +31,7 @@ from data.readers.colmap_files import (
 
 POINTS = "points3D"  # may be missing
 MODEL_FILES = ("cameras", "images", POINTS)
+NOT_UTF8 = "codec can't decode"  # in the message of Python
 MOST_MISSING = 0.1  # of the photographs of a model; if more are missing, the folder is probably the wrong one
 RIG_FILES = ("rigs", "frames")  # written since COLMAP 3.12: several cameras that are fixed to each other
 ROTATION_TOLERANCE = 1e-6  # COLMAP normalises its quaternions in float64
@@ -144,6 +145,11 @@ def _load(model: Path) -> Tables:
             names = readable_copy(model, files, copy)
             return run_apart(load_tables, str(copy), names, log=log, most_memory=most)
     except (ModelFileError, ChildError) as error:
+        if NOT_UTF8 in str(error):
+            words = (
+                "the names of its photographs are not UTF-8 (GBK?); rename the photographs in UTF-8, and export again"
+            )
+            raise SceneError(f"{model}: {words}") from error
         raise SceneError(f"{model}: the COLMAP model cannot be read ({error}); export it again") from error
 
 

@@ -131,7 +131,6 @@ def with_half_the_masks(folder):
 BROKEN = {
     "no images folder": (without_images, "no folder images/"),
     "a photograph missing": (remove("images/3_radial.png"), "1 of the model's 9 images are missing"),
-    "no points file": (remove("sparse/0/points3D.bin"), "has no points3D.bin"),
     "no cameras file": (remove("sparse/0/cameras.bin"), "has no COLMAP model"),
     "cameras truncated": (cut("cameras.bin", 100), "truncated"),
     "images truncated": (cut("images.bin", -10), "truncated"),

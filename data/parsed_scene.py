@@ -13,6 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from data.errors import listed
+
 # A mask marks the object where it exceeds half of 255, as in the published training loop (exp_runner.py, mask > 0.5).
 MASK_HALF = 127
 # Every eighth SfM point is held out of training for evaluation: a thousand points leave more than a hundred, enough for
@@ -82,11 +84,20 @@ class WorldFrame:
     scale_error: float | None = None  # relative standard error of the unit; None: not known
     camera_errors: Mapping[str, float] = field(default_factory=dict)  # mean reprojection error in pixels, by photograph
     photographs: Mapping[str, str] = field(default_factory=dict)  # image of the scene -> photograph it was made from
+    without_camera: tuple[str, ...] = ()  # photographs that were given and have no camera
 
     @property
     def is_metric(self) -> bool:
         """Whether the unit is a metre."""
         return bool(self.scale_source)
+
+    @property
+    def left_out(self) -> str:
+        """The photographs without a camera, in words; "" if all have one."""
+        if not self.without_camera:
+            return ""
+        total = len({*self.photographs.values(), *self.without_camera})
+        return f"{len(self.without_camera)} of {total} photographs have no camera: {listed(self.without_camera)}"
 
 
 @dataclass(frozen=True, eq=False)

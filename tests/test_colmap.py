@@ -113,7 +113,6 @@ FOV = as_text("cameras.txt", "2 PINHOLE 80 60 70.0 72.0 40.25 29.0", "2 FOV 80 6
 BROKEN = {
     "no images folder": (lambda folder: (folder / "images").rename(folder / "elsewhere"), "no folder images/"),
     "a photograph": (lambda at: (at / "images/3_radial.png").unlink(), "1 of the model's 9 images are missing"),
-    "no points file": (lambda folder: (folder / "sparse/0/points3D.bin").unlink(), "has no points3D.bin"),
     "no cameras file": (lambda folder: (folder / "sparse/0/cameras.bin").unlink(), "has no COLMAP model"),
     "cameras truncated": (cut("cameras.bin", 100), "truncated"),
     "images truncated": (cut("images.bin", -10), "truncated"),

@@ -5,7 +5,7 @@ import pytest
 
 from data.demo.make_demo import look_at_center
 from data.io.child import run_apart
-from data.prepare import colmap_tasks
+from data.prepare import colmap_tasks, mapping
 
 TRUE_LENS = [800.0, 530.0, 375.0, 0.05, -0.06]  # of 1024 x 768 pixels
 
@@ -127,8 +127,11 @@ def test_with_too_few_cameras_the_first_pair_may_lie_behind_each_other(found, at
     for options.num_frames_per_rig in {*found} - {0}:
         models[options.num_frames_per_rig] = pycolmap.synthesize_dataset(options)
     monkeypatch.setattr(pycolmap, "incremental_mapping", mapped)
-    monkeypatch.setattr(colmap_tasks, "_known_images", lambda database: dict.fromkeys(map(str, range(10)), 1))
-    result = colmap_tasks.reconstruct(print, "database", "images", str(tmp_path / "sparse"), 1)
+    monkeypatch.setattr(mapping, "known_images", lambda database: dict.fromkeys(map(str, range(10)), 1))
+    monkeypatch.setattr(mapping, "read_pairs", lambda database: [])
+    monkeypatch.setattr(mapping, "_leave_out_doubtful", lambda model, pairs: [])
+    monkeypatch.setattr(pycolmap, "global_mapping", lambda *unused: {})
+    result = mapping.reconstruct(print, "database", "images", str(tmp_path / "sparse"), 1)["models"]
     assert forward_motions == [0.95, 1.0][:attempts]
     most = max(found[:attempts])
     assert [len(model["names"]) for model in result] == [most] * bool(most)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import cv2
 import numpy as np
 
 from data.errors import listed, reason
-from data.io.files import read_regular, write_atomically
+from data.io.files import is_file, read_regular, write_atomically
 from data.io.image_headers import DAMAGED, ImageError, header_size, require_whole_png
 from data.io.quiet import native_stderr_silenced
 
@@ -70,6 +70,29 @@ def require_images(folder: Path) -> list[Path]:
         odd = "".join(f" ({note.removeprefix(f'{folder}: ')})" for note in left_out(folder))
         raise ImageError(f"{folder}: contains no .png, .jpg, .jpeg or .webp photographs{odd}; convert them")
     return images
+
+
+def photographs_folder(folder: Path) -> Path | None:
+    """images/ of a folder, else the images_N/ with the smallest N; None without any."""
+    if (folder / "images").is_dir():
+        return folder / "images"
+    reduced = [entry for entry in folder.iterdir() if re.fullmatch(r"images_\d{1,4}", entry.name) and entry.is_dir()]
+    return min(reduced, key=lambda entry: int(entry.name[7:]), default=None)
+
+
+def named_file(folder: Path, name: str) -> Path | None:
+    """The image that a name, perhaps of another system, means: the file in `folder` with the longest end of it.
+
+    Else the only file below the folder with its last part, in any letter case; None if there is none, or several.
+    """
+    name_in_parts = PureWindowsPath(name)
+    parts = name_in_parts.parts[bool(name_in_parts.anchor) :]
+    tails = [folder.joinpath(*parts[start:]) for start in range(len(parts))]
+    if ".." in parts or not tails:
+        return None
+    found = list(filter(is_file, tails))[:1]
+    found = found or [path for path in folder.rglob("*") if path.name.lower() == parts[-1].lower() and path.is_file()]
+    return found[0] if len(found) == 1 else None
 
 
 def left_out(folder: Path) -> tuple[str, ...]:

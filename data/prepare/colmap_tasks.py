@@ -1,4 +1,4 @@
-"""Structure from motion by pycolmap: tasks for `run_apart`.
+"""Features, matches and refinement by pycolmap: tasks for `run_apart`.
 
 Calls of the library take minutes; their progress is read from the database that they write to.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 SEED = 0
@@ -18,12 +16,7 @@ SEED = 0
 # on fifty photographs of a phone), and well determined by few images, unlike the larger models.
 CAMERA_MODEL = "SIMPLE_RADIAL"
 BLOCK_PAIRS = 64  # pairs that are matched and written together: the step of the progress bar and of resuming
-SMALLEST_MODEL = 3  # images
 LEAST_SHARE = 0.5  # of the images must have a camera
-ALMOST_ALL = 0.9  # of the images: with cameras for fewer, the next options of the first pair are tried
-# COLMAP's options of the first pair of images, and those for a camera that moves forwards. 29 photographs along a
-# street, none of which looks across: 2 and 27 cameras.
-FIRST_PAIRS: tuple[dict[str, float], ...] = ({}, {"init_max_forward_motion": 1.0, "init_min_tri_angle": 4.0})
 
 # The final adjustment also refines the principal point and a second radial coefficient. On these
 # photographs it reduces the reprojection error from 0.93 to 0.87 pixels and the rotation errors from 0.59 to 0.13
@@ -75,7 +68,7 @@ def extract(
 
     pycolmap.set_random_seed(SEED)
     for names, side, parameters in cameras:
-        known = _known_images(database)
+        known = known_images(database)
         missing = [name for name in names if name not in known]
         if not missing:
             continue
@@ -98,7 +91,7 @@ def extract(
         )
 
 
-def _known_images(database: str) -> dict[str, int]:
+def known_images(database: str) -> dict[str, int]:
     """Name -> camera id of the images with features in the database."""
     import pycolmap
 
@@ -124,60 +117,6 @@ def match(report: Report, database: str, pair_list: str, cores: int) -> None:
         verification_options=verification,
         device=pycolmap.Device.cpu,
     )
-
-
-def reconstruct(report: Report, database: str, images: str, output: str, cores: int) -> list[dict[str, Any]]:
-    """Incremental mapping into output/0, output/1, ...; reports the start of an attempt and each added image.
-
-    Returns for each model its folder, image names, number of points, mean reprojection error, and that of each image.
-    """
-    import pycolmap
-
-    pycolmap.set_random_seed(SEED)
-    options = pycolmap.IncrementalPipelineOptions(
-        num_threads=cores, random_seed=SEED, min_model_size=SMALLEST_MODEL, image_path=images
-    )
-    options.mapper.random_seed = SEED
-    options.triangulation.random_seed = SEED
-    enough, models = ALMOST_ALL * len(_known_images(database)), {}
-    for first_pair in FIRST_PAIRS:
-        report("start")
-        for name, value in first_pair.items():
-            setattr(options.mapper, name, value)
-        with TemporaryDirectory() as folder:  # the models are also in memory
-            found = pycolmap.incremental_mapping(
-                database,
-                images,
-                folder,
-                options=options,
-                initial_image_pair_callback=lambda: report("pair"),
-                next_image_callback=lambda: report("image"),
-            )
-        models = max(models, found, key=_most_images)  # the first of equals
-        if _most_images(models) >= enough:
-            break
-    largest = max(models, key=lambda key: models[key].num_reg_images(), default=None)
-    if largest is not None:
-        models[largest] = refine(models[largest])
-    for key, model in models.items():
-        folder = Path(output) / str(key)
-        folder.mkdir(parents=True)
-        model.write(str(folder))
-    return [
-        {
-            "folder": str(key),
-            "names": sorted(image.name for image in model.images.values() if image.has_pose),
-            "points": model.num_points3D(),
-            "error": model.compute_mean_reprojection_error(),
-            "errors": {image.name: image_error(model, image) for image in model.images.values() if image.has_pose},
-        }
-        for key, model in models.items()
-    ]
-
-
-def _most_images(models: dict[int, Any]) -> int:
-    """The number of images of the largest of pycolmap models, 0 without models."""
-    return max((model.num_reg_images() for model in models.values()), default=0)
 
 
 def image_error(model: Any, image: Any) -> float:

@@ -13,7 +13,7 @@ from data.errors import UserError, listed
 from data.io.child import ChildError, run_apart
 from data.io.files import write_result
 from data.io.phases import phase
-from data.prepare import colmap_tasks
+from data.prepare import colmap_tasks, mapping
 from data.prepare.database import count_rows, read_largest, read_links
 from data.prepare.frames import Frame, Group
 from data.prepare.matching import (
@@ -98,7 +98,7 @@ def _pairs(database: Path, names: Sequence[str], is_sequence: bool) -> list[tupl
 
 
 def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
-    """Run the mapper; returns its largest model as described by `colmap_tasks.reconstruct`, with "notes".
+    """Run the mapper; returns its largest model as described by `mapping.reconstruct`, with "notes".
 
     Raises UserError, with an explanation from the matches, if there is no model or it has too few of the images.
     """
@@ -106,17 +106,17 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
     links = read_links(work / source.database, called)
     sources = list(called.values())
     with phase("mapping"), Bar("mapping", len(frames)) as bar:
-        models = _apart(
+        found = _apart(
             work,
-            colmap_tasks.reconstruct,
+            mapping.reconstruct,
             *(str(work / part) for part in (source.database, IMAGES, MODELS)),
             _cores(),
             on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
         )
+    models = sorted(found["models"], key=lambda model: len(model["names"]), reverse=True)
     if not models:
         _require_moved(work / source.database, frames)
         raise UserError(f"no cameras were found: {why_disconnected(sources, links)}; {HINT}")
-    models.sort(key=lambda model: len(model["names"]), reverse=True)
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
     if len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
@@ -126,7 +126,20 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
             f"{why_disconnected(sources, links)}; {HINT}, or use only one group"
         )
-    return {**largest, "notes": _notes(models, called, missing, components(sources, links))}
+    notes = [*_mapper_notes(found, called), *_notes(models, called, missing, components(sources, links))]
+    return {**largest, "notes": notes}
+
+
+def _mapper_notes(found: Mapping[str, Any], called: Mapping[str, str]) -> list[str]:
+    """Notes on the choice of the mapper, and on images whose cameras did not agree with the matches."""
+    notes = []
+    if len(found["tried"]) > 1:
+        sizes = ", ".join(f"{name} {count}" for name, count in found["tried"].items())
+        notes.append(f"photographs with cameras by mapper: {sizes}; the {found['mapper']} one is used")
+    if found["doubtful"]:
+        named = listed([called[name] for name in found["doubtful"]])
+        notes.append(f"cameras that do not agree with the matches are left out: {named}")
+    return notes
 
 
 def _require_moved(database: Path, frames: Sequence[Frame]) -> None:

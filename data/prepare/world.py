@@ -35,4 +35,5 @@ def world_frame(
     stood = measured(upright(parsed), known, called, {name: size for name, size in sizes.items() if size is not None})
     named = {frame.source: errors[frame.name] for frame in frames if frame.name in errors and frame.name in shown}
     stood = facing_views(stood, parse_roi(roi).centre if roi else None)
-    return replace(stood, frame=replace(stood.frame, camera_errors=named))
+    without = tuple(frame.source for frame in frames if frame.name not in shown)
+    return replace(stood, frame=replace(stood.frame, camera_errors=named, without_camera=without))

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PureWindowsPath
 
 import numpy as np
 
 from data.cameras import PIXEL_CENTRE
-from data.errors import SceneError, listed
+from data.errors import SceneError, listed, one_line
 from data.io.child import ChildError, run_apart
 from data.io.files import is_file
-from data.io.images import left_out, list_images, natural_key
+from data.io.images import left_out, list_images, named_file, natural_key, photographs_folder
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, SparsePoints
 from data.readers.colmap_files import (
     ModelFileError,
@@ -25,10 +25,14 @@ from data.readers.colmap_files import (
     load_tables,
     model_folders,
     model_suffix,
+    readable_copy,
     require_whole,
 )
 
-MODEL_FILES = ("cameras", "images", "points3D")
+POINTS = "points3D"  # may be missing
+MODEL_FILES = ("cameras", "images", POINTS)
+NOT_UTF8 = "codec can't decode"  # in the message of Python
+MOST_MISSING = 0.1  # of the photographs of a model; if more are missing, the folder is probably the wrong one
 RIG_FILES = ("rigs", "frames")  # written since COLMAP 3.12: several cameras that are fixed to each other
 ROTATION_TOLERANCE = 1e-6  # COLMAP normalises its quaternions in float64
 
@@ -79,15 +83,16 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     """
     model, notes = _choose_model(folder)
     tables = _load(model)
-    image_folder = _beside(folder, model, "images")
+    image_folder = next(filter(None, map(photographs_folder, _places(folder, model))), None)
     if image_folder is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
     # The cameras of a rig are in subfolders, with the same file names in each.
     images = sorted(tables.images, key=lambda image: (natural_key(Path(image.name)), image.name))
     _require_sound(model, tables)
     lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items()}
-    paths = _image_paths(image_folder, [image.name for image in images])
-    masks = _mask_paths(_beside(folder, model, "masks"), [image.name for image in images])
+    paths, more = _image_paths(image_folder, [image.name for image in images])
+    images, paths = zip(*((image, path) for image, path in zip(images, paths, strict=True) if path), strict=True)
+    masks = _mask_paths(_beside(folder, model, "masks"), [path.relative_to(image_folder).as_posix() for path in paths])
     posed_images = tuple(
         PosedImage(path, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]), mask)
         for image, path, mask in zip(images, paths, masks, strict=True)
@@ -98,7 +103,7 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
         source=model,
         images=posed_images,
         points=points if len(points.xyz) else None,
-        notes=(*notes, *_left_out(image_folder, paths), *left_out(image_folder)),
+        notes=(*notes, *more, *_left_out(image_folder, paths), *left_out(image_folder)),
     )
 
 
@@ -127,17 +132,24 @@ def _load(model: Path) -> Tables:
     """The model as arrays; raises SceneError if the check of the files or pycolmap fails."""
     suffix = model_suffix(model)
     files = [model / f"{name}{suffix}" for name in MODEL_FILES]
-    missing = [path.name for path in files if not path.is_file()]
+    missing = [path.name for path in files if not path.is_file() and path.stem != POINTS]
     if missing:
         raise SceneError(f"{model}: has no {', '.join(missing)}, which belongs to the COLMAP model; export it again")
-    files += [path for name in RIG_FILES if (path := model / f"{name}{suffix}").is_file()]
+    files = [path for path in (*files, *(model / f"{name}{suffix}" for name in RIG_FILES)) if path.is_file()]
     try:
         require_whole(files)
         size = sum(path.stat().st_size for path in files)
         with tempfile.TemporaryDirectory() as scratch:
-            log, most = Path(scratch) / "log", LEAST_MEMORY + MEMORY_PER_BYTE * size
-            return run_apart(load_tables, str(model), log=log, most_memory=most)
+            log, most, copy = Path(scratch) / "log", LEAST_MEMORY + MEMORY_PER_BYTE * size, Path(scratch) / "model"
+            copy.mkdir()
+            names = readable_copy(model, files, copy)
+            return run_apart(load_tables, str(copy), names, log=log, most_memory=most)
     except (ModelFileError, ChildError) as error:
+        if NOT_UTF8 in str(error):
+            words = (
+                "the names of its photographs are not UTF-8 (GBK?); rename the photographs in UTF-8, and export again"
+            )
+            raise SceneError(f"{model}: {words}") from error
         raise SceneError(f"{model}: the COLMAP model cannot be read ({error}); export it again") from error
 
 
@@ -176,25 +188,41 @@ def _lens(model: Path, key: int, name: str, width: int, height: int, parameters:
     return Lens(intrinsics, distortion, layout.is_fisheye, (width, height))
 
 
+def _places(folder: Path, model: Path) -> list[Path]:
+    """The project folder; if `folder` is the model itself, also its parents."""
+    return [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
+
+
 def _beside(folder: Path, model: Path, name: str) -> Path | None:
-    """The folder `name` in the project folder; if `folder` is the model itself, also in its parents."""
-    places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
-    return next((place / name for place in places if (place / name).is_dir()), None)
+    """The folder `name` in one of `_places`."""
+    return next((place / name for place in _places(folder, model) if (place / name).is_dir()), None)
 
 
-def _image_paths(image_folder: Path, names: list[str]) -> list[Path]:
-    """The image files; raises SceneError if one is missing or its name leads out of the folder."""
-    for name in names:
-        if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise SceneError(f"{image_folder}: the model names the photograph {name!r}, which is outside; correct it")
-    paths = [image_folder / name for name in names]
-    missing = [path for path in paths if not is_file(path)]
-    if missing:
+def _image_paths(image_folder: Path, names: list[str]) -> tuple[list[Path | None], list[str]]:
+    """The image files, None for those that are missing, and notes.
+
+    A name that is no file of the folder, such as one with a path or letters in another case, stands for the only file
+    with its last part. Raises SceneError if more than MOST_MISSING are missing.
+    """
+    outside = next((name for name in names if not name or ".." in PureWindowsPath(name).parts), None)
+    if outside is not None:
+        raise SceneError(f"{image_folder}: the model names the photograph {outside!r}, which is outside; correct it")
+    found = [named_file(image_folder, name) for name in names]
+    missing = [name for name, path in zip(names, found, strict=True) if path is None]
+    if len(missing) > MOST_MISSING * len(names):
         raise SceneError(
-            f"{image_folder}: {len(missing)} of the model's {len(paths)} images are missing, the first is "
-            f"{missing[0].name}; put them there under the names the model has"
+            f"{image_folder}: {len(missing)} of the model's {len(names)} images are missing, the first is "
+            f"{one_line(missing[0])}; put them there under the names the model has"
         )
-    return paths
+    notes = []
+    if missing:
+        notes.append(f"{len(missing)} of the model's {len(names)} images are missing and left out: {listed(missing)}")
+    others = [name for name, path in zip(names, found, strict=True) if path and path != image_folder / name]
+    if others:
+        notes.append(
+            f"{len(others)} names of the model have another folder or letter case than their files, {others[0]}"
+        )
+    return found, notes
 
 
 def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:

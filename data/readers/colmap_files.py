@@ -1,13 +1,15 @@
-"""The files of a COLMAP model: their record counts are checked, then pycolmap reads them in a child process.
+"""The files of a COLMAP model: checked, then read by pycolmap in a child process.
 
-pycolmap trusts the counts in a binary file and does not detect a truncated one. Layout of the records:
+pycolmap trusts the counts in a binary file and does not detect a truncated one; in a text file it takes the first word
+of a photograph's name for the whole and every second line for matches. Layout of the records:
 https://colmap.github.io/format.html.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,8 @@ SENSOR_BYTES = 8  # type, id
 SENSOR_POSE_BYTES = 56  # quaternion, translation; after a byte that says whether they follow
 FRAME_HEADER = struct.Struct("<II7dI")  # id, rig, quaternion, translation, number of images
 FRAME_IMAGE_BYTES = 16  # sensor type, sensor, image
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
 # The number of parameters of the camera models 0, 1, ...: src/colmap/sensor/models.h of COLMAP 4.2.1.
 PARAMETER_COUNTS = dict(enumerate((3, 4, 4, 5, 8, 8, 12, 5, 4, 5, 12, 16, 4, 5, 3, 4, 6, 2)))
 
@@ -75,13 +79,76 @@ def count_images(folder: Path) -> int:
     path = folder / f"images{model_suffix(folder)}"
     if not path.is_file():
         return 0
-    with open(path, "rb") as file:
-        if path.suffix == ".bin":
+    if path.suffix == ".bin":
+        with open(path, "rb") as file:
             head = file.read(COUNT.size)
-            if len(head) < COUNT.size:
-                raise ModelFileError(f"{path.name} is truncated")
-            return COUNT.unpack(head)[0]
-        return sum(1 for line in file if not line.startswith(b"#")) // 2
+        if len(head) < COUNT.size:
+            raise ModelFileError(f"{path.name} is truncated")
+        return COUNT.unpack(head)[0]
+    return len(_text_images(path))
+
+
+def readable_copy(model: Path, files: Sequence[Path], target: Path) -> dict[str, str]:
+    """Put what pycolmap reads into the folder `target`: links to `files`, an empty file for points that are missing.
+
+    Of a text model the photographs are renamed to their numbers, so that names may have spaces and lines of matches may
+    be missing; returns their names by number, {} for a binary model. Raises ModelFileError for a text that is not
+    UTF-8 or has decimal commas.
+    """
+    names: dict[str, str] = {}
+    for path in files:
+        if path.suffix == ".txt":
+            _require_points(path)
+        if path.name == "images.txt":
+            images = _text_images(path)
+            names = {str(number): name for number, (_, name, _) in enumerate(images)}
+            lines = (f"{pose} {number}\n{matches}\n" for number, (pose, _, matches) in enumerate(images))
+            (target / path.name).write_text("".join(lines), encoding="utf-8")
+        else:
+            (target / path.name).symlink_to(path.resolve())
+    points = target / f"points3D{model_suffix(model)}"
+    if not points.exists():
+        points.write_bytes(COUNT.pack(0) if points.suffix == ".bin" else b"")
+    return names
+
+
+def _require_points(path: Path) -> None:
+    """Raises ModelFileError if the numbers of a text file have decimal commas."""
+    for number, line in enumerate(_lines(path), 1):
+        if not line.startswith("#") and any(DECIMAL_COMMA.fullmatch(word) for word in line.split(maxsplit=9)[:9]):
+            raise ModelFileError(f"{path.name}, line {number}: has decimal commas where numbers need points")
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a text file; raises ModelFileError if it is not UTF-8."""
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ModelFileError(f"{path.name}, line {line}: is not UTF-8 (GBK?); save the file in that encoding") from None
+
+
+def _text_images(path: Path) -> list[tuple[str, str, str]]:
+    """Pose, name and matches of each image of images.txt: a line of matches may be empty or missing."""
+    found: list[tuple[str, str, str]] = []
+    for number, line in enumerate(_lines(path), 1):
+        words = line.split(maxsplit=9)
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) == 10 and not _is_matches(line):
+            found.append((" ".join(words[:9]), words[9].rstrip(), ""))
+        elif found and not found[-1][2] and _is_matches(line):
+            found[-1] = (*found[-1][:2], line)
+        else:
+            raise ModelFileError(f"{path.name}, line {number}: is neither a pose with a name nor a line of matches")
+    return found
+
+
+def _is_matches(line: str) -> bool:
+    """Whether a line has triples of two pixel coordinates and the number of a point, -1 for none."""
+    words = line.split()
+    return len(words) % 3 == 0 and all(NUMBER.fullmatch(word) for word in words)
 
 
 def require_whole(files: Sequence[Path]) -> None:
@@ -143,8 +210,11 @@ def _after_frame(content: memoryview, position: int) -> int:
     return position + FRAME_HEADER.size + images * FRAME_IMAGE_BYTES
 
 
-def load_tables(report: Callable[[object], None], folder: str) -> Tables:
-    """Read the model in `folder` with pycolmap, which raises or aborts on errors. A task for `run_apart`."""
+def load_tables(report: Callable[[object], None], folder: str, names: Mapping[str, str]) -> Tables:
+    """Read the model in `folder` with pycolmap, which raises or aborts on errors. A task for `run_apart`.
+
+    `names`: the names of photographs by those in the files, which may have replaced them.
+    """
     import pycolmap
 
     model = pycolmap.Reconstruction(folder)
@@ -153,7 +223,7 @@ def load_tables(report: Callable[[object], None], folder: str) -> Tables:
         for key, camera in model.cameras.items()
     }
     images = tuple(
-        RegisteredImage(image.name, image.camera_id, np.array(image.cam_from_world().matrix()))
+        RegisteredImage(names.get(image.name, image.name), image.camera_id, np.array(image.cam_from_world().matrix()))
         for image in model.images.values()
         if image.has_pose
     )

@@ -21,6 +21,21 @@ PREFERRED = (
     *((name, SIDECARS) for name in FORMATS if name != SIDECARS),
 )
 VIDEO_SUFFIXES = (".mp4", ".mov", ".avi", ".mkv", ".webm")
+# Camera files of programs whose formats are not read, by name or suffix.
+OTHERS = {
+    "reconstruction.json": "OpenSfM",
+    "sfm_data.json": "OpenMVG",
+    "sfm_data.bin": "OpenMVG",
+    "cameras.sfm": "Meshroom",
+    "sfm.abc": "Meshroom",
+    "bundle.out": "Bundler",
+    "bundler.out": "Bundler",
+    ".nvm": "VisualSFM",
+    ".r3d": "Record3D",
+    "metadata": "Record3D",
+    "sensors.txt": "Kapture",
+    "mesh_info.json": "Polycam",
+}
 MOST_SHOWN = 8  # file names in a message
 MOST_SEARCHED = 64  # subfolders that are searched for a scene
 
@@ -63,6 +78,13 @@ def _without_cameras(folder: Path) -> str:
     if scenes:
         raise SceneError(
             f"{folder}: is not a scene, but its subfolder {scenes[0].name}/ may be one; set dataset.data_dir to that"
+        )
+    other = next((entry for entry in entries if entry.name.lower() in OTHERS or entry.suffix.lower() in OTHERS), None)
+    if other is not None:
+        program = OTHERS.get(other.name.lower()) or OTHERS[other.suffix.lower()]
+        raise SceneError(
+            f"{folder}: has the cameras of {program} ({other.name}), which are not read; convert them to COLMAP, "
+            "nerfstudio or NeuS (docs/formats.md), or estimate cameras with --mode prepare"
         )
     images = next((place for place in (folder, *inner) if _holds(place, IMAGE_SUFFIXES)), None)
     video = next((entry for entry in entries if entry.suffix.lower() in VIDEO_SUFFIXES), None)

@@ -16,13 +16,12 @@ used for a note.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 
 from data.errors import SceneError
-from data.io.images import image_size, left_out, require_images
+from data.io.images import image_size, left_out, photographs_folder, require_images
 from data.io.json_file import positive, side
 from data.io.npz import NpzError, read_npy
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
@@ -82,11 +81,7 @@ def _read_table(source: Path) -> np.ndarray:
 
 def _list_images(folder: Path) -> list[Path]:
     """The images of images/, else of the images_N/ with the smallest N, in the order of the table."""
-    reduced = [
-        (int(entry.name[7:]), entry) for entry in folder.iterdir() if re.fullmatch(r"images_\d{1,4}", entry.name)
-    ]
-    folders = [folder / "images", *(entry for _, entry in sorted(reduced))]
-    chosen = next((candidate for candidate in folders if candidate.is_dir()), None)
+    chosen = photographs_folder(folder)
     if chosen is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs")
     return sorted(require_images(chosen), key=lambda path: path.name)

@@ -9,9 +9,11 @@ so that their length is the angle from the axis), r^2 = x^2 + y^2 and R = 1 + k1
     x' = x R + p1 (r^2 + 2 x^2) + 2 p2 x y        u = w / 2 + cx + f x' + b1 x' + b2 y'
     y' = y R + p2 (r^2 + 2 y^2) + 2 p1 x y        v = h / 2 + cy + f y'
 
-OpenCV's p1 and p2 are exchanged. u and v count from the corner of the image. A camera's transform maps its frame (x
-right, y down, z forward) to that of its component, or of the chunk; the transform of the component, or else of the
-chunk, if there is one, maps it to the world.
+OpenCV's p1 and p2 are exchanged. u and v count from the corner of the image. PhotoScan 1.2 wrote fx and fy for f + b1
+and f, and cx and cy from the corner. A camera's transform maps its frame (x right, y down, z forward) to that of its
+component, or of the chunk; the transform of the component, or else of the chunk, if there is one, maps it to the world.
+Components without a transform have frames of their own: the largest set of cameras with one frame is used. A camera
+with `master_id` has the pose of its master and, relative to that, the rotation and translation of its sensor.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from data.readers.transforms import Frame, require_distinct, require_same_shape,
 CAMERA_FILE = "cameras.xml"
 CORNER_TO_CENTRE = -0.5
 FRAME, FISHEYE = "frame", "fisheye"
+COEFFICIENTS = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2", "p3", "p4")
 
 
 def matches(folder: Path) -> str:
@@ -45,30 +48,62 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
     source = folder / CAMERA_FILE
     chunk = _chunk(source)
     lenses = {sensor.get("id"): sensor for sensor in chunk.iterfind("sensors/sensor")}
-    worlds = {part.get("id"): _similarity(source, part) for part in chunk.iterfind("components/component")}
-    whole, images, without = _similarity(source, chunk), [], []
-    for camera in chunk.iterfind("cameras//camera"):
+    cameras = {camera.get("id"): camera for camera in chunk.iterfind("cameras//camera")}
+    worlds = _worlds(source, chunk)
+    without: list[str] = []
+    framed: dict[str | None, list[PosedImage]] = {}
+    for camera in cameras.values():
         label = camera.get("label", "")
         where = f"{source}: camera {one_line(label)}"
         if camera.get("enabled", "true").lower() in ("false", "0"):
             continue
-        if camera.find("transform") is None:
+        master = cameras.get(camera.get("master_id"), camera)
+        if master.find("transform") is None:
             without.append(label)
             continue
         sensor = lenses.get(camera.get("sensor_id"))
         if sensor is None:
             raise SceneError(f"{where}: its sensor_id names no sensor of the file; export the cameras again")
-        pose = np.array(_numbers(where, camera, "transform", 16)).reshape(4, 4)
-        world = worlds.get(camera.get("component_id"))
-        c2w = (whole if world is None else world) @ pose if (world is not None or whole is not None) else pose
+        pose = np.array(_numbers(where, master, "transform", 16)).reshape(4, 4)
+        pose = pose if master is camera else pose @ _offset(where, sensor)
+        frame, world = worlds.get(master.get("component_id"), worlds[None])
         inside = f"images/{label}" if (folder / "images").is_dir() else label
         image = required_file(Frame(where, folder, label, {}, {}), "label", inside)
-        images.append(_posed_image(where, image, sensor, rigid_pose(where, "transform", c2w)))
-    if not images:
+        posed = _posed_image(where, image, sensor, rigid_pose(where, "transform", world @ pose))
+        framed.setdefault(frame, []).append(posed)
+    if not framed:
         raise SceneError(f"{source}: no camera has a transform; align the photographs and export the cameras again")
+    images = max(framed.values(), key=len)
     require_distinct(source, images)
     notes = (f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}",) if without else ()
+    others = [posed.path.name for part in framed.values() if part is not images for posed in part]
+    if others:
+        words = (
+            f"{CAMERA_FILE}: its components have no common frame; the largest, of {len(images)} photographs, is used"
+        )
+        notes += (f"{words}, left out: {listed(others)}",)
     return ParsedScene(name=folder.resolve().name, source=source, images=tuple(images), notes=notes)
+
+
+def _worlds(source: Path, chunk: ElementTree.Element) -> dict[str | None, tuple[str | None, np.ndarray]]:
+    """For each component, and for cameras of none: its frame, None for the world, and the transform to that."""
+    found = _similarity(source, chunk)
+    whole = np.eye(4) if found is None else found
+    parts = {part.get("id"): _similarity(source, part) for part in chunk.iterfind("components/component")}
+    apart = [key for key, own in parts.items() if own is None and len(parts) > 1]
+    worlds = {key: (key if key in apart else None, whole if own is None else own) for key, own in parts.items()}
+    return {None: (None, whole), **worlds}
+
+
+def _offset(where: str, sensor: ElementTree.Element) -> np.ndarray:
+    """The pose [4, 4] of a slave's sensor in the frame of its master, the identity where it is not given."""
+    found = np.eye(4)
+    if sensor.find("rotation") is not None:
+        found[:3, :3] = np.array(_numbers(where, sensor, "rotation", 9)).reshape(3, 3)
+    name = next((name for name in ("translation", "location") if sensor.find(name) is not None), None)
+    if name is not None:
+        found[:3, 3] = _numbers(where, sensor, name, 3)
+    return found
 
 
 def _chunk(source: Path) -> ElementTree.Element:
@@ -96,12 +131,12 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
     width, height = (side(where, key, _float(where, key, resolution.get(key))) for key in ("width", "height"))
     actual = image_size(image)
     require_same_shape(where, (width, height), actual)
-    names = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2")
-    f, cx, cy, b1, b2, k1, k2, k3, k4, p1, p2 = (_float(where, name, calibration.findtext(name, "0")) for name in names)
+    f, cx, cy, b1, b2, k1, k2, k3, k4, p1, p2, p3, p4 = _coefficients(where, calibration, width, height)
     positive(where, "f", f)
     positive(where, "f + b1", f + b1)
     is_fisheye = kind == FISHEYE
-    odd = [name for name, value in (("b2", b2), *((("p1", p1), ("p2", p2)) if is_fisheye else (("k4", k4),))) if value]
+    unread = {"b2": b2, "p3": p3, "p4": p4, **({"p1": p1, "p2": p2} if is_fisheye else {"k4": k4})}
+    odd = [name for name, value in unread.items() if value]
     if odd:
         raise SceneError(
             f"{where}: {' and '.join(odd)} of its {kind} calibration is not supported; align again with "
@@ -113,6 +148,15 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
     if not is_fisheye and not any(distortion):
         distortion = ()
     return PosedImage(image, Lens(intrinsics, distortion, is_fisheye, (width, height)), c2w, size=actual)
+
+
+def _coefficients(where: str, calibration: ElementTree.Element, width: int, height: int) -> list[float]:
+    """The numbers of a calibration, by the names in COEFFICIENTS, those of PhotoScan 1.2 converted."""
+    found = {name: _float(where, name, calibration.findtext(name, "0")) for name in COEFFICIENTS}
+    if calibration.find("f") is None and calibration.find("fx") is not None:
+        fx, fy, skew = (_float(where, name, calibration.findtext(name, "0")) for name in ("fx", "fy", "skew"))
+        found |= {"f": fy, "b1": fx - fy, "b2": skew, "cx": found["cx"] - width / 2, "cy": found["cy"] - height / 2}
+    return list(found.values())
 
 
 def _similarity(source: Path, part: ElementTree.Element) -> np.ndarray | None:

@@ -30,7 +30,9 @@ from data.readers.transforms import (
     TRANSFORMS_FILE,
     Frame,
     find_file,
+    is_fisheye,
     is_of_nerfstudio,
+    moved_notes,
     posed_image,
     read_frames,
     require_distinct,
@@ -62,15 +64,20 @@ def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
         source=source,
         images=tuple(posed_images),
         points=_points(folder, source, content),
-        notes=_notes(content, len(frames) - len(posed_images), any(posed.mask_path for posed in posed_images)),
+        notes=(
+            *_notes(content, len(frames) - len(posed_images), any(posed.mask_path for posed in posed_images)),
+            *moved_notes(source, frames),
+        ),
     )
 
 
 def _posed_image(frame: Frame, is_held_out: bool) -> PosedImage:
-    model = frame.get("camera_model", "PERSPECTIVE")
+    model = frame.get("camera_model", FISHEYE_MODEL if is_fisheye(frame) else "PERSPECTIVE")
     if model not in (*PINHOLE_MODELS, FISHEYE_MODEL):
         supported = ", ".join((*PINHOLE_MODELS, FISHEYE_MODEL))
         raise SceneError(f"{frame.where}: camera_model {reprlib.repr(model)} is not supported; it may be {supported}")
+    if is_fisheye(frame) and model != FISHEYE_MODEL:
+        raise SceneError(f"{frame.where}: is_fisheye is true and camera_model {model}; remove the wrong one")
     image = required_file(frame, "file_path", frame.name)
     mask = None
     if "mask_path" in frame.own:

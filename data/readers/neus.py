@@ -16,7 +16,7 @@ import numpy as np
 
 from data.cameras import decompose_projection
 from data.errors import SceneError
-from data.io.images import left_out, list_images, require_images
+from data.io.images import image_size, left_out, list_images, require_images
 from data.io.json_file import read_object
 from data.io.nearby import folders_beside
 from data.io.npz import NpzError, read_members
@@ -28,7 +28,9 @@ POINTS_FILE = "sparse/points.ply"  # not in the published format: SfM points, wo
 
 FRAME_FILE = "frame.json"  # not in the published format: up and unit of the world frame
 
-CAMERA_MATRIX = re.compile(r"(world|scale)_mat_[0-9]{1,9}")
+CAMERA_MATRIX = re.compile(r"(world|scale|camera)_mat_[0-9]{1,9}")
+NO_INTRINSICS = 1e-3  # of the product of a rotation with its transpose
+LEAST_PIXELS = 16  # of a focal length in pixels; DVR counts in halves of the image
 # Camera files are often stored in float32 after a few products: equal numbers differ by about 1e-6.
 MATRIX_TOLERANCE = 1e-4
 
@@ -55,10 +57,10 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
     masks = _list_masks(folder, image_paths)
     source = folder / files.render_cameras_name
     matrices = _read_matrices(source, "dataset.render_cameras_name", CAMERA_MATRIX)
-    world_mats, scale_mats = _checked_cameras(source, matrices, len(image_paths))
+    world_mats, scale_mat = _checked_cameras(source, matrices, image_paths)
     spare = next(index for index in itertools.count() if f"world_mat_{index}" not in matrices) - len(image_paths)
     require_no_gap(source, image_paths, len(image_paths) + spare)
-    cameras = _decompose_all(source, world_mats)
+    cameras, frame = _decompose_all(source, world_mats), read_frame(folder / FRAME_FILE)
     return ParsedScene(
         name=folder.resolve().name,
         source=source,
@@ -69,11 +71,15 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
             )
         ),
         points=read_points(folder / POINTS_FILE) if (folder / POINTS_FILE).is_file() else None,
-        scale_mat=scale_mats[0],
-        region_mat=_read_object_matrix(folder / files.object_cameras_name),
+        scale_mat=scale_mat,
+        region_mat=_read_object_matrix(folder / files.object_cameras_name, scale_mat is None),
         spare_cameras=spare,
-        frame=read_frame(folder / FRAME_FILE),
-        notes=(*_spare_note(source, len(image_paths), spare), *_unread_notes(folder)),
+        frame=frame,
+        notes=(
+            *_spare_note(source, len(image_paths), spare),
+            *_unread_notes(folder),
+            *([frame.left_out] if frame and frame.left_out else []),
+        ),
     )
 
 
@@ -86,7 +92,9 @@ def read_frame(path: Path) -> WorldFrame | None:
         up, scale, error = (content.get(name) for name in ("up_source", "scale_source", "scale_error"))
         errors = {str(name): float(value) for name, value in content.get("camera_errors", {}).items()}
         photographs = {str(image): str(name) for image, name in content.get("photographs", {}).items()}
-        return WorldFrame(str(up or ""), str(scale or ""), None if error is None else float(error), errors, photographs)
+        without = tuple(map(str, content.get("without_camera", ())))
+        error = None if error is None else float(error)
+        return WorldFrame(str(up or ""), str(scale or ""), error, errors, photographs, without)
     except (TypeError, ValueError, AttributeError) as failure:
         raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
 
@@ -131,27 +139,52 @@ def _list_masks(folder: Path, image_paths: Sequence[Path]) -> list[Path]:
     return masks
 
 
-def _checked_cameras(path: Path, matrices: Mapping[str, np.ndarray], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """world_mats [V, 3, 4] and scale_mats [V, 4, 4] of `count` images; raises SceneError for invalid ones."""
-    world_mats, scale_mats = [], []
-    for index in range(count):
-        for key in (f"world_mat_{index}", f"scale_mat_{index}"):
-            if key not in matrices:
-                raise SceneError(
-                    f"{path}: has no {key}; the scene has {count} photographs and needs one for each; "
-                    "number the cameras from 0, in the order of the photographs"
-                )
-        world_mats.append(_checked(path, f"world_mat_{index}", matrices[f"world_mat_{index}"], rows=(3, 4))[:3])
-        scale_mats.append(_similarity(path, f"scale_mat_{index}", matrices[f"scale_mat_{index}"]))
-        if np.abs(scale_mats[-1] - scale_mats[0]).max() > MATRIX_TOLERANCE * _scale(scale_mats[0]):
+def _checked_cameras(
+    path: Path, matrices: Mapping[str, np.ndarray], image_paths: Sequence[Path]
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """world_mats [V, 3, 4] of the images, and their scale_mat [4, 4], None without any; raises SceneError.
+
+    A scale_mat_0 alone is that of all images.
+    """
+    count = len(image_paths)
+    given = [index for index in range(count) if f"scale_mat_{index}" in matrices]
+    for kind, indices in (("world", range(count)), ("scale", range(count) if given not in ([], [0]) else ())):
+        if missing := [index for index in indices if f"{kind}_mat_{index}" not in matrices]:
+            raise SceneError(
+                f"{path}: has no {kind}_mat_{missing[0]}; the scene has {count} photographs and needs one for each; "
+                "number the cameras from 0, in the order of the photographs"
+            )
+    scale_mats = [_similarity(path, f"scale_mat_{index}", matrices[f"scale_mat_{index}"]) for index in given]
+    for index, matrix in zip(given, scale_mats, strict=True):
+        if np.abs(matrix - scale_mats[0]).max() > MATRIX_TOLERANCE * _scale(scale_mats[0]):
             raise SceneError(f"{path}: scale_mat_{index} differs from scale_mat_0; all views must have the same one")
-    return np.stack(world_mats), np.stack(scale_mats)
+    world_mats = [_world_mat(path, matrices, index, image) for index, image in enumerate(image_paths)]
+    return np.stack(world_mats), scale_mats[0] if scale_mats else None
 
 
-def _read_object_matrix(path: Path) -> np.ndarray:
+def _world_mat(path: Path, matrices: Mapping[str, np.ndarray], index: int, image: Path) -> np.ndarray:
+    """The projection [3, 4] of an image: world_mat, times camera_mat where that has the intrinsics (IDR, DVR)."""
+    key = f"world_mat_{index}"
+    world = _checked(path, key, matrices[key], rows=(3, 4))[:3]
+    rotation = world[:, :3] / (np.linalg.norm(world[2, :3]) or 1.0)
+    if np.abs(rotation @ rotation.T - np.eye(3)).max() > NO_INTRINSICS:
+        return world
+    key = f"camera_mat_{index}"
+    if key not in matrices:
+        raise SceneError(f"{path}: world_mat_{index} has no intrinsics, and there is no {key}; multiply them into it")
+    intrinsics = _checked(path, key, matrices[key], rows=(4,))[:3, :3]
+    if np.abs(intrinsics[0, 0]) < LEAST_PIXELS:  # -1 to 1 from the first pixel to the last
+        half = (np.array(image_size(image)) - 1) / 2
+        intrinsics = np.array([[half[0], 0, half[0]], [0, half[1], half[1]], [0, 0, 1]]) @ intrinsics
+    return intrinsics @ world
+
+
+def _read_object_matrix(path: Path, is_optional: bool) -> np.ndarray | None:
     """scale_mat_0 of the object camera file: any invertible affine map, since the mesh region may be any box."""
     key = "scale_mat_0"
     matrices = _read_matrices(path, "dataset.object_cameras_name", re.compile(key))
+    if key not in matrices and is_optional:
+        return None
     if key not in matrices:
         raise SceneError(f"{path}: has no {key}, which bounds the region the mesh is extracted from")
     matrix = _affine(path, key, matrices[key])

@@ -24,14 +24,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.errors import SceneError
-from data.io.json_file import kind
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage
 from data.readers.transforms import (
     TRANSFORMS_FILE,
     Frame,
     find_file,
     held_out_file,
+    is_fisheye,
     is_of_nerfstudio,
+    moved_notes,
     posed_image,
     read_frames,
     require_distinct,
@@ -69,11 +70,11 @@ def _read_file(path: Path, is_held_out: bool) -> tuple[list[PosedImage], list[st
             f"{missing[0].name}; add them or remove the frames"
         )
     posed_images = [
-        posed_image(frame, image, _is_fisheye(frame), is_held_out)
+        posed_image(frame, image, is_fisheye(frame), is_held_out)
         for frame, image in zip(frames, images, strict=True)
         if image is not None
     ]
-    return posed_images, _missing_notes(path, frames, missing)
+    return posed_images, [*_missing_notes(path, frames, missing), *moved_notes(path, frames)]
 
 
 def _missing_notes(path: Path, frames: Sequence[Frame], missing: Sequence[Frame]) -> list[str]:
@@ -81,10 +82,3 @@ def _missing_notes(path: Path, frames: Sequence[Frame], missing: Sequence[Frame]
         return []
     counts = f"{len(missing)} of {len(frames)} frames are left out"
     return [f"{path.name}: {counts}, since their photographs do not exist; the first is {missing[0].name}"]
-
-
-def _is_fisheye(frame: Frame) -> bool:
-    value = frame.get("is_fisheye", False)
-    if not isinstance(value, bool):
-        raise SceneError(f"{frame.where}: is_fisheye is {kind(value)} and must be true or false; correct it")
-    return value

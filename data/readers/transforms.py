@@ -25,8 +25,8 @@ import numpy as np
 from data.cameras import LONGEST_FOCAL
 from data.errors import SceneError, one_line
 from data.io.files import is_file
-from data.io.images import IMAGE_SUFFIXES, image_size
-from data.io.json_file import matrix, number, objects, positive, read_content, read_object, side, text
+from data.io.images import IMAGE_SUFFIXES, image_size, named_file
+from data.io.json_file import kind, matrix, number, objects, positive, read_content, read_object, side, text
 from data.parsed_scene import Lens, PosedImage
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
 
@@ -40,6 +40,8 @@ CORNER_TO_CENTRE = -0.5  # from coordinates relative to the image's corner to on
 FOCAL_KEYS = {"x": ("x_fov", "fl_x", "camera_angle_x"), "y": ("y_fov", "fl_y", "camera_angle_y")}
 # Lens models of instant-ngp (nerf_loader.cu, read_lens) that are not pinholes with OpenCV's distortion.
 OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
+# Keys of lenses in other programs' exports that would change where a pixel looks.
+UNREAD_KEYS = re.compile(r"k[5-9]|p[3-9]|b\d|s[xy]?\d|tau_?[xy]|skew\w*")
 HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first existing one is used
 LONGEST_NAME = 120  # characters of a file name in a message
 SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
@@ -93,11 +95,14 @@ def held_out_file(folder: Path) -> Path | None:
 def find_file(frame: Frame, key: str, name: str) -> Path | None:
     """The image file `name`, relative to the camera file; None if it does not exist.
 
-    The name is tried as given, then with .png, .jpg or .jpeg appended, and with its suffix in the other letter case.
-    Raises SceneError for a name that leads out of the scene folder, OSError for a folder that may not be entered.
+    The name is tried as given, then with .png, .jpg or .jpeg appended, and with its suffix in the other letter case. An
+    absolute one, of the machine where the cameras were estimated, stands for the file that ends like it. Raises
+    SceneError for a name that leads out of the scene folder, OSError for a folder that may not be entered.
     """
     relative = os.path.normpath(name.replace("\\", "/"))  # instant-ngp accepts Windows paths, too
-    if relative.split("/")[0] == ".." or os.path.isabs(relative) or PureWindowsPath(relative).drive:
+    if PureWindowsPath(relative).anchor:
+        return named_file(frame.folder, name)
+    if relative.split("/")[0] == "..":
         raise SceneError(
             f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to {frame.folder}"
         )
@@ -141,6 +146,10 @@ def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
     other = next((key for key in OTHER_LENSES if frame.get(key)), None)
     if other is not None:
         raise SceneError(f"{frame.where}: {other} names a lens that is not supported; undistort the photographs first")
+    odd = sorted(key for key in {*frame.own, *frame.shared} if UNREAD_KEYS.fullmatch(key) and frame.get(key))
+    if odd:
+        named = " and ".join(odd)
+        raise SceneError(f"{frame.where}: {named} of its lens cannot be applied; undistort the photographs first")
     size = _stated_size(frame, actual)
     intrinsics = np.eye(3)
     intrinsics[0, 0], intrinsics[1, 1] = _focal_lengths(frame, size)
@@ -216,6 +225,22 @@ def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
         )
     given = (k1, k2, p1, p2, k3) if k3 else (k1, k2, p1, p2)
     return given if any(given) else ()
+
+
+def is_fisheye(frame: Frame) -> bool:
+    """The key of instant-ngp; raises SceneError for anything but true or false."""
+    value = frame.get("is_fisheye", False)
+    if not isinstance(value, bool):
+        raise SceneError(f"{frame.where}: is_fisheye is {kind(value)} and must be true or false; correct it")
+    return value
+
+
+def moved_notes(path: Path, frames: Sequence[Frame]) -> list[str]:
+    """A note on frames whose photographs have absolute names, and are found by their ends."""
+    moved = [frame.name for frame in frames if PureWindowsPath(frame.name).anchor]
+    return (
+        [f"{path.name}: {len(moved)} absolute names, such as {_shown(moved[0])}: found by their ends"] if moved else []
+    )
 
 
 def require_distinct(source: Path, posed_images: Sequence[PosedImage]) -> None:

@@ -281,5 +281,12 @@ def _with_cameras_within(found: Region, cameras: Cameras) -> Region:
 
 def described_region(centre: np.ndarray, radius: float, source: str) -> Region:
     """The region with the sentence on its place, its size and its source that is logged."""
-    place = ", ".join(f"{value:.4g}" for value in centre)
-    return Region(centre, float(radius), f"{SENTENCE}: centre ({place}), radius {radius:.4g}, {source}")
+    *place, size = region_words(centre, radius)
+    return Region(centre, float(radius), f"{SENTENCE}: centre ({', '.join(place)}), radius {size}, {source}")
+
+
+def region_words(centre: np.ndarray, radius: float) -> list[str]:
+    """Centre and radius with four digits of the radius, also far from the origin, as `--roi` takes them."""
+    ratio = np.abs(centre).max() / radius
+    digits = 4 + max(0, math.ceil(math.log10(ratio))) if 1 < ratio < math.inf else 4
+    return [*(f"{value:.{digits}g}" for value in centre), f"{radius:.4g}"]

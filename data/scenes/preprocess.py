@@ -15,7 +15,7 @@ from data.cameras import LONGEST_FOCAL, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row
 from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
-from data.parsed_scene import ParsedScene, PosedImage, SparsePoints
+from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.roi.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
@@ -23,6 +23,9 @@ from data.scenes.scene import Scene
 from data.scenes.triangulated import triangulated
 from data.scenes.undistort import Undistorter, resized
 
+INVERTED = "the masks look inverted: white at the borders and black in the middle, where white is to mark the object"
+MOST_BORDER, LEAST_MIDDLE = 0.9, 0.5  # of the pixels are white in masks that are not
+OPAQUE = 255  # an alpha channel that has nothing else is no mask
 SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
 
 
@@ -49,7 +52,7 @@ def preprocess(
     lenses = undistorters(posed_images, sizes)
     _require_invertible(parsed, posed_images, lenses)
     images, masks = _decode_all(posed_images, lenses, conf.downscale, background)
-    notes, backdrop = parsed.notes, None
+    notes, backdrop = (*parsed.notes, *([INVERTED] if masks is not None and _look_inverted(masks) else [])), None
     if masks is None and training is not None and training.backdrop is not None:
         masks, backdrop = held_out_masks(images, training.images, training.backdrop), training.backdrop
     elif masks is None and training is None and conf.masks_from_backdrop and (derived := derived_masks(images)):
@@ -161,7 +164,19 @@ def _decode_all(
             )
         images.append(rgb)
         masks.append(mask)
-    return tuple(images), None if masks[0] is None else tuple(masks)
+    is_opaque = posed_images[0].mask_path is None and all(mask is None or mask.min() == OPAQUE for mask in masks)
+    return tuple(images), None if masks[0] is None or is_opaque else tuple(masks)
+
+
+def _look_inverted(masks: Sequence[np.ndarray]) -> bool:
+    """Whether the masks of most views are white at the borders and black in the middle half."""
+    votes = []
+    for mask in masks:
+        white, (height, width) = mask > MASK_HALF, mask.shape
+        border = np.concatenate([white[0], white[-1], white[:, 0], white[:, -1]])
+        middle = white[height // 4 : -(height // 4) or None, width // 4 : -(width // 4) or None]
+        votes.append(border.mean() > MOST_BORDER and middle.mean() < LEAST_MIDDLE)
+    return float(np.mean(votes)) > 0.5
 
 
 def _decode(posed: PosedImage, background: float) -> tuple[np.ndarray, np.ndarray | None]:

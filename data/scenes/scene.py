@@ -16,7 +16,7 @@ from data.io.images import sample_bilinear, to_float
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
 from data.rays import Rays
 from data.roi.frustum import Cameras
-from data.roi.region import OUTSIDE
+from data.roi.region import OUTSIDE, region_words
 
 # Working-frame units. At this distance the spacing of float32 is 0.008 of the unit sphere's radius; a camera farther
 # away has a wrong matrix.
@@ -192,7 +192,7 @@ def _suggested_roi(scene: Scene, nearest: float) -> str:
     if nearest < MIDDLE:
         return ""
     centre, radius = scene.scene_to_world[:3, 3], radius_of(scene) * nearest / OUTSIDE
-    return f' (such as --roi "{" ".join(f"{value:.4g}" for value in (*centre, radius))}")'
+    return f' (such as --roi "{" ".join(region_words(centre, radius))}")'
 
 
 def radius_of(scene: Scene) -> float:

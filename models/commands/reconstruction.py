@@ -15,6 +15,7 @@ from data.errors import UserError
 from data.io.files import write_result
 from data.io.phases import Times, phase
 from data.io.streams import say
+from data.readers.neus import FRAME_FILE, read_frame
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
 from models.commands.command import (
     EXIT_DONE,
@@ -42,7 +43,7 @@ from models.commands.reconstruction_folder import (
     why_stopped,
     write_plan,
 )
-from models.commands.reconstruction_page import PHASE_OF, page, read_figures, trust, warnings
+from models.commands.reconstruction_page import PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
 from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
@@ -261,11 +262,12 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     has_mesh = (folder / RESULT / MESH).is_file()
     measured = folder / RESULT / MESH if has_mesh and arguments.values.frame != UNIT else None
     size = size_and_cameras(conf.dataset, measured)
-    text = page(arguments.case, health, figures, again, notes, has_mesh, size)
+    frame = read_frame(Path(conf.dataset.data_dir) / FRAME_FILE) or UNKNOWN
+    text = page(arguments.case, health, figures, again, notes, has_mesh, size, frame)
     write_result(folder / RESULT / PAGE, text.encode("utf-8", "surrogateescape"))  # paths of any bytes
     say(*notes)
     if has_mesh:
-        say(*(f"reliability: {line}" for line in trust(figures)))
+        say(*(f"reliability: {line}" for line in trust(figures, frame)))
     made = [name for name in (MESH, "report.png", "overview.png", PAGE) if (folder / RESULT / name).is_file()]
     say(f"{folder / RESULT}: {', '.join(made)}")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from data.errors import UserError, one_line
 from data.io.files import read_regular
+from data.parsed_scene import WorldFrame
 from models.evaluation.held_out_points import MISSING
 from models.evaluation.metric_table import lines
 from models.report.markdown import escaped
@@ -27,6 +28,7 @@ PHASE_OF = {
     "validate_image": "images",
     "evaluate": "report",
 }
+UNKNOWN = WorldFrame("")
 LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are wrong, as in inspect
 
 
@@ -48,9 +50,11 @@ def warnings(health: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def trust(figures: Mapping[str, Any]) -> list[str]:
-    """Sentences on the reliability of the result, from its metrics; at least one."""
+def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
+    """Sentences on the reliability of the result, from its metrics and photographs without cameras; at least one."""
     found = []
+    if frame.without_camera:
+        found.append(f"{frame.left_out}; what only they show is missing or invented: take photographs between them")
     missing, psnr, epipolar = (figures.get(name) for name in ("points_missing", "psnr", "epipolar_px"))
     if figures.get("counts_first") == "psnr_mask":
         psnr = figures.get("psnr_mask")
@@ -61,7 +65,7 @@ def trust(figures: Mapping[str, Any]) -> list[str]:
         elif missing > SOME_MISSING:
             found.append(f"{near}: parts of the mesh are wrong, compare it with the photographs")
         else:
-            found.append(f"{near}: the mesh is reliable where photographs show it")
+            found.append(f"{near}: the mesh is reliable where photographs with cameras show it")
     if psnr is not None:
         reached = f"PSNR of held-out photographs {psnr:.1f} dB"
         if psnr < LEAST_PSNR:
@@ -85,6 +89,7 @@ def page(
     notes: Sequence[str] = (),
     has_mesh: bool = True,
     size: Sequence[str] = (),
+    frame: WorldFrame = UNKNOWN,
 ) -> str:
     """The results as a Markdown page; `notes`, on missing parts, come first. `size`: lines of `size_and_cameras`."""
     text = [f"# {escaped(title)}", ""]
@@ -93,7 +98,7 @@ def page(
     text += ["![rendering, photograph, normals, mesh](report.png)", ""]
     if has_mesh:
         text += ["mesh.ply: the coloured mesh", ""]
-        text += ["## Reliability", "", *(f"- {escaped(line)}" for line in trust(figures)), ""]
+        text += ["## Reliability", "", *(f"- {escaped(line)}" for line in trust(figures, frame)), ""]
     risks = warnings(health)
     if risks:
         text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]

@@ -2,10 +2,14 @@
 
 trimesh writes all formats but OBJ. For OBJ it needs three times the time and twice the memory (two million triangles:
 12 s and 1.0 GB, here 4 s and 0.6 GB), and rounds coordinates to eight decimals for any scale.
+
+A mesh that is small beside its distance from the origin, as in UTM coordinates, would lose its shape in float32: PLY
+then has double coordinates, OBJ more digits, GLB the offset as the translation of its node, and STL is refused.
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +29,11 @@ from models.requests import NONE, TEXTURE, VERTEX
 from models.surface.mesh import About, Surface
 
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
-STL_HEADER_BYTES = 80
+STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13
 UNLIT = "KHR_materials_unlit"
 CHANNEL_LIMIT = 65535
+DIGITS = 7  # significant ones of coordinates about the origin
+FAR = 2  # further digits from which on float32 is too coarse
 ROWS = 2**16  # rows of an OBJ that are formatted at a time
 
 
@@ -63,6 +69,8 @@ def write_surface(surface: Surface, path: Path, about: About) -> None:
     if suffix == ".obj" and surface.picture is not None:
         write_result(image, cv2.imencode(".png", surface.picture[..., ::-1])[1].tobytes())
         write_result(material, f"newmtl surface\nKa 1 1 1\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {image.name}\n".encode())
+    if suffix == ".stl" and _is_far(surface):
+        raise UserError(f"{path}: STL cannot hold coordinates this far from the origin; write .ply, .obj or .glb")
     encode = {".ply": _ply, ".obj": partial(_obj, material=material.name), ".glb": to_glb, ".stl": _stl}[suffix]
     write_result(path, encode(surface, about))
 
@@ -71,6 +79,17 @@ def _mesh(surface: Surface, **more: Any) -> trimesh.Trimesh:
     """The mesh as a trimesh object."""
     normals = None if surface.normals is None else _unit(surface.normals)
     return trimesh.Trimesh(surface.mesh.vertices, surface.mesh.faces, vertex_normals=normals, process=False, **more)
+
+
+def _digits(surface: Surface) -> int:
+    """The significant digits that coordinates need for the shape, whatever its distance from the origin."""
+    vertices = np.asarray(surface.mesh.vertices)
+    far, extent = np.abs(vertices).max(initial=0.0), np.ptp(vertices, axis=0).max() if len(vertices) else 0.0
+    return DIGITS + (math.ceil(math.log10(far / extent)) if 0 < extent < far else 0)
+
+
+def _is_far(surface: Surface) -> bool:
+    return _digits(surface) > DIGITS + FAR
 
 
 def _unit(normals: np.ndarray) -> np.ndarray:
@@ -82,8 +101,20 @@ def _unit(normals: np.ndarray) -> np.ndarray:
 def _ply(surface: Surface, about: About) -> bytes:
     """Binary PLY with comments, and with normals and colours if there are any."""
     content = export_ply(_mesh(surface, vertex_colors=surface.rgb), vertex_normal=surface.normals is not None)
+    content = _with_doubles(content, np.asarray(surface.mesh.vertices)) if _is_far(surface) else content
     head, mark, rest = content.partition(b"element vertex")
     return head + "".join(f"comment {line}\n" for line in about.lines()).encode("utf-8", "replace") + mark + rest
+
+
+def _with_doubles(ply: bytes, vertices: np.ndarray) -> bytes:
+    """A binary PLY file of trimesh with double coordinates, `vertices` [V, 3], in place of its own."""
+    head, mark, body = ply.partition(b"end_header\n")
+    faces = body[-int(head.partition(b"element face ")[2].split()[0]) * PLY_FACE_BYTES :]
+    rows = np.frombuffer(body[: len(body) - len(faces)], np.uint8).reshape(len(vertices), -1)
+    wide = np.concatenate([vertices.astype("<f8").view(np.uint8), rows[:, 12:]], axis=1)
+    for axis in (b"x", b"y", b"z"):
+        head = head.replace(b"property float %b\n" % axis, b"property double %b\n" % axis)
+    return head + mark + wide.tobytes() + faces
 
 
 def _stl(surface: Surface, about: About) -> bytes:
@@ -112,7 +143,13 @@ def to_glb(surface: Surface, about: About) -> bytes:
             tree["materials"][0]["extensions"] = {UNLIT: {}}
             tree["extensionsUsed"] = [UNLIT]
 
-    return export_glb(mesh, include_normals=surface.normals is not None, tree_postprocessor=finish)
+    offset = np.eye(4)
+    if _is_far(surface):
+        offset[:3, 3] = np.rint(mesh.bounds.mean(axis=0))
+        mesh.vertices = np.asarray(mesh.vertices) - offset[:3, 3]
+    scene = trimesh.Scene()
+    scene.add_geometry(mesh, transform=offset)
+    return export_glb(scene, include_normals=surface.normals is not None, tree_postprocessor=finish)
 
 
 def _linear(rgb: np.ndarray) -> np.ndarray:
@@ -131,7 +168,7 @@ def _obj(surface: Surface, about: About, material: str) -> bytes:
     colored = vertices if surface.rgb is None else np.concatenate([vertices, surface.rgb / 255.0], axis=1)
     head = [f"# {line}" for line in about.lines()]
     parts = ["\n".join([*head, *([f"mtllib {material}"] if surface.uv is not None else []), ""])]
-    parts += _rows("v" + " %.7g" * 3 + " %.4f" * (colored.shape[1] - 3) + "\n", colored)
+    parts += _rows("v" + f" %.{_digits(surface)}g" * 3 + " %.4f" * (colored.shape[1] - 3) + "\n", colored)
     fields = ["%d"]
     if surface.uv is not None:
         parts += _rows("vt %.6f %.6f\n", surface.uv)

@@ -1,0 +1,284 @@
+"""What other programs write, on the bundled scene: read as its own cameras say, or refused in one sentence."""
+
+import json
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import trimesh
+
+from data.config import DatasetConfig
+from data.errors import SceneError
+from data.io.images import read_image, write_image
+from data.readers import READERS
+from data.readers.detect import recognise
+from data.scenes.preprocess import preprocess
+from models.surface.formats import write_surface
+from models.surface.mesh import About, Surface
+
+FOLDER = Path(__file__).parents[1] / "data" / "demo"
+OPENGL = np.diag([1.0, -1.0, -1.0, 1.0])
+VIEWS = 10
+
+
+def true_scene():
+    conf = DatasetConfig(str(FOLDER), "cameras_sphere.npz", "cameras_sphere.npz")
+    return READERS["neus"].read(FOLDER, conf)
+
+
+def read(folder, **more):
+    """(parsed, scene) of a folder, its format recognised."""
+    conf = DatasetConfig(str(folder), "cameras_sphere.npz", "cameras_sphere.npz", **more)
+    parsed = READERS[recognise(folder)].read(folder, conf)
+    return parsed, preprocess(parsed, parsed.images, conf)
+
+
+def photographs(folder, names, inner="images"):
+    """Copies of the first photographs under `names`; returns their true posed images."""
+    (folder / inner).mkdir(parents=True)
+    posed = true_scene().images[: len(names)]
+    for image, name in zip(posed, names, strict=True):
+        shutil.copy(image.path, folder / inner / name)
+    return posed
+
+
+def require_true(parsed, posed):
+    """The cameras of `parsed` show the centre of the object where the true ones do, to a hundredth of a pixel."""
+    places = np.array([[4.0, -7.0, 1.5, 1.0], [4.6, -6.5, 1.9, 1.0]]).T
+    assert len(parsed.images) == len(posed)
+    for found, true in zip(parsed.images, posed, strict=True):
+        pixels = [image.lens.intrinsics @ (np.linalg.inv(image.c2w) @ places)[:3] for image in (found, true)]
+        assert np.allclose(*(pixel[:2] / pixel[2] for pixel in pixels), atol=0.01), found.path.name
+
+
+def colmap_text(folder, names, posed, change=lambda lines: lines, in_model=None):
+    """A text model without points, whose lines `change` may alter."""
+    model = folder / "sparse" / "0"
+    model.mkdir(parents=True)
+    intrinsics = posed[0].lens.intrinsics
+    height, width = read_image(posed[0].path).shape[:2]
+    pinhole = f"{intrinsics[0, 0]} {intrinsics[1, 1]} {intrinsics[0, 2] + 0.5} {intrinsics[1, 2] + 0.5}"
+    (model / "cameras.txt").write_text(f"# cameras\n1 PINHOLE {width} {height} {pinhole}\n")
+    lines = ["# images"]
+    for number, (name, image) in enumerate(zip(in_model or names, posed, strict=True), 1):
+        w2c = np.linalg.inv(image.c2w)
+        quaternion = trimesh.transformations.quaternion_from_matrix(w2c)
+        numbers = " ".join(f"{value:.12g}" for value in (*quaternion, *w2c[:3, 3]))
+        lines += [f"{number} {numbers} 1 {name}", ""]
+    (model / "images.txt").write_bytes("\n".join([*change(lines), ""]).encode("gbk"))
+    return model
+
+
+NAMES = [f"DJI_{number} (40{number}).png" for number in range(VIEWS)]
+
+
+@pytest.mark.parametrize(
+    ("in_model", "change", "note"),
+    [
+        (NAMES, list, ""),
+        (NAMES, lambda lines: [line for line in lines if line], ""),  # without the lines of matches
+        ([rf"C:\photos\{name}" for name in NAMES], list, "another folder or letter case"),
+        ([f"/home/x/{name.upper()}" for name in NAMES], list, "another folder or letter case"),
+    ],
+)
+def test_text_models_of_colmap(in_model, change, note, tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    colmap_text(tmp_path, NAMES, posed, change, in_model)
+    parsed, _ = read(tmp_path)
+    require_true(parsed, posed)
+    assert parsed.points is None and note in " ".join(parsed.notes)
+
+
+def test_a_tenth_of_the_photographs_may_be_missing(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    colmap_text(tmp_path, NAMES, posed)
+    (tmp_path / "images" / NAMES[3]).unlink()
+    parsed, _ = read(tmp_path)
+    require_true(parsed, [*posed[:3], *posed[4:]])
+    assert f"1 of the model's 10 images are missing and left out: {NAMES[3]}" in parsed.notes
+    (tmp_path / "images" / NAMES[4]).unlink()
+    with pytest.raises(SceneError, match="2 of the model's 10 images are missing, the first is DJI_3"):
+        read(tmp_path)
+
+
+def test_reduced_photographs_alone(tmp_path):
+    posed = photographs(tmp_path, NAMES, "images_3")
+    for name in NAMES:
+        write_image(tmp_path / "images_3" / name, read_image(tmp_path / "images_3" / name)[::3, ::3])
+    colmap_text(tmp_path, NAMES, posed)
+    parsed, scene = read(tmp_path)
+    require_true(parsed, posed)
+    height, width = scene.images[0].shape[:2]
+    assert np.allclose(scene.intrinsics[0, :2, 0].max(), posed[0].lens.intrinsics[0, 0] * width / 200)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda lines: [line.replace(".", ",") for line in lines], "images.txt, line 2: has decimal commas"),
+        (lambda lines: [line.replace("DJI", "照片") for line in lines], "images.txt, line 2: is not UTF-8"),
+        (lambda lines: [*lines, "1 2 three"], "is neither a pose with a name nor a line of matches"),
+    ],
+)
+def test_text_models_that_cannot_be_read(change, words, tmp_path):
+    colmap_text(tmp_path, NAMES, photographs(tmp_path, NAMES), change)
+    with pytest.raises(SceneError, match=words):
+        read(tmp_path)
+
+
+def transforms(folder, posed, names, own=lambda name: {}, **shared):
+    height, width = read_image(posed[0].path).shape[:2]
+    intrinsics = posed[0].lens.intrinsics
+    lens = {"fl_x": intrinsics[0, 0], "fl_y": intrinsics[1, 1], "cx": intrinsics[0, 2] + 0.5, "w": width, "h": height}
+    frames = [
+        {"file_path": name, "transform_matrix": (image.c2w @ OPENGL).tolist(), **own(name)}
+        for name, image in zip(names, posed, strict=True)
+    ]
+    (folder / "transforms.json").write_text(
+        json.dumps({**lens, "cy": intrinsics[1, 2] + 0.5, **shared, "frames": frames})
+    )
+
+
+def test_absolute_names_of_another_machine(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    transforms(tmp_path, posed, [f"/home/x/bear/images/{name}" for name in NAMES])
+    parsed, _ = read(tmp_path)
+    require_true(parsed, posed)
+    assert any("10 absolute names" in note for note in parsed.notes)
+
+
+def test_is_fisheye_beside_keys_of_nerfstudio(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    inside = [f"images/{name}" for name in NAMES]
+    transforms(tmp_path, posed, inside, lambda name: {"colmap_im_id": 1}, is_fisheye=True, k1=0.05, k4=0.001)
+    parsed, _ = read(tmp_path)
+    assert all(image.lens.is_fisheye and image.lens.distortion == (0.05, 0.0, 0.0, 0.001) for image in parsed.images)
+    transforms(tmp_path, posed, inside, is_fisheye=True, camera_model="OPENCV")
+    with pytest.raises(SceneError, match="is_fisheye is true and camera_model OPENCV"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["k5", "k6", "b1", "b2", "sx1", "p3", "skew_x"])
+def test_keys_of_lenses_that_are_not_applied_are_named(key, tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    transforms(tmp_path, posed, [f"images/{name}" for name in NAMES], **{key: 0})
+    require_true(read(tmp_path)[0], posed)
+    transforms(tmp_path, posed, [f"images/{name}" for name in NAMES], **{key: 0.01})
+    with pytest.raises(SceneError, match=f"{key} of its lens cannot be applied"):
+        read(tmp_path)
+
+
+def metashape(folder, posed, cameras, calibration="", sensors="", components=""):
+    intrinsics = posed[0].lens.intrinsics
+    height, width = read_image(posed[0].path).shape[:2]
+    size = f'<resolution width="{width}" height="{height}"/>'
+    lens = calibration or (
+        f"<f>{intrinsics[0, 0]}</f><cx>{intrinsics[0, 2] + 0.5 - width / 2}</cx>"
+        f"<cy>{intrinsics[1, 2] + 0.5 - height / 2}</cy>"
+    )
+    given = f'<calibration class="adjusted">{size}{lens}</calibration>'
+    text = f'<sensor id="0" type="frame">{size}{given}</sensor>' + sensors.format(size=size, given=given)
+    parts = f"<chunk><sensors>{text}</sensors><components>{components}</components><cameras>{cameras}</cameras></chunk>"
+    (folder / "cameras.xml").write_text(f"<document>{parts}</document>")
+
+
+def camera(number, name, c2w=None, **more):
+    attributes = " ".join(f'{key}="{value}"' for key, value in {"sensor_id": 0, **more}.items())
+    numbers = "" if c2w is None else f"<transform>{' '.join(f'{value:.12g}' for value in c2w.ravel())}</transform>"
+    return f'<camera id="{number}" label="{name}" {attributes}>{numbers}</camera>'
+
+
+def test_a_rig_of_metashape(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    offset = np.linalg.inv(posed[0].c2w) @ posed[1].c2w
+    rotation, place = (" ".join(map(str, part.ravel())) for part in (offset[:3, :3], offset[:3, 3]))
+    slave = f'<sensor id="1" master_id="0" type="frame">{{size}}{{given}}<rotation>{rotation}</rotation>'
+    slave += f"<translation>{place}</translation></sensor>"
+    cameras = camera(0, NAMES[0], posed[0].c2w) + camera(1, NAMES[1], sensor_id=1, master_id=0)
+    cameras += "".join(camera(number, NAMES[number], posed[number].c2w) for number in range(2, VIEWS))
+    metashape(tmp_path, posed, cameras, sensors=slave)
+    require_true(read(tmp_path)[0], posed)
+
+
+def test_components_of_metashape_without_a_common_frame(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    cameras = "".join(camera(n, NAMES[n], posed[n].c2w, component_id=int(n >= 7)) for n in range(VIEWS))
+    metashape(tmp_path, posed, cameras, components='<component id="0"/><component id="1"/>')
+    parsed, _ = read(tmp_path)
+    require_true(parsed, posed[:7])
+    assert any("no common frame; the largest, of 7 photographs, is used" in note for note in parsed.notes)
+
+
+def test_calibrations_of_metashape(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    cameras = "".join(camera(n, NAMES[n], posed[n].c2w) for n in range(VIEWS))
+    (fx, _, cx), (_, fy, cy), _ = posed[0].lens.intrinsics
+    metashape(tmp_path, posed, cameras, f"<fx>{fx}</fx><fy>{fy}</fy><cx>{cx + 0.5}</cx><cy>{cy + 0.5}</cy>")
+    require_true(read(tmp_path)[0], posed)
+    metashape(tmp_path, posed, cameras, f"<f>{fx}</f><p1>0.001</p1><p3>5</p3><p4>-3</p4>")
+    with pytest.raises(SceneError, match="p3 and p4 of its frame calibration is not supported"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("is_normalised", [False, True])
+def test_intrinsics_apart_from_poses(is_normalised, tmp_path):
+    posed = photographs(tmp_path, NAMES, "image")
+    intrinsics = posed[0].lens.intrinsics
+    half = np.array([[99.5, 0, 99.5], [0, 99.5, 99.5], [0, 0, 1]])
+    apart = np.eye(4)
+    apart[:3, :3] = np.linalg.inv(half) @ intrinsics if is_normalised else intrinsics
+    arrays = {f"world_mat_{n}": np.linalg.inv(image.c2w) for n, image in enumerate(posed)}
+    np.savez(tmp_path / "cameras_sphere.npz", **arrays)
+    with pytest.raises(SceneError, match="world_mat_0 has no intrinsics, and there is no camera_mat_0"):
+        read(tmp_path)
+    arrays |= {f"camera_mat_{n}": apart for n in range(VIEWS)}
+    np.savez(tmp_path / "cameras_sphere.npz", **arrays)
+    parsed, scene = read(tmp_path, roi="4 -7 1.5 2.5")
+    require_true(parsed, posed)
+    assert parsed.scale_mat is None and np.allclose(scene.scene_to_world[:3, 3], [4, -7, 1.5])
+
+
+def test_an_opaque_alpha_channel_is_no_mask(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    for name in NAMES:
+        pixels = cv2.imread(str(tmp_path / "images" / name))
+        cv2.imwrite(str(tmp_path / "images" / name), cv2.cvtColor(pixels, cv2.COLOR_BGR2BGRA))
+    transforms(tmp_path, posed, [f"images/{name}" for name in NAMES])
+    assert read(tmp_path, masks_from_backdrop=False)[1].masks is None
+
+
+@pytest.mark.parametrize("is_inverted", [False, True])
+def test_inverted_masks_are_told(is_inverted, tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    (tmp_path / "masks").mkdir()
+    for name, image in zip(NAMES, posed, strict=True):
+        mask = read_image(image.mask_path)[..., 0]
+        write_image(tmp_path / "masks" / name, 255 - mask if is_inverted else mask)
+    transforms(
+        tmp_path,
+        posed,
+        [f"images/{name}" for name in NAMES],
+        lambda name: {"mask_path": name.replace("images", "masks")},
+    )
+    told = any("the masks look inverted" in note for note in read(tmp_path)[1].notes)
+    assert told == is_inverted
+
+
+def test_cameras_of_programs_that_are_not_read_are_named(tmp_path):
+    photographs(tmp_path, NAMES)
+    (tmp_path / "sfm_data.json").write_text("{}")
+    with pytest.raises(SceneError, match="has the cameras of OpenMVG"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".ply", ".obj", ".glb"])
+def test_a_mesh_far_from_the_origin_keeps_its_shape(suffix, tmp_path):
+    ball = trimesh.creation.icosphere(3)
+    far = trimesh.Trimesh(ball.vertices * 4.5 + [512400.3, 4650000.7, 315.7], ball.faces, process=False)
+    surface = Surface(far, ball.vertex_normals.astype(np.float32), np.zeros((len(ball.vertices), 3), np.uint8))
+    write_surface(surface, tmp_path / f"mesh{suffix}", About("world", "m", 1, "c"))
+    found = trimesh.load_mesh(tmp_path / f"mesh{suffix}", process=False)
+    assert np.abs(found.vertices - far.vertices).max() < 1e-5
+    assert (found.faces == far.faces).all()

@@ -3,7 +3,7 @@
 The reader was also held against PyTorch 2.13 itself; these tests need none.
 """
 
-import itertools
+import contextlib
 import os
 import struct
 import zipfile
@@ -18,7 +18,6 @@ from torch_files import (
     Name,
     Storage,
     WithState,
-    legacy_file,
     pickled,
     read,
     refusal,
@@ -38,12 +37,9 @@ ARRAYS = {
     "empty": np.zeros((0, 3), np.float32),
     "double": np.array([np.pi, -0.0, np.inf, np.nan]),
     "half": np.array([1.5, 2.5], np.float16),
-    "long": np.array([2**62, -1]),
-    "int": np.array([2**31 - 1], np.int32),
-    "short": np.array([-(2**15)], np.int16),
-    "char": np.array([-128, 127], np.int8),
-    "byte": np.array([0, 255], np.uint8),
     "bool": np.array([True, False]),
+} | {
+    kind.__name__: np.array([np.iinfo(kind).min, 7], kind) for kind in (np.int64, np.int32, np.int16, np.int8, np.uint8)
 }
 
 
@@ -52,22 +48,26 @@ def test_tensors_of_every_type_come_out_bit_for_bit(tmp_path):
     for name, array in ARRAYS.items():
         assert (raw[name].dtype, raw[name].shape, raw[name].tobytes()) == (array.dtype, array.shape, array.tobytes())
         raw[name][...] = 0  # its own memory, not the file's
+    array = np.array([1.0, 2.0], np.float32)
+    raw = read(tmp_path, zip_file({"x": tensor(array, order=">")}, byteorder="big"))
+    np.testing.assert_array_equal(raw["x"], array)
+    assert raw["x"].dtype.isnative
 
 
-def test_views_share_a_storage_and_come_out_as_numpy_would_stride_them(tmp_path):
+def test_views_of_a_storage_come_out_as_numpy_would_stride_them(tmp_path):
     values = np.arange(20, dtype=np.float32)
     held = storage(values)
-    views = {
-        "transposed": (view(held, 0, (4, 5), (1, 4)), values.reshape(5, 4).T),
-        "part": (view(held, 6, (2, 2), (8, 2)), np.array([[6, 8], [14, 16]])),
-        "expanded": (view(held, 3, (2, 3), (0, 1)), np.array([[3, 4, 5], [3, 4, 5]])),
-        "last": (view(held, 19, (), ()), np.array(19)),
-        "nothing": (view(held, 20, (0,), (1,)), np.zeros(0)),
-    }
-    raw = read(tmp_path, zip_file({name: pair[0] for name, pair in views.items()}))
-    for name, (_, expected) in views.items():
-        np.testing.assert_array_equal(raw[name], expected)
-        assert raw[name].flags.c_contiguous
+    views = [
+        (view(held, 0, (4, 5), (1, 4)), values.reshape(5, 4).T),
+        (view(held, 6, (2, 2), (8, 2)), np.array([[6, 8], [14, 16]])),
+        (view(held, 3, (2, 3), (0, 1)), np.array([[3, 4, 5], [3, 4, 5]])),
+        (view(held, 19, (), ()), np.array(19)),
+        (view(held, 20, (0,), (1,)), np.zeros(0)),
+    ]
+    raw = read(tmp_path, zip_file({"all": [pair[0] for pair in views]}))["all"]
+    for found, (_, expected) in zip(raw, views, strict=True):
+        np.testing.assert_array_equal(found, expected)
+        assert found.flags.c_contiguous
 
 
 def test_bfloat16_becomes_the_float32_it_is_the_upper_half_of(tmp_path):
@@ -77,13 +77,6 @@ def test_bfloat16_becomes_the_float32_it_is_the_upper_half_of(tmp_path):
     raw = read(tmp_path, zip_file({"all": view(held, 0, (2, 2), (1, 2)), "one": view(held, 1, (), ())}))
     np.testing.assert_array_equal(raw["all"], (halves.astype(np.uint32) << 16).view(np.float32).T)
     assert (raw["one"].dtype, raw["one"].shape, float(raw["one"])) == (np.float32, (), -2.5)
-
-
-def test_the_byteorder_entry_is_heeded(tmp_path):
-    array = np.array([1.0, 2.0], np.float32)
-    raw = read(tmp_path, zip_file({"x": tensor(array, order=">")}, byteorder="big"))
-    np.testing.assert_array_equal(raw["x"], array)
-    assert raw["x"].dtype.isnative
 
 
 def test_plain_values_and_parameters_come_out_as_they_are(tmp_path):
@@ -98,27 +91,22 @@ def test_plain_values_and_parameters_come_out_as_they_are(tmp_path):
 HELD = storage(np.zeros(4, np.float32))
 BAD_TENSORS = {
     "one beyond the end": view(HELD, 1, (4,), (1,)),
-    "a huge stride": view(HELD, 0, (2,), (2**40,)),
     "a stride that overflows": view(HELD, 0, (5,), (2**62,)),
     "a huge offset": view(HELD, 2**61, (1,), (1,)),
     "a negative offset": view(HELD, -1, (1,), (1,)),
     "a negative stride": view(HELD, 3, (4,), (-1,)),
     "a negative size": view(HELD, 0, (-4,), (1,)),
-    "a size that unfolds": view(HELD, 0, (2**40,), (0,)),
     "sizes that unfold": view(HELD, 0, (2**20, 2**20, 2**20, 2**20), (0, 0, 0, 0)),
     "many dimensions": view(HELD, 0, (1,) * 65, (1,) * 65),
     "no stride": view(HELD, 0, (4,), ()),
-    "a list for a size": view(HELD, 0, [4], (1,)),
     "text for a size": view(HELD, 0, ("4",), (1,)),
     "a truth value for an offset": view(HELD, True, (1,), (1,)),
     "no storage": view(None, 0, (4,), (1,)),
     "too few parts": Call(REBUILD, (HELD,)),
     "a storage shorter than it says": view(Storage("0", bytes(8), "FloatStorage", 4), 0, (4,), (1,)),
-    "an enormous storage": view(Storage("0", bytes(8), "FloatStorage", 2**61), 0, (1,), (1,)),
     "a storage of negative length": view(Storage("0", bytes(8), "FloatStorage", -1), 0, (1,), (1,)),
     "a storage of complex numbers": view(Storage("0", bytes(8), "ComplexFloatStorage", 1), 0, (1,), (1,)),
     "a NumPy number of objects": Call(Name("numpy", "dtype"), ("O8", False, True)),
-    "a NumPy type by tuple": Call(Name("numpy", "dtype"), (((),),)),
     "a NumPy number that is too long": Call(
         Name("numpy._core.multiarray", "scalar"),
         (Call(Name("numpy", "dtype"), ("f4",)), Call(Name("_codecs", "encode"), ("12345678", "latin1"))),
@@ -128,15 +116,11 @@ BAD_TENSORS = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_TENSORS)
-def test_a_tensor_that_makes_no_sense_is_refused(tmp_path, case):
-    refusal(tmp_path, zip_file({"x": BAD_TENSORS[case]}))
-
-
-def test_many_views_of_one_storage_are_refused_where_they_unfold_too_far(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch_archive, "MAX_BYTES", 1 << 16)
-    held = storage(np.zeros(1000, np.float32))
-    views = [view(held, 0, (1000,), (1,)) for _ in range(17)]
+def test_a_tensor_that_makes_no_sense_is_refused(tmp_path, monkeypatch):
+    for case, value in BAD_TENSORS.items():
+        assert refusal(tmp_path, zip_file({"x": value})), case
+    monkeypatch.setattr(torch_archive, "MAX_BYTES", 1 << 16)  # many views of one storage
+    views = [view(storage(np.zeros(1000, np.float32)), 0, (1000,), (1,))] * 17
     assert len(read(tmp_path, zip_file({"x": views[:16]}))["x"]) == 16
     assert "expand" in refusal(tmp_path, zip_file({"x": views}))
 
@@ -157,44 +141,28 @@ def encrypted_archive():
     return bytes(content)
 
 
-def two_values():
-    """An archive with a data.pkl in each of two folders."""
-    return zip_file({}, **{"xy/data.pkl": b"}."}).replace(b"archive/xy/", b"archive-xy/")
-
-
 CHANGED = "is damaged or truncated"
 FOREIGN = "is not a file of torch.save"
-BAD_ARCHIVES = {
-    "compressed": (
-        lambda: zip_file({"x": tensor(np.zeros(100000, np.float32))}, compression=zipfile.ZIP_DEFLATED),
-        "has compressed entries",
-    ),
-    "overlapping": (overlapping_archive, "its entries are larger than the file"),
-    "encrypted": (encrypted_archive, CHANGED),
-    "no data.pkl": (lambda: zip_file({}).replace(b"data.pkl", b"data.txt"), "not of torch.save"),
-    "two of them": (two_values, "not of torch.save"),
-    "no such storage": (
-        lambda: zip_file({"x": tensor(np.zeros(2, np.float32))}).replace(b"/data/0", b"/data/1"),
-        "it has no entry data/0",
-    ),
-    "a number changed": (
-        lambda: zip_file({"x": tensor(np.full(2, 1.0, np.float32))}).replace(b"\x80\x3f", b"\x80\x40"),
-        CHANGED,
-    ),
-    "only the start": (lambda: b"PK\x03\x04" + bytes(50), CHANGED),
-    "nothing": (lambda: b"", FOREIGN),
-    "text": (lambda: b"not a checkpoint\n", FOREIGN),
-    "an image": (lambda: b"\x89PNG\r\n\x1a\n" + bytes(100), FOREIGN),
-    "another pickle": (lambda: pickled({"nerf": 1})[0], FOREIGN),
-    "no dictionary": (lambda: zip_file([1, 2]), "is not a dictionary"),
-    "the format before PyTorch 1.6": (lambda: legacy_file(SMALL), "format of PyTorch before 1.6"),
-}
+TWO = np.full(2, 1.0, np.float32)
+BAD_ARCHIVES = [
+    (zip_file({"x": tensor(np.zeros(100000, np.float32))}, compression=zipfile.ZIP_DEFLATED), "has compressed entries"),
+    (overlapping_archive(), "its entries are larger than the file"),
+    (encrypted_archive(), CHANGED),
+    (zip_file({}).replace(b"data.pkl", b"data.txt"), "not of torch.save"),
+    (zip_file({}, **{"xy/data.pkl": b"}."}).replace(b"archive/xy/", b"archive-xy/"), "not of torch.save"),
+    (zip_file({"x": tensor(TWO)}).replace(b"/data/0", b"/data/1"), "it has no entry data/0"),
+    (zip_file({"x": tensor(TWO)}).replace(b"\x80\x3f", b"\x80\x40"), CHANGED),
+    (b"PK\x03\x04" + bytes(50), CHANGED),
+    (b"", FOREIGN),
+    (b"not a checkpoint\n", FOREIGN),
+    (pickled({"nerf": 1})[0], FOREIGN),
+    (zip_file([1, 2]), "is not a dictionary"),
+]
 
 
-@pytest.mark.parametrize("case", BAD_ARCHIVES)
-def test_an_archive_that_makes_no_sense_is_refused(tmp_path, case):
-    make, reason = BAD_ARCHIVES[case]
-    assert reason in refusal(tmp_path, make())
+@pytest.mark.parametrize(("content", "reason"), BAD_ARCHIVES, ids=range(len(BAD_ARCHIVES)))
+def test_an_archive_that_makes_no_sense_is_refused(tmp_path, content, reason):
+    assert reason in refusal(tmp_path, content)
 
 
 def test_a_sparse_file_of_terabytes_is_refused_unread(tmp_path):
@@ -205,17 +173,10 @@ def test_a_sparse_file_of_terabytes_is_refused_unread(tmp_path):
         read_torch_checkpoint(path)
 
 
-def test_every_truncation_is_refused(tmp_path):
+def test_truncations_are_refused_and_flipped_bits_harmless(tmp_path):
     content = zip_file(SMALL)
-    for length in range(len(content)):
-        refusal(tmp_path, content[:length])
-
-
-def test_a_flipped_bit_never_ends_in_anything_but_a_value_or_a_refusal(tmp_path):
-    content = zip_file(SMALL)
-    for position, bit in itertools.product(range(len(content)), (1, 128)):
-        changed = content[:position] + bytes([content[position] ^ bit]) + content[position + 1 :]
-        try:
-            read(tmp_path, changed)
-        except CheckpointError:
-            continue
+    for position in range(len(content)):
+        refusal(tmp_path, content[:position])
+        for bit in (1, 128):
+            with contextlib.suppress(CheckpointError):
+                read(tmp_path, content[:position] + bytes([content[position] ^ bit]) + content[position + 1 :])

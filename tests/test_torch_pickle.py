@@ -43,39 +43,32 @@ def chain(canary):
 
 ATTACKS = {
     "os.system": lambda canary: Call(Name("os", "system"), (f"touch {canary}",)),
-    "posix.system": lambda canary: Call(Name("posix", "system"), (f"touch {canary}",)),
     "builtins.eval": lambda canary: Call(Name("builtins", "eval"), (f"open({str(canary)!r}, 'w')",)),
-    "builtins.exec": lambda canary: Call(Name("builtins", "exec"), (f"open({str(canary)!r}, 'w')",)),
     "python 2 spelling": lambda canary: Call(Name("__builtin__", "eval"), (f"open({str(canary)!r}, 'w')",)),
-    "subprocess": lambda canary: Call(Name("subprocess", "check_call"), (["touch", str(canary)],)),
-    "getattr chain": chain,
     "nested in a state dict": lambda canary: {"nerf": {"w": [Call(ORDERED_DICT, ()), (chain(canary),)]}},
     "inside a tensor": lambda canary: Call(REBUILD, (chain(canary), 0, (), ())),
     "as a state": lambda canary: WithState(Call(ORDERED_DICT, ()), chain(canary)),
     "a dotted name": lambda canary: Call(Name("collections", "OrderedDict.fromkeys"), ([],)),
     "an attribute of an allowed module": lambda canary: Call(Name("torch._utils", "os.system"), (f"touch {canary}",)),
     "numpy's loader": lambda canary: Call(Name("numpy", "load"), (str(canary), None, True)),
-    "torch.load": lambda canary: Call(Name("torch", "load"), (str(canary),)),
     "a name with a newline": lambda canary: Name("os", "system" + 1000 * "x"),
 }
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_a_file_that_asks_for_a_foreign_name_is_refused_and_nothing_is_run(tmp_path, attack):
+def test_a_file_that_asks_for_a_foreign_name_is_refused_unrun(tmp_path, attack):
     canary = tmp_path / "canary"
-    text = refusal(tmp_path, zip_file(ATTACKS[attack](canary)))
-    assert "nothing was executed" in text
+    assert "nothing was executed" in refusal(tmp_path, zip_file(ATTACKS[attack](canary)))
     assert not canary.exists()
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_what_pickle_itself_would_run_is_refused_by_name_in_every_protocol(tmp_path, protocol):
+def test_what_pickle_itself_would_run_is_refused_in_every_protocol(tmp_path):
     canary = tmp_path / "canary"
-    content = pickle.dumps(Reduced(eval, f"open({str(canary)!r}, 'w').close()"), protocol)
-    assert "eval" in refusal(tmp_path, zip_file(content))
-    assert not canary.exists()
-    pickle.loads(content)
-    assert canary.exists(), "the sample must be able to do harm"
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        content = pickle.dumps(Reduced(eval, f"open({str(canary)!r}, 'w').close()"), protocol)
+        assert "eval" in refusal(tmp_path, zip_file(content)) and not canary.exists()
+        pickle.loads(content)
+        canary.unlink()  # the sample must be able to do harm
 
 
 @pytest.mark.parametrize("value", [SMALL, ATTACKS["os.system"]("canary")])
@@ -85,59 +78,41 @@ def test_the_format_before_pytorch_1_6_is_refused_with_the_way_out(tmp_path, val
 
 FORBIDDEN_OPERATIONS = {
     "INST": b"(S'x'\nios\nsystem\n.",
-    "OBJ": b"(ccollections\nOrderedDict\no.",
     "NEWOBJ": b"\x80\x02ccollections\nOrderedDict\n)\x81.",
-    "EXT1": b"\x80\x02\x82\x01.",
     "PERSID": b"Pos.system\n.",
     "a state for a function": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x05\x00\x00\x00buildNsb.",
-    "a call of no function": b"\x80\x02X\x01\x00\x00\x00x)R.",
     "a call of a dictionary": b"\x80\x02})R.",
-    "a call with a list": b"\x80\x02ccollections\nOrderedDict\n]R.",
     "wrong arguments": b"\x80\x02ccollections\nOrderedDict\nK\x01\x85R.",
     "an append to a tuple": b"\x80\x02)Na.",
     "a tuple as a key": b"\x80\x02})Ns.",
     "an enormous integer as a key": b"\x80\x02}\x8a\x20" + b"\x7f" * 32 + b"Ns.",
-    "half a pair": b"\x80\x02}(Nu.",
     "an empty stack": b"\x80\x02.",
-    "a mark that is not there": b"\x80\x02t.",
     "a memo that is not there": b"\x80\x02j\xff\xff\xff\xff.",
-    "no end": b"\x80\x02}",
-    "bytes beyond the end": b"\x80\x03B\xff\xff\xff\x7fx.",
     "2^62 bytes": b"\x80\x04\x8e" + struct.pack("<Q", 1 << 62) + b"x.",
-    "a number of 2^31 bytes": b"\x80\x02\x8b\xff\xff\xff\x7fx.",
     "a frame beyond the end": b"\x80\x04\x95" + struct.pack("<Q", 1 << 62) + b"}",
-    "an array of 2^62 bytes": b"\x80\x05\x96" + struct.pack("<Q", 1 << 62) + b"x.",
     "a set": b"\x80\x04\x8f.",
     "a key of tuples by the memo": b"\x80\x02})" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(200)) + b"Ns.",
     "an unknown operation": b"\x80\x02\xff.",
-    "text beyond the end": b"\x80\x02X\xff\xff\xff\x7fx.",
     "bad text": b"\x80\x02X\x01\x00\x00\x00\xff.",
     "a number of a million digits": b"I" + b"9" * 1000000 + b"\n.",
 }
 
 
-@pytest.mark.parametrize("case", FORBIDDEN_OPERATIONS)
-def test_a_pickle_that_leaves_the_narrow_path_is_refused(tmp_path, case):
-    refusal(tmp_path, zip_file(FORBIDDEN_OPERATIONS[case]))
-
-
-def test_a_pickle_larger_than_any_checkpoint_needs_is_refused(tmp_path, monkeypatch):
+def test_a_pickle_that_leaves_the_narrow_path_is_refused(tmp_path, monkeypatch):
+    for case, content in FORBIDDEN_OPERATIONS.items():
+        assert refusal(tmp_path, zip_file(content)), case
+    assert read(tmp_path, zip_file(b"\x80\x02}r\xff\xff\xff\xff.")) == {}  # a memo index costs no memory
+    doubling = b"\x80\x02}X\x01\x00\x00\x00a)" + b"2\x86" * 1000 + b"s."
+    assert "DUP" in refusal(tmp_path, zip_file(doubling))
     content = zip_file(b"\x80\x02" + b"N" * 100 + b"}.")
     assert read(tmp_path, content) == {}
     monkeypatch.setattr(torch_pickle, "MAX_PICKLE_BYTES", 100)
     assert "a pickle of more than" in refusal(tmp_path, content)
 
 
-def test_a_memo_index_costs_no_memory_and_repeated_doubling_no_time(tmp_path):
-    memo = b"\x80\x02}r\xff\xff\xff\xff."
-    doubling = b"\x80\x02}X\x01\x00\x00\x00a)" + b"2\x86" * 1000 + b"s."
-    assert read(tmp_path, zip_file(memo)) == {}
-    assert "DUP" in refusal(tmp_path, zip_file(doubling))
-
-
 @given(edits=st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=3)), min_size=1, max_size=4))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_rewritten_pickle_never_ends_in_anything_but_a_value_or_a_refusal(tmp_path, edits):
+def test_a_rewritten_pickle_ends_in_a_value_or_a_refusal(tmp_path, edits):
     content, storages = pickled(SMALL)
     for position, replacement in edits:
         position %= len(content)

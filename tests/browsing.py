@@ -28,7 +28,7 @@ DESKTOP, PHONE = (1280, 900), (390, 844)
 PATIENCE = 120_000  # milliseconds: without a graphics card, beside other work, a frame may take seconds
 FLAGS = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox")
 CANVAS = (
-    "[...document.querySelectorAll('canvas')].some((canvas) => canvas.clientWidth > 300)"  # of a viewer, drawn upon
+    "[...document.querySelectorAll('canvas')].some((canvas) => canvas.clientWidth > 300)"
 )
 needs_viser = pytest.mark.skipif(importlib.util.find_spec("viser") is None, reason="viser is optional, and missing")
 # Console messages of a browser without a GPU, and of viser's own script, which are no errors of a page.

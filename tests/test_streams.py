@@ -105,10 +105,6 @@ def test_a_fault_of_the_program_keeps_its_status_and_is_shown_by_lines():
     assert done.stderr.endswith("\nValueError: a\\x1b[2J\\x85b\n")
 
 
-
-
-
-
 # Each mode in turn, in one process: Jittor is loaded once.
 ALL_MODES = """
 import json, sys
@@ -158,13 +154,16 @@ def test_every_mode_does_its_work_whatever_its_streams_are(tmp_path):
     assert all(words in log for words in ("trained to step 6", "mesh of", "video"))
 
 
-DESCRIPTORS = SECURE + """
+DESCRIPTORS = (
+    SECURE
+    + """
 with open(sys.argv[2], "w+b") as file:
     print("from Python"), print("and more", file=sys.stderr), sys.stdin.read()
     os.write(1, b"from C"), os.write(2, b"from C")
     os.system("echo from a child; echo from a child >&2")
     file.write(b"%d" % file.fileno())
 """
+)
 
 
 @pytest.mark.cli
@@ -192,8 +191,6 @@ def test_a_child_whose_log_is_full_does_its_work(tmp_path):
     assert events == ["half"] and (tmp_path / "log").stat().st_size <= FULL_LOG
     with pytest.raises(OSError, match="it is not a file"):
         run_apart(dies, log=Path("/dev/full"))
-
-
 
 
 LIBRARIES = """

@@ -80,10 +80,6 @@ def test_what_is_refused_costs_no_checkpoint_and_leaves_no_folder(copy, tmp_path
     assert not (tmp_path / "above").exists()
 
 
-
-
-
-
 def test_a_training_that_ends_before_its_first_checkpoint_costs_nothing(copy, monkeypatch, capsys):
     before = contents(saved(copy, 6))
     spoil_batches(monkeypatch, set(range(100)), spoil_image)
@@ -101,8 +97,6 @@ def test_a_training_that_ends_before_its_first_checkpoint_costs_nothing(copy, mo
     assert contents(saved(copy, 6)) == before and saved(copy, 3).step == 3
     assert run(copy, "--is_continue") == 0
     assert "already trained to step 6" in capsys.readouterr().out
-
-
 
 
 def test_a_last_step_that_leads_back_is_not_the_last(tmp_path, monkeypatch, capsys):
@@ -164,10 +158,6 @@ def test_logs_and_recordings_follow_no_link(tmp_path):
     assert found == {"main.py", "net/__init__.py", "net/deep/__init__.py", "net/deep/layer.py"}
 
 
-
-
-
-
 def test_a_deleted_folder_is_made_anew_and_a_taken_one_left_alone(trained, tmp_path, monkeypatch, capsys):
     folder, others = tmp_path / "run", []
     after_step(monkeypatch, 4, lambda: shutil.rmtree(folder))
@@ -187,7 +177,3 @@ def test_a_deleted_folder_is_made_anew_and_a_taken_one_left_alone(trained, tmp_p
     others[0].close()
     assert "another training is running" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == [LOCK_NAME]
-
-
-
-

@@ -142,7 +142,7 @@ def test_a_home_that_was_set_for_another_run_is_not_used(tmp_path):
     variables = os.environ | {"HOME": str(homes[1]), "PYTHONPATH": str(ROOT)}
     variables.pop("JITTOR_HOME", None)
     for home, more in zip(homes, ({"JITTOR_HOME": str(homes[0])}, {}), strict=True):
-        home.mkdir()
+        home.mkdir(exist_ok=True)
         told = subprocess.run([sys.executable, "-c", program], env=variables | more, capture_output=True, text=True)
         assert told.stdout.split()[-1] == str(home)
 

@@ -1,15 +1,15 @@
-"""Theorems about the files of `torch.save`: tensors come out exactly, and invalid files give one error message.
-
-The reader was also held against PyTorch 2.13 itself; these tests need none.
-"""
+"""Files of `torch.save`: tensors come out exactly, invalid files give one error message, and no code in them runs."""
 
 import contextlib
 import os
+import pickle
 import struct
 import zipfile
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch_files import (
     ORDERED_DICT,
     REBUILD,
@@ -18,6 +18,7 @@ from torch_files import (
     Name,
     Storage,
     WithState,
+    legacy_file,
     pickled,
     read,
     refusal,
@@ -27,7 +28,7 @@ from torch_files import (
     zip_file,
 )
 
-from models.checkpoints import torch_archive
+from models.checkpoints import torch_archive, torch_pickle
 from models.checkpoints.ours import CheckpointError
 from models.checkpoints.published import read_torch_checkpoint
 
@@ -84,41 +85,32 @@ def test_plain_values_and_parameters_come_out_as_they_are(tmp_path):
     parameter = Call(Name("torch._utils", "_rebuild_parameter"), (tensor(np.ones(2, np.float32)), True, {}))
     network = WithState(Call(ORDERED_DICT, ()), {"_metadata": {"": {"version": 1}}})
     raw = read(tmp_path, zip_file({**plain, "parameter": parameter, "network": network}))
-    np.testing.assert_array_equal(raw.pop("parameter"), [1, 1])
-    assert raw == {**plain, "network": {}}
+    assert raw.pop("parameter").tolist() == [1, 1] and raw == {**plain, "network": {}}
 
 
 HELD = storage(np.zeros(4, np.float32))
-BAD_TENSORS = {
-    "one beyond the end": view(HELD, 1, (4,), (1,)),
-    "a stride that overflows": view(HELD, 0, (5,), (2**62,)),
-    "a huge offset": view(HELD, 2**61, (1,), (1,)),
-    "a negative offset": view(HELD, -1, (1,), (1,)),
-    "a negative stride": view(HELD, 3, (4,), (-1,)),
-    "a negative size": view(HELD, 0, (-4,), (1,)),
-    "sizes that unfold": view(HELD, 0, (2**20, 2**20, 2**20, 2**20), (0, 0, 0, 0)),
-    "many dimensions": view(HELD, 0, (1,) * 65, (1,) * 65),
-    "no stride": view(HELD, 0, (4,), ()),
-    "text for a size": view(HELD, 0, ("4",), (1,)),
-    "a truth value for an offset": view(HELD, True, (1,), (1,)),
-    "no storage": view(None, 0, (4,), (1,)),
-    "too few parts": Call(REBUILD, (HELD,)),
-    "a storage shorter than it says": view(Storage("0", bytes(8), "FloatStorage", 4), 0, (4,), (1,)),
-    "a storage of negative length": view(Storage("0", bytes(8), "FloatStorage", -1), 0, (1,), (1,)),
-    "a storage of complex numbers": view(Storage("0", bytes(8), "ComplexFloatStorage", 1), 0, (1,), (1,)),
-    "a NumPy number of objects": Call(Name("numpy", "dtype"), ("O8", False, True)),
-    "a NumPy number that is too long": Call(
-        Name("numpy._core.multiarray", "scalar"),
+BAD_TENSORS = [
+    *(view(HELD, offset, (4,), (1,)) for offset in (1, -1, True, 2**61)),
+    *(view(HELD, 0, (5,), (stride,)) for stride in (-1, 2**62)),
+    *(view(HELD, 0, size, (1,) * len(size)) for size in ((-4,), (1,) * 65, ("4",))),
+    view(HELD, 0, (2**20, 2**20, 2**20, 2**20), (0, 0, 0, 0)),
+    view(HELD, 0, (4,), ()),
+    view(None, 0, (4,), (1,)),
+    Call(REBUILD, (HELD,)),
+    *(view(Storage("0", bytes(8), "FloatStorage", length), 0, (1,), (1,)) for length in (4, -1)),
+    view(Storage("0", bytes(8), "ComplexFloatStorage", 1), 0, (1,), (1,)),
+    Call(Name("numpy", "dtype"), ("O8", False, True)),
+    Call(
+        Name("numpy._core.multiarray", "scalar"),  # longer than its type
         (Call(Name("numpy", "dtype"), ("f4",)), Call(Name("_codecs", "encode"), ("12345678", "latin1"))),
     ),
-    "another encoding": Call(Name("_codecs", "encode"), ("x", "rot13")),
-    "long bytes": Call(Name("_codecs", "encode"), ("x" * 9, "latin1")),
-}
+    *(Call(Name("_codecs", "encode"), given) for given in (("x", "rot13"), ("x" * 9, "latin1"))),
+]
 
 
 def test_a_tensor_that_makes_no_sense_is_refused(tmp_path, monkeypatch):
-    for case, value in BAD_TENSORS.items():
-        assert refusal(tmp_path, zip_file({"x": value})), case
+    for number, value in enumerate(BAD_TENSORS):
+        assert refusal(tmp_path, zip_file({"x": value})), number
     monkeypatch.setattr(torch_archive, "MAX_BYTES", 1 << 16)  # many views of one storage
     views = [view(storage(np.zeros(1000, np.float32)), 0, (1000,), (1,))] * 17
     assert len(read(tmp_path, zip_file({"x": views[:16]}))["x"]) == 16
@@ -165,14 +157,6 @@ def test_an_archive_that_makes_no_sense_is_refused(tmp_path, content, reason):
     assert reason in refusal(tmp_path, content)
 
 
-def test_a_sparse_file_of_terabytes_is_refused_unread(tmp_path):
-    path = tmp_path / "ckpt_000040.pth"
-    path.write_bytes(zip_file(SMALL))
-    os.truncate(path, 1 << 36)
-    with pytest.raises(CheckpointError, match="larger than 1024 MiB"):
-        read_torch_checkpoint(path)
-
-
 def test_truncations_are_refused_and_flipped_bits_harmless(tmp_path):
     content = zip_file(SMALL)
     for position in range(len(content)):
@@ -180,3 +164,107 @@ def test_truncations_are_refused_and_flipped_bits_harmless(tmp_path):
         for bit in (1, 128):
             with contextlib.suppress(CheckpointError):
                 read(tmp_path, content[:position] + bytes([content[position] ^ bit]) + content[position + 1 :])
+
+
+# pickles that refer to more than tensors: no code in them is executed
+
+
+class Reduced:
+    """Pickles as a call of `function`."""
+
+    def __init__(self, function, *arguments):
+        self.parts = (function, arguments)
+
+    def __reduce__(self):
+        return self.parts
+
+
+def chain(canary):
+    """getattr(__import__("os"), "system")(...): no name that looks like harm but getattr."""
+    imported = Call(Name("builtins", "__import__"), ("os",))
+    return Call(Call(Name("builtins", "getattr"), (imported, "system")), (f"touch {canary}",))
+
+
+ATTACKS = {
+    "os.system": lambda canary: Call(Name("os", "system"), (f"touch {canary}",)),
+    "builtins.eval": lambda canary: Call(Name("builtins", "eval"), (f"open({str(canary)!r}, 'w')",)),
+    "python 2 spelling": lambda canary: Call(Name("__builtin__", "eval"), (f"open({str(canary)!r}, 'w')",)),
+    "nested in a state dict": lambda canary: {"nerf": {"w": [Call(ORDERED_DICT, ()), (chain(canary),)]}},
+    "inside a tensor": lambda canary: Call(REBUILD, (chain(canary), 0, (), ())),
+    "as a state": lambda canary: WithState(Call(ORDERED_DICT, ()), chain(canary)),
+    "a dotted name": lambda canary: Call(Name("collections", "OrderedDict.fromkeys"), ([],)),
+    "an attribute of an allowed module": lambda canary: Call(Name("torch._utils", "os.system"), (f"touch {canary}",)),
+    "numpy's loader": lambda canary: Call(Name("numpy", "load"), (str(canary), None, True)),
+    "a name with a newline": lambda canary: Name("os", "system" + 1000 * "x"),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_file_that_asks_for_a_foreign_name_is_refused_unrun(tmp_path, attack):
+    canary = tmp_path / "canary"
+    assert "nothing was executed" in refusal(tmp_path, zip_file(ATTACKS[attack](canary)))
+    assert not canary.exists()
+
+
+def test_what_pickle_itself_would_run_is_refused_in_every_protocol(tmp_path):
+    canary = tmp_path / "canary"
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        content = pickle.dumps(Reduced(eval, f"open({str(canary)!r}, 'w').close()"), protocol)
+        assert "eval" in refusal(tmp_path, zip_file(content)) and not canary.exists()
+        pickle.loads(content)
+        canary.unlink()  # the sample must be able to do harm
+
+
+def test_old_formats_and_sparse_files_of_terabytes_are_refused(tmp_path):
+    for value in (SMALL, ATTACKS["os.system"]("canary")):
+        assert "read it with torch.load, write it again with torch.save" in refusal(tmp_path, legacy_file(value))
+    path = tmp_path / "ckpt_000040.pth"
+    path.write_bytes(zip_file(SMALL))
+    os.truncate(path, 1 << 36)
+    with pytest.raises(CheckpointError, match="larger than 1024 MiB"):
+        read_torch_checkpoint(path)
+
+
+FORBIDDEN_OPERATIONS = {
+    "INST": b"(S'x'\nios\nsystem\n.",
+    "NEWOBJ": b"\x80\x02ccollections\nOrderedDict\n)\x81.",
+    "PERSID": b"Pos.system\n.",
+    "a state for a function": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x05\x00\x00\x00buildNsb.",
+    "a call of a dictionary": b"\x80\x02})R.",
+    "wrong arguments": b"\x80\x02ccollections\nOrderedDict\nK\x01\x85R.",
+    "an append to a tuple": b"\x80\x02)Na.",
+    "a tuple as a key": b"\x80\x02})Ns.",
+    "an enormous integer as a key": b"\x80\x02}\x8a\x20" + b"\x7f" * 32 + b"Ns.",
+    "an empty stack": b"\x80\x02.",
+    "a memo that is not there": b"\x80\x02j\xff\xff\xff\xff.",
+    "2^62 bytes": b"\x80\x04\x8e" + struct.pack("<Q", 1 << 62) + b"x.",
+    "a frame beyond the end": b"\x80\x04\x95" + struct.pack("<Q", 1 << 62) + b"}",
+    "a set": b"\x80\x04\x8f.",
+    "a key of tuples by the memo": b"\x80\x02})" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(200)) + b"Ns.",
+    "an unknown operation": b"\x80\x02\xff.",
+    "bad text": b"\x80\x02X\x01\x00\x00\x00\xff.",
+    "a number of a million digits": b"I" + b"9" * 1000000 + b"\n.",
+}
+
+
+def test_a_pickle_that_leaves_the_narrow_path_is_refused(tmp_path, monkeypatch):
+    for case, content in FORBIDDEN_OPERATIONS.items():
+        assert refusal(tmp_path, zip_file(content)), case
+    assert read(tmp_path, zip_file(b"\x80\x02}r\xff\xff\xff\xff.")) == {}  # a memo index costs no memory
+    doubling = b"\x80\x02}X\x01\x00\x00\x00a)" + b"2\x86" * 1000 + b"s."
+    assert "DUP" in refusal(tmp_path, zip_file(doubling))
+    content = zip_file(b"\x80\x02" + b"N" * 100 + b"}.")
+    assert read(tmp_path, content) == {}
+    monkeypatch.setattr(torch_pickle, "MAX_PICKLE_BYTES", 100)
+    assert "a pickle of more than" in refusal(tmp_path, content)
+
+
+@given(edits=st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=3)), min_size=1, max_size=4))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_rewritten_pickle_ends_in_a_value_or_a_refusal(tmp_path, edits):
+    content, storages = pickled(SMALL)
+    for position, replacement in edits:
+        position %= len(content)
+        content = content[:position] + replacement + content[position + 1 :]
+    with contextlib.suppress(CheckpointError):
+        read(tmp_path, zip_file(content, **{"data/0": storages["0"].content}))

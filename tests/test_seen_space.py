@@ -76,8 +76,6 @@ def test_what_a_wall_hides_is_outside_and_what_is_seen_is_unchanged(model):
     np.testing.assert_array_equal(seen[near], all_of_it[near])
 
 
-
-
 def extracted(level_set, low=LOW, high=HIGH, resolution=140):
     return extract(level_set, low, high, resolution, 0.0, 1 << 20).mesh
 
@@ -101,10 +99,19 @@ def test_the_seen_triangles_are_those_of_the_whole_surface(model, monkeypatch, c
 
 def test_all_of_the_surface_is_extracted_where_it_may_be_kept(model, monkeypatch):
     space = seen_space(model.level_set, MeshRequest(256, clean="views"), 2.0)
-    low, high = np.full(3, -0.6), np.array([0.6, 0.6, -0.02])  # where nothing is seen the boundary stays, for the report
+    low, high = (
+        np.full(3, -0.6),
+        np.array([0.6, 0.6, -0.02]),
+    )  # where nothing is seen the boundary stays, for the report
     mesh = extracted(within(model.level_set, space), low, high, 40)
     assert space.bounds(np.asarray(mesh.vertices)).all() and without_boundary(mesh, space) is mesh
-    changes = ({"clean": None}, {"clean": "dust"}, {"bbox": (-1, -1, -1, 1, 1, 1)}, {"threshold": 0.01}, {"resolution": 24})
+    changes = (
+        {"clean": None},
+        {"clean": "dust"},
+        {"bbox": (-1, -1, -1, 1, 1, 1)},
+        {"threshold": 0.01},
+        {"resolution": 24},
+    )
     for change in changes:
         request = MeshRequest(**{"resolution": 256, "clean": "views"} | change)
         assert seen_space(model.level_set, request, 2.0) is None
@@ -113,12 +120,6 @@ def test_all_of_the_surface_is_extracted_where_it_may_be_kept(model, monkeypatch
         assert model.level_set.seen_space(0.01) is None
     monkeypatch.setattr(model.estimator, "background", None)
     assert model.level_set.seen_space(0.01) is None
-
-
-
-
-
-
 
 
 def test_neighbouring_rays_of_a_view_are_near_each_other(of_the_demo):

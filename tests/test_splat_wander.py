@@ -94,20 +94,3 @@ def test_bits_do_not_hang_on_threads_nor_on_how_many_splats_follow(openmp_thread
         some = {name: array[:count] for name, array in splats.items()}
         assert np.array_equal(wandered(some, step), whole[:count])
         assert np.array_equal(wandered(some, step, CUDA_FORMS[0]), first[:count])
-
-
-def test_the_noise_has_no_mean_and_the_square_of_the_covariance():
-    count, rate = 200_000, 0.5
-    one = {"means": [0, 0, 0], "quats": [0.3, -0.5, 0.7, 0.1], "sizes": [-0.7, 0.2, -0.1], "opacities": [-9.0]}
-    splats = {name: np.tile(np.array(value, np.float32), (count, 1)) for name, value in one.items()}
-    turn = rotations64(splats["quats"][:1].astype(np.float64))[0]
-    gate = 1.0 / (1.0 + np.exp(100.0 * (1.0 / (1.0 + np.exp(9.0)) - 0.005)))
-    deviations = rate * gate * np.exp(2.0 * splats["sizes"][0].astype(np.float64))
-    # along each axis, in its standard deviations, in two steps
-    along, later = (wandered(splats, step_of(rate, False, 1, k)).astype(np.float64) @ turn / deviations for k in (2, 3))
-    assert np.abs(along.mean(axis=0)).max() < 5 / np.sqrt(count)
-    assert np.abs(np.cov(along.T) - np.eye(3)).max() < 5 * np.sqrt(2 / count)
-    assert np.abs((along**4).mean(axis=0) - 3).max() < 5 * np.sqrt(96 / count)
-    assert 4.0 < np.abs(along).max() < 6.0
-    for product in (along[1:] * along[:-1], along * later):  # neighbours, steps
-        assert np.abs(product.mean(axis=0)).max() < 5 / np.sqrt(count)

@@ -132,8 +132,7 @@ def test_it_trains_resumes_and_is_shown_as_every_kind(tmp_path, capsys):
         assert (folder / "recording/config.conf").is_file()
         assert_every_parameter_moves(folder)
         assert run_conf(conf, folder, "--mode", "validate_image", "--image", "1") == 0
-        picture = read_image(folder / "validations_fine/00000006_0_1.png")
-        assert picture.shape == (3 * 12, 16, 3) and picture[:12].any()
+        assert read_image(folder / "validations_fine/00000006_0_1.png")[:12].any()
         assert run_conf(conf, folder, "--mode", "validate_mesh", "--resolution", "24") == 0
         mesh = trimesh.load(folder / "meshes/00000006.ply", process=False)
         radius = np.linalg.norm(mesh.vertices - [0.3, -0.2, 4.0], axis=1) / 2.5  # of write_scene's frame

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -18,19 +17,17 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def complaint():
+def complaint(check=toolchain.check):
     with pytest.raises(UserError) as caught:
-        toolchain.check()
-    sentence = str(caught.value)
-    assert "\n" not in sentence and sentence
-    return sentence
+        check()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def executable(path, script):
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir()
     path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
+    path.chmod(0o755)
 
 
 def test_wrong_versions_compilers_and_headers_are_named_with_a_remedy(monkeypatch, tmp_path):
@@ -63,11 +60,11 @@ class _Version(NamedTuple):
     minor: int
 
 
-@pytest.mark.parametrize(("text", "count"), [("", 0), (" ", 0), ("4", 4), ("4,2", 4), (" 2 , 1", 2)])
-def test_the_first_level_of_threads_counts(text, count, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", text)
-    toolchain.check_environment()
-    assert toolchain.threads(text) == count
+def test_the_first_level_of_threads_counts(monkeypatch):
+    for text, count in (("", 0), (" ", 0), ("4", 4), ("4,2", 4), (" 2 , 1", 2)):
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        toolchain.check_environment()
+        assert toolchain.threads(text) == count
 
 
 BAD_VARIABLES = {
@@ -90,9 +87,7 @@ def test_a_variable_that_a_library_would_stumble_over_is_named(name, monkeypatch
     monkeypatch.delenv("JITTOR_HOME", raising=False)  # what is loaded already has set it
     for text in BAD_VARIABLES[name]:
         monkeypatch.setenv(name, text)
-        with pytest.raises(UserError, match=name) as caught:
-            toolchain.check_environment()
-        assert "\n" not in str(caught.value)
+        assert name in complaint(toolchain.check_environment)
 
 
 def test_the_device_is_not_chosen_by_a_variable(monkeypatch):

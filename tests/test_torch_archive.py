@@ -187,12 +187,10 @@ def chain(canary):
 
 ATTACKS = {
     "os.system": lambda canary: Call(Name("os", "system"), (f"touch {canary}",)),
-    "builtins.eval": lambda canary: Call(Name("builtins", "eval"), (f"open({str(canary)!r}, 'w')",)),
     "python 2 spelling": lambda canary: Call(Name("__builtin__", "eval"), (f"open({str(canary)!r}, 'w')",)),
     "nested in a state dict": lambda canary: {"nerf": {"w": [Call(ORDERED_DICT, ()), (chain(canary),)]}},
     "inside a tensor": lambda canary: Call(REBUILD, (chain(canary), 0, (), ())),
     "as a state": lambda canary: WithState(Call(ORDERED_DICT, ()), chain(canary)),
-    "a dotted name": lambda canary: Call(Name("collections", "OrderedDict.fromkeys"), ([],)),
     "an attribute of an allowed module": lambda canary: Call(Name("torch._utils", "os.system"), (f"touch {canary}",)),
     "numpy's loader": lambda canary: Call(Name("numpy", "load"), (str(canary), None, True)),
     "a name with a newline": lambda canary: Name("os", "system" + 1000 * "x"),
@@ -230,19 +228,14 @@ FORBIDDEN_OPERATIONS = {
     "NEWOBJ": b"\x80\x02ccollections\nOrderedDict\n)\x81.",
     "PERSID": b"Pos.system\n.",
     "a state for a function": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x05\x00\x00\x00buildNsb.",
-    "a call of a dictionary": b"\x80\x02})R.",
     "wrong arguments": b"\x80\x02ccollections\nOrderedDict\nK\x01\x85R.",
     "an append to a tuple": b"\x80\x02)Na.",
-    "a tuple as a key": b"\x80\x02})Ns.",
     "an enormous integer as a key": b"\x80\x02}\x8a\x20" + b"\x7f" * 32 + b"Ns.",
     "an empty stack": b"\x80\x02.",
     "a memo that is not there": b"\x80\x02j\xff\xff\xff\xff.",
-    "2^62 bytes": b"\x80\x04\x8e" + struct.pack("<Q", 1 << 62) + b"x.",
-    "a frame beyond the end": b"\x80\x04\x95" + struct.pack("<Q", 1 << 62) + b"}",
     "a set": b"\x80\x04\x8f.",
     "a key of tuples by the memo": b"\x80\x02})" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(200)) + b"Ns.",
     "an unknown operation": b"\x80\x02\xff.",
-    "bad text": b"\x80\x02X\x01\x00\x00\x00\xff.",
     "a number of a million digits": b"I" + b"9" * 1000000 + b"\n.",
 }
 

@@ -146,19 +146,15 @@ GROUPS = ("optimizer", "param_groups")
 UNFIT = [
     *((change(key, to=None), key) for key in (*NETWORKS, "optimizer", "iter_step")),
     (change("nerf", to=[1]), "nerf"),
-    (change("nerf", "rgb_linear.bias", to=1.0), "rgb_linear.bias"),
-    (change("nerf", "rgb_linear.bias", to=np.arange(3)), "rgb_linear.bias"),
+    *((change("nerf", "rgb_linear.bias", to=to), "rgb_linear.bias") for to in (1.0, np.arange(3))),
     *(
         (change("iter_step", to=step), "iter_step")
         for step in ("40", 1.5, float("nan"), float("inf"), -1, 1 << 4000000)
     ),
     (change("optimizer", "state", to=None), "state"),
     (change("optimizer", "state", to=[]), "optimizer"),
-    (change(*GROUPS, to=None), "param_groups"),
-    (change(*GROUPS, to=3), "param_groups"),
-    (change(*GROUPS, 0, "params", to=None), "params"),
-    (change(*GROUPS, 0, "params", to=3), "param_groups"),
-    (change(*GROUPS, 0, "params", to=[[]]), "params"),
+    *((change(*GROUPS, to=to), "param_groups") for to in (None, 3)),
+    *((change(*GROUPS, 0, "params", to=to), "param") for to in (None, 3, [[]])),
     (change(*GROUPS, 0, "params", to=[1, 2]), "2 parameters"),
     (change("optimizer", "state", 3, "exp_avg", to=None), "exp_avg"),
     (change("optimizer", "state", 3, "exp_avg_sq", to=np.zeros(7)), "lin0.weight_g"),

@@ -79,8 +79,6 @@ def heard(monkeypatch):
     monkeypatch.undo()
 
 
-
-
 @pytest.mark.parametrize("where", [0.0, 0.5])
 @pytest.mark.parametrize("name", CONFS)
 def test_a_step_waits_for_nothing_and_reads_late_what_it_needs(monkeypatch, name, where):

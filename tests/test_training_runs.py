@@ -87,13 +87,6 @@ def test_after_a_damaged_newest_checkpoint_the_one_before_is_used(trained, tmp_p
     assert all(contents(saved(tmp_path, step)) == contents(saved(trained, step)) for step in (3, 6))
 
 
-def test_a_conf_that_contradicts_the_checkpoint_is_named_by_its_key(trained, capsys):
-    settings = (*SHORT, "model.sdf_network.d_hidden=24")
-    assert run(trained, "--is_continue", settings=settings) == 2
-    error = capsys.readouterr().err
-    assert "model.sdf_network.d_hidden: 16 in the checkpoint, 24 in the conf" in error and error.count("\n") == 1
-
-
 def test_a_mode_without_a_checkpoint_says_where_it_looked(tmp_path, capsys):
     for mode in ("validate_mesh", "validate_image", "interpolate_0_1", "evaluate"):
         assert run(tmp_path / "empty", "--mode", mode) == 2

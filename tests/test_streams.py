@@ -1,6 +1,7 @@
 """Output consists of printable lines; a closed, full or missing stream changes neither the work nor the exit status."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -102,19 +103,39 @@ def test_a_fault_of_the_program_keeps_its_status_and_is_shown_by_lines():
     assert done.stderr.endswith("\nValueError: a\\x1b[2J\\x85b\n")
 
 
+# Each mode in turn, in one process: Jittor is loaded once.
+ALL_MODES = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import exp_runner
+first = exp_runner.main
+def main(argv=None):
+    if argv is not None:
+        return first(argv)
+    from models.results import interpolation as video
+    video.VIDEO_FRAMES = 2
+    Path(sys.argv[2]).write_text(json.dumps([first(argv) for argv in json.loads(sys.argv[3])]))
+    return 0
+exp_runner.main = main
+exp_runner._leave(exp_runner._start())
+"""
+MODES = [
+    ((), 0),
+    (("--mode", "validate_mesh", "--resolution", "16"), 0),
+    (("--mode", "validate_mesh", "--resolution", "16", "--mcube_threshold", "50"), 2),  # no surface
+    (("--mode", "interpolate_0_1", "--resolution_level", "8"), 0),
+    (("--mode", "inspect"), 0),
+    (("--mode", "prepare", "--images", "nowhere"), 2),  # a mistake
+]
+
+
 @pytest.mark.cli
 def test_modes_do_their_work_whatever_their_streams_are(tmp_path):
-    folder = tmp_path / "run"
-    modes = [
-        ((), 0),
-        (("--mode", "validate_mesh", "--resolution", "16"), 0),
-        (("--mode", "validate_mesh", "--resolution", "16", "--mcube_threshold", "50"), 2),  # no surface
-        (("--mode", "interpolate_0_1", "--resolution_level", "8"), 0),
-        (("--mode", "inspect"), 0),
-        (("--mode", "prepare", "--images", "nowhere"), 2),  # a mistake
-    ]
-    for argv, status in modes:
-        assert shell("each in its way", command(folder, *argv)[1:], tmp_path).returncode == status
+    folder, told = tmp_path / "run", tmp_path / "statuses"
+    modes = json.dumps([command(folder, *argv)[2:] for argv, _ in MODES])
+    assert shell("each in its way", ["-c", ALL_MODES, ROOT, told, modes], tmp_path).returncode == 0
+    assert json.loads(told.read_text()) == [status for _, status in MODES]
     assert run(tmp_path / "undisturbed") == 0
     assert contents(saved(folder, 6)) == contents(saved(tmp_path / "undisturbed", 6))
     made = ("meshes/00000006.ply", "render/00000006_0_1.mp4", "inspect/health.md")

@@ -27,9 +27,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESKTOP, PHONE = (1280, 900), (390, 844)
 PATIENCE = 120_000  # milliseconds: without a graphics card, beside other work, a frame may take seconds
 FLAGS = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox")
-CANVAS = (
-    "[...document.querySelectorAll('canvas')].some((canvas) => canvas.clientWidth > 300)"
-)
+CANVAS = "[...document.querySelectorAll('canvas')].some((canvas) => canvas.clientWidth > 300)"
 needs_viser = pytest.mark.skipif(importlib.util.find_spec("viser") is None, reason="viser is optional, and missing")
 # Console messages of a browser without a GPU, and of viser's own script, which are no errors of a page.
 HARMLESS = ("GPU stall due to ReadPixels", "Automatic fallback to software WebGL", "GL Driver Message", "THREE.Clock")

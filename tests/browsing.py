@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from runs import ROOT
 
 from data.io.images import read_image
+from data.scenes.load import load_scene
 from data.scenes.scene import Scene
+from models.methods.conf import load_config
 from models.viewer import server
-from models.viewer.scene_display import SceneDisplay
+from models.viewer.scene_display import SceneDisplay, pose_of
 from models.viewer.words import words
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESKTOP, PHONE = (1280, 900), (390, 844)
 PATIENCE = 120_000  # milliseconds: without a graphics card, beside other work, a frame may take seconds
 FLAGS = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox")
+CANVAS = "[...document.querySelectorAll('canvas')].some((canvas) => canvas.clientWidth > 300)"
+needs_viser = pytest.mark.skipif(importlib.util.find_spec("viser") is None, reason="viser is optional, and missing")
 # Console messages of a browser without a GPU, and of viser's own script, which are no errors of a page.
 HARMLESS = ("GPU stall due to ReadPixels", "Automatic fallback to software WebGL", "GL Driver Message", "THREE.Clock")
 
@@ -39,6 +47,12 @@ def why_not() -> str:
     except ImportError:
         return "Playwright, which drives the browser, is not installed (pip install playwright)"
     return ""
+
+
+@cache
+def demo_scene() -> Scene:
+    """The bundled scene."""
+    return load_scene(load_config(ROOT / "confs/debug.conf", "", (f"dataset.data_dir={ROOT}/data/demo",)).dataset)
 
 
 @contextmanager
@@ -93,6 +107,19 @@ def picture_of(page: Any, selector: str, folder: Path) -> np.ndarray:
     path = folder / "element.png"
     page.locator(selector).first.screenshot(path=str(path))
     return read_image(path)[..., :3].astype(float)
+
+
+def on_screen(camera: Any, point: np.ndarray, size: tuple[int, int]) -> tuple[float, float]:
+    """Where a point of the working frame is in the window of a viewer."""
+    pose = pose_of(camera)
+    seen = pose[:3, :3].T @ (point - pose[:3, 3])
+    focal = 0.5 * size[1] / np.tan(0.5 * camera.fov)
+    return size[0] / 2 + focal * seen[0] / seen[2], size[1] / 2 + focal * seen[1] / seen[2]
+
+
+def without_fonts(errors: list[str]) -> list[str]:
+    """What the console said, but for the fonts that no network brings."""
+    return [text for text in errors if "font" not in text.lower()]
 
 
 def wait_until(page: Any, holds: Callable[[], bool], seconds: float = PATIENCE / 1000) -> bool:

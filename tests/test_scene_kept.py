@@ -1,23 +1,11 @@
 """Several works on one scene in a process decode it once."""
 
-import pytest
-
 from models import interface
 from models.experiment import first_scene_kept, training_scene
 
 
-@pytest.fixture
-def conf(tmp_path):
-    return interface.read_conf("debug.conf", overrides=[f"general.base_exp_dir={tmp_path / 'kept'}"])
-
-
-@pytest.fixture
-def smaller(conf, tmp_path):
-    settings = [f"general.base_exp_dir={tmp_path / 'kept'}", "dataset.downscale=2"]
-    return interface.read_conf("debug.conf", overrides=settings)
-
-
-def test_the_first_scene_is_decoded_once_while_it_is_kept(conf, smaller):
+def test_the_first_scene_is_decoded_once_while_it_is_kept():
+    conf, smaller = (interface.read_conf("debug.conf", overrides=more) for more in ([], ["dataset.downscale=2"]))
     with first_scene_kept():
         scene = training_scene(conf)
         assert training_scene(conf) is scene

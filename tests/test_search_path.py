@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,9 +21,7 @@ NAMES += ["numpy", "cv2", "pycolmap", "scipy", "PIL", "tqdm", "pyhocon", "trimes
 
 def lay_out(folder, names):
     for name in names:
-        (folder / f"{name}.py").write_text(
-            f"open({str(folder / 'ran')!r}, 'a').write('{name} ')\nraise SystemExit(9)\n"
-        )
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'ran')!r}, 'a').write('{name}')\nraise SystemExit(9)\n")
 
 
 def start(folder, program, *flags, search_path=""):
@@ -35,21 +32,19 @@ def start(folder, program, *flags, search_path=""):
 
 # sitecustomize in a folder of PYTHONPATH is run by the interpreter before any program, so it is not tested
 @pytest.mark.cli
-@pytest.mark.parametrize(("search_path", "more"), [("", ["sitecustomize"]), (f"{os.pathsep}.", [])])
-def test_nothing_is_imported_from_the_current_folder(tmp_path, search_path, more):
+def test_nothing_is_imported_from_the_current_folder(tmp_path):
     rendered_photographs.write_photographs(tmp_path / "photos", 4)
-    lay_out(tmp_path, [*NAMES, *more])
-    flags = ("--mode", "prepare", "--images", "photos", "--case", "corner")
-    done = start(tmp_path, ROOT / "exp_runner.py", *flags, search_path=search_path)
-    assert done.returncode == 0 and not (tmp_path / "ran").exists(), done.stderr
-    flags = ("--conf", str(ROOT / "confs/womask.conf"), "--mode", "inspect", "--set", "general.base_exp_dir=./exp")
-    model = ("--set", "dataset.data_dir=public_data/corner/prepare")  # COLMAP's, read in a process of its own
-    done = start(tmp_path, ROOT / "exp_runner.py", *flags, *model, search_path=search_path)
-    assert done.returncode == 0 and not (tmp_path / "ran").exists(), done.stderr
+    lay_out(tmp_path, NAMES)
+    prepare = ("--mode", "prepare", "--images", "photos", "--case", "corner")
+    inspect = ("--conf", str(ROOT / "confs/womask.conf"), "--mode", "inspect", "--set", "general.base_exp_dir=./exp")
+    inspect += ("--set", "dataset.data_dir=public_data/corner/prepare")  # COLMAP's, read in a process of its own
+    for flags in (prepare, inspect):
+        done = start(tmp_path, ROOT / "exp_runner.py", *flags, search_path=f"{os.pathsep}.")
+        assert done.returncode == 0 and not (tmp_path / "ran").exists(), done.stderr
 
 
 @pytest.mark.cli
-def test_the_program_started_in_its_own_folder_imports_its_own_packages_and_nothing_else_there(tmp_path):
+def test_the_program_in_its_own_folder_imports_its_own_packages_alone(tmp_path):
     shutil.copy(ROOT / "exp_runner.py", tmp_path)
     for name in ("data", "models", "confs"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -64,7 +59,7 @@ def search_path_of_child(report):
     return sys.path, grandchild
 
 
-def test_children_and_the_pythons_that_they_start_know_the_parents_modules_but_not_the_folder(tmp_path, monkeypatch):
+def test_children_know_the_parents_modules_but_not_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", ".", str(tmp_path), "/nowhere"]))
     for entry in ("", ".", str(tmp_path)):
@@ -81,10 +76,8 @@ def wait_for_ever(report, file):
 
 
 def is_alive(number):
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    stat = Path(f"/proc/{number}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.cli
@@ -94,14 +87,14 @@ def test_a_child_goes_with_a_parent_that_is_killed(tmp_path):
         "from data.io.child import run_apart; from test_search_path import wait_for_ever\n"
         f"run_apart(wait_for_ever, {str(tmp_path / 'number')!r}, log=Path({str(tmp_path / 'log')!r}))"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code])
-    until = time.monotonic() + 60
-    while not (tmp_path / "number").exists() or not (tmp_path / "number").read_text():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    number = int((tmp_path / "number").read_text())
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    while is_alive(number):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    number, until = tmp_path / "number", time.monotonic() + 60
+
+    def wait_while(holds):
+        while holds():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        wait_while(lambda: not number.exists() or not number.read_text())
+        parent.kill()
+    wait_while(lambda: is_alive(int(number.read_text())))

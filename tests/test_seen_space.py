@@ -97,31 +97,29 @@ def test_the_seen_triangles_are_those_of_the_whole_surface(model, monkeypatch, c
     assert space is None or len(fewer.faces) < 0.6 * len(every.faces)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"clean": None}, {"clean": "dust"}, {"bbox": (-1, -1, -1, 1, 1, 1)}, {"threshold": 0.01}, {"resolution": 24}],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_all_of_the_surface_is_extracted_where_more_than_the_seen_part_may_be_kept(model, changes):
-    request = MeshRequest(**{"resolution": 256, "clean": "views"} | changes)
-    assert seen_space(model.level_set, request, 2.0) is None
-    assert seen_space(model.level_set, MeshRequest(256, clean="views"), 2.0) is not None
-
-
-def test_a_surface_without_hidden_parts_is_extracted_as_it_is(model, monkeypatch):
-    monkeypatch.setattr(model.estimator, "trained", lambda points: np.linalg.norm(points, axis=1, keepdims=True) - 0.5)
-    assert model.level_set.seen_space(0.01) is None
-
-
-def test_with_masks_nothing_is_left_out(of_the_demo, monkeypatch):
-    monkeypatch.setattr(of_the_demo.estimator, "background", None)
-    assert of_the_demo.level_set.seen_space(0.01) is None
-
-
-def test_if_nothing_is_seen_the_boundary_stays_for_the_report(model):
-    space = model.level_set.seen_space(0.01)
-    mesh = extracted(within(model.level_set, space), np.full(3, -0.6), np.array([0.6, 0.6, -0.02]), 40)
+def test_all_of_the_surface_is_extracted_where_it_may_be_kept(model, monkeypatch):
+    space = seen_space(model.level_set, MeshRequest(256, clean="views"), 2.0)
+    low, high = (
+        np.full(3, -0.6),
+        np.array([0.6, 0.6, -0.02]),
+    )  # where nothing is seen the boundary stays, for the report
+    mesh = extracted(within(model.level_set, space), low, high, 40)
     assert space.bounds(np.asarray(mesh.vertices)).all() and without_boundary(mesh, space) is mesh
+    changes = (
+        {"clean": None},
+        {"clean": "dust"},
+        {"bbox": (-1, -1, -1, 1, 1, 1)},
+        {"threshold": 0.01},
+        {"resolution": 24},
+    )
+    for change in changes:
+        request = MeshRequest(**{"resolution": 256, "clean": "views"} | change)
+        assert seen_space(model.level_set, request, 2.0) is None
+    with monkeypatch.context() as patch:  # without hidden parts, with masks
+        patch.setattr(model.estimator, "trained", lambda points: np.linalg.norm(points, axis=1, keepdims=True) - 0.5)
+        assert model.level_set.seen_space(0.01) is None
+    monkeypatch.setattr(model.estimator, "background", None)
+    assert model.level_set.seen_space(0.01) is None
 
 
 def test_neighbouring_rays_of_a_view_are_near_each_other(of_the_demo):

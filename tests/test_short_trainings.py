@@ -1,4 +1,4 @@
-"""Five hundred steps of confs/fast.conf on two small scenes, on each instruction set: none is skipped, both learn."""
+"""Three hundred steps of confs/fast.conf on two small scenes, on each instruction set: none is skipped, both learn."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ from models.checkpoints.ours import load_checkpoint
 
 pytestmark = pytest.mark.slow
 
-STEPS = 500
+STEPS = 300
 SILENT = ("train.val_freq=0", "train.val_mesh_freq=0", "train.save_freq=0", f"train.end_iter={STEPS}")
 
 

@@ -1,6 +1,7 @@
 """Few samples give the surface that all of them give; across blocks, after a kill, and for any kind of field."""
 
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from tests.analytic_fields import BOX, Analytic, cut_off, minus_density, sphere,
 
 CHUNK = 2**16
 FIELDS = {
-    "sphere": (sphere, True, 0.0),
     "sphere, another level": (sphere, True, 0.1),
     "thin": (thin, True, 0.0),
     "steeper than it looks": (steep_in_a_corner, True, 0.0),
@@ -29,66 +29,46 @@ FIELDS = {
 }
 
 
-def dense(function, threshold, resolution, low=BOX[0], high=BOX[1]):
-    grid = sample_grid(function, low, high, resolution, CHUNK)
-    return marching_cubes(grid, threshold, low, high)
+def dense(function, threshold, resolution):
+    return marching_cubes(sample_grid(function, *BOX, resolution, CHUNK), threshold, *BOX)
 
 
-def apart(a, b, voxel):
-    """Hausdorff distance of two meshes, from the vertices of each, in voxels."""
-    return max(point_to_mesh(a.vertices, b).max(), point_to_mesh(b.vertices, a).max()) / voxel
+def extract(function, resolution=140, bounded=True, threshold=0.0, **named):
+    return sparse.extract(Analytic(function, bounded), *BOX, resolution, threshold, CHUNK, **named)
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_sparse_mesh_is_the_dense_mesh(name):
     function, bounded, threshold = FIELDS[name]
-    found = sparse.extract(Analytic(function, bounded), *BOX, 140, threshold, CHUNK)
+    found = extract(function, bounded=bounded, threshold=threshold).mesh
     expected = dense(function, threshold, 140)
-    assert (len(found.mesh.vertices), len(found.mesh.faces)) == (len(expected.vertices), len(expected.faces))
-    assert apart(found.mesh, expected, 2.0 / 139) < 1e-3
-    assert found.mesh.is_watertight and found.mesh.volume == pytest.approx(expected.volume, rel=1e-6)
+    assert (len(found.vertices), len(found.faces)) == (len(expected.vertices), len(expected.faces))
+    apart = max(point_to_mesh(found.vertices, expected).max(), point_to_mesh(expected.vertices, found).max())
+    assert apart < 1e-3 * 2.0 / 139
+    assert found.is_watertight and found.volume == pytest.approx(expected.volume, rel=1e-6)
 
 
-def test_a_field_a_quarter_as_steep_takes_the_same_samples_and_gives_the_same_mesh():
-    whole = sparse.extract(Analytic(sphere), *BOX, 140, 0.0, CHUNK)
-    quarter = sparse.extract(Analytic(lambda points: 0.25 * sphere(points)), *BOX, 140, 0.0, CHUNK)
-    assert quarter.queries == whole.queries
+def test_few_samples_are_taken_however_steep_the_field_is():
+    whole, quarter = extract(sphere, 256), extract(lambda points: 0.25 * sphere(points), 256)
+    assert quarter.queries == whole.queries == round(whole.share * 256**3)
+    assert whole.share < 0.06 and extract(minus_density, 256, False, 25.0).share < 0.2
     assert np.array_equal(quarter.mesh.vertices, whole.mesh.vertices)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("function", "bounded", "threshold"), [(sphere, True, 0.0), (minus_density, False, 25.0)])
-def test_at_512_at_most_6_percent_of_the_dense_queries(function, bounded, threshold):
-    field = Analytic(function, bounded)
-    found = sparse.extract(field, *BOX, 512, threshold, CHUNK)
-    assert field.queries == found.queries and found.queries == round(found.share * 512**3)
-    assert found.share < 0.06
-    assert found.mesh.is_watertight
 
 
 def test_surface_that_no_rule_foresees_is_followed_into_every_block(monkeypatch):
     """The rule sees the first cell only; all that hangs together with it is found all the same."""
 
-    class Blind:
-        coarsest = 32
+    def may_cross(values, spacing, coarse):
+        seen = np.zeros([count - 1 for count in values.shape], bool)
+        for place in np.argwhere(mixed_corners(values))[: int(coarse)]:
+            seen[tuple(place)] = True
+        return seen
 
-        def may_cross(self, values, spacing, coarse):
-            seen = np.zeros([count - 1 for count in values.shape], bool)
-            if coarse and np.argwhere(mixed_corners(values)).size:
-                seen[tuple(np.argwhere(mixed_corners(values))[0])] = True
-            return seen
-
-        def widened(self, slope):
-            return self
-
-        def text(self):
-            return "blind"
-
-    monkeypatch.setattr(sparse, "_rule", lambda *_: Blind())
+    blind = SimpleNamespace(coarsest=32, may_cross=may_cross, text=lambda: "blind", widened=lambda slope: blind)
+    monkeypatch.setattr(sparse, "_rule", lambda *_: blind)
     monkeypatch.setattr(sparse, "mixed_corners", lambda values: np.zeros([n - 1 for n in values.shape], bool))
-    found = sparse.extract(Analytic(torus), *BOX, 140, 0.0, CHUNK)
-    expected = dense(torus, 0.0, 140)
-    assert len(found.mesh.faces) == len(expected.faces) and found.mesh.is_watertight
+    found = extract(torus).mesh
+    assert len(found.faces) == len(dense(torus, 0.0, 140).faces) and found.is_watertight
 
 
 def test_cells_that_a_bound_excludes_hold_no_surface():
@@ -112,17 +92,11 @@ def test_values_that_vary_unevenly_are_compared_evenly():
     assert np.flatnonzero(even[:, 0, 0]).tolist() == list(range(7, 14))  # within 3 cells of the level
 
 
-# lattices
-
-
-def test_halving_keeps_signs_and_values():
+def test_halving_keeps_values_and_parents_touch_27_points():
     values = np.random.default_rng(0).normal(size=(4, 5, 6))
     finer = halved(values)
     assert finer.shape == (7, 9, 11) and np.array_equal(finer[::2, ::2, ::2], values)
     assert not halved(np.abs(values)).min() < 0
-
-
-def test_parents_touch_27_points_and_are_mixed_where_these_are():
     cells = np.zeros((3, 3, 3), bool)
     cells[1, 2, 0] = True
     points = points_of_parents(cells)
@@ -132,10 +106,7 @@ def test_parents_touch_27_points_and_are_mixed_where_these_are():
     assert np.array_equal(mixed_parents(values), cells)
 
 
-# blocks
-
-
-def test_blocks_give_a_vertex_on_their_common_face_the_same_numbers():
+def test_blocks_agree_on_the_vertices_of_their_common_face():
     grid = Grid.of(*BOX, 2 * BLOCK + 1, 32)
     points = np.stack(np.meshgrid(*grid.axes, indexing="ij"), axis=-1)
     values = sphere(points.reshape(-1, 3)).astype(np.float64).reshape(points.shape[:3])
@@ -148,17 +119,16 @@ def test_blocks_give_a_vertex_on_their_common_face_the_same_numbers():
 
 
 def test_kill_loses_at_most_a_block_and_the_mesh_is_the_same(tmp_path):
-    expected = sparse.extract(Analytic(torus), *BOX, 200, 0.0, CHUNK)
-    asked, kept, kills = 0, 0, 0
+    expected = extract(torus, 200)
+    kept, kills = 0, 0
     for most in (60_000, 150_000, 240_000):
-        field = Analytic(torus, most=most)
         try:
-            sparse.extract(field, *BOX, 200, 0.0, CHUNK, folder=tmp_path)
+            sparse.extract(Analytic(torus, most=most), *BOX, 200, 0.0, CHUNK, folder=tmp_path)
         except KeyboardInterrupt:
             kills += 1
         files = len(list(tmp_path.rglob("*.npz")))
         assert files >= kept
-        kept, asked = files, asked + field.queries
+        kept = files
     assert kills and kept
     field = Analytic(torus)
     found = sparse.extract(field, *BOX, 200, 0.0, CHUNK, folder=tmp_path)
@@ -170,12 +140,11 @@ def test_kill_loses_at_most_a_block_and_the_mesh_is_the_same(tmp_path):
 
 
 def test_kept_blocks_of_another_surface_or_damaged_ones_are_not_used(tmp_path):
-    sparse.extract(Analytic(torus), *BOX, 140, 0.0, CHUNK, folder=tmp_path)
-    other = sparse.extract(Analytic(sphere), *BOX, 140, 0.0, CHUNK, folder=tmp_path)
-    assert other.resumed == 0
+    extract(torus, folder=tmp_path)
+    assert extract(sphere, folder=tmp_path).resumed == 0
     for path in tmp_path.rglob("*.npz"):
         path.write_bytes(path.read_bytes()[:100])
-    again = sparse.extract(Analytic(torus), *BOX, 140, 0.0, CHUNK, folder=tmp_path)
+    again = extract(torus, folder=tmp_path)
     assert again.resumed == 0 and again.mesh.is_watertight
 
 
@@ -188,18 +157,10 @@ def test_full_disk_is_said_before_the_work(tmp_path, monkeypatch):
     assert field.queries < 200_000 and not list(tmp_path.iterdir())
 
 
-# no surface
-
-
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (lambda points: np.full(len(points), 0.5, np.float32), "from 0.5 to 0.5"),
-        (lambda points: np.where(points[:, 0] > 0.3, np.nan, sphere(points)), "diverged"),
-        (lambda points: np.full(len(points), np.inf, np.float32), "diverged"),
-    ],
-)
 @pytest.mark.parametrize("bounded", [True, False])
-def test_no_surface_is_said(function, words, bounded):
-    with pytest.raises(EmptySurfaceError, match=words):
-        sparse.extract(Analytic(function, bounded), *BOX, 80, 0.0, CHUNK)
+def test_no_surface_is_said(bounded):
+    cases = {"from 0.5 to 0.5": lambda points: np.full(len(points), 0.5, np.float32)}
+    cases["diverged"] = lambda points: np.where(points[:, 0] > 0.3, np.nan, sphere(points))
+    for words, function in cases.items():
+        with pytest.raises(EmptySurfaceError, match=words):
+            extract(function, 80, bounded)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from nasty_texts import BREAKING, FORGED, FULL_LOG, broken_streams, dies, prints_much_into_a_full_log
-from runs import ROOT, SHORT, command, contents, run, saved
+from runs import ROOT, command, contents, run, saved
 
 from data.io import streams
 from data.io.bars import Bar
@@ -17,36 +17,28 @@ from data.io.child import run_apart
 from models.monitoring.logger import RunLogger
 
 PROGRAM = ROOT / "exp_runner.py"
-# How a shell starts a program whose streams are no good; {} is the command.
 REDIRECTIONS = {
     "stdin closed": "{} <&-",
     "stdout closed": "{} >&-",
     "stderr closed": "{} 2>&-",
     "all closed": "{} <&- >&- 2>&-",
-    "stdout full": "{} >/dev/full",
-    "stderr full": "{} 2>/dev/full",
     "both full": "{} >/dev/full 2>&1",
     "nobody reads": "{} 2>&1 | true; exit ${{PIPESTATUS[0]}}",
     "not for writing": "{} 1</dev/null 2</dev/null",
     "each in its way": "{} <&- 2>/dev/full | true; exit ${{PIPESTATUS[0]}}",
 }
+SECURE = "import os, sys\nsys.path.insert(0, sys.argv[1])\nfrom data.io.streams import secure\nsecure()\n"
 
 
 def shell(redirection, words, cwd=None):
-    """Run a command under one of REDIRECTIONS."""
-    quoted = " ".join("'" + str(word).replace("'", "'\\''") + "'" for word in words)
-    return subprocess.run(
-        ["bash", "-c", REDIRECTIONS[redirection].format(quoted)], cwd=cwd, capture_output=True, text=True, timeout=300
-    )
-
-
-# one line each
+    """Run a Python program under one of REDIRECTIONS."""
+    program = ["bash", "-c", REDIRECTIONS[redirection].format('"$@"'), "bash", sys.executable, *map(str, words)]
+    return subprocess.run(program, cwd=cwd, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize("name", BREAKING)
-def test_no_value_forges_a_line_or_steers_the_terminal(name, tmp_path, capsys, monkeypatch):
-    text = f"photograph a{BREAKING[name]}{FORGED}"
-    screen = io.StringIO()
+def test_no_value_forges_a_line_or_steers_the_terminal(name, tmp_path, capsys):
+    text, screen = f"photograph a{BREAKING[name]}{FORGED}", io.StringIO()
     with RunLogger(tmp_path) as log:
         log.info(text, "and another line")
         log.warn(text)
@@ -61,27 +53,22 @@ def test_no_value_forges_a_line_or_steers_the_terminal(name, tmp_path, capsys, m
     assert captured.out.count("\n") == 3 and captured.err.count("\n") == 2
     recorded = (tmp_path / "logs/train.log").read_bytes().decode("utf-8")
     assert [line.split(" ", 2)[1] for line in recorded.split("\n")[:-1]] == ["INFO", "INFO", "WARNING", "INFO"]
-    drawn = screen.getvalue().replace("\r", "").removesuffix("\n")
+    assert screen.getvalue().replace("\r", "").removesuffix("\n").isprintable()
     for shown in (captured.out, captured.err, recorded):
         assert all(line.isprintable() for line in shown.split("\n"))
         assert FORGED in shown and f"\n{FORGED}" not in shown
-    assert drawn.isprintable()
-
-
-# streams that take nothing
 
 
 @pytest.mark.parametrize("name", broken_streams())
 def test_no_broken_stream_raises(name, tmp_path, monkeypatch):
     stream = broken_streams()[name]
-    monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(sys, "stderr", stream)
+    for place in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, place, stream)
     streams.say("a")
     streams.complain("b")
     streams.redraw("c", end="\n")
     with RunLogger(tmp_path) as log:
-        bar = log.progress(range(3), mininterval=0)
-        for _ in bar:
+        for _ in log.progress(range(3), mininterval=0):
             log.info("d")
             log.warn("e")
         assert list(log.progress(range(3), file=stream, mininterval=0)) == [0, 1, 2]
@@ -89,44 +76,31 @@ def test_no_broken_stream_raises(name, tmp_path, monkeypatch):
     assert not list(getattr(Bar, "_instances", ())), "no bar is left to be drawn again"
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16", "utf-7", "cp037", "idna", "punycode", "none"])
-def test_any_encoding_shows_one_line(encoding, monkeypatch):
-    screen = io.BytesIO()
-    usable = streams.usable_encoding(encoding)
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(screen, encoding=usable, newline="\n"))
-    streams.say("\u03c0\n\ud800\x85")
-    assert screen.getvalue().decode(usable).replace("\u03c0", "\\u03c0") == "\\u03c0\\n\\ud800\\x85\n"
+def test_any_encoding_shows_one_line(monkeypatch):
+    for encoding in ("ascii", "utf-16", "idna", "none"):
+        screen, usable = io.BytesIO(), streams.usable_encoding(encoding)
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(screen, encoding=usable, newline="\n"))
+        streams.say("\u03c0\n\ud800\x85")
+        assert screen.getvalue().decode(usable).replace("\u03c0", "\\u03c0") == "\\u03c0\\n\\ud800\\x85\n"
 
 
 @pytest.mark.cli
 @pytest.mark.parametrize("redirection", REDIRECTIONS)
-@pytest.mark.parametrize(("argv", "status"), [(["--help"], 0), (["--mode", "trian"], 2)], ids=["help", "mistake"])
-def test_help_and_mistakes_keep_their_status(redirection, argv, status, tmp_path):
-    done = shell(redirection, [sys.executable, PROGRAM, *argv], tmp_path)
-    assert done.returncode == status and "Traceback" not in done.stderr + done.stdout
-    assert list(tmp_path.iterdir()) == []
+def test_help_and_mistakes_keep_their_status(redirection, tmp_path):
+    for argv, status in ((["--help"], 0), (["--mode", "trian"], 2)):
+        done = shell(redirection, [PROGRAM, *argv], tmp_path)
+        assert done.returncode == status and "Traceback" not in done.stderr + done.stdout
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize("redirection", ["all closed", "both full"])
-def test_a_fault_of_the_program_keeps_its_status(redirection):
-    program = "import exp_runner\nexp_runner.main = lambda: 1 / 0\nexp_runner._leave(exp_runner._start())"
-    assert shell(redirection, [sys.executable, "-c", program], ROOT).returncode == 1
-
-
-@pytest.mark.cli
-def test_a_fault_of_the_program_is_shown_line_by_line():
+def test_a_fault_of_the_program_keeps_its_status_and_is_shown_by_lines():
     program = "import exp_runner\ndef main():\n    raise ValueError('a\\x1b[2J\\x85b')\n"
     program += "exp_runner.main = main\nexp_runner._leave(exp_runner._start())"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.endswith("\nValueError: a\\x1b[2J\\x85b\n")
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("undisturbed")
-    assert run(folder) == 0
-    return folder
+    for redirection in ("all closed", "both full", "stdin closed"):
+        done = shell(redirection, ["-c", program], ROOT)
+        assert done.returncode == 1
+    assert done.stderr.endswith("\nValueError: a\\x1b[2J\\x85b\n")
 
 
 # Each mode in turn, in one process: Jittor is loaded once.
@@ -135,119 +109,91 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import exp_runner
-def main():
-    from models.commands import plan_table
-    from models.results import interpolation as video
-    video.VIDEO_FRAMES, plan_table.IMPORTANCES = 2, ()
-    statuses = [exp_runner.main(argv) for argv in json.loads(sys.argv[3])]
-    Path(sys.argv[2]).write_text(json.dumps(statuses))
-    return 0
 first = exp_runner.main
-exp_runner.main = lambda argv=None: first(argv) if argv else main()
+def main(argv=None):
+    if argv is not None:
+        return first(argv)
+    from models.results import interpolation as video
+    video.VIDEO_FRAMES = 2
+    Path(sys.argv[2]).write_text(json.dumps([first(argv) for argv in json.loads(sys.argv[3])]))
+    return 0
+exp_runner.main = main
 exp_runner._leave(exp_runner._start())
 """
+MODES = [
+    ((), 0),
+    (("--mode", "validate_mesh", "--resolution", "16"), 0),
+    (("--mode", "validate_mesh", "--resolution", "16", "--mcube_threshold", "50"), 2),  # no surface
+    (("--mode", "interpolate_0_1", "--resolution_level", "8"), 0),
+    (("--mode", "inspect"), 0),
+    (("--mode", "prepare", "--images", "nowhere"), 2),  # a mistake
+]
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize("redirection", ["each in its way", "all closed"])
-def test_every_mode_does_its_work_whatever_its_streams_are(redirection, undisturbed, tmp_path):
-    def argv(mode, *more, settings=SHORT):
-        return command(tmp_path / "run", *(("--mode", mode) if mode else ()), *more, settings=settings)[2:]
-
-    few = (*SHORT, "model.neus_renderer.n_importance=0", "train.ray_chunk=64")
-    modes = [
-        argv(""),
-        argv("validate_image", "--resolution_level", "8"),
-        argv("validate_mesh", "--resolution", "16"),
-        argv("validate_mesh", "--resolution", "16", "--mcube_threshold", "50"),  # no surface
-        argv("interpolate_0_1", "--resolution_level", "4"),
-        argv("evaluate", "--resolution", "16", settings=(*SHORT, "dataset.test_dir=")),
-        argv("prepare", "--images", "nowhere"),  # a mistake
-        argv("inspect"),
-        argv("plan", settings=few),
-    ]
-    told = tmp_path / "statuses"
-    done = shell(redirection, [sys.executable, "-c", ALL_MODES, ROOT, told, json.dumps(modes)], tmp_path)
-    assert done.returncode == 0
-    assert json.loads(told.read_text()) == [0, 0, 0, 2, 0, 0, 2, 0, 0]
-    folder = tmp_path / "run"
-    assert contents(saved(folder, 6)) == contents(saved(undisturbed, 6))
-    for name in ("validations_fine/00000006_0_0.png", "meshes/00000006.ply", "render/00000006_0_1.mp4"):
-        assert (folder / name).stat().st_size > 0
-    assert (folder / "inspect/health.md").is_file() and (folder / "report/metrics.json").is_file()
+def test_modes_do_their_work_whatever_their_streams_are(tmp_path):
+    folder, told = tmp_path / "run", tmp_path / "statuses"
+    modes = json.dumps([command(folder, *argv)[2:] for argv, _ in MODES])
+    assert shell("each in its way", ["-c", ALL_MODES, ROOT, told, modes], tmp_path).returncode == 0
+    assert json.loads(told.read_text()) == [status for _, status in MODES]
+    assert run(tmp_path / "undisturbed") == 0
+    assert contents(saved(folder, 6)) == contents(saved(tmp_path / "undisturbed", 6))
+    made = ("meshes/00000006.ply", "render/00000006_0_1.mp4", "inspect/health.md")
+    assert all((folder / name).stat().st_size for name in made)
     log = (folder / "logs/train.log").read_text()
-    assert "trained to step 6" in log and "mesh of" in log and "video" in log
+    assert all(words in log for words in ("trained to step 6", "mesh of", "video"))
 
 
-# the descriptors
-
-
-DESCRIPTORS = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-from data.io.streams import secure
-secure()
+DESCRIPTORS = (
+    SECURE
+    + """
 with open(sys.argv[2], "w+b") as file:
     print("from Python"), print("and more", file=sys.stderr), sys.stdin.read()
     os.write(1, b"from C"), os.write(2, b"from C")
     os.system("echo from a child; echo from a child >&2")
     file.write(b"%d" % file.fileno())
 """
+)
 
 
 @pytest.mark.cli
 @pytest.mark.parametrize("redirection", ["stdin closed", "stdout closed", "stderr closed", "all closed"])
 def test_no_file_takes_the_place_of_a_closed_stream(redirection, tmp_path):
     path = tmp_path / "checkpoint"
-    words = [sys.executable, "-c", DESCRIPTORS, ROOT, path]
-    done = subprocess.run(
-        ["bash", "-c", REDIRECTIONS[redirection].format('"$@"'), "bash", *words], stdin=subprocess.DEVNULL
-    )
-    assert done.returncode == 0 and int(path.read_bytes()) > 2
+    assert shell(redirection, ["-c", DESCRIPTORS, ROOT, path]).returncode == 0 and int(path.read_bytes()) > 2
 
 
 @pytest.mark.cli
-def test_a_stream_that_takes_some_takes_all_of_it(tmp_path):
+def test_a_stream_that_takes_some_takes_all_of_it():
     """A pipe that does not wait: what has no room waits for the reader."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    text = "a" * 300_000
-    program = "import os, sys\nsys.path.insert(0, sys.argv[1])\nfrom data.io.streams import secure\nsecure()\n"
-    program += "sys.stdout.write('a' * 300_000)\nsys.stdout.flush()"
+    program = SECURE + "sys.stdout.write('a' * 300_000)\nsys.stdout.flush()"
     with subprocess.Popen([sys.executable, "-c", program, str(ROOT)], stdout=writer):
         os.close(writer)
         with open(reader, encoding="ascii") as file:
-            assert file.read() == text
+            assert file.read() == "a" * 300_000
 
 
 def test_a_child_whose_log_is_full_does_its_work(tmp_path):
     events = []
     assert run_apart(prints_much_into_a_full_log, log=tmp_path / "log", on_event=events.append) == 3
     assert events == ["half"] and (tmp_path / "log").stat().st_size <= FULL_LOG
-
-
-def test_a_log_that_is_no_file_is_neither_read_nor_written():
     with pytest.raises(OSError, match="it is not a file"):
         run_apart(dies, log=Path("/dev/full"))
 
 
-# libraries
-
-
-LIBRARIES = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from data.io.quiet import silence_libraries
-silence_libraries()
-import logging, warnings
-import cv2, numpy as np
-warnings.warn("a warning"), np.float32(1e38) * np.float32(1e38), np.array([1.0]) / 0
-logging.getLogger("trimesh").warning("a record"), logging.error("another")
-cv2.imread("nowhere.png"), cv2.VideoCapture("nowhere.mp4")
-"""
-
-
 @pytest.mark.cli
 def test_libraries_say_nothing():
-    done = subprocess.run([sys.executable, "-c", LIBRARIES, ROOT], capture_output=True, text=True)
+    program = (
+        SECURE
+        + "from data.io.quiet import silence_libraries; silence_libraries()\n"
+        + (
+            "import logging, warnings, cv2, numpy as np\n"
+            'warnings.warn("a warning"), np.float32(1e38) * np.float32(1e38), np.array([1.0]) / 0\n'
+            'logging.getLogger("trimesh").warning("a record"), logging.error("another")\n'
+            'cv2.imread("nowhere.png"), cv2.VideoCapture("nowhere.mp4")'
+        )
+    )
+    done = subprocess.run([sys.executable, "-c", program, ROOT], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -6,7 +6,7 @@ import trimesh
 
 from data.errors import UserError
 from models.evaluation import mesh_distance as metrics
-from models.evaluation.ground_truth import GroundTruth
+from models.evaluation.ground_truth import GroundTruth, read_ground_truth
 from models.evaluation.surface_metrics import against_truth
 
 
@@ -15,8 +15,8 @@ def square(height=0.0, size=1.0):
     return trimesh.Trimesh(vertices, [[0, 1, 2], [0, 2, 3]], process=False)
 
 
-def compared(mesh, other, samples=2000, seed=0):
-    return against_truth(mesh, GroundTruth("--gt", other.vertices, other.faces), samples=samples, seed=seed)
+def compared(mesh, other, samples=2000, **named):
+    return against_truth(mesh, GroundTruth("--gt", other.vertices, other.faces), samples=samples, seed=0, **named)
 
 
 def slow_distance(point, corners):
@@ -39,71 +39,65 @@ def slow_distance(point, corners):
 # reading
 
 
-POINT_CLOUD = (
-    b"ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
-)
+PROPERTIES = b"property float x\nproperty float y\nproperty float z\nend_header\n0 0 0\n"
+POINTS = b"ply\nformat ascii 1.0\nelement vertex %d\n" + PROPERTIES
 
 
+@pytest.mark.parametrize("read", [metrics.read_mesh, lambda path: read_ground_truth(path, "--gt", None)])
 @pytest.mark.parametrize(
     ("name", "content"),
     [
         ("garbage.ply", b"garbage"),
         ("empty.ply", b""),
-        ("points.ply", POINT_CLOUD + b"0 0 0\n"),
+        ("cut.ply", trimesh.creation.icosphere(2).export(file_type="ply")[:-100]),
+        ("points.ply", POINTS % 2),
         ("broken.obj", b"v 0 0 0\nf 1 2 3\n"),
-        ("short.off", b"OFF\n3 1 0\n0 0"),
         ("empty.stl", b"abc"),
         ("nan.obj", b"v 0 0 nan\nv 1 0 0\nv 0 1 0\nf 1 2 3\n"),
         ("unknown.xyz9", b"1"),
         ("missing.ply", None),
     ],
 )
-def test_bad_mesh_file_is_named_in_one_sentence(tmp_path, name, content):
+def test_a_mesh_file_that_cannot_be_read_is_a_sentence(tmp_path, read, name, content):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=name) as caught:
-        metrics.read_mesh(tmp_path / name)
+        read(tmp_path / name)
     assert "\n" not in str(caught.value)
-
-
-def test_mesh_file_cut_short_is_named(tmp_path):
-    trimesh.creation.icosphere(2).export(tmp_path / "a.ply")
-    (tmp_path / "a.ply").write_bytes((tmp_path / "a.ply").read_bytes()[:-100])
-    with pytest.raises(UserError, match="a.ply"):
-        metrics.read_mesh(tmp_path / "a.ply")
 
 
 # distances
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_distance_to_a_mesh_is_to_its_nearest_triangle(seed):
-    rng = np.random.default_rng(seed)
+def test_distance_to_a_mesh_is_to_its_nearest_triangle():
+    rng = np.random.default_rng(0)
     corners = rng.normal(size=(12, 3, 3))
     corners[0, 2] = corners[0, 1]
     corners[1] *= 0.01
-    points = rng.normal(size=(60, 3)) * 2
+    points = rng.normal(size=(100, 3)) * 2
     mesh = trimesh.Trimesh(corners.reshape(-1, 3), np.arange(36).reshape(12, 3), process=False)
     expected = [min(slow_distance(point, triangle) for triangle in corners) for point in points]
     assert np.allclose(metrics.point_to_mesh(points, mesh), expected, atol=1e-9)
 
 
-def test_a_surface_has_no_distance_to_itself_and_parallel_squares_have_their_gap():
-    assert compared(square(), square(), 2000).chamfer < 1e-12
-    assert compared(square(), square(0.25), 2000).chamfer == pytest.approx(0.25)
+def test_parallel_squares_have_their_gap_and_spheres_that_of_their_radii():
+    assert compared(square(), square()).chamfer < 1e-12
+    assert compared(square(), square(0.25)).chamfer == pytest.approx(0.25)
+    with pytest.raises(ValueError, match="area"):
+        compared(trimesh.Trimesh(np.zeros((3, 3)), [[0, 1, 2]], process=False), square())
+    small, large = trimesh.creation.icosphere(5, 1.0), trimesh.creation.icosphere(5, 1.1)
+    found = compared(small, large, 20_000, tau=0.2)
+    assert [found.accuracy, found.completeness, found.chamfer] == pytest.approx([0.1] * 3, abs=5e-4)
+    assert found.f_score == found.precision == found.recall == 1.0 and found.normal_consistency > 0.999
+    assert compared(small, large, tau=0.05).f_score == 0.0
 
 
-def test_each_direction_is_measured_from_its_own_surface_and_chamfer_is_their_mean():
-    wide, narrow = square(size=2.0), square(size=1.0)
-    result = compared(wide, narrow, 200_000)
-    # Over [0, 2]^2: distance to [0, 1]^2 is x or y beyond 1 (mean 1/2 over two of the four unit squares) and
-    # sqrt(x^2 + y^2) over the fourth, whose mean over the unit square is (sqrt 2 + asinh 1) / 3.
-    expected = (0.5 + 0.5 + (np.sqrt(2) + np.arcsinh(1)) / 3) / 4
-    assert result.accuracy == pytest.approx(expected, abs=3e-3)
-    assert result.completeness < 1e-12
-    assert result.chamfer == pytest.approx(0.5 * (result.accuracy + result.completeness))
-    swapped = compared(narrow, wide, 200_000)
-    assert (swapped.accuracy, swapped.completeness) == pytest.approx((result.completeness, result.accuracy), abs=4e-3)
+def test_what_is_extra_costs_precision_and_what_is_missing_recall():
+    half, whole = square(), trimesh.util.concatenate([square(), square(height=1.0)])
+    extra, missing = compared(whole, half, 50_000, tau=0.1), compared(half, whole, 50_000, tau=0.1)
+    assert (extra.accuracy, extra.precision, extra.f_score) == pytest.approx((0.5, 0.5, 2 / 3), abs=0.01)
+    assert extra.completeness < 1e-12 and extra.recall == 1.0
+    assert missing.accuracy < 1e-12 and missing.recall == pytest.approx(0.5, abs=0.01) and missing.precision == 1.0
 
 
 def test_samples_are_uniform_by_area_whatever_the_triangles():
@@ -116,7 +110,23 @@ def test_samples_are_uniform_by_area_whatever_the_triangles():
     assert np.sum((counts - 1000.0) ** 2 / 1000.0) < 149  # chi-square, 99 degrees of freedom: 0.1 % above 148.2
 
 
-def test_mesh_without_area_is_refused():
-    flat = trimesh.Trimesh(np.zeros((3, 3)), [[0, 1, 2]], process=False)
-    with pytest.raises(ValueError, match="area"):
-        compared(flat, square())
+@pytest.mark.parametrize("suffix", ["ply", "obj", "stl"])
+def test_a_mesh_and_a_cloud_are_read_into_the_working_frame(suffix, tmp_path):
+    mesh = trimesh.creation.icosphere(2, 2.5)
+    mesh.vertices += [4.0, -7.0, 1.5]
+    mesh.export(tmp_path / f"gt.{suffix}")
+    trimesh.PointCloud(mesh.vertices).export(tmp_path / "points.ply")
+    to_working = np.linalg.inv(np.array([[2.5, 0, 0, 4], [0, 2.5, 0, -7], [0, 0, 2.5, 1.5], [0, 0, 0, 1.0]]))
+    found = read_ground_truth(tmp_path / f"gt.{suffix}", "--gt", to_working)
+    cloud = read_ground_truth(tmp_path / "points.ply", "--gt", to_working)
+    assert found.mesh.area == pytest.approx(4 * np.pi, rel=0.05) and cloud.faces is None
+    for points in (found.points, cloud.points):
+        assert np.linalg.norm(points, axis=1) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_mesh_so_small_that_its_place_swallows_it_is_told(tmp_path):
+    box = trimesh.creation.box()
+    trimesh.Trimesh(1e-20 * box.vertices, box.faces, process=False).export(tmp_path / "gt.ply")
+    to_working = trimesh.transformations.translation_matrix([1.0, 2.0, 3.0])
+    with pytest.raises(UserError, match="gt.ply: its triangles have no area in the frame of the scene"):
+        read_ground_truth(tmp_path / "gt.ply", "--gt", to_working)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import trimesh
 from runs import SHORT, contents, saved
 from toys import PixelModel, ToyBlock, photograph, registered, run_conf, write_conf
-from trainings import stopped_after
+from trainings import assert_every_parameter_moves, stopped_after
 
 from data.io.images import read_image
 from models.config.blocks import TrainConfig
@@ -31,7 +30,6 @@ class BallBlock:
     """The ball to start from, in the working frame."""
 
     radius: float = limits(0.3, above=0)
-    sharpness: float = 2.0
     breath: float = limits(0.02, at_least=0)
 
 
@@ -53,54 +51,50 @@ class Ball(jt.nn.Module):
     def __init__(self, block: BallBlock, generator: np.random.Generator) -> None:
         super().__init__()
         self.radius = jt.array(np.float32([block.radius]))
-        self.sharpness = jt.array(np.float32([block.sharpness]))
+        self.sharpness = jt.array(np.float32([4.0]))
         self.color = jt.array(generator.normal(size=3).astype(np.float32))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What rays show of the ball."""
+    """What rays show of the ball: values of a step for its scalars."""
 
-    rgb: Var  # [R, 3]
-    opacity: Var  # [R, 1]
-    target: Var  # [R, 3]
-    mask: Var  # [R, 1]
+    rgb: Var
+    target: Var
+    mask: Var
 
 
 class BallModel(PixelModel):
     """Opaque where a ray passes the centre within the radius, which varies a little in training."""
 
-    def __init__(self, block: BallBlock, train: TrainConfig, generator: np.random.Generator) -> None:
-        self.block, self.train = block, train
-        self.ball = Ball(block, generator)
-
-    @property
-    def networks(self):
-        return {"ball": self.ball}
+    def __init__(self, conf: BallConfig, train: TrainConfig, generator: np.random.Generator) -> None:
+        self.block, self.train = conf.ball, train
+        self.ball = Ball(conf.ball, generator)
+        self.networks = {"ball": self.ball}
 
     @property
     def level_set(self):
-        return LevelSet(self._outward, 0.0, "the distance to the ball")
+        def outward(points):
+            return np.linalg.norm(points, axis=1, keepdims=True) - self.ball.radius.numpy()
+
+        return LevelSet(outward, 0.0, "the distance to the ball")
 
     def sharpness(self):
         return None
 
     def draw_noise(self, entries, generator):
-        return {"breath": generator.random((entries, 1), dtype=np.float32)} if self.block.breath > 0 else None
+        return {"breath": generator.random((entries, 1), dtype=np.float32)}
 
     def precompute(self, batch, noise, moment):
         return None
 
     def objective(self, batch, noise, moment, precomputed=None):
         rgb, opacity = self._render(batch.rays, noise, moment)
-        seen = Seen(rgb, opacity, *photograph(batch, self.train))
-        terms = {
-            "color": squared_term(seen.rgb, seen.target, seen.mask),
-            "mask": mask_term(seen.opacity, seen.mask, self.train.mask_weight),
-        }
-        return Objective(terms, seen)
+        target, mask = photograph(batch, self.train)
+        terms = {"color": squared_term(rgb, target, mask), "mask": mask_term(opacity, mask, self.train.mask_weight)}
+        return Objective(terms, Seen(rgb, target, mask))
 
-    def scalars(self, output: Seen, losses: Mapping[str, Var]):
+    def scalars(self, output, losses):
         psnr = masked_psnr(output.rgb, output.target, output.mask)
         return {"Loss/loss": losses["total"], "Statistics/psnr": psnr, "Statistics/radius": self.ball.radius}
 
@@ -114,95 +108,36 @@ class BallModel(PixelModel):
         normal = (rays.origins + rays.directions * near).astype(np.float32)
         return RayView(rgb, normal * opacity, near.astype(np.float32), opacity)
 
-    def view_fully(self, rays, moment):
-        return self.view(rays, moment)
+    view_fully = view
 
     def _render(self, rays, noise, moment):
-        placed = upload(rays)
+        placed, radius = upload(rays), self.ball.radius
         along = (placed.origins * placed.directions).sum(dim=1, keepdims=True)
         passed = (placed.origins.sqr().sum(dim=1, keepdims=True) - along.sqr()).stop_grad()
-        radius = self.ball.radius
         if noise is not None:
             radius = radius + (jt.array(noise["breath"]) - 0.5) * self.block.breath
-        opacity = ((radius.sqr() - passed) * (self.ball.sharpness + 2.0).exp()).sigmoid()
+        opacity = ((radius.sqr() - passed) * self.ball.sharpness.exp()).sigmoid()
         rgb = opacity * self.ball.color.sigmoid().reshape((1, 3))
         return over_background(rgb, opacity, moment.background_rgb), opacity
 
-    def _outward(self, points):
-        return np.linalg.norm(points, axis=1, keepdims=True) - self.ball.radius.numpy()
 
-
-def build(conf: BallConfig, train: TrainConfig, generator: np.random.Generator) -> BallModel:
-    """The model."""
-    return BallModel(conf.ball, train, generator)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ball_kind():
-    """Everything in this file happens with the kind registered."""
-    with registered("ball", Method(BallConfig, build)):
-        yield
-
-
-@pytest.fixture(scope="module")
-def conf(tmp_path_factory):
-    """A scene and a conf."""
-    return write_conf(tmp_path_factory.mktemp("ball"), "model { type = ball, ball { radius = 0.35 } }")
-
-
-@pytest.fixture(scope="module")
-def trained(conf, tmp_path_factory):
-    """Six steps with a checkpoint after three, a picture and a mesh at the end."""
-    folder = tmp_path_factory.mktemp("trained")
-    assert run_conf(conf, folder, settings=(*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=6")) == 0
-    return folder
-
-
-def test_it_trains_and_writes_what_every_kind_writes(trained):
-    written = {str(path.relative_to(trained)) for path in trained.rglob("*.*") if path.is_file()}
-    assert written >= {"validations_fine/00000006_0_0.png", "meshes/00000006.ply", "recording/config.conf"}
-    first, last = saved(trained, 3), saved(trained, 6)
-    assert list(last.tensors) == ["ball"] and sum(array.size for array in last.tensors["ball"].values()) == 5
-    assert all(np.any(first.tensors["ball"][name] != last.tensors["ball"][name]) for name in last.tensors["ball"])
-    assert " radius 0.3" in (trained / "logs/train.log").read_text()
-
-
-def test_it_resumes_bit_for_bit(conf, trained, tmp_path):
-    folder = stopped_after(3, trained, tmp_path / "resumed")
-    assert run_conf(conf, folder, "--is_continue") == 0
-    assert contents(saved(folder, 6)) == contents(saved(trained, 6))
-
-
-def test_its_picture_shows_the_photographs_size_and_its_mesh_the_ball(conf, trained):
-    assert run_conf(conf, trained, "--mode", "validate_image", "--image", "1") == 0
-    picture = read_image(trained / "validations_fine/00000006_0_1.png")
-    assert picture.shape == (3 * 12, 16, 3) and picture[:12].any()
-    assert run_conf(conf, trained, "--mode", "validate_mesh", "--resolution", "24") == 0
-    mesh = trimesh.load(trained / "meshes/00000006.ply", process=False)
-    radius = np.linalg.norm(mesh.vertices - [0.3, -0.2, 4.0], axis=1) / 2.5  # of write_scene's frame
-    assert np.allclose(radius, saved(trained, 6).tensors["ball"]["radius"], atol=0.01)
-
-
-WRONG = {
-    "model.ball.radiuss=1": ("model.ball.radiuss", "did you mean model.ball.radius?"),
-    "model.ball.radius=0": ("model.ball.radius = 0", "greater than 0"),
-    "model.type=bal": ("model.type = 'bal'", "ball"),
-}
-
-
-@pytest.mark.parametrize("setting", WRONG)
-def test_a_wrong_key_or_value_is_one_sentence(setting, conf, tmp_path, capsys):
-    assert run_conf(conf, tmp_path / "none", settings=(setting,)) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and all(words in error for words in WRONG[setting])
-    assert not (tmp_path / "none").exists()
-
-
-# a conf needs the blocks of its own kind alone
-
-
-def test_a_radiance_field_needs_no_block_of_a_surface(tmp_path):
-    nerf = "type = nerf, nerf { D = 2, W = 16, skips = [], use_viewdirs = true }"
-    path = write_conf(tmp_path, f"model {{ {nerf}, nerf_renderer {{ n_samples = 4, n_importance = 4 }} }}")
-    assert run_conf(path, tmp_path / "exp", settings=("train.end_iter=1", "train.warm_up_end=0", *SHORT[3:])) == 0
-    assert list(saved(tmp_path / "exp", 1).tensors) == ["nerf_coarse", "nerf_fine"]
+def test_it_trains_resumes_and_is_shown_as_every_kind(tmp_path, capsys):
+    with registered("ball", Method(BallConfig, BallModel)):
+        conf = write_conf(tmp_path, "model { type = ball, ball { radius = 0.35 } }")
+        folder, resumed = tmp_path / "trained", tmp_path / "resumed"
+        assert run_conf(conf, folder, settings=(*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=6")) == 0
+        assert run_conf(conf, stopped_after(3, folder, resumed), "--is_continue") == 0
+        assert contents(saved(resumed, 6)) == contents(saved(folder, 6))
+        assert " radius 0.3" in (folder / "logs/train.log").read_text()
+        assert (folder / "recording/config.conf").is_file()
+        assert_every_parameter_moves(folder)
+        assert run_conf(conf, folder, "--mode", "validate_image", "--image", "1") == 0
+        assert read_image(folder / "validations_fine/00000006_0_1.png")[:12].any()
+        assert run_conf(conf, folder, "--mode", "validate_mesh", "--resolution", "24") == 0
+        mesh = trimesh.load(folder / "meshes/00000006.ply", process=False)
+        radius = np.linalg.norm(mesh.vertices - [0.3, -0.2, 4.0], axis=1) / 2.5  # of write_scene's frame
+        assert np.allclose(radius, saved(folder, 6).tensors["ball"]["radius"], atol=0.01)
+        capsys.readouterr()
+        assert run_conf(conf, tmp_path / "none", settings=("model.ball.radiuss=1",)) == 2
+        error = capsys.readouterr().err
+        assert "did you mean model.ball.radius?" in error and error.count("\n") == 1

@@ -2,11 +2,11 @@
 
 import importlib.metadata
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
@@ -17,39 +17,34 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def complaint():
+def complaint(check=toolchain.check):
     with pytest.raises(UserError) as caught:
-        toolchain.check()
-    sentence = str(caught.value)
-    assert "\n" not in sentence and sentence
-    return sentence
+        check()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def executable(path, script):
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir()
     path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
+    path.chmod(0o755)
 
 
-# compiler, headers, versions
-
-
-@pytest.mark.parametrize("version", [(3, 10), (3, 13), (3, 14)])
-def test_a_python_that_jittor_does_not_run_on_is_named_with_those_it_does(monkeypatch, version):
-    fake = SimpleNamespace(version_info=_Version(*version), base_prefix=sys.base_prefix)
-    monkeypatch.setattr(toolchain, "sys", fake)
-    sentence = complaint()
-    assert sentence.startswith(f"Python {version[0]}.{version[1]} ") and "3.11" in sentence and "3.12" in sentence
-
-
-@pytest.mark.parametrize("version", ["2.0.0", "2.3.1"])
-def test_numpy_two_is_refused_with_the_command_that_mends_it(monkeypatch, version):
-    monkeypatch.setattr(importlib.metadata, "version", {"numpy": version}.__getitem__)
-    assert 'pip install "numpy<2"' in complaint()
-
-
-def test_a_missing_compiler_is_named_with_what_to_do(monkeypatch, tmp_path):
+def test_wrong_versions_compilers_and_headers_are_named_with_a_remedy(monkeypatch, tmp_path):
+    for minor in (10, 13):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                toolchain, "sys", SimpleNamespace(version_info=_Version(3, minor), base_prefix=sys.base_prefix)
+            )
+            sentence = complaint()
+            assert sentence.startswith(f"Python 3.{minor} ") and "3.11" in sentence and "3.12" in sentence
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.metadata, "version", {"numpy": "2.0.0"}.__getitem__)
+        assert 'pip install "numpy<2"' in complaint()
+    with monkeypatch.context() as patch:
+        patch.setattr(toolchain.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+        sentence = complaint()
+        assert str(tmp_path / "Python.h") in sentence and f"install {PYTHON}-dev" in sentence
     monkeypatch.setenv("cc_path", "no-such-compiler")
     sentence = complaint()
     assert "no-such-compiler" in sentence and "unset cc_path" in sentence
@@ -58,53 +53,41 @@ def test_a_missing_compiler_is_named_with_what_to_do(monkeypatch, tmp_path):
     assert "install g++" in complaint()
 
 
-def test_missing_headers_are_named_with_their_package(monkeypatch, tmp_path):
-    monkeypatch.setattr(toolchain.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
-    sentence = complaint()
-    assert str(tmp_path / "Python.h") in sentence and f"install {PYTHON}-dev" in sentence
-
-
-class _Version(tuple):
+class _Version(NamedTuple):
     """A sys.version_info of two numbers."""
 
-    def __new__(cls, major, minor):
-        return super().__new__(cls, (major, minor))
-
-    major, minor = property(lambda self: self[0]), property(lambda self: self[1])
+    major: int
+    minor: int
 
 
-# the environment
-
-
-@pytest.mark.parametrize(("text", "count"), [("", 0), (" ", 0), ("4", 4), ("4,2", 4), (" 2 , 1", 2)])
-def test_the_first_level_of_threads_counts(text, count, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", text)
-    toolchain.check_environment()
-    assert toolchain.threads(text) == count
+def test_the_first_level_of_threads_counts(monkeypatch):
+    for text, count in (("", 0), (" ", 0), ("4", 4), ("4,2", 4), (" 2 , 1", 2)):
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        toolchain.check_environment()
+        assert toolchain.threads(text) == count
 
 
 BAD_VARIABLES = {
-    "OMP_NUM_THREADS": ["abc", "4,", "0", "-1", "1e3", "٣", "1000000", "4;2"],
-    "log_v": ["", "abc", "-1"],
+    "OMP_NUM_THREADS": ["abc", "4,", "0", "1000000"],
+    "log_v": ["", "-1"],
     "cc_flags": ["-foo", "-O2 -ffast-math", "-Ofast", "-mrecip=all"],
-    "kernel_flags": ["-foo", "-ffinite-math-only", "-Ofast"],
+    "kernel_flags": ["-ffinite-math-only"],
     "cc_path": ["/bin/true", "/bin/false", "with space/g++"],
     "use_cuda": ["yes"],
-    "cache_name": ["", "..", "../x", "a b", "\x1b"],
+    "cache_name": ["", "../x", "a b", "\x1b"],
     "HOME": ["", ".", "/proc/none"],
-    "JITTOR_HOME": ["/proc/none", "/dev/null", "a\0"[:1] + "/" + "x" * 300],
+    "JITTOR_HOME": ["/dev/null", "a/" + "x" * 300],
 }
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD_VARIABLES.items() for text in texts])
-def test_a_variable_that_a_library_would_stumble_over_is_named(name, text, monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", BAD_VARIABLES)
+def test_a_variable_that_a_library_would_stumble_over_is_named(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     executable(tmp_path / "with space/g++", 'exec g++ "$@"')
     monkeypatch.delenv("JITTOR_HOME", raising=False)  # what is loaded already has set it
-    monkeypatch.setenv(name, text)
-    with pytest.raises(UserError, match=name) as caught:
-        toolchain.check_environment()
-    assert "\n" not in str(caught.value)
+    for text in BAD_VARIABLES[name]:
+        monkeypatch.setenv(name, text)
+        assert name in complaint(toolchain.check_environment)
 
 
 def test_the_device_is_not_chosen_by_a_variable(monkeypatch):
@@ -114,57 +97,52 @@ def test_the_device_is_not_chosen_by_a_variable(monkeypatch):
     assert not {"use_cuda", "no_grad"} & set(os.environ) and os.environ["log_v"] == "0"
 
 
+def started(tmp_path, *flags, before=(), **changes):
+    """The program on the small conf, into a folder that is not there yet."""
+    conf = ["--conf", str(ROOT / "confs/debug.conf"), "--set", f"general.base_exp_dir={tmp_path / 'new'}"]
+    call = [*before, sys.executable, str(ROOT / "exp_runner.py"), *conf, *flags]
+    return subprocess.run(call, env=os.environ | changes, capture_output=True, text=True, cwd=ROOT)
+
+
 @pytest.mark.cli
-@pytest.mark.parametrize(("flag", "kib"), [("-v", 300000), ("-v", 900000), ("-v", 1200000), ("-d", 100000)])
-def test_a_limit_below_what_the_libraries_take_is_one_sentence_and_leaves_nothing(flag, kib, tmp_path):
-    limited = f'ulimit {flag} {kib}; exec "$@"'
-    call = [sys.executable, str(ROOT / "exp_runner.py"), "--set", f"general.base_exp_dir={tmp_path / 'new'}"]
-    ended = subprocess.run(["bash", "-c", limited, "bash", *call], capture_output=True, text=True, cwd=ROOT)
+@pytest.mark.parametrize(("flag", "kib"), [("-v", 300000), ("-v", 1200000), ("-d", 100000)])
+def test_a_limit_below_what_libraries_take_is_one_sentence(flag, kib, tmp_path):
+    ended = started(tmp_path, before=["bash", "-c", f'ulimit {flag} {kib}; exec "$@"', "bash"])
     assert ended.returncode == 2 and f"ulimit {flag} {kib}: " in ended.stderr and ended.stderr.count("\n") == 1
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.cli
 def test_what_libraries_read_of_the_environment_ends_nothing(tmp_path):
-    hostile = {"TQDM_MININTERVAL": "abc", "NUMPY_MADVISE_HUGEPAGE": "abc", "NPY_PROMOTION_STATE": "abc"}
-    hostile |= {"OPENCV_IO_MAX_IMAGE_PIXELS": "10", "OPENCV_IO_MAX_IMAGE_WIDTH": "abc", "OPENCV_FOR_THREADS_NUM": "abc"}
-    hostile |= {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "abc"}
-    conf = ["--conf", str(ROOT / "confs/debug.conf"), "--set", f"general.base_exp_dir={tmp_path}"]
-    call = [sys.executable, str(ROOT / "exp_runner.py"), *conf, "--mode", "inspect"]
-    ended = subprocess.run(call, env=os.environ | hostile, capture_output=True, text=True, cwd=ROOT)
+    names = ("TQDM_MININTERVAL", "NUMPY_MADVISE_HUGEPAGE", "NPY_PROMOTION_STATE", "OPENCV_IO_MAX_IMAGE_WIDTH")
+    names += ("OPENCV_FOR_THREADS_NUM", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION")
+    ended = started(tmp_path, "--mode", "inspect", OPENCV_IO_MAX_IMAGE_PIXELS="10", **dict.fromkeys(names, "abc"))
     assert ended.returncode == 0, ended.stderr
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "1", "[" * 100000])
-def test_a_home_that_jittor_cannot_remember_is_named(content, monkeypatch, tmp_path):
+def test_a_home_that_jittor_cannot_remember_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".cache/jittor").mkdir(parents=True)
-    (tmp_path / ".cache/jittor/config.json").write_text(content)
-    with pytest.raises(UserError, match=r"config\.json: .* delete it"):
-        toolchain.check_environment()
+    for content in ("", "{", "1", "[" * 100000):
+        (tmp_path / ".cache/jittor/config.json").write_text(content)
+        with pytest.raises(UserError, match=r"config\.json: .* delete it"):
+            toolchain.check_environment()
 
 
 @pytest.mark.cli
-def test_a_home_that_was_set_for_another_run_is_not_used(monkeypatch, tmp_path):
-    for name in ("home", "other"):
-        (tmp_path / name).mkdir()
-    program = (
-        "import os, sys; sys.path.insert(0, sys.argv[1]); from models.machine import environment\n"
-        "environment.tell(None)\n"
-        "import jittor_utils; print(jittor_utils.home())"
-    )
-    environment = os.environ | {"HOME": str(tmp_path / "home")}
-    environment.pop("JITTOR_HOME", None)
-    homes = [
-        subprocess.run(
-            [sys.executable, "-c", program, str(ROOT)], env=environment | more, capture_output=True, text=True
-        ).stdout.split()[-1]
-        for more in ({"JITTOR_HOME": str(tmp_path / "other")}, {})
-    ]
-    assert homes == [str(tmp_path / "other"), str(tmp_path / "home")]
+def test_a_home_that_was_set_for_another_run_is_not_used(tmp_path):
+    homes = [tmp_path / "other", tmp_path / "home"]
+    program = "import os; from models.machine import environment; environment.tell(None)\n"
+    program += "import jittor_utils; print(jittor_utils.home())"
+    variables = os.environ | {"HOME": str(homes[1]), "PYTHONPATH": str(ROOT)}
+    variables.pop("JITTOR_HOME", None)
+    for home, more in zip(homes, ({"JITTOR_HOME": str(homes[0])}, {}), strict=True):
+        home.mkdir(exist_ok=True)
+        told = subprocess.run([sys.executable, "-c", program], env=variables | more, capture_output=True, text=True)
+        assert told.stdout.split()[-1] == str(home)
 
 
-def test_one_folder_by_two_names_is_one_compiler_and_two_compilers_have_two_caches(monkeypatch, tmp_path):
+def test_each_compiler_has_one_cache(monkeypatch, tmp_path):
     executable(tmp_path / "bin" / "g++", "true")
     (tmp_path / "link").symlink_to("bin")
     monkeypatch.delenv("cc_path", raising=False)

@@ -10,7 +10,6 @@ from models.checkpoints.ours import CheckpointError
 from models.checkpoints.published import NETWORKS, read_torch_checkpoint, to_checkpoint
 
 GOLDEN = Path(__file__).parent / "golden"
-OFFICIAL = ["official_wmask_000040", "official_womask_000040"]
 
 
 def effective(named, layer):
@@ -49,43 +48,28 @@ def color(named, inputs):
     return inputs
 
 
-@pytest.mark.parametrize("name", OFFICIAL)
-def test_the_official_checkpoints_network_gives_the_distances_the_published_code_gave(name):
+@pytest.mark.parametrize("name", ["official_wmask_000040", "official_womask_000040"])
+def test_an_official_checkpoint_gives_what_the_published_code_gave(name):
+    """Its distances, its colours in reverse, and everything else as it is, with moments."""
     probe = np.load(GOLDEN / f"{name}_probe.npz")
     config = json.loads(str(probe["meta_json"]))["sdf_network"]
-    named = to_checkpoint(read_torch_checkpoint(GOLDEN / f"{name}.pth")).tensors["sdf_network_fine"]
-    np.testing.assert_allclose(sdf(named, probe["points"], config), probe["sdf"], rtol=0, atol=5e-6)
-
-
-@pytest.mark.parametrize("name", OFFICIAL)
-def test_the_converted_colour_networks_give_the_published_colours_in_reverse(name):
-    raw = read_torch_checkpoint(GOLDEN / f"{name}.pth")
-    converted = to_checkpoint(raw).tensors
-    inputs = np.random.default_rng(0).normal(size=(5, raw["color_network_fine"]["lin0.weight_v"].shape[1]))
-    bgr, rgb = color(raw["color_network_fine"], inputs), color(converted["color_network_fine"], inputs)
-    np.testing.assert_allclose(rgb, bgr[:, ::-1], rtol=1e-12)
-    assert not np.allclose(rgb, bgr)
-    for part in ("rgb_linear.weight", "rgb_linear.bias"):
-        np.testing.assert_array_equal(converted["nerf"][part], raw["nerf"][part][::-1])
-
-
-@pytest.mark.parametrize("name", OFFICIAL)
-def test_nothing_but_colours_is_changed_and_every_parameter_has_its_moments(name):
     raw = read_torch_checkpoint(GOLDEN / f"{name}.pth")
     checkpoint = to_checkpoint(raw)
+    found = checkpoint.tensors
+    np.testing.assert_allclose(sdf(found["sdf_network_fine"], probe["points"], config), probe["sdf"], rtol=0, atol=5e-6)
+    inputs = np.random.default_rng(0).normal(size=(5, raw["color_network_fine"]["lin0.weight_v"].shape[1]))
+    bgr, rgb = (color(named["color_network_fine"], inputs) for named in (raw, found))
+    np.testing.assert_allclose(rgb, bgr[:, ::-1], rtol=1e-12)
     assert (checkpoint.step, checkpoint.adam_steps, checkpoint.state) == (40, 40, {"source": "published NeuS"})
     changed = set()
     for network in NETWORKS:
         for key, array in raw[network].items():
-            mine = checkpoint.tensors[network][key]
-            assert mine.shape == array.shape
-            if not np.array_equal(mine, array):
+            if not np.array_equal(found[network][key], array):
                 changed.add(f"{network}.{key}")
             for moment in checkpoint.moments.values():
-                assert moment[f"{network}.{key}"].shape == array.shape
+                assert moment[f"{network}.{key}"].shape == found[network][key].shape == array.shape
     allowed = {f"color_network_fine.lin4.{part}" for part in ("weight_v", "weight_g", "bias")}
-    assert changed <= allowed | {"nerf.rgb_linear.weight", "nerf.rgb_linear.bias"}
-    assert allowed <= changed
+    assert allowed <= changed <= allowed | {"nerf.rgb_linear.weight", "nerf.rgb_linear.bias"}
 
 
 # The order in which the published Runner hands its parameters to Adam, written out by hand for a tiny model.
@@ -102,12 +86,8 @@ def tiny_raw():
     """A published checkpoint in which rows of parameter i count from i, and its moments from 100 i and 1000 i."""
 
     def rows(start, shape):
-        return (
-            np.full(shape, start, np.float32)
-            + np.arange(shape[0], dtype=np.float32).reshape(-1, *[1] * (len(shape) - 1))
-            if shape
-            else np.array(start, np.float32)
-        )
+        counts = np.arange(shape[0] if shape else 1, dtype=np.float32).reshape(-1, *[1] * (len(shape) - 1))
+        return start + np.broadcast_to(counts, shape) if shape else np.array(start, np.float32)
 
     raw = {network: {} for network in TINY}
     states = {}
@@ -133,81 +113,60 @@ def test_moments_belong_to_the_parameter_of_their_number_and_turn_with_it():
     assert (checkpoint.step, checkpoint.adam_steps) == (9, 7)
 
 
-def test_parameter_numbers_may_be_any_and_steps_may_be_tensors():
+def test_other_numbers_of_parameters_and_spellings_are_understood():
     raw = tiny_raw()
+    same = to_checkpoint(tiny_raw())
     numbers = [10 * index + 5 for index in range(len(TINY_ORDER))]
     states = raw["optimizer"]["state"]
     renumbered = {number: {**states[index], "step": np.array(7.0, np.float32)} for index, number in enumerate(numbers)}
-    groups = [{"params": numbers[:4]}, {"params": numbers[4:]}]
-    other = to_checkpoint({**raw, "optimizer": {"state": renumbered, "param_groups": groups}})
-    same = to_checkpoint(raw)
-    assert other.adam_steps == same.adam_steps
+    raw["optimizer"] = {"state": renumbered, "param_groups": [{"params": numbers[:4]}, {"params": numbers[4:]}]}
+    newer = {f"lin0.weight_{part}": f"lin0.parametrizations.weight.original{k}" for k, part in enumerate("gv")}
+    raw["sdf_network_fine"] = {newer.get(name, name): array for name, array in raw["sdf_network_fine"].items()}
+    other = to_checkpoint(raw)
+    assert other.adam_steps == same.adam_steps and list(other.tensors["sdf_network_fine"]) == list(
+        TINY["sdf_network_fine"]
+    )
     for moment, named in same.moments.items():
         for name, array in named.items():
             np.testing.assert_array_equal(other.moments[moment][name], array)
 
 
-def test_the_newer_spelling_of_weight_normalisation_is_understood():
-    raw = tiny_raw()
-    newer = {"lin0.weight_g": "lin0.parametrizations.weight.original0"}
-    newer["lin0.weight_v"] = "lin0.parametrizations.weight.original1"
-    raw["sdf_network_fine"] = {newer.get(name, name): array for name, array in raw["sdf_network_fine"].items()}
-    assert list(to_checkpoint(raw).tensors["sdf_network_fine"]) == list(TINY["sdf_network_fine"])
-
-
 def change(*path, to):
-    """A change of tiny_raw() at a path of keys; `to` may be a value or, if callable, what makes it of the old one."""
-
-    def apply():
-        raw = tiny_raw()
-        inner = raw
-        for key in path[:-1]:
-            inner = inner[key]
-        if to is None:
-            del inner[path[-1]]
-        else:
-            inner[path[-1]] = to(inner[path[-1]]) if callable(to) else to
-        return raw
-
-    return apply
+    """tiny_raw() changed at a path of keys; `to` may be a value or, if callable, what makes it of the old one."""
+    raw = inner = tiny_raw()
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = to(inner[path[-1]]) if callable(to) else to
+    if to is None:
+        del inner[path[-1]]
+    return raw
 
 
-UNFIT = {
-    **{f"no {key}": (change(key, to=None), key) for key in (*NETWORKS, "optimizer", "iter_step")},
-    "a network of another kind": (change("nerf", to=[1]), "nerf"),
-    "a number for a tensor": (change("nerf", "rgb_linear.bias", to=1.0), "rgb_linear.bias"),
-    "integers for weights": (change("nerf", "rgb_linear.bias", to=np.arange(3)), "rgb_linear.bias"),
-    "text for the step": (change("iter_step", to="40"), "iter_step"),
-    "half a step": (change("iter_step", to=1.5), "iter_step"),
-    "a step of nan": (change("iter_step", to=float("nan")), "iter_step"),
-    "a step of inf": (change("iter_step", to=float("inf")), "iter_step"),
-    "a negative step": (change("iter_step", to=-1), "iter_step"),
-    "a step of a million digits": (change("iter_step", to=1 << 4000000), "iter_step"),
-    "no state": (change("optimizer", "state", to=None), "state"),
-    "a list of states": (change("optimizer", "state", to=[]), "optimizer"),
-    "no groups": (change("optimizer", "param_groups", to=None), "param_groups"),
-    "groups of another kind": (change("optimizer", "param_groups", to=3), "param_groups"),
-    "a group without parameters": (change("optimizer", "param_groups", 0, "params", to=None), "params"),
-    "parameters of another kind": (change("optimizer", "param_groups", 0, "params", to=3), "param_groups"),
-    "parameters by list": (change("optimizer", "param_groups", 0, "params", to=[[]]), "params"),
-    "a parameter too few": (change("optimizer", "param_groups", 0, "params", to=[1, 2]), "2 parameters"),
-    "no moment": (change("optimizer", "state", 3, "exp_avg", to=None), "exp_avg"),
-    "a moment of another shape": (change("optimizer", "state", 3, "exp_avg_sq", to=np.zeros(7)), "lin0.weight_g"),
-    "different steps": (change("optimizer", "state", 3, "step", to=8), "different numbers of steps"),
-    "two colours": (change("color_network_fine", to=lambda old: {"lin2.bias": old["lin2.bias"][:2]}), "parameters"),
-    "no colour layers": (
-        change("color_network_fine", to=lambda old: {f"x{name}": array for name, array in old.items()}),
-        "color_network_fine",
+GROUPS = ("optimizer", "param_groups")
+UNFIT = [
+    *((change(key, to=None), key) for key in (*NETWORKS, "optimizer", "iter_step")),
+    (change("nerf", to=[1]), "nerf"),
+    *((change("nerf", "rgb_linear.bias", to=to), "rgb_linear.bias") for to in (1.0, np.arange(3))),
+    *(
+        (change("iter_step", to=step), "iter_step")
+        for step in ("40", 1.5, float("nan"), float("inf"), -1, 1 << 4000000)
     ),
-}
+    (change("optimizer", "state", to=None), "state"),
+    (change("optimizer", "state", to=[]), "optimizer"),
+    *((change(*GROUPS, to=to), "param_groups") for to in (None, 3)),
+    *((change(*GROUPS, 0, "params", to=to), "param") for to in (None, 3, [[]])),
+    (change(*GROUPS, 0, "params", to=[1, 2]), "2 parameters"),
+    (change("optimizer", "state", 3, "exp_avg", to=None), "exp_avg"),
+    (change("optimizer", "state", 3, "exp_avg_sq", to=np.zeros(7)), "lin0.weight_g"),
+    (change("optimizer", "state", 3, "step", to=8), "different numbers of steps"),
+    (change("color_network_fine", to=lambda old: {"lin2.bias": old["lin2.bias"][:2]}), "parameters"),
+    (change("color_network_fine", to=lambda old: {f"x{name}": old[name] for name in old}), "color_network_fine"),
+]
 
 
-@pytest.mark.parametrize("case", UNFIT)
-def test_what_is_no_published_checkpoint_is_one_sentence_that_names_the_part(case):
-    make, part = UNFIT[case]
+@pytest.mark.parametrize(("raw", "part"), UNFIT, ids=range(len(UNFIT)))
+def test_what_is_no_published_checkpoint_is_told_by_its_part(raw, part):
     with pytest.raises(CheckpointError) as caught:
-        to_checkpoint(make(), "FILE.pth")
+        to_checkpoint(raw, "FILE.pth")
     text = str(caught.value)
-    assert text.startswith("FILE.pth is not a checkpoint of the published NeuS")
-    assert part in text
-    assert "\n" not in text
+    assert text.startswith("FILE.pth is not a checkpoint of the published NeuS") and part in text and "\n" not in text

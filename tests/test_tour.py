@@ -25,11 +25,9 @@ def test_its_ten_cells_run(tmp_path, monkeypatch):
     import nbformat
     from nbclient import NotebookClient
 
-    monkeypatch.setenv("TOUR_STEPS", "60")
-    monkeypatch.setenv("TOUR_PHOTOS", "--count 20 --width 240")
-    monkeypatch.setenv("TOUR_OUT", str(tmp_path / "tour"))
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    variables = {"TOUR_STEPS": "60", "TOUR_PHOTOS": "--count 20 --width 240", "TOUR_OUT": str(tmp_path / "tour")}
+    for name, value in (variables | {"JUPYTER_DATA_DIR": f"{tmp_path}/jupyter", "IPYTHONDIR": f"{tmp_path}/i"}).items():
+        monkeypatch.setenv(name, value)
     found = nbformat.read(make_tour.NOTEBOOK, as_version=4)
     client = NotebookClient(found, timeout=900, resources={"metadata": {"path": str(make_tour.NOTEBOOK.parent)}})
     client.create_kernel_manager()

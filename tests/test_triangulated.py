@@ -21,23 +21,15 @@ def parsed(tmp_path_factory):
     return walls(tmp_path_factory.mktemp("walls"))
 
 
-def in_world(scene):
-    return scene.points.xyz @ scene.scene_to_world[:3, :3].T + scene.scene_to_world[:3, 3]
-
-
 @pytest.mark.parametrize("downscale", [1, 2])
 def test_the_points_lie_on_the_surface_and_the_cameras_stay(parsed, downscale):
     scene = preprocess(parsed, parsed.images, replace(CONF, downscale=downscale))
-    assert len(scene.points.xyz) > 200 and np.median(off_walls(in_world(scene))) < 0.01
+    in_world = scene.points.xyz @ scene.scene_to_world[:3, :3].T + scene.scene_to_world[:3, 3]
+    assert len(scene.points.xyz) > 200 and np.median(off_walls(in_world)) < 0.01
     assert (scene.points.n_views >= 2).all() and scene.points.error.max() <= 2
     plain = preprocess(parsed, parsed.images, replace(CONF, triangulate_points=False, downscale=downscale))
     np.testing.assert_array_equal(scene.c2w, plain.c2w)
     assert plain.points is None and f"{len(scene.points.xyz)} SfM points triangulated" in scene.notes[-2]
-
-
-def test_the_region_is_estimated_from_the_points(parsed):
-    scene = preprocess(parsed, parsed.images, replace(CONF, roi="", camera_outside_sphere=False))
-    assert "SfM points" in scene.notes[-1] and np.linalg.norm(scene.scene_to_world[:3, 3]) < 1
 
 
 def test_points_of_the_format_and_scenes_with_masks_stay(parsed, tmp_path):
@@ -47,16 +39,16 @@ def test_points_of_the_format_and_scenes_with_masks_stay(parsed, tmp_path):
     assert preprocess(parsed, masked, CONF).points is None
 
 
-def test_held_out_photographs_give_no_points(parsed, monkeypatch):
+def test_held_out_photographs_give_no_points_and_of_many_some_are_used(parsed, monkeypatch):
     training = preprocess(parsed, parsed.images[1:], CONF)
     assert f"from {len(parsed.images) - 1} photographs" in training.notes[-2]
-    monkeypatch.setattr(module, "bundle_of", None)
-    assert preprocess(parsed, parsed.images[:1], CONF, training=training).points is None
-
-
-def test_of_many_photographs_some_are_used(parsed, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "bundle_of", None)
+        assert preprocess(parsed, parsed.images[:1], CONF, training=training).points is None
     monkeypatch.setattr(module, "MOST_IMAGES", 4)
-    assert "from 4 photographs" in preprocess(parsed, parsed.images, CONF).notes[-2]
+    scene = preprocess(parsed, parsed.images, replace(CONF, roi="", camera_outside_sphere=False))
+    assert "from 4 photographs" in scene.notes[-2]
+    assert "SfM points" in scene.notes[-1] and np.linalg.norm(scene.scene_to_world[:3, 3]) < 1
 
 
 def test_wrong_cameras_and_single_photographs_have_no_points(parsed):

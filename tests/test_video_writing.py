@@ -29,8 +29,8 @@ def test_what_is_written_has_every_frame(tmp_path, frames, codec, odd):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
-def test_a_disk_that_takes_a_part_is_told_and_what_was_there_stays(tmp_path, frames, share, codec):
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path, frames, share, codec):
     write_video(tmp_path / "a.mp4", frames, 24.0, codec)
     size = (tmp_path / "a.mp4").stat().st_size
     (tmp_path / "a.mp4").write_bytes(b"of an earlier run")

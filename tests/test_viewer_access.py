@@ -1,19 +1,16 @@
 """Who may look through the viewer: its own page, from this machine, or with the token of the printed address."""
 
 import contextlib
-import importlib.util
 import re
 import socket
+from types import SimpleNamespace
 
 import pytest
+from browsing import needs_viser
 
 from data.errors import UserError
 from models.viewer import server
 from models.viewer.access import Access
-
-needs_viser = pytest.mark.skipif(
-    importlib.util.find_spec("viser") is None, reason="viser, which is optional, is missing"
-)
 
 
 class FakeRequest:
@@ -29,26 +26,27 @@ SOCKET = {"Upgrade": "websocket"}
 LOCAL, SHARED = Access("", "viewer"), Access("secret", "viewer")
 
 
+EVIL, BOX = "http://evil.example", {"Host": "box:8080", "Origin": "http://box:8080"}
+REQUESTS = [
+    (LOCAL, {"Host": "127.0.0.1:8080", "Origin": "http://127.0.0.1:8080"}, True),
+    (LOCAL, {"Host": "[::1]:9000", "Origin": "http://[::1]:9000"}, True),
+    (LOCAL, {"Host": "localhost:9999", "Origin": "http://LOCALHOST:9999"}, True),  # the near end of an SSH tunnel
+    (LOCAL, {}, True),
+    # the second is another server on the same machine
+    *((LOCAL, {"Origin": origin}, False) for origin in (EVIL, "http://localhost:3000", "null", "http://[::1")),
+    (LOCAL, {"Host": "evil.example:8080", "Origin": f"{EVIL}:8080"}, False),  # DNS rebinding
+    (LOCAL, {"Host": "127.0.0.1.evil.example:8080"}, False),
+    (LOCAL, {"Host": "[::1"}, False),
+    (SHARED, BOX, False),
+    (SHARED, {**BOX, "Cookie": "a=b; viewer=secret"}, True),
+    (SHARED, {**BOX, "Origin": EVIL, "Cookie": "viewer=secret"}, False),
+    (SHARED, {**BOX, "Cookie": "viewer=secrets"}, False),
+    (SHARED, {**BOX, "Cookie": "viewer=secre; ;;=[, x=secret"}, False),
+]
+
+
 @needs_viser
-@pytest.mark.parametrize(
-    ("access", "request_of", "is_admitted"),
-    [
-        *((LOCAL, {"Host": host, "Origin": f"http://{host}"}, True) for host in ("127.0.0.1:8080", "[::1]:9000")),
-        (LOCAL, {"Host": "localhost:9999", "Origin": "http://LOCALHOST:9999"}, True),  # the near end of an SSH tunnel
-        (LOCAL, {}, True),
-        (LOCAL, {"Origin": "https://evil.example"}, False),
-        (LOCAL, {"Origin": "http://localhost:3000"}, False),  # another server on the same machine
-        *((LOCAL, {"Origin": origin}, False) for origin in ("null", "http://[::1", "http://a]")),
-        (LOCAL, {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}, False),  # DNS rebinding
-        (LOCAL, {"Host": "127.0.0.1.evil.example:8080"}, False),
-        (LOCAL, {"Host": "[::1"}, False),
-        (SHARED, {"Host": "box:8080", "Origin": "http://box:8080"}, False),
-        (SHARED, {"Host": "box:8080", "Origin": "http://box:8080", "Cookie": "a=b; viewer=secret"}, True),
-        (SHARED, {"Host": "box:8080", "Origin": "http://evil.example", "Cookie": "viewer=secret"}, False),
-        (SHARED, {"Host": "box:8080", "Cookie": "viewer=secrets"}, False),
-        (SHARED, {"Host": "box:8080", "Cookie": "viewer=secre; ;;=[, x=secret"}, False),
-    ],
-)
+@pytest.mark.parametrize(("access", "request_of", "is_admitted"), REQUESTS)
 def test_a_websocket_is_for_the_viewers_own_page(access, request_of, is_admitted):
     assert (access.refusal(FakeRequest(**SOCKET, **request_of)) == "") == is_admitted
     assert (access.refusal(FakeRequest("/?token=secret", **SOCKET, **request_of)) == "") or not is_admitted
@@ -79,10 +77,8 @@ def viewer_at(host, port):
     """A running viewer; yields its port and what it said."""
     told = []
     running = server.start(host, port, "test", told.append)
-    try:
+    with contextlib.closing(SimpleNamespace(close=lambda: server.stop(running))):
         yield running.get_port(), told
-    finally:
-        server.stop(running)
 
 
 @needs_viser
@@ -96,7 +92,7 @@ def test_a_foreign_page_gets_nothing_of_a_running_viewer():
 
 
 @needs_viser
-def test_a_viewer_that_others_reach_asks_for_its_token():
+def test_a_viewer_that_others_reach_asks_for_its_token(monkeypatch):
     with viewer_at("0.0.0.0", 9330) as (port, told):
         path = re.search(rf"http://0\.0\.0\.0:{port}(/\?token=\S{{16,}}) ", told[-1])[1]
         own = of_a_socket(port, f"http://127.0.0.1:{port}")
@@ -106,10 +102,6 @@ def test_a_viewer_that_others_reach_asks_for_its_token():
         assert " 200 " in first and " 101 " in asked_of(port, {**own, "Cookie": cookie})[0]
         with viewer_at("0.0.0.0", port) as (_, others):
             assert others[-2] == f"port {port} is in use; the viewer uses {port + 1}"
-
-
-@needs_viser
-def test_a_viser_that_cannot_be_guarded_is_not_started(monkeypatch):
     monkeypatch.setattr(server, "guarded", lambda access: contextlib.nullcontext([]))
     with pytest.raises(UserError, match="access to the viewer cannot be restricted"):
         server.start("127.0.0.1", 9340, "test", str)

@@ -1,16 +1,13 @@
-"""The viewer shows images of the model before and while its mesh is extracted."""
+"""The viewer beside work: images before and during the extraction of a mesh, and while a training runs."""
 
-import importlib.util
-import logging
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import trimesh
-from runs import ROOT
+from browsing import demo_scene, needs_viser
+from runs import ROOT, run
 
-from data.scenes.load import load_scene
 from models.methods.conf import load_config
 from models.results.context import EvalContext
 from models.surface.mesh import Surface
@@ -19,42 +16,19 @@ from models.viewer.crop import ConfKeys
 from models.viewer.scene_display import wxyz_of
 from models.viewer.scene_viewer import Place
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("viser") is None, reason="viser is optional, and missing")
+pytestmark = needs_viser
 CONF = ROOT / "confs/debug.conf"
 
 
-class Log(logging.LoggerAdapter):
-    """A log without progress bars."""
-
-    def __init__(self):
-        super().__init__(logging.getLogger("viewer"), {})
-
-    def progress(self, items, **_options):
-        return iter(items)
-
-
-@dataclass(frozen=True)
-class Grey(EvalContext):
-    """A model whose images are grey; `sizes` collects theirs."""
-
-    sizes: list = field(default_factory=list)
-
-    def render(self, rays, shape):
-        self.sizes.append(shape)
-        return SimpleNamespace(rgb=np.full((*shape, 3), 0.5), normal=None, distance=None, opacity=None)
-
-
 def test_images_come_before_the_mesh_and_while_it_is_extracted(tmp_path, monkeypatch):
-    conf = load_config(CONF, "", (f"dataset.data_dir={ROOT}/data/demo",))
-    scene, events = load_scene(conf.dataset), []
-    pose = scene.c2w[0]
+    conf, scene = load_config(CONF, "", (f"dataset.data_dir={ROOT}/data/demo",)), demo_scene()
+    events, sizes, welcomes, pose = [], [], [], scene.c2w[0]
     camera = SimpleNamespace(on_update=lambda act: act, aspect=1.5, fov=0.8, wxyz=wxyz_of(pose), position=pose[:3, 3])
 
     def shown(image, **_options):
         events.append("cleared" if image is None else image.shape[:2])
 
     browser = SimpleNamespace(client_id=7, camera=camera, scene=SimpleNamespace(set_background_image=shown))
-    welcomes = []
 
     def started(host, port, title, say):
         running = server.start(host, port, title, say)
@@ -62,28 +36,64 @@ def test_images_come_before_the_mesh_and_while_it_is_extracted(tmp_path, monkeyp
         monkeypatch.setattr(running, "get_clients", lambda: {7: browser})
         return running
 
-    monkeypatch.setattr(model_viewer, "start", started)
-    experiment = SimpleNamespace(conf=conf, folder=tmp_path, scene=scene)
-    model = Grey(experiment, None, 4, 1.0, None, Log(), None)
+    def render(_self, rays, shape):  # a model whose images are grey
+        sizes.append(shape)
+        return SimpleNamespace(rgb=np.full((*shape, 3), 0.5), normal=None, distance=None, opacity=None)
 
     def mesh(context):
         events.append("extraction")
         for welcome in welcomes:
             welcome(browser)  # a browser connects meanwhile
-        for part in context.parts(range(3), "surface"):
-            events.append(part)
+        events.extend(context.parts(range(3), "surface"))
         ball = trimesh.creation.icosphere()
         return Surface(ball, rgb=np.zeros((len(ball.vertices), 3), np.uint8))
 
     def no_more(_self, _seconds):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(model_viewer, "start", started)
+    monkeypatch.setattr(EvalContext, "render", render)
     monkeypatch.setattr("models.viewer.live_render.LiveRenderer.wait", no_more)
+    log = SimpleNamespace(progress=lambda items, **_: iter(items), info=str, warn=str, warning=str)
+    model = EvalContext(SimpleNamespace(conf=conf, folder=tmp_path, scene=scene), None, 4, 1.0, None, log, None)
     place = Place("127.0.0.1", 9880, "en")
     model_viewer.look_at_model(lambda: model, mesh, {}, lambda path: None, ConfKeys(CONF, tmp_path), place)
     images = [event for event in events if isinstance(event, tuple)]
-    assert len(model.sizes) == len(images) + 2  # two warm it up, before a browser connects
+    assert len(sizes) == len(images) + 2  # two warm it up, before a browser connects
     assert events[:2] == ["extraction", 0] and isinstance(events[2], tuple)  # after the first part of three
     assert events.index(2) > 2 and events[-1] == "cleared"  # the mesh replaces the image
-    sizes = [height * width for height, width in images]
-    assert sizes == sorted(sizes) and sizes[0] < sizes[-1]  # coarse first
+    areas = [height * width for height, width in images]
+    assert areas == sorted(areas) and areas[0] < areas[-1]  # coarse first
+
+
+def test_a_fault_of_the_viewer_closes_it_and_raises_nothing(tmp_path):
+    def follower():
+        told, place = [], Place("127.0.0.1", 9600, "en")
+        keys = ConfKeys(CONF, tmp_path)
+        return model_viewer.ViewerCallback(demo_scene(), keys, 1, tmp_path, place, told.append), told
+
+    viewer, told = follower()
+    viewer.scalars(2, 1.0, {"Statistics/psnr": 20.0})
+    assert told[0].startswith("viewer: http://localhost:")
+    viewer.mesh(2, None)  # no mesh at all: a fault
+    assert told[-1].startswith("the viewer is closed, the training continues")
+    count = len(told)
+    viewer.scalars(4, 1.0, {"Statistics/psnr": 20.0})
+    viewer.after_step(lambda: 1 / 0)
+    viewer.write(4, 1.0, "finished")
+    assert len(told) == count
+    viewer, told = follower()
+    viewer.write(4, 1.0, "training")
+    assert len(told) == 1
+    viewer.write(4, 1.0, "finished")
+    assert "--mode view shows the model again" in told[-1]
+
+
+@pytest.mark.slow
+def test_a_training_with_the_viewer_ends_as_one_without(tmp_path, capsys):
+    settings = ("train.end_iter=4", "train.warm_up_end=1", "train.val_freq=0", "train.report_freq=2")
+    settings += ("train.val_mesh_freq=4", "train.mesh_resolution=24")
+    assert run(tmp_path, "--view", "--port", "9700", settings=settings) == 0
+    told = capsys.readouterr().out
+    assert "viewer: http://localhost:97" in told and "the training ended at step 4, and the viewer is closed" in told
+    assert (tmp_path / "checkpoints/ckpt_000004.safetensors").is_file()

@@ -1,7 +1,5 @@
 """The tools of the viewer: what they save is what the other modes read."""
 
-import importlib.util
-import json
 import math
 import shlex
 
@@ -9,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 import trimesh
-from browsing import displayed, opened, wait_until
+from browsing import CANVAS, demo_scene, displayed, needs_viser, opened, wait_until
 from runs import ROOT
 
 from data.errors import UserError
@@ -26,14 +24,15 @@ from models.viewer.ruler import Ruler
 from models.viewer.scene_display import look_through
 from models.viewer.words import TEXTS
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("viser") is None, reason="viser is optional, and missing")
+pytestmark = needs_viser
 CONF = ROOT / "confs/debug.conf"
 OF_DEMO = (f"dataset.data_dir={ROOT}/data/demo",)
+SIZE = (800, 600)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def scene():
-    return load_scene(load_config(CONF, "", OF_DEMO).dataset)
+    return demo_scene()
 
 
 @pytest.fixture
@@ -44,6 +43,10 @@ def stage(scene):
 
 def in_world(scene, point):
     return scene.scene_to_world[:3, :3] @ point + scene.scene_to_world[:3, 3]
+
+
+def scale_of(scene):
+    return np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3]))
 
 
 def test_no_two_labels_are_alike():
@@ -61,7 +64,7 @@ def test_region_and_crop_box_are_saved_as_keys_that_a_conf_reads(stage, tmp_path
     assert conf.dataset.data_dir == str(tmp_path.resolve())
     shown.region.position, shown.radius.value = (0.25, 0.0, -0.125), 0.5
     crop.shown.value = True
-    scale = np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3]))
+    scale = scale_of(scene)
     for corner, place in zip(crop.corners, ((0.5, -0.5, 0.25), (-0.5, 0.5, -0.25)), strict=True):
         corner.position = tuple(np.array(place) / scale)
     crop.save()
@@ -70,10 +73,7 @@ def test_region_and_crop_box_are_saved_as_keys_that_a_conf_reads(stage, tmp_path
     numbers = np.array(conf.dataset.roi.split(), float)
     assert np.allclose(numbers, [*in_world(scene, [0.25, 0.0, -0.125]), 0.5 * scale], atol=1e-4)
     cropped = load_scene(conf.dataset)
-    corners = [
-        cropped.scene_to_world[:3, :3] @ end + cropped.scene_to_world[:3, 3]
-        for end in (cropped.bbox_min, cropped.bbox_max)
-    ]
+    corners = [in_world(cropped, end) for end in (cropped.bbox_min, cropped.bbox_max)]
     assert np.allclose(corners, [(-0.5, -0.5, -0.25), (0.5, 0.5, 0.25)], atol=1e-4)
     again = CropBox(shown, ConfKeys(tmp_path / CONF_FILE, tmp_path, conf.dataset.roi, conf.dataset.bbox), told.append)
     assert np.allclose(again.box, crop.box, atol=1e-4)
@@ -81,14 +81,14 @@ def test_region_and_crop_box_are_saved_as_keys_that_a_conf_reads(stage, tmp_path
     assert load_config(tmp_path / CONF_FILE, "", OF_DEMO) == conf
 
 
-@pytest.mark.parametrize("text", ["1 2 3", "0 0 0 1 1 nan", "0 0 0 1 0 1", "a b c d e f"])
-def test_a_box_that_is_none_is_rejected(text):
-    with pytest.raises(UserError, match=r'dataset.bbox = ".*six numbers'):
-        parse_bbox(text)
+def test_a_box_that_is_none_is_rejected():
+    for text in ("1 2 3", "0 0 0 1 1 nan", "0 0 0 1 0 1", "a b c d e f"):
+        with pytest.raises(UserError, match=r'dataset.bbox = ".*six numbers'):
+            parse_bbox(text)
 
 
 @pytest.mark.parametrize("is_cycle", [False, True])
-def test_a_saved_path_is_rendered_from_the_cameras_that_were_added(stage, tmp_path, scene, is_cycle):
+def test_a_saved_path_is_rendered_from_its_cameras(stage, tmp_path, scene, is_cycle):
     shown, told = stage
     tools = CameraTools(shown, tmp_path, told.append)
     tools.save()
@@ -105,24 +105,7 @@ def test_a_saved_path_is_rendered_from_the_cameras_that_were_added(stage, tmp_pa
         assert np.allclose(shot.c2w, scene.c2w[view], atol=1e-6)
     assert np.isclose(path.shots[0].intrinsics[1, 1], 0.5 * path.height / math.tan(math.radians(20)))
     tools.save()  # keeps the first file
-    assert json.loads((tmp_path / "camera_path_2.json").read_text()) == json.loads(
-        (tmp_path / "camera_path.json").read_text()
-    )
-
-
-def test_the_ruler_measures_between_points_of_the_surface_in_world_units(stage, scene):
-    shown, told = stage
-    tool = Ruler(shown, told.append)
-    shown.surface = trimesh.creation.icosphere(subdivisions=4, radius=0.5)
-    tool.take(np.array([2.0, 0.0, 0.0]), np.array([-1.0, 0.0, 0.0]))
-    tool.take(np.array([0.0, 0.0, 3.0]), np.array([0.0, 0.0, -2.0]))
-    tool.length.value = 0.25
-    scale = np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3]))
-    assert tool.distance == pytest.approx(0.5 * math.sqrt(2.0) * scale, rel=5e-3)
-    (a, b), length = as_given(tool)
-    assert np.allclose(a, in_world(scene, [0.5, 0, 0]), atol=3e-3 * scale)
-    assert np.allclose(b, in_world(scene, [0, 0, 0.5]), atol=3e-3 * scale)
-    assert length == 0.25 and tool.flag() in tool.told.content and f"{tool.distance:.5g}" in tool.told.content
+    assert (tmp_path / "camera_path_2.json").read_text() == (tmp_path / "camera_path.json").read_text()
 
 
 def as_given(tool):
@@ -131,16 +114,21 @@ def as_given(tool):
     return length_of(parse_arguments(typed).values.scale)
 
 
-def test_small_and_negative_numbers_of_the_ruler_are_read_as_they_are_shown(stage):
+def test_the_ruler_measures_on_the_surface_in_world_units(stage, scene):
     shown, told = stage
-    tool = Ruler(shown, told.append)
+    tool, scale = Ruler(shown, told.append), scale_of(scene)
+    shown.surface = trimesh.creation.icosphere(subdivisions=4, radius=0.5)
+    tool.take(np.array([2.0, 0.0, 0.0]), np.array([-1.0, 0.0, 0.0]))
+    tool.take(np.array([0.0, 0.0, 3.0]), np.array([0.0, 0.0, -2.0]))
+    tool.length.value = 0.25
+    assert tool.distance == pytest.approx(0.5 * math.sqrt(2.0) * scale, rel=5e-3)
+    ends, length = as_given(tool)
+    assert np.allclose(ends, [in_world(scene, np.eye(3)[k] / 2) for k in (0, 2)], atol=3e-3 * scale)
+    assert length == 0.25 and tool.flag() in tool.told.content and f"{tool.distance:.5g}" in tool.told.content
     tool.ends[0].position, tool.ends[1].position = (-1.23456e-7, 2.0, -3.0), (1e-9, -1e5, 0.0)
     tool.length.value = 1.5e-5
-    points, length = as_given(tool)
-    assert np.allclose(points, tool.points, rtol=1e-4) and length == 1.5e-5
-
-
-def test_a_click_beside_the_surface_selects_the_nearest_sfm_point():
+    ends, length = as_given(tool)  # small and negative numbers
+    assert np.allclose(ends, tool.points, rtol=1e-4) and length == 1.5e-5
     points = np.array([[0.0, 0.0, 5.0], [0.01, 0.0, 2.0], [1.0, 0.0, 1.0], [0.0, 0.0, -1.0]])
     assert ruler.nearest_to_ray(points, np.zeros(3), np.array([0.0, 0.0, 2.0])).tolist() == [0.01, 0.0, 2.0]
     assert ruler.nearest_to_ray(points, np.zeros(3), np.array([0.0, 1.0, 0.0])) is None
@@ -156,7 +144,7 @@ def test_field_of_view_ruler_and_screenshot_in_a_browser(stage, tmp_path, scene)
     shown.surface = ball
     shown.server.scene.add_mesh_trimesh("/ball", ball)
     with opened(f"http://127.0.0.1:{shown.server.get_port()}", (800, 600)) as (page, _errors):
-        page.wait_for_function("[...document.querySelectorAll('canvas')].some((canvas) => canvas.clientWidth > 300)")
+        page.wait_for_function(CANVAS)
         page.wait_for_timeout(3000)
         (client,) = shown.server.get_clients().values()
         look_through(client, scene, 0)
@@ -182,7 +170,6 @@ def test_field_of_view_ruler_and_screenshot_in_a_browser(stage, tmp_path, scene)
             before = np.array(end.position)
             page.mouse.click(*place)
             assert wait_until(page, lambda end=end, before=before: not np.allclose(end.position, before))
-        page.screenshot(path=str(tmp_path / "tools.png"))
     assert any(text.startswith("--scale ") for text in told)
     radii = np.linalg.norm([end.position for end in tool.ends], axis=1)
     assert np.allclose(radii, 0.4, atol=5e-3) and tool.distance > 0.1  # and not where they were, at 0.5

@@ -1,15 +1,21 @@
 """Whatever a training meets through the command line, it loses no work; where it is refused it leaves nothing."""
 
+import contextlib
 import fcntl
+import itertools
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
-from runs import GOLDEN, SHORT, command, contents, run, saved
+from runs import GOLDEN, ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
 from data.errors import UserError
+from models.experiment import Experiment, record
+from models.methods.conf import load_config
 from models.monitoring.lock import LOCK_NAME
+from models.monitoring.logger import RunLogger
 from models.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -35,88 +41,62 @@ def copy(trained, tmp_path):
 
 def after_step(monkeypatch, number, action):
     """Have something happen when that step of a session is done."""
-    original = Trainer.step
-    count = 0
+    original, counts = Trainer.step, itertools.count(1)
 
     def step(self):
-        nonlocal count
         output = original(self)
-        count += 1
-        if count == number:
+        if next(counts) == number:
             action()
         return output
 
     monkeypatch.setattr(Trainer, "step", step)
 
 
-# going on from a chosen checkpoint, and starting over
-
-
-def test_going_on_from_a_chosen_checkpoint_keeps_what_it_writes_and_nothing_of_later_runs(copy):
+def test_going_on_from_a_chosen_checkpoint_keeps_what_it_writes_alone(copy):
     chosen = shutil.copy(copy / "checkpoints/ckpt_000003.safetensors", copy.parent / "chosen.safetensors")
     before = files(copy)
-    assert run(copy, "--checkpoint", str(chosen)) == 2
-    assert files(copy) == before
+    assert run(copy, "--checkpoint", str(chosen)) == 2 and files(copy) == before
     settings = ("train.end_iter=5", *SHORT[1:], "train.keep_checkpoints=1")
     assert run(copy, "--checkpoint", str(chosen), "--overwrite", settings=settings) == 0
     assert [path.name for path in (copy / "checkpoints").iterdir()] == ["ckpt_000005.safetensors"]
 
 
-def test_a_missing_compiler_costs_no_checkpoint_and_leaves_no_new_folder(copy, tmp_path):
+def test_what_is_refused_costs_no_checkpoint_and_leaves_no_folder(copy, tmp_path, monkeypatch, capsys):
+    def refuse(*given):
+        raise UserError("it does not fit")
+
     before = files(copy)
     for folder in (copy, tmp_path / "above/new"):
         program = ["env", "cc_path=no-such-compiler", *command(folder, "--overwrite")]
         done = subprocess.run(program, capture_output=True, text=True)
         assert done.returncode == 2 and "no-such-compiler is missing" in done.stderr
+    for mode in ("train", "validate_mesh"):
+        source = str(GOLDEN / "official_wmask_000040.pth")  # weights of other shapes
+        assert run(tmp_path / "above/new", "--mode", mode, "--checkpoint", source) == 2
+        assert "sdf_network_fine" in capsys.readouterr().err
+    monkeypatch.setattr("models.runner.settled_chunk", refuse)
+    assert run(copy, "--overwrite") == 2
     assert files(copy) == before and sorted(path.name for path in copy.iterdir()) == ["checkpoints"]
     assert not (tmp_path / "above").exists()
 
 
-def test_weights_of_other_shapes_leave_no_folder_and_no_lock(tmp_path, capsys):
-    source = str(GOLDEN / "official_wmask_000040.pth")
-    (tmp_path / "old").mkdir()
-    for folder in (tmp_path / "above/new", tmp_path / "old"):
-        for mode in ("train", "validate_mesh"):
-            assert run(folder, "--mode", mode, "--checkpoint", source) == 2
-            assert "sdf_network_fine" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.rglob("*")] == ["old"]
-
-
-def test_a_batch_that_does_not_fit_after_starting_over_costs_nothing(copy, monkeypatch):
-    def refuse(*given):
-        raise UserError("it does not fit")
-
-    before = files(copy)
-    monkeypatch.setattr("models.runner.settled_chunk", refuse)
-    assert run(copy, "--overwrite") == 2
-    assert files(copy) == before and not (copy / "logs").exists()
-
-
-def test_a_training_that_starts_over_and_ends_before_its_first_checkpoint_costs_nothing(copy, monkeypatch, capsys):
+def test_a_training_that_ends_before_its_first_checkpoint_costs_nothing(copy, monkeypatch, capsys):
     before = contents(saved(copy, 6))
     spoil_batches(monkeypatch, set(range(100)), spoil_image)
-    settings = (*SHORT, "train.max_bad_steps=2")
-    assert run(copy, "--overwrite", settings=settings) == 1
+    assert run(copy, "--overwrite", settings=(*SHORT, "train.max_bad_steps=2")) == 1
     assert "so no checkpoint is written" in capsys.readouterr().err
-    monkeypatch.undo()
-    assert contents(saved(copy, 6)) == before and saved(copy, 3).step == 3
-    assert run(copy, "--is_continue") == 0
-    assert "already trained to step 6" in capsys.readouterr().out
-
-
-# steps that are refused
-
-
-def test_a_training_whose_every_step_was_refused_ended_diverged(copy, monkeypatch, capsys):
-    spoil_batches(monkeypatch, set(range(100)), spoil_image)
     end = ("train.end_iter=8", *SHORT[1:], "train.ray_chunk=256")
-    for folder, flag in ((copy.parent / "new", "--overwrite"), (copy, "--is_continue")):
-        before = files(folder / "checkpoints")
+    for folder, flag in ((copy.parent / "new", "--overwrite"), (copy, "--is_continue")):  # every step is refused
+        held = files(folder / "checkpoints")
         assert run(folder, flag, settings=end) == 1
         told = capsys.readouterr()
         last = told.err.strip().splitlines()[-1]
         assert "so no checkpoint is written" in last and "the colours of photograph" in last
-        assert "trained to" not in told.out and files(folder / "checkpoints") == before
+        assert "trained to" not in told.out and files(folder / "checkpoints") == held
+    monkeypatch.undo()
+    assert contents(saved(copy, 6)) == before and saved(copy, 3).step == 3
+    assert run(copy, "--is_continue") == 0
+    assert "already trained to step 6" in capsys.readouterr().out
 
 
 def test_a_last_step_that_leads_back_is_not_the_last(tmp_path, monkeypatch, capsys):
@@ -125,9 +105,6 @@ def test_a_last_step_that_leads_back_is_not_the_last(tmp_path, monkeypatch, caps
     told = capsys.readouterr()
     assert "returning to the weights of step 3" in told.err and "trained to step 6" in told.out
     assert saved(tmp_path, 6).adam_steps == 3  # with fresh moments
-
-
-# disks, folders and links
 
 
 def test_pictures_and_meshes_that_do_not_fit_the_disk_end_no_training(tmp_path, monkeypatch, capsys):
@@ -141,9 +118,7 @@ def test_pictures_and_meshes_that_do_not_fit_the_disk_end_no_training(tmp_path, 
     often = ("train.val_freq=2", "train.val_mesh_freq=2", "train.validate_resolution_level=20", "train.ray_chunk=256")
     assert run(tmp_path, settings=(*SHORT[:3], *often)) == 0
     told = capsys.readouterr().err
-    assert (
-        told.count("No space left on device") == 3 and told.count("could not be written; the training continues") == 3
-    )
+    assert told.count("No space left on device") == told.count("could not be written; the training continues") == 3
     assert saved(tmp_path, 6).adam_steps == 4
 
 
@@ -152,60 +127,43 @@ def test_results_behind_a_link_made_meanwhile_are_not_written(tmp_path, monkeypa
     outside.mkdir()
     kinds = ("validations_fine", "normals", "distances", "meshes")
     after_step(monkeypatch, 1, lambda: [(tmp_path / "run" / kind).symlink_to(outside) for kind in kinds])
-    spoil_batches(monkeypatch, {1}, spoil_image)
     often = ("train.val_freq=3", "train.val_mesh_freq=3", "train.validate_resolution_level=20")
     assert run(tmp_path / "run", settings=(*SHORT[:3], *often)) == 0
     assert "symbolic link" in capsys.readouterr().err
     assert not list(outside.iterdir()) and saved(tmp_path / "run", 6).step == 6
 
 
-@pytest.mark.parametrize("name", ["logs", "logs/train.log", "recording", "recording/confs", "recording/config.conf"])
-def test_logs_and_recordings_are_not_written_through_links(name, tmp_path, monkeypatch):
-    from models.experiment import record
-    from models.monitoring.logger import RunLogger
-
-    target, folder = tmp_path / "target", tmp_path / "run"
-    target.mkdir()
-    (folder / name).parent.mkdir(parents=True)
-    place = target / "file" if "." in name else target
-    (folder / name).symlink_to(place)
-    with RunLogger(folder, quiet=True) as log:
-        log.info("text")
-        log.scalars(1, {"Loss/loss": 1.0})
-    source = tmp_path / "confs"
-    source.mkdir()
-    (source / "code.py").write_text("x = 1\n")
-    try:
-        record(experiment_in(folder, source))
-    except UserError as error:
-        assert "symbolic link" in str(error)
-    assert not list(target.iterdir())
-
-
-def experiment_in(folder, source):
-    """An experiment of which only the recording is looked at."""
-    from dataclasses import replace
-
-    from runs import ROOT
-
-    from models.experiment import Experiment
-    from models.methods.conf import load_config
-
+def test_logs_and_recordings_follow_no_link(tmp_path):
+    source, outside = tmp_path / "source", tmp_path / "outside"
+    for name in ("main.py", "net/__init__.py", "net/deep/layer.py", "net/deep/__init__.py", "scripts/loose.py"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("pass\n")
+    (source / "net/itself").symlink_to(source / "net")
+    outside.mkdir()
     conf = load_config(ROOT / "confs/debug.conf")
     conf = replace(conf, general=replace(conf.general, recording=(str(source),)))
-    return Experiment(conf, folder, None, None)
+    for number, name in enumerate(("logs", "logs/train.log", "recording", "recording/source", "recording/config.conf")):
+        folder = tmp_path / str(number)
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).symlink_to(outside / "file" if "." in name else outside)
+        with RunLogger(folder, quiet=True) as log:
+            log.info("text")
+            log.scalars(1, {"Loss/loss": 1.0})
+        with contextlib.suppress(UserError):
+            record(Experiment(conf, folder, None, None))
+        assert not list(outside.iterdir())
+    record(Experiment(conf, tmp_path / "run", None, None))
+    folder = tmp_path / "run/recording/source"
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*.py")}
+    assert found == {"main.py", "net/__init__.py", "net/deep/__init__.py", "net/deep/layer.py"}
 
 
-def test_a_folder_deleted_while_the_training_runs_is_made_anew_and_locked(trained, tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "run"
+def test_a_deleted_folder_is_made_anew_and_a_taken_one_left_alone(trained, tmp_path, monkeypatch, capsys):
+    folder, others = tmp_path / "run", []
     after_step(monkeypatch, 4, lambda: shutil.rmtree(folder))
     assert run(folder) == 0
     assert "was deleted during training" in capsys.readouterr().err
     assert contents(saved(folder, 6)) == contents(saved(trained, 6)) and (folder / LOCK_NAME).is_file()
-
-
-def test_a_folder_that_another_training_has_taken_meanwhile_is_left_to_it(tmp_path, monkeypatch, capsys):
-    folder, others = tmp_path / "run", []
 
     def take():
         shutil.rmtree(folder)
@@ -213,22 +171,9 @@ def test_a_folder_that_another_training_has_taken_meanwhile_is_left_to_it(tmp_pa
         others.append(open(folder / LOCK_NAME, "w"))  # noqa: SIM115 (held open: it is the lock)
         fcntl.flock(others[0], fcntl.LOCK_EX)
 
+    monkeypatch.undo()
     after_step(monkeypatch, 4, take)
-    assert run(folder) == 2
+    assert run(folder, "--overwrite") == 2
     others[0].close()
     assert "another training is running" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == [LOCK_NAME]
-
-
-def test_a_recording_holds_the_packages_of_a_folder_and_follows_no_link(tmp_path):
-    from models.experiment import record
-
-    source = tmp_path / "source"
-    for name in ("main.py", "net/__init__.py", "net/deep/__init__.py", "net/deep/layer.py", "scripts/loose.py"):
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_text("pass\n")
-    (source / "net" / "itself").symlink_to(source / "net")
-    record(experiment_in(tmp_path / "run", source))
-    folder = tmp_path / "run/recording/source"
-    found = {str(path.relative_to(folder)) for path in folder.rglob("*.py")}
-    assert found == {"main.py", "net/__init__.py", "net/deep/__init__.py", "net/deep/layer.py"}

@@ -57,8 +57,7 @@ def parsed(folder, has_pictures=True, tilt=0.0):
     return replace(transformed(whole, change, WorldFrame("")), frame=None)
 
 
-def picture(pose, height):
-    fine = 3
+def picture(pose, height, fine=3):
     rows, columns = np.mgrid[: fine * height, : fine * WIDTH]
     focal = fine * FOCAL * WIDTH
     x, y = (columns - 0.5 * (fine * WIDTH - 1)) / focal, (rows - 0.5 * (fine * height - 1)) / focal
@@ -74,116 +73,77 @@ def size_of(scene):
     return np.linalg.norm(centers[0] - centers[5]) / straight
 
 
-@pytest.mark.parametrize("tilt", [0.0, 0.2])
-def test_the_scene_stands_upright(tmp_path, tilt):
-    scene = parsed(tmp_path, has_pictures=False, tilt=tilt)
-    stood = upright(scene)
-    heights = [image.c2w[2, 3] for image in stood.images]
-    assert np.ptp(heights) < 1e-9, "cameras on a level ring"
-    assert (np.array([image.c2w[2, 1] for image in stood.images]) < 0).all(), "the y axes of the cameras point down"
-    assert "floor" in stood.frame.up_source
-    assert np.ptp(stood.points.xyz[:200, 2]) < 1e-9
-
-
-def test_without_a_floor_the_cameras_tell(tmp_path):
-    scene = parsed(tmp_path, has_pictures=False)
-    stood = upright(replace(scene, points=None))
+def test_the_scene_stands_upright_by_its_floor_or_its_cameras(tmp_path):
+    for tilt in (0.0, 0.2):
+        scene = parsed(tmp_path, has_pictures=False, tilt=tilt)
+        stood = upright(scene)
+        assert np.ptp([image.c2w[2, 3] for image in stood.images]) < 1e-9, "cameras on a level ring"
+        assert all(image.c2w[2, 1] < 0 for image in stood.images), "the y axes of the cameras point down"
+        assert "floor" in stood.frame.up_source
+        assert np.ptp(stood.points.xyz[:200, 2]) < 1e-9
+    stood = upright(replace(parsed(tmp_path, has_pictures=False), points=None))
     assert "cameras" in stood.frame.up_source
     assert np.ptp([image.c2w[2, 3] for image in stood.images]) < 1e-9
-    rng = np.random.default_rng(0)
-    assert floor_normal(rng.normal(size=(500, 3)), np.array([0.0, 0.0, 1.0])) is None
-
-
-def test_cameras_that_face_one_way_give_their_mean(tmp_path):
-    poses = np.stack([np.diag([1.0, -1.0, -1.0, 1.0])] * 3)
+    assert floor_normal(np.random.default_rng(0).normal(size=(500, 3)), np.array([0.0, 0.0, 1.0])) is None
+    poses = np.stack([np.diag([1.0, -1.0, -1.0, 1.0])] * 3)  # cameras that face one way give their mean
     assert np.allclose(camera_up(poses), [0.0, 1.0, 0.0])
 
 
-def test_markers_give_metres(tmp_path):
+def test_markers_give_metres(tmp_path, monkeypatch):
     scene = upright(parsed(tmp_path))
-    found = measured(scene, Known(marker=MARKER_SIDE * UNIT_METRES), {}, {})
+    known, seen = Known(marker=MARKER_SIDE * UNIT_METRES), find_markers(scene.images)
+    found = measured(scene, known, {}, {})
     assert size_of(found) == pytest.approx(UNIT_METRES, rel=0.002)
-    assert found.frame.is_metric
+    assert found.frame.is_metric and found.frame.scale_error < 0.01
     assert found.frame.scale_source.startswith(f"{len(MARKER_PLACES)} markers")
-    assert found.frame.scale_error < 0.01
-
-
-def test_a_wrong_detection_in_one_photograph_is_left_out(tmp_path, monkeypatch):
-    scene = upright(parsed(tmp_path))
-    seen = find_markers(scene.images)
-    for views in seen.values():
+    for views in seen.values():  # a wrong detection in one photograph is left out
         views[next(iter(views))] += 8.0
     monkeypatch.setattr("data.prepare.metric.find_markers", lambda images: seen)
-    found = measured(scene, Known(marker=MARKER_SIDE * UNIT_METRES), {}, {})
-    assert size_of(found) == pytest.approx(UNIT_METRES, rel=0.002)
-
-
-def test_photographs_without_markers_are_refused(tmp_path):
-    scene = parsed(tmp_path, has_pictures=False)
+    assert size_of(measured(scene, known, {}, {})) == pytest.approx(UNIT_METRES, rel=0.002)
+    monkeypatch.undo()
     for image in scene.images:
         write_image(image.path, np.full((40, 50, 3), 90, np.uint8))
     with pytest.raises(UserError, match="--marker 0.03: no ArUco or AprilTag marker"):
         measured(scene, Known(marker=0.03), {}, {})
 
 
-def test_a_length_between_two_points_gives_metres(tmp_path):
+def test_a_length_between_points_or_pixels_of_photographs_gives_metres(tmp_path):
     scene = parsed(tmp_path, has_pictures=False)
     one, two = (scene.images[view].c2w[:3, 3] for view in (0, 5))
-    words = tuple(f"{value:.9f}" for value in (*one, *two)) + (str(0.6 / np.hypot(1.0, 0.9)),)
+    words = (*(f"{value:.9f}" for value in (*one, *two)), str(0.6 / np.hypot(1.0, 0.9)))
     assert size_of(measured(scene, Known(length=words), {}, {})) == pytest.approx(UNIT_METRES)
-
-
-def test_a_length_in_the_pixels_of_two_photographs_gives_metres(tmp_path):
-    scene = parsed(tmp_path, has_pictures=False)
-    ends = [np.append(scene.points.xyz[index], 1.0) for index in (0, 250)]
-    words = []
+    ends, words = [np.append(scene.points.xyz[index], 1.0) for index in (0, 250)], []
     for view in (1, 4):
         image = scene.images[view]
         words.append(f"photo {view}.jpg")
         for end in ends:
             pixel = image.lens.intrinsics @ (np.linalg.inv(image.c2w) @ end)[:3]
             words += [str(2.0 * (value + 0.5) - 0.5) for value in pixel[:2] / pixel[2]]  # photographs of twice the size
-    length = UNIT_METRES * np.linalg.norm(ends[0] - ends[1]) / SHRUNK
+    words.append(str(UNIT_METRES * np.linalg.norm(ends[0] - ends[1]) / SHRUNK))
     sources = {image.path.name: Path(f"photo {view}.jpg") for view, image in enumerate(scene.images)}
     sizes = {name: (2 * WIDTH, 2 * round(WIDTH * ASPECT)) for name in sources}
-    found = measured(scene, Known(length=(*words, str(length))), sources, sizes)
+    found = measured(scene, Known(length=tuple(words)), sources, sizes)
     assert size_of(found) == pytest.approx(UNIT_METRES, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    "text", ["1 2 3", "a b c d e f 1", "0 0 0 1 0 0 -1", "0 0 0 1 0 0 nan", "a 1 2 3 4 b 1 2 3 x 1"]
-)
-def test_a_wrong_length_is_one_sentence(text):
-    with pytest.raises(UserError, match="must be two points of the world frame"):
-        length_of(text.split())
-
-
-def with_gps(path, place):
-    """A photograph with a position, degrees and metres."""
-    exif = Image.Exif()
-
-    def parts(value):
-        degrees, rest = divmod(abs(value), 1.0)
-        minutes, rest = divmod(60.0 * rest, 1.0)
-        return degrees, minutes, 60.0 * rest
-
-    south, west = ("S" if place[0] < 0 else "N"), ("W" if place[1] < 0 else "E")
-    exif[0x8825] = {1: south, 2: parts(place[0]), 3: west, 4: parts(place[1]), 5: b"\0", 6: place[2]}
-    Image.new("RGB", (8, 8)).save(path, exif=exif)
-    return path
+    for text in ("1 2 3", "a b c d e f 1", "0 0 0 1 0 0 -1", "0 0 0 1 0 0 nan", "a 1 2 3 4 b 1 2 3 x 1"):
+        with pytest.raises(UserError, match="must be two points of the world frame"):
+            length_of(text.split())
 
 
 def gps_photographs(folder, scene, noise):
-    """Photographs at the cameras' positions; a unit of the formula is 10 m here."""
+    """Photographs at the cameras' positions, in degrees and metres; a unit of the formula is 10 m here."""
     rng, sources = np.random.default_rng(1), {}
     for image in scene.images:
         east, north, up = 10.0 / SHRUNK * TURN.T @ image.c2w[:3, 3] + noise * rng.normal(size=3)
-        place = (-33.0 + np.degrees(north / 6356900.0), -70.0 + np.degrees(east / 5357400.0), 500.0 + up)
-        sources[image.path.name] = with_gps(folder / f"{image.path.stem}.jpg", place)
+        degrees = (33.0 - np.degrees(north / 6356900.0), 70.0 - np.degrees(east / 5357400.0))
+        south, west = ((int(v), int(v % 1 * 60), v * 60 % 1 * 60) for v in degrees)
+        exif, path = Image.Exif(), folder / f"{image.path.stem}.jpg"
+        exif[0x8825] = {1: "S", 2: south, 3: "W", 4: west, 5: b"\0", 6: 500.0 + up}
+        Image.new("RGB", (8, 8)).save(path, exif=exif)
+        sources[image.path.name] = path
     return sources
 
 
-def test_gps_gives_metres(tmp_path):
+def test_gps_gives_metres_where_it_fits_the_cameras(tmp_path):
     scene = parsed(tmp_path, has_pictures=False)
     sources = gps_photographs(tmp_path, scene, 0.0)
     places = np.array(list(positions(list(sources.values())).values()))
@@ -191,13 +151,8 @@ def test_gps_gives_metres(tmp_path):
     found = measured(scene, Known(), sources, {})
     assert size_of(found) == pytest.approx(10.0, rel=5e-3)
     assert found.frame.scale_source == "GPS positions of 10 photographs"
-
-
-def test_positions_that_do_not_fit_the_cameras_are_not_used(tmp_path):
-    scene = parsed(tmp_path, has_pictures=False)
+    assert measured(scene, Known(), dict(list(sources.items())[:2]), {}).frame is None
     assert measured(scene, Known(), gps_photographs(tmp_path, scene, 30.0), {}).frame is None
-    few = dict(list(gps_photographs(tmp_path, scene, 0.0).items())[:2])
-    assert measured(scene, Known(), few, {}).frame is None
 
 
 def test_the_frame_is_written_and_read_back(tmp_path):
@@ -217,13 +172,10 @@ def test_the_frame_is_written_and_read_back(tmp_path):
 METRIC, UPRIGHT = WorldFrame("the floor", "a given length of 1 m"), WorldFrame("the floor")
 FILES = [  # the scene's frame, suffix, frame of the request, --up, size of the file's box of a box of 1 x 2 x 3 units
     (METRIC, ".glb", WORLD, None, (1, 3, 2)), (METRIC, ".stl", WORLD, None, (1000, 2000, 3000)),
-    (METRIC, ".ply", WORLD, None, (1, 2, 3)), (METRIC, ".obj", WORLD, None, (1, 3, 2)),
-    (METRIC, ".glb", WORLD, "z", (1, 2, 3)), (METRIC, ".ply", WORLD, "y", (1, 3, 2)),
-    (METRIC, ".obj", WORLD, "z", (1, 2, 3)), (METRIC, ".stl", WORLD, "y", (1000, 3000, 2000)),
-    (UPRIGHT, ".glb", WORLD, None, (1, 3, 2)), (UPRIGHT, ".stl", WORLD, None, (1, 2, 3)),
+    (METRIC, ".ply", WORLD, None, (1, 2, 3)), (METRIC, ".obj", WORLD, "z", (1, 2, 3)),
+    (METRIC, ".stl", WORLD, "y", (1000, 3000, 2000)), (UPRIGHT, ".stl", WORLD, None, (1, 2, 3)),
     (METRIC, ".glb", UNIT, None, (1, 2, 3)), (METRIC, ".obj", UNIT, None, (1, 3, 2)),
-    (None, ".glb", WORLD, None, (1, 2, 3)), (None, ".stl", WORLD, None, (1, 2, 3)),
-    (None, ".obj", WORLD, None, (1, 3, 2)),  # Blender turns it back
+    (None, ".glb", WORLD, None, (1, 2, 3)), (None, ".obj", WORLD, None, (1, 3, 2)),  # Blender turns it back
     (None, ".glb", WORLD, "y", (3, 1, 2)), (None, ".ply", WORLD, "z", (3, 2, 1)),  # the cameras below have x up
 ]  # fmt: skip
 
@@ -231,33 +183,22 @@ FILES = [  # the scene's frame, suffix, frame of the request, --up, size of the 
 @pytest.mark.parametrize(("frame", "suffix", "asked", "up", "extents"), FILES)
 def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up, extents):
     """A scene without a recorded frame keeps its coordinates in every format but OBJ, unless --up is given."""
-    x_up = np.eye(4)
-    x_up[:3, :3] = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
-    experiment = SimpleNamespace(
-        scene=replace(any_scene(), frame=frame, scene_to_world=np.eye(4), c2w=np.stack([x_up] * 4)),
-        conf=SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp")),
-    )
-    context = SimpleNamespace(experiment=experiment, step=1, log=SimpleNamespace(info=print))
-    path = tmp_path / f"mesh{suffix}"
+    x_up = np.array([[0.0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    scene = replace(any_scene(), frame=frame, scene_to_world=np.eye(4), c2w=np.stack([x_up] * 4))
+    conf = SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp"))
+    experiment, log = SimpleNamespace(scene=scene, conf=conf), SimpleNamespace(info=print)
+    context, path = SimpleNamespace(experiment=experiment, step=1, log=log), tmp_path / f"mesh{suffix}"
     surface = Surface(trimesh.creation.box((1.0, 2.0, 3.0)))
     meshes.write(context, MeshRequest(0, frame=asked, up=up), surface, path)
     read = trimesh.load_mesh(path)
-    assert np.allclose(read.extents, extents, rtol=1e-6)
-    assert read.volume > 0, "faces point outwards"
+    assert np.allclose(read.extents, extents, rtol=1e-6) and read.volume > 0, "faces point outwards"
     words = {".stl": b"units: millimetres", ".glb": b"metres"}.get(suffix, b"units: metres")
     assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)
 
 
-@pytest.mark.parametrize(
-    ("frame", "suffix", "up", "words"),
-    [
-        (WorldFrame("the floor", "4 markers"), ".glb", None, "y up, in metres"),
-        (WorldFrame("the floor", "4 markers"), ".stl", None, "z up, in millimetres"),
-        (WorldFrame("the floor"), ".ply", None, "z up"),
-        (None, ".stl", "y", "y up, from the cameras"),
-        (None, ".ply", None, "world frame"),
-    ],
-)
-def test_the_log_names_the_up_axis_and_the_unit_of_a_mesh_as_far_as_they_are_known(frame, suffix, up, words):
-    axes = file_axes(suffix, frame, up, np.stack([np.eye(4)] * 2))
-    assert axes.words("world") == words and axes.words("unit") == "unit frame"
+def test_the_log_names_the_up_axis_and_the_unit_as_far_as_known():
+    cases = [(METRIC, ".glb", None, "y up, in metres"), (METRIC, ".stl", None, "z up, in millimetres")]
+    cases += [(UPRIGHT, ".ply", None, "z up"), (None, ".stl", "y", "y up, from the cameras")]
+    for frame, suffix, up, words in (*cases, (None, ".ply", None, "world frame")):
+        axes = file_axes(suffix, frame, up, np.stack([np.eye(4)] * 2))
+        assert axes.words("world") == words and axes.words("unit") == "unit frame"

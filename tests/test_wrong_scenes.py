@@ -1,17 +1,26 @@
-"""Wrong scene folders that tests/bad_inputs.py does not have: each is named in one sentence."""
+"""Wrong scene folders that tests/bad_inputs.py does not have: one sentence each, which names the true cause."""
 
+import contextlib
+import errno
 import shutil
+import warnings
 from dataclasses import replace
+from pathlib import Path
 
+import colmap_files
+import cv2
 import numpy as np
 import pytest
+import trimesh
 from bad_input_builders import NPZ, SAME, cameras, content, members, npy, picture, then
-from synthetic_scene import SCALE_MAT, dataset_config, similarity, write_scene
+from broken_scenes import CAMERAS, WRITERS, edit
+from synthetic_scene import SCALE_MAT, dataset_config, save, similarity, write_scene
 
-from data.errors import SceneError
-from data.io.images import ImageError
+from data.errors import SceneError, UserError
+from data.io.images import ImageError, read_image
 from data.scenes.load import load_scene
 from data.scenes.scene import check_scene
+from models.evaluation.mesh_distance import read_mesh
 
 
 def load(folder, **changes):
@@ -29,42 +38,34 @@ def world_mat(change):
     return apply
 
 
-def emptied_masks(folder):
-    for path in (folder / "teapot/mask").iterdir():
-        path.unlink()
+def emptied(kind):
+    return lambda folder: [path.unlink() for path in (folder / "teapot" / kind).iterdir()]
 
 
-MIRRORED = np.diag([2.5, 2.5, -2.5, 1.0])
-
-WRONG_SCENES = {
-    "no photographs folder": (
-        lambda folder: shutil.rmtree(folder / "teapot/image"),
-        ["has no folder image/", "cameras_sphere.npz"],
-    ),
-    "missing scale matrix": (cameras(scale_mat_2=None), ["has no scale_mat_2"]),
-    "more photographs than cameras": (
-        then(*(picture(f"teapot/{kind}/004.png", SAME) for kind in ("image", "mask"))),
-        ["has no world_mat_4", "5 photographs"],
-    ),
-    "an empty mask folder": (emptied_masks, ["0 masks for 4"]),
-    "projection of zeros": (world_mat(lambda m: m * 0), ["world_mat_2", "singular"]),
-    "mirrored projection": (world_mat(lambda m: m * [1, 1, -1, 1]), ["world_mat_2", "mirrored"]),
-    "infinite projection": (world_mat(lambda m: m + np.inf), ["world_mat_2", "infinite"]),
-    "projection of wrong shape": (world_mat(lambda m: m[:2]), ["world_mat_2", "[2, 4]", "[3, 4] or [4, 4]"]),
-    "NaN in a scale matrix": (cameras(scale_mat_1=SCALE_MAT * np.nan), ["scale_mat_1", "NaN"]),
-    "mirrored scale matrix": (cameras(scale_mat_0=MIRRORED), ["scale_mat_0", "similarity"]),
-    "scale matrix of zeros": (cameras(scale_mat_0=np.diag([0, 0, 0, 1.0])), ["scale_mat_0", "similarity"]),
-    "projective scale matrix": (cameras(scale_mat_0=SCALE_MAT * 2), ["scale_mat_0", "last row"]),
-    "a view with its own sphere": (cameras(scale_mat_3=similarity()), ["scale_mat_3 differs from scale_mat_0"]),
-    "an empty camera file": (content(NPZ, b""), ["cameras_sphere.npz", "cannot be read"]),
-    "one array for a camera file": (content(NPZ, npy(np.eye(4))), ["cannot be read"]),
-    "a member that is no array": (members(world_mat_0=b"hello"), ["world_mat_0", "cannot be read"]),
-}
+EXTRA = then(*(picture(f"teapot/{kind}/004.png", SAME) for kind in ("image", "mask")))
+WRONG_SCENES = [
+    (lambda folder: shutil.rmtree(folder / "teapot"), ["no such folder", "data_dir"]),
+    (lambda folder: shutil.rmtree(folder / "teapot/image"), ["has no folder image/", "cameras_sphere.npz"]),
+    (emptied("image"), ["contains no .png, .jpg, .jpeg or .webp"]),
+    (emptied("mask"), ["0 masks for 4"]),
+    (EXTRA, ["has no world_mat_4", "5 photographs"]),
+    (cameras(scale_mat_2=None), ["has no scale_mat_2"]),
+    (world_mat(lambda m: m * 0), ["world_mat_2", "singular"]),
+    (world_mat(lambda m: m * [1, 1, -1, 1]), ["world_mat_2", "mirrored"]),
+    (world_mat(lambda m: m + np.inf), ["world_mat_2", "infinite"]),
+    (world_mat(lambda m: m[:2]), ["world_mat_2", "[2, 4]", "[3, 4] or [4, 4]"]),
+    (cameras(scale_mat_1=SCALE_MAT * np.nan), ["scale_mat_1", "NaN"]),
+    (cameras(scale_mat_0=np.diag([2.5, 2.5, -2.5, 1.0])), ["scale_mat_0", "similarity"]),
+    (cameras(scale_mat_0=SCALE_MAT * 2), ["scale_mat_0", "last row"]),
+    (cameras(scale_mat_3=similarity()), ["scale_mat_3 differs from scale_mat_0"]),
+    (content(NPZ, b""), ["cameras_sphere.npz", "cannot be read"]),
+    (content(NPZ, npy(np.eye(4))), ["cannot be read"]),
+    (members(world_mat_0=b"hello"), ["world_mat_0", "cannot be read"]),
+]
 
 
-@pytest.mark.parametrize("name", WRONG_SCENES)
-def test_a_wrong_scene_is_named_in_one_sentence(tmp_path, name):
-    break_it, words = WRONG_SCENES[name]
+@pytest.mark.parametrize(("break_it", "words"), WRONG_SCENES, ids=[words[0] for _, words in WRONG_SCENES])
+def test_a_wrong_scene_is_named_in_one_sentence(tmp_path, break_it, words):
     write_scene(tmp_path / "teapot")
     break_it(tmp_path)
     with pytest.raises((SceneError, ImageError)) as caught:
@@ -74,52 +75,131 @@ def test_a_wrong_scene_is_named_in_one_sentence(tmp_path, name):
     assert [word for word in words if word not in message] == []
 
 
-def test_a_scene_that_is_not_there_or_has_no_photographs_is_named(tmp_path):
-    with pytest.raises(SceneError, match="no such folder.*data_dir"):
-        load(tmp_path / "none")
-    (tmp_path / "image").mkdir()
-    with pytest.raises(ImageError, match="contains no .png, .jpg, .jpeg or .webp"):
-        load(tmp_path)
-
-
 def test_a_camera_inside_the_unit_sphere_is_named(tmp_path):
-    for distance, fits in ((0.999, False), (1.001, True)):
-        written = write_scene(tmp_path / str(distance), distance=distance, radius=0.3)
-        if fits:
-            assert load(written.folder).n_views == 4
-        else:
-            with pytest.raises(SceneError, match=r"view \d \(00\d.png\) is inside the unit sphere"):
-                load(written.folder)
+    assert load(write_scene(tmp_path / "out", distance=1.001, radius=0.3).folder).n_views == 4
+    with pytest.raises(SceneError, match=r"view \d \(00\d.png\) is inside the unit sphere"):
+        load(write_scene(tmp_path / "in", distance=0.999, radius=0.3).folder)
 
 
-def test_a_camera_in_the_middle_is_refused_unless_a_place_is_photographed_from_within(tmp_path):
+def test_a_camera_in_the_middle_fits_a_place_photographed_from_within(tmp_path):
     scene = load(write_scene(tmp_path, distance=1.5).folder)
-    for scale, turn, fits in ((1.0, 1.0, False), (0.5, 1.0, False), (0.5, -1.0, True)):
+    for scale, turn, words in (
+        (1.0, 1.0, "view 2 .002.png. is 0.01 radii"),
+        (0.5, 1.0, "from the centre"),
+        (0.5, -1, ""),
+    ):
         c2w = scene.c2w @ np.diag([turn, 1.0, turn, 1.0])
         c2w[:, :3, 3] *= scale
         c2w[2, :3, 3] = -0.01 * scene.c2w[2, :3, 2]
-        if fits:
+        with pytest.raises(SceneError, match=words) if words else contextlib.nullcontext():
             check_scene(replace(scene, c2w=c2w), cameras_outside=False)
-        else:
-            with pytest.raises(SceneError, match="the camera of view 2 .002.png. is 0.01 radii from the centre"):
-                check_scene(replace(scene, c2w=c2w), cameras_outside=False)
+
+
+def test_a_wrong_region_is_named(tmp_path):
+    write_scene(tmp_path)
+    for matrix, reason in ((np.diag([1.0, 1, 0, 1]), "singular"), (np.eye(3), "shape"), (np.eye(4) * np.nan, "NaN")):
+        np.savez(tmp_path / "region.npz", scale_mat_0=matrix)
+        with pytest.raises(SceneError, match=f"region.npz: scale_mat_0 .*{reason}"):
+            load(tmp_path, object_cameras_name="region.npz")
+    np.savez(tmp_path / "region.npz", other=1)
+    for name, words in (("region.npz", "has no scale_mat_0"), ("none.npz", "object_cameras_name")):
+        with pytest.raises(SceneError, match=words):
+            load(tmp_path, object_cameras_name=name)
+
+
+# the true cause
+
+
+def refusal(folder, **settings):
+    with pytest.raises(UserError) as caught:
+        load_scene(dataset_config(folder, **settings))
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_the_flag_the_size_and_the_lens_are_blamed_for_their_own(tmp_path):
+    WRITERS["ngp"](tmp_path / "ngp")
+    edit(lambda content: content["frames"][2].update(cx=1e6))(tmp_path / "ngp" / CAMERAS["ngp"])
+    message = refusal(tmp_path / "ngp")
+    assert "view_2.png" in message and "principal point" in message and "1e+06" in message
+    assert "distortion" not in message
+    write_scene(tmp_path / "neus", n_views=6, size=(120, 160))
+    colmap_files.write_project(tmp_path / "colmap", "bin")
+    for roi in ("1e308 0 0 1", "0 0 0 1e308", "0 0 0 1e-308", "nan 0 0 1"):
+        for kind in ("neus", "colmap"):
+            message = refusal(tmp_path / kind, roi=roi)
+            assert message.startswith(f'--roi "{roi}"') and "world_mat" not in message
+    for path in (tmp_path / "neus").glob("*/*.png"):
+        save(path, cv2.resize(cv2.imread(str(path)), (20, 15)))
+    message = refusal(tmp_path / "neus")
+    assert "images of another size" in message and "20x15 pixels" in message and "look away" not in message
+    write_scene(tmp_path / "inside", distance=0.9, radius=0.3)
+    message = refusal(tmp_path / "inside")
+    assert "--roi" in message and "scale_mat" not in message
+
+
+def test_a_full_disk_is_not_blamed_on_the_scene(tmp_path, monkeypatch):
+    colmap_files.write_project(tmp_path, "bin")
+    for number in (errno.ENOSPC, errno.EDQUOT):
+
+        def full(*args, number=number, **kwargs):
+            raise OSError(number, "No space left on device")
+
+        monkeypatch.setattr("tempfile.TemporaryDirectory", full)
+        message = refusal(tmp_path)
+        assert "has no space left" in message and "TMPDIR" in message and "permissions" not in message
 
 
 @pytest.mark.parametrize(
-    ("matrix", "reason"),
-    [
-        (np.diag([1.0, 1, 0, 1]), "singular"),
-        (np.eye(3), "shape"),
-        (np.full((4, 4), np.nan), "NaN"),
-    ],
+    ("kind", "write", "folders"), [("neus", write_scene, ["image", "mask"]), ("llff", WRITERS["llff"], ["images"])]
 )
-def test_a_wrong_region_is_named(tmp_path, matrix, reason):
+def test_pictures_that_are_not_read_are_named(kind, write, folders, tmp_path):
+    write(tmp_path)
+    for folder in folders:  # a picture of a phone, one of the web and a link that leads nowhere, beside the others
+        for name in ("IMG_1.HEIC", "b.gif", "notes.txt", ".hidden.heic"):
+            (tmp_path / folder / name).write_bytes(b"x")
+        (tmp_path / folder / "c.png").symlink_to("nowhere.png")
+    notes = [note for note in load_scene(dataset_config(tmp_path, type=kind)).notes if "left out, as only" in note]
+    assert len(notes) == len(folders)
+    assert all(note.endswith("are read: b.gif, c.png (a broken link) and IMG_1.HEIC") for note in notes)
+    for path in (tmp_path / folders[0]).iterdir():
+        path.rename(path.with_suffix(".heic"))
+    message = refusal(tmp_path, type=kind)
+    assert "contains no .png" in message and "0.heic" in message and "convert them" in message
+
+
+def test_a_warning_of_a_library_stays_off_the_terminal(tmp_path, monkeypatch):
+    def warned(path):
+        warnings.warn("a library's own words", RuntimeWarning, stacklevel=1)
+        return read_image(path)
+
     write_scene(tmp_path)
-    np.savez(tmp_path / "region.npz", scale_mat_0=matrix)
-    with pytest.raises(SceneError, match=f"region.npz: scale_mat_0 .*{reason}"):
-        load(tmp_path, object_cameras_name="region.npz")
-    np.savez(tmp_path / "region.npz", other=1)
-    with pytest.raises(SceneError, match="has no scale_mat_0"):
-        load(tmp_path, object_cameras_name="region.npz")
-    with pytest.raises(SceneError, match="object_cameras_name"):
-        load(tmp_path, object_cameras_name="none.npz")
+    monkeypatch.setattr("data.scenes.preprocess.read_image", warned)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_scene(dataset_config(tmp_path)).n_views == 4
+
+
+@pytest.mark.parametrize("suffix", [".ply", ".obj"])
+def test_a_reference_mesh_without_area_is_a_sentence(suffix, tmp_path):
+    for corners in (np.zeros((3, 3)), np.diag([1.0, 2.0, 0]) @ np.ones((3, 3)), 1e200 * np.eye(3)):
+        path = tmp_path / f"flat{suffix}"
+        trimesh.Trimesh(corners, [[0, 1, 2]], process=False).export(path)
+        if suffix == ".obj":
+            path.write_text("".join(f"v {x!r} {y!r} {z!r}\n" for x, y, z in corners.tolist()) + "f 1 2 3\n")
+        with pytest.raises(UserError, match=f"flat{suffix}: .*(area|NaN or infinite)"):
+            read_mesh(path)
+
+
+def test_a_reference_mesh_with_an_impossible_name_is_a_sentence(tmp_path):
+    link = tmp_path / "self.ply"
+    link.symlink_to(link)
+    long, deep = tmp_path / f"{'a' * 300}.ply", Path("/".join(["a" * 200] * 30) + ".ply")
+    for path, words in (
+        (long, "cannot be read .*check"),
+        (deep, "cannot be read .*check"),
+        (link, "no such mesh file"),
+    ):
+        with pytest.raises(UserError, match=words):
+            read_mesh(path)

@@ -90,7 +90,7 @@ def assert_slopes(trainer, batch, names):
     for name in names:
         gradient, start = found[name], named[name].numpy().copy()
         length = np.linalg.norm(gradient)
-        step = 1e-3 / max(length, 0.05)  # the loss changes by far more than float32 rounds
+        step = 1e-3 / max(length, 0.05)  # float32, and kinks of ReLU: the loss changes by far more than float32 rounds
         losses = []
         for moved in (step * gradient / length, -step * gradient / length, 0):
             named[name].update(jt.array((start + moved).astype(np.float32)))

@@ -134,7 +134,7 @@ def test_two_sets_of_samples_are_one_row_by_depth_and_get_its_cotangents():
     np.testing.assert_array_equal(np.concatenate(slopes), weights[np.argsort(row)])
 
 
-def test_the_objective_is_the_references_and_that_of_finite_differences_in_any_chunk(trainer):
+def test_the_objective_is_the_references_and_of_finite_differences(trainer):
     batch = trainer.sampler.next().part(0, 20)
     samples = on_host(batch)
     assert batch.mask is None and samples.far.offsets[-1] > 100 and samples.offsets[-1] > 50

@@ -102,7 +102,7 @@ def assert_slopes(trainer, batch, names):
 
 
 @pytest.mark.slow
-def test_the_objective_is_the_references_and_that_of_finite_differences_in_any_chunk(trainer):
+def test_the_objective_is_the_references_and_of_finite_differences(trainer):
     batch = trainer.sampler.next().part(0, 40)
     native = gradients(trainer, batch, 1000)
     with use(REFERENCE):
@@ -185,7 +185,7 @@ def test_wrong_values_are_sentences(setting, words):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_is_the_unbroken_one_and_gives_pictures_meshes_and_a_plan(tmp_path):
+def test_a_resumed_run_is_the_unbroken_one_and_gives_results(tmp_path):
     whole, settings = tmp_path / "whole", (*TINY, *SHORT)
     assert run_conf(CONF, whole, "--case", "demo", settings=settings) == 0
     folder = stopped_after(4, whole, tmp_path / "resumed")

@@ -197,7 +197,7 @@ def test_colour_gradients_of_inputs_and_weights_are_finite_differences():
 
 
 @pytest.mark.parametrize(("value", "factor"), [(-2.0, 0), (-1.3816, 0), (0.3, 10), (1.3815, 10), (1.3817, 0), (3.0, 0)])
-def test_sharpness_is_the_oracles_clipped_at_both_ends_without_gradient_there(value, factor):
+def test_sharpness_is_the_oracles_clipped_at_both_ends(value, factor):
     network = SingleVarianceNetwork(VarianceConfig(init_val=value))
     actual = network()
     np.testing.assert_allclose(actual.numpy(), [oracles.sharpness({"variance": np.float32(value)})], rtol=1e-5)

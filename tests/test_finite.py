@@ -101,7 +101,7 @@ def test_the_annealed_slope(cos, ratio):
 )
 @example(np.float32([[1.0, 0.5, 0.5, 0.5, 0.5, 0.5]]), [1.0] * 3 * N)
 @example(np.zeros((1, N), np.float32), [1.0] * 3 * N)
-def test_weights_and_sums_of_any_opacities_an_opaque_first_section_included(alpha, values):
+def test_weights_and_sums_of_any_opacities_an_opaque_first_one_included(alpha, values):
     (weights,) = finite(dense_weights, alpha)
     assert (weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-4
     finite(dense_composite, weights, np.float32(values).reshape(1, N, 3))

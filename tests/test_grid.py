@@ -131,7 +131,7 @@ BORDERS = [[-1, -1, -1], [1, 1, 1], [0, 0, 0], [0.5, -0.25, 1], [1, -1, 0.125], 
 
 @pytest.mark.slow
 @ALL
-def test_on_borders_of_cells_the_upper_one_counts_and_beyond_the_cube_the_nearest(form):
+def test_on_borders_the_upper_cell_counts_and_beyond_the_cube_the_nearest(form):
     points = np.float32([[1.5, 0.3, -0.2], [0.1, -7.0, 0.4], [3.0, 3.0, 3.0]])
     case = make(3, points=points)
     with in_form(form):

@@ -118,7 +118,7 @@ def test_names_are_sorted_as_people_count(tmp_path):
     assert found == ["01.jpg", "1.jpg", "2.PNG", "10.png", "a2b9.jpeg", "a2b10.jpeg", "a10b2.JPEG", "B1.png"]
 
 
-def test_png_gives_back_what_was_written_and_a_full_disk_leaves_the_old_one(tmp_path, monkeypatch):
+def test_png_gives_back_what_was_written_and_a_full_disk_leaves_it(tmp_path, monkeypatch):
     for picture in (NOISE[..., 0], NOISE):
         write_image(tmp_path / "a.png", picture)
         np.testing.assert_array_equal(read_image(tmp_path / "a.png").reshape(picture.shape), picture)

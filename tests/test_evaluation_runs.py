@@ -119,36 +119,29 @@ def test_figures_of_views_and_the_conf_and_no_mesh_is_replaced(trained):
     assert len(np.unique(rgb, axis=0)) > 1
 
 
-def unit_mesh(vertices):
-    content = trimesh.Trimesh(vertices, TRUTH.faces).export(file_type="ply")
-    return "--gt {}/gt.ply --frame unit", {"gt.ply": content}
-
-
 def scan_of_metres(folder):
     reference = write_reference(folder / "dtu", plane=(0.0, 0.0, 0.0, 1.0), res=20.0)
     trimesh.PointCloud(1e-3 * in_world(TRUTH.vertices)).export(reference / "Points/stl/stl007_total.ply")
 
 
 FAR = np.random.default_rng(0).normal(size=(50, 3)) + 900
+OTHER = trimesh.Trimesh(in_world(TRUTH.vertices * 0.2 + 0.4), TRUTH.faces)
 NO_POINTS = b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n"
 DOUBLED = b"experiment,scene,model,step,note,note\na,b,c,1,first,second\n"
 OTHER_FRAME, NO_TABLE = "another frame or scale than the scene", "is not a table of metrics of this program"
 # What is given, with {} for a folder; the files there; what is told.
 REFUSED = [
-    (*unit_mesh(100 * TRUTH.vertices), OTHER_FRAME),
-    (*unit_mesh(in_world(TRUTH.vertices * 0.2 + 0.4)), OTHER_FRAME),
+    ("--gt {}/gt.ply --frame unit", {"gt.ply": OTHER.export(file_type="ply")}, OTHER_FRAME),
     ("--gt nowhere.ply", {}, "nowhere.ply: no such mesh file"),
     ("--gt {}/none.ply", {"none.ply": NO_POINTS}, "none.ply: contains neither triangles nor points"),
     ("--points {}/p.ply", {"p.ply": trimesh.PointCloud(FAR).export(file_type="ply")}, OTHER_FRAME),
     ("--points {}/p.ply", {"p.ply": b"hello"}, "p.ply: cannot be read as a PLY file of points"),
-    ("--csv {}/my.csv", {"my.csv": b"name,weight\na,3\n"}, NO_TABLE),
     ("--csv {}/my.csv", {"my.csv": b"experiment,weight\na,3\n"}, NO_TABLE),
     ("--csv {}/my.csv", {"my.csv": DOUBLED}, NO_TABLE),
     ("--csv {}", {}, "is a folder"),
     (f"--csv {ROOT}/README.md/a.csv", {}, "is not writable"),
     ("--csv " + "n" * 5000, {}, "cannot be written"),
     ("--protocol dtu", {}, "must be given together"),
-    ("--dtu {}", {}, "must be given together"),
     ("--scan 24", {}, "needs --protocol dtu"),
     ("--protocol dtu --dtu {}", {}, "pass --scan N"),
     ("--protocol dtu --dtu {}/dtu --scan 7", scan_of_metres, "scan 7: has another frame or scale than the scene"),

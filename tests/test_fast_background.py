@@ -214,12 +214,6 @@ def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
         load_scene(trainer_conf(region(30)).dataset)
 
 
-def test_a_step_from_within_the_region():
-    trainer = trained(region(3), steps=1)
-    batch = trainer.sampler.next()
-    samples = on_host(batch)
-    assert samples.depths[: samples.offsets[-1]].min() >= trainer.model.estimator.grid.near_plane > 0
-    assert np.isfinite(trainer.gradient_of(batch, None, 1000).losses["total"].item())
 
 
 @pytest.mark.parametrize("plain", [True, False])

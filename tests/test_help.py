@@ -37,20 +37,6 @@ def test_the_page_of_a_mode_has_its_flags_only(command, capsys):
     assert command.line in " ".join(page.split())
 
 
-def test_a_flag_whose_help_names_modes_is_on_their_pages():
-    for entry in {entry.name: entry for command in COMMANDS for entry in command.flags}.values():
-        named = re.findall(r"(?:^|[;.,] )((?:\w+, )*\w+):", entry.options["help"])
-        for mode in {mode for words in named for mode in words.split(", ")} & set(BY_NAME):
-            assert entry in BY_NAME[mode].flags, (entry.name, mode)
-
-
-def test_the_page_of_a_mode_has_its_examples_and_words_of_its_flags(capsys):
-    page = page_of(["--help", "--mode", "reconstruct"], capsys)
-    assert "--mode reconstruct --images photos --minutes 10" in page and "--mode compare exp" not in page
-    assert "--images PATH folder of photographs, or a video" in " ".join(page.split())
-    assert "confs/wmask.conf --case bear --is_continue" in page_of(["--mode", "train", "-h"], capsys)
-
-
 MEANT = {
     "--data photos": "--set dataset.data_dir=photos?",
     "--max_steps 500": "--set train.end_iter=500?",

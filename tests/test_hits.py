@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
-from packed_samples import batch_of, on_host
 from test_packed import LENGTHS, offsets_of
 
 from models.machine.backend import jt
@@ -73,17 +72,6 @@ def test_rays_meet_the_surface_at_the_samples_that_the_host_chose(form, name, ev
         assert not points[index < 0].any() and not normals[index < 0].any()
 
 
-def test_of_many_rays_some_meet_it_and_of_equal_samples_the_first_does():
-    *_, weights, _, _, offsets = values = given(LENGTHS["many"])
-    at, rays = sought(*values)
-    assert 0.1 < len(at) / len(offsets) < 0.9
-    assert 0.2 < len(sought(*values, every=3)[0]) / len(at) < 0.5
-    ends = zip(at, offsets[rays], offsets[rays + 1], strict=True)
-    rivals = [start + np.flatnonzero(weights[start:end, 0] == weights[a, 0]) for a, start, end in ends]
-    assert sum(len(rival) > 1 for rival in rivals) > 5
-    np.testing.assert_array_equal([rival[0] for rival in rivals], at)
-
-
 def test_gradients_are_difference_quotients_and_weights_have_none(form):
     values = [value.astype(np.float64) for value in given(LENGTHS["many"])[:5]]
     offsets = offsets_of(LENGTHS["many"])
@@ -127,19 +115,3 @@ def test_what_is_not_finite_meets_nothing_and_spoils_no_other_ray(form, index, b
     hits = surface_hits(*inputs, Hits(len(values[0]), 1, OPACITY, REACH, STEEPEST))
     slopes = jt.grad(hits.points.sum() + hits.normals.sum(), inputs[:2])
     assert all(np.isfinite(value.numpy()).all() for value in slopes) and slopes[0].numpy()[at[1::2]].any()
-
-
-def test_parts_of_a_batch_meet_it_where_the_whole_does():
-    sdf, gradient, weights, places, directions, offsets = values = given(LENGTHS["many"])
-    batch, borders = batch_of(offsets, places, directions), (0, 3, 50, 51, 200)
-    whole = found(values, every=3)
-    pieces = []
-    for start, stop in zip(borders[:-1], borders[1:], strict=True):
-        part = on_host(batch.part(start, stop))
-        own = slice(offsets[start], offsets[start] + len(part.points))
-        its = (sdf[own], gradient[own], weights[own], part.points, part.directions, part.offsets)
-        index, *rest = found(its, every=3)
-        pieces.append((np.where(index < 0, -1, index + offsets[start]), *rest))
-    assert (whole[0] >= 0).any()
-    for one, parts in zip(whole, zip(*pieces, strict=True), strict=True):
-        np.testing.assert_array_equal(one, np.concatenate(parts))

@@ -82,14 +82,15 @@ GOOD_JPEG = cv2.imencode(".jpg", NOISE)[1].tobytes()
         (GOOD_JPEG[:100], "truncated"),
         (GOOD_JPEG[: len(GOOD_JPEG) // 2], "truncated"),
         (png(60000, 60000, 8, 0, b"\0"), "limit"),
-        (png(0, 5, 8, 0, b"\0"), "decoded"),
+        (png(0, 5, 8, 0, b"\0"), "decoded|damaged"),
     ],
 )
 def test_unusable_files_are_refused_by_name(tmp_path, content, reason):
     (tmp_path / "view 3.png").write_bytes(content)
-    with pytest.raises(ImageError, match=reason) as caught:
-        read_image(tmp_path / "view 3.png")
-    assert "view 3.png" in str(caught.value) and "\n" not in str(caught.value)
+    for read in (read_image, image_size)[: 1 + (len(content) < 100)]:  # the size is that of the header
+        with pytest.raises(ImageError, match=reason) as caught:
+            read(tmp_path / "view 3.png")
+        assert "view 3.png" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_gigantic_jpeg_header_is_refused_before_decoding(tmp_path, monkeypatch):
@@ -233,20 +234,3 @@ def test_an_animated_webp_is_refused(tmp_path):
     frames[0].save(tmp_path / "a.webp", save_all=True, append_images=frames[1:])
     with pytest.raises(ImageError, match="a.webp: is an animation"):
         read_image(tmp_path / "a.webp")
-
-
-SIZED = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"
-NO_SIZE = {
-    b"hello": "neither PNG, JPEG nor WebP",
-    SIZED[:11]: "truncated",
-    b"\xff\xd8\xff\xe0\0\x10JFIF": "truncated",
-    SIZED + struct.pack(">II", 0, 5): "truncated or damaged",
-    SIZED + struct.pack(">II", 2**31, 2**31): "beyond the limit",
-}
-
-
-@pytest.mark.parametrize("content", NO_SIZE)
-def test_a_file_without_a_usable_size_is_named(tmp_path, content):
-    (tmp_path / "a.png").write_bytes(content)
-    with pytest.raises(ImageError, match=f"a.png.*{NO_SIZE[content]}"):
-        image_size(tmp_path / "a.png")

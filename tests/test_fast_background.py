@@ -214,8 +214,6 @@ def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
         load_scene(trainer_conf(region(30)).dataset)
 
 
-
-
 @pytest.mark.parametrize("plain", [True, False])
 def test_a_plain_backdrop_is_there_from_the_start(plain):
     conf = trainer_conf()

@@ -12,8 +12,7 @@ from models.ops.sizes import encoding_width
 POINTS = np.random.default_rng(0).uniform(-1.2, 1.2, (6, 3)).astype(np.float32)
 
 
-@pytest.mark.parametrize("width", [3, 4])
-@pytest.mark.parametrize("octaves", [1, 6])
+@pytest.mark.parametrize(("width", "octaves"), [(3, 1), (4, 6)])
 def test_encoding_agrees_with_the_oracle(width, octaves):
     x = np.random.default_rng(1).uniform(-1.2, 1.2, (6, width)).astype(np.float32)
     actual = positional_encoding(jt.array(x), octaves).numpy()
@@ -22,17 +21,14 @@ def test_encoding_agrees_with_the_oracle(width, octaves):
 
 
 @pytest.mark.parametrize("octaves", [1, 6])
-def test_the_transposed_jacobian_agrees_with_finite_differences_of_the_oracle(octaves):
+def test_the_transposed_jacobian_is_finite_differences_of_the_oracle(octaves):
     cotangent = np.random.default_rng(2).normal(size=(6, encoding_width(3, octaves))).astype(np.float32)
     expected = central_differences(lambda x: float((oracles.encode(x, octaves) * cotangent).sum()), POINTS)
     actual = positional_encoding_vjp(jt.array(POINTS), jt.array(cotangent), octaves).numpy()
     assert_grad_close(actual.ravel(), expected, rtol=1e-5)
-
-
-def test_the_encodings_own_gradient_is_its_transposed_jacobian():
-    x, cotangent = jt.array(POINTS), jt.array(np.random.default_rng(3).normal(size=(6, 9)).astype(np.float32))
-    taped = jt.grad((positional_encoding(x, 1) * cotangent).sum(), x).numpy()
-    assert_grad_close(positional_encoding_vjp(x, cotangent, 1).numpy(), taped, rtol=1e-5)
+    x = jt.array(POINTS)
+    taped = jt.grad((positional_encoding(x, octaves) * jt.array(cotangent)).sum(), x).numpy()
+    assert_grad_close(actual, taped, rtol=1e-5)
 
 
 def test_the_transposed_jacobian_is_differentiable_again():

@@ -43,7 +43,7 @@ def test_what_jittor_is_told_is_forgotten_when_it_is_loaded(on_a_gpu, monkeypatc
     assert wishes() == given
 
 
-def test_a_program_that_starts_itself_again_has_the_users_environment_and_says_so_once(on_a_gpu, monkeypatch):
+def test_a_program_started_again_has_the_users_environment(on_a_gpu, monkeypatch):
     seen = []
 
     def rebuilt():

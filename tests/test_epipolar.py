@@ -20,13 +20,8 @@ COUNT = 12
 def corner():
     """Photographs of a textured corner and the cameras they were rendered with."""
     poses, surfaces = rendered.poses(COUNT), rendered.textures(1)
-    intrinsics = np.array(
-        [
-            [rendered.FOCAL, 0, (rendered.WIDTH - 1) / 2],
-            [0, rendered.FOCAL, (rendered.HEIGHT - 1) / 2],
-            [0, 0, 1.0],
-        ]
-    )
+    middle = (rendered.WIDTH - 1) / 2, (rendered.HEIGHT - 1) / 2
+    intrinsics = np.array([[rendered.FOCAL, 0, middle[0]], [0, rendered.FOCAL, middle[1]], [0, 0, 1.0]])
     return Scene(
         name="corner",
         image_names=tuple(f"{index}.png" for index in range(COUNT)),
@@ -46,16 +41,16 @@ def median_distance(scene):
     return np.median([pair.pixels for pair in pairs]) if pairs else np.nan
 
 
+def first(scene, count):
+    """Its first cameras and photographs."""
+    short = {name: getattr(scene, name)[:count] for name in ("images", "image_names", "intrinsics", "c2w")}
+    return replace(scene, **short)
+
+
 def without(scene, view):
     """One photograph removed: from there on each has the camera of the one before."""
-    kept = [index for index in range(scene.n_views) if index != view]
-    return replace(
-        scene,
-        images=tuple(scene.images[index] for index in kept),
-        image_names=tuple(scene.image_names[index] for index in kept),
-        intrinsics=scene.intrinsics[:-1],
-        c2w=scene.c2w[:-1],
-    )
+    images, names = (each[:view] + each[view + 1 :] for each in (scene.images, scene.image_names))
+    return replace(first(scene, COUNT - 1), images=images, image_names=names)
 
 
 def turned(scene, degrees):
@@ -67,14 +62,8 @@ def turned(scene, degrees):
     return replace(scene, c2w=poses)
 
 
-def moved(scene, matrix):
-    """Every camera moved in the world."""
-    return replace(scene, c2w=matrix @ scene.c2w)
-
-
 WRONG = {
     "shifted from the first on": lambda scene: without(scene, 0),
-    "shifted from the middle on": lambda scene: without(scene, COUNT // 2),
     "in OpenGL's axes": lambda scene: replace(scene, c2w=scene.c2w @ np.diag([1.0, -1, -1, 1])),
     "upside down": lambda scene: replace(scene, c2w=scene.c2w @ np.diag([-1.0, -1, 1, 1])),
     "mirrored": lambda scene: replace(scene, c2w=np.diag([1, 1, -1.0, 1]) @ scene.c2w @ np.diag([1, 1, -1.0, 1])),
@@ -91,7 +80,7 @@ def test_right_cameras_are_good_in_any_world(corner):
     assert median_distance(corner) < 0.4
     matrix = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = Rotation.from_rotvec([0.3, -1, 2]).as_matrix(), [3, -4, 5]
-    assert median_distance(moved(corner, matrix)) == pytest.approx(median_distance(corner), rel=1e-6)
+    assert median_distance(replace(corner, c2w=matrix @ corner.c2w)) == pytest.approx(median_distance(corner), rel=1e-6)
 
 
 @pytest.mark.slow
@@ -110,7 +99,7 @@ def test_the_one_wrong_camera_is_named(corner):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("views", [(5,), (0,), (2, 9)])
+@pytest.mark.parametrize("views", [(0,), (2, 9)])
 def test_mirrored_photographs_are_named(corner, views):
     images = tuple(image[:, ::-1] if view in views else image for view, image in enumerate(corner.images))
     finding = cameras(replace(corner, images=tuple(map(np.ascontiguousarray, images))))
@@ -120,13 +109,7 @@ def test_mirrored_photographs_are_named(corner, views):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
-    flat = replace(
-        corner,
-        images=tuple(np.full_like(image, 90) for image in corner.images[:count]),
-        image_names=corner.image_names[:count],
-        intrinsics=corner.intrinsics[:count],
-        c2w=corner.c2w[:count],
-    )
+    flat = first(replace(corner, images=tuple(np.full_like(image, 90) for image in corner.images)), count)
     finding = cameras(flat)
     assert finding.verdict == "fair" and finding.figure.startswith("0 of ")
     assert np.isnan(median_distance(flat))

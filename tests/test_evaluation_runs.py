@@ -23,8 +23,7 @@ pytestmark = pytest.mark.slow
 SETTINGS = ("train.end_iter=2", "train.warm_up_end=1", "model.sdf_network.d_hidden=128", "model.sdf_network.skip_in=[]")
 SETTINGS = (*SETTINGS, "dataset.downscale=4")
 LOW = ("--mode", "evaluate", "--resolution", "32")
-NO_TRUTH = (*SETTINGS, "dataset.reference_mesh=")
-NOTHING = (*NO_TRUTH, "dataset.test_dir=")
+NOTHING = (*SETTINGS, "dataset.reference_mesh=", "dataset.test_dir=")
 TRUTH = trimesh.load(ROOT / "data/demo/ground_truth.ply", process=False)
 SCALE, CENTRE = 2.5, np.array([4.0, -7.0, 1.5])  # scale_mat of the bundled scene
 
@@ -51,16 +50,15 @@ def contents(folder):
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in files}
 
 
-def test_ground_truth_in_the_world_and_in_the_unit_frame_gives_the_figures_of_the_conf(trained, tmp_path, capsys):
+def test_ground_truth_in_either_frame_gives_the_figures_of_the_conf(trained, tmp_path, capsys):
     TRUTH.export(tmp_path / "unit.ply")
     world = TRUTH.copy()
     world.vertices = in_world(world.vertices)
     world.export(tmp_path / "world.stl")
     found = []
-    for flags in ((), ("--gt", "unit.ply", "--frame", "unit"), ("--gt", "world.stl", "--tau", "0.025")):
-        flags = [str(tmp_path / flag) if "." in flag[1:] and flag != "0.025" else flag for flag in flags]
+    for flags in ("", f"--gt {tmp_path}/unit.ply --frame unit", f"--gt {tmp_path}/world.stl --tau 0.025"):
         settings = NOTHING if flags else (*SETTINGS, "dataset.test_dir=")
-        assert run(trained, *LOW, *flags, settings=settings) == 0
+        assert run(trained, *LOW, *flags.split(), settings=settings) == 0
         found.append(figures(trained))
         told = capsys.readouterr().out
         assert re.search(rf"F-score +{found[-1]['f_score']:.1%}\n", told) and "normal consistency" in told
@@ -72,7 +70,7 @@ def test_ground_truth_in_the_world_and_in_the_unit_frame_gives_the_figures_of_th
     assert re.search(shown, told)
 
 
-def test_points_are_scored_in_radii_and_pixels_without_ground_truth_or_held_out_views(trained, tmp_path, capsys):
+def test_points_alone_are_scored_in_radii_and_pixels(trained, tmp_path, capsys):
     points = TRUTH.sample(400, seed=0)
     far = np.random.default_rng(0).normal(size=(100, 3)) * [9, 9, 0.1]
     trimesh.PointCloud(in_world(np.concatenate([points, far]))).export(tmp_path / "sfm.ply")
@@ -97,19 +95,18 @@ def test_the_dtu_protocol_is_scored_in_the_world(trained, tmp_path, capsys):
     assert re.search(rf"Chamfer distance: mean of both +{found['dtu_chamfer']:.3f} mm", capsys.readouterr().out)
 
 
-def test_every_evaluation_is_a_row_of_one_table_that_experiments_may_share(trained, tmp_path):
+def test_every_evaluation_is_a_row_of_a_table_that_may_be_shared(trained, tmp_path):
     table = tmp_path / "tables/all.csv"
     for resolution in ("24", "32"):
-        assert (
-            run(trained, "--mode", "evaluate", "--resolution", resolution, "--csv", str(table), settings=SETTINGS) == 0
-        )
+        flags = ("--resolution", resolution, "--csv", str(table))
+        assert run(trained, "--mode", "evaluate", *flags, settings=SETTINGS) == 0
     with table.open() as file:
         rows = list(csv.DictReader(file))
     assert [row["resolution"] for row in rows] == ["24", "32"] and rows[0]["experiment"] == str(trained)
     assert float(rows[1]["psnr"]) == figures(trained)["psnr"] and rows[0]["dtu_chamfer"] == ""
 
 
-def test_figures_of_views_and_the_conf_lie_beside_and_a_finished_mesh_is_not_replaced(trained):
+def test_figures_of_views_and_the_conf_and_no_mesh_is_replaced(trained):
     assert run(trained, "--mode", "validate_mesh", "--resolution", "24", settings=SETTINGS) == 0
     before, table = (trained / "meshes/00000002.ply").read_bytes(), trained / "report/metrics.csv"
     rows = table.read_text().count("\n") if table.exists() else 1
@@ -122,92 +119,53 @@ def test_figures_of_views_and_the_conf_lie_beside_and_a_finished_mesh_is_not_rep
     assert len(np.unique(rgb, axis=0)) > 1
 
 
-def large(folder):
-    (folder / "gt.ply").write_bytes(trimesh.Trimesh(100 * TRUTH.vertices, TRUTH.faces).export(file_type="ply"))
-    return "--gt", str(folder / "gt.ply"), "--frame", "unit"
-
-
-def swapped(folder):
-    (folder / "gt.ply").write_bytes(
-        trimesh.Trimesh(in_world(TRUTH.vertices * 0.2 + 0.4), TRUTH.faces).export(file_type="ply")
-    )
-    return "--gt", str(folder / "gt.ply"), "--frame", "unit"
-
-
-def foreign_table(folder):
-    (folder / "my.csv").write_text("name,weight\na,3\n")
-    return "--csv", str(folder / "my.csv")
-
-
-def far_points(folder):
-    trimesh.PointCloud(np.random.default_rng(0).normal(size=(50, 3)) + 900).export(folder / "p.ply")
-    return "--points", str(folder / "p.ply")
-
-
-def text_points(folder):
-    (folder / "p.ply").write_text("hello")
-    return "--points", str(folder / "p.ply")
-
-
-def no_points(folder):
-    (folder / "none.ply").write_text("ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n")
-    return "--gt", str(folder / "none.ply")
-
-
 def scan_of_metres(folder):
     reference = write_reference(folder / "dtu", plane=(0.0, 0.0, 0.0, 1.0), res=20.0)
     trimesh.PointCloud(1e-3 * in_world(TRUTH.vertices)).export(reference / "Points/stl/stl007_total.ply")
-    return "--protocol", "dtu", "--dtu", str(reference), "--scan", "7"
 
 
-def doubled_table(folder):
-    (folder / "my.csv").write_text("experiment,scene,model,step,note,note\na,b,c,1,first,second\n")
-    return "--csv", str(folder / "my.csv")
+FAR = np.random.default_rng(0).normal(size=(50, 3)) + 900
+OTHER = trimesh.Trimesh(in_world(TRUTH.vertices * 0.2 + 0.4), TRUTH.faces)
+NO_POINTS = b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n"
+DOUBLED = b"experiment,scene,model,step,note,note\na,b,c,1,first,second\n"
+OTHER_FRAME, NO_TABLE = "another frame or scale than the scene", "is not a table of metrics of this program"
+# What is given, with {} for a folder; the files there; what is told.
+REFUSED = [
+    ("--gt {}/gt.ply --frame unit", {"gt.ply": OTHER.export(file_type="ply")}, OTHER_FRAME),
+    ("--gt nowhere.ply", {}, "nowhere.ply: no such mesh file"),
+    ("--gt {}/none.ply", {"none.ply": NO_POINTS}, "none.ply: contains neither triangles nor points"),
+    ("--points {}/p.ply", {"p.ply": trimesh.PointCloud(FAR).export(file_type="ply")}, OTHER_FRAME),
+    ("--points {}/p.ply", {"p.ply": b"hello"}, "p.ply: cannot be read as a PLY file of points"),
+    ("--csv {}/my.csv", {"my.csv": b"experiment,weight\na,3\n"}, NO_TABLE),
+    ("--csv {}/my.csv", {"my.csv": DOUBLED}, NO_TABLE),
+    ("--csv {}", {}, "is a folder"),
+    (f"--csv {ROOT}/README.md/a.csv", {}, "is not writable"),
+    ("--csv " + "n" * 5000, {}, "cannot be written"),
+    ("--protocol dtu", {}, "must be given together"),
+    ("--scan 24", {}, "needs --protocol dtu"),
+    ("--protocol dtu --dtu {}", {}, "pass --scan N"),
+    ("--protocol dtu --dtu {}/dtu --scan 7", scan_of_metres, "scan 7: has another frame or scale than the scene"),
+    ("--protocol dtu --dtu {} --scan 24", {}, "ObsMask24_10.mat: no such file"),
+    ("--tau 1e300", {}, "all distances would be below it"),
+    ("--tau 0", {}, "must be above 0"),
+    ("--mcube_threshold 50", {}, "No surface"),
+]
 
 
-def table_of_others(folder):
-    (folder / "my.csv").write_text("experiment,weight\na,3\n")
-    return "--csv", str(folder / "my.csv")
-
-
-REFUSED = {
-    "ground truth a hundred times as large": (large, "another frame or scale than the scene"),
-    "ground truth of the world for one of the unit sphere": (swapped, "another frame or scale than the scene"),
-    "ground truth that is not there": (lambda folder: ("--gt", "nowhere.ply"), "nowhere.ply: no such mesh file"),
-    "points elsewhere": (far_points, "another frame or scale than the scene"),
-    "points that are text": (text_points, "p.ply: cannot be read as a PLY file of points"),
-    "a table of something else": (foreign_table, "is not a table of metrics of this program"),
-    "a folder for a table": (lambda folder: ("--csv", str(folder)), "is a folder"),
-    "a table in a file's place": (lambda folder: ("--csv", str(ROOT / "README.md/a.csv")), "is not writable"),
-    "a table with a name too long": (lambda folder: ("--csv", "n" * 5000), "cannot be written"),
-    "a protocol without its folder": (lambda folder: ("--protocol", "dtu"), "must be given together"),
-    "a folder without its protocol": (lambda folder: ("--dtu", str(folder)), "must be given together"),
-    "a scan without a protocol": (lambda folder: ("--scan", "24"), "needs --protocol dtu"),
-    "no scan": (lambda folder: ("--protocol", "dtu", "--dtu", str(folder)), "pass --scan N"),
-    "a scan in other units": (scan_of_metres, "scan 7: has another frame or scale than the scene"),
-    "an empty folder": (
-        lambda folder: ("--protocol", "dtu", "--dtu", str(folder), "--scan", "24"),
-        "ObsMask24_10.mat: no such file",
-    ),
-    "points that are none": (no_points, "none.ply: contains neither triangles nor points"),
-    "a table with columns of one name": (doubled_table, "is not a table of metrics of this program"),
-    "a table of other experiments": (table_of_others, "is not a table of metrics of this program"),
-    "a tau that all is within": (lambda folder: ("--tau", "1e300"), "all distances would be below it"),
-    "a tau of nothing": (lambda folder: ("--tau", "0"), "must be above 0"),
-    "an empty surface": (lambda folder: ("--mcube_threshold", "50"), "No surface"),
-}
-
-
-@pytest.mark.parametrize(("asked", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_scored_is_one_sentence_status_2_and_nothing_written(asked, words, trained, tmp_path, capsys):
-    flags = asked(tmp_path)
+@pytest.mark.parametrize(("flags", "files", "words"), REFUSED)
+def test_what_cannot_be_scored_is_one_sentence_and_nothing_written(flags, files, words, trained, tmp_path, capsys):
+    if callable(files):
+        files(tmp_path)
+    else:
+        for name, content in files.items():
+            (tmp_path / name).write_bytes(content)
     before = contents(trained), contents(tmp_path)
-    assert run(trained, *LOW, *flags, settings=SETTINGS) == 2
+    assert run(trained, *LOW, *flags.replace("{}", str(tmp_path)).split(), settings=SETTINGS) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("error: ") == 1 and (contents(trained), contents(tmp_path)) == before
 
 
-def test_a_scene_with_nothing_to_compare_with_is_a_sentence_that_says_what_to_do(trained, capsys):
+def test_a_scene_with_nothing_to_compare_with_is_a_sentence(trained, capsys):
     before = contents(trained)
     assert run(trained, *LOW, settings=NOTHING) == 2
     error = capsys.readouterr().err
@@ -225,11 +183,12 @@ def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeyp
     trimesh.PointCloud(points).export(tmp_path / "p.ply")
 
     def references(trains, **asked):
-        conf = SimpleNamespace(
-            dataset=SimpleNamespace(reference_mesh=""),
-            train=SimpleNamespace(mask_weight=0.0),
-            model=SimpleNamespace(trains_on_points=trains),
-        )
+        blocks = {
+            "dataset": {"reference_mesh": ""},
+            "train": {"mask_weight": 0.0},
+            "model": {"trains_on_points": trains},
+        }
+        conf = SimpleNamespace(**{name: SimpleNamespace(**block) for name, block in blocks.items()})
         return read_references(Experiment(conf, tmp_path, scene, None), EvaluationRequest(MeshRequest(2), **asked))
 
     assert references(False).sfm_points.given == 200 and references(False).notes == ()

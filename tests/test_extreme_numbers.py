@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import colmap_files
 import numpy as np
 import pytest
 from broken_scenes import CAMERAS, WRITERS, edit, frame
@@ -32,47 +31,33 @@ def refusal(folder, **settings):
     return str(caught.value)
 
 
-def moved(by):
-    """Every camera elsewhere, by as much."""
+def places(of):
+    """Every entry of the cameras' places [3], replaced by a function of it."""
 
     def change(content):
         for entry in content["frames"]:
-            entry["transform_matrix"][0][3] += by
+            for axis, row in enumerate(entry["transform_matrix"][:3]):
+                row[3] = of(row[3], axis)
 
     return edit(change)
 
 
-def scaled(by):
-    def change(content):
-        for entry in content["frames"]:
-            for row in entry["transform_matrix"][:3]:
-                row[3] *= by
-
-    return edit(change)
-
-
-SCENES = {
-    "an angle of nearly nothing": (frame(fl_x=None, fl_y=None, camera_angle_x=1e-40), "camera_angle_x is 1e-40"),
-    "an angle whose half is nothing": (frame(fl_x=None, fl_y=None, camera_angle_x=5e-324), "camera_angle_x is"),
-    "degrees of nearly nothing": (frame(fl_x=None, fl_y=None, x_fov=1e-40), "x_fov is 1e-40, too narrow"),
-    "a focal length beyond float32": (
-        frame(fl_x=1e40, fl_y=1e40),
-        "view_2.png cannot be used: its focal length of 1e+40 pixels is too long",
-    ),
-    "a focal length of one axis": (frame(fl_y=1e12), "focal length of 1e+12 pixels is too long"),
-    "a focal length of nearly nothing": (frame(fl_x=1e-40, fl_y=1e-40), "1e-40 pixels is too short"),
-    "one camera far away": (edit(lambda c: c["frames"][2]["transform_matrix"][0].__setitem__(3, 1e39)), "frame 2"),
-    "all cameras far away": (moved(1e39), "puts the camera 1e+39 from the origin"),
-    "all cameras far for float64": (moved(1e13), "too far for the precision of float64"),
-    "a world of giants": (scaled(1e30), "from the origin, beyond 1e+15"),
-    "a world of dwarfs": (scaled(1e-30), "region of interest"),
-    "a side without end": (frame(w=1e300, h=1e300), "w is 1e+300"),
-}
+SCENES = [
+    (frame(fl_x=None, fl_y=None, camera_angle_x=5e-324), "camera_angle_x is"),
+    (frame(fl_x=None, fl_y=None, x_fov=1e-40), "x_fov is 1e-40, too narrow"),
+    (frame(fl_x=1e40, fl_y=1e40), "view_2.png cannot be used: its focal length of 1e+40 pixels is too long"),
+    (frame(fl_y=1e12), "focal length of 1e+12 pixels is too long"),
+    (frame(fl_x=1e-40, fl_y=1e-40), "1e-40 pixels is too short"),
+    (edit(lambda c: c["frames"][2]["transform_matrix"][0].__setitem__(3, 1e39)), "frame 2"),
+    (places(lambda value, axis: value + 1e39 * (axis == 0)), "puts the camera 1e+39 from the origin"),
+    (places(lambda value, axis: value + 1e13 * (axis == 0)), "too far for the precision of float64"),
+    (places(lambda value, axis: value * 1e-30), "region of interest"),
+    (frame(w=1e300, h=1e300), "w is 1e+300"),
+]
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_a_camera_file_of_extreme_numbers_gets_its_sentence(name, tmp_path):
-    change, words = SCENES[name]
+@pytest.mark.parametrize(("change", "words"), SCENES)
+def test_a_camera_file_of_extreme_numbers_gets_its_sentence(change, words, tmp_path):
     WRITERS["ngp"](tmp_path)
     change(tmp_path / CAMERAS["ngp"])
     assert words in refusal(tmp_path)
@@ -87,55 +72,31 @@ def test_poses_and_bounds_of_extreme_numbers_get_their_sentence(by, words, tmp_p
     assert words in refusal(tmp_path)
 
 
-def test_a_focal_length_of_colmap_beyond_float32_gets_its_sentence(tmp_path):
-    colmap_files.write_project(tmp_path, "txt")
-    path = next(tmp_path.rglob("cameras.txt"))
-    lines = [line.split() for line in path.read_text().splitlines() if not line.startswith("#")]
-    path.write_text("\n".join(" ".join([*line[:4], "1e40", *line[5:]]) for line in lines) + "\n")
-    assert "1e+40 pixels is too long" in refusal(tmp_path)
-
-
 def test_points_beyond_float32_get_their_sentence(scene):
     points = SparsePoints(np.array([[0.0, 0, 1e39]]), np.full(1, 5), np.ones(1), np.zeros((1, 3), np.uint8))
     with pytest.raises(UserError, match="SfM points are beyond"):
         check_scene(dataclasses.replace(scene, points=points))
 
 
-def path_file(folder, scene, **changes):
-    pose = np.eye(4)
-    pose[:3, 3] = scene.scene_to_world[:3, 3]
-    entry = {"fov": 45, "camera_to_world": pose.tolist(), **changes}
-    path = folder / "way.json"
-    path.write_text(json.dumps({"keys": [entry, entry], "seconds": 1, "fps": 4}))
-    return path
-
-
-def far(value, scale=1.0):
-    pose = np.diag([scale, scale, scale, 1.0])
-    pose[0, 3] = value
-    return {"camera_to_world": pose.tolist()}
-
-
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("fov", "x", "scale", "words"),
     [
-        ({"fov": 1e-40}, "fov is 1e-40 degrees and must be"),
-        ({"fov": 5e-324}, "degrees and must be"),
-        (far(1e39), "radii from the unit sphere, beyond 100000"),
-        (far(1e308), "radii from the unit sphere"),
-        (far(0.0, 1e200), "contains no rotation"),
+        (5e-324, 0, 1, "degrees and must be"),
+        (45, 1e39, 1, "radii from the unit sphere, beyond 100000"),
+        (45, 0, 1e200, "contains no rotation"),
     ],
 )
-def test_a_camera_path_of_extreme_numbers_gets_its_sentence(changes, words, scene, tmp_path):
+def test_a_camera_path_of_extreme_numbers_gets_its_sentence(fov, x, scale, words, scene, tmp_path):
+    pose = np.diag([scale, scale, scale, 1.0])
+    pose[0, 3] = x
+    keys = [{"fov": fov, "camera_to_world": pose.tolist()}] * 2
+    (tmp_path / "way.json").write_text(json.dumps({"keys": keys, "seconds": 1, "fps": 4}))
     with pytest.raises(UserError, match=words) as caught:
-        from_file(path_file(tmp_path, scene, **changes), scene)
+        from_file(tmp_path / "way.json", scene)
     assert "keys[0]" in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("transform", "scale"),
-    [(np.eye(4), 1e-320), (np.eye(4), 1e-40), (1e200 * np.eye(4), 1.0), (1e-200 * np.eye(4), 1.0)],
-)
+@pytest.mark.parametrize(("transform", "scale"), [(np.eye(4), 1e-40), (1e200 * np.eye(4), 1.0)])
 def test_a_transform_of_nerfstudio_of_extreme_numbers_gets_its_sentence(transform, scale, scene, tmp_path):
     content = {"transform": transform[:3].tolist(), "scale": scale}
     (tmp_path / "dataparser_transforms.json").write_text(json.dumps(content))
@@ -170,4 +131,3 @@ def test_a_principal_point_beyond_the_picture_is_said_to_be_one(column, words, t
     np.savez(path, **content)
     message = refusal(tmp_path)
     assert words in message and "principal point" in message
-    assert ("another size" in message) == (words == "another size")

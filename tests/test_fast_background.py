@@ -12,7 +12,7 @@ import pytest
 from packed_samples import on_host, samples_of
 from runs import ROOT, everything, saved
 from synthetic_scene import write_scene
-from test_fast_neus import SHORT, TINY
+from test_fast_neus import SHORT, TINY, assert_slopes
 from toys import run_conf
 from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
@@ -22,6 +22,7 @@ from data.scenes.load import load_scene
 from models.config.strict import ConfigError
 from models.estimators.conf import BACKGROUND_RADIUS, BackgroundConfig
 from models.estimators.merge import MergedBackground
+from models.estimators.sampler import MOST_EMPTY
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.methods.registry import build_model
@@ -65,8 +66,7 @@ def trainer_conf(*settings):
 
 def trained(*settings, steps=3):
     """A trainer on the bundled scene as if it had no masks."""
-    conf = trainer_conf(*settings)
-    return trainer_of(conf, steps=steps)
+    return trainer_of(trainer_conf(*settings), steps=steps)
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +105,8 @@ def test_jitter_moves_samples_within_their_sections(some_rays):
     first, later = (candidates(some_rays, np.full((50, 1), shift), 0.2, 0.1) for shift in (0.0, 0.75))
     np.testing.assert_array_equal(first.exist, later.exist)
     is_next = first.exist[:, 1:] & (first.is_before[:, 1:] == first.is_before[:, :-1])
-    assert (later.depths[:, :-1] < first.depths[:, 1:])[is_next].all() and (later.depths > first.depths)[
-        first.exist
-    ].all()
+    assert (later.depths[:, :-1] < first.depths[:, 1:])[is_next].all()
+    assert (later.depths > first.depths)[first.exist].all()
 
 
 def test_contraction_is_that_of_mip_nerf_360():
@@ -118,71 +117,33 @@ def test_contraction_is_that_of_mip_nerf_360():
     assert np.abs(contracted(points * 1e6)).max() < 1
 
 
-def merged(near, far, values):
-    """Samples at these depths of rays with so many each, in one row, with values for both sets."""
-    sets = []
-    for counts, depths in (near, far):
+def test_two_sets_of_samples_are_one_row_by_depth_and_get_its_cotangents():
+    rng, sets = np.random.default_rng(0), []
+    for counts, depths in (([2, 0, 3, 0], [1, 4, 1, 2, 3, 9, 0, 0]), ([3, 1, 0, 0], [0.5, 2, 5, 7, 0])):
         blank = np.zeros((len(depths), 3), np.float32)
-        sets.append(samples_of(np.concatenate([[0], np.cumsum(counts)]), blank, blank, depths))
-    order = merged_order(*sets)
-    both = MergedBackground(values[1], values[1], *order, None, len(near[1]))
-    return order[0].numpy(), both, both.joined(values[0], values[0])[0]
-
-
-def test_two_sets_of_samples_become_one_row_by_depth_and_back():
-    names = (jt.arange(8).unsqueeze(1).float32(), jt.arange(100, 105).unsqueeze(1).float32())
-    near, far = ([2, 0, 3, 0], [1, 4, 1, 2, 3, 9, 0, 0]), ([3, 1, 0, 0], [0.5, 2, 5, 7, 0])
-    _, both, joined = merged(near, far, names)
+        sets.append(samples_of(np.concatenate([[0], np.cumsum(counts)]), blank, blank, np.float32(depths)))
+    near, far = jt.arange(8).unsqueeze(1).float32(), jt.arange(100, 105).unsqueeze(1).float32()
+    both = MergedBackground(far, far, *merged_order(*sets), None, 8)
+    joined = both.joined(near, near)[0]
     row = joined.numpy()[:, 0]
     np.testing.assert_array_equal(row[:9], [100, 0, 101, 1, 102, 103, 2, 3, 4])
     np.testing.assert_array_equal(np.sort(row), [*range(8), *range(100, 105)])
     np.testing.assert_array_equal(both.of_region(joined).numpy()[:, 0], range(8))
+    weights = rng.normal(size=(13, 1)).astype(np.float32)
+    slopes = [value.numpy() for value in jt.grad((joined * jt.array(weights)).sum(), [near, far])]
+    np.testing.assert_array_equal(np.concatenate(slopes), weights[np.argsort(row)])
 
 
-def test_the_one_row_hands_cotangents_back():
-    rng = np.random.default_rng(0)
-    near, far = (jt.array(rng.normal(size=(count, 2)).astype(np.float32)) for count in (5, 3))
-    depths = np.sort(rng.random(3)), np.sort(rng.random(2))
-    weights = rng.normal(size=(8, 2)).astype(np.float32)
-    place, _, joined = merged(([3, 2], np.concatenate(depths)), ([1, 2], np.r_[0.5, depths[1]]), (near, far))
-    d_near, d_far = jt.grad((joined * jt.array(weights)).sum(), [near, far])
-    np.testing.assert_array_equal(d_near.numpy(), weights[place[:5]])
-    np.testing.assert_array_equal(d_far.numpy(), weights[place[5:]])
-
-
-@pytest.mark.parametrize("chunk", [20, 3])
-def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
-    batch = trainer.sampler.next()
-    samples = on_host(batch)
-    assert batch.mask is None and samples.far.offsets[-1] > 100 and samples.offsets[-1] > 100
-    whole, split = (gradients(trainer, batch, size) for size in (len(batch), chunk))
-    assert_same_gradients(split, whole, slope=1e-4)
-    assert any(name.startswith("background_density") for name in trainer.optimizer.names)
-
-
-def test_the_objective_is_that_of_the_reference_forms_and_of_finite_differences(trainer):
+def test_the_objective_is_the_references_and_of_finite_differences(trainer):
     batch = trainer.sampler.next().part(0, 20)
+    samples = on_host(batch)
+    assert batch.mask is None and samples.far.offsets[-1] > 100 and samples.offsets[-1] > 50
     native = gradients(trainer, batch, 1000)
     with use(REFERENCE):
         reference = gradients(trainer, batch, 1000)
     assert_same_gradients(native, reference, loss=2e-4, slope=2e-3)
-    named = trainer.optimizer.named_parameters
-    for name in ("background_density.lin1.weight", "background_color.lin1.weight"):
-        gradient, start = native[1][name].astype(np.float32), named[name].numpy().copy()
-        step = 1e-2 / np.linalg.norm(gradient)
-        losses = []
-        for sign in (1, -1):
-            named[name].update(jt.array(start + sign * step * gradient))
-            named[name].start_grad()
-            losses.append(trainer.gradient_of(batch, None, 1000).losses["total"].item())
-        named[name].update(jt.array(start))
-        named[name].start_grad()
-        assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(float((gradient**2).sum()), rel=0.1), name
-
-
-def test_masks_leave_nothing_for_a_background_to_learn():
-    with_masks = trained("train.mask_weight=0.5", steps=0)
-    assert not [name for name in with_masks.networks if name.startswith("background")]
+    assert_same_gradients(gradients(trainer, batch, 3), native, slope=1e-4)
+    assert_slopes(trainer, batch, ("background_density.lin1.weight", "background_color.lin1.weight"))
 
 
 @pytest.fixture(scope="module")
@@ -203,28 +164,30 @@ def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(finished, tmp_path):
     assert one == other and "background_cells" in saved(whole, 8).buffers
 
 
-@pytest.mark.parametrize("mode", [("validate_image",), ("validate_mesh", "--resolution", "24"), ("plan",)])
-def test_pictures_meshes_and_plans_come_with_a_background(finished, mode):
+def test_pictures_meshes_and_plans_come_with_a_background(finished):
     whole, settings = finished
-    assert run_conf(CONF, whole, "--case", "plain", "--mode", *mode, settings=settings) == 0
+    for mode in (("validate_image",), ("validate_mesh", "--resolution", "24"), ("plan",)):
+        assert run_conf(CONF, whole, "--case", "plain", "--mode", *mode, settings=settings) == 0, mode
 
 
-def test_masks_from_a_backdrop_replace_the_background_and_are_checked_when_a_run_goes_on(tmp_path, capsys):
+def test_masks_from_a_backdrop_replace_the_background_and_are_checked(tmp_path, capsys):
     write_scene(tmp_path / "scene", n_views=8, masks=False)
     settings = (*OPEN, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""', "train.mask_weight=0.5")
+    without = (*settings, "dataset.masks_from_backdrop=False")
     assert run_conf(CONF, tmp_path / "exp", "--case", "plain", settings=settings) == 0
     assert "masks: derived from the uniform backdrop of the photographs, RGB 0 0 0" in capsys.readouterr().out
     checkpoint = saved(tmp_path / "exp", 8)
     np.testing.assert_array_equal(checkpoint.buffers["backdrop"], np.zeros(3, np.float32))
     assert not [name for name in (*checkpoint.tensors, *checkpoint.buffers) if name.startswith("background")]
-    result = ("--case", "plain", "--mode", "validate_image")
-    assert run_conf(CONF, tmp_path / "exp", *result, settings=settings) == 0
-    without = (*settings, "dataset.masks_from_backdrop=False")
-    assert run_conf(CONF, tmp_path / "exp", *result, settings=without) == 2
-    assert "trained with masks derived" in capsys.readouterr().err
     assert run_conf(CONF, tmp_path / "bare", "--case", "plain", settings=without) == 0
-    assert run_conf(CONF, tmp_path / "bare", *result, settings=settings) == 2
-    assert "pass --set dataset.masks_from_backdrop=False" in capsys.readouterr().err
+    result = ("--case", "plain", "--mode", "validate_image")
+    for folder, given, status, words in (
+        ("exp", settings, 0, ""),
+        ("exp", without, 2, "trained with masks derived"),
+        ("bare", settings, 2, "pass --set dataset.masks_from_backdrop=False"),
+    ):
+        assert run_conf(CONF, tmp_path / folder, *result, settings=given) == status
+        assert words in capsys.readouterr().err
 
 
 def region(radius):
@@ -236,12 +199,10 @@ def region(radius):
 
 def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
     inside = (region(3),)
-    conf = load_config(CONF, "demo", [*OPEN, *inside])
-    scene = load_scene(conf.dataset)
+    scene = load_scene(trainer_conf(*inside).dataset)
     assert np.linalg.norm(scene.c2w[:, :3, 3], axis=1).min() < 1
-    published = load_config(
-        ROOT / "confs/womask_cpu.conf", "demo", [OPEN[0], *inside, "dataset.camera_outside_sphere=false"]
-    )
+    settings = [OPEN[0], *inside, "dataset.camera_outside_sphere=false"]
+    published = load_config(ROOT / "confs/womask_cpu.conf", "demo", settings)
     assert published.dataset.camera_outside_sphere
     for name in ("fast_nerf", "gaussians", "surfels"):
         assert not load_config(ROOT / f"confs/{name}.conf", "demo", []).dataset.camera_outside_sphere
@@ -250,20 +211,12 @@ def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
     fitting = dataclasses.replace(published.dataset, roi=re.search(r'--roi "(.*?)"', str(refused.value)).group(1))
     assert 1 < np.linalg.norm(load_scene(fitting).c2w[:, :3, 3], axis=1).min() < 1.05
     with pytest.raises(UserError, match="radii from the centre of the region of interest"):
-        load_scene(load_config(CONF, "demo", [*OPEN, region(30)]).dataset)
-
-
-def test_a_step_from_within_the_region():
-    trainer = trained(region(3), steps=1)
-    batch = trainer.sampler.next()
-    samples = on_host(batch)
-    assert samples.depths[: samples.offsets[-1]].min() >= trainer.model.estimator.grid.near_plane > 0
-    assert np.isfinite(trainer.gradient_of(batch, None, 1000).losses["total"].item())
+        load_scene(trainer_conf(region(30)).dataset)
 
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_a_plain_backdrop_is_there_from_the_start(plain):
-    conf = load_config(CONF, "demo", [*OPEN, *SHORT])
+    conf = trainer_conf()
     scene = load_scene(conf.dataset)
     rng = np.random.default_rng(0)
     images = []
@@ -277,7 +230,38 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
     np.testing.assert_array_equal(model.estimator.background.shows_alone(shown).numpy(), [plain, False])
     assert (model.free_rays(SimpleNamespace(rgb=shown, mask=None)) is not None) == plain
     np.testing.assert_allclose(model.estimator.background.sky, 230 / 255 if plain else 0, atol=1e-6)
-    density = model.estimator.background.density.at_weights().evaluate(
-        jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))
-    )
-    assert density.density.numpy().mean() == pytest.approx(0.05 if plain else 4.0, rel=0.3)
+    far = jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))
+    density = model.estimator.background.density.at_weights().evaluate(far).density.numpy()
+    assert density.mean() == pytest.approx(0.05 if plain else 4.0, rel=0.3)
+
+
+def test_where_all_cells_are_empty_rays_are_drawn_again():
+    trainer = trained()
+    for grid in (trainer.model.estimator.grid, trainer.model.estimator.background.grid):
+        grid.set(np.zeros_like(grid.cells))
+    assert on_host(trainer.sampler.next()).offsets[-1] == 0
+    assert np.isfinite(trainer.step().found.losses["total"].item())
+    assert trainer.model.estimator.grid.is_open
+    assert on_host(trainer.sampler.next()).offsets[-1] > 0
+
+
+def test_where_no_ray_sees_anything_the_scene_is_told_of():
+    trainer = trained()
+    hull = np.zeros_like(trainer.model.estimator.grid.hull)
+    hull[0, 0, 0] = True  # a corner of the cube, beyond the sphere to which rays are cut
+    trainer.model.estimator.grid.enclose(hull)
+    beyond = trainer.model.estimator.background.grid
+    beyond.set(np.zeros_like(beyond.cells))
+    with pytest.raises(UserError, match="no photograph sees the region where the object may be"):
+        for _ in range(MOST_EMPTY + 1):
+            on_host(trainer.sampler.next())
+
+
+@pytest.mark.parametrize("where", [0.0, 0.9])  # before and after samples that show nothing are left out
+def test_a_sharpness_that_is_no_number_is_named_by_the_guard(where):
+    trainer = trained()
+    trainer.finished_steps = int(where * trainer.conf.end_iter)
+    trainer.networks["variance_network_fine"].variance.update(jt.array(np.array([np.nan], np.float32)))
+    trainer.step()
+    assert not trainer.settle()
+    assert any("variance_network_fine" in finding for finding in trainer.guard.take()[0].findings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from grid_oracle import encode
+from rigs import sphere_of_cameras
 
 from data.parsed_scene import SparsePoints
 from data.roi.cells import squared_radii
@@ -23,28 +24,29 @@ def field_of(**changed):
     return SDFGrid(SdfGridConfig(**(sizes | changed)), np.random.default_rng(3))
 
 
+def evaluated(field, points):
+    with jt.no_grad():
+        return field.at_weights().evaluate(jt.array(points))
+
+
 def assert_learns(field, loss, width):
     """The slopes of the loss by table and first layer are its difference quotients along them, `width` to either
     side.
     """
     slopes = jt.grad(loss(), [field.table, field.lin0.weight])
     for value, slope in zip((field.table, field.lin0.weight), slopes, strict=True):
-        start, direction = value.numpy().copy(), slope.numpy() / np.linalg.norm(slope.numpy())
-        found = []
-        for sign in (1, -1):
-            value.update(jt.array(start + sign * width * direction))
+        start, length, found = value.numpy().copy(), np.linalg.norm(slope.numpy()), []
+        for step in (width, -width, 0):
+            value.update(jt.array(start + np.float32(step / length) * slope.numpy()))
             value.start_grad()
             found.append(loss().item())
-        value.update(jt.array(start))
-        value.start_grad()
-        assert (found[0] - found[1]) / (2 * width) == pytest.approx(np.linalg.norm(slope.numpy()), rel=0.05)
+        assert (found[0] - found[1]) / (2 * width) == pytest.approx(length, rel=0.05)
 
 
 def test_a_fresh_field_is_about_the_distance_from_a_sphere():
     field = field_of(d_hidden=256, bias=0.4)
     points = np.random.default_rng(0).uniform(-1, 1, (500, 3)).astype(np.float32)
-    with jt.no_grad():
-        found = field.at_weights().evaluate(jt.array(points))
+    found = evaluated(field, points)
     radius = np.linalg.norm(points, axis=1)
     assert np.abs(found.sdf.numpy()[:, 0] - (radius - 0.4)).mean() < 0.12
     far = radius > 0.3
@@ -67,8 +69,8 @@ def test_the_field_is_the_papers_whatever_levels_are_read():
         expected = np.log1p(np.exp(np.minimum(100 * pre, 500))) / 100 @ outer.T + end
         slope = (1 / (1 + np.exp(-100 * pre)) * outer[0]) @ inner
         gradient = slope[:, :3] + np.einsum("pc,pca->pa", slope[:, 3:], slopes)
+        found = evaluated(field, points)
         with jt.no_grad():
-            found = field.at_weights().evaluate(jt.array(points))
             alone = field.at_weights().distance(jt.array(points)).numpy()
         np.testing.assert_allclose(found.sdf.numpy(), expected[:, :1], atol=2e-5)
         np.testing.assert_allclose(alone, expected[:, :1], atol=2e-5)
@@ -78,21 +80,12 @@ def test_the_field_is_the_papers_whatever_levels_are_read():
 
 def ball_views(count=30, radius=0.5, size=96):
     """Cameras around a ball at the origin, and its exact masks."""
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(count, 3))
-    centres *= 2.5 / np.linalg.norm(centres, axis=1, keepdims=True)
-    c2w = np.tile(np.eye(4), (count, 1, 1))
-    for pose, centre in zip(c2w, centres, strict=True):
-        forward = -centre / np.linalg.norm(centre)
-        right = np.cross(forward, [0.3, 0.9, 0.1])
-        right /= np.linalg.norm(right)
-        pose[:3, :3] = np.stack([right, np.cross(forward, right), forward], axis=1)
-        pose[:3, 3] = centre
+    c2w = sphere_of_cameras(count, distance=2.5, middle=np.zeros(3))
     focal = 1.1 * size
     intrinsics = np.tile(np.array([[focal, 0, size / 2], [0, focal, size / 2], [0, 0, 1.0]]), (count, 1, 1))
     y, x = np.mgrid[:size, :size]
     seen = np.hypot(x - size / 2, y - size / 2) < focal * radius / np.sqrt(2.5**2 - radius**2)
-    masks = [np.where(seen, 255, 0).astype(np.uint8) for _ in range(count)]
+    masks = [seen.astype(np.uint8) * 255 for _ in range(count)]
     return Cameras(intrinsics, c2w, np.full((count, 2), float(size))), masks
 
 
@@ -101,24 +94,20 @@ def radii(cells):
     return np.sqrt(ticks[:, None, None] ** 2 + ticks[None, :, None] ** 2 + ticks[None, None] ** 2)
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.1])
-def test_the_hull_holds_the_object_and_little_more_than_its_margin(margin):
-    cameras, masks = ball_views()
+def test_the_hull_holds_the_object_and_little_more_than_its_margin():
+    (cameras, masks), margin = ball_views(), 0.1
     hull, radius = carve_unit_sphere(masked_views(cameras, masks), 64, margin), radii(64)
     assert hull[radius < 0.5 + margin].all()
     # A cell reaches half its diagonal further, the masks a pixel, and a hull stands off between the views.
     assert not hull[radius > 0.5 + margin + np.sqrt(3) / 64 + 0.03 + 0.08].any()
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-def test_pixels_need_not_be_square(axis):
+def test_pixels_need_not_be_square():
     cameras, masks = ball_views()
-    factor = np.ones(3)
-    factor[axis] = 2
+    factor = np.array([1, 2, 1])
     cameras = Cameras(cameras.intrinsics * factor[:, None], cameras.c2w, cameras.sizes * factor[:2])
-    masks = [np.repeat(mask, 2, axis=1 - axis) for mask in masks]
-    hull, radius = carve_unit_sphere(masked_views(cameras, masks), 64, 0.1), radii(64)
-    assert hull[radius < 0.5 + 0.1].all()
+    masks = [np.repeat(mask, 2, axis=0) for mask in masks]
+    assert carve_unit_sphere(masked_views(cameras, masks), 64, 0.1)[radii(64) < 0.5 + 0.1].all()
 
 
 @pytest.mark.parametrize("count", [8, 40])
@@ -129,11 +118,11 @@ def test_one_wrong_mask_of_many_takes_nothing_from_the_hull(count):
     assert hull[radii(32) < 0.5].all()
 
 
-@pytest.mark.parametrize("value", [0, 255])
-def test_masks_that_say_nothing_leave_the_sphere(value):
+def test_masks_that_say_nothing_leave_the_sphere():
     cameras, masks = ball_views(6)
-    hull = carve_unit_sphere(masked_views(cameras, [np.full_like(mask, value) for mask in masks]), 32, 0.02)
-    np.testing.assert_array_equal(hull, radii(32) < 1)
+    for value in (0, 255):
+        hull = carve_unit_sphere(masked_views(cameras, [np.full_like(mask, value) for mask in masks]), 32, 0.02)
+        np.testing.assert_array_equal(hull, radii(32) < 1)
 
 
 def test_cells_are_what_a_field_says_within_the_hull():
@@ -149,8 +138,7 @@ def test_cells_are_what_a_field_says_within_the_hull():
     np.testing.assert_array_equal(occupancy.cells == OCCUPIED, hull)
 
 
-@pytest.mark.parametrize("cells", [8, 9])
-def test_each_cell_of_the_hull_is_in_one_block_of_eight(cells):
+def test_each_cell_of_the_hull_is_in_one_block_of_eight(cells=9):
     occupancy = OccupancyGrid(radii(cells) < 0.9)
     centres, block = occupancy.blocks()
     away = np.abs(occupancy.centres() - centres[block])
@@ -181,8 +169,7 @@ def test_differences_over_a_cell_tend_to_the_gradient():
     exact, rough = (field_of(d_hidden=512, gradient=form, finest=64) for form in ("analytic", "numerical"))
     points = np.random.default_rng(2).normal(size=(300, 3))
     points = (points * 0.6 / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
-    with jt.no_grad():
-        one, other = (field.at_weights().evaluate(jt.array(points)) for field in (exact, rough))
+    one, other = (evaluated(field, points) for field in (exact, rough))
     np.testing.assert_allclose(one.sdf.numpy(), other.sdf.numpy(), atol=1e-5)
     assert np.abs(one.gradient.numpy() - other.gradient.numpy()).mean() < 0.02
 

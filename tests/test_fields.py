@@ -32,13 +32,11 @@ SDF_CONFS = {
     "released encoding": {"multires": 6, "d_hidden": 48},
     "two skips": {"n_layers": 4, "skip_in": (1, 3)},
     "skip at the last layer": {"skip_in": (2,)},
-    "skip without encoding": {"multires": 0},
     "one hidden layer": {"n_layers": 1, "skip_in": ()},
     "scale 3": {"scale": 3.0},
     "no weight norm": {"weight_norm": False},
     "inside outside": {"inside_outside": True},
     "uniform initialisation": {"geometric_init": False},
-    "one feature": {"d_out": 2},
 }
 SECOND_ORDER_CONFS = ("no encoding, no skip", "released encoding", "two skips", "skip at the last layer", "scale 3")
 SECOND_ORDER_CONFS += ("no weight norm",)
@@ -61,6 +59,13 @@ def sdf_conf(name):
 
 def sdf_network(name):
     return roughen(SDFNetwork(sdf_conf(name), np.random.default_rng(1)), 2, 0.05)
+
+
+def assert_weight_slope(energy, params, name, actual, atol=1e-5):
+    """A gradient by a parameter is a difference quotient of the energy of parameters, at some entries."""
+    entries = some_entries(actual, 3, seed=len(name))
+    expected = central_differences(lambda value: energy(params | {name: value}), params[name], entries)
+    assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=atol, name=name)
 
 
 # the signed distance
@@ -102,35 +107,29 @@ def weight_gradients(network):
     [(name, form) for form in OWN_FORMS for name in SECOND_ORDER_CONFS]
     + [("two skips", REFERENCE), ("scale 3", REFERENCE)],
 )
-def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name, form):
+def test_weight_gradients_of_an_eikonal_loss_are_finite_differences(name, form):
     network, conf = sdf_network(name), sdf_conf(name)
     params = params64(network)
     with in_form(form):
         gradients = weight_gradients(network)
     for parameter, actual in gradients.items():
-        entries = some_entries(actual, 3, seed=len(parameter))
-
-        def loss(value, parameter=parameter):
-            return field_energy(params | {parameter: value}, conf)
-
-        expected = central_differences(loss, params[parameter], entries)
         scale = float(np.abs(actual).max())
         assert scale > 0.0, f"{parameter} receives no gradient"
-        assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-4 * scale, name=parameter)
+        assert_weight_slope(lambda weights: field_energy(weights, conf), params, parameter, actual, 1e-4 * scale)
 
 
 @all_paths
-@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 128, 129, 400])
+@pytest.mark.parametrize("count", [1, 64, 65, 129])
 def test_a_point_s_values_do_not_depend_on_how_many_others_there_are(count):
     network, points = sdf_network("two skips"), np.resize(POINTS, (400, 3))
     part, whole = (network(jt.array(points[:rows])) for rows in (count, 400))
-    for field in ("sdf", "feature", "gradient"):
-        actual, expected = (getattr(output, field).numpy() for output in (part, whole))
-        np.testing.assert_allclose(actual, expected[:count], atol=1e-6, err_msg=field)
+    for name in ("sdf", "feature", "gradient"):
+        actual, expected = (getattr(output, name).numpy() for output in (part, whole))
+        np.testing.assert_allclose(actual, expected[:count], atol=1e-6, err_msg=name)
     np.testing.assert_allclose(distance_of(network, points[:count]).numpy(), part.sdf.numpy(), atol=1e-6)
 
 
-def test_weight_gradients_are_the_same_bit_for_bit_with_any_number_of_threads(openmp_threads):
+def test_weight_gradients_are_the_same_bits_with_any_number_of_threads(openmp_threads):
     network = sdf_network("two skips")
     points = jt.array(np.random.default_rng(7).uniform(-1.0, 1.0, (3000, 3)).astype(np.float32))
     parameters = list(named_parameters(network).values())
@@ -170,7 +169,7 @@ def test_colour_agrees_with_the_oracle(name):
 
 
 @all_paths
-def test_colour_gradients_of_inputs_and_weights_agree_with_finite_differences():
+def test_colour_gradients_of_inputs_and_weights_are_finite_differences():
     network = roughen(RenderingNetwork(COLOR, np.random.default_rng(1)), 2)
     params, arrays = params64(network), [x.astype(np.float64) for x in (POINTS, NORMALS, VIEWS, FEATURES)]
     values = [jt.array(x) for x in (POINTS, NORMALS, VIEWS, FEATURES)]
@@ -191,34 +190,22 @@ def test_colour_gradients_of_inputs_and_weights_agree_with_finite_differences():
         expected = central_differences(of_input, arrays[position], entries)
         assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, name=f"input {position}")
     for parameter, actual in zip(parameters, gradients[2:], strict=True):
-        entries = some_entries(actual, 3)
-
-        def of_weight(x, parameter=parameter):
-            return energy(arrays, params | {parameter: x})
-
-        expected = central_differences(of_weight, params[parameter], entries)
-        assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-5, name=parameter)
+        assert_weight_slope(lambda weights: energy(arrays, weights), params, parameter, actual)
 
 
 # sharpness
 
 
-@pytest.mark.parametrize("value", [-2.0, -1.3816, 0.0, 0.3, 1.0, 1.3815, 1.3817, 3.0])
-def test_sharpness_agrees_with_the_oracle_and_is_clipped_at_both_ends(value):
+@pytest.mark.parametrize(("value", "factor"), [(-2.0, 0), (-1.3816, 0), (0.3, 10), (1.3815, 10), (1.3817, 0), (3.0, 0)])
+def test_sharpness_is_the_oracles_clipped_at_both_ends(value, factor):
     network = SingleVarianceNetwork(VarianceConfig(init_val=value))
     actual = network()
-    assert tuple(actual.shape) == (1,)
     np.testing.assert_allclose(actual.numpy(), [oracles.sharpness({"variance": np.float32(value)})], rtol=1e-5)
-
-
-@pytest.mark.parametrize(("value", "factor"), [(-2.0, 0.0), (0.3, 10.0), (3.0, 0.0)])
-def test_sharpness_has_its_gradient_within_the_ends_and_none_beyond(value, factor):
-    network = SingleVarianceNetwork(VarianceConfig(init_val=value))
-    gradient = jt.grad(network().sum(), network.variance).numpy()
+    gradient = jt.grad(actual.sum(), network.variance).numpy()
     np.testing.assert_allclose(gradient, [factor * np.exp(10.0 * value)], rtol=1e-5)
 
 
-def test_colour_gradients_are_the_same_bits_whether_its_layers_were_kept_or_are_computed_again():
+def test_colour_gradients_are_the_same_bits_if_layers_are_computed_again():
     network = roughen(RenderingNetwork(COLOR, np.random.default_rng(1)), 2)
     per_point = sum(row_stride(inputs) for inputs, _ in COLOR.widths[1:]) * FLOAT_BYTES
 

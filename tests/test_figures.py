@@ -79,7 +79,6 @@ def derived(photographs):
     ("photographs", "mask_weight", "behind", "expected"),
     [
         (scene(ROOM), 0.1, None, True),  # DTU with masks
-        (scene(ROOM), 0.1, WHITE, True),
         (scene(ROOM), 0.0, None, False),  # the same without
         (scene(WHITE), 0.1, WHITE, False),  # Blender's
         (scene(BLACK, 0.005), 0.1, None, False),
@@ -89,22 +88,8 @@ def derived(photographs):
         (derived(scene(ROOM)), 0.1, WHITE, False),  # rendered before its backdrop
         (derived(scene(ROOM)), 0.1, None, True),  # by a method that has no backdrop
     ],
-    ids=[
-        "photographs",
-        "photographs, white",
-        "no masks used",
-        "white",
-        "noisy black",
-        "white, black",
-        "no masks",
-        "whole",
-        "backdrop",
-        "no backdrop",
-    ],
 )
-def test_the_inside_of_the_mask_counts_first_on_photographs_trained_with_masks(
-    photographs, mask_weight, behind, expected
-):
+def test_the_inside_of_the_mask_counts_first_on_photographs(photographs, mask_weight, behind, expected):
     assert mask_counts_first(photographs, mask_weight, behind) is expected
 
 

@@ -62,7 +62,6 @@ def finite(function, *arrays):
 @FEW
 @given(row(SIGNED), row(MAGNITUDES), row(MAGNITUDES), INV_S)
 @example(np.full((1, N), 1e3, np.float32), np.ones((1, N), np.float32), np.zeros((1, N), np.float32), INV_S_MAX)
-@example(np.full((1, N), -1e3, np.float32), np.ones((1, N), np.float32), np.ones((1, N), np.float32), INV_S_MAX)
 @example(np.full((1, N), 1e30, np.float32), *np.full((2, 1, N), 1e30, np.float32), INV_S_MAX)
 def test_opacities_and_weights_of_sections(sdf, descent, lengths, inv_s):
     # The cotangents are exact zeros or below 1e5 * inv_s * length: beyond float32 only where a section of more than
@@ -82,16 +81,6 @@ def test_opacities_and_weights_of_sections(sdf, descent, lengths, inv_s):
 
 
 @FEW
-@given(row(st.one_of(st.sampled_from([0.0, 1.0]), st.integers(-30, 0).map(lambda exponent: 10.0**exponent))))
-@example(np.float32([[1.0, 0.5, 0.5, 0.5, 0.5, 0.5]]))
-@example(np.zeros((1, N), np.float32))
-@example(np.ones((1, N), np.float32))
-def test_weights_of_any_opacities_an_opaque_first_section_included(alpha):
-    (weights,) = finite(dense_weights, alpha)
-    assert (weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-4
-
-
-@FEW
 @given(row(SIGNED), row(MAGNITUDES))
 def test_opacities_of_a_radiance_field(density, lengths):
     (alpha,) = finite(lambda raw, deltas: volrend.alpha_from_density(softplus(raw), deltas), density, lengths)
@@ -106,8 +95,15 @@ def test_the_annealed_slope(cos, ratio):
 
 
 @FEW
-@given(row(st.sampled_from([0.0, 1e-30, 0.5, 1.0])), st.lists(SIGNED, min_size=3 * N, max_size=3 * N))
-def test_sums_along_a_ray_zero_weights_included(weights, values):
+@given(
+    row(st.one_of(st.just(0.0), st.integers(-30, 0).map(lambda exponent: 10.0**exponent))),
+    st.lists(SIGNED, min_size=3 * N, max_size=3 * N),
+)
+@example(np.float32([[1.0, 0.5, 0.5, 0.5, 0.5, 0.5]]), [1.0] * 3 * N)
+@example(np.zeros((1, N), np.float32), [1.0] * 3 * N)
+def test_weights_and_sums_of_any_opacities_an_opaque_first_one_included(alpha, values):
+    (weights,) = finite(dense_weights, alpha)
+    assert (weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-4
     finite(dense_composite, weights, np.float32(values).reshape(1, N, 3))
 
 
@@ -165,12 +161,6 @@ def test_quantiles_of_any_weights_lie_within_the_edges(edges, weights, count):
     inv_s=st.sampled_from([64.0, 512.0, INV_S_MAX]),
 )
 @example(depths=np.ones((1, N), np.float32), sdf=np.zeros((1, N), np.float32), origin=[0.0, 0.0, 0.0], inv_s=64.0)
-@example(
-    depths=np.float32([[1, 2, 3, 4, 5, 6]]),
-    sdf=np.float32([[1e3, -1e3, 1e3, -1e3, 1e3, -1e3]]),
-    origin=[0.0, 0.0, -3.0],
-    inv_s=INV_S_MAX,
-)
 def test_an_up_sampling_round(path, depths, sdf, origin, inv_s):
     with in_form(path):
         vars_ = (jt.array(array) for array in (np.float32([origin]), np.float32([[0, 0, 1]]), depths, sdf))
@@ -185,10 +175,8 @@ def test_an_up_sampling_round(path, depths, sdf, origin, inv_s):
 
 def rays_of(kind):
     """Three rays each."""
-    origins = {"missing": [0.0, 5.0, -3.0], "far away": [0.0, 0.2, -1e3], "tangent": [0.0, 1.0, -3.0]}.get(
-        kind, [0.0, 0.1, -3.0]
-    )
-    origins = np.tile(np.float32(origins), (3, 1))
+    special = {"missing": [0.0, 5.0, -3.0], "far away": [0.0, 0.2, -1e3], "tangent": [0.0, 1.0, -3.0]}
+    origins = np.tile(np.float32(special.get(kind, [0.0, 0.1, -3.0])), (3, 1))
     directions = np.tile(np.float32([0.0, 0.0, 1.0]), (3, 1))
     middle = -(origins * directions).sum(axis=1, keepdims=True)
     span = np.float32(0.0 if kind == "no length" else 1.0)
@@ -196,9 +184,10 @@ def rays_of(kind):
 
 
 @pytest.mark.parametrize("path", FORMS[:3])
-@pytest.mark.parametrize("n_outside", [0, 3])
 @pytest.mark.parametrize("kind", ["through", "missing", "tangent", "no length", "far away"])
-@pytest.mark.parametrize(("variance", "bias"), [(0.3, 0.0), (-2.0, 0.0), (2.0, 0.0), (2.0, 1e3), (2.0, -1e3)])
+@pytest.mark.parametrize(
+    ("variance", "bias", "n_outside"), [(0.3, 0.0, 3), (-2.0, 0.0, 0), (2.0, 0.0, 3), (2.0, 1e3, 0), (2.0, -1e3, 3)]
+)
 def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance, bias):
     renderer = tiny_renderer(n_outside=n_outside)
     state = export_state(renderer.fields.sdf)
@@ -215,8 +204,7 @@ def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance,
         fields = [field for field in vars(renderer.fields).values() if field is not None]
         gradients = jt.grad(total, [value for field in fields for value in field.parameters()])
     shown = (output.rgb, output.opacity, output.weights, output.depths, output.sdf_gradient, total)
-    for value in (*shown, *gradients):
-        assert np.isfinite(value.numpy()).all()
+    assert all(np.isfinite(value.numpy()).all() for value in (*shown, *gradients))
 
 
 @pytest.mark.parametrize("form", FORMS[:3])

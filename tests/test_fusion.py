@@ -2,28 +2,20 @@
 
 import numpy as np
 import pytest
+from rigs import sphere_of_cameras
 
 from data.rays import PinholeCamera
 from models.methods.gaussians.fusion import Fusion
 
 RADIUS, SIDE, FOCAL, FAR = 0.5, 96, 120.0, 2.5
-CAMERAS = 36
 
 
-def camera(direction):
-    """One that looks at the origin from a direction."""
-    forward = -direction / np.linalg.norm(direction)
-    right = np.cross([0.1, 1.0, 0.2], forward)
-    right /= np.linalg.norm(right)
-    pose = np.eye(4)
-    pose[:3, :3] = np.stack([right, np.cross(forward, right), forward], axis=1)
-    pose[:3, 3] = -forward * FAR
+def cameras():
+    """They look at the origin from all sides."""
     middle = (SIDE - 1) / 2
-    return PinholeCamera(np.array([[FOCAL, 0, middle], [0, FOCAL, middle], [0, 0, 1.0]]), pose, SIDE, SIDE)
-
-
-def cameras(count=CAMERAS):
-    return [camera(direction) for direction in np.random.default_rng(0).normal(size=(count, 3))]
+    intrinsics = np.array([[FOCAL, 0, middle], [0, FOCAL, middle], [0, 0, 1.0]])
+    poses = sphere_of_cameras(36, distance=FAR, middle=np.zeros(3))
+    return [PinholeCamera(intrinsics, pose, SIDE, SIDE) for pose in poses]
 
 
 def sphere(_):
@@ -51,7 +43,7 @@ def test_a_ball_is_fused_to_its_radius_even_if_a_camera_is_wrong(wrong):
     def depth_of(one):
         depth, opacity = sphere(one)
         if one is seen_from[0] and wrong == "fog":
-            depth, opacity = depth - 0.3, opacity
+            depth = depth - 0.3
         if one is seen_from[0] and wrong == "hole":
             opacity = np.zeros_like(opacity)
         return depth, opacity

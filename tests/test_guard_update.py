@@ -13,17 +13,15 @@ from models.training.update_check import INPUTS as PARTS
 from models.training.update_check import Entries, find_faults
 
 BAD_MOMENTS = {
-    "an infinite first moment": (np.inf, 1.0),
     "NaN for a first moment": (np.nan, 1.0),
     "a negative second moment": (1.0, -1.0),
-    "an infinite second moment": (1.0, np.inf),
     "a first moment that the second does not bear": (3e38, 0.0),
 }
 
 
 @all_paths
 @pytest.mark.parametrize("case", BAD_MOMENTS)
-def test_an_update_that_would_not_be_finite_is_refused_whatever_the_gradients_are(case):
+def test_an_update_that_would_not_be_finite_is_refused(case):
     first, second = BAD_MOMENTS[case]
     start = np.linspace(-1.0, 1.0, 23, dtype=np.float32)
     optimizer = Optimizer({"net": {"a": jt.array(start), "b": jt.array(start[:5])}})
@@ -57,22 +55,19 @@ def test_the_update_that_is_examined_is_the_one_that_adam_makes():
     optimizer = Optimizer({"net": {"a": jt.array(own.weight)}})
     optimizer.restore(4, [own.exp_avg], [own.exp_avg_sq])
     optimizer.step([jt.array(own.gradient)], 0.1, None, SETTINGS.factors)
-    for kind, tolerance in ((np.float32, 1e-6), (np.float64, 1e-6)):
+    for kind in (np.float32, np.float64):
         found = update_check.updated(own, SETTINGS.rate("net.a"), SETTINGS, kind)
-        np.testing.assert_allclose(optimizer.parameters[0].numpy(), found[0], rtol=tolerance, atol=1e-7)
+        np.testing.assert_allclose(optimizer.parameters[0].numpy(), found[0], rtol=1e-6, atol=1e-7)
 
 
 @all_paths
-def test_the_entries_that_spoil_an_update_are_counted_and_named_with_their_numbers():
+def test_the_entries_that_spoil_an_update_are_counted_and_named(monkeypatch):
     bad = entries(exp_avg_sq=([3, 7], [-1.0, -4.0]), exp_avg=(7, 2.5))
     (found,) = find_faults({"net.a": entries(), "net.b": bad}, SETTINGS)
     assert (found.name, found.count) == ("net.b", 2)
     assert found.words().startswith("2 NaN or Inf in the update of net.b (weight ")
     assert "exp_avg_sq -4 to -1 in these entries)" in found.words() and found.ranges["exp_avg"][1] == 2.5
     assert not find_faults({"net.a": entries()}, SETTINGS)
-
-
-def test_a_parameter_that_only_the_operation_does_not_find_finite_is_named(monkeypatch):
     monkeypatch.setattr(update_check, "is_updated", lambda these, rate, step: not (these.weight == 77.0).any())
     (found,) = find_faults({"net.a": entries(weight=(4, 77.0)), "net.b": entries()}, SETTINGS)
     assert found.words() == "NaN or Inf in the update of net.a, which is finite in NumPy"

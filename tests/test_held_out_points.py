@@ -55,7 +55,7 @@ def test_what_is_no_part_of_the_object_is_not_asked():
     assert len(none.xyz) == 0 and point_metrics(none, BALL) is None
 
 
-def test_every_eighth_point_is_kept_from_the_training_and_stays_the_same_one():
+def test_every_eighth_point_is_kept_from_the_training():
     points = cloud(on_a_ball(0.5, 101))
     trained = training_points(points)
     assert np.array_equal(others(points, trained).xyz, points.xyz[::8]) and len(trained.xyz) == 101 - 13

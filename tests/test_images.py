@@ -7,10 +7,12 @@ import zlib
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 from data.io.images import (
     ImageError,
     alpha_of,
+    image_size,
     list_images,
     mask_of,
     over_background,
@@ -42,12 +44,10 @@ PALETTE = (b"PLTE", b"\x01\x02\x03\x04\x05\x06")
     [
         (png(2, 1, 8, 0, b"\x00\x07\x09"), np.uint8, [[[7], [9]]]),
         (png(8, 1, 1, 0, b"\x00\xa0"), np.uint8, [[[255], [0], [255], [0], [0], [0], [0], [0]]]),
-        (png(1, 1, 8, 2, b"\x00\x01\x02\x03"), np.uint8, [[[1, 2, 3]]]),
         (png(1, 1, 8, 6, b"\x00\x01\x02\x03\x04"), np.uint8, [[[1, 2, 3, 4]]]),
         (png(1, 1, 8, 4, b"\x00\x05\x80"), np.uint8, [[[5, 5, 5, 128]]]),
         (png(2, 1, 8, 3, b"\x00\x01\x00", PALETTE), np.uint8, [[[4, 5, 6], [1, 2, 3]]]),
         (png(1, 1, 16, 0, b"\x00\x12\x34"), np.uint16, [[[0x1234]]]),
-        (png(1, 1, 16, 2, b"\x00\x01\x02\x03\x04\x05\x06"), np.uint16, [[[0x0102, 0x0304, 0x0506]]]),
         (png(1, 1, 16, 6, b"\x00\x01\x02\x03\x04\x05\x06\xff\xfe"), np.uint16, [[[0x0102, 0x0304, 0x0506, 0xFFFE]]]),
     ],
 )
@@ -75,24 +75,22 @@ GOOD_JPEG = cv2.imencode(".jpg", NOISE)[1].tobytes()
     ("content", "reason"),
     [
         (b"", "neither PNG, JPEG nor WebP"),
-        (b"hello", "neither PNG, JPEG nor WebP"),
         (cv2.imencode(".bmp", NOISE)[1].tobytes(), "neither PNG, JPEG nor WebP"),
         (GOOD_PNG[:12], "truncated"),
         (GOOD_PNG[: len(GOOD_PNG) // 2], "truncated"),
         (GOOD_PNG[:3000] + b"\0\0\0\0" + GOOD_PNG[3004:], "damaged"),
-        (GOOD_JPEG[:3], "truncated"),
         (GOOD_JPEG[:100], "truncated"),
         (GOOD_JPEG[: len(GOOD_JPEG) // 2], "truncated"),
         (png(60000, 60000, 8, 0, b"\0"), "limit"),
-        (png(2**31 - 1, 1, 8, 0, b"\0"), "limit"),
-        (png(0, 5, 8, 0, b"\0"), "decoded"),
+        (png(0, 5, 8, 0, b"\0"), "decoded|damaged"),
     ],
 )
 def test_unusable_files_are_refused_by_name(tmp_path, content, reason):
     (tmp_path / "view 3.png").write_bytes(content)
-    with pytest.raises(ImageError, match=reason) as caught:
-        read_image(tmp_path / "view 3.png")
-    assert "view 3.png" in str(caught.value) and "\n" not in str(caught.value)
+    for read in (read_image, image_size)[: 1 + (len(content) < 100)]:  # the size is that of the header
+        with pytest.raises(ImageError, match=reason) as caught:
+            read(tmp_path / "view 3.png")
+        assert "view 3.png" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_gigantic_jpeg_header_is_refused_before_decoding(tmp_path, monkeypatch):
@@ -121,15 +119,11 @@ def test_names_are_sorted_as_people_count(tmp_path):
     assert found == ["01.jpg", "1.jpg", "2.PNG", "10.png", "a2b9.jpeg", "a2b10.jpeg", "a10b2.JPEG", "B1.png"]
 
 
-def test_png_gives_back_what_was_written_and_replaces_the_old_file(tmp_path):
-    for picture in (NOISE, NOISE[..., 0]):
+def test_png_gives_back_what_was_written_and_a_full_disk_leaves_it(tmp_path, monkeypatch):
+    for picture in (NOISE[..., 0], NOISE):
         write_image(tmp_path / "a.png", picture)
         np.testing.assert_array_equal(read_image(tmp_path / "a.png").reshape(picture.shape), picture)
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
-
-
-def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
-    write_image(tmp_path / "a.png", NOISE)
 
     def full_disk(descriptor):
         raise OSError(28, "No space left on device")
@@ -141,40 +135,35 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypat
     np.testing.assert_array_equal(read_image(tmp_path / "a.png"), NOISE)
 
 
-def test_eight_bits_survive_the_way_to_float_and_back():
+def test_bilinear_sampling_reproduces_a_plane_and_eight_bits_survive():
     levels = np.arange(256, dtype=np.uint8)
     np.testing.assert_array_equal(to_uint8(to_float(levels)), levels)
-
-
-def test_bilinear_sampling_reproduces_a_plane_exactly_and_stays_inside():
     y, x = np.mgrid[:5, :7]
     plane = (20 * x + 7 * y).astype(np.uint8)
     points = np.random.default_rng(0).uniform([0, 0], [6, 4], size=(50, 2))
     expected = (points @ [20, 7]) / 255
     np.testing.assert_allclose(sample_bilinear(plane, points), expected, atol=1e-6)
     np.testing.assert_allclose(sample_bilinear(np.dstack([plane] * 3), points)[:, 2], expected, atol=1e-6)
-    assert sample_bilinear(plane, np.array([[99.0, -5], [6, 4]])).tolist() == [plane[0, 6] / np.float32(255)] + [
-        plane[4, 6] / np.float32(255)
-    ]
+    ends = sample_bilinear(plane, np.array([[99.0, -5], [6, 4]]))
+    np.testing.assert_array_equal(ends, plane[[0, 4], 6] / np.float32(255))
 
 
-def write_all(folder, **pictures):
-    for name, picture in pictures.items():
-        (folder / f"{name}.png").write_bytes(cv2.imencode(".png", picture)[1].tobytes())
-    return [folder / f"{name}.png" for name in pictures]
+def stored(folder, picture):
+    """What is read of a picture that OpenCV has written."""
+    (folder / "a.png").write_bytes(cv2.imencode(".png", picture)[1].tobytes())
+    return read_image(folder / "a.png")
 
 
 def test_grey_is_spread_over_the_channels_and_alpha_is_kept_apart(tmp_path):
-    grey, opaque = (read_image(path) for path in write_all(tmp_path, a=NOISE[..., 0], b=NOISE))
-    (clear,) = (read_image(path) for path in write_all(tmp_path, c=np.dstack([NOISE, NOISE[..., 0]])))
+    pictures = (NOISE[..., 0], NOISE, np.dstack([NOISE, NOISE[..., 0]]))
+    grey, opaque, clear = (stored(tmp_path, picture) for picture in pictures)
     np.testing.assert_array_equal(rgb_of(grey), NOISE[..., :1].repeat(3, axis=2))
     np.testing.assert_array_equal(rgb_of(clear), rgb_of(opaque))
     assert alpha_of(grey) is None and alpha_of(opaque) is None
     np.testing.assert_array_equal(alpha_of(clear), NOISE[..., 0])
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
-@pytest.mark.parametrize("background", [0.0, 1.0, 0.25])
+@pytest.mark.parametrize(("kind", "background"), [(np.uint8, 0.0), (np.uint8, 1.0), (np.uint16, 0.25)])
 def test_a_transparent_picture_lies_over_the_background_in_proportion(kind, background):
     most = np.iinfo(kind).max
     rgb = np.array([[[0, most, most // 3]]], kind).repeat(3, axis=1)
@@ -194,16 +183,54 @@ DISC = (np.hypot(*np.mgrid[-6:6, -8:8]) < 5).astype(np.uint8)
         DISC * 255,
         np.dstack([DISC * 255] * 3),
         np.dstack([DISC * 0, DISC * 0, DISC * 255]),
-        np.dstack([DISC * 255, DISC * 0, DISC * 0]),
         np.dstack([DISC * 255] * 4),
         np.dstack([DISC * 255] * 3 + [DISC * 0 + 255]),
         np.dstack([DISC * 0 + 255] * 3 + [DISC * 255]),
         DISC.astype(np.uint16) * 65535,
-        np.dstack([DISC.astype(np.uint16) * 65535] * 4),
     ],
 )
 def test_a_mask_is_the_same_however_it_is_stored(tmp_path, picture):
-    paths = write_all(tmp_path, a=picture)
-    mask = mask_of(read_image(paths[0]))
+    mask = mask_of(stored(tmp_path, picture))
     assert mask.dtype == np.uint8
     np.testing.assert_array_equal(mask, DISC * 255)
+
+
+# the size, from the header alone
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_the_size_is_known_from_the_header_behind_any_amount_of_metadata(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    write_image(path, np.zeros((30, 41, 3), np.uint8))
+    content = path.read_bytes()
+    path.write_bytes(content[:-30])  # what follows is not looked at
+    assert image_size(path) == (41, 30)
+    if suffix == ".jpg":
+        comment = b"\xff\xfe" + struct.pack(">H", 65535) + b"\xff" * 65533
+        path.write_bytes(content[:2] + 3 * comment + content[2:])
+        assert image_size(path) == (41, 30)
+
+
+@pytest.mark.parametrize(("quality", "alpha"), [(90, False), (101, True)], ids=["lossy", "lossless"])
+def test_webp_is_read(tmp_path, quality, alpha):
+    pixels = np.full((30, 41, 4), 255, np.uint8)
+    pixels[..., :3] = np.linspace(20, 220, 41)[:, None] * (1.0, 0.7, 0.4)
+    pixels[5:15, :, 3] = 0 if alpha else 255
+    options = {"quality": min(quality, 100), "lossless": quality > 100, "exact": True}
+    Image.fromarray(pixels if alpha else pixels[..., :3]).save(tmp_path / "a.webp", **options)
+    assert image_size(tmp_path / "a.webp") == (41, 30) and list_images(tmp_path) == [tmp_path / "a.webp"]
+    found = read_image(tmp_path / "a.webp")
+    assert found.shape == (30, 41, 4 if alpha else 3) and found.dtype == np.uint8
+    assert np.abs(found.astype(int) - pixels[..., : found.shape[2]]).max() <= (0 if quality > 100 else 12)
+    content = (tmp_path / "a.webp").read_bytes()
+    for end in range(0, len(content) - 1, 7):
+        (tmp_path / "a.webp").write_bytes(content[:end])
+        with pytest.raises(ImageError, match="a.webp: (cannot be decoded|its content is neither)"):
+            read_image(tmp_path / "a.webp")
+
+
+def test_an_animated_webp_is_refused(tmp_path):
+    frames = [Image.new("RGB", (20, 10), (shade, 0, 0)) for shade in (0, 200)]
+    frames[0].save(tmp_path / "a.webp", save_all=True, append_images=frames[1:])
+    with pytest.raises(ImageError, match="a.webp: is an animation"):
+        read_image(tmp_path / "a.webp")

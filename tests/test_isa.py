@@ -44,15 +44,15 @@ def test_the_highest_level_that_the_processor_has_is_used(processor, name, flags
     assert isa.level().name == name and isa.core_flags() == (f"-march={name}",)
 
 
-@pytest.mark.parametrize("name", ["x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64"])
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64"])
 def test_the_variable_chooses_a_lower_level(processor, monkeypatch, name):
     processor(V4)
     monkeypatch.setenv(isa.VARIABLE, name)
     assert isa.level().name == name and toolchain.cache_name().startswith(f"{toolchain.CACHE_NAME}-{name}")
 
 
-@pytest.mark.parametrize("name", ["x86-64-v4", "v3", "native", "-march=haswell", "x86-64-v3 "])
-def test_a_level_that_the_processor_lacks_is_refused_with_those_that_it_has(processor, monkeypatch, name):
+@pytest.mark.parametrize("name", ["x86-64-v4", "native", "x86-64-v3 "])
+def test_a_level_that_the_processor_lacks_is_refused_with_those_it_has(processor, monkeypatch, name):
     processor(V3)
     monkeypatch.setenv(isa.VARIABLE, name)
     with pytest.raises(UserError, match="NEUS_ISA.*x86-64-v3, x86-64-v2, x86-64;"):
@@ -78,21 +78,15 @@ def test_nothing_is_compiled_with_flags_that_break_ieee_754():
 
 @only_on_the_cpu
 def test_generated_operations_know_nan_infinity_and_subnormal_numbers():
-    values = jt.array(np.float32([np.nan, np.inf, 1e-40, 4e-40, -np.inf, 0.0] * 16))
-    found = {
-        "nan": (values != values).numpy(),
-        "same": (values == values).numpy(),
-        "doubled": (values * 2.0).numpy(),
-        "root": values.sqrt().numpy(),
-        "divided": (values / (values + 1e-38)).numpy(),
-    }
-    given = values.numpy()
+    given = np.float32([np.nan, np.inf, 1e-40, 4e-40, -np.inf, 0.0] * 16)
+    values = jt.array(given)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(found["nan"], np.isnan(given))
-        np.testing.assert_array_equal(found["same"], ~np.isnan(given))
-        np.testing.assert_array_equal(found["doubled"], given * np.float32(2))
-        np.testing.assert_array_equal(found["root"], np.sqrt(given))
-        np.testing.assert_allclose(found["divided"], given / (given + np.float32(1e-38)), rtol=1e-6)
+        np.testing.assert_array_equal((values != values).numpy(), np.isnan(given))
+        np.testing.assert_array_equal((values == values).numpy(), ~np.isnan(given))
+        np.testing.assert_array_equal((values * 2.0).numpy(), given * np.float32(2))
+        np.testing.assert_array_equal(values.sqrt().numpy(), np.sqrt(given))
+        divided = (values / (values + 1e-38)).numpy()
+        np.testing.assert_allclose(divided, given / (given + np.float32(1e-38)), rtol=1e-6)
 
 
 @only_on_the_cpu

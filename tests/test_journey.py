@@ -12,7 +12,6 @@ pytestmark = pytest.mark.slow
 
 ONE_STEP = ("train.end_iter=1", "train.warm_up_end=0", "train.save_freq=0", "train.val_freq=0", "train.val_mesh_freq=0")
 KINDS = {
-    "neus": (),
     "in chunks": ("train.ray_chunk=16",),
     "with a background": ("model.neus_renderer.n_outside=8", "train.mask_weight=0"),
     "nerf": ("model.type=nerf", "model.nerf.d_in=3", "train.mask_weight=0"),

@@ -30,13 +30,6 @@ def test_a_batch_is_sized_by_the_counts_of_the_batch_before_the_last_one():
     assert estimates == [PerRay(), PerRay(), *map(PerRay.of, counts[:3])]
 
 
-def test_on_the_cpu_the_last_batch_counts():
-    sampler = trained(steps=0).sampler
-    counts = sampler.next().placed.counts
-    sampler.next()
-    assert sampler._per_ray == PerRay.of(counts)
-
-
 @pytest.mark.parametrize("made", [trained, trained_without_masks])
 def test_a_resumed_training_has_the_same_batches_and_weights(made):
     whole, resumed = late(made, steps=5), late(made)
@@ -53,20 +46,19 @@ def test_a_resumed_training_has_the_same_batches_and_weights(made):
             np.testing.assert_array_equal(ends[1].tensors[network][name], values, err_msg=name)
 
 
-def test_counts_of_a_checkpoint_of_a_gpu_are_used_on_the_cpu():
-    sampler, here = late(steps=2).sampler, trained(steps=0).sampler
-    counts = sampler._last.placed.counts
-    here.restore(sampler.state())
-    here.next()
-    assert here._per_ray == PerRay.of(counts)
+def test_on_the_cpu_the_last_batch_counts_also_one_of_a_gpu():
+    gpu, resumed, fresh = late(steps=2).sampler, trained(steps=0).sampler, trained(steps=0).sampler
+    last = gpu._last.placed.counts
+    resumed.restore(gpu.state())
+    for sampler, counts in ((resumed, last), (fresh, fresh.next().placed.counts)):
+        sampler.next()
+        assert sampler._per_ray == PerRay.of(counts)
 
 
-@pytest.mark.parametrize("bad", [{"rays": -1}, {"rays": "many"}, {"rows": 3}, {"near": 2**31}, {"near": np.inf}])
-def test_damaged_counts_are_refused(bad):
-    sampler = trained(steps=0).sampler
-    counts = {"rays": 4, "hits": 3, "near": 10, "walked": 20} | bad
-    with pytest.raises(UserError, match="damaged"):
-        sampler.restore(sampler.state() | {"counted": [counts]})
-    with pytest.raises(UserError, match="damaged"):
-        sampler.restore(sampler.state() | {"counted": [4]})
-    sampler.restore(sampler.state() | {"counted": [vars(Counts(4, 3, 10, 20))]})
+def test_damaged_counts_are_refused():
+    sampler, good = trained(steps=0).sampler, vars(Counts(4, 3, 10, 20))
+    changes = ({"rays": -1}, {"rays": "many"}, {"rows": 3}, {"near": 2**31}, {"near": np.inf})
+    for bad in (4, *(good | change for change in changes)):
+        with pytest.raises(UserError, match="damaged"):
+            sampler.restore(sampler.state() | {"counted": [bad]})
+    sampler.restore(sampler.state() | {"counted": [good]})

@@ -23,29 +23,23 @@ def sdf_network(seed=0, **changes):
     return SDFNetwork(dataclasses.replace(SDF, **changes), np.random.default_rng(seed))
 
 
-def color_network():
-    return RenderingNetwork(COLOR, np.random.default_rng(0))
-
-
-@pytest.fixture(scope="module")
-def released():
-    return SDFNetwork(RELEASED, np.random.default_rng(0))
-
-
 # layers
 
 
 def test_the_matrix_of_a_weight_normalised_layer_agrees_with_the_oracle():
     weight = np.random.default_rng(0).normal(size=(4, 7))
     layer = roughen(Linear(weight, np.zeros(4), weight_norm=True), 1, 0.5)
-    np.testing.assert_allclose(layer.matrix().numpy(), oracles.layer_matrix(_prefixed(layer), "l"), atol=1e-6)
+    named = {f"l.{name}": value for name, value in params64(layer).items()}
+    np.testing.assert_allclose(layer.matrix().numpy(), oracles.layer_matrix(named, "l"), atol=1e-6)
 
 
 # geometric initialisation
 
 
-def test_the_released_sdf_network_starts_near_the_distance_to_a_sphere_of_radius_one_half(released):
-    error = distance_of(released, POINTS).numpy()[:, 0] - (np.linalg.norm(POINTS, axis=1) - RELEASED.bias)
+def test_the_released_sdf_network_starts_near_the_distance_to_a_sphere():
+    error = distance_of(SDFNetwork(RELEASED, np.random.default_rng(0)), POINTS).numpy()[:, 0] - (
+        np.linalg.norm(POINTS, axis=1) - RELEASED.bias
+    )
     # The published initialisation gives means of 0.07 to 0.24 and largest errors of 0.26 to 0.60 over 8 seeds, and this
     # one 0.08 to 0.24 and 0.28 to 0.61; seed 0: 0.09 and 0.35.
     assert np.abs(error).mean() < 0.12 and np.abs(error).max() < 0.4
@@ -53,26 +47,16 @@ def test_the_released_sdf_network_starts_near_the_distance_to_a_sphere_of_radius
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
     first, again, other = (export_state(sdf_network(seed)) for seed in (7, 7, 8))
-    for name, value in first.items():
-        np.testing.assert_array_equal(value, again[name])
+    assert list(first) == [f"lin{i}.{leaf}" for i in range(3) for leaf in ("bias", "weight_g", "weight_v")]
+    np.testing.assert_equal(again, first)
     assert any((value != other[name]).any() for name, value in first.items())
-
-
-# names
-
-
-def test_a_weight_normalised_network_lists_bias_g_v_layer_by_layer():
-    expected = [f"lin{i}.{leaf}" for i in range(3) for leaf in ("bias", "weight_g", "weight_v")]
-    assert list(export_state(sdf_network())) == expected
 
 
 # round trip
 
 
 @pytest.mark.parametrize(
-    ("make", "conf"),
-    [(SDFNetwork, SDF), (RenderingNetwork, COLOR), (NeRF, NERF)],
-    ids=["sdf", "colour", "background"],
+    ("make", "conf"), [(SDFNetwork, SDF), (RenderingNetwork, COLOR), (NeRF, NERF)], ids=["sdf", "colour", "background"]
 )
 def test_import_restores_what_export_gave_bit_for_bit(make, conf):
     source, target = (make(conf, np.random.default_rng(seed)) for seed in (1, 2))
@@ -80,8 +64,7 @@ def test_import_restores_what_export_gave_bit_for_bit(make, conf):
     import_state(target, state)
     restored = export_state(target)
     assert list(restored) == list(state)
-    for name, value in state.items():
-        np.testing.assert_array_equal(restored[name], value)
+    np.testing.assert_equal(restored, state)
     assert all(value.requires_grad for value in named_parameters(target).values())
 
 
@@ -90,24 +73,18 @@ def test_import_restores_what_export_gave_bit_for_bit(make, conf):
     [
         (lambda state: state.pop("lin1.weight_g"), "lin1.weight_g is missing"),
         (lambda state: state.update({"lin9.bias": np.zeros(3)}), "lin9.bias does not belong to this network"),
-        (lambda state: state.update({"lin1.bias": np.zeros(4)}), r"lin1.bias has shape \[4\], expected \[3\]"),
         (
             lambda state: state.update({"lin1.weight_v": state["lin1.weight_v"].T}),
             r"lin1.weight_v has shape \[12, 3\], expected \[3, 12\]",
         ),
     ],
-    ids=["missing", "unknown", "length", "transposed"],
+    ids=["missing", "unknown", "transposed"],
 )
 def test_a_state_that_does_not_fit_is_named_and_changes_nothing(change, message):
-    network = color_network()
+    network = RenderingNetwork(COLOR, np.random.default_rng(0))
     before = export_state(network)
     state = {name: value + 1.0 for name, value in before.items()}
     change(state)
     with pytest.raises(ValueError, match=message):
         import_state(network, state)
-    for name, value in export_state(network).items():
-        np.testing.assert_array_equal(value, before[name])
-
-
-def _prefixed(layer):
-    return {f"l.{name}": value for name, value in params64(layer).items()}
+    np.testing.assert_equal(export_state(network), before)

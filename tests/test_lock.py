@@ -28,32 +28,27 @@ def holder(tmp_path):
 
 
 @pytest.mark.cli
-def test_a_second_training_is_refused_and_told_who_runs(holder, tmp_path, capsys):
-    before = sorted(path.name for path in tmp_path.rglob("*"))
-    assert run(tmp_path) == 2
+def test_a_second_training_is_refused_until_the_process_is_dead(holder, tmp_path, capsys):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/ckpt_000003.safetensors").write_bytes(b"precious")
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    assert run(tmp_path, "--overwrite") == 2
     error = capsys.readouterr().err
     assert f"another training (process {holder.pid}) is running in {tmp_path}" in error and error.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.rglob("*")) == before
-
-
-@pytest.mark.cli
-def test_a_refused_overwrite_removes_nothing(holder, tmp_path, capsys):
-    (tmp_path / "checkpoints").mkdir()
-    kept = tmp_path / "checkpoints" / "ckpt_000003.safetensors"
-    kept.write_bytes(b"precious")
-    assert run(tmp_path, "--overwrite") == 2
-    assert "another training" in capsys.readouterr().err and kept.read_bytes() == b"precious"
-
-
-@pytest.mark.cli
-def test_a_dead_process_holds_nothing(holder, tmp_path):
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert (tmp_path / LOCK_NAME).read_text() == f"{holder.pid}\n"
     FolderLock(tmp_path).release()
 
 
-def test_a_foreign_text_in_the_file_is_not_quoted(tmp_path):
+def test_a_foreign_text_is_not_quoted_and_a_hard_link_not_written_through(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / LOCK_NAME).hardlink_to(tmp_path / "mine")
+    with pytest.raises(UserError, match="a hard link"):
+        FolderLock(tmp_path)
+    assert (tmp_path / "mine").read_text() == "precious"
+    (tmp_path / LOCK_NAME).unlink()
     lock = FolderLock(tmp_path)
     (tmp_path / LOCK_NAME).write_text("; rm -rf\n")
     with pytest.raises(UserError, match="another training is running"):
@@ -100,11 +95,3 @@ def test_a_disk_that_takes_no_number_keeps_no_folder(tmp_path, capsys, monkeypat
     monkeypatch.setattr("data.io.lock.FileLock._sign", full)
     assert run(tmp_path / "a" / "b") == 2
     assert "No space left on device" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
-
-
-def test_a_hard_link_is_not_written_through(tmp_path):
-    (tmp_path / "mine").write_text("precious")
-    (tmp_path / LOCK_NAME).hardlink_to(tmp_path / "mine")
-    with pytest.raises(UserError, match="a hard link"):
-        FolderLock(tmp_path)
-    assert (tmp_path / "mine").read_text() == "precious"

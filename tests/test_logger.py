@@ -25,9 +25,7 @@ def read_events(folder):
 
 
 def read_scalars(folder):
-    return [
-        (event.step, value.tag, value.simple_value) for event in read_events(folder) for value in event.summary.value
-    ]
+    return [(e.step, value.tag, value.simple_value) for e in read_events(folder) for value in e.summary.value]
 
 
 def read_text(folder):
@@ -41,22 +39,15 @@ class BrokenPipe(io.StringIO):
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
-def test_scalars_are_read_back_with_their_tags_and_steps(tmp_path):
-    with RunLogger(tmp_path) as log:
-        log.scalars(1, {"Loss/loss": 0.5, "Statistics/psnr": 20.25})
-        log.scalars(2, {"Loss/loss": 0.25})
-    assert read_scalars(tmp_path) == [(1, "Loss/loss", 0.5), (1, "Statistics/psnr", 20.25), (2, "Loss/loss", 0.25)]
-
-
-def test_a_crash_before_the_flush_loses_no_scalar_older_than_the_flush_interval(tmp_path, monkeypatch):
+def test_a_crash_before_the_flush_loses_no_older_scalar(tmp_path, monkeypatch):
     monkeypatch.setattr(logger, "FLUSH_SECONDS", 0.0)
     log = RunLogger(tmp_path)
-    log.scalars(7, {"Loss/loss": 1.5})
-    assert read_scalars(tmp_path) == [(7, "Loss/loss", 1.5)]
+    log.scalars(7, {"Loss/loss": 1.5, "Statistics/psnr": 20.25})
+    assert read_scalars(tmp_path) == [(7, "Loss/loss", 1.5), (7, "Statistics/psnr", 20.25)]
     log.close()
 
 
-def test_a_resumed_run_appends_to_both_logs_and_tells_tensorboard_where_it_went_on(tmp_path):
+def test_a_resumed_run_appends_to_both_logs_and_tells_tensorboard(tmp_path):
     with RunLogger(tmp_path, quiet=True) as log:
         log.info("first run")
         log.scalars(1, {"Loss/loss": 1.0})
@@ -80,26 +71,21 @@ def test_quiet_silences_info_and_bars_but_not_warnings_nor_the_text_log(tmp_path
     assert "INFO news" in read_text(tmp_path)
 
 
-def test_an_unusable_folder_costs_one_warning_for_each_log_and_nothing_else(tmp_path, capsys):
+def test_an_unusable_folder_costs_one_warning_for_each_log(tmp_path, capsys):
     (tmp_path / "logs").write_text("a file where the folder should be")
     with RunLogger(tmp_path, quiet=True) as log:
         for step in range(3):
             log.info("text")
             log.scalars(step, {"Loss/loss": 1.0})
     warnings = capsys.readouterr().err.splitlines()
-    assert len(warnings) == 2
-    assert "text log" in warnings[0]
-    assert "TensorBoard log" in warnings[1]
+    assert len(warnings) == 2 and "text log" in warnings[0] and "TensorBoard log" in warnings[1]
     assert all(str(tmp_path / "logs") in line for line in warnings)
 
 
 @pytest.mark.parametrize(("speak", "stream"), [(say, "stdout"), (complain, "stderr")])
-def test_a_terminal_that_went_away_is_no_error(speak, stream, monkeypatch):
+def test_a_terminal_that_went_away_is_no_error(speak, stream, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, stream, BrokenPipe())
     speak("hello")
-
-
-def test_a_bar_whose_terminal_went_away_still_yields_everything(tmp_path):
     with RunLogger(tmp_path) as log:
         assert list(log.progress(range(5), file=BrokenPipe(), mininterval=0)) == [0, 1, 2, 3, 4]
 

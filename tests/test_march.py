@@ -30,8 +30,6 @@ def ball(cells, radius=0.5):
 GRIDS = {
     "ball": lambda rng: ball(32),
     "a few cells": lambda rng: (rng.uniform(size=(20, 20, 20)) < 0.02).astype(np.uint8),
-    "half of them": lambda rng: (rng.uniform(size=(13, 13, 13)) < 0.5).astype(np.uint8),
-    "solid within": lambda rng: ball(32) + ball(32, 0.4),
     "solid anywhere": lambda rng: rng.integers(0, 3, (20, 20, 20)).astype(np.uint8),
     "one cell": lambda rng: np.ones((1, 1, 1), np.uint8),
     "all": lambda rng: np.ones((16, 16, 16), np.uint8),
@@ -39,7 +37,7 @@ GRIDS = {
 }
 
 
-@pytest.mark.parametrize("count", [1, 13, 40, 64])
+@pytest.mark.parametrize("count", [1, 13, 64])
 def test_empty_cells_name_the_largest_empty_box(count):
     rng = np.random.default_rng(0)
     cells = np.zeros((count, count, count), np.uint8)
@@ -53,13 +51,18 @@ def test_empty_cells_name_the_largest_empty_box(count):
     assert set(np.unique(marked)) >= ({SOLID + LARGEST_BOX} if count == 64 else set())
 
 
+def assert_same(found, expected):
+    for actual, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
+
+
 def marched(rays, occupied, step, samples, form=NATIVE):
     with in_form(form):
         found = march(*(jt.array(value) for value in (*rays, occupied)), step, samples)
         return [value.numpy() for value in astuple(found)]
 
 
-@pytest.mark.parametrize("step", [0.007, 0.035, 0.3])
+@pytest.mark.parametrize("step", [0.007, 0.3])
 @pytest.mark.parametrize("name", GRIDS)
 def test_the_walk_finds_the_same_samples_to_the_bit(name, step):
     rng = np.random.default_rng(0)
@@ -68,8 +71,7 @@ def test_the_walk_finds_the_same_samples_to_the_bit(name, step):
     native, reference, *others = (marched(rays, occupied, step, budget, form) for form in FORMS)
     in_boxes = [marched(rays, with_empty_boxes(occupied), step, budget, form) for form in FORMS]
     for found in (native, *others, *in_boxes):
-        for actual, expected in zip(found, reference, strict=True):
-            np.testing.assert_array_equal(actual, expected)
+        assert_same(found, reference)
     assert (native[0][-1] == 0) == (name == "none")
 
 
@@ -105,21 +107,14 @@ def test_samples_lie_in_occupied_cells_a_step_apart_and_know_their_ray():
         assert (value[used:] == 0).all()
 
 
-def test_a_ray_beyond_the_budget_is_left_out_whole_and_so_are_those_after_it():
+@pytest.mark.parametrize("form", FORMS)
+def test_a_ray_beyond_the_budget_is_left_out_whole_as_those_after_it(form):
     rays, occupied = rays_at(np.random.default_rng(2), 30), np.ones((8, 8, 8), np.uint8)
     whole, *_ = marched(rays, occupied, 0.05, 5000)
-    for budget in (whole[11], whole[12] - 1):
-        for form in FORMS:
-            offsets, kept, ray_of, *_ = marched(rays, occupied, 0.05, int(budget), form)
-            assert kept[0] == 11 and len(ray_of) == budget
-            np.testing.assert_array_equal(offsets, np.minimum(whole, whole[11]))
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_ray_longer_than_the_budget_leaves_nothing(form):
-    rays = rays_at(np.random.default_rng(2), 3)
-    offsets, kept, *_ = marched(rays, np.ones((8, 8, 8), np.uint8), 0.05, 5, form)
-    assert kept[0] == 0 and (offsets == 0).all()
+    for budget, rays_kept in ((whole[11], 11), (whole[12] - 1, 11), (5, 0)):
+        offsets, kept, ray_of, *_ = marched(rays, occupied, 0.05, int(budget), form)
+        assert kept[0] == rays_kept and len(ray_of) == budget
+        np.testing.assert_array_equal(offsets, np.minimum(whole, whole[rays_kept]))
 
 
 def test_rays_along_the_faces_of_cells_and_rays_that_miss():
@@ -128,13 +123,14 @@ def test_rays_along_the_faces_of_cells_and_rays_that_miss():
     near, far, jitter = (np.full((5, 1), value, np.float32) for value in (1.0, 5.5, 0.0))
     rays, occupied = [origins, directions, near, far, jitter], ball(8, 0.9)
     native, *others = (marched(rays, occupied, 0.0625, 500, form) for form in FORMS)
-    assert all(np.array_equal(a, b) for other in others for a, b in zip(native, other, strict=True))
+    for other in others:
+        assert_same(other, native)
     assert (np.diff(native[0]) > 0).tolist() == [True, False, True, False, True]
 
 
 @pytest.mark.parametrize("form", OWN_FORMS)
-@pytest.mark.parametrize("distance", [0.9, 2.5, 40.0])
-def test_rays_that_hardly_move_along_an_axis_meet_faces_where_their_samples_do(distance, form):
+@pytest.mark.parametrize("distance", [0.9, 40.0])
+def test_rays_that_hardly_move_along_an_axis_meet_faces_as_samples_do(distance, form):
     """The rounded place of a sample reaches a face long before the exact one."""
     rng = np.random.default_rng(6)
     count = 300
@@ -152,22 +148,15 @@ def test_rays_that_hardly_move_along_an_axis_meet_faces_where_their_samples_do(d
     bounds = np.full((count, 1), max(distance - 1, 0)), np.full((count, 1), distance + 1), np.full((count, 1), 0.5)
     rays = [value.astype(np.float32) for value in (origins, directions, *bounds)]
     found, expected = (marched(rays, with_empty_boxes(occupied), 0.02, 60000, each) for each in (form, REFERENCE))
-    for actual, wanted in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(actual, wanted)
+    assert_same(found, expected)
     assert 3000 < expected[0][-1] < 25000
 
 
-def test_a_ray_without_an_end_comes_to_one():
-    rays = rays_at(np.random.default_rng(3), 2)
-    rays[3][:] = np.inf
-    offsets, kept, *_ = marched(rays, ball(16), 0.05, 500)
-    assert kept[0] == 2 and offsets[-1] > 0
-
-
-def test_the_samples_are_the_same_for_any_number_of_threads(openmp_threads):
-    rays, occupied = rays_at(np.random.default_rng(4), 1000), ball(64)
-    found = []
+def test_a_ray_without_an_end_comes_to_one_with_any_number_of_threads(openmp_threads):
+    rays, found = rays_at(np.random.default_rng(4), 1000), []
+    rays[3][:2] = np.inf
     for threads in (1, 2, 3):
         openmp_threads(threads)
-        found.append(marched(rays, occupied, 0.02, 20000))
-    assert all(np.array_equal(a, b) for other in found[1:] for a, b in zip(other, found[0], strict=True))
+        found.append(marched(rays, ball(64), 0.02, 20000))
+        assert_same(found[-1], found[0])
+    assert found[0][1] > 2 and found[0][0][2] > 0

@@ -34,34 +34,28 @@ def test_what_is_asked_for_reaches_the_request():
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--bbox", "0", "0", "0", "1", "0", "1"], "--bbox 0 0 0 1 0 1: each of the first three"),
-        (["--bbox", "0", "0", "0", "1", "1"], "--bbox"),
-        (["--bbox", "0", "0", "nan", "1", "1", "1"], "finite"),
-        (["--output", "a.stl", "--colour", "vertex"], "cannot hold --colour vertex"),
-        (["--output", "a.ply", "--colour", "texture"], "cannot hold --colour texture"),
-        (["--output", "a.jpg"], "must end in one of"),
-        (["--decimate", "3"], "not a whole number in 4"),
-        (["--simplify", "0"], "is not above 0"),
-        (["--simplify", "1", "--decimate", "9"], "--decimate, --simplify: one gives"),
-        (["--texture_size", "0"], "not a whole number in 1"),
-        (["--texture_size", "100000"], "16384"),
-        (["--clean", "all"], "--clean"),
-        (["--frame", "camera"], "--frame"),
-        (["--resolution", "4096"], "2..2048"),
+        ("--bbox 0 0 0 1 0 1", "--bbox 0 0 0 1 0 1: each of the first three"),
+        ("--bbox 0 0 nan 1 1 1", "finite"),
+        ("--output a.stl --colour vertex", "cannot hold --colour vertex"),
+        ("--output a.ply --colour texture", "cannot hold --colour texture"),
+        ("--output a.jpg", "must end in one of"),
+        ("--decimate 3", "not a whole number in 4"),
+        ("--simplify 0", "is not above 0"),
+        ("--simplify 1 --decimate 9", "--decimate, --simplify: one gives"),
+        ("--texture_size 100000", "16384"),
+        ("--frame camera", "--frame"),
+        ("--resolution 4096", "2..2048"),
+        ("--output file/b.ply", "file is not writable"),
+        ("--output b.ply", "is a folder"),
+        (f"--output {'n' * 240}.ply", "longer than 235 bytes"),
     ],
 )
-def test_what_cannot_be_is_refused(flags, words):
+def test_what_cannot_be_is_refused(flags, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("b.ply").mkdir()
     with pytest.raises(UserError, match=words):
-        requested(*flags)
-
-
-def test_place_that_cannot_hold_the_mesh_is_refused_before_the_work(tmp_path):
-    (tmp_path / "file").touch()
-    (tmp_path / "a.ply").mkdir()
-    for name, words in (("file/b.ply", "file is not writable"), ("a.ply", "is a folder")):
-        with pytest.raises(UserError, match=words):
-            requested("--output", str(tmp_path / name))
-    assert requested("--output", str(tmp_path / "new/b.ply")).output.name == "b.ply"
+        requested(*flags.split())
 
 
 @pytest.mark.parametrize(
@@ -89,10 +83,8 @@ def test_a_picture_that_is_no_texture_of_the_mesh_is_not_replaced(tmp_path):
         requested(*textured)
 
 
-def test_a_name_too_long_and_a_protected_file_are_told_before_the_work(tmp_path, monkeypatch):
-    requested("--output", str(tmp_path / f"{'n' * 231}.ply"))
-    with pytest.raises(UserError, match="longer than 235 bytes"):
-        requested("--output", str(tmp_path / f"{'n' * 240}.ply"))
+def test_a_protected_file_is_told_before_the_work(tmp_path, monkeypatch):
+    assert requested("--output", str(tmp_path / f"new/{'n' * 231}.ply")).output.suffix == ".ply"
     mesh = tmp_path / "mesh.ply"
     mesh.touch(0o444)
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != mesh)  # the superuser may write to all
@@ -100,7 +92,7 @@ def test_a_name_too_long_and_a_protected_file_are_told_before_the_work(tmp_path,
         requested("--output", str(mesh))
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e-5, 1e30, 1e308])
+@pytest.mark.parametrize("size", [1e-300, 1e-5, 1e30])
 def test_a_box_without_room_or_beyond_all_scenes_is_refused(size):
     scene = SimpleNamespace(bbox_min=np.full(3, -1.01), bbox_max=np.full(3, 1.01), scene_to_world=0.1 * np.eye(4))
     for frame in ("unit", "world"):

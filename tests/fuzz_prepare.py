@@ -25,35 +25,26 @@ NAMES = [frame.name for frame in FRAMES]
 MODEL = {"folder": "0", "names": NAMES, "points": 7, "error": 0.5, "errors": {}, "notes": ["a note"]}
 INPUTS = {"photographs": [1], "features": [], "matches": [], "cameras": [], FINISHED: []}
 MATRIX = "rows INTEGER, cols INTEGER, data BLOB"
-TABLES = f"""
-CREATE TABLE images (image_id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, camera_id INTEGER NOT NULL);
-CREATE TABLE keypoints (image_id INTEGER PRIMARY KEY, {MATRIX});
-CREATE TABLE descriptors (image_id INTEGER PRIMARY KEY, {MATRIX});
-CREATE TABLE matches (pair_id INTEGER PRIMARY KEY, {MATRIX});
-CREATE TABLE two_view_geometries (pair_id INTEGER PRIMARY KEY, {MATRIX});
-"""
+TABLES = "CREATE TABLE images (image_id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, camera_id INTEGER NOT NULL);"
+for table, key in (
+    ("keypoints", "image"),
+    ("descriptors", "image"),
+    ("matches", "pair"),
+    ("two_view_geometries", "pair"),
+):
+    TABLES += f"CREATE TABLE {table} ({key}_id INTEGER PRIMARY KEY, {MATRIX});"
 
 
 def call(folder: Path) -> tuple[object, object]:
     """The steps of a preparation whose work is done at once; the photographs and the model that they give."""
     steps, database = Steps(folder, INPUTS, lambda text: None), folder / DATABASE
+    sound, folders = {"is_sound": lambda: is_sound(database)}, (str(Path(DATABASE).parent),)
+    has_all, pairs = lambda: has_features(database, NAMES), lambda: (folder / "pairs.txt").write_text("a b\n")
+    is_matched = lambda: count_rows(database, "two_view_geometries", 0) >= 1  # noqa: E731
     photographs = Step("photographs", lambda: _write(folder / IMAGES, NAMES), (IMAGES,), ("features",), read_frame_list)
-    features = Step(
-        "features",
-        lambda: _fill(database),
-        (str(Path(DATABASE).parent),),
-        ("matches", "cameras"),
-        is_sound=lambda: is_sound(database),
-        is_whole=lambda: has_features(database, NAMES),
-    )
-    matches = Step(
-        "matches",
-        lambda: (folder / "pairs.txt").write_text("a b\n"),
-        ("pairs.txt",),
-        ("cameras",),
-        is_sound=lambda: is_sound(database),
-        is_whole=lambda: count_rows(database, "two_view_geometries", 0) >= 1,
-    )
+    after = ("matches", "cameras")
+    features = Step("features", lambda: _fill(database), folders, after, is_whole=has_all, **sound)
+    matches = Step("matches", pairs, ("pairs.txt",), after[1:], is_whole=is_matched, **sound)
     cameras = Step("cameras", lambda: _write(folder / MODELS, ["0.bin"]) and MODEL, (MODELS,), read=read_model)
     results = [steps.run(step) for step in (photographs, features, matches, cameras)]
     return results[0], results[3]
@@ -90,19 +81,12 @@ OUTPUTS = [name for name in WHOLE if name.startswith((f"{IMAGES}/", f"{MODELS}/"
 KEYS = {name: json.loads(WHOLE[f"{name}.json"])["key"] for name in INPUTS if f"{name}.json" in WHOLE}
 
 
-def lay_out(folder: Path, changes: dict[str, bytes | None]) -> None:
-    """The finished folder, some of its files replaced or (None) folders."""
+def mend(changes: dict[str, bytes | None], folder: Path) -> None:
+    """Call the steps in a folder in which files were replaced, by folders where None: they give the usual result, and
+    the folder is complete again."""
     for name, content in (WHOLE | changes).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        if content is None:
-            (folder / name).mkdir()
-        else:
-            (folder / name).write_bytes(content)
-
-
-def mend(changes: dict[str, bytes | None], folder: Path) -> None:
-    """Call the steps in a damaged folder: they give the usual result, and the folder is complete again."""
-    lay_out(folder, changes)
+        (folder / name).mkdir() if content is None else (folder / name).write_bytes(content)
     assert call(folder) == (FRAMES, MODEL)
     assert all((folder / name).read_bytes() == WHOLE[name] for name in OUTPUTS)
     assert is_sound(folder / DATABASE) and has_features(folder / DATABASE, NAMES)

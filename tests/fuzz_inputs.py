@@ -12,12 +12,10 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from bad_input_builders import CONF, header, npy
-from bad_states import GOOD_STATE
+from bad_input_builders import BREAKING, CONF, FORGED, GOOD_STATE, broken_streams, header, npy
 from checkpoint_samples import make_checkpoint
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from nasty_texts import BREAKING, FORGED, broken_streams
 from safetensors.numpy import save
 from synthetic_scene import write_scene
 from torch_files import SMALL, legacy_file, zip_file

@@ -20,6 +20,7 @@ from unittest import mock
 
 import fuzz_prepare
 import numpy as np
+from bad_input_builders import broken_streams
 from checkpoint_samples import make_checkpoint
 from config_samples import changed
 from fuzz_inputs import (
@@ -43,7 +44,6 @@ from fuzz_inputs import (
 )
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from nasty_texts import broken_streams
 from synthetic_scene import dataset_config
 
 from data.errors import UserError, one_line

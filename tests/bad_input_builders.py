@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import json
 import os
+import resource
 import shutil
 import socket
 import struct
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -77,17 +78,10 @@ def members(compression: int = zipfile.ZIP_STORED, **named: bytes) -> Change:
     return change
 
 
-def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
+def npy(array: np.ndarray) -> bytes:
     """A .npy file."""
     buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=allow_pickle)
-    return buffer.getvalue()
-
-
-def claiming(shape: tuple[int, ...], descr: str = "<f8") -> bytes:
-    """A .npy header of this shape, with nothing behind it."""
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
+    np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 
 
@@ -242,34 +236,10 @@ BEYOND = PCG | {"state": {"state": 2**128, "inc": 1}}
 INF, NAN = float("inf"), float("nan")
 
 
-def bound(key: str, value: object) -> Change:
-    """A checkpoint whose state is good but for this key."""
-    state = {name: part for name, part in (GOOD_STATE | {key: value}).items() if part is not None}
-    return checkpoint(OURS, stateful(state=state))
-
-
-def moments(moment: str, number: float, kind: str = "f4") -> Change:
-    """A checkpoint with this number in a moment."""
-    whole = make_checkpoint()
-    named = {name: values.astype(kind) for name, values in whole.moments[moment].items()}
-    next(iter(named.values()))[2] = number
-    return checkpoint(OURS, stateful(moments=whole.moments | {moment: named}))
-
-
-def giant(count: int, conf_text: str = "", kind: str = "F32", size: int = 4) -> Change:
-    """A file that claims one array of `count` numbers, all of them holes; the checksum comes too late to matter."""
-    metadata = {"format": "neus-jittor", "schema": "1", "step": "3", "adam_steps": "3", "sha256": "0"}
-    metadata["state"] = json.dumps({"conf": conf_text} if conf_text else {})
-    entry = {"dtype": kind, "shape": [count], "data_offsets": [0, count * size]}
-    text = json.dumps({"__metadata__": metadata, "network/sdf_network_fine/lin0.bias": entry}).encode()
-    start = struct.pack("<Q", len(text)) + text
-    return then(checkpoint(OURS, start), sparse(OURS, len(start) + size * count), flags(*TO_MESH, OURS))
-
-
 FORGED = "2026-01-01T00:00:00+00:00 INFO trained to step 9"
 # Each breaks a line, or steers a terminal, somewhere: C0, C1, Unicode's separators, bidirectional and invisible
 # characters, and what stands for a byte of a file name that is no UTF-8.
-BREAKING = "\n \r \x1c \x85 \u2028 \x1b[2J \x9b2J \b\b\b \0 \u202e \u200b \U000e0041 \udc9b".split(" ")
+BREAKING = [*"\n\r\x1c\x85\u2028\b\0\u202e\u200b\U000e0041\udc9b", "\x1b[2J", "\x9b2J"]
 BREAKING = {ascii(text): text for text in BREAKING}
 
 
@@ -293,3 +263,21 @@ def broken_streams() -> dict[str, io.TextIOBase | None]:
     streams["not for writing"] = broken_stream(io.UnsupportedOperation("not writable"))
     streams["refuses the encoding"] = broken_stream(UnicodeEncodeError("ascii", "\xe9", 0, 1, "refused"))
     return {"missing": None, "closed": closed} | streams
+
+
+FULL_LOG = 2000  # bytes
+
+
+def prints_much_into_a_full_log(report: Callable[[object], None]) -> int:
+    """A task for a child whose library prints more than the disk takes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_LOG, FULL_LOG))
+    for _ in range(1000):
+        print("a library speaks")
+        sys.stderr.write("and complains\n")
+    report("half")
+    return 3
+
+
+def dies(report: Callable[[object], None]) -> None:
+    """A task for a child that does not come back."""
+    os._exit(7)

@@ -48,12 +48,6 @@ def test_an_unknown_focal_length_is_found(prepared_scene):
     assert degrees.max() < 0.5
 
 
-def test_a_scene_that_lost_its_cameras_gets_them_back(copied_scene):
-    (copied_scene / "scene" / "cameras_sphere.npz").unlink()
-    assert prepare(request(copied_scene), str)
-    assert read(copied_scene / "scene").n_views == N_VIEWS
-
-
 def test_another_region_or_a_known_length_repeats_the_last_step_only(copied_scene, monkeypatch):
     forbid(monkeypatch, *LONG_STEPS)
     centre = read(copied_scene / "scene").scene_to_world[:3, 3] + 0.1

@@ -3,13 +3,12 @@
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from bad_input_builders import BREAKING, FORGED, broken_streams
+from bad_input_builders import BREAKING, FORGED, FULL_LOG, broken_streams, dies, prints_much_into_a_full_log
 from runs import ROOT, SHORT, command, contents, run, saved
 
 from data.io import streams
@@ -219,23 +218,6 @@ def test_a_stream_that_takes_some_takes_all_of_it(tmp_path):
         os.close(writer)
         with open(reader, encoding="ascii") as file:
             assert file.read() == text
-
-
-FULL_LOG = 2000  # bytes
-
-
-def prints_much_into_a_full_log(report):
-    """A task for a child whose library prints more than the disk takes."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_LOG, FULL_LOG))
-    for _ in range(1000):
-        print("a library speaks")
-        sys.stderr.write("and complains\n")
-    report("half")
-    return 3
-
-
-def dies(report):
-    os._exit(7)
 
 
 def test_a_child_whose_log_is_full_does_its_work(tmp_path):

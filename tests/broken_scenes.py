@@ -103,12 +103,9 @@ FRAMES = {
     "no pose": (frame(transform_matrix=None), ["has no transform_matrix"]),
     "a pose of three numbers": (frame(transform_matrix=[1, 2, 3]), ["four rows of four"]),
     "a pose of truth values": (frame(transform_matrix=[[True] * 4] * 4), ["True"]),
-    "a pose of words": (frame(transform_matrix=[["a"] * 4] * 4), ["'a'", "finite number"]),
     "an infinite pose": (pose(lambda m: m + np.inf), ["inf", "finite number"]),
     "a pose that overflows": (pose(lambda m: m * [1e200, 1, 1, 1]), ["is not a rotation"]),
-    "a pose of zeros": (pose(lambda m: m * [[0]] * 3 + [[0, 0, 0, 1]]), ["is not a rotation"]),
     "a sheared pose": (pose(lambda m: m @ (np.eye(4) + np.diag([0.1, 0, 0], 1))), ["is not a rotation"]),
-    "a stretched pose": (pose(lambda m: m * [1, 1.1, 1, 1]), ["is not a rotation"]),
     "a mirrored pose": (pose(lambda m: m @ np.diag([-1.0, 1, 1, 1])), ["is mirrored"]),
     "a transposed pose": (pose(lambda m: m.T), ["last row", "0 0 0 1"]),
     "an integer beyond floats": (frame(fl_x=10**400), ["fl_x", "finite number"]),
@@ -119,7 +116,6 @@ FRAMES = {
     "another aspect ratio": (picture("images/view_2.png", 88, 96), ["for 96x88", "is 88x96"]),
     "a fisheye coefficient": (frame(k4=0.1), ["k4 belongs to a fisheye"]),
     "tangential fisheye": (frame(is_fisheye=True), ["fisheye lens has no p1 and p2"]),
-    "a fisheye in words": (frame(is_fisheye="no"), ["is_fisheye is a text", "true or false"]),
     "another lens": (frame(equirectangular=True), ["equirectangular", "not supported"]),
 }
 # The same without that name.
@@ -130,7 +126,6 @@ JSON = {
     "no frames": (shared(frames=[]), ["frames is empty"]),
     "frames missing": (edit(lambda c: c.pop("frames")), ["frames is missing"]),
     "frames as an object": (shared(frames={}), ["frames is an object", "must be a list"]),
-    "a frame that is a number": (shared(frames=[7]), ["frames[0] is a number"]),
     "a photograph twice": (edit(lambda c: c["frames"].append(c["frames"][1])), ["view_1.png", "listed twice"]),
     "most missing": (removed(*(f"images/view_{i}.png" for i in range(4))), ["6 frames 4 do not", "images/view_0.png"]),
     "a damaged photograph": (written("images/view_3.png", b"\x89PNG\r\n\x1a\n"), ["view_3.png", "truncated"]),
@@ -143,10 +138,8 @@ BLENDER = {
     "a missing photograph": (removed("train/view_1.png"), ["./train/view_1", "does not exist"]),
     "a broken test file": (written("transforms_test.json", b"{}"), ["transforms_test.json: frames is"]),
     "a name no file may have": (frame(file_path="a\0b"), ["frame 2", "does not exist"]),
-    "a name of a mile": (frame(file_path="a" * 5000), ["frame 2", "does not exist"]),
 }
 NERFSTUDIO = {
-    "a name that is a number": (frame(file_path=12), ["frame 2", "file_path is 12"]),
     "a mask that climbs out": (frame(mask_path="../m.png"), ["mask_path", "leads out"]),
     "five coefficients": (frame(distortion_params=[0] * 5), ["distortion_params", "six numbers"]),
     "an unknown model": (frame(camera_model="EQUIRECTANGULAR"), ["view_2.png", "'EQUI", "not supp", "OPENCV_FISHEYE"]),
@@ -155,7 +148,6 @@ NERFSTUDIO = {
     "a frame without mask": (frame(mask_path=None), ["1 of 6 frames have no mask_path"]),
     "a split of nobody": (shared(train_filenames=["images/x.png"]), ["train_filenames", "images/x.png"]),
     "no split to train on": (shared(test_filenames=[]), ["train_filenames is missing or empty"]),
-    "a split that is a text": (shared(train_filenames="all"), ["train_filenames must be a list"]),
     "a broken applied_transform": (shared(applied_transform=[[0] * 4] * 3), ["applied_transform is no"]),
     "a negative applied_scale": (shared(applied_scale=-1), ["applied_scale is -1"]),
     "missing points": (removed("sparse_pc.ply"), ["ply_file_path sparse_pc.ply does not exist"]),

@@ -1,12 +1,11 @@
-"""What the reader of prepare folders is fed by tests/fuzzing.py: a finished folder with files damaged, and what it has
-to become when the steps are called again; and databases of features and matches."""
+"""What the reader of prepare folders is fed by tests/fuzzing.py: stored results of steps, and databases of features and
+matches."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import sqlite3
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,35 +15,12 @@ from hypothesis import strategies as st
 from data.errors import UserError
 from data.prepare.database import has_features, is_sound, read_links
 from data.prepare.frames import Frame, read_frame_list
-from data.prepare.reconstruct import IMAGES, MODELS, read_model
+from data.prepare.reconstruct import read_model
 from data.prepare.steps import Step, Steps
 
-FRAMES = [Frame(f"{number:04d}.png", f"photo {number}", 8, 6, 9.5) for number in range(3)]
-NAMES = [frame.name for frame in FRAMES]
+WRITTEN = [asdict(Frame(f"{number:04d}.png", f"photo {number}", 8, 6, 9.5)) for number in range(3)]
+NAMES = [frame["name"] for frame in WRITTEN]
 MODEL = {"folder": "0", "names": NAMES, "points": 7, "error": 0.5, "errors": {}, "notes": ["a note"]}
-
-
-def call(folder: Path) -> list[object]:
-    """The photographs and the model that the steps of a preparation give, whose work is done at once."""
-    results = {IMAGES: [asdict(frame) for frame in FRAMES], MODELS: MODEL}
-
-    def work(output: str) -> object:
-        (folder / output).mkdir()
-        for name in NAMES:
-            (folder / output / name).write_bytes(name.encode() * 9)
-        return results[output]
-
-    steps = Steps(folder, {"photographs": [1], "cameras": []}, lambda text: None)
-    photographs = Step("photographs", lambda: work(IMAGES), (IMAGES,), ("cameras",), read_frame_list)
-    return [
-        steps.run(step) for step in (photographs, Step("cameras", lambda: work(MODELS), (MODELS,), read=read_model))
-    ]
-
-
-def _whole() -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as name:
-        call(Path(name))
-        return {str(path.relative_to(name)): path.read_bytes() for path in Path(name).rglob("*") if path.is_file()}
 
 
 def _database() -> bytes:
@@ -63,20 +39,14 @@ def _database() -> bytes:
         return opened.serialize()
 
 
-WHOLE, DATABASE = _whole(), _database()
-KEYS = {name: json.loads(WHOLE[f"{name}.json"])["key"] for name in ("photographs", "cameras")}
-
-
-def mend(changes: dict[str, bytes | None], folder: Path) -> None:
-    """Call the steps in a folder in which files were replaced, by folders where None: they give the usual result, and
-    the folder is complete again."""
-    for name, content in (WHOLE | changes).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).mkdir() if content is None else (folder / name).write_bytes(content)
-    for _ in range(2):
-        assert call(folder) == [FRAMES, MODEL]
-        assert all((folder / name).read_bytes() == data for name, data in WHOLE.items() if not name.endswith(".json"))
-    if changes:
+def mend(value: object, folder: Path) -> None:
+    """Call steps whose stored result has the right key and may be anything: their own result takes its place."""
+    said: list[str] = []
+    steps = Steps(folder, {"step": 1}, said.append)
+    for own, read in ((WRITTEN, read_frame_list), (MODEL, read_model)):
+        (folder / "step.json").write_text(json.dumps({"key": steps.key("step"), "result": value}))
+        assert steps.run(Step("step", lambda own=own: own, read=read)) == read(own) or "step: done before" in said
+    if "step: done before" not in said:
         raise UserError("was damaged, and is mended")
 
 
@@ -90,12 +60,7 @@ def links(data: bytes, folder: Path) -> None:
         raise UserError("is not sound")
 
 
-def _stamp(name: str, result: object, files: dict[str, object]) -> dict[str, bytes | None]:
-    """A stamp with the right key and any result, as a version without checksums wrote it."""
-    return {f"{name}.json": json.dumps({"key": KEYS[name], "result": result, **files}).encode()}
-
-
-ANY_FILE = damaged(*WHOLE.values()) | st.binary(max_size=40) | st.none()
-STAMPS = st.builds(_stamp, st.sampled_from(sorted(KEYS)), JSON, st.just({}) | JSON.map(lambda value: {"files": value}))
-PREPARED = st.just({}) | STAMPS | st.dictionaries(st.sampled_from(sorted(WHOLE)), ANY_FILE, max_size=3)
-DATABASES = damaged(DATABASE) | st.just(DATABASE)
+MODELS = st.builds(lambda key, value: MODEL | {key: value}, st.sampled_from([*MODEL]), JSON)
+FRAMES = st.builds(lambda key, value: [frame | {key: value} for frame in WRITTEN], st.sampled_from([*WRITTEN[0]]), JSON)
+PREPARED = st.sampled_from([WRITTEN, MODEL]) | JSON | MODELS | FRAMES
+DATABASES = damaged(_database()) | st.just(_database())

@@ -24,7 +24,7 @@ from preparations import read, request
 from rendered_photographs import poses, write_photographs
 
 from data.errors import UserError
-from data.prepare.pipeline import PRODUCTS, WORK, prepare
+from data.prepare.pipeline import PRODUCTS, prepare
 from data.prepare.products import CAMERA_FILE
 from data.prepare.steps import remove
 
@@ -64,14 +64,10 @@ def assert_whole(scene):
 
 def start_over(scene, generator):
     """What a finished scene becomes before the next life; returns whether that is to overwrite."""
-    if not (scene / CAMERA_FILE).exists():
-        return False
-    choice = generator.choice(["nothing", "work", "replace"])
-    for name in PRODUCTS if choice != "replace" else ():
+    is_replaced = (scene / CAMERA_FILE).exists() and generator.random() < 0.4
+    for name in PRODUCTS if (scene / CAMERA_FILE).exists() and not is_replaced else ():
         remove(scene / name)
-    if choice == "nothing":
-        remove(scene / WORK)
-    return choice == "replace"
+    return is_replaced
 
 
 def torture(folder, kills):

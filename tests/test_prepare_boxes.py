@@ -65,7 +65,7 @@ def test_points_beside_the_object_in_its_boxes_are_not_carried():
     assert len(box_masks.on_masks(given, around, {0: np.zeros_like(TRUTH[0])})) == 400  # failed mask
 
 
-def test_the_region_goes_around_what_the_boxes_hold_and_leaves_the_cameras_where_they_are():
+def test_the_region_goes_around_what_the_boxes_hold_and_no_camera_moves():
     given = scene()
     given = replace(given, notes=("region of interest: the first", "another note"))
     found = grabcut_masks.cut_by_boxes(given, named(0, 5, 9), has_region=False)
@@ -92,7 +92,7 @@ def test_a_box_that_misses_the_object_is_told():
             grabcut_masks.cut_by_boxes(given, drawn, True)
 
 
-def test_points_on_a_part_of_the_object_are_told_unless_all_photographs_have_boxes():
+def test_points_on_a_part_are_told_unless_all_photographs_have_boxes():
     given = scene(0)
     foot = replace(given, points=cloud(given.points.xyz[given.points.xyz[:, 2] < -0.35]))
     words = r"transferred by [0-9]+ SfM points reproduce the masks .*009.png\) to only [0-9]+%.*--roi"

@@ -126,7 +126,7 @@ def test_what_its_user_changed_is_not_undone(copied_scene):
     assert prepare(request(copied_scene, overwrite=True), str) and read_image(picture).any()
 
 
-def test_what_an_interrupted_run_left_is_not_trusted_where_nothing_comes_of_it(copied_scene):
+def test_what_an_interrupted_run_left_is_not_trusted_if_it_gives_nothing(copied_scene):
     work = copied_scene / "scene" / "prepare"
     (work / "cameras.json").unlink()
     sql(work / DATABASE, "UPDATE two_view_geometries SET rows = 0, data = NULL")  # whole and sound, and wrong

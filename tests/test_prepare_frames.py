@@ -103,7 +103,7 @@ NO_VIDEOS = {
 
 
 @pytest.mark.parametrize("name", NO_VIDEOS)
-def test_what_is_no_video_is_refused_and_reaches_the_library_in_a_container(clip, monkeypatch, name):
+def test_what_is_no_video_is_refused_and_the_library_sees_containers_only(clip, monkeypatch, name):
     clip.with_name(name).write_bytes(NO_VIDEOS[name])
     if name != "damaged.avi":
         monkeypatch.setattr(cv2, "VideoCapture", lambda *given: pytest.fail(f"{given} was opened"))

@@ -9,27 +9,16 @@ from compare_cameras import compare, poses_of
 from fisheye_photographs import write_fisheye
 from preparations import lines_of
 
-from data.demo.make_demo import look_at_center
 from data.io.child import run_apart
 from data.prepare import colmap_tasks
 from data.readers.colmap_files import load_tables
 
 TRUE_LENS = [800.0, 530.0, 375.0, 0.05, -0.06]  # of 1024 x 768 pixels
 SIMPLE_LENS = [803.0, 512.0, 384.0, 0.0]
-FISHEYE = (320.0, 512.0, 384.0, 0.03, -0.01, 0.002, -0.0005)  # focal length, principal point, distortion
-
-
-def adjusted(model):
-    """(model, parameters, mean error before and after) of the last adjustment."""
-    model.update_point_3d_errors()
-    before = model.compute_mean_reprojection_error()
-    model = colmap_tasks.refine(model)
-    (camera,) = model.cameras.values()
-    return camera.model.name, list(camera.params), before, model.compute_mean_reprojection_error()
 
 
 def refined(report, n_images, n_points=300):
-    """`adjusted` for a camera that starts with the simple model."""
+    """(model, parameters, mean error before and after) of a camera that starts with the simple model."""
     import pycolmap
 
     pycolmap.set_random_seed(1)
@@ -39,7 +28,11 @@ def refined(report, n_images, n_points=300):
     model = pycolmap.synthesize_dataset(options)
     for camera in model.cameras.values():
         camera.model, camera.params = pycolmap.CameraModelId.SIMPLE_RADIAL, SIMPLE_LENS
-    return adjusted(model)
+    model.update_point_3d_errors()
+    before = model.compute_mean_reprojection_error()
+    model = colmap_tasks.refine(model)
+    (camera,) = model.cameras.values()
+    return camera.model.name, list(camera.params), before, model.compute_mean_reprojection_error()
 
 
 @pytest.mark.parametrize("n_images", [10, 20])
@@ -48,42 +41,6 @@ def test_the_lens_is_found(n_images, tmp_path):
     assert model == colmap_tasks.REFINED_MODEL
     assert np.allclose(parameters, TRUE_LENS, rtol=1e-3, atol=1e-3)
     assert before > 5 > 0.01 > after
-
-
-def fisheye_refined(report, widest):
-    """`adjusted` for a fisheye lens to which the simple model was fitted, with points up to `widest` degrees from the
-    axis, as the mapper does: it removes points with large errors."""
-    import pycolmap
-
-    rng, model = np.random.default_rng(0), pycolmap.Reconstruction()
-    camera = pycolmap.Camera(model="SIMPLE_RADIAL", width=1024, height=768, params=[320.0, 512, 384, -0.1])
-    camera.camera_id = 1
-    model.add_camera_with_trivial_rig(camera)
-    points = rng.uniform(-3.0, 3.0, (200, 3))
-    keys = [model.add_point3D(point, pycolmap.Track(), np.zeros(3, np.uint8)) for point in points]
-    for view in range(1, colmap_tasks.LEAST_FISHEYE + 1):
-        pose = np.linalg.inv(look_at_center(rng.normal(size=3)))[:3]
-        seen = points @ pose[:, :3].T + pose[:, 3]
-        angle = np.arctan2(np.hypot(seen[:, 0], seen[:, 1]), seen[:, 2])
-        focal, x, y, *k = FISHEYE
-        bent = angle * (1 + sum(factor * angle ** (2 * power) for power, factor in enumerate(k, 1)))
-        pixels = focal * bent[:, None] * seen[:, :2] / np.hypot(seen[:, 0], seen[:, 1])[:, None] + [x, y]
-        near = np.flatnonzero(angle < np.radians(widest))
-        image = pycolmap.Image(name=f"{view}", keypoints=pixels[near], camera_id=1, image_id=view)
-        model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(pose))
-        for index, number in enumerate(near):
-            model.add_observation(keys[number], pycolmap.TrackElement(view, index))
-    for most in (64.0, 16.0, colmap_tasks.MOST_ERROR):
-        pycolmap.bundle_adjustment(model, pycolmap.BundleAdjustmentOptions(print_summary=False))
-        pycolmap.ObservationManager(model).filter_all_points3D(most, colmap_tasks.LEAST_ANGLE)
-    return adjusted(model)
-
-
-@pytest.mark.parametrize("widest", [62.0, 80.0])
-def test_a_fisheye_lens_is_recognised(widest, tmp_path):
-    model, parameters, before, after = run_apart(fisheye_refined, widest, log=tmp_path / "log")
-    assert model == colmap_tasks.FISHEYE_MODEL and before > 1 > 0.05 > after
-    assert np.allclose(parameters, [FISHEYE[0], *FISHEYE], rtol=5e-3, atol=5e-3)
 
 
 def test_a_lens_that_is_not_determined_keeps_the_simple_model(tmp_path):

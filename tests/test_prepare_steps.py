@@ -27,7 +27,7 @@ def test_a_sequence_is_compared_with_its_neighbours_and_closed(count):
     assert len(found) <= count * (matching.NEIGHBOURS + 9)
 
 
-def test_all_pairs_of_few_photographs_are_matched_and_a_part_of_those_of_many(tmp_path, monkeypatch):
+def test_all_pairs_of_few_photographs_are_matched_and_some_of_many(tmp_path, monkeypatch):
     """Photographs on a line, of which neighbours share features."""
     line, limit = world(400), matching.EXHAUSTIVE_LIMIT
     read = lambda database, names, count: [line[5 * int(name) :][:100] for name in names]  # noqa: E731
@@ -98,7 +98,7 @@ def test_steps_are_skipped_until_their_inputs_change(tmp_path):
     assert ran == ["a", "b", "b", "a", "b"]
 
 
-def test_a_step_that_failed_runs_again_and_loses_its_outputs_unless_it_can_go_on(tmp_path):
+def test_a_failed_step_runs_again_without_its_outputs_unless_it_can_go_on(tmp_path):
     was_there = []
 
     def work():

@@ -1,8 +1,9 @@
 """Checks of the house rules of docs/ARCHITECTURE.md on parsed modules, for tests/test_architecture.py."""
 
 import ast
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -11,50 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 300
 
-# Package -> layer; the modules at the root of data are one package. An import goes to a lower layer, or stays
-# in its package. Floors of data lie between those of models: what computes knows rays and files, and no scene.
-FLOORS = {
-    "data": 0,
-    "data.demo": 0,
-    "models.requests": 0,
-    "models.structs": 0,
-    "data.io": 1,
-    "data.readers": 2,
-    "models.machine": 2,
-    "data.config": 3,
-    "data.roi": 3,
-    "models.config": 3,
-    "data.scenes": 4,
-    "models.ops": 4,
-    "data.inspection": 5,
-    "data.writers": 5,
-    "models.fields": 5,
-    "data.prepare": 6,
-    "models.estimators": 6,
-    "models.rendering": 6,
-    "models.methods": 7,
-    "models.checkpoints": 8,
-    "models.surface": 8,
-    "models.doctor": 9,
-    "models.training": 9,
-    "models.monitoring": 10,
-    "models.experiment": 11,
-    "models.results": 12,
-    "models.evaluation": 13,
-    "models.callback": 14,
-    "models.report": 15,
-    "models.viewer": 15,
-    "models.runner": 16,
-    "models.interface": 17,
-    "models.commands": 18,
-    "models.installed": 18,
-    "exp_runner": 19,
-}
-# Modules at the root of a folder of packages. data's are the words that all its packages share.
-LOOSE = {
-    "data": {"cameras", "config", "errors", "parsed_scene", "rays"},
-    "models": {"callback", "experiment", "interface", "requests", "runner", "structs"},
-}
+# At the root of data: the words that all its packages share.
+SHARED_WORDS = {"data", "data.cameras", "data.errors", "data.parsed_scene", "data.rays"}
 SCANS = ("cumsum", "cumprod")
 MAX_FRAMES = 6  # of our own, between the training loop and a kernel
 
@@ -73,25 +32,24 @@ def modules() -> dict[str, tuple[Path, ast.Module]]:
     return {module_name(path): (path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(paths)}
 
 
+def floors() -> dict[str, int]:
+    """Package -> layer, as the page's table says. An import goes to a lower layer, or stays in its package."""
+    page, found = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8"), {"data": 0}
+    for layer, *cells in re.findall(r"^\| (\d+) \|(.*)\|(.*)\|$", page, re.MULTILINE):
+        for folder, cell in zip(("data.", "models."), cells, strict=True):
+            found |= {
+                (folder + name).replace("models.exp_", "exp_"): int(layer) for name in re.findall(r"`(\w+)`", cell)
+            }
+    return found
+
+
+FLOORS = floors()
+
+
 def room(module: str) -> str | None:
     """The row of FLOORS that a module belongs to; None where there is none, as for `models`, which holds nothing."""
-    parts = module.split(".")
-    package = ".".join(parts[:2])
-    if package in FLOORS:
-        return package
-    return "data" if parts[0] == "data" and package in ("data", *(f"data.{name}" for name in LOOSE["data"])) else None
-
-
-def loose(names: Iterable[str], folder: str, packages: Iterable[str]) -> set[str]:
-    """The modules at the root of `folder` that are not packages."""
-    found = {name.split(".")[1] for name in names if name.startswith(f"{folder}.")}
-    return found - {name.split(".")[1] for name in packages if name.startswith(f"{folder}.")}
-
-
-def packages() -> set[str]:
-    """The packages right below data/ and models/."""
-    files = [path for folder in LOOSE for path in (ROOT / folder).glob("*/*.py")]
-    return {".".join(path.parent.relative_to(ROOT).parts) for path in files}
+    package = ".".join(module.split(".")[:2])
+    return "data" if package in SHARED_WORDS else package if package in FLOORS else None
 
 
 def imported(tree: ast.AST, known: set[str]) -> set[str]:
@@ -148,15 +106,6 @@ def _folder(module: str) -> tuple[str, ...]:
     return tuple(parts[: max(2, len(parts) - 1)])
 
 
-def between_packages(edges: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The same imports between packages; a loose module is one of its own, but at the root of data."""
-    found: dict[str, set[str]] = {}
-    for importer, targets in edges.items():
-        own = room(importer) or importer
-        found.setdefault(own, set()).update(room(target) or target for target in targets)
-    return {name: {target for target in targets if target != name} for name, targets in found.items()}
-
-
 def cycle(edges: dict[str, set[str]]) -> list[str]:
     """The modules of an import cycle; [] where there is none."""
     remaining = {name: set(targets) - {name} for name, targets in edges.items()}
@@ -180,31 +129,20 @@ def jittor_scans(tree: ast.AST) -> list[int]:
 
 def jittor_at_import(tree: ast.AST) -> list[int]:
     """Line numbers at which importing the module would call, or set, something of `jt`."""
-
-    def executed(node: ast.AST) -> Iterator[ast.AST]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, Function | ast.Lambda):
-                defaults = [*child.args.defaults, *(default for default in child.args.kw_defaults if default)]
-                for part in (*getattr(child, "decorator_list", []), *defaults):
-                    yield part
-                    yield from executed(part)
-            else:
-                yield child
-                yield from executed(child)
-
-    def touches(node: ast.AST) -> bool:
-        if isinstance(node, ast.Call):
-            return _root(node.func) == "jt"
-        return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _root(node) == "jt"
-
-    return [node.lineno for node in executed(tree) if touches(node)]
-
-
-def _root(node: ast.AST) -> str:
-    """`jt` for jt.flags.use_cuda; "" where the expression does not start at a name."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    inside = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, Function | ast.Lambda)
+        for line in (node.body if isinstance(node.body, list) else [node.body])
+        for part in ast.walk(line)
+    }
+    touched = [
+        node.func if isinstance(node, ast.Call) else node
+        for node in ast.walk(tree)
+        if id(node) not in inside
+        and (isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)))
+    ]
+    return [node.lineno for node in touched if ast.unparse(node).split(".")[0] == "jt"]
 
 
 @contextmanager

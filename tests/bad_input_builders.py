@@ -1,13 +1,20 @@
-"""Changes that damage a valid working folder; each returns the flags to use with it.
+"""Changes that damage a valid working folder, each returns the flags to use with it; bad states of checkpoints; texts
+that forge a line or control a terminal, and streams that reject output.
 
 The folder holds x.conf, the scene teapot/ and an empty exp/.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
+import resource
+import shutil
+import socket
 import struct
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,10 +31,13 @@ CONF = WHOLE.replace("./exp/x", "./exp").replace("./public_data/x/", "./teapot")
 NPZ = "teapot/cameras_sphere.npz"
 PICTURE = "teapot/image/001.png"
 MASK = "teapot/mask/001.png"
+OURS = "ckpt_000003.safetensors"
 SAME = np.full((24, 32, 3), 9, np.uint8)
 NOISE = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
 GOOD_PNG = cv2.imencode(".png", NOISE)[1].tobytes()
 GOOD_JPEG = cv2.imencode(".jpg", NOISE)[1].tobytes()
+
+TO_MESH = ("--mode", "validate_mesh", "--checkpoint")
 
 Change = Callable[[Path], list[str] | None]
 
@@ -68,17 +78,10 @@ def members(compression: int = zipfile.ZIP_STORED, **named: bytes) -> Change:
     return change
 
 
-def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
+def npy(array: np.ndarray) -> bytes:
     """A .npy file."""
     buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=allow_pickle)
-    return buffer.getvalue()
-
-
-def claiming(shape: tuple[int, ...], descr: str = "<f8") -> bytes:
-    """A .npy header of this shape, with nothing behind it."""
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
+    np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 
 
@@ -88,8 +91,7 @@ def header(text: str) -> bytes:
 
 
 def understated(folder: Path) -> None:
-    """An archive member of 64 MiB whose directory entry states 100 bytes."""
-    members(zipfile.ZIP_DEFLATED, world_mat_0=bytes(1 << 26))(folder)
+    """The archive with a member of 64 MiB, whose directory entry states 100 bytes."""
     data = (folder / NPZ).read_bytes().replace(struct.pack("<I", 1 << 26), struct.pack("<I", 100))
     (folder / NPZ).write_bytes(data)
 
@@ -107,27 +109,38 @@ def picture(name: str, samples: np.ndarray) -> Change:
 
 def sparse(name: str, size: int) -> Change:
     """A file that seems `size` bytes long."""
-
-    def change(folder: Path) -> None:
-        with open(folder / name, "ab") as file:
-            file.truncate(size)
-
-    return change
+    return lambda folder: os.truncate(folder / name, size)
 
 
 def masks(value: int) -> Change:
     """All masks of one value."""
+    return then(*(picture(f"teapot/mask/00{view}.png", np.full((24, 32), value, np.uint8)) for view in range(4)))
+
+
+def no_masks(folder: Path) -> None:
+    """A scene without its masks."""
+    shutil.rmtree(folder / "teapot/mask")
+
+
+def evil_name(folder: Path) -> None:
+    """A photograph that is a text, with a name that steers a shell and a terminal."""
+    (folder / PICTURE).unlink()
+    (folder / "teapot/image/001 $(touch sprung);\n\x1b[2J.png").write_bytes(b"hello")
+
+
+def pipe(name: str) -> Change:
+    """A named pipe without a writer."""
+    return lambda folder: os.mkfifo(folder / name)
+
+
+def listener(name: str) -> Change:
+    """A socket in the file system."""
 
     def change(folder: Path) -> None:
-        for path in (folder / "teapot/mask").iterdir():
-            save(path, np.full((24, 32), value, np.uint8))
+        with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(folder):  # a socket's path is short
+            server.bind(name)
 
     return change
-
-
-def renamed(old: str, new: str) -> Change:
-    """A file under another name."""
-    return lambda folder: os.rename(folder / old, folder / new)
 
 
 def removed(name: str) -> Change:
@@ -143,7 +156,7 @@ def checkpoint(name: str, data: bytes | Checkpoint) -> Change:
             (folder / name).write_bytes(data)
         else:
             save_checkpoint(folder, data).rename(folder / name)
-        return ["--mode", "validate_mesh", "--checkpoint", name]
+        return [*TO_MESH, name]
 
     return change
 
@@ -211,3 +224,60 @@ def comparing(assignment: str) -> Change:
 def other_frame(folder: Path) -> None:
     """A scene other/ in a world of another scale."""
     write_scene(folder / "other", scale_mat=np.diag([5.0, 5.0, 5.0, 1.0]))
+
+
+PCG = np.random.PCG64(0).state
+SAMPLER = {"order": [2, 0, 1, 3], "position": 1, "generator": PCG}
+CHUNK = {"rays": 4, "for": [8, "auto"]}
+EYE = np.eye(4).tolist()
+GOOD_STATE = {"seconds": 1.5, "ray_chunk": CHUNK, "scene_to_world": EYE, "sampler": SAMPLER, "jitter": PCG}
+FOREIGN = np.random.MT19937(0).state | {"state": {"key": [1, 2], "pos": 0}}
+BEYOND = PCG | {"state": {"state": 2**128, "inc": 1}}
+INF, NAN = float("inf"), float("nan")
+
+
+FORGED = "2026-01-01T00:00:00+00:00 INFO trained to step 9"
+# Each breaks a line, or steers a terminal, somewhere: C0, C1, Unicode's separators, bidirectional and invisible
+# characters, and what stands for a byte of a file name that is no UTF-8.
+BREAKING = [*"\n\r\x1c\x85\u2028\b\0\u202e\u200b\U000e0041\udc9b", "\x1b[2J", "\x9b2J"]
+BREAKING = {ascii(text): text for text in BREAKING}
+
+
+def broken_stream(error: Exception) -> io.StringIO:
+    """A stream that rejects all output."""
+
+    def fail(*given: object) -> int:
+        raise error
+
+    stream = io.StringIO()
+    stream.write = stream.flush = fail
+    return stream
+
+
+def broken_streams() -> dict[str, io.TextIOBase | None]:
+    """Name -> a stream that is gone, each in another way."""
+    closed = io.StringIO()
+    closed.close()
+    errors = {number: OSError(number, os.strerror(number)) for number in (errno.ENOSPC, errno.EPIPE, errno.EAGAIN)}
+    streams = {type(error).__name__: broken_stream(error) for error in errors.values()}
+    streams["not for writing"] = broken_stream(io.UnsupportedOperation("not writable"))
+    streams["refuses the encoding"] = broken_stream(UnicodeEncodeError("ascii", "\xe9", 0, 1, "refused"))
+    return {"missing": None, "closed": closed} | streams
+
+
+FULL_LOG = 2000  # bytes
+
+
+def prints_much_into_a_full_log(report: Callable[[object], None]) -> int:
+    """A task for a child whose library prints more than the disk takes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_LOG, FULL_LOG))
+    for _ in range(1000):
+        print("a library speaks")
+        sys.stderr.write("and complains\n")
+    report("half")
+    return 3
+
+
+def dies(report: Callable[[object], None]) -> None:
+    """A task for a child that does not come back."""
+    os._exit(7)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from bad_input_builders import CONF, header, npy
-from bad_states import GOOD_STATE
+from bad_input_builders import CONF, GOOD_STATE, header, npy
 from checkpoint_samples import make_checkpoint
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

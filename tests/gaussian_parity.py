@@ -10,17 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from models.machine.backend import jt
+from models.ops import splat_raster
 from models.ops.splat_project import camera_numbers, project_ellipsoids, project_surfels
-from models.ops.splat_raster import (
-    COLOR,
-    DEPTH,
-    NORMAL,
-    OPACITY,
-    Look,
-    Raster,
-    composite_ellipsoids,
-    composite_surfels,
-)
+from models.ops.splat_raster import COLOR, DEPTH, NORMAL, OPACITY
 from models.ops.splat_shade import shade_splats
 
 KEYS = {"in_means", "in_quats", "in_log_scales", "in_logit_opacities", "in_sh", "viewmat", "K"}
@@ -47,13 +39,14 @@ def computed(golden: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     inputs = {name: var(f"in_{name}") for name in INPUTS}
     size = int(golden["width"]), int(golden["height"])
     camera = jt.array(camera_numbers(golden["viewmat"], golden["K"]))
-    project, composite = (project_surfels, composite_surfels) if is_flat else (project_ellipsoids, composite_ellipsoids)
+    project = project_surfels if is_flat else project_ellipsoids
+    composite = splat_raster.composite_surfels if is_flat else splat_raster.composite_ellipsoids
     seen = project(inputs["means"], inputs["quats"], inputs["log_scales"], camera, *size)
     degree = DEGREE[inputs["sh"].shape[1]]
     colors = shade_splats(inputs["means"], inputs["sh"][:, 0], inputs["sh"][:, 1:], camera, degree)
     opacities = inputs["logit_opacities"].sigmoid().unsqueeze(1)
-    look = Look(colors, opacities, var("background"), jt.zeros((len(golden["in_means"]), 2)))
-    shown = composite(seen, look, Raster(*size))
+    look = splat_raster.Look(colors, opacities, var("background"), jt.zeros((len(golden["in_means"]), 2)))
+    shown = composite(seen, look, splat_raster.Raster(*size))
     found = {"image": shown[:, :, COLOR], "alpha": shown[:, :, OPACITY], "depth_sum": shown[:, :, DEPTH]}
     weights = {"image": "w_color", "alpha": "w_alpha", "depth_sum": "w_depth"}
     if is_flat:

@@ -14,6 +14,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,27 +63,21 @@ class Golden:
         self.meta = meta = json.loads(str(self.arrays.pop("meta_json")))
         self.arrays |= drawn_weights(self.arrays, meta.get("seed", 0))
         rng = np.random.default_rng(0)
-        self.networks = {
-            "sdf_network_fine": SDFNetwork(from_tree(SdfConfig, meta["sdf_network"], "sdf_network"), rng),
-            "variance_network_fine": SingleVarianceNetwork(
-                from_tree(VarianceConfig, meta["variance_network"], "variance_network")
-            ),
-            "color_network_fine": RenderingNetwork(
-                from_tree(ColorConfig, meta["rendering_network"], "rendering_network"), rng
-            ),
-        }
-        if any(name.startswith("weights/nerf.") for name in self.arrays):
-            self.networks["nerf"] = NeRF(from_tree(NerfConfig, meta["nerf"], "nerf"), rng)
-        self.reset_weights()
-        self.renderer = DenseRenderer(
-            Networks(
-                sdf=self.networks["sdf_network_fine"],
-                color=self.networks["color_network_fine"],
-                sharpness=self.networks["variance_network_fine"],
-                nerf=self.networks.get("nerf"),
-            ),
-            from_tree(HierarchicalConfig, meta["neus_renderer"], "neus_renderer"),
+
+        def block(kind: type, name: str) -> Any:
+            return from_tree(kind, meta[name], name)
+
+        sdf, color = SDFNetwork(block(SdfConfig, "sdf_network"), rng), block(ColorConfig, "rendering_network")
+        sharpness, color = (
+            SingleVarianceNetwork(block(VarianceConfig, "variance_network")),
+            RenderingNetwork(color, rng),
         )
+        self.networks = {"sdf_network_fine": sdf, "variance_network_fine": sharpness, "color_network_fine": color}
+        if any(name.startswith("weights/nerf.") for name in self.arrays):
+            self.networks["nerf"] = NeRF(block(NerfConfig, "nerf"), rng)
+        self.reset_weights()
+        networks = Networks(sdf, color, sharpness, self.networks.get("nerf"))
+        self.renderer = DenseRenderer(networks, block(HierarchicalConfig, "neus_renderer"))
         self.conf = _train_config(meta)
         self.rays = Rays(self["in/rays_o"], self["in/rays_d"], self["in/near"], self["in/far"])
         self.target = jt.array(self["in/true_rgb"])
@@ -137,22 +132,18 @@ def relative(actual: float, golden: float) -> float:
 
 def field_rows(golden: Golden) -> list[Row]:
     """Fields at given points."""
-    points = jt.array(golden["field/points"])
-    sdf = golden.networks["sdf_network_fine"]
+    names = ("points", "gradient", "view_dirs", "feature")
+    points, gradient, directions, feature = (jt.array(golden[f"field/{name}"]) for name in names)
+    sdf, color = golden.networks["sdf_network_fine"], golden.networks["color_network_fine"]
     out = sdf(points)
-    color = golden.networks["color_network_fine"](
-        points,
-        jt.array(golden["field/gradient"]),
-        jt.array(golden["field/view_dirs"]),
-        jt.array(golden["field/feature"]),
-    )
-    values = {"sdf": out.sdf, "feature": out.feature, "gradient": out.gradient, "color": color}
-    values["sdf (value only)"] = sdf.at_weights().distance(points)
+    values = {"sdf": out.sdf, "feature": out.feature, "gradient": out.gradient}
+    values |= {
+        "color": color(points, gradient, directions, feature),
+        "sdf (value only)": sdf.at_weights().distance(points),
+    }
     if "nerf" in golden.networks and "field/nerf_points" in golden.arrays:
-        density, rgb = golden.networks["nerf"](
-            jt.array(golden["field/nerf_points"]), jt.array(golden["field/view_dirs"])
-        )
-        values |= {"nerf_density": density, "nerf_rgb": rgb}
+        found = golden.networks["nerf"](jt.array(golden["field/nerf_points"]), directions)
+        values |= dict(zip(("nerf_density", "nerf_rgb"), found, strict=True))
     return [
         Row(f"field/{name}", worst(value.numpy(), golden[f"field/{name.split(' ')[0]}"]), FIELD_BOUND)
         for name, value in values.items()
@@ -163,36 +154,32 @@ def placing_rows(golden: Golden) -> list[Row]:
     """Where the renderer places samples."""
     with jt.no_grad():
         *rounds, depths = golden.renderer.up_sample_rounds(upload(golden.rays))
-    rows = [
-        Row(f"out/up_sample_{i}", worst(v.numpy(), golden[f"out/up_sample_{i}"]), DEPTH_BOUND)
-        for i, v in enumerate(rounds)
-    ]
+    found = {f"up_sample_{i}": values for i, values in enumerate(rounds)} | {"z_vals": depths}
     expected = {name for name in golden.arrays if name.startswith("out/up_sample_")}
-    rows.append(Row("out/up_sample rounds", abs(len(rounds) - len(expected)), 0))
-    return [*rows, Row("out/z_vals", worst(depths.numpy(), golden["out/z_vals"]), DEPTH_BOUND)]
+    count = Row("out/up_sample rounds", abs(len(rounds) - len(expected)), 0)
+    return [count, *(Row(f"out/{n}", worst(v.numpy(), golden[f"out/{n}"]), DEPTH_BOUND) for n, v in found.items())]
 
 
 def render_rows(golden: Golden, output: Image) -> list[Row]:
     """What the renderer gives."""
-    weights = output.weights.numpy()
-    s_val = np.broadcast_to(1.0 / output.inv_s.numpy(), (len(golden.rays), 1))
+    weights, inside, on_file = output.weights.numpy(), output.inside_sphere.numpy(), golden["out/inside_sphere"]
     eikonal = eikonal_term(output.sdf_gradient, output.near_sphere).mean().numpy()
+    found = {
+        "weights": (weights, DEPTH_BOUND),
+        "cdf_fine": (output.cdf.numpy(), DEPTH_BOUND),
+        "weight_max": (weights.max(axis=1, keepdims=True), DEPTH_BOUND),
+        "gradients": (output.sdf_gradient.numpy(), RAY_GRADIENT_BOUND),
+        "color_fine": (output.rgb.numpy(), COLOR_BOUND),
+        "weight_sum": (output.opacity.numpy(), COLOR_BOUND),
+        "s_val": (np.broadcast_to(1.0 / output.inv_s.numpy(), (len(golden.rays), 1)), COLOR_BOUND),
+    }
+    # The share of 0/1 entries that differ: a section at the sphere's rim may fall on either side.
+    mismatch = float(np.mean(inside.reshape(on_file.shape) != on_file))
     return [
-        Row("out/weights", worst(weights, golden["out/weights"]), DEPTH_BOUND),
-        Row("out/cdf_fine", worst(output.cdf.numpy(), golden["out/cdf_fine"]), DEPTH_BOUND),
-        Row("out/weight_max", worst(weights.max(axis=1, keepdims=True), golden["out/weight_max"]), DEPTH_BOUND),
-        Row("out/gradients", worst(output.sdf_gradient.numpy(), golden["out/gradients"]), RAY_GRADIENT_BOUND),
-        Row("out/color_fine", worst(output.rgb.numpy(), golden["out/color_fine"]), COLOR_BOUND),
-        Row("out/weight_sum", worst(output.opacity.numpy(), golden["out/weight_sum"]), COLOR_BOUND),
-        Row("out/s_val", worst(s_val, golden["out/s_val"]), COLOR_BOUND),
+        *(Row(f"out/{name}", worst(value, golden[f"out/{name}"]), bound) for name, (value, bound) in found.items()),
         Row("out/gradient_error", relative(eikonal.item(), golden["out/gradient_error"]), LOSS_BOUND),
-        Row("out/inside_sphere (share)", _mismatch(output.inside_sphere.numpy(), golden["out/inside_sphere"]), 1e-2),
+        Row("out/inside_sphere (share)", mismatch, 1e-2),
     ]
-
-
-def _mismatch(actual: np.ndarray, golden: np.ndarray) -> float:
-    """Share of 0/1 entries that differ: a section at the sphere's rim may fall on either side."""
-    return float(np.mean(actual.reshape(golden.shape) != golden))
 
 
 def loss_rows(golden: Golden, output: Image) -> list[Row]:
@@ -207,12 +194,9 @@ def loss_rows(golden: Golden, output: Image) -> list[Row]:
     for name in sorted(expected & set(trained)):
         target = golden[f"grad/{name}"].astype(np.float64)
         found = some_of(gradients[name].numpy(), target.size)  # a file may hold some entries only
-        error = np.linalg.norm(found.reshape(target.shape) - target)
-        rows.append(
-            Row(
-                f"grad/{name}", float(error / max(np.linalg.norm(target), WEIGHT_GRADIENT_FLOOR)), WEIGHT_GRADIENT_BOUND
-            )
-        )
+        scale = max(np.linalg.norm(target), WEIGHT_GRADIENT_FLOOR)
+        error = float(np.linalg.norm(found.reshape(target.shape) - target) / scale)
+        rows.append(Row(f"grad/{name}", error, WEIGHT_GRADIENT_BOUND))
     return rows
 
 

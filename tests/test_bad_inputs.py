@@ -10,8 +10,6 @@ from types import ModuleType
 import pytest
 from bad_input_builders import CONF
 from bad_inputs import BAD_INPUTS
-from bad_requests import BAD_REQUESTS
-from bad_states import BAD_STATES
 from checkpoint_samples import make_checkpoint
 from synthetic_scene import write_scene
 
@@ -22,9 +20,6 @@ from models.checkpoints.ours import save_checkpoint
 ROOT = Path(__file__).resolve().parents[1]
 # A warning of Python's would be a second message: here it is an error, and so a traceback.
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-ALL_INPUTS = BAD_INPUTS | BAD_STATES | BAD_REQUESTS
 
 
 class NoRunner:
@@ -63,9 +58,9 @@ def listing(folder):
     return {path: (status.st_size, status.st_mtime_ns, status.st_mode) for path, status in found.items()}
 
 
-@pytest.mark.parametrize("name", ALL_INPUTS)
+@pytest.mark.parametrize("name", BAD_INPUTS)
 def test_a_bad_input_is_one_sentence_exit_2_and_no_file_written(name, work, capfd):
-    change, words = ALL_INPUTS[name]
+    change, words = BAD_INPUTS[name]
     argv = change(work) or []
     before = listing(work)
     assert exp_runner.main(["--conf", "x.conf", *argv]) == 2

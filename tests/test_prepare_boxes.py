@@ -1,17 +1,16 @@
 """Boxes on a few photographs: read, refused, carried to the others by points, and masks made of them."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from noise_pictures import picture, save_with_exif
-from preparations import read, request
+from preparations import LONG_STEPS, forbid, lines_of, read, refuse, request
 from rigs import cloud, sphere_of_cameras, textured_scene
 
 from data.errors import UserError
 from data.io.images import read_image, write_image
-from data.prepare import box_masks, boxes, camera_steps, grabcut_masks, pipeline
+from data.prepare import box_masks, boxes, grabcut_masks
 from data.prepare.boxes import Box, find_boxes
 from data.prepare.pipeline import prepare
 
@@ -43,15 +42,16 @@ def named(*views):
     return {f"{view:03d}.png": box_of(view) for view in views}
 
 
-def overlap(mask, truth):
-    return np.sum((mask > 127) & (truth > 127)) / np.sum((mask > 127) | (truth > 127))
+def overlaps(found):
+    """The agreement of each mask with the true one."""
+    pairs = [(mask > 127, truth > 127) for mask, truth in zip(found.masks, TRUTH, strict=True)]
+    return [np.sum(mask & truth) / np.sum(mask | truth) for mask, truth in pairs]
 
 
 @pytest.mark.parametrize("views", [(0,), (0, 5, 9)])
 def test_a_few_boxes_make_masks_for_all_photographs(views):
     found = grabcut_masks.cut_by_boxes(scene(), named(*views), has_region=True)
-    agreement = [overlap(mask, truth) for mask, truth in zip(found.masks, TRUTH, strict=True)]
-    assert min(agreement) > 0.85 and np.median(agreement) > 0.9
+    assert min(overlaps(found)) > 0.85 and np.median(overlaps(found)) > 0.9
     assert f"boxes drawn on photographs: {len(views)}," in found.notes[-1]
 
 
@@ -65,7 +65,7 @@ def test_points_beside_the_object_in_its_boxes_are_not_carried():
     assert len(box_masks.on_masks(given, around, {0: np.zeros_like(TRUTH[0])})) == 400  # failed mask
 
 
-def test_the_region_goes_around_what_the_boxes_hold_and_leaves_the_cameras_where_they_are():
+def test_the_region_goes_around_what_the_boxes_hold_and_no_camera_moves():
     given = scene()
     given = replace(given, notes=("region of interest: the first", "another note"))
     found = grabcut_masks.cut_by_boxes(given, named(0, 5, 9), has_region=False)
@@ -77,29 +77,29 @@ def test_the_region_goes_around_what_the_boxes_hold_and_leaves_the_cameras_where
 
 
 def test_a_box_that_misses_the_object_is_told():
-    missing = np.array([0.0, 0.0, 0.15, 0.15])
-    with pytest.raises(UserError, match="the box of 000.png contains [0-9]+ SfM points, too few"):
-        grabcut_masks.cut_by_boxes(scene(0), {"000.png": missing}, True)
-    with pytest.raises(UserError, match="the box of 005.png contains [0-9]+% of the points in the other boxes"):
-        half = box_of(5) * np.array([1.0, 1.0, 0.0, 1.0]) + np.array([0, 0, box_of(5)[0] + 0.12, 0])
-        grabcut_masks.cut_by_boxes(scene(), {**named(0, 9), "005.png": half}, True)
-    with pytest.raises(UserError, match="are in the region of interest: the boxes miss the object"):
-        grabcut_masks.cut_by_boxes(replace(scene(), points=cloud(scene().points.xyz * 3.0)), named(0), True)
-    with pytest.raises(UserError, match="no camera was found for stray.png; draw on another photograph"):
-        grabcut_masks.cut_by_boxes(scene(), {"stray.png": missing}, True)
+    missing, edge = np.array([0.0, 0.0, 0.15, 0.15]), box_of(5)
+    half = np.array([edge[0], edge[1], edge[0] + 0.12, edge[3]])
+    far_away = replace(scene(), points=cloud(scene().points.xyz * 3.0))
     grey = replace(scene(), images=tuple(np.full_like(image, 100) for image in scene().images))
-    with pytest.raises(UserError, match="has the same colours as its surroundings"):
-        grabcut_masks.cut_by_boxes(grey, named(0, 5), True)
+    for given, drawn, words in (
+        (scene(0), {"000.png": missing}, "the box of 000.png contains [0-9]+ SfM points, too few"),
+        (scene(), {**named(0, 9), "005.png": half}, "box of 005.png contains [0-9]+% of the points in the other boxes"),
+        (far_away, named(0), "are in the region of interest: the boxes miss the object"),
+        (scene(), {"stray.png": missing}, "no camera was found for stray.png; draw on another photograph"),
+        (grey, named(0, 5), "has the same colours as its surroundings"),
+    ):
+        with pytest.raises(UserError, match=words):
+            grabcut_masks.cut_by_boxes(given, drawn, True)
 
 
-def test_points_on_a_part_of_the_object_are_told_unless_all_photographs_have_boxes():
+def test_points_on_a_part_are_told_unless_all_photographs_have_boxes():
     given = scene(0)
     foot = replace(given, points=cloud(given.points.xyz[given.points.xyz[:, 2] < -0.35]))
     words = r"transferred by [0-9]+ SfM points reproduce the masks .*009.png\) to only [0-9]+%.*--roi"
     with pytest.raises(UserError, match=words):
         grabcut_masks.cut_by_boxes(foot, named(0, 5, 9), has_region=False)
     found = grabcut_masks.cut_by_boxes(foot, named(*range(len(POSES))), has_region=True)
-    assert min(overlap(mask, truth) for mask, truth in zip(found.masks, TRUTH, strict=True)) > 0.85
+    assert min(overlaps(found)) > 0.85
 
 
 @pytest.mark.parametrize(("box", "is_doubted"), [((0.4, 0.4, 0.6, 0.6), False), ((0.6, 0.1, 0.9, 0.9), True)])
@@ -109,20 +109,14 @@ def test_a_box_beside_what_the_photographs_look_at_is_doubted(box, is_doubted):
     assert ["(003.png)" in line and "draw it again" in line for line in found] == [True] * is_doubted
 
 
-def written(folder, content):
-    path = folder / boxes.BOXES_FILE
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return path
-
-
 BAD_FILES = {
     "no json": ("{", "cannot be read as JSON"),
-    "none": ({}, "holds no boxes; write"),
-    "three numbers": ({"boxes": {"a.png": [1, 2, 3]}}, "a.png: is a list and must be four numbers"),
-    "a text": ({"boxes": {"a.png": [1, 2, 3, "4"]}}, "a.png"),
-    "a stranger": ({"boxes": {"z.png": [1, 2, 3, 9]}}, "z.png: no such photograph; there are a.png"),
-    "inside out": ({"boxes": {"a.png": [9, 2, 3, 9]}}, "the box 9 2 3 9 contains none of the 30x20 pixels"),
-    "elsewhere": ({"boxes": {"a.png": [50, 2, 80, 9]}}, "contains none of the 30x20 pixels"),
+    "none": ("{}", "holds no boxes; write"),
+    "three numbers": ('{"boxes": {"a.png": [1, 2, 3]}}', "a.png: is a list and must be four numbers"),
+    "a text": ('{"boxes": {"a.png": [1, 2, 3, "4"]}}', "a.png"),
+    "a stranger": ('{"boxes": {"z.png": [1, 2, 3, 9]}}', "z.png: no such photograph; there are a.png"),
+    "inside out": ('{"boxes": {"a.png": [9, 2, 3, 9]}}', "the box 9 2 3 9 contains none of the 30x20 pixels"),
+    "elsewhere": ('{"boxes": {"a.png": [50, 2, 80, 9]}}', "contains none of the 30x20 pixels"),
 }
 
 
@@ -130,7 +124,7 @@ BAD_FILES = {
 def test_a_bad_file_is_one_sentence(tmp_path, name):
     content, words = BAD_FILES[name]
     write_image(tmp_path / "a.png", picture(20, 30))
-    written(tmp_path, content)
+    (tmp_path / boxes.BOXES_FILE).write_text(content)
     with pytest.raises(UserError, match=words) as caught:
         find_boxes(tmp_path, tmp_path / "scene", (), [tmp_path / "a.png"])
     assert "boxes.json" in str(caught.value) and "\n" not in str(caught.value)
@@ -143,15 +137,11 @@ def test_a_box_is_in_pixels_of_the_upright_photograph(tmp_path):
     assert np.allclose(found["a.jpg"], [0, 0, 0.5, 1])
 
 
-def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced_by_a_file(copied_scene, monkeypatch):
+def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced(copied_scene, monkeypatch):
     drawn = (Box("photo_1.png", (60, 40, 260, 200), "--box"),)
-    inside = lambda picture, box: _filled(picture.shape[:2], box)  # noqa: E731 (the corner's colours tell nothing)
-    monkeypatch.setattr(grabcut_masks.masks, "grab_cut_box", inside)
-    for name in ("copy_images", "find_features", "match_features", "map_images"):
-        module = pipeline if name == "copy_images" else camera_steps
-        monkeypatch.setattr(module, name, lambda *given, step=name: pytest.fail(f"{step} ran again"))
-    said = []
-    assert prepare(request(copied_scene, masks="box", boxes=drawn, overwrite=True), said.append)
+    monkeypatch.setattr(grabcut_masks.masks, "grab_cut_box", _filled)  # the corner's colours tell nothing
+    forbid(monkeypatch, *LONG_STEPS)
+    said = lines_of(copied_scene, masks="box", boxes=drawn, overwrite=True)
     assert any(line.startswith("boxes drawn on photographs: 1, transferred to the others by") for line in said)
     found = read(copied_scene / "scene")
     assert [np.mean(mask > 127) > 0.05 for mask in found.masks] == [True] * found.n_views
@@ -162,12 +152,12 @@ def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced_by_a_file(
     write_image(copied_scene / "scene" / "mask" / "002.png", own)
     assert not prepare(request(copied_scene, masks="box", boxes=drawn), str), "what was replaced stays"
     assert np.array_equal(read(copied_scene / "scene").masks[2], own)
-    with pytest.raises(UserError, match="contains a scene of other photographs or options"):
-        prepare(request(copied_scene, masks="box", boxes=(Box("photo_1.png", (0, 0, 99, 99), "--box"),)), str)
+    other = (Box("photo_1.png", (0, 0, 99, 99), "--box"),)
+    refuse("contains a scene of other photographs or options", copied_scene, masks="box", boxes=other)
 
 
-def _filled(shape, box):
-    mask = np.zeros(shape, np.uint8)
+def _filled(picture, box):
+    mask = np.zeros(picture.shape[:2], np.uint8)
     if box is not None:
         left, top, right, bottom = np.rint(box).astype(int)
         mask[top:bottom, left:right] = 255

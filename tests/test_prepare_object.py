@@ -1,6 +1,5 @@
 """Cameras from the object alone replace those of whole photographs only if they fit the masks better."""
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,37 +20,32 @@ AGAIN = "estimated again, from what is inside the masks"
 
 @pytest.fixture
 def outcome(tmp_path, monkeypatch):
-    """A function of the agreement (None: no cameras) of both attempts: result, name of the model, lines."""
+    """A function of the agreement (None: unknown; an error: no cameras) of both attempts: result, model, lines."""
     (tmp_path / MASKS).mkdir()
-    stale = tmp_path / OF_OBJECT.database
-    stale.parent.mkdir()
-    stale.touch()
+    (tmp_path / OF_OBJECT.database).parent.mkdir()
+    (tmp_path / OF_OBJECT.database).touch()
 
-    def run(whole, of_object, error=UserError, masks="key", fewer=False):
-        said = []
-
+    def run(whole, of_object, masks="key", fewer=False):
         def map_images(work, frames, source=None):
             agreement, result = (of_object, OBJECT) if source == OF_OBJECT else (whole, WHOLE)
             if isinstance(agreement, type):
                 raise agreement(f"no cameras {result['names'][0]}; hint")
-            if fewer and result is WHOLE:
-                result = {**WHOLE, "names": ["whole", "another"]}
             (work / MODELS).mkdir()
             (work / MODELS / result["names"][0]).touch()
-            return result
+            return {**WHOLE, "names": ["whole", "another"]} if fewer and result is WHOLE else result
 
-        def mask_agreement(work):
-            return whole if (work / MODELS / "whole").exists() else of_object
-
-        for function in (map_images, mask_agreement):
-            monkeypatch.setattr(camera_steps, function.__name__, function)
-        for name in ("find_features", "match_features"):
-            monkeypatch.setattr(camera_steps, name, lambda work, *given: (work / OF_OBJECT.pairs).touch())
+        steps = dict.fromkeys(
+            ("find_features", "match_features"), lambda work, *given: (work / OF_OBJECT.pairs).touch()
+        )
+        steps["mask_agreement"] = lambda work: whole if (work / MODELS / "whole").exists() else of_object
+        for name, step in (steps | {"map_images": map_images}).items():
+            monkeypatch.setattr(camera_steps, name, step)
+        said = []
         found = camera_steps.find_cameras(tmp_path, (), False, masks, said.append)
         (kept,) = (path.name for path in (tmp_path / MODELS).iterdir())
         return found, kept, said
 
-    run.work = tmp_path
+    run.folder = (tmp_path / OF_OBJECT.pairs).parent
     return run
 
 
@@ -76,36 +70,36 @@ def test_the_cameras_that_fit_the_masks_are_kept(outcome, whole, of_object, fewe
     assert found["names"][0] == kept == model and found["masks"] == masks
     assert any(AGAIN in line for line in said) == (masks != FIT)
     assert ("are those of the object" in " ".join(found["notes"])) == (kept == "object")
-    assert not (outcome.work / OF_OBJECT.pairs).parent.exists()
+    assert not outcome.folder.exists()
 
 
-def test_without_any_cameras_both_reasons_are_given(outcome):
-    with pytest.raises(UserError, match="no cameras whole; inside the masks: no cameras object"):
-        outcome(UserError, UserError)
-    assert not (outcome.work / OF_OBJECT.pairs).parent.exists()
-
-
-@pytest.mark.parametrize(("whole", "of_object"), [(WorkError, 0.9), (UserError, WorkError), (0.5, DiskError)])
-def test_a_failure_of_the_machine_is_not_taken_for_missing_cameras(outcome, whole, of_object):
-    with pytest.raises(WorkError, match="no cameras"):
-        outcome(whole, of_object)
+@pytest.mark.parametrize(
+    ("whole", "of_object", "masks", "error", "words"),
+    [
+        (UserError, UserError, "key", UserError, "no cameras whole; inside the masks: no cameras object"),
+        (UserError, 0.9, "", UserError, "no cameras whole; hint"),
+        (WorkError, 0.9, "key", WorkError, "no cameras"),
+        (UserError, WorkError, "key", WorkError, "no cameras"),
+        (0.5, DiskError, "key", WorkError, "no cameras"),
+    ],
+)
+def test_without_any_cameras_the_reasons_are_given(outcome, whole, of_object, masks, error, words):
+    with pytest.raises(error, match=words):
+        outcome(whole, of_object, masks=masks)
+    assert error is WorkError or not outcome.folder.exists()
 
 
 def test_without_masks_whole_photographs_decide(outcome):
     assert outcome(0.0, 0.9, masks="") == ({**WHOLE, "masks": ""}, "whole", [])
-    with pytest.raises(UserError, match="no cameras whole; hint"):
-        outcome(UserError, 0.9, masks="")
 
 
-@pytest.mark.parametrize(
-    ("stored", "masks", "is_usable"),
-    [(None, "a", True), ("", "", True), (FIT, "a", True), (FIT, "", True), ("a", "a", True), ("", "a", False)]
-    + [("a", "b", False), ("a", "", False)],
-)
-def test_a_stored_result_is_for_the_masks_it_was_found_with(stored, masks, is_usable):
-    found = WHOLE if stored is None else {**WHOLE, "masks": stored}
-    with nullcontext() if is_usable else pytest.raises(ValueError):
+def test_a_stored_result_is_for_the_masks_it_was_found_with():
+    for stored, masks in ((None, "a"), ("", ""), (FIT, "a"), (FIT, ""), ("a", "a")):
+        found = WHOLE if stored is None else {**WHOLE, "masks": stored}
         assert camera_steps._for_masks(found, masks) is found
+    for stored, masks in (("", "a"), ("a", "b"), ("a", "")):
+        with pytest.raises(ValueError):
+            camera_steps._for_masks({**WHOLE, "masks": stored}, masks)
 
 
 @pytest.mark.parametrize(("step", "views", "is_known"), [(0, 12, True), (30, 12, True), (30, 5, False)])

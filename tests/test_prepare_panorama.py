@@ -23,8 +23,8 @@ def panorama():
     """The image whose colours are 0.5 + 0.5 d for the direction d (x right, y down, z forward) of each pixel."""
     longitude = ((np.arange(WIDTH) + 0.5) / WIDTH - 0.5) * 2 * np.pi
     latitude = ((np.arange(HEIGHT) + 0.5) / HEIGHT - 0.5)[:, None] * np.pi
-    directions = [np.cos(latitude) * np.sin(longitude), np.sin(latitude) + 0 * longitude]
-    directions.append(np.cos(latitude) * np.cos(longitude))
+    flat = np.cos(latitude)
+    directions = np.broadcast_arrays(flat * np.sin(longitude), np.sin(latitude), flat * np.cos(longitude))
     return np.rint(127.5 + 127.5 * np.stack(directions, axis=-1)).astype(np.uint8)
 
 
@@ -39,40 +39,26 @@ def test_each_pixel_of_a_view_shows_its_direction():
             direction = np.array([x * np.cos(turn) + z * np.sin(turn), y, z * np.cos(turn) - x * np.sin(turn)])
             expected = 127.5 + 127.5 * direction / np.linalg.norm(direction)
             assert np.abs(view[row, column] - expected).max() < 2.5
-
-
-def test_a_view_is_not_larger_than_asked():
     assert {view.shape[0] for _, view, _ in cut(panorama(), 100)} == {100}
 
 
-@pytest.fixture
-def photographs(tmp_path):
-    Image.fromarray(panorama()).save(tmp_path / "a.jpg", xmp=XMP)
-    Image.fromarray(panorama()).save(tmp_path / "b.jpg")
-    Image.fromarray(panorama()[:, :300]).save(tmp_path / "c.jpg", xmp=XMP)
-    return [tmp_path / name for name in ("a.jpg", "b.jpg", "c.jpg")]
+def test_tagged_photographs_and_those_of_the_flag_are_cut(tmp_path):
+    photographs = [tmp_path / name for name in ("a.jpg", "b.jpg", "c.jpg")]
+    for path, width, tag in zip(photographs, (WIDTH, WIDTH, 300), (XMP, b"", XMP), strict=True):
+        Image.fromarray(panorama()[:, :width]).save(path, **({"xmp": tag} if tag else {}))
 
+    def copied(paths, **options):
+        with Bar("photographs", len(paths)) as bar:
+            return [Frame(**frame) for frame in copy_images(paths, tmp_path / "out", bar, **options)]
 
-def copied(photographs, folder, **options):
-    with Bar("photographs", len(photographs)) as bar:
-        return [Frame(**frame) for frame in copy_images(photographs, folder, bar, **options)]
-
-
-def test_tagged_photographs_are_cut_and_others_are_not(photographs, tmp_path):
     assert [is_tagged(path) for path in photographs] == [True, False, False]
-    frames = copied(photographs, tmp_path / "out")
+    frames = copied(photographs)
     assert [frame.source for frame in frames] == [*(f"a.jpg ({yaw} degrees)" for yaw in YAWS), "b.jpg", "c.jpg"]
     assert groups(frames)[0].focal == pytest.approx(frames[0].width / 2) and len(groups(frames)[0].names) == 8
     assert read_image(tmp_path / "out" / frames[1].name).shape[:2] == (frames[1].height, frames[1].width)
-
-
-def test_the_flag_cuts_all_and_refuses_cropped_ones(photographs, tmp_path):
-    assert len(copied(photographs[:2], tmp_path / "out", is_panorama=True)) == 16
+    assert len(copied(photographs[:2], is_panorama=True)) == 16
     with pytest.raises(UserError, match=r"--panorama: c.jpg has 300x256 pixels"):
-        copied(photographs, tmp_path / "other", is_panorama=True)
-
-
-def test_masks_of_whole_photographs_are_refused(photographs):
+        copied(photographs, is_panorama=True)
     with pytest.raises(UserError, match="--masks box: masks and rectangles of 360-degree photographs"):
         require_no_mask_files(photographs, False, "box")
     require_no_mask_files(photographs[1:], False, "box")

@@ -1,16 +1,20 @@
 """The last adjustment finds the lens that a simple camera model cannot have; and leaves alone what is undetermined."""
 
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from compare_cameras import compare, poses_of
+from fisheye_photographs import write_fisheye
+from preparations import lines_of
 
-from data.demo.make_demo import look_at_center
 from data.io.child import run_apart
 from data.prepare import colmap_tasks, mapping
+from data.readers.colmap_files import load_tables
 
 TRUE_LENS = [800.0, 530.0, 375.0, 0.05, -0.06]  # of 1024 x 768 pixels
-
-
-FISHEYE = (320.0, 512.0, 384.0, 0.03, -0.01, 0.002, -0.0005)  # focal length, principal point, distortion
+SIMPLE_LENS = [803.0, 512.0, 384.0, 0.0]
 
 
 def refined(report, n_images, n_points=300):
@@ -18,20 +22,12 @@ def refined(report, n_images, n_points=300):
     import pycolmap
 
     pycolmap.set_random_seed(1)
-    options = pycolmap.SyntheticDatasetOptions(
-        num_rigs=1,
-        num_cameras_per_rig=1,
-        num_frames_per_rig=n_images,
-        num_points3D=n_points,
-        camera_width=1024,
-        camera_height=768,
-        camera_model_id=pycolmap.CameraModelId.RADIAL,
-        camera_params=TRUE_LENS,
-    )
+    options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, camera_width=1024, camera_height=768)
+    options.num_frames_per_rig, options.num_points3D = n_images, n_points
+    options.camera_model_id, options.camera_params = pycolmap.CameraModelId.RADIAL, TRUE_LENS
     model = pycolmap.synthesize_dataset(options)
     for camera in model.cameras.values():
-        camera.model = pycolmap.CameraModelId.SIMPLE_RADIAL
-        camera.params = [803.0, 512.0, 384.0, 0.0]
+        camera.model, camera.params = pycolmap.CameraModelId.SIMPLE_RADIAL, SIMPLE_LENS
     model.update_point_3d_errors()
     before = model.compute_mean_reprojection_error()
     model = colmap_tasks.refine(model)
@@ -47,68 +43,38 @@ def test_the_lens_is_found(n_images, tmp_path):
     assert before > 5 > 0.01 > after
 
 
-def fisheye_refined(report, widest):
-    """(model, parameters, mean error before and after) of a fisheye lens to which the simple model was fitted, with
-    points up to `widest` degrees from the axis, as the mapper does: it removes points with large errors."""
-    import pycolmap
-
-    rng, model = np.random.default_rng(0), pycolmap.Reconstruction()
-    camera = pycolmap.Camera(model="SIMPLE_RADIAL", width=1024, height=768, params=[320.0, 512, 384, -0.1])
-    camera.camera_id = 1
-    model.add_camera_with_trivial_rig(camera)
-    points = rng.uniform(-3.0, 3.0, (200, 3))
-    keys = [model.add_point3D(point, pycolmap.Track(), np.zeros(3, np.uint8)) for point in points]
-    for view in range(1, colmap_tasks.LEAST_FISHEYE + 1):
-        pose = np.linalg.inv(look_at_center(rng.normal(size=3)))[:3]
-        seen = points @ pose[:, :3].T + pose[:, 3]
-        angle = np.arctan2(np.hypot(seen[:, 0], seen[:, 1]), seen[:, 2])
-        focal, x, y, *k = FISHEYE
-        bent = angle * (1 + sum(factor * angle ** (2 * power) for power, factor in enumerate(k, 1)))
-        pixels = focal * bent[:, None] * seen[:, :2] / np.hypot(seen[:, 0], seen[:, 1])[:, None] + [x, y]
-        near = np.flatnonzero(angle < np.radians(widest))
-        image = pycolmap.Image(name=f"{view}", keypoints=pixels[near], camera_id=1, image_id=view)
-        model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(pose))
-        for index, number in enumerate(near):
-            model.add_observation(keys[number], pycolmap.TrackElement(view, index))
-    for most in (64.0, 16.0, colmap_tasks.MOST_ERROR):
-        pycolmap.bundle_adjustment(model, pycolmap.BundleAdjustmentOptions(print_summary=False))
-        pycolmap.ObservationManager(model).filter_all_points3D(most, colmap_tasks.LEAST_ANGLE)
-    model.update_point_3d_errors()
-    before = model.compute_mean_reprojection_error()
-    model = colmap_tasks.refine(model)
-    (camera,) = model.cameras.values()
-    return camera.model.name, list(camera.params), before, model.compute_mean_reprojection_error()
-
-
-@pytest.mark.parametrize("widest", [62.0, 80.0])
-def test_a_fisheye_lens_is_recognised(widest, tmp_path):
-    model, parameters, before, after = run_apart(fisheye_refined, widest, log=tmp_path / "log")
-    assert model == colmap_tasks.FISHEYE_MODEL and before > 1 > 0.05 > after
-    assert np.allclose(parameters, [FISHEYE[0], *FISHEYE], rtol=5e-3, atol=5e-3)
-
-
 def test_a_lens_that_is_not_determined_keeps_the_simple_model(tmp_path):
     model, parameters, before, after = run_apart(refined, 3, 20, log=tmp_path / "log")
     assert model == colmap_tasks.CAMERA_MODEL
-    assert parameters == [803.0, 512.0, 384.0, 0.0] and before == after
+    assert parameters == SIMPLE_LENS and before == after
+
+
+@pytest.mark.slow
+def test_photographs_of_a_very_wide_lens_are_prepared(tmp_path):
+    poses, focal = write_fisheye(tmp_path / "photos", colmap_tasks.LEAST_FISHEYE, degrees=170)
+    lines_of(tmp_path)
+    work = tmp_path / "scene" / "prepare"
+    result = json.loads((work / "cameras.json").read_text())["result"]
+    ((name, _, _, parameters),) = load_tables(None, str(work / "sparse" / result["folder"]), {}).cameras.values()
+    assert name == colmap_tasks.FISHEYE_MODEL and np.allclose(parameters[:2], focal, rtol=0.01)
+    assert len(result["names"]) == len(poses) and result["error"] < 0.3
+    degrees, shares = compare(poses, poses_of(tmp_path / "scene"))
+    assert degrees.max() < 0.2 and shares.max() < 0.005
 
 
 @pytest.mark.parametrize(("change", "is_taken"), [(0.28, True), (-0.28, True), (0.45, False)])
 def test_the_focal_length_of_a_fisheye_lens_may_differ_more(change, is_taken):
-    class Camera:
-        width, height, params = 1024, 768, [(1 - change) * 400.0] * 2 + [512.0, 384.0, 0.0, 0.0, 0.0, 0.0]
-
-    assert colmap_tasks.is_likely([400.0, 512.0, 384.0, -0.1], Camera) == is_taken
+    params = [(1 - change) * 400.0] * 2 + [512.0, 384.0, 0.0, 0.0, 0.0, 0.0]
+    camera = SimpleNamespace(width=1024, height=768, params=params)
+    assert colmap_tasks.is_likely([400.0, 512.0, 384.0, -0.1], camera) == is_taken
 
 
 @pytest.mark.parametrize(("index", "value"), [(0, 1100.0), (1, 700.0), (2, 200.0), (4, -1.5), (1, float("nan"))])
 def test_an_unlikely_lens_is_not_taken(index, value):
-    class Camera:
-        width, height, params = 1024, 768, list(TRUE_LENS)
-
-    assert colmap_tasks.is_likely([803.0, 512.0, 384.0, 0.0], Camera)
-    Camera.params[index] = value
-    assert not colmap_tasks.is_likely([803.0, 512.0, 384.0, 0.0], Camera)
+    camera = SimpleNamespace(width=1024, height=768, params=list(TRUE_LENS))
+    assert colmap_tasks.is_likely(SIMPLE_LENS, camera)
+    camera.params[index] = value
+    assert not colmap_tasks.is_likely(SIMPLE_LENS, camera)
 
 
 @pytest.mark.parametrize(("found", "attempts"), [([0, 10], 2), ([5, 10], 2), ([9, 10], 1), ([5, 4], 2), ([0, 0], 2)])

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from nasty_texts import BREAKING, FORGED, FULL_LOG, broken_streams, dies, prints_much_into_a_full_log
+from bad_input_builders import BREAKING, FORGED, FULL_LOG, broken_streams, dies, prints_much_into_a_full_log
 from runs import ROOT, command, contents, run, saved
 
 from data.io import streams

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from models.training.sharing import Cut, share_of
 from packed_samples import batch_of, on_host
 from ranks import finished, needs_mpi, processes, sentences, started, wait_for, workers
 from runs import ROOT, SHORT, command, contents, run, saved
@@ -18,7 +19,6 @@ from models.machine.ranks import cores, ranks
 from models.machine.ranks.place import Place, be_alone, place_of
 from models.methods.protocol import PlainModel
 from models.monitoring.logger import LOG_FOLDER
-from models.training.sharing import Cut, share_of
 
 SHOWN = ("train.report_freq=2", "train.val_freq=3", "train.val_mesh_freq=6", "train.mesh_resolution=16")
 CHUNKED = (*SHORT, *SHOWN, "train.ray_chunk=10")

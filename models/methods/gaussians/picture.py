@@ -28,9 +28,7 @@ class Viewpoint:
     background: np.ndarray | None  # [3], None for black
 
 
-def paint(
-    splats: Splats, conf: SplatsConfig, viewpoint: Viewpoint, probe: Var | None = None
-) -> tuple[Var, Var]:
+def paint(splats: Splats, conf: SplatsConfig, viewpoint: Viewpoint, probe: Var | None = None) -> tuple[Var, Var]:
     """The image [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` receives d loss / d means2d."""
     is_flat, camera = conf.form == SURFELS, jt.array(viewpoint.camera)
     project = project_surfels if is_flat else project_ellipsoids

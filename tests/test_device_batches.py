@@ -53,7 +53,7 @@ def test_a_batch_on_the_device_has_the_gradients_of_its_arrays(made):
     in_chunks = gradients(trainer, batch, 40)
     assert_same_gradients(of_arrays, whole, loss=0.0, slope=0.0)
     assert_same_gradients(in_chunks, whole, loss=1e-5, slope=2e-4)
-    assert len(batch.part(3, 9)) == 6 and len(batch.borders(3)) == 4
+    assert len(batch.part(3, 9)) == 6
 
 
 def test_a_resumed_training_draws_the_same_batches(made):

@@ -97,7 +97,7 @@ COMMAND = Command(
             EXPERIMENT,
             metavar="A,B,C",
             help="train: names of several scenes, or a file with one name on each line. They are trained one after the "
-            "other; under mpirun, each process trains its part of them",
+            "other; under mpirun, each rank trains one scene at a time",
         ),
         *VIEWER,
     ),

@@ -21,6 +21,7 @@ from models.training.trainer import Trainer
 # Bytes per parameter during an update: the gradient, two new moments and the new weight, in addition to the old values.
 UPDATE_COPIES = 4
 STATE_KEY = "ray_chunk"  # key in the state of a checkpoint
+PARTS_KEY = "ranks"  # number of processes that shared the batches
 
 
 @phase("compiling")  # at its first steps
@@ -53,14 +54,15 @@ def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -
     if conf.ray_chunk != AUTO:
         return min(int(conf.ray_chunk), conf.batch_size)
     kept = state.get(STATE_KEY)
-    return int(kept["rays"]) if isinstance(kept, dict) and kept.get("for") == _sizes(conf, parts) else None
+    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(PARTS_KEY, 1) == parts
+    return int(kept["rays"]) if is_same else None
 
 
 def chunk_state(conf: TrainConfig, chunk: int, parts: int = 1) -> dict[str, Any]:
     """The entry of a checkpoint's state that `settled_chunk` reads."""
-    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf, parts)}}
+    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({PARTS_KEY: parts} if parts > 1 else {})
 
 
-def _sizes(conf: TrainConfig, parts: int) -> list[Any]:
+def _sizes(conf: TrainConfig) -> list[Any]:
     """The sizes that determine the chunk size, as JSON."""
-    return [-(-conf.batch_size // parts), conf.memory_limit]
+    return [conf.batch_size, conf.memory_limit]

@@ -18,12 +18,14 @@ import random
 import re
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runs import contents, run
+from tqdm import tqdm
 
 from models.checkpoints.ours import load_checkpoint
 
@@ -40,13 +42,12 @@ def live(folder: Path, end: int, keep: int, *flags: str) -> int:
     child = os.fork()
     if child:
         return child
-    status = 70
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         settings = (*SETTINGS, f"train.end_iter={end}", f"train.keep_checkpoints={keep}")
-        status = run(folder, *flags, settings=settings)
+        os._exit(run(folder, *flags, settings=settings))
     finally:
-        os._exit(status)
+        os._exit(70)
 
 
 def losses(folder: Path) -> set[tuple[str, str]]:
@@ -96,6 +97,7 @@ def torture(kills: int, keep: int, folder: Path) -> int:
 if __name__ == "__main__":
     from models.machine import backend
 
+    tqdm.set_lock(threading.RLock())  # a killed process would keep the one that processes share
     backend.select("cpu", 0)  # loads the program, and computes nothing: threads do not survive a fork
     import models.runner  # noqa: F401
 

@@ -1,6 +1,5 @@
 """A training survives SIGKILL (tests/kill_harness.py) and a disk that takes no checkpoint."""
 
-import re
 import subprocess
 import sys
 
@@ -17,12 +16,10 @@ def test_no_kill_loses_a_checkpoint_and_resumed_losses_are_those_of_an_unbroken_
     program = [sys.executable, str(ROOT / "tests/kill_harness.py"), "10", str(keep), str(tmp_path)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.search(r"(\d+) checkpoints compared", done.stdout)[1]) >= least
+    assert int(done.stdout.split()[-3]) >= least
 
 
-def test_a_disk_that_takes_no_checkpoint_is_tried_again_and_ends_the_run_with_one_sentence(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_disk_that_takes_no_checkpoint_is_tried_again_and_ends_the_run(tmp_path, monkeypatch, capsys):
     assert run(tmp_path, settings=("train.end_iter=3", *SHORT[1:])) == 0
     (kept,) = (tmp_path / "checkpoints").iterdir()
     before, words = kept.read_bytes(), "No space left on device"

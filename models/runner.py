@@ -46,8 +46,8 @@ class Runner:
 
     def __init__(self, experiment: Experiment, log: RunLogger) -> None:
         """Raises UserError if several processes share the training and their inputs differ."""
-        ranks = joined()
-        ranks.agree(scene=summary(experiment.scene), device=backend.device_info().name)
+        ranks, scene = joined(), summary(experiment.scene)
+        ranks.agree(scene=scene, device=backend.device_info().name)
         experiment = replace(experiment, conf=ranks.broadcast(experiment.conf))  # with the sizes of a checkpoint
         self.experiment, self.log = experiment, log
         self.conf = experiment.conf.train
@@ -55,7 +55,7 @@ class Runner:
         if warning := backend.device_info().warning:
             log.warn(warning)
         sizes = [line for line in [sizes_line(experiment.conf)] if line]
-        for text in (*sizes, summary(experiment.scene), *experiment.scene.notes):
+        for text in (*sizes, scene, *experiment.scene.notes):
             log.info(text)
         initial, pixels, jitter = generators(self.conf.seed)
         model = build_model(experiment.conf.model, self.conf, initial)  # the scene determines what is trained

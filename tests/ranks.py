@@ -40,7 +40,7 @@ def started(*programs: Sequence[str], ranks: int = 2) -> subprocess.Popen[str]:
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit status, stdout and stderr."""
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     return process.returncode, out, err
 
 

@@ -28,7 +28,6 @@ from data.io.streams import report_crash, say, secure
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
 from models.machine.cuda.failure import GpuFailedError, last_words
 from models.machine.ranks import started
-from models.machine.ranks.ranks import RankFailedError
 from models.machine.toolchain import check_limits
 
 EXIT_CRASH = 1  # as Python ends after a traceback
@@ -45,20 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: that of the process); returns the exit status."""
     try:
         check_limits()
-        from models.commands.arguments import asked, parse_arguments
+        from models.commands.arguments import parse_arguments
         from models.commands.conf import conf_for
 
         _require_current_folder()
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
-        if not started.takes_part(arguments.command.is_shared, asked(arguments)):
+        if not started.takes_part(arguments.command.is_shared):
             return EXIT_DONE
         with recorded() as times, phase(START):
             status = arguments.command.run(arguments, conf_for(arguments))
         if status == EXIT_DONE:
             say(*([line(times)] if len(times) > 1 else []), *arguments.command.next_steps(arguments))
         return status
-    except RankFailedError as error:
-        return failed(str(error), error.status)
     except UserError as error:
         return failed(str(error), EXIT_USER_ERROR)
     except KeyboardInterrupt:

@@ -24,7 +24,7 @@ from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.same_scene import require_same_background, require_same_frame, require_same_masks
 from models.checkpoints.torch_archive import read_torch_checkpoint
-from models.machine.ranks.place import here
+from models.machine.ranks.place import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config, to_hocon
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS
@@ -81,7 +81,7 @@ class Experiment:
 def open_training(
     conf: ExperimentConfig, is_continue: bool, checkpoint: Path | None, overwrite: bool, warn: Callable[[str], None]
 ) -> Experiment:
-    """The inputs of a training; only rank 0 has the lock and the checkpoint.
+    """The inputs of a training; of several processes, only one has the lock and the checkpoint.
 
     Args:
         is_continue: continue from the newest checkpoint of the folder, if there is one.
@@ -92,13 +92,15 @@ def open_training(
             is given; another training is running in the folder.
     """
     folder = results_folder(conf)
+    if here().size > 1 and conf.model.type == GAUSSIANS:
+        raise UserError(f"model.type = {GAUSSIANS}: cannot be shared by {here().size} ranks; start one process")
     scene = training_scene(conf)
     if scene.masks is None and conf.train.mask_weight > 0 and conf.model.needs_masks:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"
         )
-    if here().rank > 0:
+    if not is_writer():
         return Experiment(conf, folder, scene, None)
     checkpoints = folder / CHECKPOINTS
     found = latest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
@@ -137,10 +139,8 @@ def _existing_checkpoints(checkpoints: Path, chosen: Path | None) -> str:
 
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
-    """The inputs of a rendering or mesh; raises UserError if there is no checkpoint. Only rank 0 has the checkpoint."""
+    """The inputs of a rendering or mesh; raises UserError if there is no checkpoint."""
     folder = results_folder(conf)
-    if here().rank > 0:
-        return Experiment(conf, folder, training_scene(conf), None)
     checkpoints = folder / CHECKPOINTS
     if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
         return Experiment(*_imported(conf, folder, checkpoint), RunFiles(folder, OF_A_RESULT))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError, is_allocation_failure
 from data.io.streams import complain
-from models.machine.ranks.place import here, own_gpu
+from models.machine.ranks.place import is_writer, own_gpu
 from models.machine.ranks.ranks import joined
 from models.requests import UNIT, EvaluationRequest, MeshRequest
 
@@ -98,7 +98,11 @@ def train(
     callbacks = followers(experiment)
 
     def to_the_end(runner: Runner) -> int:
-        runner.train(language, *callbacks)
+        if is_writer():
+            runner.train(language, *callbacks)
+            joined().dismiss()
+        else:
+            runner.trainer.follow()
         return runner.step
 
     return work_on(experiment, to_the_end)
@@ -112,25 +116,23 @@ def render(
     checkpoint: Path | None = None,
     device: str = "auto",
     gpu: int = 0,
-) -> ValidationImage | None:
+) -> ValidationImage:
     """Render the view of photograph number `view`, write it, also to report.html, and compare it with the photograph.
 
     The sides are divided by `level` (None: `train.validate_resolution_level`). `rendered` has float32 arrays: `rgb`
-    [h, w, 3] in [0, 1], `normal` [h, w, 3] and `distance` [h, w] in the working frame, `opacity` [h, w]. Of several
-    ranks, all but the first get None.
+    [h, w, 3] in [0, 1], `normal` [h, w, 3] and `distance` [h, w] in the working frame, `opacity` [h, w].
     """
     conf = choose_device(conf, device, gpu)
     experiment = open_trained(conf, checkpoint, view)
     size = level or conf.train.validate_resolution_level
 
-    def shown(runner: Runner) -> ValidationImage | None:
+    def shown(runner: Runner) -> ValidationImage:
         from models.evaluation.validation import validate_image
         from models.report.added import with_picture
 
         context = runner.snapshot()
         picture = validate_image(context, view, size)
-        if picture is not None:
-            with_picture(context, picture)
+        with_picture(context, picture)
         return picture
 
     return work_on(experiment, shown)
@@ -183,7 +185,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Compute the metrics of docs/figures.md by name, with their units, and write them to report/ and report.html.
 
-    None stands for a metric without reference. Of several ranks, all but the first get {}. Raises EmptySurfaceError.
+    None stands for a metric without reference. Raises EmptySurfaceError.
     """
     from models.evaluation.references import read_references
 
@@ -193,13 +195,10 @@ def evaluate(
 
     def evaluated(runner: Runner) -> dict[str, Any]:
         from models.evaluation.evaluate import evaluate as compute
+        from models.report.added import with_evaluation
 
         context = runner.snapshot()
         found = compute(context, request, references)
-        if found is None:
-            return {}
-        from models.report.added import with_evaluation
-
         with_evaluation(context, found, language)
         return found.values
 
@@ -242,8 +241,8 @@ def work_on(experiment: Experiment, work: Callable[[Runner], Any]) -> Any:
 
     resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
     try:
-        is_first = here().rank == 0
-        with RunLogger(experiment.folder, not is_first, resumed_at, is_first) as log:
+        writes = is_writer()
+        with RunLogger(experiment.folder, not writes, resumed_at, writes) as log:
             from models.runner import Runner
 
             result = work(Runner(experiment, log))

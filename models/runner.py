@@ -20,14 +20,13 @@ from models.evaluation.collapse import CollapseWatch
 from models.evaluation.validation import validate_image
 from models.experiment import Experiment, record
 from models.machine import backend, memory
-from models.machine.ranks.ranks import ALONE, joined
+from models.machine.ranks.ranks import joined
 from models.methods.conf import to_hocon
 from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
 from models.monitoring.endings import Ending, named_if_the_gpu_fails, saved_at_an_early_end
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
-from models.monitoring.rank_consistency import agreed, begun
 from models.monitoring.recovery import Recovery
 from models.monitoring.saving import Saving
 from models.monitoring.setbacks import STOPPED_KEY
@@ -46,31 +45,29 @@ class Runner:
     """One experiment on the device that `backend.select` chose."""
 
     def __init__(self, experiment: Experiment, log: RunLogger) -> None:
-        """Join the ranks; raises UserError if their inputs differ."""
-        ranks = joined()
-        if ranks.size > 1:
-            conf, checkpoint = agreed(experiment.conf, experiment.checkpoint, experiment.scene, ranks)
-            experiment = replace(experiment, conf=conf, checkpoint=checkpoint)
-        self.ranks = ranks
+        """Raises UserError if several processes share the training and their inputs differ."""
+        ranks, scene = joined(), summary(experiment.scene)
+        ranks.agree(scene=scene, device=backend.device_info().name)
+        experiment = replace(experiment, conf=ranks.broadcast(experiment.conf))  # with the sizes of a checkpoint
         self.experiment, self.log = experiment, log
         self.conf = experiment.conf.train
         log.info(backend.device_info().line())
         if warning := backend.device_info().warning:
             log.warn(warning)
         sizes = [line for line in [sizes_line(experiment.conf)] if line]
-        for text in (*sizes, summary(experiment.scene), *experiment.scene.notes):
+        for text in (*sizes, scene, *experiment.scene.notes):
             log.info(text)
         initial, pixels, jitter = generators(self.conf.seed)
         model = build_model(experiment.conf.model, self.conf, initial)  # the scene determines what is trained
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
-        if experiment.checkpoint is None and (note := begun(model, ranks)):
+        if ranks.is_writer and experiment.checkpoint is None and (note := model.begin()):
             log.info(note)
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
-        self.recovery = Recovery(experiment.conf, experiment.store, self.trainer, log, ranks)
-        self.collapse = CollapseWatch(experiment, self.trainer, self.recovery, log, ranks)
+        self.recovery = Recovery(experiment.conf, experiment.store, self.trainer, log)
+        self.collapse = CollapseWatch(experiment, self.trainer, self.recovery, log)
         self._failure = ""  # why the result of the finished training is unusable
-        self.saving = Saving(experiment.store, self.trainer, self.recovery, log, ranks, self._state)
+        self.saving = Saving(experiment.store, self.trainer, self.recovery, log, self._state)
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
@@ -88,7 +85,7 @@ class Runner:
         return self.trainer.finished_steps
 
     def snapshot(self) -> EvalContext:
-        """The current model, for results that all ranks compute together."""
+        """The current model, for results."""
         return EvalContext(
             experiment=self.experiment,
             model=self.trainer.result_model,
@@ -97,12 +94,7 @@ class Runner:
             background_rgb=self.conf.background_rgb,
             log=self.log,
             chunks=self._chunks,
-            ranks=self.ranks,
         )
-
-    def own_snapshot(self) -> EvalContext:
-        """The current model, for results of this process alone."""
-        return replace(self.snapshot(), ranks=ALONE)
 
     def train(self, language: str | None = None, *followers: Callback) -> None:
         """Train to `end_iter`; write checkpoints, images, meshes and scalars at their frequencies.
@@ -110,8 +102,7 @@ class Runner:
         `language` of the report: None for that of the browser. Raises Interrupted, with everything saved, after the
         first SIGINT, SIGTERM or SIGHUP; DivergedError if values do not remain finite; GpuFailedError.
         """
-        if self.ranks.is_first:
-            record(self.experiment)
+        record(self.experiment)
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; increase train.end_iter to continue")
             self._failure = self.experiment.checkpoint.state.get(STOPPED_KEY, "")
@@ -134,7 +125,8 @@ class Runner:
         with named_if_the_gpu_fails(self.recovery.kept), self._told_how_it_ends(), self._saved_where_it_diverges():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
             with Interrupts() as interrupts, progress as bar:
-                with saved_at_an_early_end(self.ranks, interrupts, ending):
+                stops = joined().until(lambda: interrupts.received is not None)
+                with stops, saved_at_an_early_end(interrupts, ending):
                     yield interrupts, bar
                 self.trainer.settle()
                 if interrupts.received is None:
@@ -143,8 +135,7 @@ class Runner:
                     self.saving.save(self._failure)
             if interrupts.received is not None and self.step < self.conf.end_iter:
                 stop = Interrupted(interrupts.received, self.step)
-                if self.ranks.size > 1:
-                    self.log.note(str(stop))  # mpirun prints nothing after it was stopped
+                self.log.note(str(stop))  # mpirun prints nothing after it was stopped
                 raise stop
 
     def _begin(self, language: str | None, followers: Sequence[Callback]) -> None:
@@ -156,9 +147,8 @@ class Runner:
         self._choose_chunk()
         self.recovery.begin()
         has_surface = self.trainer.model.level_set is not None
-        if self.ranks.is_first:
-            report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
-            self._followers = (report, *followers)
+        report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
+        self._followers = (report, *followers)
         self._speed = Speed()
 
     @contextmanager
@@ -192,8 +182,7 @@ class Runner:
 
     def _after_step(self, output: StepOutput, bar: Bar) -> None:
         """Actions due after a step, including a skipped one."""
-        if self.ranks.is_first:
-            self._require_folder()
+        self._require_folder()
         is_last = self.step >= self.conf.end_iter
         if is_last:
             self.trainer.settle()  # a skipped step may restore an earlier state; then it is not the last step
@@ -204,10 +193,9 @@ class Runner:
         self._speed.count(output.entries)
         if self._due(self.conf.report_freq):
             scalars = output.scalars()  # waits for this step; otherwise the loop waits only for the previous one
-            if self.ranks.is_first:
-                bar.set_postfix_str(self._report(scalars, self._speed.since_last()))
+            bar.set_postfix_str(self._report(scalars, self._speed.since_last()))
         self._write_due_results()
-        self._tell(lambda follower: follower.after_step(self.own_snapshot))
+        self._tell(lambda follower: follower.after_step(self.snapshot))
 
     def _require_folder(self) -> None:
         """Recreate the folder if it was deleted; raises UserError if another run has it."""
@@ -219,7 +207,7 @@ class Runner:
 
     def _choose_chunk(self) -> None:
         checkpoint = self.experiment.checkpoint
-        chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {}, self.ranks.size)
+        chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {}, self.trainer.parts)
         if chunk is None:
             choice = training_chunk(self.trainer)
             chunk = choice.chunk
@@ -291,5 +279,5 @@ class Runner:
     def _state(self) -> dict[str, Any]:
         """The entries of a checkpoint's state besides those of the trainer."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()} | self.collapse.state()
-        state |= chunk_state(self.conf, self.trainer.ray_chunk, self.ranks.size)
+        state |= chunk_state(self.conf, self.trainer.ray_chunk, self.trainer.parts)
         return state | frame_state(self.experiment.scene)

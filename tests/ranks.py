@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 BESIDE = Path(sys.executable).with_name("mpirun")
 MPIRUN = str(BESIDE) if BESIDE.is_file() else shutil.which("mpirun")
-SECONDS = 120
 # In a container one is root, and has fewer cores than ranks.
 CONTAINER = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -24,16 +24,9 @@ CONTAINER = {
 }
 
 
-def missing() -> str:
-    """Why no ranks can be started here; "" where they can."""
-    try:
-        import mpi4py  # noqa: F401
-    except ImportError:
-        return "mpi4py is not installed (pip install -r requirements-mpi.txt)"
-    return "" if MPIRUN else "there is no mpirun (pip install -r requirements-mpi.txt)"
-
-
-needs_mpi = pytest.mark.skipif(bool(missing()), reason=missing() or "there is MPI")
+needs_mpi = pytest.mark.skipif(
+    not (MPIRUN and find_spec("mpi4py")), reason="there is no MPI (pip install -r requirements-mpi.txt)"
+)
 
 
 def started(*programs: Sequence[str], ranks: int = 2) -> subprocess.Popen[str]:
@@ -47,7 +40,7 @@ def started(*programs: Sequence[str], ranks: int = 2) -> subprocess.Popen[str]:
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit status, stdout and stderr."""
-    out, err = process.communicate(timeout=SECONDS)
+    out, err = process.communicate(timeout=300)
     return process.returncode, out, err
 
 
@@ -71,11 +64,9 @@ def processes(word: str) -> dict[int, int]:
 
 
 def workers(word: str) -> list[int]:
-    """Of these the ranks themselves: grandchildren of what mpirun has started."""
+    """Of these the ranks themselves: those that watch no other."""
     every = processes(word)
-    outer = sorted(process for process, parent in every.items() if parent not in every)
-    keepers = [process for one in outer for process, parent in every.items() if parent == one]
-    return [process for one in keepers for process, parent in every.items() if parent == one]
+    return sorted(every.keys() - every.values())
 
 
 def wait_for(is_so: Callable[[], object], seconds: float = 60.0) -> bool:

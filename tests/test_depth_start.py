@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from functools import lru_cache
-from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -23,9 +22,7 @@ from data.parsed_scene import SparsePoints
 from data.scenes.fused_depth import fused_depth
 from data.writers.neus import write_neus_scene
 from models.estimators import sampler
-from models.fields.state import export_state
 from models.methods.conf import load_config
-from models.monitoring import rank_consistency
 
 pytestmark = pytest.mark.slow
 DEPTH = (*OPEN, *SHORT, "model.background.depth_until=0.25", "model.background.points_from=0.25")
@@ -122,15 +119,3 @@ def test_two_ranks_begin_with_the_same_surface(whole, tmp_path):
     status, _, err = finished(started([*command, "--set", "train.end_iter=2"]))
     assert status == 0, err
     assert saved(tmp_path, 2).buffers["starts_from_depth"][0]
-
-
-def test_every_rank_gets_the_weights_of_rank_0(scene):
-    """Ranks with other numbers of threads round the sums of the fit differently."""
-    first, other = (begun(scene)[0].model for _ in range(2))
-    told = iter([export_state(network) for network in first.networks.values()])
-    other.fields.sharpness.reset(20)
-    ranks = SimpleNamespace(size=2, broadcast=lambda value: next(told))
-    assert rank_consistency.begun(other, ranks).startswith("the surface starts")
-    for name, network in other.networks.items():
-        for key, value in export_state(network).items():
-            np.testing.assert_array_equal(value, export_state(first.networks[name])[key])

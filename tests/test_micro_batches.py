@@ -9,12 +9,9 @@ from trainings import assert_same_gradients, gradients
 
 from models.machine import memory
 from models.machine.backend import jt
-from models.machine.ranks.place import Place
-from models.machine.ranks.ranks import Ranks
 from models.methods.conf import load_config
 from models.training import chunks
 from models.training.gradient import GradientSum
-from models.training.sharing import Share
 
 pytestmark = pytest.mark.slow
 
@@ -42,37 +39,6 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(whole, chunk):
     trainer, batch, noise, expected = whole
     assert_same_gradients(gradients(trainer, batch, chunk, noise), expected)
     assert all(value.any() for value in expected[1].values())
-
-
-class Told(Ranks):
-    """One of two ranks, which keeps what it adds to the other's; it is told the counts of the whole batch."""
-
-    place = Place(0, 2)
-
-    def __init__(self, counts):
-        self.counts, self.added = counts, []
-
-    def add(self, values):
-        if not self.added and self.counts is not None:
-            values[:] = self.counts
-        self.added.append(values.copy())
-
-
-def test_chunks_add_up_to_the_same_numbers_whoever_adds_up_some_of_them_first(whole):
-    trainer, batch, noise, _ = whole
-
-    def sums(start, stop, counts=None):
-        ranks, jitter = Told(counts), {name: array[start:stop] for name, array in noise.items()}
-        share = Share(batch.part(start, stop), jitter, ranks, [*range(0, stop - start, 10), stop - start])
-        total = GradientSum(trainer.model, share, trainer.context, trainer.optimizer.parameters)
-        for part in total.chunks(10):
-            total.add(trainer.model.objective(part.batch, part.noise, trainer.context, part.precomputed))
-        total.result()
-        return ranks.added
-
-    counts, every = sums(0, len(batch))
-    parts = [sums(start, stop, counts)[1] for start, stop in ((0, 10), (10, 40), (40, len(batch)))]
-    assert every.dtype == np.float64 and every.astype(np.float32).tobytes() == sum(parts).astype(np.float32).tobytes()
 
 
 def test_a_chunk_without_the_batchs_counts_would_give_another_loss(whole):
@@ -132,8 +98,8 @@ def test_a_failed_allocation_halves_the_chunk_says_so_once_and_goes_on_with_the_
     seen, true = [], GradientSum.chunks
 
     def failing(self, size):
-        batch = self.share.batch
-        seen.append((size, batch.rays.origins.tobytes(), batch.rgb.tobytes(), self.share.noise["inside"].tobytes()))
+        batch, jitter = self.batch, self.noise["inside"]
+        seen.append((size, batch.rays.origins.tobytes(), batch.rgb.tobytes(), jitter.tobytes()))
         if size > 16:
             raise error
         return true(self, size)

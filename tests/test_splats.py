@@ -15,8 +15,6 @@ from forms import FORMS as ALL_FORMS
 from splat_oracle import camera, conics64, picture64, random_splats
 
 from models.machine.backend import jt
-from models.machine.ranks.place import Place
-from models.machine.ranks.ranks import ALONE, Ranks
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.picture_loss import picture_loss
 from models.ops.source import on_host
@@ -53,7 +51,7 @@ def test_the_conics_of_needles_are_not_lost_in_rounding(form):
     assert np.abs(conics - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
-def shown(form, splats, size=SIZE, absolute=0, degree=3, distance=3.0, composed=NATIVE, ranks=ALONE):
+def shown(form, splats, size=SIZE, absolute=0, degree=3, distance=3.0, composed=NATIVE):
     """The picture and the probe; `composed` is the form that lays splats over each other, the others are native."""
     values = [jt.array(splats[name].astype(np.float32)) for name in NAMES]
     means, quats, sizes, opacities, dc, rest = values
@@ -64,7 +62,7 @@ def shown(form, splats, size=SIZE, absolute=0, degree=3, distance=3.0, composed=
     probe = jt.zeros((len(splats["means"]), 2))
     look = Look(colors, opacities.sigmoid(), jt.array(np.array([0.1, 0.2, 0.3], np.float32)), probe)
     with use(composed):
-        picture = (of_surfels if surfels else of_ellipsoids)(seen, look, Raster(*size, absolute), ranks)
+        picture = (of_surfels if surfels else of_ellipsoids)(seen, look, Raster(*size, absolute))
     return picture, values, probe, seen
 
 
@@ -159,34 +157,6 @@ def test_threads_change_no_bit(form, openmp_threads):
         openmp_threads(threads)
         found.add(bits(*gradients(form, splats, size=(100, 70))))
     assert len(found) == 1
-
-
-class Part(Ranks):
-    """One of several in this process: it is given what `sums` hold, and keeps what it would have added."""
-
-    def __init__(self, rank, size, sums=()):
-        self.place, self.sums, self.own = Place(rank, size), iter(sums), []
-
-    def add(self, values):
-        self.own.append(values.copy())
-        values[...] = next(self.sums, values)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("device", OWN_FORMS[:2])
-@pytest.mark.parametrize("form", FORMS)
-def test_ranks_that_share_the_tiles_have_what_one_process_has(form, device, size=3):
-    splats = random_splats(200, seed=12)
-    with in_form(device):
-        picture, grads = gradients(form, splats, size=(100, 70))
-        parts = [Part(rank, size, [picture]) for rank in range(size)]
-        for part in parts:
-            gradients(form, splats, size=(100, 70), ranks=part)
-        whole = [sum(part.own[k] for part in parts) for k in range(2)]  # of tiles, of gradients
-        shared = gradients(form, splats, size=(100, 70), ranks=Part(0, size, whole))
-    assert bits(*shared) == bits(picture, grads)
-    work = [np.count_nonzero(part.own[0][..., -1]) for part in parts]
-    assert max(work) <= 1.2 * np.mean(work)
 
 
 EXTREME = [("means", -10.0), ("sizes", 4.0), ("sizes", -30.0), ("opacities", 30.0), ("quats", 0.0), ("none", 0.0)]

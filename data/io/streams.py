@@ -74,7 +74,7 @@ def is_watched() -> bool:
 
 
 def hush(is_hushed: bool = True) -> None:
-    """Switch printing off (or on again): of several ranks only one prints."""
+    """Switch printing off (or on again): of several processes only one prints."""
     global _is_hushed
     _is_hushed = is_hushed
 

@@ -65,9 +65,6 @@ computation: run again;
 
 EPILOG = _EPILOG.replace(FROM_A_CLONE, CALLED)
 
-# Flags that may differ between the ranks of a run.
-MAY_DIFFER = ("--conf", "--case", "--set", "--seed", "--roi", "--device", "--gpu", "--view", "--host", "--port")
-
 # The flags of all modes; in each group the modes' own flags follow, in the order of the table.
 COMMON = (
     flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="mode of the program (default: train)"),
@@ -148,18 +145,6 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         gpu=values.gpu,
         values=values,
     )
-
-
-def asked(arguments: Arguments) -> dict[str, str]:
-    """The values that must agree on all ranks, by flag.
-
-    Paths may differ between machines, the confs are compared separately, and the viewer's flags matter on rank 0 only.
-    """
-    names = {entry.options.get("dest", entry.name.removeprefix("--")): entry.name for entry in reversed(_flags())}
-    values = {names[name]: value for name, value in vars(arguments.values).items() if value is not None}
-    return {
-        name: str(value) for name, value in values.items() if name not in MAY_DIFFER and not isinstance(value, Path)
-    }
 
 
 def _flags() -> list[Flag]:

@@ -1,7 +1,7 @@
 """`--mode train --cases A,B,C`: trains several scenes, each in its own process.
 
-Under mpirun or srun each free rank takes the next scene of the queue; in a Slurm array each job takes its part of the
-list. The training of a scene is the same as with `--case`.
+Under mpirun or srun each process takes its part of the list, and in a Slurm array each job. The training of a scene is
+the same as with `--case`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from pathlib import Path
 from types import FrameType
 
 from data.errors import UserError, crash_report, listed
-from data.io.streams import complain, say
+from data.io.streams import complain, hush, say
 from models.commands.command import EXIT_DONE, EXIT_STOPPED, Arguments, failed
 from models.commands.program import PROGRAM
 from models.machine.ranks import place
-from models.machine.ranks.queue import Queue
 from models.machine.ranks.ranks import joined
 from models.machine.ranks.shield import PR_SET_PDEATHSIG
 
@@ -113,19 +112,19 @@ def run_cases(arguments: Arguments) -> int:
     """Train all scenes; returns the exit status."""
     names = of_this_job(scenes_of(arguments.values.cases), os.environ)
     _require_folders(arguments, names)
-    queue = Queue(joined(), names)
-    work = _Work(arguments)
-    outcomes = queue.go_through(
-        work.train, lambda: work.is_stopped, lambda one: say(f"{one.case}: {one.state}", *one.crash)
-    )
-    if queue.is_first:
-        found = {outcome.case: outcome for outcome in outcomes}
-        say(*table([found.get(name, Outcome(name, NOT_BEGUN)) for name in names]))
+    group, work, outcomes = joined(), _Work(arguments), []
+    hush(False)  # each process tells of its scenes
+    for name in group.mine(names):
+        if not work.is_stopped:
+            outcomes.append(work.train(name))
+    with group.until(lambda: work.is_stopped):
+        outcomes = sum(group.gather(outcomes) or (), [])
+    hush(not group.is_writer)
+    found = {outcome.case: outcome for outcome in outcomes}
+    say(*table([found.get(name, Outcome(name, NOT_BEGUN)) for name in names]))
     if work.is_stopped:
         return EXIT_STOPPED
-    joined().close()
-    if not queue.is_first:
-        return EXIT_DONE
+    group.close()
     wrong = [outcome.case for outcome in outcomes if outcome.state != DONE]
     return failed(f"{listed(wrong)} failed, see the table", EXIT_SOME_FAILED) if wrong else EXIT_DONE
 
@@ -185,7 +184,9 @@ class _Work:
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
         _, err = self._process.communicate()
-        return self._outcome(case, *ending(self._process.returncode, err))
+        found = self._outcome(case, *ending(self._process.returncode, err))
+        say(f"{case}: {found.state}", *found.crash)
+        return found
 
     def _command(self, case: str) -> list[str]:
         """The command line that trains one scene."""

@@ -73,7 +73,7 @@ class Command:
     shown: str = ""  # the name on the help page, if different
     needs_checkpoint: bool = False
     needs_conf: bool = True  # otherwise a conf is read only if the command line names one
-    is_shared: bool = False  # whether ranks share the work; otherwise rank 0 does it alone
+    is_shared: bool = False  # whether processes started by mpirun share the work; otherwise one of them does it
     conf_of_case: Path | None = None  # the default conf for --case without --conf; None: that is an error
     plain_word: str = ""  # the flag that positional words after the mode are values of
 

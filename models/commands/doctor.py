@@ -14,14 +14,10 @@ def run(arguments: Arguments, conf: ExperimentConfig | None) -> int:
     from models.doctor.examine import examine
 
     del conf
-    ranks = joined()
-    if ranks.size > 1:
-        from models.doctor.ranks import together  # needs NumPy, which may be missing in the check of the packages
-
-        for line in together(ranks, arguments.gpu):
-            say(line.text())
-        ranks.close()
-        if not ranks.is_first:
+    if checked := joined().check():
+        say(checked)
+        joined().close()
+        if not joined().is_writer:
             return EXIT_DONE
     is_ok = examine(arguments.device, arguments.gpu, lambda line: say(line.text()))
     say("all checks passed" if is_ok else "each line marked WRONG ends with the remedy")

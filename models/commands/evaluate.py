@@ -101,5 +101,4 @@ COMMAND = Command(
     flags=(CHECKPOINT, *MESH, FRAME, *FLAGS, LANGUAGE),
     check=check,
     needs_checkpoint=True,
-    is_shared=True,
 )

@@ -39,5 +39,4 @@ COMMAND = Command(
     read=read,
     flags=(CHECKPOINT, RESOLUTION_LEVEL),
     needs_checkpoint=True,
-    is_shared=True,
 )

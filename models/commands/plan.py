@@ -5,7 +5,6 @@ from __future__ import annotations
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
 from models.commands.shared import choose_device
-from models.machine.ranks.ranks import joined
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
@@ -20,7 +19,6 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
     for text in table(conf, scene):
         say(text)
-    joined().close()
     return EXIT_DONE
 
 
@@ -28,5 +26,4 @@ COMMAND = Command(
     name="plan",
     line="measure memory and speed for several values of n_importance, or how many Gaussians fit; writes nothing",
     run=run,
-    is_shared=True,
 )

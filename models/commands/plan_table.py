@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from data.scenes.scene import Scene
 from models.machine import backend, memory
 from models.machine.backend import jt
-from models.machine.ranks.ranks import joined
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import ModelConfig, build_model
 from models.results.chunks import ResultChunks
@@ -53,9 +52,7 @@ def importances(conf: ModelConfig) -> list[int | None]:
 def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
     """Measure the rows, with the networks of the conf at their initial weights."""
     for count in importances(conf.model):
-        row = measure(conf, scene, count)
-        of_all = joined().everyone((row.step_bytes, row.image_bytes))
-        yield replace(row, step_bytes=max(step for step, _ in of_all), image_bytes=max(image for _, image in of_all))
+        yield measure(conf, scene, count)
         memory.release()
 
 
@@ -64,7 +61,7 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
     wanted = conf.model if n_importance is None else conf.model.with_importance(n_importance)
     model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed))
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
-    trainer = Trainer(model, model.sampler(scene, conf.train.batch_size, pixels), conf.train, jitter, ranks=joined())
+    trainer = Trainer(model, model.sampler(scene, conf.train.batch_size, pixels), conf.train, jitter)
     settled = settled_chunk(conf.train, {})
     choice = training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
     trainer.ray_chunk = choice.chunk
@@ -90,8 +87,6 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     limit = conf.train.memory_limit
     shown = "free memory minus a margin" if isinstance(limit, str) else f"{limit:g} GB"
     yield backend.device_info().line()
-    if joined().size > 1:
-        yield f"{joined().size} ranks share each batch: chunks and GB are per rank, the maximum over the ranks"
     yield f"train.batch_size = {conf.train.batch_size}, train.memory_limit = {limit} ({shown})"
     for index, row in enumerate(plan(conf, scene)):
         if index == 0:

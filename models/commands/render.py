@@ -150,5 +150,4 @@ COMMAND = Command(
     ),
     check=check,
     needs_checkpoint=True,
-    is_shared=True,
 )

@@ -12,7 +12,6 @@ from models.commands.command import (
     EXIT_DONE,
     EXIT_EMPTY_SURFACE,
     EXIT_NOT_FINITE,
-    EXIT_STOPPED,
     EXPERIMENT,
     OUTPUT,
     Arguments,
@@ -21,7 +20,6 @@ from models.commands.command import (
     flag,
 )
 from models.commands.flag_types import MAX_INT, finite, whole
-from models.machine.ranks.ranks import AbandonedError
 from models.report.document import LANGUAGES
 from models.requests import UNIT, WORLD, MeshRequest
 
@@ -122,8 +120,6 @@ def ended(work: Callable[[], object]) -> int:
         work()
     except EmptySurfaceError as error:
         return failed(str(error), EXIT_EMPTY_SURFACE)
-    except AbandonedError:  # between two steps, or before the first
-        return failed("stopped by a signal while ranks waited for each other", EXIT_STOPPED)
     except Interrupted as stop:
         return failed(f"{stop}; continue with --is_continue", stop.status)
     except DivergedError as error:

@@ -15,7 +15,7 @@ from models.commands.conf import read_conf
 from models.commands.printed import command_line, of_the_scene
 from models.commands.shared import CHECKPOINT, OVERWRITE, common, ended
 from models.commands.view import VIEWER, keys_of, place_of
-from models.machine.ranks.place import here
+from models.machine.ranks.place import is_writer
 
 if TYPE_CHECKING:
     from models.callback import Callback
@@ -36,7 +36,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     values = arguments.values
 
     def followers(experiment: Experiment) -> tuple[Callback, ...]:
-        return (_viewer(arguments, experiment),) if values.view and here().rank == 0 else ()
+        return (_viewer(arguments, experiment),) if values.view and is_writer() else ()
 
     return ended(
         lambda: interface.train(

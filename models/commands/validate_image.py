@@ -31,5 +31,4 @@ COMMAND = Command(
         RESOLUTION_LEVEL,
     ),
     needs_checkpoint=True,
-    is_shared=True,
 )

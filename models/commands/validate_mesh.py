@@ -21,5 +21,4 @@ COMMAND = Command(
     flags=(CHECKPOINT, *MESH, *FINISH, OUTPUT_FILE),
     check=check,
     needs_checkpoint=True,
-    is_shared=True,
 )

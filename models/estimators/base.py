@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from data.scenes.scene import Scene
 from models.machine.backend import jt
-from models.machine.ranks.ranks import equal_share
 
 
 class Estimator:
@@ -32,10 +31,6 @@ class Estimator:
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
         """Adopt the networks of a checkpoint, network -> name -> shape, if no scene was fitted."""
         del shapes
-
-    def share(self, batch: Sized, rank: int, size: int) -> slice | None:
-        """The entries of one of `size` processes; None if there are fewer entries than processes."""
-        return equal_share(len(batch), rank, size)
 
     def precompute(self, *unused: object) -> object | None:
         """What is computed once per chunk, without gradients, and passed to `sample`; None if there is nothing."""

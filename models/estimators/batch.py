@@ -120,18 +120,6 @@ class PackedBatch:
         anchors = self.anchors if self.anchors is None or is_last else np.zeros_like(self.anchors)
         return replace(self, **cut, anchors=anchors, place=lambda _: placed)
 
-    def borders(self, parts: int) -> list[int]:
-        """The first rays of `parts` parts with about equal numbers of samples, and R. Waits for the device."""
-        near, far = self.placed.near, self.placed.far
-        own = near.offsets.numpy().astype(np.int64)
-        ends = own if far is None else own + far.offsets.numpy()
-        every = ends[-1] + int(self.sizes[0]) - own[-1]
-        found = [0]
-        for number in range(1, parts):
-            wanted = int(np.searchsorted(ends, every * number / parts))
-            found.append(min(max(wanted, found[-1] + 1), len(self) - parts + number))
-        return [*found, len(self)]
-
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays by name; reads those on the device."""
         values = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray | jt.Var)}

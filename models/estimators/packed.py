@@ -102,14 +102,6 @@ class OccupancyEstimator(Estimator):
         if self._sampler is None and self.background is not None and not shapes.keys() & self.background.networks:
             self.background = None
 
-    def share(self, batch: PackedBatch, rank: int, size: int) -> slice | None:
-        """The rays of one process, so that each has about the same number of samples; the last one also has the points
-        of no ray.
-        """
-        if len(batch) < size:
-            return None
-        return slice(*batch.borders(size)[rank : rank + 2])
-
     def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
         """None: the jitter is part of the batch."""
 

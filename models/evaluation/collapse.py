@@ -20,7 +20,6 @@ from data.scenes.scene import Scene
 from models.checkpoints.folder import CheckpointFolder
 from models.evaluation import image_metrics
 from models.experiment import Experiment, held_out_scene
-from models.machine.ranks.ranks import Ranks
 from models.monitoring.logger import RunLogger
 from models.monitoring.recovery import Recovery
 from models.results.context import EvalContext
@@ -140,11 +139,9 @@ def scored_views(experiment: Experiment) -> ScoredViews:
 class CollapseWatch:
     """Scores one training, and restores its best checkpoint if needed."""
 
-    def __init__(
-        self, experiment: Experiment, trainer: Trainer, recovery: Recovery, log: RunLogger, ranks: Ranks
-    ) -> None:
+    def __init__(self, experiment: Experiment, trainer: Trainer, recovery: Recovery, log: RunLogger) -> None:
         self._experiment, self._trainer, self._recovery = experiment, trainer, recovery
-        self._log, self._ranks = log, ranks
+        self._log = log
         state = experiment.checkpoint.state if experiment.checkpoint else {}
         self._scores = restored(state, trainer.conf.end_iter)
         self._curve = list(state.get(CURVE_KEY, []))
@@ -157,7 +154,7 @@ class CollapseWatch:
 
     @property
     def _store(self) -> CheckpointFolder | None:
-        """The store with the best checkpoint; None on other ranks than the first, and for results."""
+        """The store with the best checkpoint; None for results, and if another process writes."""
         return self._experiment.store
 
     def state(self) -> dict[str, Any]:
@@ -233,11 +230,9 @@ class CollapseWatch:
 
     def _restore_best(self) -> bool:
         """Restore the best checkpoint; False if it no longer exists."""
-        found = self._store.at(self._scores.best_step) if self._ranks.is_first else None
-        found = self._ranks.broadcast(found)
+        found = self._store.at(self._scores.best_step)
         if found is None:
             return False
-        if self._ranks.is_first:
-            self._store.set_later_aside(found.step)
+        self._store.set_later_aside(found.step)
         self._trainer.restore(found)
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from models.evaluation.metric_table import lines
 from models.evaluation.references import References
 from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
 from models.evaluation.validation import ValidationImage
-from models.machine.ranks.ranks import ALONE
 from models.methods.conf import flat, parse_config
 from models.requests import EvaluationRequest
 from models.results.context import EvalContext
@@ -85,26 +84,22 @@ class Evaluated:
     surface: Surface | None  # working frame
 
 
-def evaluate(context: EvalContext, request: EvaluationRequest, references: References) -> Evaluated | None:
+def evaluate(context: EvalContext, request: EvaluationRequest, references: References) -> Evaluated:
     """Compute all metrics with available references; write a table, report/metrics.json, a row of metrics.csv,
     report.png.
 
-    Without held-out views the image shows the first photograph. All files are written at the end. All ranks but the
-    first get None. Raises EmptySurfaceError if there is no surface, and UserError for ground truth in another frame.
+    Without held-out views the image shows the first photograph. All files are written at the end. Raises
+    EmptySurfaceError if there is no surface, and UserError for ground truth in another frame.
     """
     scene = references.held_out or context.experiment.scene
     mesh = _mesh(context, request, references)
-    is_first = context.ranks.is_first
-    scored = mesh if is_first else None  # the other ranks only help to evaluate the field and to render
     # first, since they may raise
-    (surface, note), dtu = _against_truth(scored, references), _by_dtu(context, scored, references)
+    (surface, note), dtu = _against_truth(mesh, references), _by_dtu(context, mesh, references)
     mask_first = image_metrics.mask_first(context, scene)
     first = context.render(*scene.rays(0))
     views = _compare_views(context, references.held_out, first, mask_first) if references.held_out else ()
     notes = (*references.notes, *([note] if note else []), *outlier_views.notes(context))
-    if not is_first:
-        return None
-    sfm_points, context = references.sfm_points, replace(context, ranks=ALONE)
+    sfm_points = references.sfm_points
     evaluation = Evaluation(
         pictures=image_metrics.mean(views) if views else None,
         surface=surface,

@@ -32,20 +32,15 @@ class ValidationImage:
     figures: ImageMetrics
 
 
-def validate_image(
-    context: EvalContext, view: int, level: int, held_out: Scene | None = None
-) -> ValidationImage | None:
+def validate_image(context: EvalContext, view: int, level: int, held_out: Scene | None = None) -> ValidationImage:
     """Render the view of a photograph and write it, with its normals and distances.
 
-    `level`: `train.validate_resolution_level`. `held_out`: the scene of the view; None for a training view. Only the
-    first rank writes; other ranks get None.
+    `level`: `train.validate_resolution_level`. `held_out`: the scene of the view; None for a training view.
     """
     experiment = context.experiment
     scene = experiment.scene if held_out is None else held_out
     resolution_level = picture_level(scene, view, level)
     rendered = context.render(*scene.rays(view, resolution_level))
-    if not context.ranks.is_first:
-        return None
     photograph = scene.rgb_image(view, resolution_level)
     normals = normal_picture(rendered.normal, scene.c2w[view])
     name = f"{context.step:08d}_0_{view}" + ("" if held_out is None else "_held_out")

@@ -1,1 +1,1 @@
-"""The machine: memory, compilers, CUDA, ranks, and the import of Jittor."""
+"""The machine: memory, compilers, CUDA, processes, and the import of Jittor."""

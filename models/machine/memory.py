@@ -72,7 +72,7 @@ def let_go(error: BaseException) -> None:
 def free_bytes() -> int:
     """Memory of the device that the process may still allocate, within the limits of a container.
 
-    Ranks on one machine have equal shares of its main memory.
+    Processes of one training on one machine have equal shares of its main memory.
     """
     if backend.device_info().name == "cuda":
         return backend.device_free_bytes()

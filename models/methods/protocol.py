@@ -16,7 +16,6 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.estimators.seen_space import SeenSpace
 from models.machine.backend import jt
-from models.machine.ranks.ranks import ALONE, Ranks, equal_share
 from models.structs import Objective, RayView, StepContext, Var
 
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
@@ -86,8 +85,6 @@ class Model(Protocol):
 
     entries: str  # name of the entries of a batch, for messages
     shows_pictures: bool  # whether `view` takes only the rays of whole images (`ImageRays`)
-    # The processes that take each step together; a method whose entries cannot be shared may share its `objective`.
-    ranks: Ranks
     warm_up: int  # steps over which its learning rates rise
 
     @property
@@ -106,9 +103,6 @@ class Model(Protocol):
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The colour [3] behind everything in images, given that of the conf; None for black."""
-
-    def share(self, batch: Batch, rank: int, size: int) -> slice | None:
-        """The entries of one of `size` processes; None if each process takes all of them."""
 
     def precompute(self, batch: Batch, noise: Noise | None, context: StepContext) -> Precomputed:
         """The part of a chunk that is computed once, without gradients; `objective` takes it, or computes it itself."""
@@ -142,12 +136,7 @@ class PlainModel:
 
     entries = "rays"
     shows_pictures = False
-    ranks: Ranks = ALONE
     warm_up = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
-
-    def share(self, batch: Batch, rank: int, size: int) -> slice | None:
-        """Equal numbers of entries; None if there are fewer entries than processes."""
-        return equal_share(len(batch), rank, size)
 
     def rates(self, step: int) -> Mapping[str, float]:
         """Factors on the learning rate by network or `<network>.<parameter>`; 1 for others."""

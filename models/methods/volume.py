@@ -16,7 +16,7 @@ from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
-from models.methods.protocol import Batch, Noise, PlainModel
+from models.methods.protocol import Noise, PlainModel
 from models.rendering.losses import binary_mask
 from models.structs import RenderOutput, StepContext, Var
 
@@ -92,10 +92,6 @@ class VolumeModel(PlainModel):
         """Factors on the learning rate; exposure has a separate one."""
         del step
         return {} if self.exposure is None else {EXPOSURE: self._photographs.exposure_rate}
-
-    def share(self, batch: Batch, rank: int, size: int) -> slice | None:
-        """The part of the batch that rank `rank` of `size` processes computes."""
-        return self.estimator.share(batch, rank, size)
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of a batch."""

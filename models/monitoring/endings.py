@@ -1,4 +1,4 @@
-"""Early ends of a training because of memory, a lost rank or a failed GPU: save, and report in one sentence."""
+"""Early ends of a training because of memory or a failed GPU: save, and report in one sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from data.errors import UserError, is_allocation_failure, is_compiler_failure
 from models.machine import memory
 from models.machine.cuda.failure import GpuFailedError, last_words
-from models.machine.ranks.ranks import AbandonedError, RankFailedError, Ranks
 from models.monitoring.interrupts import Interrupts
 
 
@@ -18,14 +17,13 @@ class Ending:
     """Callbacks for the end of a training."""
 
     step: Callable[[], int]  # returns the last finished step
-    save: Callable[[], str]  # writes a checkpoint; returns a clause for the message, "" on ranks other than 0
+    save: Callable[[], str]  # writes a checkpoint; returns a clause for the message
 
 
 @contextmanager
-def saved_at_an_early_end(ranks: Ranks, interrupts: Interrupts, ending: Ending) -> Iterator[None]:
-    """The next three context managers together; raises what they raise."""
-    of_ranks = saved_at_the_end_of_ranks(ranks, interrupts, ending)
-    with of_ranks, saved_at_the_end_of_memory(ending), ended_with_a_compiler(interrupts):
+def saved_at_an_early_end(interrupts: Interrupts, ending: Ending) -> Iterator[None]:
+    """The next two context managers together; raises what they raise."""
+    with saved_at_the_end_of_memory(ending), ended_with_a_compiler(interrupts):
         yield
 
 
@@ -51,27 +49,9 @@ def saved_at_the_end_of_memory(ending: Ending) -> Iterator[None]:
         memory.let_go(error)
         saved = ending.save()
         raise UserError(
-            f"memory ran out after step {ending.step()}{f'; {saved}' if saved else ''}: end other programs, or lower "
+            f"memory ran out after step {ending.step()}; {saved}: end other programs, or lower "
             "train.ray_chunk, train.memory_limit or train.batch_size"
         ) from error
-
-
-@contextmanager
-def saved_at_the_end_of_ranks(ranks: Ranks, interrupts: Interrupts, ending: Ending) -> Iterator[None]:
-    """Signals interrupt waiting for other ranks; the failure of another rank ends the training.
-
-    Raises RankFailedError with everything saved.
-    """
-    ranks.stopping = lambda: interrupts.received is not None
-    try:
-        yield
-    except AbandonedError:
-        return
-    except RankFailedError as error:
-        told = f"{error}; all ranks ended after step {ending.step()}: {ending.save()}"
-        raise RankFailedError(told, error.status) from error
-    finally:
-        del ranks.stopping
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from data.errors import UserError, is_allocation_failure, listed
 from models.checkpoints.folder import CheckpointFolder
 from models.checkpoints.ours import Checkpoint
 from models.machine import memory
-from models.machine.ranks.ranks import ALONE, Ranks
 from models.methods.conf import ExperimentConfig
 from models.monitoring import health, setbacks
 from models.monitoring.interrupts import DivergedError
@@ -35,14 +34,11 @@ class Recovery:
         store: CheckpointFolder,
         trainer: Trainer,
         log: RunLogger,
-        ranks: Ranks = ALONE,
     ) -> None:
-        """Only the first of `ranks` writes."""
         self.conf = conf
         self.store = store
         self.trainer = trainer
         self.log = log
-        self.ranks = ranks
         self._unwritten: set[str] = set()  # kinds of results that were reported as not written
         self._setbacks = Setbacks()
         self._furthest: Checkpoint | None = None  # the last finite state, since the last progress
@@ -64,7 +60,7 @@ class Recovery:
 
     def begin(self) -> None:
         """Keep the initial state: the training may diverge before its first checkpoint."""
-        if self.ranks.is_first and self.trainer.optimizer.steps == 0:
+        if self.trainer.optimizer.steps == 0:
             self._beginning = self._good_state(self.trainer.finished_steps)
 
     def state(self) -> dict[str, Any]:
@@ -101,8 +97,6 @@ class Recovery:
 
     def kept(self) -> str:
         """A clause for the message if a training can no longer be saved: the newest checkpoint, and how to resume."""
-        if not self.ranks.is_first:
-            return "run again with --is_continue"
         newest = self.store.last_finite(complain)
         if newest is None:
             return "this run has written no checkpoint yet, run again"
@@ -148,13 +142,11 @@ class Recovery:
 
         Without checkpoints: the initial state, if it is earlier than `good`.
         """
-        found = None
-        if self.ranks.is_first:
-            found = self.store.last_finite(complain, before.target) if before.attempts else None
-            found = found or self.store.last_finite(complain)
-            if found is None and self._beginning is not None and self._beginning.step < good:
-                found = self._beginning
-        return self.ranks.broadcast(found)
+        found = self.store.last_finite(complain, before.target) if before.attempts else None
+        found = found or self.store.last_finite(complain)
+        if found is None and self._beginning is not None and self._beginning.step < good:
+            found = self._beginning
+        return found
 
     def _start_afresh(self) -> None:
         """Reset moments, learning rate and random numbers at the current step."""

@@ -8,9 +8,7 @@ from typing import Any
 
 from models.checkpoints.folder import CheckpointFolder
 from models.checkpoints.ours import CheckpointError, not_finite
-from models.machine.ranks.ranks import Ranks
 from models.monitoring.logger import RunLogger
-from models.monitoring.rank_consistency import require_same_weights
 from models.monitoring.recovery import Recovery
 from models.monitoring.setbacks import STOPPED_KEY
 from models.training.trainer import Trainer
@@ -19,7 +17,7 @@ LOOK = "--mode inspect checks photographs and cameras"
 
 
 class Saving:
-    """Writes the checkpoints of a trainer, on the first rank only."""
+    """Writes the checkpoints of a trainer."""
 
     def __init__(
         self,
@@ -27,12 +25,11 @@ class Saving:
         trainer: Trainer,
         recovery: Recovery,
         log: RunLogger,
-        ranks: Ranks,
         state: Callable[[], dict[str, Any]],
     ) -> None:
         """`state` returns the experiment's entries of a checkpoint."""
         self._store, self._trainer, self._recovery = store, trainer, recovery
-        self._log, self._ranks, self._state = log, ranks, state
+        self._log, self._state = log, state
 
     def save(self, stopped: str = "") -> Path | None:
         """Write a checkpoint of this step, unless its weights are not finite; old checkpoints beyond the limit are
@@ -40,8 +37,6 @@ class Saving:
 
         `stopped`: why the training is stopped. Raises CheckpointError if the file cannot be written.
         """
-        if not self._ranks.is_first:
-            return None
         self._trainer.settle()
         state = self._state() | self._recovery.state() | ({STOPPED_KEY: stopped} if stopped else {})
         checkpoint = self._trainer.checkpoint(state)
@@ -58,7 +53,6 @@ class Saving:
         self._trainer.settle()
         if self._trainer.guard.bad_in_a_row > 0 or self._trainer.optimizer.steps == 0:
             return
-        require_same_weights(self._trainer, self._ranks)
         try:
             self.save()
         except CheckpointError as error:
@@ -66,8 +60,6 @@ class Saving:
 
     def at_an_early_end(self, taken: int) -> str:
         """Save the `taken` steps of a session at an early end; returns a clause for the message."""
-        if not self._ranks.is_first:
-            return ""
         if not taken or not self._recovery.has_learnt(taken):
             return "no step was completed"
         self.save()

@@ -5,18 +5,16 @@ opacity exp(-sigma)), and it is ignored below 1 / 255. Compositing of a pixel st
 reduce its transmittance to 1e-4 or less. The result is one image [H, W, C]: weighted sums, and the opacity last.
 Differentiable once. `probe` [N, 2] does not affect the image. Its cotangent is the statistic of densification: the
 gradient of the projected centres, or with `absolute` the sum over pixels of the absolute values of the per-pixel
-gradients (arXiv 2404.10484). Ranks may share an image: each renders some of its tiles, and all get the whole image and
-all gradients, added in float64 and rounded once, as in one process.
+gradients (arXiv 2404.10484).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from models.machine.backend import jt
-from models.machine.ranks.ranks import ALONE, Ranks
 from models.ops.kernel import Kernel
 from models.ops.network import shapes32
 from models.ops.scan import exclusive_cumprod
@@ -39,7 +37,6 @@ COLOR, DEPTH, NORMAL = slice(0, 3), slice(3, 4), slice(4, 7)
 HIT, FIRST, SECOND, FRONT, OPACITY = slice(7, 8), slice(8, 9), slice(9, 10), slice(10, 11), slice(-1, None)
 ELLIPSOID_CHANNELS, SURFEL_CHANNELS = 5, 12
 CHANNELS = {"ellipsoids": ELLIPSOID_CHANNELS, "surfels": SURFEL_CHANNELS}
-GRADIENTS = {"ellipsoids": 12, "surfels": 21}  # numbers per Gaussian, including the probe
 FRONT_LEFT = 0.85  # transmittance behind the hits that define the surface
 
 
@@ -50,8 +47,6 @@ class Raster:
     width: int
     height: int
     absolute: int = 0  # 1: the probe receives magnitudes
-    part: int = 0  # which tiles are rendered
-    parts: int = 1  # number of processes
 
 
 SOURCE = Source(
@@ -131,9 +126,8 @@ def _picture(weights: Var, left: Var, channels: Var, look: Look, layout: Raster)
     return jt.concat([color, sums[:, 3:], 1.0 - left], dim=1).reshape((layout.height, layout.width, -1))
 
 
-def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
-    """Evaluates every ellipsoid at every pixel, on each rank."""
-    del ranks
+def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
+    """Evaluates every ellipsoid at every pixel."""
     offset = _offsets(seen.means2d, look.probe, layout)
     x, y = offset[:, :, 0], offset[:, :, 1]
     a, b, c = (seen.conics[:, k].unsqueeze(0) for k in range(3))
@@ -142,11 +136,10 @@ def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster, ranks: R
     return _picture(weights, left, jt.concat([look.colors, seen.depths], dim=1), look, layout)
 
 
-def _surfels_reference(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
+def _surfels_reference(seen: Surfels, look: Look, layout: Raster) -> Var:
     """Evaluates every surfel at every pixel; with `absolute` the probe receives only the gradient through
     the low-pass filter.
     """
-    del ranks
     offset = _offsets(seen.means2d, look.probe, layout)
     pixels = _pixels(layout.width, layout.height)
     # a shift of the projected centre also shifts the plane in homogeneous pixels, so the probe is added to both
@@ -192,27 +185,25 @@ def _first(places: Var, weights: Var, depths: Var) -> Var:
     return jt.array(np.where(has_weight.any(axis=1), found, 0.0).astype(np.float32)[:, None]).stop_grad()
 
 
-def _ellipsoids_native(seen: Ellipsoids, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
-    call = _Composite("ellipsoids", seen.radii, look.background, layout, ranks)
+def _ellipsoids_native(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
+    call = _Composite("ellipsoids", seen.radii, look.background, layout)
     return call(seen.means2d, seen.conics, look.colors, look.opacities, seen.depths, look.probe)
 
 
-def _surfels_native(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
-    call = _Composite("surfels", seen.radii, look.background, layout, ranks)
+def _surfels_native(seen: Surfels, look: Look, layout: Raster) -> Var:
+    call = _Composite("surfels", seen.radii, look.background, layout)
     return call(seen.means2d, seen.to_picture, seen.normals, look.colors, look.opacities, seen.depths, look.probe)
 
 
 class _Composite(jt.Function):
     """Native rasteriser of ellipsoids or surfels; stores its inputs and the image for the backward pass.
 
-    It computes at once, because ranks must wait for each other, and because the fusion of pending operations would
-    change the rounding.
+    It computes at once, because the fusion of pending operations would change the rounding.
     """
 
-    def __init__(self, form: str, radii: Var, background: Var, layout: Raster, ranks: Ranks) -> None:
+    def __init__(self, form: str, radii: Var, background: Var, layout: Raster) -> None:
         super().__init__()
-        self.form, self.radii, self.background, self.ranks = form, radii, background, ranks
-        self.layout = replace(layout, part=ranks.rank, parts=ranks.size)
+        self.form, self.radii, self.background, self.layout = form, radii, background, layout
 
     def execute(self, *values: Var) -> Var:
         """The rasterised image [H, W, C]."""
@@ -221,30 +212,15 @@ class _Composite(jt.Function):
         inputs = [*self.inputs, self.radii, self.background]
         self.picture = SOURCE.call(f"composite_{self.form}", self.layout, shapes32(shape), inputs)[0]
         jt.sync([self.picture])
-        if self.ranks.size > 1:
-            tiles = self.picture.numpy()
-            self.ranks.add(tiles)  # those of other ranks are zero
-            self.picture = jt.array(tiles)
         return self.picture
 
     def grad(self, d_picture: Var) -> tuple[Var, ...]:
         """Cotangents of the inputs, that of the probe last."""
         inputs = [*self.inputs, self.radii, self.picture, d_picture]
-        wide = [((self.probe.shape[0], GRADIENTS[self.form]), "float64")]
-        sums = _now(SOURCE.call(f"composite_{self.form}_backward", self.layout, wide, inputs))[0]
-        if self.ranks.size > 1:
-            values = sums.numpy()
-            self.ranks.add(values)
-            with jt.flag_scope(auto_convert_64_to_32=0):
-                sums = jt.array(values)
         shapes = shapes32(*(value.shape for value in self.inputs), self.probe.shape)
-        return _now(SOURCE.call(f"composite_{self.form}_rounded", self.layout, shapes, [sums]))
-
-
-def _now(values: list[Var]) -> tuple[Var, ...]:
-    """The same Vars, computed."""
-    jt.sync(values)
-    return tuple(values)
+        found = SOURCE.call(f"composite_{self.form}_backward", self.layout, shapes, inputs)
+        jt.sync(found)
+        return tuple(found)
 
 
 composite_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native, cuda=_ellipsoids_native)

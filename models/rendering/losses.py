@@ -41,7 +41,7 @@ class Rendered:
     step: int  # finished training steps
 
     def generator(self) -> np.random.Generator:
-        """Random numbers for a loss: the same for all chunks and ranks of a step, and in a resumed training."""
+        """Random numbers for a loss: the same for all chunks and processes of a step, and in a resumed training."""
         return np.random.default_rng((self.method.train.seed, self.step))
 
 

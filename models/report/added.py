@@ -42,9 +42,7 @@ def with_picture(context: EvalContext, picture: ValidationImage) -> None:
 
 
 def with_mesh(context: EvalContext, surface: Surface) -> None:
-    """Show a mesh of the working frame on the page, if there is one; only the first rank writes."""
-    if not context.ranks.is_first:
-        return
+    """Show a mesh of the working frame on the page, if there is one."""
     content, history = _page(context)
     if content:
         _put_mesh(context, history, surface)

@@ -12,11 +12,10 @@ import numpy as np
 from data.io.phases import phase
 from data.rays import Rays
 from models.experiment import Experiment
-from models.machine.ranks.ranks import ALONE, Ranks
 from models.methods.protocol import Model
 from models.monitoring.logger import RunLogger
 from models.results.chunks import ResultChunks
-from models.results.render import RenderedView, as_view, render_rays, render_view, together
+from models.results.render import RenderedView, render_view
 from models.structs import StepContext
 
 A_MOMENT = 1.0  # seconds; longer renderings have a progress bar
@@ -33,7 +32,6 @@ class EvalContext:
     background_rgb: np.ndarray | None  # [3], None for black
     log: RunLogger
     chunks: ResultChunks
-    ranks: Ranks = ALONE  # ranks that compute the result together; only the first writes files
     pause: Callable[[], object] | None = None  # called between the parts of a mesh, for renderings of the viewer
 
     def parts(self, items: Iterable[Any], desc: str) -> Iterator[Any]:
@@ -49,8 +47,4 @@ class EvalContext:
         chunk = self.chunks.rays(self.model, rays)
         context = StepContext(self.step, self.background_rgb)
         bar = partial(self.log.progress, desc="image", unit="chunk", leave=False, delay=A_MOMENT)
-        if self.ranks.size == 1 or self.model.shows_pictures or len(rays) < self.ranks.size:
-            return render_view(self.model, rays, shape, chunk, context, bar)
-        rows = self.ranks.part(len(rays))
-        parts = self.ranks.everyones(lambda: render_rays(self.model, rays.at(rows), chunk, context, bar))
-        return as_view(together(parts), shape)
+        return render_view(self.model, rays, shape, chunk, context, bar)

@@ -16,11 +16,10 @@ VIDEO_FRAMES = 60  # frames in one direction, as published; the way back repeats
 VIDEO_FRAMES_PER_SECOND = 30
 
 
-def interpolate(context: EvalContext, first: int, second: int, level: int | None = None) -> Path | None:
+def interpolate(context: EvalContext, first: int, second: int, level: int | None = None) -> Path:
     """A video from one photograph's camera to another's and back, with the first one's intrinsics.
 
     `level`: reduction factor of the frames; None for `film_level` (published: 4).
-    Only the first rank writes it; other ranks get None.
     """
     scene = context.experiment.scene
     width, height = scene.size(first)
@@ -31,8 +30,6 @@ def interpolate(context: EvalContext, first: int, second: int, level: int | None
         pose = interpolate_pose(scene.c2w[first], scene.c2w[second], ratio)
         rays = camera_rays(pixels, scene.intrinsics[first], pose)
         frames.append(to_uint8(context.render(rays, pixels.shape[:2]).rgb))
-    if not context.ranks.is_first:
-        return None
     path = context.experiment.path("render", f"{context.step:08d}_{first}_{second}.mp4")
     coded = write_video(path, frames + frames[::-1], VIDEO_FRAMES_PER_SECOND)
     context.log.info(f"video, {coded}: {path}")

@@ -17,7 +17,6 @@ from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
 from models.results.context import EvalContext
 from models.results.seen_only import seen_space, within, without_boundary
-from models.results.sharing import shared_out
 from models.surface import clean, solid, sparse
 from models.surface.color import Fallback, Photographs, paint
 from models.surface.export import file_axes, surface_to_world
@@ -43,17 +42,11 @@ def extract_mesh(context: EvalContext, request: MeshRequest) -> trimesh.Trimesh:
 def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     """Write the requested mesh; returns it in the working frame. Raises EmptySurfaceError if there is no surface.
 
-    Finished blocks of an incomplete mesh are kept in the experiment folder until it is written. Only the first rank
-    writes.
+    Finished blocks of an incomplete mesh are kept in the experiment folder until it is written.
     """
     suffix = ".glb" if request.color == TEXTURE else ".ply"
-    if context.ranks.size > 1:  # ranks with different saved blocks would wait for each other
-        found = _extract(context, request, None)
-    else:
-        found = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED)
+    found = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED)
     surface = _finished(context, request, found.mesh)
-    if not context.ranks.is_first:
-        return surface
     path = request.output or context.experiment.path("meshes", f"{context.step:08d}{suffix}")
     write(context, request, surface, path)
     found.kept.clear()
@@ -109,21 +102,12 @@ def _level_set(context: EvalContext) -> LevelSet:
     level_set = context.model.level_set
     if level_set is None:
         raise EmptySurfaceError(no_surface(context.experiment.conf.model.type))
-    ranks = context.ranks
-    if ranks.size == 1:
-        return level_set
-    shared = {
-        name: shared_out(ranks, function)
-        for name in ("outward", "gradient", "color")
-        if (function := getattr(level_set, name)) is not None
-    }
-    return replace(level_set, **shared)
+    return level_set
 
 
 def _chunk(context: EvalContext) -> int:
-    """Points per evaluation: the minimum over the ranks times the number of ranks."""
-    own = context.chunks.points(context.model.level_set.outward)
-    return min(context.ranks.everyone(own)) * context.ranks.size
+    """Points per evaluation."""
+    return context.chunks.points(context.model.level_set.outward)
 
 
 def _threshold(level_set: LevelSet, request: MeshRequest) -> float:

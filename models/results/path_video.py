@@ -27,25 +27,19 @@ STAMP = "film.txt"  # file in that folder that identifies the video
 
 
 def render(context: EvalContext, path: CameraPath, request: VideoRequest) -> Path:
-    """Render the video and return its path; an interrupted video is resumed. Only the first rank writes."""
+    """Render the video and return its path; an interrupted video is resumed."""
     kinds = "_".join(request.shown)
     name = f"{context.step:08d}_{path.name}_{kinds}.mp4"
-    is_first = context.ranks.is_first
-    target = request.output or (context.experiment.path("render", name) if is_first else Path(name))
+    target = request.output or context.experiment.path("render", name)
     is_video = target.suffix.lower() == ".mp4"
     folder = target.with_name(target.name + UNFINISHED) if is_video else target
-    files = _frame_files(context, path, request, folder) if is_first else []
-    wanted = context.ranks.broadcast([index for index, file in enumerate(files) if not _is_whole(file)])
-    missing = [(index, path.shots[index]) for index in wanted]
+    files = _frame_files(context, path, request, folder)
+    missing = [(index, path.shots[index]) for index, file in enumerate(files) if not _is_whole(file)]
     if len(missing) < len(files):
         context.log.info(f"resuming: {len(files) - len(missing)} of {len(files)} frames exist already")
     surface = finished_mesh(context, request.mesh) if missing and set(request.shown) & set(OF_MESH) else None
     for index, shot in context.log.progress(missing, desc="frames"):
-        frame = _frame(context, path, request, shot, surface)
-        if is_first:
-            write_image(files[index], frame)
-    if not is_first:
-        return target
+        write_image(files[index], _frame(context, path, request, shot, surface))
     if not is_video:
         context.log.info(f"{len(files)} frames: {target}")
         return target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import cv2
@@ -37,11 +37,7 @@ def render_view(
     model: Model, rays: Rays, shape: tuple[int, int], chunk: int, context: StepContext, progress: Progress = iter
 ) -> RenderedView:
     """Render rays [h * w] without jitter, `chunk` at a time; the chunk size affects only memory and speed."""
-    return as_view(render_rays(model, rays, chunk, context, progress), shape)
-
-
-def as_view(seen: RayView, shape: tuple[int, int]) -> RenderedView:
-    """The image of shape (h, w) from its rays."""
+    seen = render_rays(model, rays, chunk, context, progress)
     rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in vars(seen).values())
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
@@ -51,11 +47,6 @@ def render_rays(model: Model, rays: Rays, chunk: int, context: StepContext, prog
     parts = [
         model.view(rays.at(slice(start, start + chunk)), context) for start in progress(range(0, len(rays), chunk))
     ]
-    return together(parts)
-
-
-def together(parts: Sequence[RayView]) -> RayView:
-    """Concatenate the rays of several parts."""
     columns = zip(*(vars(part).values() for part in parts), strict=True)
     return RayView(*(np.concatenate(column) for column in columns))
 

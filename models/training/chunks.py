@@ -16,13 +16,12 @@ from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory
 from models.machine.available import FLOAT_BYTES
-from models.training.sharing import share_of
 from models.training.trainer import Trainer
 
 # Bytes per parameter during an update: the gradient, two new moments and the new weight, in addition to the old values.
 UPDATE_COPIES = 4
 STATE_KEY = "ray_chunk"  # key in the state of a checkpoint
-RANKS_KEY = "ranks"  # number of ranks that shared the batches
+PARTS_KEY = "ranks"  # number of processes that shared the batches
 
 
 @phase("compiling")  # at its first steps
@@ -30,40 +29,38 @@ def training_chunk(trainer: Trainer) -> memory.Choice:
     """The chunk size under `auto`; leaves the trainer unchanged."""
     state = trainer.sampler.state()
     # Any jitter works, and none may be drawn from the generator of the run.
-    share = share_of(trainer.model, trainer.sampler.next(), None, trainer.ranks, trainer.cut)
+    batch = trainer.sampler.next()
     trainer.sampler.restore(state)
+    most = -(-len(batch) // trainer.parts)
     update = UPDATE_COPIES * FLOAT_BYTES * sum(parameter.numel() for parameter in trainer.optimizer.parameters)
 
     def differentiate(chunk: int) -> object:
-        part = share.batch.part(0, 2 * chunk)  # two chunks show whether the memory of the first one is reused
+        part = batch.part(0, 2 * chunk)  # two chunks show whether the memory of the first one is reused
         noise = trainer.model.draw_noise(len(part), np.random.default_rng(0))
         return trainer.gradient_of(part, noise, chunk)
 
-    choice = memory.chunk_that_fits(share.longest, differentiate, trainer.conf.memory_limit, update)
-    # If one batch fits, all do: other batches, or shares of other ranks, with more entries have no more samples. Only
-    # losses at the surface (patches, curvature) evaluate some points per ray: 10 MB more for ten times the rays.
-    if choice.chunk == share.longest:
-        choice = replace(choice, chunk=trainer.conf.batch_size)
-    # All ranks use the minimum.
-    return min(trainer.ranks.everyone(choice), key=lambda one: one.chunk)
+    choice = memory.chunk_that_fits(most, differentiate, trainer.conf.memory_limit, update)
+    # If one batch fits, all do: other batches with more entries have no more samples. Only losses at the surface
+    # (patches, curvature) evaluate some points per ray: 10 MB more for ten times the rays.
+    return replace(choice, chunk=trainer.conf.batch_size) if choice.chunk == most else choice
 
 
-def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], ranks: int = 1) -> int | None:
+def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -> int | None:
     """The chunk size without measurement: from the conf, or from a checkpoint with the same sizes; else None.
 
-    A resumed run with the same number of ranks keeps its chunk size, so that it is bit-identical to an uninterrupted
-    one.
+    A resumed run with the same number of processes, which have `parts` of a batch, keeps its chunk size, so that it is
+    bit-identical to an uninterrupted one.
     """
     if conf.ray_chunk != AUTO:
         return min(int(conf.ray_chunk), conf.batch_size)
     kept = state.get(STATE_KEY)
-    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(RANKS_KEY, 1) == ranks
+    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(PARTS_KEY, 1) == parts
     return int(kept["rays"]) if is_same else None
 
 
-def chunk_state(conf: TrainConfig, chunk: int, ranks: int = 1) -> dict[str, Any]:
+def chunk_state(conf: TrainConfig, chunk: int, parts: int = 1) -> dict[str, Any]:
     """The entry of a checkpoint's state that `settled_chunk` reads."""
-    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({RANKS_KEY: ranks} if ranks > 1 else {})
+    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({PARTS_KEY: parts} if parts > 1 else {})
 
 
 def _sizes(conf: TrainConfig) -> list[Any]:

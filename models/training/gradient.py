@@ -1,26 +1,22 @@
-"""The gradient of a batch, summed over chunks, of which only one is in memory at a time, and over ranks.
+"""The gradient of a batch, summed over chunks, of which only one is in memory at a time, and over processes.
 
 R entries in the batch, r in a chunk. Each term of the loss is a sum and a count. The counts of the whole batch are
 computed first; with them, the losses of the chunks add up to the loss of the batch, and so do the gradients. Chunks are
-added in float64 and rounded once: float32 numbers of similar size add up without rounding there, so the sum does not
-depend on the order.
+added in float64 and rounded once.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from models.machine.backend import jt
-from models.machine.ranks.ranks import Ranks
 from models.methods.protocol import Batch, Model, Noise, Precomputed
 from models.ops.weighted_means import weighted_means
 from models.structs import Objective, StepContext, Var
-from models.training.sharing import Share, rows_of
 
 TOTAL = "total"  # name of the weighted sum among the losses
 Counts = Mapping[str, float]  # counts of a whole batch, by term
@@ -46,13 +42,22 @@ class Chunk:
 
 
 class GradientSum:
-    """Sums losses and gradients of a share of a batch: call `chunks`, `add` for each of them, then `result`.
+    """Sums losses and gradients of a batch: call `chunks`, `add` for each of them, then `result`.
 
     The chunk size affects only memory and rounding. If memory runs out, start again with smaller `chunks`.
     """
 
-    def __init__(self, model: Model, share: Share, context: StepContext, parameters: Sequence[Var]) -> None:
-        self.share = share
+    def __init__(
+        self,
+        model: Model,
+        batch: Batch,
+        noise: Noise | None,
+        over_all: Callable[[np.ndarray], None] | None,
+        context: StepContext,
+        parameters: Sequence[Var],
+    ) -> None:
+        """`over_all` replaces an array by its sum over the processes that share a batch; None for the whole batch."""
+        self.batch, self.noise, self._over_all = batch, noise, over_all
         self._model, self._context, self._parameters = model, context, parameters
         self._counts: Counts = {}
         self._missing = -1  # remaining chunks
@@ -65,20 +70,18 @@ class GradientSum:
         return self._missing == 0
 
     def chunks(self, size: int) -> list[Chunk]:
-        """The share in chunks of at most `size` entries that do not cross pieces, with `precompute` done and counts
-        known.
+        """The batch in chunks of at most `size` entries, with `precompute` done and counts known.
 
-        An undivided batch is precomputed and counted when it is differentiated. All ranks that share the batch count
-        together, once.
+        An undivided batch is precomputed and counted when it is differentiated.
         """
-        share, context = self.share, self._context
-        spans = list(_spans(share.borders or (0, len(share.batch)), size))
+        count, context = len(self.batch), self._context
+        spans = [slice(start, min(start + size, count)) for start in range(0, count, size)]
         self._sum, self._outputs, self._missing = None, [], len(spans)
-        if len(spans) == 1 and share.ranks.size == 1:
-            return [Chunk(share.batch, share.noise)]
+        if len(spans) == 1 and self._over_all is None:
+            return [Chunk(self.batch, self.noise)]
         chunks, counts = [], {}
         for rows in spans:
-            batch, noise = share.batch.part(rows.start, rows.stop), rows_of(share.noise, rows)
+            batch, noise = self.batch.part(rows.start, rows.stop), _rows_of(self.noise, rows)
             chunks.append(Chunk(batch, noise, self._model.precompute(batch, noise, context)))
             with jt.no_grad():  # Jittor computes only what is requested, so the rest of the objective is not evaluated
                 terms = self._model.objective(batch, noise, context, chunks[-1].precomputed).terms
@@ -87,7 +90,11 @@ class GradientSum:
                 for name, count in own.items():
                     value = float(count.item()) if hasattr(count, "item") else count
                     counts[name] = counts.get(name, 0.0) + value
-        self._counts = self._counts or _counts_of_all(share.ranks, counts)
+        if not self._counts:
+            values = np.array(list(counts.values()))
+            if self._over_all is not None:
+                self._over_all(values)
+            self._counts = dict(zip(counts, values.tolist(), strict=True))
         return chunks
 
     def add(self, objective: Objective) -> None:
@@ -109,18 +116,12 @@ class GradientSum:
         self._missing -= 1
 
     def result(self) -> BatchGradient:
-        """Losses and gradients of the whole batch, and the output of this share; float32.
-
-        All ranks that share the batch must call it.
-        """
+        """Losses and gradients of the whole batch, float32, and the output of what was added here."""
         found = self._sum
         if len(self._outputs) > 1:
             found = replace(found, output=joined(self._outputs))
-        if self.share.ranks.size > 1:
-            return _of_all(self.share.ranks, found, np.float32 if self.share.borders is None else np.float64)
-        if len(self._outputs) == 1:
-            return found
-        return _with(found, [_cut(value.float32()) for value in _values(found)])
+            found = _with(found, [_cut(value.float32()) for value in _values(found)])
+        return found if self._over_all is None else _of_all(self._over_all, found)
 
 
 def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
@@ -140,17 +141,9 @@ def mapped(function: Callable[[Var], Any], output: Any) -> Any:
     return _mapped(lambda _, values: function(values[0]), [output])
 
 
-def gathered(ranks: Ranks, output: Any) -> Any | None:
-    """The output of a shared batch on rank 0; None on other ranks."""
-    parts = ranks.gather(mapped(lambda value: value.numpy(), output))
-    return None if parts is None else joined([mapped(jt.array, part) for part in parts])
-
-
-def _spans(borders: Sequence[int], chunk: int) -> Iterator[slice]:
-    """Split spans of the given lengths at the borders."""
-    for first, last in itertools.pairwise(borders):
-        for start in range(first, last, chunk):
-            yield slice(start, min(start + chunk, last))
+def _rows_of(noise: Noise | None, rows: slice) -> Noise | None:
+    """The jitter of a range of entries."""
+    return None if noise is None else {name: array[rows] for name, array in noise.items()}
 
 
 def _values(found: BatchGradient) -> list[Var]:
@@ -174,23 +167,14 @@ def _added(total: BatchGradient, one: BatchGradient) -> BatchGradient:
     return replace(_with(replace(total, watched={}), sums), watched=total.watched | one.watched)
 
 
-def _counts_of_all(ranks: Ranks, counts: Counts) -> Counts:
-    values = np.array(list(counts.values()), np.float64)
-    ranks.add(values)
-    return dict(zip(counts, values.tolist(), strict=True))
-
-
-def _of_all(ranks: Ranks, found: BatchGradient, dtype: type[np.floating]) -> BatchGradient:
-    """Sum losses and gradients over ranks, in one buffer of this type."""
+def _of_all(over_all: Callable[[np.ndarray], None], found: BatchGradient) -> BatchGradient:
+    """Sum losses and gradients over processes, in one buffer."""
     places = _values(found)
-    ends = np.cumsum([value.numel() for value in places])
-    buffer = np.empty(ends[-1], dtype)
-    parts = np.split(buffer, ends[:-1])
-    for part, value in zip(parts, places, strict=True):
-        part[:] = value.numpy().reshape(-1)
-    ranks.add(buffer)
+    buffer = np.concatenate([value.numpy().reshape(-1) for value in places])
+    over_all(buffer)
+    parts = np.split(buffer, np.cumsum([value.numel() for value in places])[:-1])
     shaped = (part.reshape(value.shape) for part, value in zip(parts, places, strict=True))
-    return _with(found, [jt.array(part.astype(np.float32)).stop_grad() for part in shaped])
+    return _with(found, [jt.array(part).stop_grad() for part in shaped])
 
 
 def _cut(value: Var) -> Var:

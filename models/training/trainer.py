@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,15 +16,14 @@ from models.config.blocks import TrainConfig
 from models.config.schedules import warmed_up
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine import backend, memory
-from models.machine.ranks.ranks import ALONE, AbandonedError, RankFailedError, Ranks
+from models.machine.ranks.ranks import ALONE, Ranks
 from models.methods.protocol import Batch, Model, Noise, Sampler
 from models.ops.update import all_finite, readings
 from models.structs import StepContext
 from models.training.ema import WeightAverage
-from models.training.gradient import TOTAL, BatchGradient, GradientSum, gathered
+from models.training.gradient import TOTAL, BatchGradient, GradientSum
 from models.training.guard import Guard, StepInputs, StepUpdate
 from models.training.optimizer import Optimizer
-from models.training.sharing import Share, cut_of, share_of
 
 Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
 
@@ -36,12 +35,10 @@ class StepOutput:
     model: Model
     entries: int  # of the batch
     found: BatchGradient
-    ranks: Ranks = ALONE  # the ranks that shared the batch
 
     def scalars(self) -> dict[str, float]:
-        """The TensorBoard scalars; waits for the device and the other ranks. Rank 0 gets them, others get {}."""
-        output = self.found.output if self.ranks.size == 1 else gathered(self.ranks, self.found.output)
-        values = {} if output is None else self.model.scalars(output, self.found.losses)
+        """The TensorBoard scalars; waits for the device."""
+        values = self.model.scalars(self.found.output, self.found.losses)
         return {name: float(value.item()) for name, value in values.items()}
 
 
@@ -70,10 +67,10 @@ class Trainer:
 
         `ranks` share each batch and take the same steps.
         """
-        self.ranks = ranks
+        self.ranks, self.parts = ranks, ranks.size
+        self._is_known = False  # whether the other processes have this state
         backend.allow_tf32(conf.tf32)
         self.model = model
-        self.model.ranks = ranks
         self.sampler = sampler
         self.conf = conf
         self.generator = generator
@@ -91,7 +88,6 @@ class Trainer:
         )
         self.guard = Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
-        self.cut = cut_of(conf, ranks.place)  # how batches are split into pieces
         self._has_halved = False
 
     @property
@@ -119,15 +115,15 @@ class Trainer:
         its gradient was launched, or in `settle`. The host waits for a GPU only there, and where a model reads values
         from the GPU for its batch.
         """
+        self.ranks.lead(self._news)
         context, parameters = self.context, self.optimizer.parameters
-        with self._undone_where_abandoned():
+        with self.ranks.undoing(self._drawn_again):
             self.model.before_step(context)
             batch = self.sampler.next()
             inputs = StepInputs(context.step, batch, self.model.draw_noise(len(batch), self.generator))
-            share = share_of(self.model, batch, inputs.noise, self.ranks, self.cut)
-            total = GradientSum(self.model, share, context, parameters)
+            total = GradientSum(self.model, *self.ranks.share(batch, inputs.noise), context, parameters)
             while not total.is_complete:
-                with self._halved_where_memory_ends(share.ranks.size == self.ranks.size):
+                with self._halved_where_memory_ends():
                     for part in total.chunks(self.ray_chunk):
                         # Forward, then backward: nothing else references the graph.
                         total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
@@ -143,44 +139,50 @@ class Trainer:
             self.model.after_step(self.optimizer, context, named)
         if self.average is not None:
             self.average.update(parameters, self.finished_steps)
-        return StepOutput(self.model, len(batch), found, share.ranks)
+        return StepOutput(self.model, len(batch), found)
 
     def gradient_of(self, batch: Batch, noise: Noise | None, chunk: int) -> BatchGradient:
-        """Losses and gradients of a batch, `chunk` entries at a time, by this rank alone; changes no state."""
-        self.model.ranks, context = ALONE, self.context
-        try:
-            total = GradientSum(self.model, Share(batch, noise), context, self.optimizer.parameters)
-            for part in total.chunks(chunk):
-                total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
-            return total.result()
-        finally:
-            self.model.ranks = self.ranks
+        """Losses and gradients of a batch, `chunk` entries at a time, by this process alone; changes no state."""
+        context = self.context
+        total = GradientSum(self.model, batch, noise, None, context, self.optimizer.parameters)
+        for part in total.chunks(chunk):
+            total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
+        return total.result()
 
-    @contextmanager
-    def _undone_where_abandoned(self) -> Iterator[None]:
-        """If ranks abandon a step, its batch counts as not drawn: a resumed run draws it again."""
-        if self.ranks.size == 1:
-            yield
-            return
+    def follow(self) -> None:
+        """Take the steps that the leading process takes, from its state."""
+        for news in self.ranks.orders():
+            if news is not None:
+                checkpoint, self.rate_factor, self.ray_chunk = news
+                self.restore(checkpoint)
+            self.step()
+
+    def _news(self) -> tuple[Checkpoint, float, int] | None:
+        """What `follow` must know before a step; None if it has this state, from the steps before."""
+        if self._is_known:
+            return None
+        news = self.checkpoint({}), self.rate_factor, self.ray_chunk
+        self._is_known = True
+        return news
+
+    def _drawn_again(self) -> Callable[[], None]:
+        """A function that undoes the drawing of the next batch."""
         states, buffers = self.random_states(), {name: array.copy() for name, array in self.model.buffers().items()}
-        try:
-            yield
-        except (AbandonedError, RankFailedError):
+
+        def undo() -> None:
             self.set_random_states(states)
             self.model.load_buffers(buffers)
-            raise
+
+        return undo
 
     @contextmanager
-    def _halved_where_memory_ends(self, is_by_itself: bool) -> Iterator[None]:
-        """If an allocation fails within, halve the chunk size from now on; reported once.
-
-        Collective operations of ranks are not repeated.
-        """
+    def _halved_where_memory_ends(self) -> Iterator[None]:
+        """If an allocation fails within, halve the chunk size from now on; reported once."""
         try:
             yield
             return
         except (RuntimeError, MemoryError) as error:
-            if not is_allocation_failure(error) or self.ray_chunk <= 1 or not is_by_itself:
+            if not is_allocation_failure(error) or self.ray_chunk <= 1:
                 raise
             memory.let_go(error)
         halved = -(-self.ray_chunk // 2)
@@ -216,6 +218,7 @@ class Trainer:
 
     def reseed(self, *entropy: int) -> None:
         """Reseed batches and jitter with `entropy`."""
+        self._is_known = False
         pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(entropy).spawn(2))
         self.sampler.restore(self.sampler.state() | {"generator": pixels.bit_generator.state})
         self.generator.bit_generator.state = jitter.bit_generator.state
@@ -223,6 +226,7 @@ class Trainer:
     def checkpoint(self, state: dict[str, Any]) -> Checkpoint:
         """Everything `restore` needs, as arrays and JSON values; `state` is added to it."""
         self.settle()
+        self._is_known = False  # each checkpoint is also the state from which all processes go on
         return Checkpoint(
             step=self.finished_steps,
             tensors={name: export_state(module) for name, module in self.networks.items()},
@@ -240,6 +244,7 @@ class Trainer:
         CheckpointError, naming the entry, if it does not fit the networks of the conf.
         """
         self.guard.forget()
+        self._is_known = False
         restore_model(self.model, checkpoint)
         if self.average is not None:
             restore_model(self.average.model, replace(checkpoint, tensors=checkpoint.ema or checkpoint.tensors))

@@ -55,6 +55,11 @@ def here() -> Place:
     return place_of(os.environ)
 
 
+def is_writer() -> bool:
+    """Whether this process writes files: rank 0, or a single process."""
+    return here().rank == 0
+
+
 def own_gpu(first: int, environ: Mapping[str, str]) -> int:
     """The index of this rank's GPU: one for each local rank, starting at `first`.
 

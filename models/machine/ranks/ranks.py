@@ -1,33 +1,35 @@
-"""Communication between ranks; a single process is rank 0 of one.
+"""Communication between ranks by MPI; a single process is rank 0 of one and does not import MPI.
 
-Messages use MPI (mpi4py), which is not imported for a single process. Waiting polls with short sleeps, so that signals
-and failures of other ranks are noticed, and ranks that share a core do not block each other.
+Rank 0 leads: it alone decides, writes and prints. The others hold the same model and take every step with it: each
+rank differentiates a part of the batch, and all get the sum. Waiting polls with short sleeps, so that signals are
+noticed, and ranks that share a core do not block each other.
 """
 
 from __future__ import annotations
 
+import contextlib
 import platform
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from data.errors import UserError, is_allocation_failure, listed
-from models.machine.ranks import place as places
-from models.machine.ranks.place import Place
+from data.errors import UserError
+from models.machine.ranks.place import Place, here
 
 if TYPE_CHECKING:  # NumPy reads environment variables that are set before it is imported
     import numpy as np
 
-Result = TypeVar("Result")
+Sum = Callable[["np.ndarray"], None]  # replaces an array by its sum over all ranks
 
-TAG_RESULT, TAG_TOLD, TAG_FAILED = 1, 2, 3
+TAG_GATHERED, TAG_TOLD = 1, 2
 SPIN_SECONDS = 2e-4  # of polling without sleep: most messages within a machine arrive in this time
 FIRST_SLEEP, LONGEST_SLEEP = 2e-5, 1e-3
-FAREWELL_SECONDS = 8.0  # that a failed rank waits for rank 0 to save and to end all ranks
-# Numbers per message in sums on one machine: they fit into the cache together with MPI's buffer. Between machines each
-# message has a latency, so one message is used.
-SUM_BLOCK = 1 << 17
-MACHINE = "machine"  # key of the host name in the comparison of ranks
+CHECKED = 1_000_000  # numbers in the sum of `check`
+MODELS = Path(__file__).resolve().parents[2]
 MISSING = (
     "{starter} started {size} processes, and the Python package mpi4py is missing: "
     "run `pip install -r requirements-mpi.txt`, or start one process"
@@ -35,26 +37,14 @@ MISSING = (
 
 
 class AbandonedError(Exception):
-    """A signal arrived while ranks waited for each other; the collective operation had no effect."""
-
-
-class RankFailedError(UserError):
-    """Another rank failed; the message is that rank's."""
-
-    def __init__(self, sentence: str, status: int) -> None:
-        super().__init__(sentence)
-        self.status = status
+    """A signal arrived while ranks waited for each other; MPI must not be called after it, since it would abort."""
 
 
 class Ranks:
     """The ranks of a run. This base class is a single process, for which collective operations are trivial."""
 
     place = Place()
-
-    @property
-    def rank(self) -> int:
-        """The index of this rank."""
-        return self.place.rank
+    _is_stopped: Callable[[], bool] = staticmethod(lambda: False)
 
     @property
     def size(self) -> int:
@@ -62,12 +52,12 @@ class Ranks:
         return self.place.size
 
     @property
-    def is_first(self) -> bool:
-        """Whether this is rank 0, which writes all files."""
+    def is_writer(self) -> bool:
+        """Whether this is rank 0."""
         return self.place.rank == 0
 
-    def add(self, values: np.ndarray) -> None:
-        """Replace float32 or float64 values by their sums over all ranks, bitwise equal on all ranks."""
+    def sum(self, values: np.ndarray) -> None:
+        """Replace a contiguous array by its sum over all ranks, bitwise equal on all of them."""
 
     def gather(self, value: Any) -> list[Any] | None:
         """The values of all ranks, in rank order, on rank 0; None on the others."""
@@ -77,41 +67,82 @@ class Ranks:
         """Rank 0's value."""
         return value
 
-    def everyone(self, value: Any) -> list[Any]:
-        """The values of all ranks, in rank order, on every rank."""
-        return self.broadcast(self.gather(value))
-
-    def everyones(self, work: Callable[[], Result]) -> list[Result]:
-        """The results of `work` of all ranks, on every rank; out of memory on one rank raises MemoryError on all."""
-        if self.size == 1:
-            return [work()]
-        try:
-            found = self.everyone((work(), None))
-        except (MemoryError, RuntimeError) as error:
-            if not is_allocation_failure(error):
-                raise
-            found = self.everyone((None, f"rank {self.rank}: {error}"))
-        for _, failure in found:
-            if failure is not None:
-                raise MemoryError(failure)
-        return [value for value, _ in found]
-
-    def barrier(self) -> None:
-        """Wait until all ranks have called this."""
-
-    def part(self, count: int) -> slice:
-        """The share of this rank in a sequence of `count` items."""
-        start, stop = (count * rank // self.size for rank in (self.rank, self.rank + 1))
-        return slice(start, stop)
-
-    def fail(self, sentence: str, status: int) -> None:
-        """Report a failure of this rank to rank 0, and wait for it to end all ranks."""
-
     def close(self) -> None:
-        """Finish the communication."""
+        """Finish the communication, when all ranks have called this."""
 
-    # Whether a signal arrived, which ends all waiting; set by the signal handlers.
-    stopping: Callable[[], bool] = staticmethod(lambda: False)
+    def share(self, batch: Any, noise: Mapping[str, np.ndarray] | None) -> tuple[Any, Any, Sum | None]:
+        """The part of a batch and its jitter, and `sum` if there are other ranks; raises UserError if it is empty."""
+        if self.size == 1:
+            return batch, noise, None
+        start, stop = (len(batch) * rank // self.size for rank in (self.place.rank, self.place.rank + 1))
+        if len(batch) < self.size:
+            raise UserError(f"{self.size} ranks cannot share a batch of {len(batch)}: increase train.batch_size")
+        jitter = None if noise is None else {name: array[start:stop] for name, array in noise.items()}
+        return batch.part(start, stop), jitter, self.sum
+
+    def mine(self, items: Sequence[Any]) -> Sequence[Any]:
+        """The items that this rank works on."""
+        return items[self.place.rank :: self.size]
+
+    def agree(self, **what: str) -> None:
+        """Raises UserError on all ranks, naming the first difference, if they have different values."""
+        of_all = self.broadcast(self.gather(what))
+        for rank, other in enumerate(of_all):
+            for name, first in of_all[0].items():
+                if other[name] != first:
+                    raise UserError(
+                        f"the ranks differ: {name.replace('_', ' ')}: {first} on rank 0, {other[name]} on rank {rank}; "
+                        "start all of them with the same program, command line and scene"
+                    )
+
+    def lead(self, news: Callable[[], Any]) -> None:
+        """Called before a step: rank 0 tells the others to take it, and `news`."""
+        if self.size > 1 and self.is_writer:
+            self.broadcast((news(),))
+
+    def dismiss(self) -> None:
+        """End `orders` of the others."""
+        self.broadcast(None)
+
+    def orders(self) -> Iterator[Any]:
+        """The news before each step that rank 0 takes."""
+        while (order := self.broadcast(None)) is not None:
+            yield order[0]
+
+    @contextlib.contextmanager
+    def until(self, is_stopped: Callable[[], bool]) -> Iterator[None]:
+        """Context manager: its body ends when ranks wait for each other and a signal has arrived."""
+        self._is_stopped = is_stopped
+        try:
+            with contextlib.suppress(AbandonedError):
+                yield
+        finally:
+            del self._is_stopped
+
+    @contextlib.contextmanager
+    def undoing(self, snapshot: Callable[[], Callable[[], None]]) -> Iterator[None]:
+        """Context manager: if its body is ended by a signal, call what `snapshot` returned before it."""
+        undo = snapshot() if self.size > 1 else None
+        try:
+            yield
+        except AbandonedError:
+            undo()
+            raise
+
+    def check(self) -> str:
+        """A line about the ranks, "" for a single one; raises UserError if their sums are wrong."""
+        if self.size == 1:
+            return ""
+        import numpy as np
+
+        values, expected = np.full(CHECKED, self.place.rank + 1, np.float32), self.size * (self.size + 1) / 2
+        begin = time.perf_counter()
+        self.sum(values)
+        seconds, machines = time.perf_counter() - begin, self.gather(platform.node())
+        if (values != expected).any():
+            raise UserError("MPI computes wrong sums: start one process")
+        where = ", ".join(sorted(set(machines or ())))
+        return f"{self.size} ranks on {where}: a sum of 4 MB takes {1e3 * seconds:.1f} ms"
 
 
 ALONE = Ranks()
@@ -123,133 +154,78 @@ class MpiRanks(Ranks):
     def __init__(self, place: Place, mpi: Any) -> None:
         """`mpi`: the module mpi4py.MPI. Raises UserError if MPI and the environment disagree on the ranks."""
         self.place = place
-        self._mpi = mpi
+        self._mpi, self._world = mpi, mpi.COMM_WORLD
         if not mpi.Is_initialized():
             mpi.Init_thread(mpi.THREAD_SINGLE)
-        world = mpi.COMM_WORLD
-        if (world.rank, world.size) != (place.rank, place.size):
+        if (self._world.rank, self._world.size) != (place.rank, place.size):
             raise UserError(
-                f"{place.starter} started {place.size} processes and MPI sees {world.size}: start them with the mpirun "
-                "that mpi4py was built for, or with srun --mpi=pmix"
+                f"{place.starter} started {place.size} processes and MPI sees {self._world.size}: start them with the "
+                "mpirun that mpi4py was built for, or with srun --mpi=pmix"
             )
-        self._world, self._alarm = world.Dup(), world.Dup()
 
-    def add(self, values: np.ndarray) -> None:
+    def sum(self, values: np.ndarray) -> None:
         """See `Ranks`."""
-        if not values.flags.c_contiguous:
-            raise ValueError("only contiguous arrays can be summed in place")
-        flat = values.reshape(-1)
-        block = SUM_BLOCK if self.place.local_size == self.size else max(1, values.size)
-        for start in range(0, values.size, block):
-            self._wait(self._world.Iallreduce(self._mpi.IN_PLACE, flat[start : start + block]).Test)
+        self._finish(lambda: self._world.Iallreduce(self._mpi.IN_PLACE, values))
 
     def gather(self, value: Any) -> list[Any] | None:
         """See `Ranks`."""
-        if not self.is_first:
-            self._wait(self._done(self._world.isend(value, 0, TAG_RESULT)))
-            return None
-        return [value, *(self._receive(rank, TAG_RESULT) for rank in range(1, self.size))]
+        if not self.is_writer:
+            return self._send(value, 0, TAG_GATHERED)
+        return [value, *(self._receive(rank, TAG_GATHERED) for rank in range(1, self.size))]
 
     def broadcast(self, value: Any) -> Any:
         """See `Ranks`."""
-        if not self.is_first:
+        if not self.is_writer:
             return self._receive(0, TAG_TOLD)
-        for request in [self._world.isend(value, rank, TAG_TOLD) for rank in range(1, self.size)]:
-            self._wait(self._done(request))
+        for rank in range(1, self.size):
+            self._send(value, rank, TAG_TOLD)
         return value
 
-    def barrier(self) -> None:
-        """See `Ranks`."""
-        self._wait(self._world.Ibarrier().Test)
-
-    def send(self, rank: int, value: Any) -> None:
-        """Send a value to a rank."""
-        self._wait(self._done(self._world.isend(value, rank, TAG_TOLD)))
-
-    def has_sent(self, rank: int) -> bool:
-        """Whether `receive` would return without waiting."""
-        return self._world.iprobe(rank, TAG_TOLD)
-
-    def receive(self, rank: int) -> Any:
-        """The next value that a rank has sent."""
-        return self._receive(rank, TAG_TOLD)
-
-    def fail(self, sentence: str, status: int) -> None:
-        """See `Ranks`. A failure of rank 0 is not reported: the starter ends the other ranks."""
-        if self.is_first or self._mpi.Is_finalized():
-            return
-        where = f"rank {self.rank} ({platform.node()}): {sentence}"
-        request = self._alarm.isend((where, status), 0, TAG_FAILED)
-        until = time.monotonic() + FAREWELL_SECONDS
-        while time.monotonic() < until:
-            request.test()
-            time.sleep(LONGEST_SLEEP)
-
     def close(self) -> None:
-        """See `Ranks`; raises AbandonedError or RankFailedError if other ranks do not finish."""
-        self.barrier()
+        """See `Ranks`."""
+        self._finish(self._world.Ibarrier)
         self._mpi.Finalize()
 
-    def _receive(self, rank: int, tag: int) -> Any:
+    def _send(self, value: Any, rank: int, tag: int) -> None:
+        self._finish(lambda: self._world.isend(value, rank, tag))
 
+    def _receive(self, rank: int, tag: int) -> Any:
         self._wait(lambda: self._world.iprobe(rank, tag))
         return self._world.recv(source=rank, tag=tag)
 
-    def _done(self, request: Any) -> Callable[[], bool]:
-        """A function that returns whether a request is complete."""
-        return lambda: request.test()[0]
+    def _finish(self, start: Callable[[], Any]) -> None:
+        """Start an operation and wait for its end."""
+        found: list[Any] = []
+
+        def is_done() -> bool:
+            if not found:
+                found.append(start())
+            return found[0].test()[0]
+
+        self._wait(is_done)
 
     def _wait(self, is_done: Callable[[], bool]) -> None:
-        """Wait for `is_done`; raises AbandonedError after a signal, RankFailedError if another rank failed."""
+        """Wait for `is_done`; raises AbandonedError after a signal."""
         begin, pause = time.perf_counter(), FIRST_SLEEP
-        while not self._is_stopped() and not is_done():
-            if time.perf_counter() - begin < SPIN_SECONDS:
-                continue
-            if self.is_first and self._alarm.iprobe(self._mpi.ANY_SOURCE, TAG_FAILED):
-                raise RankFailedError(*self._alarm.recv(source=self._mpi.ANY_SOURCE, tag=TAG_FAILED))
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_SLEEP)
-
-    def _is_stopped(self) -> bool:
-        """Raises AbandonedError after a signal; MPI must not be called then, since it would abort."""
-        if self.stopping():
-            raise AbandonedError
-        return False
+        while True:
+            if self._is_stopped():
+                raise AbandonedError
+            if is_done():
+                return
+            if time.perf_counter() - begin >= SPIN_SECONDS:
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_SLEEP)
 
 
-_joined: list[Ranks] = []
-_asked: dict[str, str] = {}
-
-
-def ask(what: Mapping[str, str]) -> None:
-    """Store the flags of this process, which `joined` compares with those of other ranks."""
-    _asked.update(what)
-
-
+@cache
 def joined() -> Ranks:
     """The ranks of this process, joined at the first call.
 
-    Raises UserError if mpi4py is missing or incompatible and, on all ranks, if their flags differ.
+    Raises UserError if mpi4py is missing or incompatible and, on all ranks, if program or command line differ.
     """
-    if not _joined:
-        _joined.append(_join(places.here()))
-        found = differences(_joined[0].everyone({MACHINE: platform.node(), **_asked}))
-        if found:
-            raise UserError(f"the ranks differ: {listed(found, 3)}; start all of them with the same flags")
-    return _joined[0]
-
-
-def is_joined() -> bool:
-    """Whether `joined` was called."""
-    return bool(_joined)
-
-
-def _join(place: Place) -> Ranks:
-    """The ranks according to the environment."""
+    place = here()
     if place.size == 1:
-        alone = Ranks()
-        alone.place = place
-        return alone
+        return ALONE
     try:
         import mpi4py
 
@@ -259,21 +235,8 @@ def _join(place: Place) -> Ranks:
         if getattr(error, "name", "") == "mpi4py":
             raise UserError(MISSING.format(starter=place.starter, size=place.size)) from None
         raise UserError(f"mpi4py cannot load its MPI library ({error}): install openmpi or mpich") from None
-    return MpiRanks(place, MPI)
-
-
-def equal_share(entries: int, rank: int, size: int) -> slice | None:
-    """The entries of one of `size` processes, equal to one entry; None if there are fewer entries than processes."""
-    return slice(entries * rank // size, entries * (rank + 1) // size) if entries >= size else None
-
-
-def differences(of_all: Sequence[dict[str, Any]]) -> list[str]:
-    """The values on which ranks disagree: for each name the value of rank 0 and of the first rank that differs."""
-    first, found = of_all[0], []
-    for name in dict.fromkeys(name for one in of_all for name in one if name != MACHINE):
-        for rank, other in enumerate(of_all):
-            if other.get(name) != first.get(name):
-                own, its = first.get(name), other.get(name)
-                found.append(f"{name}: {own} on rank 0, {its} on rank {rank} ({other[MACHINE]})")
-                break
-    return found
+    ranks = MpiRanks(place, MPI)
+    files = sorted(file for file in MODELS.rglob("*") if file.suffix in (".py", ".h"))
+    program = zlib.crc32(b"".join(file.read_bytes() for file in files))
+    ranks.agree(program=f"{program:08x}", command_line=" ".join(sys.argv[1:]))
+    return ranks

@@ -22,6 +22,7 @@ from data.errors import UserError
 from models.machine.ranks.place import here
 
 DONE_VARIABLE = "NEUS_RANK_OF"  # set in the rank itself, which may restart itself
+STARTER_VARIABLE = "NEUS_STARTER"  # the process id of mpirun or its local daemon
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 PATIENCE = 12  # seconds that a rank has for saving
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -40,6 +41,7 @@ def enter() -> None:
     """Fork twice and return only in the grandchild, the rank; must be called before anything else."""
     if os.environ.get(DONE_VARIABLE) == str(os.getpid()):
         return
+    os.environ[STARTER_VARIABLE] = str(os.getppid())
     _become_child_of_a_watcher(signal.SIGTERM, ends_late=False)
     os.setsid()
     _become_child_of_a_watcher(signal.SIGKILL, ends_late=True)

@@ -89,9 +89,6 @@ class GaussiansModel(PlainModel):
     def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
         """None: there is no jitter."""
 
-    def share(self, batch: PictureBatch, rank: int, size: int) -> None:
-        """Each process takes all images and renders some tiles of each (`ranks`)."""
-
     def precompute(self, batch: PictureBatch, noise: None, context: StepContext) -> None:
         """None: nothing is computed ahead."""
 
@@ -115,7 +112,7 @@ class GaussiansModel(PlainModel):
             name = f"probe/{picture.index}"
             height, width = picture.rgb.shape[:2]
             viewpoint = self._viewpoint(picture.camera, (width, height), context)
-            shown, radii = paint(self.splats, self.conf, viewpoint, probe, self.ranks)
+            shown, radii = paint(self.splats, self.conf, viewpoint, probe)
             watched[name], self._seen[name] = probe, (radii, width, height)
             rgb, target = (
                 self.taken(shown[:, :, COLOR], picture.view),

@@ -8,7 +8,6 @@ import numpy as np
 
 from data.rays import ImageRays
 from models.machine.backend import jt
-from models.machine.ranks.ranks import ALONE, Ranks
 from models.methods.gaussians.conf import SURFELS, SplatsConfig
 from models.methods.gaussians.splats import Splats
 from models.methods.gaussians.terms import facing
@@ -29,13 +28,8 @@ class Viewpoint:
     background: np.ndarray | None  # [3], None for black
 
 
-def paint(
-    splats: Splats, conf: SplatsConfig, viewpoint: Viewpoint, probe: Var | None = None, ranks: Ranks = ALONE
-) -> tuple[Var, Var]:
-    """The image [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` receives d loss / d means2d.
-
-    `ranks` share the work; all of them must call it.
-    """
+def paint(splats: Splats, conf: SplatsConfig, viewpoint: Viewpoint, probe: Var | None = None) -> tuple[Var, Var]:
+    """The image [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` receives d loss / d means2d."""
     is_flat, camera = conf.form == SURFELS, jt.array(viewpoint.camera)
     project = project_surfels if is_flat else project_ellipsoids
     composite = raster.composite_surfels if is_flat else raster.composite_ellipsoids
@@ -48,7 +42,7 @@ def paint(
         jt.array(np.asarray(behind, np.float32)),
         jt.zeros((splats.count, 2)) if probe is None else probe,
     )
-    return composite(seen, look, raster.Raster(*viewpoint.size, int(conf.absolute)), ranks), seen.radii
+    return composite(seen, look, raster.Raster(*viewpoint.size, int(conf.absolute))), seen.radii
 
 
 def ray_view(shown: Var, camera: np.ndarray, rays: ImageRays) -> RayView:

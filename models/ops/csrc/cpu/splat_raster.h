@@ -1,6 +1,6 @@
 // Rasterise Gaussians front to back, tile by tile. One thread computes a tile. The contributions of tiles to a Gaussian
-// are added in tile order, so that results do not depend on the number of threads, and in float64, rounded once, so
-// that they do not depend on the processes that share the tiles. The reference is ops/splat_raster.py.
+// are added in tile order and in float64, so that results do not depend on the number of threads. The reference is
+// ops/splat_raster.py.
 #pragma once
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -24,8 +24,6 @@ inline bool any(Ints flags) {
     return found != 0;
 #endif
 }
-
-inline Tiling tiling(const Raster &is) { return {is.width, is.height, is.part, is.parts}; }
 
 constexpr long AHEAD = 8;  // Gaussians of a list that are prefetched
 
@@ -115,18 +113,15 @@ inline void pixels_of(const Raster &is, int x0, int y0, int block, const Each &e
     }
 }
 
-// picture [H, W, channels + 1]: weighted sums, the opacity last; 0 in tiles of other processes.
+// picture [H, W, channels + 1]: weighted sums, the opacity last.
 template <typename Form>
 inline void composite(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
                       const float *background, float *picture) {
     constexpr int SUMS = Form::CHANNELS, ALL = SUMS + 1;
     const Queue<Form> queue(is, in, radii, count);
-    const Tiling tiles = tiling(is);
-    if (is.parts > 1) std::fill(picture, picture + (long)is.width * is.height * ALL, 0.f);
-    in_groups(queue.windows, tiles, [&](const Group &group) {
+    in_groups(queue.windows, is.width, is.height, [&](const Group &group) {
 #pragma omp parallel for schedule(dynamic)
         for (int tile = group.first; tile < group.last; tile++) {
-            if (!tiles.takes(tile)) continue;
             Light<Form> light(is, tile);
             Vec sums[BLOCKS][SUMS] = {};
             for (long k = group.starts[tile - group.first]; k < group.starts[tile - group.first + 1] && light.lit; k++) {
@@ -148,21 +143,18 @@ inline void composite(const Raster &is, const typename Form::Inputs &in, const i
     });
 }
 
-// The gradients of the inputs from an image and its cotangent, in the order of Form's, not rounded: sums [N, gradients]
-// of the contributions of this process's tiles.
+// The gradients of the inputs from an image and its cotangent.
 template <typename Form>
 inline void composite_backward(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
-                               const float *picture, const float *d_picture, double *sums) {
+                               const float *picture, const float *d_picture, const typename Form::Outputs &out) {
     constexpr int SUMS = Form::CHANNELS, ALL = SUMS + 1, GRADIENTS = Form::GRADIENTS;
     const Queue<Form> queue(is, in, radii, count);
-    const Tiling tiles = tiling(is);
-    std::fill(sums, sums + count * GRADIENTS, 0.0);
+    std::vector<double> sums(count * GRADIENTS);
     std::vector<float> records;
-    in_groups(queue.windows, tiles, [&](const Group &group) {
+    in_groups(queue.windows, is.width, is.height, [&](const Group &group) {
         records.resize(group.ranks.size() * GRADIENTS);
 #pragma omp parallel for schedule(dynamic)
         for (int tile = group.first; tile < group.last; tile++) {
-            if (!tiles.takes(tile)) continue;
             Light<Form> light(is, tile);
             Vec g[BLOCKS][ALL] = {}, rest[BLOCKS] = {};
             for (int b = 0; b < BLOCKS; b++)
@@ -199,18 +191,13 @@ inline void composite_backward(const Raster &is, const typename Form::Inputs &in
             }
         }
         for (size_t k = 0; k < group.ranks.size(); k++) {
-            double *total = sums + (long)queue.order[group.ranks[k]] * GRADIENTS;
+            double *total = sums.data() + (long)queue.order[group.ranks[k]] * GRADIENTS;
             for (int c = 0; c < GRADIENTS; c++) total[c] += records[k * GRADIENTS + c];
         }
     });
-}
-
-// Round to float32, separately for each input.
-template <typename Form>
-inline void rounded(long count, const double *sums, const typename Form::Outputs &out) {
-    float values[Form::GRADIENTS];
+    float values[GRADIENTS];
     for (long n = 0; n < count; n++) {
-        std::copy(sums + n * Form::GRADIENTS, sums + (n + 1) * Form::GRADIENTS, values);
+        std::copy(sums.data() + n * GRADIENTS, sums.data() + (n + 1) * GRADIENTS, values);
         Form::write(out, n, values);
     }
 }
@@ -223,13 +210,10 @@ inline void composite_ellipsoids(const Raster &is, long count, const float *mean
 
 inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
                                           const float *colors, const float *opacities, const float *depths, const int *radii,
-                                          const float *picture, const float *d_picture, double *sums) {
-    composite_backward<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, picture, d_picture, sums);
-}
-
-inline void composite_ellipsoids_rounded(const Raster &, long count, const double *sums, float *d_means2d, float *d_conics,
-                                         float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
-    rounded<EllipsoidForm>(count, sums, {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
+                                          const float *picture, const float *d_picture, float *d_means2d, float *d_conics,
+                                          float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
+    composite_backward<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, picture, d_picture,
+                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
 }
 
 inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
@@ -240,15 +224,12 @@ inline void composite_surfels(const Raster &is, long count, const float *means2d
 
 inline void composite_surfels_backward(const Raster &is, long count, const float *means2d, const float *to_picture,
                                        const float *normals, const float *colors, const float *opacities, const float *depths,
-                                       const int *radii, const float *picture, const float *d_picture, double *sums) {
+                                       const int *radii, const float *picture, const float *d_picture, float *d_means2d,
+                                       float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
+                                       float *d_depths, float *d_probe) {
     composite_backward<SurfelForm>(is, {means2d, to_picture, normals, colors, opacities, depths}, radii, count, picture,
-                               d_picture, sums);
-}
-
-inline void composite_surfels_rounded(const Raster &, long count, const double *sums, float *d_means2d,
-                                      float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
-                                      float *d_depths, float *d_probe) {
-    rounded<SurfelForm>(count, sums, {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
+                                   d_picture,
+                                   {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
 }
 
 }  // namespace neus

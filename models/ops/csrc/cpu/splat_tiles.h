@@ -13,20 +13,6 @@ namespace neus {
 constexpr int TILE = 16;  // pixels along a side
 constexpr long PAIRS_FOR_EACH = 4, PAIRS_FOR_ALL = 1 << 16;  // pairs of a Gaussian and a tile in a group
 
-// The tiles of an image. One of `parts` processes renders every parts-th diagonal, because visible Gaussians are
-// concentrated in parts of the image.
-struct Tiling {
-    int width, height, part, parts;
-    int across() const { return (width + TILE - 1) / TILE; }
-    int down() const { return (height + TILE - 1) / TILE; }
-    bool takes(int tile) const { return (tile % across() + tile / across()) % parts == part; }
-    // The first tile of this process from `tile` on, in its row; the next one is `parts` after it.
-    int from(int tile) const {
-        while (!takes(tile)) tile++;
-        return tile;
-    }
-};
-
 // The visible Gaussians in depth order, ties by index. A radix sort of the bits of positive floats, which have the same
 // order.
 inline std::vector<int> by_depth(long count, const float *depths, const int *radii) {
@@ -82,8 +68,8 @@ inline std::vector<long> tile_counts(const std::vector<Window> &windows, int acr
 }
 
 // The lists of a range of tiles.
-inline void fill(Group &group, const std::vector<Window> &windows, const std::vector<long> &counts, const Tiling &is) {
-    const int tiles = group.last - group.first, across = is.across();
+inline void fill(Group &group, const std::vector<Window> &windows, const std::vector<long> &counts, int across) {
+    const int tiles = group.last - group.first;
     group.starts.assign(tiles + 1, 0);
     for (int t = 0; t < tiles; t++) group.starts[t + 1] = group.starts[t] + counts[group.first + t];
     group.ranks.resize(group.starts[tiles]);
@@ -95,25 +81,23 @@ inline void fill(Group &group, const std::vector<Window> &windows, const std::ve
         for (int y = std::max(top, w.top / TILE); y <= std::min(bottom, w.bottom / TILE); y++) {
             const int start = std::max(group.first, y * across + w.left / TILE);
             const int end = std::min(group.last, y * across + w.right / TILE + 1);
-            for (int t = start < end ? is.from(start) : end; t < end; t += is.parts)
-                group.ranks[next[t - group.first]++] = (int)rank;
+            for (int t = start; t < end; t++) group.ranks[next[t - group.first]++] = (int)rank;
         }
     }
 }
 
-// Call `work(group)` for all tiles of this process, group by group; groups do not depend on the number of threads.
+// Call `work(group)` for all tiles of an image, group by group; groups do not depend on the number of threads.
 template <typename Work>
-inline void in_groups(const std::vector<Window> &windows, const Tiling &is, const Work &work) {
-    const int tiles = is.across() * is.down();
-    std::vector<long> counts = tile_counts(windows, is.across(), is.down());
-    for (int t = 0; t < tiles; t++) counts[t] = is.takes(t) ? counts[t] : 0;
+inline void in_groups(const std::vector<Window> &windows, int width, int height, const Work &work) {
+    const int across = (width + TILE - 1) / TILE, down = (height + TILE - 1) / TILE, tiles = across * down;
+    const std::vector<long> counts = tile_counts(windows, across, down);
     const long most = PAIRS_FOR_ALL + PAIRS_FOR_EACH * (long)windows.size();
     Group group;
     for (group.first = 0; group.first < tiles; group.first = group.last) {
         long pairs = counts[group.first];
         group.last = group.first + 1;
         while (group.last < tiles && pairs + counts[group.last] <= most) pairs += counts[group.last++];
-        fill(group, windows, counts, is);
+        fill(group, windows, counts, across);
         work(group);
     }
 }

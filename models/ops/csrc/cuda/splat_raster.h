@@ -24,13 +24,7 @@ constexpr double COARSE = 1048576.0, FINE = 562949953421312.0, LARGEST = 5368709
 struct Canvas {
     int width, height;
     bool absolute;
-    int part, parts;  // of the processes that share the tiles
     int tiles() const { return ((width + TILE - 1) / TILE) * ((height + TILE - 1) / TILE); }
-    // Whether this process renders a tile: every parts-th diagonal.
-    __device__ bool takes(int tile) const {
-        const int across = (width + TILE - 1) / TILE;
-        return (tile % across + tile / across) % parts == part;
-    }
 };
 
 template <typename Form>
@@ -122,7 +116,7 @@ struct Light {
     }
 };
 
-// picture [H, W, channels + 1]: weighted sums, the opacity last; 0 in tiles of other processes.
+// picture [H, W, channels + 1]: weighted sums, the opacity last.
 template <typename Form>
 __global__ inline void composite_kernel(Canvas is, const int *seen, const Entry<Form> *entries, const float *background,
                                         float *picture) {
@@ -131,8 +125,7 @@ __global__ inline void composite_kernel(Canvas is, const int *seen, const Entry<
     SHARED(typename Form::Splat, splats, THREADS);
     const Pixel pixel(is, blockIdx.x, threadIdx.x);
     Light<Form> light;
-    const bool is_ours = is.takes(blockIdx.x);
-    light.live = is_ours && pixel.index >= 0;
+    light.live = pixel.index >= 0;
     float shown[Form::CHANNELS] = {};
     for (int start = 0; start < seen[0]; start += THREADS) {
         __syncthreads();
@@ -149,9 +142,8 @@ __global__ inline void composite_kernel(Canvas is, const int *seen, const Entry<
     }
     if (pixel.index < 0) return;
     float *to = picture + pixel.index * (Form::CHANNELS + 1);
-    const float behind = is_ours ? light.left : 0.f;
-    for (int c = 0; c < Form::CHANNELS; c++) to[c] = shown[c] + (c < 3 ? behind * background[c] : 0.f);
-    to[Form::CHANNELS] = is_ours ? 1.f - light.left : 0.f;
+    for (int c = 0; c < Form::CHANNELS; c++) to[c] = shown[c] + (c < 3 ? light.left * background[c] : 0.f);
+    to[Form::CHANNELS] = 1.f - light.left;
 }
 
 template <typename Form>
@@ -247,7 +239,7 @@ __global__ inline void composite_backward_kernel(Canvas is, const int *seen, con
     const int t = threadIdx.x;
     const Pixel pixel(is, blockIdx.x, t);
     Light<Form> light;
-    light.live = is.takes(blockIdx.x) && pixel.index >= 0;
+    light.live = pixel.index >= 0;
     float rest = 0.f;
     for (int c = 0; c < HEARD; c++) {
         const long at = pixel.index * ALL + (c < Form::SUMMED ? c : Form::CHANNELS);
@@ -272,11 +264,10 @@ __global__ inline void composite_backward_kernel(Canvas is, const int *seen, con
     }
 }
 
-// The gradients of the inputs from an image and its cotangent, in the order of Form's, not rounded: sums [N, gradients]
-// of the contributions of this process's tiles.
+// The gradients of the inputs from an image and its cotangent.
 template <typename Form>
 inline void composite_backward(const Canvas is, const typename Form::Inputs &in, const int *radii, long count,
-                               const float *picture, const float *d_picture, double *sums) {
+                               const float *picture, const float *d_picture, const typename Form::Outputs &outputs) {
     constexpr int GRADIENTS = Form::GRADIENTS;
     const Queue<Form> queue(is, in, radii, count);
     Scratch<unsigned long long> total_scratch(2 * count * GRADIENTS);
@@ -284,31 +275,23 @@ inline void composite_backward(const Canvas is, const typename Form::Inputs &in,
     unsigned long long *totals = total_scratch.values;
     int *lost = lost_scratch.values;
     const int *order = queue.order;
+    const typename Form::Outputs out = outputs;
     clear(totals, 2 * count * GRADIENTS);
     clear(lost, 1);
     launch(composite_backward_kernel<Form>, dim3((unsigned)is.tiles()), THREADS, is, queue.seen, queue.entries, picture,
            d_picture, totals, lost);
     each(count, [=] __device__(long rank) {
+        float values[GRADIENTS];
         for (int c = 0; c < GRADIENTS; c++) {
             const unsigned long long *parts = totals + 2 * (rank * GRADIENTS + c);
             const double found = ((double)(long long)parts[0] + (double)(long long)parts[1] / FINE) / COARSE;
-            sums[order[rank] * (long)GRADIENTS + c] = lost[0] ? NAN : found;  // NaN if any contribution is not finite
+            values[c] = lost[0] ? NAN : (float)found;  // NaN if any contribution is not finite
         }
+        Form::write(out, order[rank], values);
     });
 }
 
-// Round to float32, separately for each input.
-template <typename Form>
-inline void rounded(long count, const double *sums, const typename Form::Outputs &outputs) {
-    const typename Form::Outputs out = outputs;
-    each(count, [=] __device__(long n) {
-        float values[Form::GRADIENTS];
-        for (int c = 0; c < Form::GRADIENTS; c++) values[c] = (float)sums[n * Form::GRADIENTS + c];
-        Form::write(out, n, values);
-    });
-}
-
-inline Canvas canvas(const Raster &is) { return {is.width, is.height, is.absolute != 0, is.part, is.parts}; }
+inline Canvas canvas(const Raster &is) { return {is.width, is.height, is.absolute != 0}; }
 
 inline void composite_ellipsoids(const Raster &is, long count, const float *means2d, const float *conics,
                                  const float *colors, const float *opacities, const float *depths, const int *radii,
@@ -319,14 +302,11 @@ inline void composite_ellipsoids(const Raster &is, long count, const float *mean
 
 inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
                                           const float *colors, const float *opacities, const float *depths, const int *radii,
-                                          const float *picture, const float *d_picture, double *sums) {
+                                          const float *picture, const float *d_picture, float *d_means2d, float *d_conics,
+                                          float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
     const EllipsoidForm::Inputs in{means2d, conics, colors, opacities, depths};
-    composite_backward<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture, sums);
-}
-
-inline void composite_ellipsoids_rounded(const Raster &, long count, const double *sums, float *d_means2d, float *d_conics,
-                                         float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
-    rounded<EllipsoidForm>(count, sums, {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
+    composite_backward<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture,
+                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
 }
 
 inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
@@ -338,15 +318,12 @@ inline void composite_surfels(const Raster &is, long count, const float *means2d
 
 inline void composite_surfels_backward(const Raster &is, long count, const float *means2d, const float *to_picture,
                                        const float *normals, const float *colors, const float *opacities, const float *depths,
-                                       const int *radii, const float *picture, const float *d_picture, double *sums) {
+                                       const int *radii, const float *picture, const float *d_picture, float *d_means2d,
+                                       float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
+                                       float *d_depths, float *d_probe) {
     const SurfelForm::Inputs in{means2d, to_picture, normals, colors, opacities, depths};
-    composite_backward<SurfelForm>(canvas(is), in, radii, count, picture, d_picture, sums);
-}
-
-inline void composite_surfels_rounded(const Raster &, long count, const double *sums, float *d_means2d,
-                                      float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
-                                      float *d_depths, float *d_probe) {
-    rounded<SurfelForm>(count, sums, {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
+    composite_backward<SurfelForm>(canvas(is), in, radii, count, picture, d_picture,
+                                   {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
 }
 
 }  // namespace neus

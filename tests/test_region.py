@@ -26,9 +26,9 @@ def region_of(poses, masks=None, points=None):
     return find_region(*rigs.stacked(poses), masks, points)
 
 
-def assert_holds_the_object(region, loosest=1.3):
+def assert_holds_the_object(region):
     distances = np.linalg.norm(rigs.ellipsoid_points(4000) - region.centre, axis=1)
-    assert distances.max() < region.radius <= loosest * LARGEST
+    assert distances.max() < region.radius <= 1.3 * LARGEST
 
 
 @pytest.mark.parametrize("name", RIGS)
@@ -46,32 +46,34 @@ def test_the_hull_is_the_object_and_a_little_more():
     assert 0.93 < volume < 1.04 and beyond.max() < 1.06 and hull.agreement.min() > 0.94
 
 
-@pytest.mark.parametrize("spoilt", ["empty", "full", "shifted", "elsewhere"])
+WRONG = {
+    "empty": np.zeros_like,
+    "full": lambda mask: np.full_like(mask, 255),
+    "shifted": lambda mask: np.roll(mask, 25, axis=1),
+    "elsewhere": lambda mask: 255 * np.uint8(np.add.outer(*map(np.arange, mask.shape)) < 14),
+}
+
+
+@pytest.mark.parametrize("spoilt", WRONG)
 def test_two_wrong_masks_do_not_spoil_the_hull(spoilt):
     poses = RIGS["all sides"]
-    wrong = {
-        "empty": np.zeros_like,
-        "full": lambda mask: np.full_like(mask, 255),
-        "shifted": lambda mask: np.roll(mask, 25, axis=1),
-        "elsewhere": lambda mask: np.pad(
-            np.full((10, 10), 255, np.uint8), ((0, mask.shape[0] - 10), (0, mask.shape[1] - 10))
-        ),
-    }[spoilt]
-    masks = [wrong(mask) if view in (3, 11) else mask for view, mask in enumerate(masks_of(poses))]
+    masks = [WRONG[spoilt](mask) if view in (3, 11) else mask for view, mask in enumerate(masks_of(poses))]
     region = region_of(poses, masks)
     assert_holds_the_object(region)
-    if spoilt in ("shifted", "elsewhere"):
-        assert "without views 3 and 11" in region.how
+    assert "without views 3 and 11" in region.how or spoilt in ("empty", "full")
 
 
-def test_masks_that_say_nothing_are_passed_over():
+def test_masks_and_points_that_say_nothing_leave_it_to_the_cameras():
     poses = RIGS["all sides"]
-    for masks in ([np.zeros_like(mask) for mask in masks_of(poses)], [np.full((72, 96), 255, np.uint8)] * len(poses)):
+    for masks in ([np.zeros((72, 96), np.uint8)] * 24, [np.full((72, 96), 255, np.uint8)] * 24):
         assert "from the common focus of 24 cameras" in region_of(poses, masks).how
+    assert "common focus" in region_of(poses, points=rigs.cloud(np.tile(rigs.MIDDLE, (100, 1)))).how
+    dot = np.zeros((72, 96), np.uint8)
+    dot[36, 48] = 255
+    assert region_of(poses, [dot] * 24).radius > 0.01
 
 
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.4])
-@pytest.mark.parametrize("name", RIGS)
+@pytest.mark.parametrize(("name", "share"), [*((name, 0.4) for name in RIGS), ("all sides", 0.0)])
 def test_points_give_the_sphere_whatever_lies_scattered_around(name, share):
     inliers = rigs.ellipsoid_points(600)
     outliers = np.random.default_rng(5).uniform(-6, 6, (int(share / (1 - share) * 600), 3))
@@ -89,17 +91,8 @@ def test_badly_supported_points_are_left_out(field):
     assert region_of(RIGS["all sides"], points=points).radius < 1.3 * LARGEST
 
 
-def test_points_all_in_one_place_and_masks_of_one_pixel_leave_it_to_the_cameras():
-    poses = RIGS["all sides"]
-    dots = [np.zeros((72, 96), np.uint8) for _ in poses]
-    for dot in dots:
-        dot[36, 48] = 255
-    assert "common focus" in region_of(poses, points=rigs.cloud(np.tile(rigs.MIDDLE, (100, 1)))).how
-    assert region_of(poses, dots).radius > 0.01
-
-
 @pytest.mark.parametrize("name", RIGS)
-def test_without_masks_and_points_the_sphere_is_what_the_pictures_show_around_the_focus(name):
+def test_without_masks_and_points_the_sphere_is_what_the_pictures_show(name):
     region = region_of(RIGS[name])
     assert np.allclose(region.centre, rigs.MIDDLE, atol=1e-6)
     # The half angles of the picture: a sphere of radius d sin(angle) about a point at distance d just fits.
@@ -107,15 +100,17 @@ def test_without_masks_and_points_the_sphere_is_what_the_pictures_show_around_th
     assert region.radius == pytest.approx(4.0 * np.sqrt(np.prod(sines)), rel=1e-6)
 
 
-@pytest.mark.parametrize("evidence", ["masks", "points", "focus"])
-def test_the_region_moves_with_the_world(evidence):
+@pytest.mark.parametrize(("evidence", "tolerance"), [("masks", 1e-3), ("points", 1e-6), ("focus", 1e-6)])
+def test_the_region_moves_with_the_world(evidence, tolerance):
+    """With masks a cube may fall to the other side by rounding."""
     poses, world = RIGS["all sides"], similarity(37.0, (0.4, -1.1, 2.0), (500.0, -90.0, 20.0))
-    xyz = rigs.ellipsoid_points(900)
-    masks = masks_of(poses) if evidence == "masks" else None
-    here = region_of(poses, masks, rigs.cloud(xyz) if evidence == "points" else None)
-    there_xyz = xyz @ world[:3, :3].T + world[:3, 3]
-    there = region_of(rigs.moved(poses, world), masks, rigs.cloud(there_xyz) if evidence == "points" else None)
-    tolerance = 1e-3 if evidence == "masks" else 1e-6  # a cube may fall to the other side by rounding
+    xyz, masks = rigs.ellipsoid_points(900), masks_of(poses) if evidence == "masks" else None
+    here, there = (
+        region_of(
+            rigs.moved(poses, by), masks, rigs.cloud(xyz @ by[:3, :3].T + by[:3, 3]) if evidence == "points" else None
+        )
+        for by in (np.eye(4), world)
+    )
     expected = world @ [*here.centre, 1.0]
     assert np.linalg.norm(there.centre - expected[:3]) < tolerance * there.radius
     assert there.radius == pytest.approx(37.0 * here.radius, rel=tolerance)
@@ -136,24 +131,19 @@ def test_a_camera_that_would_be_inside_is_left_outside_and_named():
 
 def test_most_cameras_stay_outside_even_where_they_may_stand_within():
     """As in a walk around a thing on patterned ground, which reaches under the cameras."""
-    poses, draw = rigs.sphere_of_cameras(), np.random.default_rng(0)
-    everywhere = rigs.MIDDLE + draw.uniform(-1, 1, (6000, 3)) * 3.9
-    everywhere = everywhere[np.linalg.norm(everywhere - rigs.MIDDLE, axis=1) < 3.9]
-    intrinsics, poses, sizes = rigs.stacked(poses)
+    everywhere = np.random.default_rng(0).uniform(-1, 1, (6000, 3)) * 3.9
+    everywhere = rigs.MIDDLE + everywhere[np.linalg.norm(everywhere, axis=1) < 3.9]
+    intrinsics, poses, sizes = rigs.stacked(rigs.sphere_of_cameras())
     intrinsics[:, (0, 1), (0, 1)] *= 0.3  # wide angles, which show all of it
     region = find_region(intrinsics, poses, sizes, None, rigs.cloud(everywhere), cameras_outside=False)
     assert region.radius == pytest.approx(0.9 * 4.0, rel=0.05) and "points" in region.how
 
 
-def test_a_camera_in_the_middle_of_the_object_is_an_error_that_names_it():
-    poses = rigs.sphere_of_cameras()
-    poses[7, :3, 3] = rigs.MIDDLE + 0.05
-    with pytest.raises(SceneError, match='view 7.*--roi "x y z r"'):
-        region_of(poses)
-
-
 FAR = np.array([0.0, 0.0, 500.0])
+WITHIN = rigs.sphere_of_cameras()
+WITHIN[7, :3, 3] = rigs.MIDDLE + 0.05
 LOST = {
+    "in the middle of the object": (WITHIN, 'view 7.*--roi "x y z r"'),
     "in a row": (rigs.row_of_cameras(), "parallel axes"),
     "at one position": (rigs.row_of_cameras(spread=0.0), "at one position"),
     "outward": (rigs.turned_round(rigs.arc_of_cameras(16, 345.0)), "look away from each other"),
@@ -162,7 +152,6 @@ LOST = {
         np.concatenate([rigs.arc_of_cameras(8, 60.0), rigs.arc_of_cameras(8, 60.0, middle=FAR)]),
         "no common",
     ),
-    "one camera": (rigs.around([[1, 0, 0]]), "at one position"),
     "without a focal length": (rigs.sphere_of_cameras(), "too small"),
     "not finite": (rigs.sphere_of_cameras() * np.nan, "not finite"),
     "flat": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 0, 1]), "not finite"),
@@ -182,18 +171,15 @@ def test_cameras_with_nothing_in_common_are_told_so_in_one_sentence(name):
 
 
 @pytest.mark.parametrize("kind", ["survey", "tilted survey", "room"])
-def test_photographs_of_a_place_give_the_sphere_around_its_points_with_the_cameras_inside(kind):
+def test_of_a_place_the_region_is_around_its_points_and_the_cameras(kind):
     random = np.random.default_rng(0)
-    if kind != "room":
-        poses, xyz = np.tile(np.diag([1.0, -1, -1, 1]), (30, 1, 1)), random.uniform([-1, -1, 0], [30, 3, 0.5], (900, 3))
-        poses[:, :3, 3] = [[index, 1.0, 4.0] for index in range(30)]
-        if kind == "tilted survey":  # their axes meet far below the ground
-            poses[:, :3, :3] = [look_at(np.array([index - 15, 0, 100.0]))[:3, :3] for index in range(30)]
-    else:
-        poses, xyz = (
-            rigs.turned_round(rigs.around(random.normal(size=(30, 3)), distance=0.5)),
-            random.normal(size=(900, 3)),
-        )
+    poses, xyz = np.tile(np.diag([1.0, -1, -1, 1]), (30, 1, 1)), random.uniform([-1, -1, 0], [30, 3, 0.5], (900, 3))
+    poses[:, :3, 3] = [[index, 1.0, 4.0] for index in range(30)]
+    if kind == "tilted survey":  # their axes meet far below the ground
+        poses[:, :3, :3] = [look_at(np.array([index - 15, 0, 100.0]))[:3, :3] for index in range(30)]
+    if kind == "room":
+        poses = rigs.turned_round(rigs.around(random.normal(size=(30, 3)), distance=0.5))
+        xyz = random.normal(size=(900, 3))
         xyz *= 5 / np.abs(xyz).max(axis=1, keepdims=True)
     region = find_region(*rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside=False)
     apart = np.linalg.norm(xyz - region.centre, axis=1)
@@ -224,9 +210,7 @@ def test_an_object_that_the_cameras_look_at_is_not_a_place(poses, xyz):
 def test_a_sphere_that_half_of_the_cameras_do_not_show_is_an_error():
     poses = RIGS["all sides"]
     region = region_of(poses)
-    require_common_view(region, *rigs.stacked(poses))
-    few = np.concatenate([rigs.turned_round(poses[:5]), poses[5:]])
-    require_common_view(region, *rigs.stacked(few))
+    require_common_view(region, *rigs.stacked(np.concatenate([rigs.turned_round(poses[:5]), poses[5:]])))
     with pytest.raises(SceneError, match="12 of 24 cameras look away.*views 0, 1, 2, 3, 4 and 7 more"):
         require_common_view(region, *rigs.stacked(np.concatenate([rigs.turned_round(poses[:12]), poses[12:]])))
 
@@ -238,15 +222,14 @@ def test_scale_mat_takes_the_unit_sphere_to_the_region():
     assert np.array_equal(parse_roi(" 1,-2, 30\t.5 ").scale_mat, region.scale_mat)
 
 
-@pytest.mark.parametrize("text", ["", "1 2 3", "1 2 3 4 5", "1 2 3 0", "1 2 3 -1", "1 2 nan 1", "1 2 3 inf", "a b c d"])
+@pytest.mark.parametrize("text", ["1 2 3", "1 2 3 0", "1 2 nan 1", "a b c d"])
 def test_any_other_roi_is_refused_with_the_form_it_takes(text):
     with pytest.raises(UserError, match="--roi.*centre and the radius"):
         parse_roi(text)
 
 
 def test_room_is_the_radius_of_the_largest_sphere_in_the_picture():
-    poses = rigs.sphere_of_cameras(3)
-    intrinsics, _, sizes = rigs.stacked(poses)
+    intrinsics, poses, sizes = rigs.stacked(rigs.sphere_of_cameras(3))
     points = np.random.default_rng(0).normal(size=(50, 3))
     found = frustum_distances(points, Cameras(intrinsics, poses, sizes))
     for view, pose in enumerate(poses):
@@ -254,17 +237,13 @@ def test_room_is_the_radius_of_the_largest_sphere_in_the_picture():
         pixel = local[:, :2] / local[:, 2:] * rigs.FOCAL + intrinsics[view, :2, 2]
         inside = (local[:, 2] > 0) & np.all((pixel > -0.5) & (pixel < np.array(rigs.SIZE) - 0.5), axis=1)
         assert np.array_equal(found[view] > 0, inside)
-    on_axis = poses[0] @ [0, 0, 3.0, 1]
-    half_height = np.arctan(rigs.SIZE[1] / 2 / rigs.FOCAL)
-    assert border_distances(on_axis[None, :3], intrinsics[0], poses[0], sizes[0])[0].min() == pytest.approx(
-        3 * np.sin(half_height)
-    )
+    on_axis, half_height = poses[0] @ [0, 0, 3.0, 1], np.arctan(rigs.SIZE[1] / 2 / rigs.FOCAL)
+    nearest = border_distances(on_axis[None, :3], intrinsics[0], poses[0], sizes[0])[0].min()
+    assert nearest == pytest.approx(3 * np.sin(half_height))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_enclosing_ball_holds_every_point_and_is_no_larger_than_need_be(seed):
-    random = np.random.default_rng(seed)
-    unit = random.normal(size=(200, 3))
+def test_the_enclosing_ball_holds_every_point_and_is_hardly_larger():
+    unit = np.random.default_rng(0).normal(size=(200, 3))
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     # Antipodes: the ball of radius 3 is the smallest, however many points lie on one side in it.
     points = np.vstack([3.0 * unit, -3.0 * unit, np.tile([2.5, 0, 0], (2000, 1))]) + [5, 6, 7]

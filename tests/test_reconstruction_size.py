@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
 import trimesh
+from synthetic_scene import dataset_config
 from test_neus_writer import scene as any_scene
 
-from data.config import DatasetConfig
 from data.parsed_scene import WorldFrame
 from data.writers.neus import write_neus_scene
 from models.commands.reconstruction_page import page
@@ -15,20 +14,14 @@ from models.commands.reconstruction_size import size_and_cameras
 FRAME = WorldFrame("the floor", "4 markers of 0.03 m", 0.001, {"a|b.jpg": 0.5, "c.jpg": 1.25})
 
 
-@pytest.fixture
-def mesh(tmp_path):
-    trimesh.creation.box((0.1, 0.2, 0.34567)).export(tmp_path / "mesh.ply")
-    return tmp_path / "mesh.ply"
-
-
 def lines(tmp_path, frame, mesh):
     write_neus_scene(tmp_path / "scene", replace(any_scene(), frame=frame))
-    conf = DatasetConfig(str(tmp_path / "scene"), "cameras_sphere.npz", "cameras_sphere.npz")
-    return size_and_cameras(conf, mesh)
+    return size_and_cameras(dataset_config(tmp_path / "scene"), mesh)
 
 
-def test_a_metric_scene(tmp_path, mesh):
-    found = lines(tmp_path, FRAME, mesh)
+def test_a_metric_scene(tmp_path):
+    trimesh.creation.box((0.1, 0.2, 0.34567)).export(tmp_path / "mesh.ply")
+    found = lines(tmp_path, FRAME, tmp_path / "mesh.ply")
     assert "- extent of the mesh along x, y, z: 0.1 x 0.2 x 0.3457 m" in found
     assert "- scale: 4 markers of 0.03 m, standard error 0.10%" in found and "- up: the floor" in found
     # Cameras at 5, 5.75, 6.5 and 7.25 m with focal lengths of 150, 153, 156 and 159 pixels.

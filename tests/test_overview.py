@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import rigs
 
-from data.cameras import evenly_spaced
-from data.inspection.canvas import Canvas
-from data.inspection.overview import MOST_THUMBNAILS, WIDTH, outline_pixels, overview, side_views, sphere_outline
+from data.inspection.overview import WIDTH, outline_pixels, overview, side_views, sphere_outline
 
 
 def hits_sphere(pixels, intrinsics, c2w):
@@ -43,10 +41,9 @@ def test_the_outline_is_the_border_of_what_the_sphere_covers(distance, angle):
     assert np.allclose(np.sum(points * (points - pose[:3, 3]), axis=1), 0)
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("angle", [-1.4, 0.9, 1.6, 2.2])
-def test_of_a_sphere_partly_behind_the_camera_the_front_is_outlined(angle, seed):
-    pose = tilted(1.1, angle, seed)
+def test_of_a_sphere_partly_behind_the_camera_the_front_is_outlined(angle):
+    pose = tilted(1.1, angle)
     (piece,) = outline_pixels(rigs.INTRINSICS, pose)  # the circle crosses the camera's plane twice
     near = piece[np.abs(piece).max(axis=1) < 1e4]
     rays = np.hstack([near, np.ones((len(near), 1))]) @ np.linalg.inv(rigs.INTRINSICS).T @ pose[:3, :3].T
@@ -61,18 +58,18 @@ def test_no_outline_where_there_is_none_to_see():
 
 
 ODD = {
-    "close": lambda: [tilted(1.0001), tilted(1.01, 1.5)],
-    "inside": lambda: [tilted(0.3), np.eye(4)],
-    "behind": lambda: [tilted(3.0, np.pi), tilted(1.05, 1.57)],
-    "far": lambda: [tilted(1e5), tilted(3.0)],
-    "one": lambda: [tilted(3.0)],
-    "many": lambda: rigs.sphere_of_cameras(40, distance=3.0, middle=np.zeros(3)),
+    "close": [tilted(1.0001), tilted(1.01, 1.5)],
+    "inside": [tilted(0.3), np.eye(4)],
+    "behind": [tilted(3.0, np.pi), tilted(1.05, 1.57)],
+    "far": [tilted(1e5), tilted(3.0)],
+    "one": [tilted(3.0)],
+    "many": rigs.sphere_of_cameras(40, distance=3.0, middle=np.zeros(3)),
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_the_overview_is_drawn_of_every_scene(name):
-    picture = overview(rigs.textured_scene(np.array(ODD[name]())))
+    picture = overview(rigs.textured_scene(np.array(ODD[name])))
     assert picture.dtype == np.uint8 and picture.shape[1:] == (WIDTH, 3) and 600 < len(picture) < 2500
     assert picture.std() > 5 and (picture == 255).mean() > 0.2
 
@@ -92,13 +89,6 @@ def test_the_overview_takes_points_and_pictures_of_any_size_and_name():
     assert black[0] < black[1]  # outlines are drawn over the black of the first
 
 
-def test_at_most_twelve_photographs_are_chosen_from_the_first_to_the_last():
-    for count in (1, 2, 11, 12, 13, 500):
-        chosen = evenly_spaced(count, MOST_THUMBNAILS)
-        assert len(chosen) == min(count, MOST_THUMBNAILS) and chosen[0] == 0 and chosen[-1] == count - 1
-        assert np.ptp(np.diff(chosen)) <= 1 if count > 2 else True
-
-
 def test_the_three_sides_are_square_to_each_other_and_upright():
     poses = rigs.arc_of_cameras(9, 90.0, middle=np.zeros(3))
     sides = np.stack([axes for _, axes in side_views(poses)])
@@ -107,11 +97,3 @@ def test_the_three_sides_are_square_to_each_other_and_upright():
     up = -poses[:, :3, 1].mean(axis=0)
     assert all(axes[1] @ up < 0 for axes in sides[:2])  # down the picture is down in the world
     assert sides[0][0] @ poses[0, :3, 0] > 0  # from the front right is right, as the cameras see it
-
-
-def test_a_line_to_far_outside_keeps_its_direction():
-    canvas = Canvas(100, 100)
-    apex = np.array([50.0, 50.0])
-    canvas.pyramid(apex, apex + 1e9 * np.array([[1.0, 0.0]] * 4), (0, 0, 0), is_strong=True)
-    dark = (canvas.image() < 128).any(axis=2)
-    assert dark[49:51, 52:].any(axis=0).all() and not dark[:, :48].any() and not dark[:47].any()

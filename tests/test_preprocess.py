@@ -27,21 +27,19 @@ def lens_of(size, focal=1.6):
     return Lens(np.array([[focal * size[0], 0, 0.52 * size[0]], [0, focal * size[0], 0.47 * size[1]], [0, 0, 1.0]]))
 
 
-def parsed_scene_of(folder, masks=True, alpha=False, background=(0, 0, 0)):
+def parsed_scene_of(folder):
     """Photographs of a coloured sphere of half the region's radius, each with a lens and a size of its own."""
     posed_images = []
     for index, size in enumerate(SIZES):
         lens = lens_of(size, focal=1.4 + 0.2 * index)
         c2w = look_at(3.0 * np.array([np.cos(2.0 * index), np.sin(2.0 * index), 0.4]))
         rgb, hit = draw_sphere(lens.intrinsics, c2w, size[1], size[0], 0.5)
-        hidden = hit.astype(np.uint8) * 255
-        picture = np.where(hit[..., None], np.rint(rgb * 255), background).astype(np.uint8)[..., ::-1]
         image, mask = folder / f"{index}.png", folder / f"mask{index}.png"
-        cv2.imwrite(str(image), np.dstack([picture, hidden]) if alpha else picture)
-        cv2.imwrite(str(mask), hidden)
+        cv2.imwrite(str(image), np.rint(rgb[..., ::-1] * 255).astype(np.uint8))
+        cv2.imwrite(str(mask), hit.astype(np.uint8) * 255)
         world = WORLD @ c2w
         world[:3, :3] /= 2.0  # a pose has no scale
-        posed_images.append(PosedImage(image, lens, world, mask if masks else None))
+        posed_images.append(PosedImage(image, lens, world, mask))
     return ParsedScene("spheres", folder, tuple(posed_images), scale_mat=WORLD)
 
 
@@ -63,13 +61,15 @@ def test_views_of_different_sizes_and_lenses_agree_in_the_working_frame(tmp_path
         np.testing.assert_allclose(after, before, atol=1e-9)
 
 
-@pytest.mark.parametrize("background", [0.0, 1.0])
-def test_alpha_is_the_mask_and_the_picture_lies_over_the_background(tmp_path, background):
-    parsed = parsed_scene_of(tmp_path, masks=False, alpha=True, background=(9, 200, 77))
-    scene = preprocess(parsed, parsed.images, CONF, background)
+def test_alpha_is_the_mask_and_the_picture_lies_over_the_background(tmp_path):
+    parsed = parsed_scene_of(tmp_path)
+    for posed in parsed.images:
+        picture, mask = cv2.imread(str(posed.path)), cv2.imread(str(posed.mask_path), cv2.IMREAD_GRAYSCALE)
+        cv2.imwrite(str(posed.path), np.dstack([picture, mask]))
+    scene = preprocess(parsed, [replace(posed, mask_path=None) for posed in parsed.images], CONF, 1.0)
     for image, mask in zip(scene.images, scene.masks, strict=True):
         assert set(np.unique(mask)) == {0, 255}
-        assert (image[mask == 0] == 255 * background).all() and (image[mask == 255] != 255 * background).any()
+        assert (image[mask == 0] == 255).all() and (image[mask == 255] != 255).any()
 
 
 def test_the_users_region_replaces_the_formats_in_the_same_world(tmp_path):
@@ -123,20 +123,6 @@ def test_every_way_of_holding_out_views_and_lists_that_cannot_be(keys, expected)
             split(parsed, conf)
     else:
         assert [[int(posed.path.stem) for posed in part] for part in split(parsed, conf)] == expected
-
-
-@pytest.mark.parametrize("colour", [(0, 0, 0), (120, 130, 90)])
-def test_masks_derived_from_a_backdrop_are_those_of_the_object(tmp_path, colour):
-    parsed, conf = parsed_scene_of(tmp_path, masks=False, background=colour), replace(CONF, masks_from_backdrop=True)
-    assert preprocess(parsed, parsed.images, CONF).masks is None
-    scene = preprocess(parsed, parsed.images, conf)
-    np.testing.assert_allclose(scene.backdrop * 255, colour, atol=1e-4)
-    assert any("masks: derived" in note and " ".join(map(str, colour)) in note for note in scene.notes)
-    for view, posed in enumerate(parsed.images):
-        _, hit = draw_sphere(posed.lens.intrinsics, scene.c2w[view], *scene.masks[view].shape, 0.5)
-        assert (hit != (scene.masks[view] > 0)).mean() < 0.003  # pixels of the object that have the backdrop's colour
-    with_masks = parsed_scene_of(tmp_path, background=colour)
-    assert preprocess(with_masks, with_masks.images, conf).backdrop is None
 
 
 def test_openings_are_backdrop_and_specks_of_its_colour_are_not():

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import rigs
-from synthetic_scene import look_at, similarity
+from synthetic_scene import similarity
 
 from data.errors import SceneError, UserError
-from data.roi.frustum import Cameras, border_distances, enclosing_ball, frustum_distances
+from data.roi.frustum import border_distances, enclosing_ball
 from data.roi.region import OUTSIDE, find_region, parse_roi, require_common_view
-from data.roi.visual_hull import masked_views, visual_hull
 
 RIGS = {
     "all sides": rigs.sphere_of_cameras(),
@@ -38,19 +37,9 @@ def test_the_visual_hull_gives_a_sphere_just_around_the_object(name):
     assert "from the visual hull of" in region.how and "without" not in region.how
 
 
-def test_the_hull_is_the_object_and_a_little_more():
-    poses = rigs.sphere_of_cameras(40)
-    hull = visual_hull(masked_views(Cameras(*rigs.stacked(poses)), masks_of(poses)))
-    beyond = np.linalg.norm((hull.centres - rigs.MIDDLE) / rigs.AXES, axis=1)
-    volume = len(hull.centres) * hull.side**3 / (4 / 3 * np.pi * rigs.AXES.prod())
-    assert 0.93 < volume < 1.04 and beyond.max() < 1.06 and hull.agreement.min() > 0.94
-
-
 WRONG = {
-    "empty": np.zeros_like,
     "full": lambda mask: np.full_like(mask, 255),
     "shifted": lambda mask: np.roll(mask, 25, axis=1),
-    "elsewhere": lambda mask: 255 * np.uint8(np.add.outer(*map(np.arange, mask.shape)) < 14),
 }
 
 
@@ -60,7 +49,7 @@ def test_two_wrong_masks_do_not_spoil_the_hull(spoilt):
     masks = [WRONG[spoilt](mask) if view in (3, 11) else mask for view, mask in enumerate(masks_of(poses))]
     region = region_of(poses, masks)
     assert_holds_the_object(region)
-    assert "without views 3 and 11" in region.how or spoilt in ("empty", "full")
+    assert "without views 3 and 11" in region.how or spoilt == "full"
 
 
 def test_masks_and_points_that_say_nothing_leave_it_to_the_cameras():
@@ -83,11 +72,11 @@ def test_points_give_the_sphere_whatever_lies_scattered_around(name, share):
     assert "SfM points" in region.how
 
 
-@pytest.mark.parametrize("field", ["error", "n_views"])
-def test_badly_supported_points_are_left_out(field):
-    good, bad = rigs.ellipsoid_points(600), rigs.ellipsoid_points(500, axes=np.full(3, 1.6), seed=3)
-    points = rigs.cloud(np.vstack([good, bad]))
-    getattr(points, field)[600:] = {"error": 40.0, "n_views": 2}[field]
+@pytest.mark.parametrize(("field", "bad"), [("error", 40.0), ("n_views", 2)])
+def test_badly_supported_points_are_left_out(field, bad):
+    around = rigs.ellipsoid_points(500, axes=np.full(3, 1.6), seed=3)
+    points = rigs.cloud(np.vstack([rigs.ellipsoid_points(600), around]))
+    getattr(points, field)[600:] = bad
     assert region_of(RIGS["all sides"], points=points).radius < 1.3 * LARGEST
 
 
@@ -100,16 +89,19 @@ def test_without_masks_and_points_the_sphere_is_what_the_pictures_show(name):
     assert region.radius == pytest.approx(4.0 * np.sqrt(np.prod(sines)), rel=1e-6)
 
 
-@pytest.mark.parametrize(("evidence", "tolerance"), [("masks", 1e-3), ("points", 1e-6), ("focus", 1e-6)])
-def test_the_region_moves_with_the_world(evidence, tolerance):
-    """With masks a cube may fall to the other side by rounding."""
-    poses, world = RIGS["all sides"], similarity(37.0, (0.4, -1.1, 2.0), (500.0, -90.0, 20.0))
-    xyz, masks = rigs.ellipsoid_points(900), masks_of(poses) if evidence == "masks" else None
+@pytest.mark.parametrize(
+    ("with_masks", "tolerance"), [(True, 1e-3), (False, 1e-6)]
+)  # a cube may fall to the other side
+def test_the_region_moves_with_the_world(with_masks, tolerance):
+    poses, world, xyz = (
+        RIGS["all sides"],
+        similarity(37.0, translation=(500.0, -90.0, 20.0)),
+        rigs.ellipsoid_points(900),
+    )
+    masks, moved = masks_of(poses) if with_masks else None, xyz @ world[:3, :3].T + world[:3, 3]
     here, there = (
-        region_of(
-            rigs.moved(poses, by), masks, rigs.cloud(xyz @ by[:3, :3].T + by[:3, 3]) if evidence == "points" else None
-        )
-        for by in (np.eye(4), world)
+        region_of(poses, masks, rigs.cloud(xyz)),
+        region_of(rigs.moved(poses, world), masks, rigs.cloud(moved)),
     )
     expected = world @ [*here.centre, 1.0]
     assert np.linalg.norm(there.centre - expected[:3]) < tolerance * there.radius
@@ -129,32 +121,17 @@ def test_a_camera_that_would_be_inside_is_left_outside_and_named():
     assert as_found.radius > distances.min() and as_found.how.endswith("; cameras inside: view 7")
 
 
-def test_most_cameras_stay_outside_even_where_they_may_stand_within():
-    """As in a walk around a thing on patterned ground, which reaches under the cameras."""
-    everywhere = np.random.default_rng(0).uniform(-1, 1, (6000, 3)) * 3.9
-    everywhere = rigs.MIDDLE + everywhere[np.linalg.norm(everywhere, axis=1) < 3.9]
-    intrinsics, poses, sizes = rigs.stacked(rigs.sphere_of_cameras())
-    intrinsics[:, (0, 1), (0, 1)] *= 0.3  # wide angles, which show all of it
-    region = find_region(intrinsics, poses, sizes, None, rigs.cloud(everywhere), cameras_outside=False)
-    assert region.radius == pytest.approx(0.9 * 4.0, rel=0.05) and "points" in region.how
-
-
-FAR = np.array([0.0, 0.0, 500.0])
+ARC = rigs.arc_of_cameras(8, 60.0)
 WITHIN = rigs.sphere_of_cameras()
 WITHIN[7, :3, 3] = rigs.MIDDLE + 0.05
 LOST = {
     "in the middle of the object": (WITHIN, 'view 7.*--roi "x y z r"'),
     "in a row": (rigs.row_of_cameras(), "parallel axes"),
     "at one position": (rigs.row_of_cameras(spread=0.0), "at one position"),
-    "outward": (rigs.turned_round(rigs.arc_of_cameras(16, 345.0)), "look away from each other"),
     "two looking away": (rigs.turned_round(rigs.around([[1, 0, 0.2], [-1, 0, 0.1]])), "look away from each other"),
-    "two places": (
-        np.concatenate([rigs.arc_of_cameras(8, 60.0), rigs.arc_of_cameras(8, 60.0, middle=FAR)]),
-        "no common",
-    ),
+    "two places": (np.concatenate([ARC, rigs.arc_of_cameras(8, 60.0, middle=[0.0, 0.0, 500.0])]), "no common"),
     "without a focal length": (rigs.sphere_of_cameras(), "too small"),
     "not finite": (rigs.sphere_of_cameras() * np.nan, "not finite"),
-    "flat": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 0, 1]), "not finite"),
     "overflowing": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 1, 1e200]), "too large"),
 }
 
@@ -170,13 +147,11 @@ def test_cameras_with_nothing_in_common_are_told_so_in_one_sentence(name):
     assert "--roi" in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["survey", "tilted survey", "room"])
+@pytest.mark.parametrize("kind", ["survey", "room"])
 def test_of_a_place_the_region_is_around_its_points_and_the_cameras(kind):
     random = np.random.default_rng(0)
     poses, xyz = np.tile(np.diag([1.0, -1, -1, 1]), (30, 1, 1)), random.uniform([-1, -1, 0], [30, 3, 0.5], (900, 3))
     poses[:, :3, 3] = [[index, 1.0, 4.0] for index in range(30)]
-    if kind == "tilted survey":  # their axes meet far below the ground
-        poses[:, :3, :3] = [look_at(np.array([index - 15, 0, 100.0]))[:3, :3] for index in range(30)]
     if kind == "room":
         poses = rigs.turned_round(rigs.around(random.normal(size=(30, 3)), distance=0.5))
         xyz = random.normal(size=(900, 3))
@@ -187,21 +162,10 @@ def test_of_a_place_the_region_is_around_its_points_and_the_cameras(kind):
     require_common_view(region, *rigs.stacked(poses))
 
 
-NARROW, ALL_SIDES = rigs.arc_of_cameras(15, 12.0), rigs.sphere_of_cameras(24)
-WALL = np.column_stack([np.full(1500, -8.0), np.random.default_rng(2).uniform(-6, 6, (1500, 2))])
-WALLS = 20 * np.random.default_rng(3).uniform(-1, 1, (9000, 3))
-WALLS[np.arange(9000), np.arange(9000) % 3] = 20 * np.sign(WALLS[np.arange(9000), np.arange(9000) % 3])
-
-
-@pytest.mark.parametrize(
-    ("poses", "xyz"),
-    [
-        (NARROW, np.vstack([rigs.ellipsoid_points(600), WALL])),  # nearly parallel axes
-        (ALL_SIDES, np.vstack([rigs.ellipsoid_points(80), WALLS])),  # one point in a hundred is on the object
-        (ALL_SIDES, 300 * np.random.default_rng(0).normal(size=(40, 3))),  # none is
-    ],
-)
-def test_an_object_that_the_cameras_look_at_is_not_a_place(poses, xyz):
+def test_an_object_that_the_cameras_look_at_is_not_a_place():
+    """From nearly parallel axes, before a wall."""
+    wall = np.column_stack([np.full(1500, -8.0), np.random.default_rng(2).uniform(-6, 6, (1500, 2))])
+    poses, xyz = rigs.arc_of_cameras(15, 12.0), np.vstack([rigs.ellipsoid_points(600), wall])
     for cameras_outside in (True, False):
         region = find_region(*rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside)
         assert np.linalg.norm(region.centre - rigs.MIDDLE) < 0.3 and 0.8 < region.radius < 3
@@ -209,34 +173,23 @@ def test_an_object_that_the_cameras_look_at_is_not_a_place(poses, xyz):
 
 def test_a_sphere_that_half_of_the_cameras_do_not_show_is_an_error():
     poses = RIGS["all sides"]
-    region = region_of(poses)
-    require_common_view(region, *rigs.stacked(np.concatenate([rigs.turned_round(poses[:5]), poses[5:]])))
+    region, turned = region_of(poses), rigs.turned_round(poses)
+    require_common_view(region, *rigs.stacked(np.concatenate([turned[:5], poses[5:]])))
     with pytest.raises(SceneError, match="12 of 24 cameras look away.*views 0, 1, 2, 3, 4 and 7 more"):
-        require_common_view(region, *rigs.stacked(np.concatenate([rigs.turned_round(poses[:12]), poses[12:]])))
+        require_common_view(region, *rigs.stacked(np.concatenate([turned[:12], poses[12:]])))
 
 
-def test_scale_mat_takes_the_unit_sphere_to_the_region():
-    region = parse_roi("1 -2 3e1 0.5")
+def test_scale_mat_takes_the_unit_sphere_to_the_region_or_is_refused():
+    region = parse_roi(" 1,-2, 3e1\t.5 ")
     assert np.allclose(region.scale_mat @ [0, 1, 0, 1], [1, -1.5, 30, 1])
     assert "centre (1, -2, 30), radius 0.5" in region.how
-    assert np.array_equal(parse_roi(" 1,-2, 30\t.5 ").scale_mat, region.scale_mat)
-
-
-@pytest.mark.parametrize("text", ["1 2 3", "1 2 3 0", "1 2 nan 1", "a b c d"])
-def test_any_other_roi_is_refused_with_the_form_it_takes(text):
-    with pytest.raises(UserError, match="--roi.*centre and the radius"):
-        parse_roi(text)
+    for text in ("1 2 3", "1 2 3 0", "1 2 nan 1", "a b c d"):
+        with pytest.raises(UserError, match="--roi.*centre and the radius"):
+            parse_roi(text)
 
 
 def test_room_is_the_radius_of_the_largest_sphere_in_the_picture():
-    intrinsics, poses, sizes = rigs.stacked(rigs.sphere_of_cameras(3))
-    points = np.random.default_rng(0).normal(size=(50, 3))
-    found = frustum_distances(points, Cameras(intrinsics, poses, sizes))
-    for view, pose in enumerate(poses):
-        local = (points - pose[:3, 3]) @ pose[:3, :3]
-        pixel = local[:, :2] / local[:, 2:] * rigs.FOCAL + intrinsics[view, :2, 2]
-        inside = (local[:, 2] > 0) & np.all((pixel > -0.5) & (pixel < np.array(rigs.SIZE) - 0.5), axis=1)
-        assert np.array_equal(found[view] > 0, inside)
+    intrinsics, poses, sizes = rigs.stacked(rigs.sphere_of_cameras(1))
     on_axis, half_height = poses[0] @ [0, 0, 3.0, 1], np.arctan(rigs.SIZE[1] / 2 / rigs.FOCAL)
     nearest = border_distances(on_axis[None, :3], intrinsics[0], poses[0], sizes[0])[0].min()
     assert nearest == pytest.approx(3 * np.sin(half_height))

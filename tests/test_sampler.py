@@ -76,26 +76,23 @@ def test_the_same_batches_follow_a_state_that_went_through_json(scene, steps):
         np.testing.assert_array_equal([*vars(a.rays).values()][:2], [*vars(b.rays).values()][:2])
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(scene):
+    source = sampler(scene)
+    before = source.state()
+    for change, reason in (
         ({"order": [0, 1, 2]}, "made with 3 photographs and the scene .* has 5"),
         ({"order": [0, 1, 2, 3, 3]}, "not a permutation"),
         ({"order": ["a"] * 5}, "damaged"),
         ({"position": 6}, "damaged"),
         ({"position": -1}, "damaged"),
-        ({"position": None}, "damaged"),
         ({"generator": {"bit_generator": "MT19937", "state": {}}}, "random state"),
         ({"generator": 3}, "damaged"),
-        (None, "damaged"),
-    ],
-)
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(scene, change, reason):
-    source = sampler(scene)
-    before = source.state()
-    with pytest.raises(UserError, match=reason):
-        source.restore(source.state() | change if change else {})
-    assert source.state() == before
+    ):
+        with pytest.raises(UserError, match=reason):
+            source.restore(before | change)
+        assert source.state() == before
+    with pytest.raises(UserError, match="damaged"):
+        source.restore({})
 
 
 def test_a_scene_without_masks_gives_batches_without(tmp_path):

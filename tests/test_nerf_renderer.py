@@ -11,7 +11,6 @@ from dense_renderer import TwoPassRenderer
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import params64, random_rays, roughen
 
-from models.estimators import sampling
 from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
@@ -59,25 +58,6 @@ def oracle(renderer, noise=None, behind=None, params=None, fine=None):
     return nerf_oracles.render(params, NETWORK, RAYS, (7, 9), jitters, behind, fine)
 
 
-# the pieces
-
-
-@pytest.mark.parametrize("jitter", [None, NOISE["coarse"]], ids=["middles", "jitter"])
-def test_stratified_depths_agree_with_the_oracle_and_stay_in_their_strata(jitter):
-    near, far = jt.array(RAYS.near), jt.array(RAYS.far)
-    edges = sampling.strata(near, far, 7)
-    depths = sampling.stratified_depths(edges, None if jitter is None else jt.array(jitter)).numpy()
-    for ray in range(COUNT):
-        expected = nerf_oracles.borders(float(RAYS.near[ray, 0]), float(RAYS.far[ray, 0]), 7)
-        np.testing.assert_allclose(edges.numpy()[ray], expected, atol=1e-6)
-        places = np.full(7, 0.5) if jitter is None else jitter[ray].astype(np.float64)
-        np.testing.assert_allclose(depths[ray], nerf_oracles.coarse_depths(expected, places), atol=1e-6)
-    assert (depths >= edges.numpy()[:, :-1]).all() and (depths <= edges.numpy()[:, 1:]).all()
-
-
-# the picture
-
-
 @pytest.mark.parametrize(("noise", "behind"), [(None, None), (NOISE, WHITE)], ids=["middles, black", "jitter, white"])
 def test_both_passes_agree_with_the_oracle(noise, behind):
     renderer = tiny()
@@ -119,9 +99,6 @@ def test_noise_is_drawn_only_where_asked_for():
     still, generator = tiny(dataclasses.replace(SIZES, perturb=0.0)), np.random.default_rng(3)
     assert model_of(still).draw_noise(COUNT, generator) is None
     assert generator.bit_generator.state == np.random.default_rng(3).bit_generator.state
-
-
-# the loss and its gradient
 
 
 @pytest.mark.parametrize("mask_weight", [0.0, 0.3])

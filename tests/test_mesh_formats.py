@@ -9,8 +9,7 @@ import pytest
 import trimesh
 from scipy.spatial import cKDTree
 
-from data.errors import UserError
-from models.surface.formats import companions, require_format, write_surface
+from models.surface.formats import companions, write_surface
 from models.surface.mesh import About, Surface
 
 ABOUT = About("world", "those of the cameras' file", 300, "confs/wmask.conf")
@@ -73,16 +72,3 @@ def glb(path, name, dtype):
     accessor = tree["accessors"][tree["meshes"][0]["primitives"][0]["attributes"][name]]
     start, columns = tree["bufferViews"][accessor["bufferView"]]["byteOffset"], int(accessor["type"][-1])
     return tree, np.frombuffer(content[28 + size :], dtype, accessor["count"] * columns, start).reshape(-1, columns)
-
-
-@pytest.mark.parametrize(
-    ("name", "asked", "words"),
-    [
-        ("a.stl", "vertex", r"\.stl cannot hold --colour vertex; write \.ply or \.obj or \.glb, or --colour none"),
-        ("a.ply", "texture", r"\.ply cannot hold --colour texture; write \.obj or \.glb"),
-        ("a.png", None, r"a\.png: a mesh file must end in one of \.ply, \.obj, \.glb, \.stl"),
-    ],
-)
-def test_format_that_cannot_hold_it_is_said(tmp_path, name, asked, words):
-    with pytest.raises(UserError, match=words):
-        require_format(tmp_path / name, asked)

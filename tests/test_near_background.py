@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import rigs
 from packed_samples import on_host
-from test_fast_background import rays_from, trained, trainer_conf, unit
+from synthetic_scene import write_scene
+from test_fast_background import CONF, OPEN, rays_from, trained, trainer_conf, unit
+from test_fast_neus import SHORT
+from toys import run_conf
 from trainings import trainer_of
 
 from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from models.estimators import packed
-from models.estimators.background import NEAR_SHARE, _seen_share
+from models.estimators.background import NEAR_SHARE
 from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
 from models.ops.compact import compact
@@ -55,24 +58,15 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
     assert counts[0][1] == counts[1][1] == counts[2][1] > 0
 
 
-def test_only_images_that_see_a_cell_before_the_region_count():
-    sides = [[1, 0.02 * index, 0.0] for index in range(3)] + [[-1, 0.02 * index, 0.0] for index in range(7)]
-    scene = rigs.textured_scene(rigs.around(sides, distance=3.0, middle=np.zeros(3)))
-    points = np.array([[1.2, 0, 0], [-1.2, 0, 0], [0, 1.05, 0], [0, 0, 9.0], [3.5, 0, 0]])
-    np.testing.assert_allclose(_seen_share(points, scene)[[0, 1, 3, 4]], [0.3, 0.7, 0.0, 0.0])
-
-
-def test_pruning_that_rays_would_lose_the_surface_by_is_put_off():
-    trainer = trained("model.background.prune_from=0", "model.background.bias=0.5", steps=0)
-    model = trainer.model.estimator
-    seen = model.probe_opacities()
+def test_pruning_that_rays_would_lose_the_surface_by_is_put_off(monkeypatch):
+    model = trained("model.background.prune_from=0", "model.background.bias=0.5", steps=0).model.estimator
+    seen, kept = model.probe_opacities(), model.grid.cells
     assert (seen > 0.5).mean() > 0.2
-    kept = model.grid.cells
-    true, model.trained = model.trained, lambda points: np.ones((len(points), 1), np.float32)
-    probed, model.probe_opacities = model.probe_opacities, lambda: seen if model.grid.cells is kept else 0 * seen
-    model.prune()  # of a field that takes everything for empty
-    assert model.grid.cells is kept
-    model.trained, model.probe_opacities = true, probed
+    with monkeypatch.context() as empty:  # a field that takes everything for empty
+        empty.setattr(model, "trained", lambda points: np.ones((len(points), 1), np.float32))
+        empty.setattr(model, "probe_opacities", lambda: seen if model.grid.cells is kept else 0 * seen)
+        model.prune()
+        assert model.grid.cells is kept
     model.prune()
     assert (model.grid.cells != kept).any() and lost_share(seen, model.probe_opacities()) <= 0.02
 
@@ -92,50 +86,38 @@ def shells(*radii):
 def test_points_of_structure_from_motion_draw_the_surface():
     settings = ("model.packed.points_weight=1", "model.packed.points_until=0.5", "model.background.points_from=0.25")
     trainer = trained(*settings, steps=0)
-    model, sampler, estimator = trainer.model, trainer.sampler, trainer.model.estimator
+    estimator = trainer.model.estimator
     estimator.fit(replace(load_scene(trainer_conf().dataset), points=shells(0.8, 2.4)))  # the second one is outside
     for step in (0, 1):
         estimator.before_step(step)
         assert estimator.points is None
     estimator.before_step(2)  # a quarter of eight steps
-    batch = sampler.next()
+    batch = trainer.sampler.next()
     anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
     assert batch.anchors[0] == 64 and len(anchors) == 64
     np.testing.assert_allclose(np.linalg.norm(anchors, axis=1), 0.8, atol=1e-6)
-    term, away = model.objective(batch, None, trainer.context).terms["points"], np.abs(estimator.trained(anchors))
-    assert term.mean().item() == pytest.approx(float(away.mean()), rel=1e-3) and away.mean() > 0.2
+    away = float(np.abs(estimator.trained(anchors)).mean())
+    term = trainer.model.objective(batch, None, trainer.context).terms["points"]
+    assert term.mean().item() == pytest.approx(away, rel=1e-3) and away > 0.2
     assert sum(batch.part(at, at + 7).is_anchor().numpy().sum() for at in range(0, len(batch), 7)) == 64
     for _ in range(5):
         trainer.step()
     assert estimator.points is None  # the first half of eight steps
 
 
-@pytest.mark.parametrize(("distance", "is_outward", "inside"), [(0.5, True, 1), (0.5, False, -1), (0.95, True, -1)])
-def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, is_outward, inside):
+@pytest.mark.parametrize(("distance", "turn", "inside"), [(0.5, -1, 1), (0.5, 1, -1), (0.95, -1, -1)])
+def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, turn, inside):
     """The signed distance at the cameras is positive there; other scenes begin with a ball at the centre, and use SfM
     points later.
     """
     conf = trainer_conf("model.packed.points_weight=1")
     scene = replace(load_scene(conf.dataset), points=shells(0.8))
-    c2w = scene.c2w.copy()
-    c2w[:, :3, 3] *= distance / np.linalg.norm(c2w[:, :3, 3], axis=1, keepdims=True)
-    if is_outward:
-        c2w[:, :3, :3] = c2w[:, :3, :3] @ np.diag(np.float32([-1, 1, -1]))
+    c2w = scene.c2w @ np.diag([turn, 1, turn, 1])
+    c2w[:, :3, 3] = distance * unit(c2w[:, :3, 3])
     estimator = trainer_of(conf, replace(scene, c2w=c2w)).model.estimator
     assert np.sign(estimator.trained(np.zeros((1, 3), np.float32))[0, 0]) == inside
     assert (estimator.points is not None) == (inside > 0)
     assert inside < 0 or (estimator.trained(c2w[:, :3, 3].astype(np.float32)) > 0).all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "signs"),
-    [((), [-1, 1]), (("model.background.bias=0.6",), [-1, -1]), (("train.mask_weight=0.5",), [-1, -1])],
-)
-def test_the_initial_sphere_is_smaller_without_masks(settings, signs):
-    estimator = trained(*settings, steps=0).model.estimator
-    points = unit(np.random.default_rng(0).normal(size=(200, 3)))
-    found = [estimator.trained((radius * points).astype(np.float32)) for radius in (0.15, 0.4)]
-    assert [np.sign(np.median(distances)) for distances in found] == signs
 
 
 def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
@@ -169,12 +151,12 @@ def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan():
         assert not trainer.settle()
 
 
-def test_inv_s_is_bounded_where_the_photographs_show_the_rendered_background():
+def test_inv_s_is_bounded_where_photographs_show_the_rendered_background():
     settings = ("model.packed.last_step=0.01", "model.packed.largest_inv_s=0.1")
     with_masks = (*settings, "train.mask_weight=0.5")
     for free in (settings, (*with_masks, "train.use_white_bkgd=true")):  # the photographs are black outside the masks
-        assert trained(*free, steps=3).model.sharpness() > 15  # it begins with exp(3) = 20
-    bounded, resumed = trained(*with_masks, steps=3), trained(*with_masks, steps=0)
+        assert trained(*free).model.sharpness() > 15  # it begins with exp(3) = 20
+    bounded, resumed = trained(*with_masks), trained(*with_masks, steps=0)
     assert bounded.model.sharpness() == pytest.approx(10, rel=0.1)  # 0.1 / 0.01, and the step after it
     bounded.model.fields.sharpness.reset(5)
     bounded.step()
@@ -196,3 +178,20 @@ def test_images_omit_only_samples_of_negligible_weight(settings, monkeypatch):
     assert sampled[0] < sampled[1]
     for name in ("rgb", "opacity", "normal"):
         np.testing.assert_allclose(getattr(seen, name), getattr(whole, name), atol=1 / 255, err_msg=name)
+
+
+def test_a_run_goes_on_with_masks_or_without_as_it_began(tmp_path, capsys):
+    write_scene(tmp_path / "scene", n_views=8)
+    settings = (*OPEN, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""')
+    settings += ("dataset.masks_from_backdrop=False",)
+    weighted, weightless = (*settings, "train.mask_weight=0.5"), (*settings, "train.mask_weight=0")
+    for name, first, then, words in (
+        ("masked", weighted, weightless, "with masks, and train.mask_weight = 0 does not use them"),
+        ("plain", weightless, weighted, "without masks, and train.mask_weight = 0.5 uses those of scene; pass --set"),
+    ):
+        assert run_conf(CONF, tmp_path / name, "--case", "x", settings=first) == 0
+        assert run_conf(CONF, tmp_path / name, "--case", "x", "--is_continue", settings=then) == 2
+        assert words in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "scene/mask")
+    assert run_conf(CONF, tmp_path / "masked", "--case", "x", "--is_continue", settings=weighted) == 2
+    assert "with masks, and scene has none; restore them" in capsys.readouterr().err

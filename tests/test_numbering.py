@@ -11,10 +11,6 @@ from data.readers.numbering import numbers
 from data.scenes.load import load_scene
 
 
-def load(folder):
-    return load_scene(dataset_config(folder))
-
-
 def renamed(folder, kinds, names):
     """The files of the kinds, in order, under new names; None removes one."""
     for kind in kinds:
@@ -28,12 +24,9 @@ def renamed(folder, kinds, names):
     ("names", "expected"),
     [
         (["000.png", "001.png", "010.png"], [0, 1, 10]),
-        (["000000.png", "7.jpg"], [0, 7]),
-        (["scan24_1.png", "scan24_3.png"], [1, 3]),
-        (["IMG_07.png"], [7]),
+        (["scan24_1.png", "scan24_3.jpg"], [1, 3]),
         (["rect_001_3_r5000.png", "rect_002_3_r5000.png"], [1, 2]),
         (["a.png", "b.png"], None),
-        (["1_2.png", "2_3.png"], None),
         (["1.png", "01.png"], None),
         (["left1.png", "right1.png"], None),
         (["cam2_5.png"], None),
@@ -47,36 +40,32 @@ def test_names_are_numbered_where_one_number_tells_them_apart(names, expected):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ([None, "001.png", "002.png", "003.png", "004.png"], ["skip 0,", "from 001.png on"]),
-        (["000.png", None, "002.png", "003.png", "004.png"], ["skip 1,", "from 002.png on"]),
-        (["000.png", "001.png", None, None, "004.png"], ["skip 2 and 3,", "from 004.png on"]),
-        (["a_1.png", "a_2.png", None, "a_4.png", "a_5.png"], ["skip 3,", "from a_4.png on"]),
-        (["0100.png", "0101.png", None, "0103.png", "0104.png"], ["skip 102,", "from 0103.png on"]),
+        ([None, "001.png", "002.png", "003.png", "004.png"], "skip 0, .*from 001.png on"),
+        (["a_0.png", "a_1.png", None, None, "a_4.png"], "skip 2 and 3, .*from a_4.png on"),
     ],
 )
 def test_a_gap_that_has_a_camera_is_refused(tmp_path, names, words):
     write_scene(tmp_path, n_views=5)
-    load(tmp_path)
     renamed(tmp_path, ("image", "mask"), names)
-    with pytest.raises(UserError) as caught:
-        load(tmp_path)
-    message = str(caught.value)
-    assert [word for word in (*words, "has 5 cameras", "renumber", "dataset.train_views") if word not in message] == []
+    with pytest.raises(UserError, match=words) as caught:
+        load_scene(dataset_config(tmp_path))
+    told = str(caught.value)
+    assert [word for word in ("has 5 cameras", "renumber", "dataset.train_views") if word not in told] == []
 
 
 def test_masks_of_other_numbers_are_refused_and_other_spellings_are_not(tmp_path):
     write_scene(tmp_path, n_views=4)
     renamed(tmp_path, ("image",), ["000000.png", "000001.png", "000002.png", "000003.png"])
-    assert load(tmp_path).n_views == 4
+    assert load_scene(dataset_config(tmp_path)).n_views == 4
     renamed(tmp_path, ("mask",), ["000.png", "001.png", "003.png", "004.png"])
     with pytest.raises(UserError, match="003.png is the mask of 000002.png, but their numbers differ.*restore"):
-        load(tmp_path)
+        load_scene(dataset_config(tmp_path))
 
 
 def test_more_cameras_than_photographs_are_said_once_and_marked(tmp_path):
     write_scene(tmp_path, n_views=5)
     renamed(tmp_path, ("image", "mask"), ["000.png", "001.png", "002.png", "003.png", None])
-    scene = load(tmp_path)
+    scene = load_scene(dataset_config(tmp_path))
     assert scene.n_views == 4 and scene.spare_cameras == 1
     assert sum("has 5 cameras for 4 photographs" in note for note in scene.notes) == 1
     finding = cameras(scene)

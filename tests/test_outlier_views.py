@@ -12,8 +12,8 @@ from models.results.render import RenderedView
 pytestmark = pytest.mark.slow
 
 
-def snapshot_of(scene, wrong=()):
-    """A model that shows what the photographs show, but for some views."""
+def notes_of(scene, wrong=()):
+    """Of a model that shows what the photographs show, but for some views."""
     pictures = iter(range(scene.n_views))
 
     def render(rays, shape):
@@ -23,23 +23,16 @@ def snapshot_of(scene, wrong=()):
         return RenderedView(rgb, rgb, rgb[..., 0], rgb[..., 0])
 
     log = SimpleNamespace(progress=lambda values, **options: values)
-    conf = SimpleNamespace(train=SimpleNamespace(mask_weight=0.1))
-    return SimpleNamespace(
-        experiment=SimpleNamespace(scene=scene, conf=conf),
-        model=SimpleNamespace(networks={}, behind=lambda colour: colour),
-        render=render,
-        log=log,
-        background_rgb=None,
-    )
+    experiment = SimpleNamespace(scene=scene, conf=SimpleNamespace(train=SimpleNamespace(mask_weight=0.1)))
+    model = SimpleNamespace(networks={}, behind=lambda colour: colour)
+    given = SimpleNamespace(experiment=experiment, model=model, render=render, log=log, background_rgb=None)
+    return outlier_views.notes(given)
 
 
 def test_those_that_do_not_fit_are_named_and_none_where_all_do():
     scene = textured_scene(sphere_of_cameras(9, middle=np.zeros(3)))
-    assert outlier_views.notes(snapshot_of(scene)) == ()
-    (note,) = outlier_views.notes(snapshot_of(scene, wrong=(2, 7)))
+    assert notes_of(scene) == ()
+    (note,) = notes_of(scene, wrong=(2, 7))
     assert "(002.png)" in note and "(007.png)" in note and "(003.png)" not in note and "dataset.train_views" in note
-
-
-def test_few_views_have_no_usual_error():
-    assert len(outlier_views.outliers(np.array([30.0, 5.0, 30.0]))) == 0
+    assert len(outlier_views.outliers(np.array([30.0, 5.0, 30.0]))) == 0  # few views have no usual error
     assert outlier_views.outliers(np.array([30.0, 5.0, 31.0, 29.0, np.nan, 12.0, 30.0])).tolist() == [1, 5]

@@ -7,16 +7,7 @@ import numpy as np
 import pytest
 import rigs
 
-from data.cameras import evenly_spaced
-from data.inspection.canvas import Canvas
-from data.inspection.overview import (
-    MOST_THUMBNAILS,
-    WIDTH,
-    outline_pixels,
-    overview,
-    side_views,
-    sphere_outline,
-)
+from data.inspection.overview import WIDTH, outline_pixels, overview, side_views, sphere_outline
 
 
 def hits_sphere(pixels, intrinsics, c2w):
@@ -24,15 +15,6 @@ def hits_sphere(pixels, intrinsics, c2w):
     rays = np.hstack([pixels, np.ones((len(pixels), 1))]) @ np.linalg.inv(intrinsics).T @ c2w[:3, :3].T
     half_b, squared = rays @ c2w[:3, 3], np.sum(rays**2, axis=1)
     return (half_b**2 - squared * (c2w[:3, 3] @ c2w[:3, 3] - 1) > 0) & (half_b < 0)
-
-
-def sphere_pixels(intrinsics, c2w, count=20000):
-    """Where points of the sphere appear, those in front of the camera."""
-    points = np.random.default_rng(0).normal(size=(count, 3))
-    points /= np.linalg.norm(points, axis=1, keepdims=True)
-    local = (points - c2w[:3, 3]) @ c2w[:3, :3]
-    local = local[local[:, 2] > 1e-3] @ intrinsics.T
-    return local[:, :2] / local[:, 2:]
 
 
 def tilted(distance, angle=0.0, seed=0):
@@ -44,7 +26,7 @@ def tilted(distance, angle=0.0, seed=0):
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.3, 0.6])
-@pytest.mark.parametrize("distance", [1.5, 3.0, 20.0])
+@pytest.mark.parametrize("distance", [1.5, 20.0])
 def test_the_outline_is_the_border_of_what_the_sphere_covers(distance, angle):
     intrinsics = np.array([[300.0, 2.0, 150.0], [0, 330.0, 90.0], [0, 0, 1]])
     pose = tilted(distance, angle)
@@ -54,30 +36,20 @@ def test_the_outline_is_the_border_of_what_the_sphere_covers(distance, angle):
     outward = (outline - middle) / np.linalg.norm(outline - middle, axis=1, keepdims=True)
     assert hits_sphere(outline - 1e-3 * outward, intrinsics, pose).all()
     assert not hits_sphere(outline + 1e-3 * outward, intrinsics, pose).any()
-    # and points of the sphere fill it: their hull has its area, but for the grain of the sample
-    covered = cv2.contourArea(cv2.convexHull(sphere_pixels(intrinsics, pose).astype(np.float32)))
-    assert covered == pytest.approx(cv2.contourArea(outline.astype(np.float32)), rel=0.01)
-
-
-def test_the_outline_lies_on_the_sphere_where_rays_touch_it():
-    pose = tilted(1.2, 0.4)
-    points = sphere_outline(pose) @ pose[:3, :3].T + pose[:3, 3]
+    points = sphere_outline(pose) @ pose[:3, :3].T + pose[:3, 3]  # where rays touch the sphere
     assert np.allclose(np.linalg.norm(points, axis=1), 1)
     assert np.allclose(np.sum(points * (points - pose[:3, 3]), axis=1), 0)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("angle", [-1.4, 0.9, 1.2, 1.6, 2.2])
-def test_of_a_sphere_partly_behind_the_camera_the_part_in_front_is_outlined(angle, seed):
-    pose = tilted(1.1, angle, seed)
-    pieces = outline_pixels(rigs.INTRINSICS, pose)
-    assert len(pieces) == 1  # the circle crosses the camera's plane twice
-    assert np.isfinite(pieces[0]).all()
-    near = pieces[0][np.abs(pieces[0]).max(axis=1) < 1e4]
+@pytest.mark.parametrize("angle", [-1.4, 0.9, 1.6, 2.2])
+def test_of_a_sphere_partly_behind_the_camera_the_front_is_outlined(angle):
+    pose = tilted(1.1, angle)
+    (piece,) = outline_pixels(rigs.INTRINSICS, pose)  # the circle crosses the camera's plane twice
+    near = piece[np.abs(piece).max(axis=1) < 1e4]
     rays = np.hstack([near, np.ones((len(near), 1))]) @ np.linalg.inv(rigs.INTRINSICS).T @ pose[:3, :3].T
     rays /= np.linalg.norm(rays, axis=1, keepdims=True)
     missed = np.linalg.norm(np.cross(-pose[:3, 3], rays), axis=1)  # distance of the ray's line from the middle
-    assert len(near) > 10 and np.allclose(missed, 1, atol=1e-6)
+    assert np.isfinite(piece).all() and len(near) > 10 and np.allclose(missed, 1, atol=1e-6)
 
 
 def test_no_outline_where_there_is_none_to_see():
@@ -86,64 +58,42 @@ def test_no_outline_where_there_is_none_to_see():
 
 
 ODD = {
-    "close": lambda: [tilted(1.0001), tilted(1.01, 1.5)],
-    "inside": lambda: [tilted(0.3), np.eye(4)],
-    "behind": lambda: [tilted(3.0, np.pi), tilted(1.05, 1.57)],
-    "far": lambda: [tilted(1e5), tilted(3.0)],
-    "one": lambda: [tilted(3.0)],
-    "many": lambda: rigs.sphere_of_cameras(40, distance=3.0, middle=np.zeros(3)),
+    "close": [tilted(1.0001), tilted(1.01, 1.5)],
+    "inside": [tilted(0.3), np.eye(4)],
+    "behind": [tilted(3.0, np.pi), tilted(1.05, 1.57)],
+    "far": [tilted(1e5), tilted(3.0)],
+    "one": [tilted(3.0)],
+    "many": rigs.sphere_of_cameras(40, distance=3.0, middle=np.zeros(3)),
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_the_overview_is_drawn_of_every_scene(name):
-    picture = overview(rigs.textured_scene(np.array(ODD[name]())))
+    picture = overview(rigs.textured_scene(np.array(ODD[name])))
     assert picture.dtype == np.uint8 and picture.shape[1:] == (WIDTH, 3) and 600 < len(picture) < 2500
     assert picture.std() > 5 and (picture == 255).mean() > 0.2
 
 
-def test_the_overview_takes_points_pictures_of_other_sizes_and_depths_and_any_name():
-    poses = rigs.sphere_of_cameras(5, distance=3.0, middle=np.zeros(3))
-    scene = rigs.textured_scene(poses, masks=False)
+def test_the_overview_takes_points_and_pictures_of_any_size_and_name():
+    scene = rigs.textured_scene(rigs.sphere_of_cameras(5, distance=3.0, middle=np.zeros(3)), masks=False)
     images = [image.astype(np.uint16) * 257 for image in scene.images]
-    images[2] = np.zeros((300, 7, 3), np.uint16)
-    images[3] = np.zeros((1, 400, 3), np.uint16)
+    images[2:4] = np.zeros((300, 7, 3), np.uint16), np.zeros((1, 400, 3), np.uint16)
     xyz = np.vstack([rigs.ellipsoid_points(), [[np.nan] * 3, [1e300] * 3, [0.0] * 3]])
     names = ("狐.png", "a" * 300 + ".png", "\n.png", "", "x")
     odd = replace(scene, images=tuple(images), image_names=names, points=rigs.cloud(xyz), name="é" * 200)
     with_points, without = overview(odd), overview(replace(odd, points=None))
     assert with_points.shape == without.shape and (with_points != without).any()
-
-
-def test_the_outline_is_drawn_around_the_object_in_the_photograph():
-    scene = rigs.textured_scene(rigs.sphere_of_cameras(3, distance=3.0, middle=np.zeros(3)), masks=False)
     dark = replace(scene, images=tuple(np.zeros_like(image) for image in scene.images))
-    far = replace(dark, c2w=np.stack([tilted(3.0, np.pi, seed) for seed in range(3)]))
-    bright = [np.count_nonzero(overview(scene).min(axis=2) < 40) for scene in (dark, far)]
-    assert bright[0] < bright[1]  # three curves are drawn over the black of the first
-
-
-def test_at_most_twelve_photographs_are_chosen_from_the_first_to_the_last():
-    for count in (1, 2, 11, 12, 13, 500):
-        chosen = evenly_spaced(count, MOST_THUMBNAILS)
-        assert len(chosen) == min(count, MOST_THUMBNAILS) and chosen[0] == 0 and chosen[-1] == count - 1
-        assert np.ptp(np.diff(chosen)) <= 1 if count > 2 else True
+    away = replace(dark, c2w=np.stack([tilted(3.0, np.pi, seed) for seed in range(5)]))
+    black = [np.count_nonzero(overview(scene).min(axis=2) < 40) for scene in (dark, away)]
+    assert black[0] < black[1]  # outlines are drawn over the black of the first
 
 
 def test_the_three_sides_are_square_to_each_other_and_upright():
     poses = rigs.arc_of_cameras(9, 90.0, middle=np.zeros(3))
-    sides = [axes for _, axes in side_views(poses)]
-    assert all(np.allclose(axes @ axes.T, np.eye(2)) for axes in sides)
-    lines_of_sight = np.stack([np.cross(*axes) for axes in sides])
-    assert np.allclose(lines_of_sight @ lines_of_sight.T, np.eye(3))
+    sides = np.stack([axes for _, axes in side_views(poses)])
+    sights = np.cross(sides[:, 0], sides[:, 1])
+    assert np.allclose(sights @ sights.T, np.eye(3))
     up = -poses[:, :3, 1].mean(axis=0)
     assert all(axes[1] @ up < 0 for axes in sides[:2])  # down the picture is down in the world
     assert sides[0][0] @ poses[0, :3, 0] > 0  # from the front right is right, as the cameras see it
-
-
-def test_a_line_to_far_outside_keeps_its_direction():
-    canvas = Canvas(100, 100)
-    apex = np.array([50.0, 50.0])
-    canvas.pyramid(apex, apex + 1e9 * np.array([[1.0, 0.0]] * 4), (0, 0, 0), is_strong=True)
-    dark = (canvas.image() < 128).any(axis=2)
-    assert dark[49:51, 52:].any(axis=0).all() and not dark[:, :48].any() and not dark[:47].any()

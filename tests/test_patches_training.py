@@ -21,11 +21,8 @@ from models.rendering.render import render_surface
 
 pytestmark = pytest.mark.slow
 
-PATCHES = (
-    *OPEN,
-    *("model.background.patches_weight=0.5", "model.patches.begins=0", "model.background.bias=0.5"),
-    "model.variance_network.init_val=0.35",  # inv_s = 33: patches count fully
-)
+PATCHES = (*OPEN, "model.background.patches_weight=0.5", "model.patches.begins=0", "model.background.bias=0.5")
+PATCHES += ("model.variance_network.init_val=0.35",)  # inv_s = 33: patches count fully
 
 
 @pytest.fixture(scope="module")
@@ -41,63 +38,42 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
     assert_same_gradients(split, whole, slope=1e-4)
 
 
-ROWS_OF_A_PATCH = 8 * 5  # of the table, which carry its slope: the corners of a cell in each of five levels
-
-
 def chosen_by_the_host(model, batch):
-    """Sum and number of the costs of the patches that numpy chooses, and the slopes of the sum by the table."""
+    """Sum and number of the costs of the patches that numpy chooses."""
     seen = render_surface(model.fields.at_weights(), model.estimator.sample(batch), NO_ANNEALING, None)
     values = [value.numpy() for value in (seen.geometry.sdf, seen.geometry.gradient, seen.region_weights)]
+    samples, patches = on_host(batch), model.patches
     reach = MOST_STEPS * float(batch.step[0])
-    samples = on_host(batch)
     at, rays = sought(*values, samples.points, samples.directions, samples.offsets, batch.every[0], reach)
-    rows, directions = jt.array(at.astype(np.int32)), jt.array(samples.directions[at])
-    normals = seen.geometry.gradient[rows]
-    further = -seen.geometry.sdf[rows] / (normals * directions).sum(dim=1, keepdims=True)
-    patches = model.patches
-    views = patches.views[jt.array(batch.view[rays])]
-    points = jt.array(samples.points[at]) + directions * further
-    costs = patch_costs(points, normals, views, patches.cameras, patches.images, patches.layout)
-    return costs.sum().item(), len(at), jt.grad(costs.sum(), model.fields.sdf.table).numpy()
+    (sdf, normals, _), directions = [value[at] for value in values], samples.directions[at]
+    points = samples.points[at] - directions * sdf / (normals * directions).sum(axis=1, keepdims=True)
+    given = map(jt.array, (points, normals, patches.views.numpy()[batch.view[rays]]))
+    return patch_costs(*given, patches.cameras, patches.images, patches.layout).sum().item(), len(at)
 
 
 @pytest.mark.parametrize("every", [1, 3])
-def test_the_same_rays_are_compared_as_the_host_would_choose_and_it_reads_nothing(trainer, every, monkeypatch):
+def test_rays_are_compared_as_the_host_would_choose(trainer, every):
     """With rays that have no sample in the region, and in parts."""
-    model, moment = trainer.model, trainer.context
     batch = dataclasses.replace(trainer.sampler.next(), every=np.int32([every]))
-    middle = len(batch) // 2
-    parts = [batch, batch.part(0, middle), batch.part(middle, len(batch))]
-    expected = [chosen_by_the_host(model, part) for part in parts]
-    assert (np.diff(on_host(batch).offsets) == 0).any() and expected[0][1] > 5
-    with monkeypatch.context() as patch:
-        for name in ("numpy", "item", "fetch_sync"):
-            patch.setattr(jt.Var, name, lambda value: pytest.fail("the host reads from the device within a step"))
-        terms = [model.objective(part, None, moment).terms["patches"] for part in parts]
-        slopes = [jt.grad(term.total, model.fields.sdf.table) for term in terms]
-    for term, slope, (total, count, theirs) in zip(terms, slopes, expected, strict=True):
+    middle, counts = len(batch) // 2, []
+    assert (np.diff(on_host(batch).offsets) == 0).any()
+    for part in (batch, batch.part(0, middle), batch.part(middle, len(batch))):
+        term = trainer.model.objective(part, None, trainer.context).terms["patches"]
+        total, count = chosen_by_the_host(trainer.model, part)
         assert term.count.item() == count and term.total.item() == pytest.approx(total, rel=1e-5)
-        # A point that is rounded otherwise may lie across the border of a pixel, where the slope of the image changes:
-        # seen for one patch in six batches, in the rows of its cells alone. All other rows agree.
-        apart, bound = np.linalg.norm(slope.numpy() - theirs, axis=1), np.linalg.norm(theirs)
-        assert np.linalg.norm(apart) <= 5e-4 * bound
-        assert np.linalg.norm(np.sort(apart)[:-ROWS_OF_A_PATCH]) <= 1e-5 * bound
-    assert expected[0][1] == expected[1][1] + expected[2][1]
+        counts.append(count)
+    assert counts[0] == counts[1] + counts[2] > 5
 
 
 def test_no_more_patches_are_compared_than_are_worth_it():
     trainer = trained(*PATCHES, steps=0)
-    batch = trainer.sampler.next()
-    assert batch.every[0] == 1
+    assert trainer.sampler.next().every[0] == 1
     trainer.model.estimator.compare_patches(20)
-    batch = trainer.sampler.next()
+    batch, counts = trainer.sampler.next(), []
     assert batch.every[0] == -(-len(batch) // 20)
-    counts = [
-        trainer.model.objective(dataclasses.replace(batch, every=np.int32([every])), None, trainer.context)
-        .terms["patches"]
-        .count.item()
-        for every in (1, 4)
-    ]
+    for every in (1, 4):
+        thinned = dataclasses.replace(batch, every=np.int32([every]))
+        counts.append(trainer.model.objective(thinned, None, trainer.context).terms["patches"].count.item())
     assert 0.1 * counts[0] < counts[1] < 0.5 * counts[0]
 
 
@@ -108,31 +84,28 @@ def test_patches_come_in_when_they_are_due_and_with_masks_too():
 
 
 def test_what_shows_nothing_is_left_out_and_makes_no_difference():
-    trainer = trained("model.variance_network.init_val=0.5", "model.background.bias=0.5", steps=3)
-    model, sampler = trainer.model, trainer.sampler
-    state, batches, samples = sampler.state(), [], []
+    trainer = trained("model.variance_network.init_val=0.5", "model.background.bias=0.5")
+    model, sampler, found, samples = trainer.model, trainer.sampler, [], []
+    state = sampler.state()
     for model.estimator.background.is_plain in (False, True):  # which the bundled scene is
         sampler.restore(state)
-        batches.append(sampler.next())
-        samples.append(on_host(batches[-1]))
+        found.append(sampler.next())
+        samples.append(on_host(found[-1]))
     whole, spared = samples
     count = int(whole.kept[0])
     assert spared.kept[0] >= count > 1 and spared.offsets[count] < 0.8 * whole.offsets[count]
-    np.testing.assert_array_equal(batches[0].rgb, batches[1].rgb)
-    shown = [model.objective(batch.part(0, count), None, trainer.context).output.rgb.numpy() for batch in batches]
+    shown = [model.objective(batch.part(0, count), None, trainer.context).output.rgb.numpy() for batch in found]
     np.testing.assert_allclose(shown[0], shown[1][:count], atol=5e-3)
 
 
 def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(trainer):
-    model, side = trainer.model, trainer.model.estimator.grid.side
-    rng = np.random.default_rng(0)
-    directions = rng.normal(size=(300, 3))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    points = (directions * rng.uniform(0.2, 1.0, (300, 1))).astype(np.float32)
-    model.estimator.grid.set(np.full_like(model.estimator.grid.cells, SOLID))  # matter everywhere
-    inside = model.level_set.outward(points)[:, 0] < 0
-    model.estimator.grid.open()
-    np.testing.assert_array_equal(inside, np.linalg.norm(points, axis=1) < 1 - side)
+    level_set, grid = trainer.model.level_set, trainer.model.estimator.grid
+    points = np.random.default_rng(0).uniform(-0.6, 0.6, (300, 3)).astype(np.float32)
+    grid.set(np.full_like(grid.cells, SOLID))  # matter everywhere
+    inside = level_set.outward(points)[:, 0] < 0
+    grid.open()
+    np.testing.assert_array_equal(inside, np.linalg.norm(points, axis=1) < 1 - grid.side)
+    assert 0.5 < inside.mean() < 1
 
 
 def test_more_agreement_than_neighbours_is_refused():

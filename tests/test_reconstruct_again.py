@@ -22,15 +22,15 @@ from models.commands.reconstruction_folder import ReconstructionPlan
 pytestmark = pytest.mark.slow
 
 FOLDER, SCENE = Path("exp/photos/fast"), Path("public_data/photos")
-CHECKPOINTS = FOLDER / "checkpoints"
+CHECKPOINTS, PLAN = FOLDER / "checkpoints", FOLDER / "reconstruct.json"
 
 
 class Links:
     """Stands for the modes: a preparation that writes three photographs, trainings that add 10 steps."""
 
     def __init__(self, monkeypatch):
-        self.started_at, self.refusal, self.stops_before = [], None, 0  # the last: trainings that end without a step
-        self.marks, self.lengths, self.finishes = 0, [], 0  # the last two: steps of each training; how many end
+        self.refusal, self.started_at, self.lengths = None, [], []  # the last two: of each training
+        self.stops_before, self.finishes = 0, 0  # how many trainings end without a step, and how many are complete
         monkeypatch.setattr(reconstruction, "_run", self.run)
         monkeypatch.setattr(reconstruction, "warnings", lambda figures: ())
         monkeypatch.setattr(reconstruction, "read_figures", lambda path: {})
@@ -43,8 +43,7 @@ class Links:
             (SCENE / "image").mkdir(parents=True, exist_ok=True)
             for view in range(3):
                 write_image(SCENE / f"image/{view:03d}.png", np.zeros((8, 8, 3), np.uint8))
-            self.marks += 1
-            (SCENE / "cameras_sphere.npz").write_bytes(b"%d" % self.marks)
+            (SCENE / "cameras_sphere.npz").write_bytes(b"%d" % len(self.started_at))
         return self.train(step) if name == "train" else EXIT_DONE
 
     def train(self, step):
@@ -60,6 +59,10 @@ class Links:
         return EXIT_DONE if len(self.lengths) <= self.finishes else EXIT_STOPPED
 
 
+def interrupted(*given):
+    raise KeyboardInterrupt
+
+
 @pytest.fixture
 def links(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -68,7 +71,8 @@ def links(tmp_path, monkeypatch):
 
 
 def call(*flags):
-    return exp_runner.main(["--mode", "reconstruct", "--images", "photos", "--set", "train.end_iter=99", *flags])
+    given = () if "auto" in flags else ("--set", "train.end_iter=99")
+    return exp_runner.main(["--mode", "reconstruct", "--images", "photos", *given, *flags])
 
 
 def steps(folder=CHECKPOINTS):
@@ -77,28 +81,28 @@ def steps(folder=CHECKPOINTS):
 
 def settle(**others):
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "reconstruct.json").write_text(json.dumps({"minutes": 10, "settings": {}, **others}))
+    PLAN.write_text(json.dumps({"minutes": 10, "settings": {}, **others}))
 
 
-def test_overwrite_replaces_a_damaged_plan_beside_checkpoints(links):
-    """As the sentence on a damaged plan advises."""
-    call()
-    (FOLDER / "reconstruct.json").write_text("{")
+def test_overwrite_replaces_a_damaged_plan_whatever_the_clock_says(links, capsys):
+    """As the sentence on a damaged plan advises; and interrupted, it goes on."""
+    call("--minutes", "3")
+    assert call() == EXIT_STOPPED and call("--minutes", "5") == 2
+    assert "contains a reconstruction with --minutes 3; pass that to continue it" in capsys.readouterr().err
+    PLAN.write_text("{")
     assert call() == 2
+    links.refusal, before = "photos: no such photographs", PLAN.read_bytes()
+    assert call("--overwrite") == 2 and PLAN.read_bytes() == before and steps() == [10, 20]
+    links.refusal = None
     call("--overwrite")
-    assert links.started_at == [0, 0] and json.loads((FOLDER / "reconstruct.json").read_text())["minutes"] == 10
-
-
-def test_an_interrupted_overwrite_goes_on_whatever_the_clock_says(links):
+    assert json.loads(PLAN.read_text())["minutes"] == 10
+    later = os.stat(PLAN).st_mtime + 3600
+    os.utime(PLAN, (later, later))  # as a copy in another order, or a clock set back, leaves it
     call()
-    call("--overwrite")
-    later = os.stat(FOLDER / "reconstruct.json").st_mtime + 3600
-    os.utime(FOLDER / "reconstruct.json", (later, later))  # as a copy in another order, or a clock set back, leaves it
-    call()
-    assert links.started_at == [0, 0, 10] and 20 in steps()
+    assert links.started_at == [0, 10, 0, 10] and 20 in steps()
 
 
-def test_an_overwrite_that_is_interrupted_before_its_first_checkpoint_loses_nothing(links, capsys):
+def test_an_overwrite_that_ends_before_its_first_checkpoint_loses_nothing(links):
     call()
     call()
     links.stops_before = 1
@@ -111,68 +115,40 @@ def test_an_overwrite_that_is_interrupted_before_its_first_checkpoint_loses_noth
 
 
 def test_the_earlier_checkpoints_go_once_the_new_training_is_done(links, monkeypatch, capsys):
-    monkeypatch.setattr(reconstruction, "_conclude", lambda *given: None)
     call()
+    with pytest.MonkeyPatch.context() as context:  # while the scene is replaced: the next call settles a new plan
+        context.setattr(reconstruction, "_first_look", interrupted)
+        call("--overwrite")
+    assert json.loads(PLAN.read_text())["starts_over"]
+    call("--minutes", "3")
+    assert links.started_at == [0, 0] and steps(CHECKPOINTS / EARLIER) == [10]
+    monkeypatch.setattr(reconstruction, "_conclude", lambda *given: None)
     monkeypatch.setattr(Links, "train", lambda *given: EXIT_DONE)
     assert call("--overwrite") == EXIT_DONE and not (CHECKPOINTS / EARLIER).exists()
-    (CHECKPOINTS / EARLIER).mkdir()
     save_checkpoint(CHECKPOINTS / EARLIER, make_checkpoint(10))
     settle(settings={"train.end_iter": "99"})
     assert call() == EXIT_DONE and steps(CHECKPOINTS / EARLIER) == [10]
     assert "contains checkpoints of an earlier training; remove them" in capsys.readouterr().out
 
 
-def test_a_call_that_ends_while_the_scene_is_replaced_settles_a_new_plan_next_time(links, capsys):
-    call()
-
-    def interrupted(*given):
-        raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as context:
-        context.setattr(reconstruction, "_first_look", interrupted)
-        call("--overwrite")
-    assert json.loads((FOLDER / "reconstruct.json").read_text())["starts_over"]
-    call("--minutes", "3")
-    assert links.started_at == [0, 0] and steps(CHECKPOINTS / EARLIER) == [10]
+def test_a_plan_sets_its_own_keys_alone_and_of_other_types_it_is_damaged(links, capsys, tmp_path):
+    for key in ("general.base_exp_dir", "train.val_freq"):
+        settle(settings={key: str(tmp_path / "elsewhere"), "train.end_iter": "9"})
+        assert call() == 2
+        told = capsys.readouterr().err
+        assert f"reconstruct.json: sets {key}, but a plan may set only" in told and told.count("\n") == 1
+        assert not (tmp_path / "elsewhere").exists() and not SCENE.exists()
+    for others in ({"minutes": float("nan")}, {"minutes": -1}, {"seconds_per_step": "x"}, {"more": 1}):
+        settle(**others)
+        assert call() == 2 and "reconstruct.json: is damaged; pass --overwrite" in capsys.readouterr().err
 
 
-def test_an_overwrite_that_is_refused_changes_nothing(links):
-    call()
-    before = (FOLDER / "reconstruct.json").read_bytes()
-    links.refusal = "photos: no such photographs"
-    assert call("--overwrite") == 2
-    assert (FOLDER / "reconstruct.json").read_bytes() == before and steps() == [10]
-
-
-@pytest.mark.parametrize("key", ["general.base_exp_dir", "dataset.data_dir", "train.val_freq"])
-def test_a_plan_sets_its_own_keys_alone(links, capsys, tmp_path, key):
-    settle(settings={key: str(tmp_path / "elsewhere"), "train.end_iter": "9"})
-    assert call() == 2
-    told = capsys.readouterr().err
-    assert f"reconstruct.json: sets {key}, but a plan may set only" in told and told.count("\n") == 1
-    assert not (tmp_path / "elsewhere").exists() and not SCENE.exists()
-
-
-@pytest.mark.parametrize(
-    "others", [{"minutes": float("nan")}, {"minutes": -1}, {"seconds_per_step": "x"}, {"is_finished": 2}, {"more": 1}]
-)
-def test_a_plan_of_other_types_is_damaged(links, capsys, others):
-    settle(**others)
-    assert call() == 2 and "reconstruct.json: is damaged; pass --overwrite" in capsys.readouterr().err
-
-
-def test_the_minutes_may_be_left_out_of_a_later_call_and_not_be_others(links, capsys):
-    call("--minutes", "3")
-    assert call() == EXIT_STOPPED and call("--minutes", "auto") == 2
-    assert "contains a reconstruction with --minutes 3; pass that to continue it" in capsys.readouterr().err
-
-
-def test_an_automatic_training_doubles_its_steps_and_a_later_call_continues_the_last(links, monkeypatch):
+def test_an_automatic_training_doubles_its_steps_and_is_continued(links, monkeypatch):
     first = ReconstructionPlan(10.0, {"train.end_iter": "10"}, 1.0, longest=80)
     monkeypatch.setattr(reconstruction, "timed_plan", lambda *given: first)
     monkeypatch.setattr(reconstruction, "score_curve", lambda folder: [[10, 1.0, 20.0], [20, 2.0, 21.0]])
     links.finishes = 2
     for _ in range(2):
-        assert exp_runner.main(["--mode", "reconstruct", "--images", "photos"]) == EXIT_STOPPED
+        assert call("--minutes", "auto") == EXIT_STOPPED
     assert links.lengths == [10, 20, 40, 40] and links.started_at == [0, 10, 20, 30]
     assert exp_runner.main(["--mode", "reconstruct", "--images", "photos", "--minutes", "10"]) == 2

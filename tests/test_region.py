@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import rigs
-from synthetic_scene import look_at, similarity
+from synthetic_scene import similarity
 
 from data.errors import SceneError, UserError
-from data.roi.frustum import Cameras, border_distances, enclosing_ball, frustum_distances
+from data.roi.frustum import border_distances, enclosing_ball
 from data.roi.region import OUTSIDE, find_region, parse_roi, require_common_view
-from data.roi.visual_hull import masked_views, visual_hull
 
 RIGS = {
     "all sides": rigs.sphere_of_cameras(),
@@ -26,96 +25,67 @@ def region_of(poses, masks=None, points=None):
     return find_region(*rigs.stacked(poses), masks, points)
 
 
-def assert_holds_the_object(region, loosest=1.3):
+def assert_holds_the_object(region):
     distances = np.linalg.norm(rigs.ellipsoid_points(4000) - region.centre, axis=1)
-    assert distances.max() < region.radius <= loosest * LARGEST
+    assert distances.max() < region.radius <= 1.3 * LARGEST
 
 
-@pytest.mark.parametrize("name", RIGS)
-def test_the_visual_hull_gives_a_sphere_just_around_the_object(name):
-    region = region_of(RIGS[name], masks_of(RIGS[name]))
+@pytest.mark.parametrize("poses", RIGS.values(), ids=RIGS)
+def test_masks_points_and_pictures_each_give_a_sphere_around_the_object(poses):
+    region = region_of(poses, masks_of(poses))
     assert_holds_the_object(region)
     assert "from the visual hull of" in region.how and "without" not in region.how
-
-
-def test_the_hull_is_the_object_and_a_little_more():
-    poses = rigs.sphere_of_cameras(40)
-    hull = visual_hull(masked_views(Cameras(*rigs.stacked(poses)), masks_of(poses)))
-    beyond = np.linalg.norm((hull.centres - rigs.MIDDLE) / rigs.AXES, axis=1)
-    volume = len(hull.centres) * hull.side**3 / (4 / 3 * np.pi * rigs.AXES.prod())
-    assert 0.93 < volume < 1.04 and beyond.max() < 1.06 and hull.agreement.min() > 0.94
-
-
-@pytest.mark.parametrize("spoilt", ["empty", "full", "shifted", "elsewhere"])
-def test_two_wrong_masks_do_not_spoil_the_hull(spoilt):
-    poses = RIGS["all sides"]
-    wrong = {
-        "empty": np.zeros_like,
-        "full": lambda mask: np.full_like(mask, 255),
-        "shifted": lambda mask: np.roll(mask, 25, axis=1),
-        "elsewhere": lambda mask: np.pad(
-            np.full((10, 10), 255, np.uint8), ((0, mask.shape[0] - 10), (0, mask.shape[1] - 10))
-        ),
-    }[spoilt]
-    masks = [wrong(mask) if view in (3, 11) else mask for view, mask in enumerate(masks_of(poses))]
-    region = region_of(poses, masks)
-    assert_holds_the_object(region)
-    if spoilt in ("shifted", "elsewhere"):
-        assert "without views 3 and 11" in region.how
-
-
-def test_masks_that_say_nothing_are_passed_over():
-    poses = RIGS["all sides"]
-    for masks in ([np.zeros_like(mask) for mask in masks_of(poses)], [np.full((72, 96), 255, np.uint8)] * len(poses)):
-        assert "from the common focus of 24 cameras" in region_of(poses, masks).how
-
-
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.4])
-@pytest.mark.parametrize("name", RIGS)
-def test_points_give_the_sphere_whatever_lies_scattered_around(name, share):
-    inliers = rigs.ellipsoid_points(600)
-    outliers = np.random.default_rng(5).uniform(-6, 6, (int(share / (1 - share) * 600), 3))
-    region = region_of(RIGS[name], points=rigs.cloud(np.vstack([outliers, inliers])))
+    inliers, outliers = rigs.ellipsoid_points(600), np.random.default_rng(5).uniform(-6, 6, (400, 3))
+    region = region_of(poses, points=rigs.cloud(np.vstack([outliers, inliers])))
     held = np.linalg.norm(inliers - region.centre, axis=1) < region.radius
-    assert held.mean() > 0.98 and region.radius < 1.3 * LARGEST
-    assert "SfM points" in region.how
-
-
-@pytest.mark.parametrize("field", ["error", "n_views"])
-def test_badly_supported_points_are_left_out(field):
-    good, bad = rigs.ellipsoid_points(600), rigs.ellipsoid_points(500, axes=np.full(3, 1.6), seed=3)
-    points = rigs.cloud(np.vstack([good, bad]))
-    getattr(points, field)[600:] = {"error": 40.0, "n_views": 2}[field]
-    assert region_of(RIGS["all sides"], points=points).radius < 1.3 * LARGEST
-
-
-def test_points_all_in_one_place_and_masks_of_one_pixel_leave_it_to_the_cameras():
-    poses = RIGS["all sides"]
-    dots = [np.zeros((72, 96), np.uint8) for _ in poses]
-    for dot in dots:
-        dot[36, 48] = 255
-    assert "common focus" in region_of(poses, points=rigs.cloud(np.tile(rigs.MIDDLE, (100, 1)))).how
-    assert region_of(poses, dots).radius > 0.01
-
-
-@pytest.mark.parametrize("name", RIGS)
-def test_without_masks_and_points_the_sphere_is_what_the_pictures_show_around_the_focus(name):
-    region = region_of(RIGS[name])
-    assert np.allclose(region.centre, rigs.MIDDLE, atol=1e-6)
+    assert held.mean() > 0.98 and region.radius < 1.3 * LARGEST and "SfM points" in region.how
+    region = region_of(poses)
     # The half angles of the picture: a sphere of radius d sin(angle) about a point at distance d just fits.
     sines = [np.sin(np.arctan(side / 2 / rigs.FOCAL)) for side in rigs.SIZE]
     assert region.radius == pytest.approx(4.0 * np.sqrt(np.prod(sines)), rel=1e-6)
+    assert np.allclose(region.centre, rigs.MIDDLE, atol=1e-6)
 
 
-@pytest.mark.parametrize("evidence", ["masks", "points", "focus"])
-def test_the_region_moves_with_the_world(evidence):
-    poses, world = RIGS["all sides"], similarity(37.0, (0.4, -1.1, 2.0), (500.0, -90.0, 20.0))
-    xyz = rigs.ellipsoid_points(900)
-    masks = masks_of(poses) if evidence == "masks" else None
-    here = region_of(poses, masks, rigs.cloud(xyz) if evidence == "points" else None)
-    there_xyz = xyz @ world[:3, :3].T + world[:3, 3]
-    there = region_of(rigs.moved(poses, world), masks, rigs.cloud(there_xyz) if evidence == "points" else None)
-    tolerance = 1e-3 if evidence == "masks" else 1e-6  # a cube may fall to the other side by rounding
+@pytest.mark.parametrize("spoilt", [lambda mask: np.full_like(mask, 255), lambda mask: np.roll(mask, 25, axis=1)])
+def test_two_wrong_masks_do_not_spoil_the_hull(spoilt):
+    poses = RIGS["all sides"]
+    masks = [spoilt(mask) if view in (3, 11) else mask for view, mask in enumerate(masks_of(poses))]
+    region = region_of(poses, masks)
+    assert_holds_the_object(region)
+    assert "without views 3 and 11" in region.how or masks[3].all()
+
+
+def test_masks_and_points_that_say_nothing_leave_it_to_the_cameras():
+    poses = RIGS["all sides"]
+    for masks in ([np.zeros((72, 96), np.uint8)] * 24, [np.full((72, 96), 255, np.uint8)] * 24):
+        assert "from the common focus of 24 cameras" in region_of(poses, masks).how
+    assert "common focus" in region_of(poses, points=rigs.cloud(np.tile(rigs.MIDDLE, (100, 1)))).how
+    dot = np.zeros((72, 96), np.uint8)
+    dot[36, 48] = 255
+    assert region_of(poses, [dot] * 24).radius > 0.01
+
+
+@pytest.mark.parametrize(("field", "bad"), [("error", 40.0), ("n_views", 2)])
+def test_badly_supported_points_are_left_out(field, bad):
+    around = rigs.ellipsoid_points(500, axes=np.full(3, 1.6), seed=3)
+    points = rigs.cloud(np.vstack([rigs.ellipsoid_points(600), around]))
+    getattr(points, field)[600:] = bad
+    assert region_of(RIGS["all sides"], points=points).radius < 1.3 * LARGEST
+
+
+# With masks a cube may fall to the other side by rounding.
+@pytest.mark.parametrize(("with_masks", "tolerance"), [(True, 1e-3), (False, 1e-6)])
+def test_the_region_moves_with_the_world(with_masks, tolerance):
+    poses, world, xyz = (
+        RIGS["all sides"],
+        similarity(37.0, translation=(500.0, -90.0, 20.0)),
+        rigs.ellipsoid_points(900),
+    )
+    masks, moved = masks_of(poses) if with_masks else None, xyz @ world[:3, :3].T + world[:3, 3]
+    here, there = (
+        region_of(poses, masks, rigs.cloud(xyz)),
+        region_of(rigs.moved(poses, world), masks, rigs.cloud(moved)),
+    )
     expected = world @ [*here.centre, 1.0]
     assert np.linalg.norm(there.centre - expected[:3]) < tolerance * there.radius
     assert there.radius == pytest.approx(37.0 * here.radius, rel=tolerance)
@@ -134,38 +104,17 @@ def test_a_camera_that_would_be_inside_is_left_outside_and_named():
     assert as_found.radius > distances.min() and as_found.how.endswith("; cameras inside: view 7")
 
 
-def test_most_cameras_stay_outside_even_where_they_may_stand_within():
-    """As in a walk around a thing on patterned ground, which reaches under the cameras."""
-    poses, draw = rigs.sphere_of_cameras(), np.random.default_rng(0)
-    everywhere = rigs.MIDDLE + draw.uniform(-1, 1, (6000, 3)) * 3.9
-    everywhere = everywhere[np.linalg.norm(everywhere - rigs.MIDDLE, axis=1) < 3.9]
-    intrinsics, poses, sizes = rigs.stacked(poses)
-    intrinsics[:, (0, 1), (0, 1)] *= 0.3  # wide angles, which show all of it
-    region = find_region(intrinsics, poses, sizes, None, rigs.cloud(everywhere), cameras_outside=False)
-    assert region.radius == pytest.approx(0.9 * 4.0, rel=0.05) and "points" in region.how
-
-
-def test_a_camera_in_the_middle_of_the_object_is_an_error_that_names_it():
-    poses = rigs.sphere_of_cameras()
-    poses[7, :3, 3] = rigs.MIDDLE + 0.05
-    with pytest.raises(SceneError, match='view 7.*--roi "x y z r"'):
-        region_of(poses)
-
-
-FAR = np.array([0.0, 0.0, 500.0])
+ARC = rigs.arc_of_cameras(8, 60.0)
+WITHIN = rigs.sphere_of_cameras()
+WITHIN[7, :3, 3] = rigs.MIDDLE + 0.05
 LOST = {
+    "in the middle of the object": (WITHIN, 'view 7.*--roi "x y z r"'),
     "in a row": (rigs.row_of_cameras(), "parallel axes"),
     "at one position": (rigs.row_of_cameras(spread=0.0), "at one position"),
-    "outward": (rigs.turned_round(rigs.arc_of_cameras(16, 345.0)), "look away from each other"),
     "two looking away": (rigs.turned_round(rigs.around([[1, 0, 0.2], [-1, 0, 0.1]])), "look away from each other"),
-    "two places": (
-        np.concatenate([rigs.arc_of_cameras(8, 60.0), rigs.arc_of_cameras(8, 60.0, middle=FAR)]),
-        "no common",
-    ),
-    "one camera": (rigs.around([[1, 0, 0]]), "at one position"),
+    "two places": (np.concatenate([ARC, rigs.arc_of_cameras(8, 60.0, middle=[0.0, 0.0, 500.0])]), "no common"),
     "without a focal length": (rigs.sphere_of_cameras(), "too small"),
     "not finite": (rigs.sphere_of_cameras() * np.nan, "not finite"),
-    "flat": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 0, 1]), "not finite"),
     "overflowing": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 1, 1e200]), "too large"),
 }
 
@@ -181,19 +130,14 @@ def test_cameras_with_nothing_in_common_are_told_so_in_one_sentence(name):
     assert "--roi" in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["survey", "tilted survey", "room"])
-def test_photographs_of_a_place_give_the_sphere_around_its_points_with_the_cameras_inside(kind):
+@pytest.mark.parametrize("kind", ["survey", "room"])
+def test_of_a_place_the_region_is_around_its_points_and_the_cameras(kind):
     random = np.random.default_rng(0)
-    if kind != "room":
-        poses, xyz = np.tile(np.diag([1.0, -1, -1, 1]), (30, 1, 1)), random.uniform([-1, -1, 0], [30, 3, 0.5], (900, 3))
-        poses[:, :3, 3] = [[index, 1.0, 4.0] for index in range(30)]
-        if kind == "tilted survey":  # their axes meet far below the ground
-            poses[:, :3, :3] = [look_at(np.array([index - 15, 0, 100.0]))[:3, :3] for index in range(30)]
-    else:
-        poses, xyz = (
-            rigs.turned_round(rigs.around(random.normal(size=(30, 3)), distance=0.5)),
-            random.normal(size=(900, 3)),
-        )
+    poses, xyz = np.tile(np.diag([1.0, -1, -1, 1]), (30, 1, 1)), random.uniform([-1, -1, 0], [30, 3, 0.5], (900, 3))
+    poses[:, :3, 3] = [[index, 1.0, 4.0] for index in range(30)]
+    if kind == "room":
+        poses = rigs.turned_round(rigs.around(random.normal(size=(30, 3)), distance=0.5))
+        xyz = random.normal(size=(900, 3))
         xyz *= 5 / np.abs(xyz).max(axis=1, keepdims=True)
     region = find_region(*rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside=False)
     apart = np.linalg.norm(xyz - region.centre, axis=1)
@@ -201,21 +145,10 @@ def test_photographs_of_a_place_give_the_sphere_around_its_points_with_the_camer
     require_common_view(region, *rigs.stacked(poses))
 
 
-NARROW, ALL_SIDES = rigs.arc_of_cameras(15, 12.0), rigs.sphere_of_cameras(24)
-WALL = np.column_stack([np.full(1500, -8.0), np.random.default_rng(2).uniform(-6, 6, (1500, 2))])
-WALLS = 20 * np.random.default_rng(3).uniform(-1, 1, (9000, 3))
-WALLS[np.arange(9000), np.arange(9000) % 3] = 20 * np.sign(WALLS[np.arange(9000), np.arange(9000) % 3])
-
-
-@pytest.mark.parametrize(
-    ("poses", "xyz"),
-    [
-        (NARROW, np.vstack([rigs.ellipsoid_points(600), WALL])),  # nearly parallel axes
-        (ALL_SIDES, np.vstack([rigs.ellipsoid_points(80), WALLS])),  # one point in a hundred is on the object
-        (ALL_SIDES, 300 * np.random.default_rng(0).normal(size=(40, 3))),  # none is
-    ],
-)
-def test_an_object_that_the_cameras_look_at_is_not_a_place(poses, xyz):
+def test_an_object_that_the_cameras_look_at_is_not_a_place():
+    """From nearly parallel axes, before a wall."""
+    wall = np.column_stack([np.full(1500, -8.0), np.random.default_rng(2).uniform(-6, 6, (1500, 2))])
+    poses, xyz = rigs.arc_of_cameras(15, 12.0), np.vstack([rigs.ellipsoid_points(600), wall])
     for cameras_outside in (True, False):
         region = find_region(*rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside)
         assert np.linalg.norm(region.centre - rigs.MIDDLE) < 0.3 and 0.8 < region.radius < 3
@@ -223,48 +156,30 @@ def test_an_object_that_the_cameras_look_at_is_not_a_place(poses, xyz):
 
 def test_a_sphere_that_half_of_the_cameras_do_not_show_is_an_error():
     poses = RIGS["all sides"]
-    region = region_of(poses)
-    require_common_view(region, *rigs.stacked(poses))
-    few = np.concatenate([rigs.turned_round(poses[:5]), poses[5:]])
-    require_common_view(region, *rigs.stacked(few))
+    region, turned = region_of(poses), rigs.turned_round(poses)
+    require_common_view(region, *rigs.stacked(np.concatenate([turned[:5], poses[5:]])))
     with pytest.raises(SceneError, match="12 of 24 cameras look away.*views 0, 1, 2, 3, 4 and 7 more"):
-        require_common_view(region, *rigs.stacked(np.concatenate([rigs.turned_round(poses[:12]), poses[12:]])))
+        require_common_view(region, *rigs.stacked(np.concatenate([turned[:12], poses[12:]])))
 
 
-def test_scale_mat_takes_the_unit_sphere_to_the_region():
-    region = parse_roi("1 -2 3e1 0.5")
+def test_scale_mat_takes_the_unit_sphere_to_the_region_or_is_refused():
+    region = parse_roi(" 1,-2, 3e1\t.5 ")
     assert np.allclose(region.scale_mat @ [0, 1, 0, 1], [1, -1.5, 30, 1])
     assert "centre (1, -2, 30), radius 0.5" in region.how
-    assert np.array_equal(parse_roi(" 1,-2, 30\t.5 ").scale_mat, region.scale_mat)
-
-
-@pytest.mark.parametrize("text", ["", "1 2 3", "1 2 3 4 5", "1 2 3 0", "1 2 3 -1", "1 2 nan 1", "1 2 3 inf", "a b c d"])
-def test_any_other_roi_is_refused_with_the_form_it_takes(text):
-    with pytest.raises(UserError, match="--roi.*centre and the radius"):
-        parse_roi(text)
+    for text in ("1 2 3", "1 2 3 0", "1 2 nan 1", "a b c d"):
+        with pytest.raises(UserError, match="--roi.*centre and the radius"):
+            parse_roi(text)
 
 
 def test_room_is_the_radius_of_the_largest_sphere_in_the_picture():
-    poses = rigs.sphere_of_cameras(3)
-    intrinsics, _, sizes = rigs.stacked(poses)
-    points = np.random.default_rng(0).normal(size=(50, 3))
-    found = frustum_distances(points, Cameras(intrinsics, poses, sizes))
-    for view, pose in enumerate(poses):
-        local = (points - pose[:3, 3]) @ pose[:3, :3]
-        pixel = local[:, :2] / local[:, 2:] * rigs.FOCAL + intrinsics[view, :2, 2]
-        inside = (local[:, 2] > 0) & np.all((pixel > -0.5) & (pixel < np.array(rigs.SIZE) - 0.5), axis=1)
-        assert np.array_equal(found[view] > 0, inside)
-    on_axis = poses[0] @ [0, 0, 3.0, 1]
-    half_height = np.arctan(rigs.SIZE[1] / 2 / rigs.FOCAL)
-    assert border_distances(on_axis[None, :3], intrinsics[0], poses[0], sizes[0])[0].min() == pytest.approx(
-        3 * np.sin(half_height)
-    )
+    intrinsics, poses, sizes = rigs.stacked(rigs.sphere_of_cameras(1))
+    on_axis, half_height = poses[0] @ [0, 0, 3.0, 1], np.arctan(rigs.SIZE[1] / 2 / rigs.FOCAL)
+    nearest = border_distances(on_axis[None, :3], intrinsics[0], poses[0], sizes[0])[0].min()
+    assert nearest == pytest.approx(3 * np.sin(half_height))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_enclosing_ball_holds_every_point_and_is_no_larger_than_need_be(seed):
-    random = np.random.default_rng(seed)
-    unit = random.normal(size=(200, 3))
+def test_the_enclosing_ball_holds_every_point_and_is_hardly_larger():
+    unit = np.random.default_rng(0).normal(size=(200, 3))
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     # Antipodes: the ball of radius 3 is the smallest, however many points lie on one side in it.
     points = np.vstack([3.0 * unit, -3.0 * unit, np.tile([2.5, 0, 0], (2000, 1))]) + [5, 6, 7]

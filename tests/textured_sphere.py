@@ -41,12 +41,10 @@ def drawn(camera, paint=solid_texture):
     return np.repeat((255 * grey).round().astype(np.uint8)[..., None], 3, axis=2)
 
 
-def ring(count, turn=None):
+def ring(count):
     """Cameras at 3 radii around the sphere, 8 degrees apart."""
     angles = np.radians(8.0) * np.arange(count)
     poses = np.stack([look_at(3 * np.array([np.cos(a), np.sin(a), 0.3 * np.sin(3 * a)])) for a in angles])
-    if turn is not None:
-        poses = turn @ poses
     return Cameras(np.repeat(INTRINSICS[None], count, 0), poses, np.full((count, 2), SIZE, np.float64))
 
 

@@ -33,13 +33,14 @@ def modules() -> dict[str, tuple[Path, ast.Module]]:
 
 
 def floors() -> dict[str, int]:
-    """Package -> layer, as the page's table says. An import goes to a lower layer, or stays in its package."""
-    page, found = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8"), {"data": 0}
-    for layer, *cells in re.findall(r"^\| (\d+) \|(.*)\|(.*)\|$", page, re.MULTILINE):
-        for folder, cell in zip(("data.", "models."), cells, strict=True):
-            found |= {
-                (folder + name).replace("models.exp_", "exp_"): int(layer) for name in re.findall(r"`(\w+)`", cell)
-            }
+    """Package -> place in the page's list. An import goes to an earlier place, or stays in its package."""
+    page = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    listed = re.search(r"^the root of `data` except `config`(, .*)\.$", page, re.MULTILINE).group(1)
+    found = {"data": 0}
+    for place, group in enumerate(listed.split(";")):
+        for name in re.findall(r"`(\w+)`", group):
+            paths = [ROOT / folder / name for folder in ("data", "models", ".")]
+            found |= {module_name(path): place for path in paths if path.is_dir() or path.with_suffix(".py").is_file()}
     return found
 
 

@@ -64,7 +64,11 @@ def runner(monkeypatch, tmp_path):
     for name in ("with_evaluation", "with_mesh", "with_picture"):
         setattr(sys.modules[PAGE], name, lambda *_args: None)
     for name, module in RESULTS.items():
-        record = lambda snapshot, *args, name=name: FakeRunner.calls.append((name, args))  # noqa: E731
+
+        def record(snapshot, *args, name=name):
+            FakeRunner.calls.append((name, args))
+            return SimpleNamespace(values={})
+
         setattr(sys.modules[module], name, record)
     monkeypatch.setattr("models.experiment.open_training", fake_opening("open_training"))
     monkeypatch.setattr("models.experiment.open_results", fake_opening("open_results"))

@@ -92,7 +92,7 @@ def trained(tmp_path_factory):
 
 @pytest.mark.cli
 @needs_mpi
-def test_numbers_of_ranks_differ_by_the_rounding_of_sums_and_one_is_a_process_by_itself(trained):
+def test_ranks_agree_within_rounding_and_one_is_a_process(trained):
     plain, one, *others = (saved(trained[0] / str(count), 6) for count in range(4))
     assert contents(plain) == contents(one)
     for other in others:
@@ -170,7 +170,7 @@ def unbroken(tmp_path_factory):
 @pytest.mark.cli
 @needs_mpi
 @pytest.mark.parametrize("how", ["mpirun is told to stop", "a rank is killed"])
-def test_a_run_that_is_ended_is_saved_leaves_no_process_and_goes_on_to_the_same_end(tmp_path, unbroken, how):
+def test_an_ended_run_is_saved_and_goes_on_to_the_same_end(tmp_path, unbroken, how):
     folder = tmp_path / "ended"
     process = started(command(folder, settings=LONG))
     assert wait_for(lambda: (folder / "checkpoints" / "ckpt_000010.safetensors").exists())

@@ -22,7 +22,12 @@ from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
-from models.checkpoints.same_scene import require_same_background, require_same_frame, require_same_masks
+from models.checkpoints.same_scene import (
+    require_same_background,
+    require_same_data,
+    require_same_frame,
+    require_same_masks,
+)
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.machine.ranks.place import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config, to_hocon
@@ -111,6 +116,8 @@ def open_training(
         require_same_frame(found, scene)
         require_same_masks(found, scene)
         require_same_background(found, scene, conf)
+        if checkpoint is None:
+            require_same_data(found, scene)
     goes_on = is_continue and checkpoint is None
     at_risk = "" if checkpoint is None else SUFFIX  # a published checkpoint may be in the folder itself
     if not goes_on and not overwrite and has_checkpoints(checkpoints, at_risk):

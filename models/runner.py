@@ -15,7 +15,7 @@ from data.io.lock import TakenError
 from data.io.phases import phase
 from data.scenes.scene import summary
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
-from models.checkpoints.same_scene import frame_state
+from models.checkpoints.same_scene import scene_state
 from models.evaluation.collapse import CollapseWatch
 from models.evaluation.validation import validate_image
 from models.experiment import Experiment, record
@@ -280,4 +280,4 @@ class Runner:
         """The entries of a checkpoint's state besides those of the trainer."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()} | self.collapse.state()
         state |= chunk_state(self.conf, self.trainer.ray_chunk, self.trainer.parts)
-        return state | frame_state(self.experiment.scene)
+        return state | scene_state(self.experiment.scene)

@@ -1,11 +1,17 @@
 """The incremental and the global mapper on synthetic matches, and cameras that do not agree with the matches."""
 
 import contextlib
+import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
+from data.io.files import write_result
+from data.parsed_scene import WorldFrame
 from data.prepare import mapping
+from data.readers.neus import FRAME_FILE, read_frame
+from models.commands.reconstruction_page import page, trust
 
 pycolmap = pytest.importorskip("pycolmap")
 HALF, COMMON = 8, 20  # images of a half, matches of each pair between the halves
@@ -56,3 +62,12 @@ def test_a_camera_that_contradicts_its_matches_is_left_out(database):
     true.frames[wrong.frame_id].rig_from_world = turn * wrong.cam_from_world()
     assert mapping._leave_out_doubtful(true, pairs) == [wrong.name]
     assert not wrong.has_pose and true.num_reg_images() == 2 * HALF - 1
+
+
+def test_photographs_without_a_camera_are_named_in_the_verdict(tmp_path):
+    frame = WorldFrame("", photographs={"000.png": "a.jpg"}, without_camera=("b.jpg",))
+    write_result(tmp_path / FRAME_FILE, json.dumps(asdict(frame)).encode())
+    assert read_frame(tmp_path / FRAME_FILE) == frame
+    assert frame.left_out == "1 of 2 photographs have no camera: b.jpg"
+    assert trust({"points_missing": 0.0}, frame)[0].startswith(frame.left_out)
+    assert "have no camera: b.jpg" in page("title", {}, {}, (), frame=frame)

@@ -26,6 +26,7 @@ BUFFERS = "buffer/"  # prefix of the names of buffers
 GROUPS = 4  # weights, averaged weights and two moments: each has every parameter at most once
 MOST_BYTES_UNBOUND = 1 << 30  # of a file without a conf; the published networks have 17 MB with their moments
 HEADER_BYTES = 1 << 24  # for names, conf and the order of the images
+DATA = ("photographs", "masks", "cameras", "points")  # see models.checkpoints.same_scene
 READING_COPIES = 3  # in memory: the file's pages, the arrays, and the bytes of one array for the checksum
 
 
@@ -140,6 +141,14 @@ def _check_sampler(value: object, key: str) -> None:
         raise StateError(f"the position of the {key} in its state is invalid")
 
 
+def _check_data(value: object, key: str) -> None:
+    """Numbers of the scene, see models.checkpoints.same_scene."""
+    lists = list(value.values()) if type(value) is dict and value.keys() <= {*DATA} else [None]
+    is_list = all(type(numbers) is list for numbers in lists)
+    if not is_list or not all(type(one) in (int, float) and math.isfinite(one) for numbers in lists for one in numbers):
+        raise StateError(f"the {key} in its state are not finite numbers of {', '.join(DATA)}")
+
+
 def _check_setbacks(value: object, key: str) -> None:
     """Counts of recoveries of the training, see models.watch.setbacks."""
     if type(value) is not dict or not all(_is_whole(number, 0, 2**53) for number in value.values()):
@@ -164,6 +173,7 @@ _CHECKS: dict[str, Callable[[object, str], None]] = {
     "seconds": _check_seconds,
     "ray_chunk": _check_chunk,
     "scene_to_world": _check_matrix,
+    "data": _check_data,
     "sampler": _check_sampler,
     "jitter": _check_generator,
     "setbacks": _check_setbacks,

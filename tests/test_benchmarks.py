@@ -1,4 +1,4 @@
-"""The benchmark of a step: its command line, its table and its profile; the times are not tested."""
+"""Benchmarks: command line, table and profile of a step, table of reconstructions; the times are not tested."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import bm_step
+from benchmarks import bm_reconstruct, bm_step
 from benchmarks.profile_step import FIELDS, OPTIMISER, SAMPLING
 from benchmarks.report import ROOT
 
@@ -15,6 +15,13 @@ from benchmarks.report import ROOT
 def test_a_wrong_command_line_is_one_sentence_and_status_2(words, capsys):
     assert bm_step.main(words.split()) == 2
     assert words.split("=")[0].split()[0] in capsys.readouterr().err
+
+
+def test_the_table_of_reconstructions_has_medians_and_a_phase_that_a_run_lacks():
+    walls = ({"features": 1.0, "training": 10.0}, {"features": 3.0, "training": 20.0}, {"features": 2.0})
+    runs = [{"phases": {name: {"wall": wall, "processor": wall} for name, wall in run.items()}} for run in walls]
+    rows = bm_reconstruct.medians(runs)
+    assert rows == [("features", 2.0, 2.0), ("training", 10.0, 10.0), ("all", 11.0, 11.0)]
 
 
 @pytest.mark.slow

@@ -7,8 +7,6 @@ import pytest
 from runs import SHORT, everything, run, saved
 from test_guard import NO_PROBE
 
-from models.checkpoints.folder import CheckpointFolder
-from models.checkpoints.ours import load_checkpoint
 from models.evaluation import collapse
 from models.evaluation.collapse import FALL, PATIENCE, ScoredViews, Scores, restored
 from models.monitoring.setbacks import restored as setbacks_of
@@ -90,8 +88,3 @@ def test_the_best_checkpoint_is_spared_where_few_are_kept(tmp_path, monkeypatch)
     assert run(tmp_path, settings=(*SETTINGS, "train.keep_checkpoints=1")) == 0
     kept = sorted(path.name for path in (tmp_path / "checkpoints").glob("*.safetensors"))
     assert kept == ["ckpt_000004.safetensors", "ckpt_000012.safetensors"]
-    folder = CheckpointFolder(tmp_path / "checkpoints", 1, starts_over=False)
-    assert folder.at(4).step == 4 and folder.at(6) is None
-    folder.set_later_aside(4)
-    assert load_checkpoint(tmp_path / "checkpoints/ckpt_000004.safetensors").step == 4
-    assert not (tmp_path / "checkpoints/ckpt_000012.safetensors").exists()

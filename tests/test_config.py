@@ -76,6 +76,8 @@ BAD_OVERRIDES = {
     "must be a number": [f"train.igr_weight={value}" for value in ("nan", "inf", "1e999", "9" * 400)],
     "must be true or false": ["train.use_white_bkgd=2", "train.use_white_bkgd=maybe"],
     "must be a list": ["model.sdf_network.skip_in=2"],
+    "model.type = neus does not use model.packed, only fast_neus": ["model.packed.points_weight=1"],
+    "does not use model.radiance_field, only nerf, fast_nerf": ["model.radiance_field=nerf"],
     "must be a block": ["train=3"],
     "not HOCON": [f"{END}[3"],
     "in quotes": ["general.recording=[1]"],
@@ -92,19 +94,6 @@ def test_a_bad_override_is_one_sentence_that_says_what(override, words):
         load_config(CONFS / "debug.conf", overrides=[override])
     message = str(caught.value)
     assert len(message) < 1000 and ("--set" in message or "debug.conf" in message or "include" in message)
-
-
-NOT_OF_THE_METHOD = [
-    ("debug", "model.packed.points_weight=1", "model.type = neus does not use model.packed, only fast_neus"),
-    ("debug", "model.radiance_field=nerf", "does not use model.radiance_field, only nerf, fast_nerf"),
-    ("gaussians", "model.surface=sdf_grid", "model.type = gaussians does not use model.surface, only neus, fast_neus"),
-]
-
-
-def test_an_override_that_the_method_would_not_read_is_refused():
-    for name, override, words in NOT_OF_THE_METHOD:
-        with pytest.raises(UserError, match=re.escape(words)):
-            load_config(CONFS / f"{name}.conf", "scan", [override])
 
 
 GOOD_OVERRIDES = [

@@ -68,6 +68,8 @@ def test_an_array_that_does_not_cover_the_scenes_once_is_refused(array):
 
 def test_a_training_ends_with_its_error_or_what_it_printed():
     assert cases.ending(0, "a warning\n") == ("done", ())
+    lines = tuple(f"line {number}" for number in range(300))
+    assert cases.ending(1, "\n".join(lines))[1] == (*lines[:200], "[60 lines left out]", *lines[260:])
     assert cases.ending(2, "a warning\nerror: no scene\n") == ("no scene", ())
     assert cases.ending(1, "Traceback\nKeyError: 3\n") == ("ended with status 1", ("Traceback", "KeyError: 3"))
 

@@ -119,14 +119,14 @@ def test_without_packages_the_command_names_them_and_tells_the_other_lines(tmp_p
 
 
 def test_what_is_compiled_is_told_once_for_each_stage_and_counted(monkeypatch, capsys, tmp_path):
-    begun = now = time.time()
+    now = time.time()
     monkeypatch.setattr(compiling.time, "time", lambda: now)
     watch = compiling.Compiling()
-    for name, written in (("old", begun - 60), ("new", begun + 1), ("newer", begun + 1)):
+    for name, age in (("old", 60), ("new", -1), ("newer", -1)):
         watch.begin(compiling.CompileStage(f"op {name}", str(tmp_path)))
         for ending in ("cc", "so"):
             (tmp_path / f"{name}.{ending}").touch()
-            os.utime(tmp_path / f"{name}.{ending}", (written, written))
+            os.utime(tmp_path / f"{name}.{ending}", (now - age, now - age))
         now += compiling.INTERVAL_SECONDS
         watch.look()
     watch.finish()

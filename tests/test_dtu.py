@@ -139,6 +139,7 @@ def spoil_mask(folder, scan=SCAN, **arrays):
 DAMAGE = {
     "Plane7.mat: no such file": lambda folder: (folder / "ObsMask/Plane7.mat").unlink(),
     "cannot be read as a .mat file": lambda folder: (folder / "ObsMask/ObsMask7_10.mat").write_bytes(b"hello"),
+    "BB has 5 numbers and must have 6": lambda folder: spoil_mask(folder, BB=np.zeros(5)),
     "Res is 0": lambda folder: spoil_mask(folder, Res=0.0),
     "no array BB of finite numbers": lambda folder: spoil_mask(folder, BB=np.full((2, 3), np.nan)),
 }

@@ -65,7 +65,7 @@ def test_a_bad_input_is_one_sentence_exit_2_and_no_file_written(name, work, capf
     assert listing(work) == before
 
 
-def test_damaged_checkpoints_and_pipes_in_the_folder_are_warnings_and_a_sentence(work, capfd):
+def test_damaged_checkpoints_and_pipes_are_warnings_and_a_sentence(work, capfd):
     path = save_checkpoint(work / "exp/checkpoints", make_checkpoint())
     path.write_bytes(path.read_bytes()[:-1])
     os.mkfifo(work / "exp/checkpoints/ckpt_000009.safetensors")

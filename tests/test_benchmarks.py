@@ -19,7 +19,7 @@ def test_a_wrong_command_line_is_one_sentence_and_status_2(words, capsys):
     assert words.split("=")[0].split()[0] in capsys.readouterr().err
 
 
-def test_the_table_of_reconstructions_has_medians_and_a_phase_that_a_run_lacks():
+def test_the_table_of_reconstructions_has_medians():
     walls = ({"features": 1.0, "training": 10.0}, {"features": 3.0, "training": 20.0}, {"features": 2.0})
     runs = [{"phases": {name: {"wall": wall, "processor": wall} for name, wall in run.items()}} for run in walls]
     rows = bm_reconstruct.medians(runs)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from models.doctor.line import Line
-from models.machine import progress
 from models.machine.cuda import search
 from models.machine.cuda.conclude import CudaBuild, conclude
 from models.machine.cuda.facts import HEADERS, LIBRARIES, Driver, Facts, Gpu, Toolkit
@@ -141,14 +138,3 @@ def takes_its_process_along(report: Callable[[Line], None], device: str, gpu: in
     sys.stderr.write("first words\nlast words\n")
     sys.stderr.flush()
     os.abort()
-
-
-def builds_jittor(report: Callable[[Any], None], device: str, gpu: int) -> None:
-    """Stands in for a first start."""
-    progress.INTERVAL_SECONDS = 0.02
-    progress.hand_on(report)
-    with tempfile.TemporaryDirectory() as cache, progress.compile_progress(lambda: [Path(cache)]):
-        (Path(cache) / "obj_files").mkdir()
-        time.sleep(0.1)  # the clock of files is a coarse one
-        (Path(cache) / "obj_files" / "one.o").touch()
-        time.sleep(0.2)

@@ -2,17 +2,13 @@
 
 import numpy as np
 import pytest
-from runs import ROOT, SHORT, contents, run, saved
-from test_guard_update import entries
+from runs import SHORT, contents, run, saved
 from trainings import stopped_after
 
-from models.config.optimizers import OPTIMIZERS, UpdateSettings
+from models.config.optimizers import OPTIMIZERS
 from models.config.schedules import DECAYS
-from models.config.strict import ConfigError
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.training.optimizer import Optimizer
-from models.training.update_check import find_faults
 
 MOMENTUM = 0.8
 LONG = ("train.end_iter=6", "train.warm_up_end=0", *SHORT[2:])
@@ -49,15 +45,12 @@ def test_an_optimiser_moves_the_weights_as_its_function_says():
     np.testing.assert_allclose(optimizer.named_moments["exp_avg"]["net.w"], speed, rtol=1e-6)
 
 
-def test_a_step_that_is_not_finite_changes_nothing_and_its_fault_is_found():
+def test_a_step_that_is_not_finite_changes_nothing():
     for slope, verdict in ((np.inf, True), (1, False)):
         optimizer = Optimizer({"net": {"w": jt.ones(3)}}, name="descent")
         gradient = jt.array(np.float32([1, slope, 1]))
         assert not optimizer.step([gradient], 0.1, jt.array([verdict])).item()
         assert (optimizer.parameters[0].numpy() == 1).all() and not optimizer.named_moments["exp_avg"]["net.w"].any()
-    bad = entries(exp_avg=(5, np.inf), exp_avg_sq=(3, -1.0))  # it does not read the second moment
-    (found,) = find_faults({"net.a": bad}, UpdateSettings(0.1, 3, 0.999, 1e-8, optimizer="descent"))
-    assert found.words().startswith("1 NaN or Inf in the update of net.a (")
 
 
 @pytest.mark.slow
@@ -67,14 +60,6 @@ def test_a_conf_trains_with_both_resumes_bit_for_bit_and_skips_a_step(tmp_path, 
     assert run(stopped_after(3, tmp_path / "a", tmp_path / "b"), "--is_continue", settings=settings) == 0
     ours = saved(tmp_path / "a", 6)
     assert contents(ours) == contents(saved(tmp_path / "b", 6))
-    assert not any(values.any() for values in ours.moments["exp_avg_sq"].values())
-    assert any(values.any() for values in ours.moments["exp_avg"].values())
     monkeypatch.setitem(OPTIMIZERS, "descent", lambda value, *rest: (value * np.inf, *descent(value, *rest)[1:]))
     assert run(tmp_path / "c", settings=settings) == 1
     assert "in the update of" in capsys.readouterr().err
-
-
-def test_a_name_that_is_none_is_one_sentence_with_those_there_are():
-    for key, known in (("optimizer", OPTIMIZERS), ("learning_rate_decay", DECAYS)):
-        with pytest.raises(ConfigError, match=f"train.{key} = 'adom': must be one of {', '.join(known)}"):
-            load_config(ROOT / "confs/debug.conf", overrides=(f"train.{key}=adom",))

@@ -1,4 +1,4 @@
-"""What can be added from outside: a surface field, a term of a loss, rates of a kind's networks."""
+"""What can be added from outside: a surface field."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ import numpy as np
 import pytest
 import trimesh
 from runs import SHORT, contents, run, saved
-from test_micro_batches import trainer_of
-from trainings import assert_same_gradients, gradients, stopped_after
+from trainings import stopped_after
 
 from models.config.strict import ConfigError, limits
 from models.fields.registry import SURFACES, FieldKind
 from models.machine.backend import jt
-from models.methods.neus.model import NeuSModel
-from models.rendering.losses import LOSSES
-from models.structs import FieldOutput, Term, Var
-from models.training.trainer import Trainer
-
-# a surface field
+from models.structs import FieldOutput, Var
 
 
 @dataclass(frozen=True)
@@ -83,32 +77,3 @@ def test_a_surface_of_another_kind_trains_within_neus_and_resumes(monkeypatch, t
     extent = (mesh.vertices.max(axis=0) - mesh.vertices.min(axis=0)) / 2
     unit = np.linalg.norm(np.array(saved(trained, 6).state["scene_to_world"])[:3, 0])
     assert np.allclose(extent / unit, last["radius"], atol=0.02)
-
-
-# a term of a loss
-
-
-def brightness(rendered):
-    """How dark the rendering is where a ray sees much, below a random level: a mean over a count of its own."""
-    level = float(rendered.generator().uniform(0.9, 1.0))
-    seen_at_all = (rendered.rendering.opacity.detach() > 0.1).float32()
-    dark = (level - rendered.rendering.rgb).sqr().sum(dim=1, keepdims=True)
-    return Term((dark * seen_at_all).sum(), seen_at_all.sum(), rendered.method.loss_weight("brightness"), margin=1e-5)
-
-
-@pytest.mark.slow
-def test_a_further_term_adds_its_share_also_in_split_batches(monkeypatch):
-    plain = trainer_of(steps=3)
-    monkeypatch.setitem(LOSSES, "brightness", brightness)
-    model = NeuSModel(plain.model.fields, plain.model.estimator, plain.conf, {"brightness": 0.3})
-    model.losses = (*model.losses, "brightness")
-    trainer = Trainer(model, plain.sampler, plain.conf, np.random.default_rng(2))
-    trainer.finished_steps = plain.finished_steps
-    batch = trainer.sampler.next()
-    noise = model.draw_noise(len(batch), trainer.generator)
-    before, whole = (gradients(one, batch, len(batch), noise) for one in (plain, trainer))
-    assert whole[0]["brightness"] > 0
-    assert whole[0]["total"] == pytest.approx(before[0]["total"] + 0.3 * whole[0]["brightness"], rel=1e-6)
-    for chunk in (63, 5):  # the slope of the sharpness is a difference of larger numbers
-        assert_same_gradients(gradients(trainer, batch, chunk, noise), whole, slope=5e-5)
-    assert np.isfinite(trainer.step().scalars()["Loss/brightness_loss"])

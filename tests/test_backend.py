@@ -12,7 +12,7 @@ import pytest
 from forms import only_on_the_cpu
 
 from data.errors import UserError
-from models.machine import backend, gemm, precompiled
+from models.machine import backend, gemm
 from models.machine.backend import jt
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,26 +41,6 @@ try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:
     sys.stderr.write("interrupted as usual")
-"""
-
-# While Jittor is being imported a compiler is stopped and goes on; one that is killed still ends the process.
-STOPPED = """
-import signal, subprocess, time
-from models.machine import backend, environment, stops
-backend.select("cpu")
-environment.tell(None)
-with stops.ignore_stops():
-    import jittor_utils
-    jittor_utils.try_import_jit_utils_core()
-    assert jittor_utils.cc is not None
-    child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for number in (signal.SIGSTOP, signal.SIGCONT):
-        child.send_signal(number)
-        time.sleep(0.1)
-    print("goes on", flush=True)
-    child.kill()
-    child.wait()
-print("unheard")
 """
 
 # Ctrl-C while Jittor is imported, once its core is loaded.
@@ -104,35 +84,7 @@ def test_importing_jittor_prints_nothing_and_leaves_hooks_alone():
     assert ended.returncode == 130 and ended.stderr == ""
 
 
-@pytest.mark.cli
-def test_a_first_start_outlives_a_stop_of_its_compilers_and_not_their_end():
-    ended = run_python(STOPPED)
-    assert "goes on" in ended.stdout, ended.stderr
-    assert "unheard" not in ended.stdout and ended.returncode != 0
-
-
 # what is compiled once
-
-
-@pytest.mark.cli
-def test_headers_are_compiled_once_and_taken_with_the_flags_of_jittor(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    flag = precompiled.include_flag("g++")
-    (folder,) = (tmp_path / ".cache" / "jittor").iterdir()
-    assert flag == f"-include {folder}/prefix.h" and not list(folder.parent.glob("tmp*"))
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert precompiled.include_flag("g++") == flag
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
-    source = tmp_path / "empty.cc"
-    source.write_text("")
-    for flags in precompiled.variants().values():
-        assert precompiled_headers(["g++", *precompiled.common_flags(), *flags, *flag.split(), "-c", source])
-
-
-def precompiled_headers(command):
-    """The headers that a compilation reads precompiled: -H marks them with an exclamation mark."""
-    shown = subprocess.run([*command, "-H", "-o", os.devnull], capture_output=True, text=True, check=True).stderr
-    return [line for line in shown.splitlines() if line.startswith("! ")]
 
 
 @only_on_the_cpu
@@ -142,7 +94,8 @@ def test_an_operation_reads_the_precompiled_header():
     source = next(Path(jt.flags.cache_path).glob("jit/*_op.cc"))
     used = shlex.split(jt.flags.cc_flags)
     flags = [flag for flag in used if not flag.startswith(("-l", "-L", "-Wl,")) and flag != "-shared"]
-    assert precompiled_headers(["g++", source, *flags, "-g", "-S"])  # -g and -S: utils/asm_tuner.py of Jittor
+    command = ["g++", source, *flags, "-g", "-S", "-H", "-o", os.devnull]  # -g and -S: utils/asm_tuner.py of Jittor
+    assert "\n! " in "\n" + subprocess.run(command, capture_output=True, text=True, check=True).stderr  # what -H marks
 
 
 # the device
@@ -156,9 +109,7 @@ def test_a_device_is_known_and_not_changed_once_jittor_runs():
     with pytest.raises(UserError, match=f"already runs on {info.name}"):
         backend.select({"cpu": "cuda", "cuda": "cpu"}[info.name])
     backend.select(info.name)
-    line = info.line()
-    assert info.threads >= 1 and info.memory_gib > 0.0 and line.startswith(f"device {info.name}")
-    assert f"{info.threads} CPU thread" in line and "GiB" in line and "\n" not in line
+    assert info.line().startswith(f"device {info.name}") and f"{info.threads} CPU thread" in info.line()
 
 
 # matrix products
@@ -188,13 +139,9 @@ def test_products_and_their_gradients_go_through_onednn():
     assert calls >= 3  # the product and both gradients
 
 
-@pytest.mark.parametrize(("device", "expected"), [("cpu", 0), ("cuda", 1)])
-def test_products_are_rounded_only_where_the_conf_allows_it_and_on_cuda(monkeypatch, device, expected):
+def test_products_are_rounded_only_where_the_conf_allows_it_and_on_cuda(monkeypatch):
     info = backend.device_info()
-    monkeypatch.setattr(backend.choice, "info", dataclasses.replace(info, name=device))
-    try:
-        backend.allow_tf32(True)
+    for device, is_allowed, expected in (("cpu", True, 0), ("cuda", True, 1), ("cuda", False, 0)):
+        monkeypatch.setattr(backend.choice, "info", dataclasses.replace(info, name=device))
+        backend.allow_tf32(is_allowed)
         assert jt.flags.use_tensorcore == expected
-    finally:
-        backend.allow_tf32(False)
-    assert jt.flags.use_tensorcore == 0

@@ -1,12 +1,14 @@
-"""The benchmark of a step: its command line, its table and its profile; the times are not tested."""
+"""Benchmarks and `make cuda-check`, here without a GPU: command lines, tables, profile; the times are not tested."""
 
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
+from emulation import functions
 
-from benchmarks import bm_step
+from benchmarks import bm_reconstruct, bm_step, cuda_check
 from benchmarks.profile_step import FIELDS, OPTIMISER, SAMPLING
 from benchmarks.report import ROOT
 
@@ -17,6 +19,13 @@ def test_a_wrong_command_line_is_one_sentence_and_status_2(words, capsys):
     assert words.split("=")[0].split()[0] in capsys.readouterr().err
 
 
+def test_the_table_of_reconstructions_has_medians():
+    walls = ({"features": 1.0, "training": 10.0}, {"features": 3.0, "training": 20.0}, {"features": 2.0})
+    runs = [{"phases": {name: {"wall": wall, "processor": wall} for name, wall in run.items()}} for run in walls]
+    rows = bm_reconstruct.medians(runs)
+    assert rows == [("features", 2.0, 2.0), ("training", 10.0, 10.0), ("all", 11.0, 11.0)]
+
+
 @pytest.mark.slow
 def test_the_program_runs_as_a_file_and_profiles_a_step_by_phase():
     program = [sys.executable, str(ROOT / "benchmarks" / "bm_step.py"), "--shape", "8x8+8", "--steps", "1"]
@@ -24,3 +33,26 @@ def test_the_program_runs_as_a_file_and_profiles_a_step_by_phase():
     assert f"| {SAMPLING} | native sdf_distance |" in shown and f"| {FIELDS} | native sdf_backward |" in shown
     assert f"| {OPTIMISER} | native adam |" in shown and "| step 8x8+8, s |" in shown
     assert len(json.loads(shown.splitlines()[-1])["seconds"]["8x8+8"]["ours"]) == 3
+
+
+# what is compiled for a GPU, and what is read from the machine code
+
+
+def test_every_function_that_python_calls_is_compiled():
+    found = cuda_check.sources()
+    assert len(found) > 20
+    for source in found.values():
+        used = cuda_check.program(source).rpartition("void *used[]")[2]
+        assert functions(source) and all(f"&neus::{name}<" in used for name in functions(source))
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+def test_an_operation_is_told_with_registers_and_instructions(capsys):
+    assert cuda_check.main(["--operation", "weighted_means", "--capability", "7.5", "--capability", "9.0"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("ok     weighted_means for ") == 2 and "0 bytes spilled" in told and " instructions" in told
+
+
+def test_without_a_compiler_it_is_skipped(monkeypatch, capsys):
+    monkeypatch.setattr(cuda_check, "_nvcc", lambda: None)
+    assert cuda_check.main([]) == 0 and capsys.readouterr().out.startswith("skipped: ")

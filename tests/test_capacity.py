@@ -14,7 +14,7 @@ from runs import SHORT, run, saved
 import exp_runner
 from data.errors import UserError, is_allocation_failure
 from models.fields.state import named_parameters
-from models.machine import available, backend
+from models.machine import backend
 from models.machine.cuda import start
 from models.methods import capacity
 from models.methods.nerf.conf import NeRFConfig
@@ -48,12 +48,7 @@ def test_networks_are_refused_where_neither_memory_nor_a_card_holds_them(monkeyp
 
 def test_the_memory_of_a_card_is_known_before_it_is_used(monkeypatch):
     home = SimpleNamespace(plan=SimpleNamespace(gpu=SimpleNamespace(memory=80 * GB)))
-    for device, found, expected in (
-        ("auto", home, 80 * GB),
-        ("cuda", home, 80 * GB),
-        ("auto", None, 0),
-        ("cpu", home, 0),
-    ):
+    for device, found, expected in (("auto", home, 80 * GB), ("auto", None, 0), ("cpu", home, 0)):
         monkeypatch.setattr(backend, "choice", backend.Choice(device))
         monkeypatch.setattr(backend, "cuda_ready", lambda gpu, found=found: start.Ready(found))
         assert backend.gpu_bytes() == expected
@@ -71,24 +66,13 @@ def test_a_mesh_is_refused_with_the_largest_one_that_fits(monkeypatch):
 @pytest.mark.slow
 def test_what_exceeds_memory_is_refused_before_a_checkpoint_is_read(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(capacity, "available_bytes", lambda: GB)
-    for mode in ("validate_mesh", "evaluate"):
-        assert run(tmp_path / "none", "--mode", mode, "--resolution", "2048") == 2
-        error = capsys.readouterr().err
-        assert "--resolution 2048" in error and "1.21 GB" in error and error.count("\n") == 1
-        assert not (tmp_path / "none").exists()
+    assert run(tmp_path / "none", "--mode", "validate_mesh", "--resolution", "2048") == 2
+    error = capsys.readouterr().err
+    assert "--resolution 2048" in error and "1.21 GB" in error and not (tmp_path / "none").exists()
     monkeypatch.setattr(capacity, "available_bytes", lambda: 23 * GB)
-    settings = (*SHORT, "train.batch_size=100000000")
-    for mode, words in (("validate_image", "no checkpoint"), ("train", "lower it to"), ("plan", "lower it to")):
-        assert run(tmp_path / "none", "--mode", mode, settings=settings) == 2
-        error = capsys.readouterr().err
-        assert words in error and ("train.batch_size = 100000000: " in error) == (mode != "validate_image")
-
-
-def test_limits_of_the_process_and_of_its_container_count(monkeypatch):
-    monkeypatch.setattr(available, "limits_leave", lambda: 5)
-    assert available.available_bytes() == 5
-    monkeypatch.setattr(available, "container_leaves", lambda folder: 3)
-    assert available.available_bytes() == 3
+    for mode in ("train", "plan"):
+        assert run(tmp_path / "none", "--mode", mode, settings=(*SHORT, "train.batch_size=100000000")) == 2
+        assert "train.batch_size = 100000000: " in (error := capsys.readouterr().err) and "lower it to" in error
 
 
 MEMORY_TEXTS = ["Unable to allocate 3 GiB", "std::bad_alloc", "CUDA out of memory", "can't start new thread"]
@@ -117,20 +101,10 @@ def test_where_memory_runs_out_in_a_step_the_steps_before_are_saved(tmp_path, mo
 @pytest.mark.slow
 def test_memory_that_runs_out_elsewhere_is_one_sentence(tmp_path, monkeypatch, capsys):
     importlib.import_module("models.commands.table")  # its modules would keep the function if loaded meanwhile
-    for error in (MemoryError(), RuntimeError("bad_alloc"), ImportError("failed to map segment")):
-        with monkeypatch.context() as patch:
-            patch.setattr("models.commands.conf.read_conf", Mock(side_effect=error))
-            assert exp_runner.main([]) == 2
-        assert capsys.readouterr().err.startswith("error: memory ran out: ")
+    with monkeypatch.context() as patch:
+        patch.setattr("models.commands.conf.read_conf", Mock(side_effect=MemoryError()))
+        assert exp_runner.main([]) == 2
+    assert capsys.readouterr().err.startswith("error: memory ran out: ")
     monkeypatch.setattr("models.runner.Runner.__init__", Mock(side_effect=OSError("Cannot allocate memory")))
     assert run(tmp_path / "new", settings=SHORT) == 2  # nothing stays
     assert "memory ran out" in capsys.readouterr().err and not (tmp_path / "new").exists()
-
-
-def test_a_deleted_current_folder_is_one_sentence(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "gone"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    folder.rmdir()
-    assert exp_runner.main([]) == 2
-    assert capsys.readouterr().err.startswith("error: the current folder was deleted")

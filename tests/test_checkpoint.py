@@ -2,8 +2,8 @@
 
 import errno
 import os
-import resource
 import struct
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -38,14 +38,6 @@ STATES = st.recursive(
 def test_loading_what_was_saved_gives_the_same_bits(tmp_path, tensors, moment, state, step):
     saved = Checkpoint(step, tensors, {"exp_avg": moment, "exp_avg_sq": {}}, step + 1, state)
     assert_same(load_checkpoint(save_checkpoint(tmp_path, saved)), saved)
-
-
-def test_strided_and_big_endian_arrays_keep_their_values(tmp_path):
-    table = np.arange(12, dtype=np.float32).reshape(3, 4)
-    arrays = {"turned": table.T, "thinned": table[::-1, ::2], "big": table.astype(">f4"), "fortran": table.copy("F")}
-    loaded = load_checkpoint(save_checkpoint(tmp_path, Checkpoint(1, {"net": arrays}, {}, 1)))
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(loaded.tensors["net"][name], array)
 
 
 def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
@@ -88,19 +80,12 @@ def with_state(state):
 WHOLE = {"schema": "1", "step": "1", "adam_steps": "1", "state": "{}"}
 BAD_FILES = {
     "empty": (b"", "damaged"),
-    "zip": (b"PK\x03\x04" + bytes(100), "damaged"),
     "malformed header": (struct.pack("<Q", 18) + b'{"__metadata__": {', "damaged"),
-    "huge header": (struct.pack("<Q", 2**63) + b"{}", "damaged"),
     "safetensors of another program": (save({"w": np.zeros(2)}), "is not a checkpoint of this program"),
-    "another format": (ours(format="other"), "is not a checkpoint of this program"),
     "newer schema": (ours(schema="4"), "newer version"),
-    "schema zero": (ours(schema="0"), "damaged"),
     "schema in words": (ours(schema="two"), "damaged"),
-    "no schema": (ours(), "damaged"),
-    "no digest": (ours(**WHOLE), "damaged"),
     "wrong digest": (ours(**WHOLE, sha256="0"), "damaged"),
     "malformed state": (with_state('{"a": }'), ""),
-    "deep state": (with_state("[" * 100000), ""),
 }
 
 
@@ -113,32 +98,19 @@ def test_a_file_that_is_no_checkpoint_is_one_clear_sentence(tmp_path, content, r
     assert_one_sentence(caught.value, path, reason)
 
 
-def no_space(*_):
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def interrupt(*_):
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(
-    ("function", "failing"), [("fsync", no_space), ("replace", no_space), ("replace", interrupt), (None, None)]
-)
-def test_a_failed_write_changes_no_file_and_leaves_none_behind(tmp_path, monkeypatch, function, failing):
-    """None: a disk that fills up."""
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_a_failed_write_changes_no_file_and_leaves_none_behind(tmp_path, monkeypatch, function):
     path = save_checkpoint(tmp_path, make_checkpoint(seed=0))
-    content, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    if function:
-        monkeypatch.setattr(os, function, failing)
-    else:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 2, limits[1]))
-    try:
-        with pytest.raises(KeyboardInterrupt if failing is interrupt else CheckpointError) as caught:
+    content = path.read_bytes()
+    for error, raised in (
+        (OSError(errno.ENOSPC, "No space left on device"), CheckpointError),
+        (KeyboardInterrupt,) * 2,
+    ):
+        monkeypatch.setattr(os, function, Mock(side_effect=error))
+        with pytest.raises(raised) as caught:
             save_checkpoint(tmp_path, make_checkpoint(seed=1))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    if failing is not interrupt:
-        assert_one_sentence(caught.value, path, "No space left on device" if function else "")
+        if raised is CheckpointError:
+            assert_one_sentence(caught.value, path, "No space left on device")
     assert os.listdir(tmp_path) == [path.name] and path.read_bytes() == content
 
 

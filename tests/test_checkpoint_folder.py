@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,22 +34,23 @@ def earlier(tmp_path):
 # the newest
 
 
-@pytest.mark.parametrize("steps", [(1, 2, 3), (3, 2, 1), (999999, 1000000), (20, 3)])
-def test_the_latest_is_the_one_of_the_most_steps(tmp_path, steps):
-    assert latest_checkpoint(tmp_path, pytest.fail) is None
-    assert latest_checkpoint(tmp_path / "nothing", pytest.fail) is None
-    for step in steps:
+def test_the_latest_is_the_one_of_the_most_steps(tmp_path):
+    for folder in (tmp_path, tmp_path / "nothing"):
+        assert latest_checkpoint(folder, pytest.fail) is None
+    for step in (3, 1000000, 999999):
         save_checkpoint(tmp_path, make_checkpoint(step))
     for other in (".ckpt_999999.safetensors.7.tmp", "ckpt_999999.pth", "ckpt_9.safetensors", "x" + name(999999)):
         (tmp_path / other).write_bytes(b"half")
-    assert latest_checkpoint(tmp_path, pytest.fail).step == max(steps)
+    assert latest_checkpoint(tmp_path, pytest.fail).step == 1000000
 
 
-def test_the_step_inside_counts_and_not_that_of_the_name(tmp_path):
+def test_the_step_inside_counts_and_only_finite_numbers_are_gone_back_to(tmp_path):
     save_checkpoint(tmp_path, make_checkpoint(3))
     shutil.copy(tmp_path / name(3), tmp_path / name(999999))
     save_checkpoint(tmp_path, make_checkpoint(6)).rename(tmp_path / name(1))
     assert latest_checkpoint(tmp_path, pytest.fail).step == 6
+    spoilt = {"net": {"w": np.full(2, np.nan, np.float32)}}
+    save_checkpoint(tmp_path, dataclasses.replace(make_checkpoint(9), tensors=spoilt))
     assert CheckpointFolder(tmp_path, 0, False).last_finite(pytest.fail).step == 6
 
 
@@ -78,16 +78,14 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path):
     CheckpointFolder(tmp_path / "none", 0, False)
 
 
-@pytest.mark.parametrize("keep", [1, 2])
-def test_what_was_just_saved_stays_whatever_else_lies_there(tmp_path, keep):
-    store = CheckpointFolder(tmp_path, keep, False)
+def test_what_was_just_saved_stays_whatever_else_lies_there(tmp_path):
+    store = CheckpointFolder(tmp_path, 2, False)
     save_checkpoint(tmp_path, make_checkpoint(999))
     shutil.copy(save_checkpoint(tmp_path, make_checkpoint(1)), tmp_path / name(777))
     (tmp_path / name(888)).write_bytes(b"damaged")
     for step in (2, 3, 4):
         assert load_checkpoint(store.save(make_checkpoint(step))).step == step
-    kept = [name(step) for step in range(5 - keep, 5)]
-    assert names(tmp_path) == sorted([*kept, name(777), name(888), name(999)])
+    assert names(tmp_path) == [name(step) for step in (3, 4, 777, 888, 999)]
 
 
 # starting over
@@ -101,19 +99,6 @@ def test_earlier_checkpoints_stay_until_the_first_new_one_is_complete(earlier):
     assert names(earlier) == [name(3)] and names(earlier.parent) == ["checkpoints"]
     store.save(make_checkpoint(6))
     assert names(earlier) == [name(3), name(6)] and store.last_finite(pytest.fail).step == 6
-
-
-def test_a_first_checkpoint_that_does_not_fit_leaves_the_earlier_ones(earlier, monkeypatch):
-    def refuse(path, content):
-        raise OSError(28, "No space left on device")
-
-    store = CheckpointFolder(earlier, 1, True)
-    with monkeypatch.context() as patch, pytest.raises(CheckpointError):
-        patch.setattr(checkpoint, "write_atomically", refuse)
-        store.save(make_checkpoint(3))
-    assert names(earlier) == [name(300), name(600)] and names(earlier.parent) == ["checkpoints"]
-    store.save(make_checkpoint(3))
-    assert names(earlier) == [name(3)]
 
 
 def killed_while_saving(folder, monkeypatch, module, function):
@@ -143,24 +128,6 @@ def test_a_kill_after_the_first_new_one_leaves_the_newest_earlier_one_too(earlie
     assert names(earlier) == [name(3)]
 
 
-def test_an_earlier_one_that_cannot_be_removed_is_told_and_never_used(earlier, monkeypatch):
-    unlink = Path.unlink
-
-    def refuse(path, missing_ok=False):
-        if path.name == name(300):
-            raise PermissionError(1, "Operation not permitted")
-        unlink(path, missing_ok)
-
-    store = CheckpointFolder(earlier, 0, True)
-    with monkeypatch.context() as patch, pytest.raises(CheckpointError) as caught:
-        patch.setattr(Path, "unlink", refuse)
-        store.save(make_checkpoint(3))
-    assert_one_sentence(caught.value, earlier / name(300), "cannot be removed")
-    assert store.last_finite(pytest.fail) is None
-    store.save(make_checkpoint(6))
-    assert names(earlier) == [name(6)]
-
-
 def test_starting_over_removes_nothing_but_checkpoints_of_this_program(earlier):
     foreign = ["notes.txt", "final.safetensors", "ckpt_300000.pth", name(700), "best/" + name(600), name(800) + "/mine"]
     for inner in foreign:
@@ -180,45 +147,28 @@ def test_starting_over_removes_nothing_but_checkpoints_of_this_program(earlier):
 # what could not be read
 
 
-def of_a_newer_version(folder, step, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "PLAIN_SCHEMA", checkpoint.SCHEMA + 1)
-        return save_checkpoint(folder, make_checkpoint(step))
-
-
-def altered(folder, step, monkeypatch):
+def altered(folder, step):
     path = save_checkpoint(folder, make_checkpoint(step))
     path.write_bytes(path.read_bytes()[:-1] + b"\xff")
     return path
 
 
-@pytest.mark.parametrize("make", [of_a_newer_version, altered], ids=lambda make: make.__name__)
-def test_what_was_refused_is_never_overwritten_nor_removed(tmp_path, monkeypatch, make):
+def test_what_was_refused_is_never_overwritten_nor_removed(tmp_path):
     save_checkpoint(tmp_path, make_checkpoint(3))
-    kept = make(tmp_path, 6, monkeypatch).read_bytes()
+    kept = altered(tmp_path, 6).read_bytes()
     assert latest_checkpoint(tmp_path, str).step == 3
     store = CheckpointFolder(tmp_path, 1, False)
     store.save(make_checkpoint(6, seed=1))
     assert names(tmp_path) == [name(6), name(6) + ".refused"]
     assert (tmp_path / (name(6) + ".refused")).read_bytes() == kept
-    make(tmp_path, 6, monkeypatch)
+    altered(tmp_path, 6)
     store.save(make_checkpoint(6, seed=1))
     refused = [name(6) + ".refused", name(6) + ".refused2"]
     assert names(tmp_path) == [name(6), *refused] and latest_checkpoint(tmp_path, pytest.fail).step == 6
-    make(tmp_path, 9, monkeypatch)
+    altered(tmp_path, 9)
     for step in (12, 15):
         store.save(make_checkpoint(step))
     assert names(tmp_path) == [*refused, name(9), name(15)]
-
-
-def test_one_that_does_not_fit_into_memory_is_not_overwritten(tmp_path, monkeypatch):
-    def too_large(*_):
-        raise MemoryError
-
-    kept = save_checkpoint(tmp_path, make_checkpoint(6)).read_bytes()
-    monkeypatch.setattr(checkpoint, "_decode", too_large)
-    CheckpointFolder(tmp_path, 1, False).save(make_checkpoint(6, seed=1))
-    assert (tmp_path / (name(6) + ".refused")).read_bytes() == kept
 
 
 # links
@@ -239,23 +189,10 @@ def test_a_checkpoint_replaces_a_link_and_none_is_written_through_one(tmp_path):
     assert names(folder) == [name(3)]
 
 
-def test_numbers_that_are_not_finite_are_passed_over(tmp_path):
-    save_checkpoint(tmp_path, make_checkpoint(3))
-    spoilt = {"net": {"w": np.full(2, np.nan, np.float32)}}
-    save_checkpoint(tmp_path, dataclasses.replace(make_checkpoint(6), tensors=spoilt))
-    assert CheckpointFolder(tmp_path, 0, False).last_finite(pytest.fail).step == 3
-
-
 # what --mode reconstruct sets aside
 
 
-def test_what_is_set_aside_is_whole_and_only_this_programs_goes(earlier, tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    (earlier / EARLIER).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CheckpointError, match="cannot be moved to earlier/"):
-        checkpoint_folder.set_aside(earlier)
-    assert names(tmp_path / "elsewhere") == []
-    (earlier / EARLIER).unlink()
+def test_what_is_set_aside_is_whole_and_only_this_programs_goes(earlier):
     (earlier / name(900)).write_bytes(b"of another program")
     checkpoint_folder.set_aside(earlier)
     assert names(earlier) == [EARLIER] and names(earlier / EARLIER) == [name(300), name(600), name(900)]
@@ -263,6 +200,5 @@ def test_what_is_set_aside_is_whole_and_only_this_programs_goes(earlier, tmp_pat
     checkpoint_folder.remove_set_aside(earlier)
     assert names(earlier / EARLIER) == [name(900)]
     (earlier / EARLIER / name(900)).unlink()
-    for _ in range(2):
-        checkpoint_folder.remove_set_aside(earlier)
+    checkpoint_folder.remove_set_aside(earlier)
     assert names(earlier) == []

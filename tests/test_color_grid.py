@@ -10,7 +10,7 @@ import oracles
 import pytest
 from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
-from test_fast_neus import CONF, TINY, trained
+from test_fast_neus import CONF, TINY
 from tiny_networks import params64, roughen
 
 from models.fields.color_grid import ColorGrid
@@ -67,19 +67,7 @@ def test_the_conf_counts_its_parameters_and_tells_another_colour_apart():
     conf = load_config(CONF, "demo", TINY)
     color = build_model(conf.model, conf.train, np.random.default_rng(0)).networks["color_network_fine"]
     counted = sum(value.size for value in export_state(color).values())
-    without, smaller = (
-        load_config(CONF, "demo", [*TINY, more]).model
-        for more in ("model.color=rendering_network", "model.color_grid.levels=2")
-    )
+    without = load_config(CONF, "demo", [*TINY, "model.color=rendering_network"]).model
     assert conf.model.parameters - without.parameters == counted - without.rendering_network.parameters > 0
-    assert set(conf.model.network_blocks) - set(without.network_blocks) == {"color_grid"}
     told = "model.color: rendering_network in the checkpoint, color_grid in the conf"
     assert network_differences(without, conf.model) == [told]
-    told = "model.color_grid.levels: 2 in the checkpoint, 3 in the conf"
-    assert network_differences(smaller, conf.model) == [told]
-
-
-@pytest.mark.slow
-def test_a_training_moves_grid_and_network():
-    first, last = (export_state(trained(steps=steps).model.networks["color_network_fine"]) for steps in (1, 3))
-    assert {name for name in first if np.any(first[name] != last[name])} == set(first)

@@ -71,22 +71,19 @@ END = "train.end_iter="
 NOT_WHOLE = ("", "abc", '"300"', "1.5", "true", "null", "1e300", "5 days", "[3]")
 BAD_OVERRIDES = {
     "unknown key train.lerning_rate; did you mean train.learning_rate?": ["train.lerning_rate=3"],
-    "did you mean train.end_iter?": ["train.End_Iter=3", "trian.end_iter=3"],
     "write it as KEY=VALUE": ["=3", "train.end_iter"],
     "must be a whole number": [*(END + value for value in NOT_WHOLE), "model.sdf_network.skip_in=[a]"],
     "must be a number": [f"train.igr_weight={value}" for value in ("nan", "inf", "1e999", "9" * 400)],
     "must be true or false": ["train.use_white_bkgd=2", "train.use_white_bkgd=maybe"],
     "must be a list": ["model.sdf_network.skip_in=2"],
+    "model.type = neus does not use model.packed, only fast_neus": ["model.packed.points_weight=1"],
+    "does not use model.radiance_field, only nerf, fast_nerf": ["model.radiance_field=nerf"],
     "must be a block": ["train=3"],
     "not HOCON": [f"{END}[3"],
-    "line breaks": [f"{END}300\ntrain.foo=1"],
-    "train.foo: unknown key": ["train={foo=1}"],
     "in quotes": ["general.recording=[1]"],
     "control characters": ["dataset.data_dir=a\x07b"],
     "pass --case NAME": ["dataset.data_dir=./CASE_NAME", "dataset.data_dir=./${case}"],
-    "${nope}": ["dataset.data_dir=./${nope}"],
     "dataset.data_dir: is empty": ["dataset.data_dir="],
-    "include of a file on a line of its own": [f'{END}3, include url("http://127.0.0.1/x.conf")'],
 }
 BAD_OVERRIDES = [(override, words) for words, overrides in BAD_OVERRIDES.items() for override in overrides]
 
@@ -99,38 +96,16 @@ def test_a_bad_override_is_one_sentence_that_says_what(override, words):
     assert len(message) < 1000 and ("--set" in message or "debug.conf" in message or "include" in message)
 
 
-NOT_OF_THE_METHOD = [
-    ("debug", "model.packed.points_weight=1", "model.type = neus does not use model.packed, only fast_neus"),
-    ("debug", "model.packed={points_weight=1}", "model.type = neus does not use model.packed, only fast_neus"),
-    ("debug", "model.radiance_field=nerf", "does not use model.radiance_field, only nerf, fast_nerf"),
-    ("fast", "model.neus_renderer.n_samples=8", "model.type = fast_neus does not use model.neus_renderer, only neus"),
-    ("gaussians", "model.surface=sdf_grid", "model.type = gaussians does not use model.surface, only neus, fast_neus"),
-]
-
-
-def test_an_override_that_the_method_would_not_read_is_refused():
-    for name, override, words in NOT_OF_THE_METHOD:
-        with pytest.raises(UserError, match=re.escape(words)):
-            load_config(CONFS / f"{name}.conf", "scan", [override])
-    overrides = ["model.sdf_grid.levels=4", "model.surface=sdf_grid", "model.rendering_network.d_feature=15"]
-    assert load_config(CONFS / "debug.conf", overrides=overrides).model.block("sdf_grid").levels == 4
-
-
 GOOD_OVERRIDES = [
     ("train.end_iter=2e3", 2000),
-    ("train.end_iter = 2000.0", 2000),
     ("train.igr_weight=1", 1.0),
     ("train.use_white_bkgd=yes", True),
     ("model.sdf_network.skip_in=[1, 3]", (1, 3)),
-    ("model.sdf_network.skip_in=[]", ()),
-    ("dataset.data_dir=/a b/c++ & d?/#e", "/a b/c++ & d?/#e"),
     ('dataset.data_dir="quoted"', "quoted"),
-    ("dataset.data_dir=2024", "2024"),
     ("dataset.data_dir=C:\\scenes\\new", "C:\\scenes\\new"),
     ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/debug/x"),
     ("dataset.data_dir=./场景/é", "./场景/é"),
     ('dataset.data_dir="a \\" $ {b} = [1], \'c\' true"', "a \" $ {b} = [1], 'c' true"),
-    ("model.neus_renderer.perturb=0.30000000000000004", 0.30000000000000004),
     ("train.learning_rate=1e-300", 1e-300),
 ]
 

@@ -47,7 +47,6 @@ CONTRADICTIONS = [
     ("model.rendering_network.d_feature", {"sdf_network": {"d_out": 64}}),
     ("model.rendering_network.d_in", {"rendering_network": {"mode": "no_normal"}}),
     ("train.warm_up_end", {"train": {"end_iter": 5}}),
-    ("general.base_exp_dir", {"general": {"base_exp_dir": " "}}),
 ]
 
 
@@ -62,13 +61,9 @@ CAN_WORK = [
     {"neus_renderer": {"n_importance": 0, "up_sample_steps": 0}},
     {"neus_renderer": {"n_samples": 2, "n_importance": 7, "up_sample_steps": 3, "n_outside": 5}},
     {"nerf": {"multires": 0, "multires_view": 0}, "neus_renderer": {"n_outside": 4}},
-    {"nerf": {"d_in": 3, "use_viewdirs": False}, "sdf_network": {"d_hidden": 40}},
     {"sdf_network": {"d_hidden": 9, "skip_in": ()}},
-    {"sdf_network": {"skip_in": (1, 3)}},
-    {"rendering_network": {"mode": "no_view_dir", "d_in": 6, "multires_view": 0}},
     {"rendering_network": {"mode": "no_view_dir", "d_in": 6, "multires_view": 4}},
     {"rendering_network": {"mode": "no_normal", "d_in": 6}},
-    {"train": {"save_freq": 0, "val_freq": 0, "val_mesh_freq": 0, "learning_rate_alpha": 0.0, "seed": 2**31 - 1}},
     {"train": {"end_iter": 1, "warm_up_end": 0.0}},
 ]
 

@@ -57,35 +57,24 @@ def test_a_card_gets_its_own_code_or_the_nearest_that_runs_on_it(capability, rel
 
 
 DEAD, OLDEST = driver((13, 0), problem="it finds no GPU"), driver((11, 4), version="470.57")
-V100, K80 = (driver((11, 4), card, version="470.57") for card in (gpu(70, "V100"), gpu(37, "K80")))
+V100 = driver((11, 4), gpu(70, "V100"), version="470.57")
 T13, T12, ALONE = toolkit((13, 0)), toolkit((12, 4)), toolkit((12, 4), without=("cuda_runtime.h", "cudart"))
-NO_BLAS, NO_BLAS_12 = toolkit(without=("cublas", "cublas_v2.h")), toolkit((12, 4), without=("cublas",))
+NO_BLAS_12 = toolkit((12, 4), without=("cublas",))
 PAST = "older than CUDA 13.0 (/cuda-13.0/bin/nvcc): "
 RUNTIME = "pip install nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12"
 REFUSED = {
     "no driver": (None, [T13], ["no NVIDIA driver is installed"]),
     "driver without a card": (DEAD, [T13], ["no NVIDIA GPU", "finds no"]),
     "driver that was updated": (driver((13, 0), problem=drivers.STATUSES[803]), [], ["restart the machine"]),
-    "too old a driver, old card": (
-        V100,
-        [],
-        ["update the driver 470.57 to 525 or newer and install a CUDA 12 toolkit"],
-    ),
-    "too old both": (K80, [], [": the GPU is too old for CUDA 12", "; use --device cpu"]),
+    "too old a driver, old card": (V100, [], ["update the driver 470.57 to 525 or newer and install a CUDA 12"]),
     "too old a driver": (OLDEST, [toolkit((12, 0))], ["470.57", "11.4", "580", ALL]),
     "old driver, old card": (driver((12, 4), gpu(61, "1080")), [T13], [f"{PAST}install a CUDA 12 toolkit"]),
-    "old driver, very old card": (driver((12, 4), gpu(37, "K80")), [T13], [f"{PAST}the GPU is too old"]),
     "old driver, new toolkit": (OLD, [T13], ["12.2", "13.0", "580", "CUDA 12 toolkit"]),
-    "no nvcc, new driver": (NEW, [], ["H100", "no nvcc", ALL]),
-    "no nvcc, old driver": (OLD, [], ["no nvcc", "535.104", "580", "CUDA 12 toolkit"]),
     "no nvcc, old card": (driver((13, 0), gpu(61, "P40")), [], ["P40 (capability 6.1)", "install a CUDA 12 toolkit"]),
     "toolkit 11": (NEW, [toolkit((11, 8))], ["11.8", "12.0 to 13.x", ALL]),
-    "toolkit 14": (NEW, [toolkit((14, 0))], ["14.0", "12.0 to 13.x"]),
-    "no answer": (NEW, [toolkit((0, 0))], ["/cuda-0.0/bin/nvcc", "version", ALL]),
     "old card, CUDA 13": (driver((13, 0), gpu(70, "V100")), [T13], ["7.0", "7.5 and newer", "CUDA 12 toolkit"]),
     "very old card": (driver((12, 4), gpu(35, "K40")), [T12], ["3.5", "too old", "--device cpu"]),
     "new card": (driver((12, 0), gpu(120, "5090")), [T12], ["does not know it", "update the driver"]),
-    "no cuBLAS 13": (NEW, [NO_BLAS], ["cublas_v2.h and libcublas.so", ALL]),
     "no cuBLAS 12": (OLD, [NO_BLAS_12], ["libcublas.so", "pip install nvidia-cublas-cu12"]),
     "an nvcc alone": (OLD, [ALONE], ["cuda_runtime.h and libcudart.so", RUNTIME]),
 }
@@ -98,16 +87,13 @@ def test_what_does_not_work_says_what_is_wrong_and_what_to_do(found, toolkits, w
 
 
 def test_a_card_that_is_not_there_is_named_with_how_many_there_are():
-    assert "--gpu 1" in reason_of(NEW, toolkit(), gpu=1) and "1 GPU" in reason_of(NEW, toolkit(), gpu=1)
     assert "2 GPUs" in reason_of(driver((13, 0), gpu(), gpu()), toolkit(), gpu=2)
 
 
 # the driver
 
 
-STATUSES = {100: "finds no GPU", 803: "restart", 34: "take that folder out of LD_LIBRARY_PATH"}
-STATUSES |= {802: "fabricmanager", 42: "status 42"}
-DRIVERS = {f"print('[13000, {status}, []]')": words for status, words in STATUSES.items()}
+DRIVERS = {"print('[13000, 100, []]')": "finds no GPU", "print('[13000, 42, []]')": "status 42"}
 DRIVERS |= {"import os; os.abort()": "does not respond", "print('what?')": "does not respond"}
 
 

@@ -21,9 +21,8 @@ from cuda_machines import (
 )
 
 from models.machine.cuda import search, trial
-from models.machine.cuda.conclude import PIP_ALL
 from models.machine.cuda.facts import LIBRARIES
-from models.machine.cuda.home import HomeError, fill, prepare
+from models.machine.cuda.home import HomeError, prepare
 
 
 @pytest.fixture
@@ -64,32 +63,13 @@ def test_a_toolkit_is_completed_by_packages_of_its_own_version_only(machine, tmp
 
 
 def test_a_home_of_ours_is_no_toolkit_however_it_is_named(machine, tmp_path):
-    root = write_toolkit(tmp_path / "local" / "cuda", "12.4", CODES_12)
+    write_toolkit(tmp_path / "local" / "cuda", "12.4", CODES_12)
     (toolkit,) = machine()
     ours = prepare(planned(toolkit), tmp_path / "cache", "g++")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvcc").symlink_to(ours.nvcc)
-    ways = [{"nvcc_path": ours.nvcc}, {"CUDA_HOME": str(ours.folder)}, {"CUDA_ROOT": str(ours.folder)}]
-    paths = [f"{ours.folder / 'bin'}{os.pathsep}{root / 'bin'}", str(tmp_path / "bin")]
-    for way in (*ways, *({"PATH": path} for path in paths)):
+    for way in ({"nvcc_path": ours.nvcc}, {"CUDA_HOME": str(ours.folder)}, {"PATH": str(tmp_path / "bin")}):
         assert machine(**way) == [toolkit], way
-    mine = write_toolkit(tmp_path / "cuda-home-of-mine", "12.6", CODES_12)
-    assert machine(CUDA_HOME=str(mine))[0].release == (12, 6)
-
-
-def test_odd_files_of_a_toolkit_are_passed_over(machine, tmp_path):
-    root = write_toolkit(tmp_path / "local" / "cuda-13.0")
-    (root / "lib64" / "libcudart.so.bak").touch()
-    (root / "lib64" / "libcublas.so.orig-13").touch()
-    (root / "lib64" / "libcublas.so.9").mkdir()
-    (root / "lib64" / "libcurand.so.1").symlink_to("libcurand.so.1")
-    (root / "include" / "gone.h").symlink_to("nowhere.h")
-    (root / "include" / "cuda_runtime_api.h").unlink()
-    (found,) = machine(CUDA_PATH=str(root))
-    assert found.missing == () and all(Path(file).is_file() for file in found.libraries.values())
-    (tmp_path / "made").mkdir()
-    fill(planned(found), tmp_path / "made", "g++")
-    assert (tmp_path / "made" / "bin" / "nvcc").is_file()
 
 
 # the home
@@ -131,13 +111,9 @@ def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, t
     assert search.release_of(shown) == (13, 0)
 
 
-SPACE = "or set TMPDIR to another folder"
 SAID = {
-    "error: cannot find cicc": "cannot find cicc",
     "#error -- unsupported GNU version! gcc later than 12": "install g++-12",
-    "#error -- unsupported GNU version!": "install an older g++",
-    "d.cudafe1.cpp: No space left on device": SPACE,
-    "nvcc fatal : Could not open output file /none/tmpxft_1": SPACE,
+    "nvcc fatal : Could not open output file /none/tmpxft_1": "or set TMPDIR to another folder",
 }
 ENDS = {f"echo '{said}' >&2; exit 1": words for said, words in SAID.items()} | {"exit 3": "status 3"}
 
@@ -180,11 +156,6 @@ def badly(report, gpu):
     raise RuntimeError(f"no kernel image for card {gpu}")
 
 
-def again(report, gpu):
-    """A task that asks to be started again."""
-    raise RuntimeError(trial.AGAIN)
-
-
 def fatally(report, gpu):
     """A task that aborts its process, as some libraries do, after the words in the file that LAST_WORDS names."""
     sys.stderr.write("first an error of an earlier line\n" + Path(os.environ["LAST_WORDS"]).read_text())
@@ -199,12 +170,6 @@ OLDER_TOOLKIT = ": update the driver, or install a CUDA toolkit that is no newer
 REPORT = ": report it with that file, or use --device cpu"
 FAILURES = [
     (f"ended\n  what():  \x1b[38;5;1m{CODE}{NEWER}\x1b[m\n", f"at array_op.cc:33 code={NEWER} (see ", OLDER_TOOLKIT),
-    (f"{CODE}2( cudaErrorMemoryAllocation )\n", "Allocation ) (see ", "or of the machine, or use --device cpu"),
-    (
-        "ImportError: /x/libcublas.so.13: undefined symbol: a\n",
-        "ImportError: libcublas.so.13: ",
-        f": {PIP_ALL}, or use",
-    ),
     ("error: /tmp/a.o: No space left on device\n", "error: a.o: No space left", ": free some disk space, or use"),
     ("", "status -6, first an error of an earlier line (see", REPORT),
 ]
@@ -218,10 +183,9 @@ def test_a_trial_that_fails_tells_the_last_words_and_what_helps(plan, tmp_path, 
     assert told in failure and remedy in failure and "\n" not in failure and "\x1b" not in failure, failure
 
 
-@pytest.mark.parametrize(("task", "words"), [(badly, "no kernel image for card 2"), (again, "started again")])
-def test_a_trial_is_made_until_it_succeeds_and_then_no_more(plan, tmp_path, task, words):
+def test_a_trial_is_made_until_it_succeeds_and_then_no_more(plan, tmp_path):
     made = prepare(plan, tmp_path, "g++")
     for _ in range(2):
-        failure = trial.failure(made, task, 2)
-        assert words in failure and "trial.log" in failure and "\n" not in failure and failure.endswith(REPORT)
-    assert trial.failure(made, well, 0) == trial.failure(made, task, 0) == ""
+        failure = trial.failure(made, badly, 2)
+        assert "no kernel image for card 2" in failure and "trial.log" in failure and failure.endswith(REPORT)
+    assert trial.failure(made, well, 0) == trial.failure(made, badly, 0) == ""

@@ -50,9 +50,3 @@ def test_the_networks_of_a_step_need_few_launches_and_little_scratch():
     done = [work(*called) for called in STEP]
     assert sum(one.launches + len(one.products) for one in done) <= MOST_LAUNCHES
     assert max(one.scratch for one in done) <= MOST_SCRATCH
-
-
-def test_a_network_of_a_quarter_of_the_width_takes_four_times_the_points():
-    """In a pass."""
-    for called, rows in ((STEP[0], POINTS // 4), (OTHERS[2], POINTS)):
-        assert {product.rows for product in work(*called).products if product.rows > 256} == {rows}

@@ -19,7 +19,6 @@ NERF = ("model.radiance.samples=1024", "model.density_grid.levels=4", "model.den
 KINDS = {
     "surface": ("fast", (*TINY, *SHORT)),
     "patches": ("geo", (*TINY, *SHORT, "model.patches.begins=0")),
-    "exposure": ("fast", (*TINY, *SHORT, "model.photographs.exposure_from=0")),
     "without masks": ("fast", (*OPEN, *SHORT)),
     "without masks, patches": ("geo", (*OPEN, *SHORT, "model.patches.begins=0")),
     "radiance": ("fast_nerf", (*NERF, *SHORT, f"dataset.data_dir={ROOT}/data/demo")),

@@ -5,11 +5,10 @@ import os
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cuda_machines import builds_jittor, computes, facts, takes_its_process_along, toolkit
+from cuda_machines import computes, facts, takes_its_process_along, toolkit
 from runs import ROOT
 
 from models.doctor import compiling, cuda, examine, operations, system
@@ -36,46 +35,25 @@ def test_this_machine_is_fit():
     assert [line.text() for check in checks for line in lines_of(check) if not line.is_ok] == []
 
 
-def test_a_package_that_cannot_be_imported_is_named_with_the_command(monkeypatch, tmp_path):
-    for name, words in (("trimesh", "raise ImportError('libGL.so.1 is missing')"), ("igl", "import os; os.abort()")):
-        (tmp_path / f"{name}.py").write_text(words)
-    monkeypatch.syspath_prepend(tmp_path)
-    _, *wrong = lines_of(system.packages)
-    assert [line.name for line in wrong] == ["trimesh", "libigl"]
-    assert "libGL.so.1" in wrong[0].found and "status -6" in wrong[1].found
-    assert wrong[0].remedy == 'pip install --force-reinstall --no-deps "trimesh>=4.5,<6"'
-
-
-VERSIONS = "1.26.4 >=1.26,<2|1.26 >=1.26,<2|1.3.11.0 >=1.3.11,<1.3.12|2023.2.0 ==2023.2.0"
-OTHER_VERSIONS = "2 >=1.26,<2|1.9 >=1.10|4.0.0rc1 <4"
-
-
-@pytest.mark.parametrize("pair", [*VERSIONS.split("|"), *OTHER_VERSIONS.split("|")])
-def test_versions_are_compared_by_their_numbers(pair, monkeypatch, tmp_path):
-    version, bounds = pair.split()
-    (tmp_path / "requirements.txt").write_text(f"numpy{bounds}\n")
+@pytest.mark.parametrize(("version", "is_ok"), [("1.26", True), ("1.26.4", True), ("1.9", False), ("2.0rc1", False)])
+def test_versions_are_compared_by_their_numbers(version, is_ok, monkeypatch, tmp_path):
+    (tmp_path / "requirements.txt").write_text("numpy>=1.26,<2\n")
     monkeypatch.setattr(system, "REQUIREMENTS", tmp_path / "requirements.txt")
     monkeypatch.setattr(system, "MODULES", {})  # none is imported
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
     _, *wrong = lines_of(system.packages)
-    assert [line.found for line in wrong] == ([] if pair in VERSIONS else [f"{version}, not {bounds}"])
+    assert [line.found for line in wrong] == ([] if is_ok else [f"{version}, not >=1.26,<2"])
 
 
 # CUDA
 
 
 def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(monkeypatch):
-    def told(*toolkits, gpu=0):
-        have = facts(None, *toolkits)
-        monkeypatch.setattr(start, "concluded", lambda gpu: (have, conclude(have, gpu)))
-        monkeypatch.setattr(cuda.search, "toolkits", lambda *arguments: list(toolkits))
-        monkeypatch.setattr(cuda.backend, "cuda_ready", lambda gpu: start.Ready(None, "no home: free some space"))
-        return lines_of(lambda: cuda.cuda("auto", gpu))
-
-    found = told(toolkit())
+    have = facts(None, toolkit())
+    monkeypatch.setattr(start, "concluded", lambda gpu: (have, conclude(have, gpu)))
+    monkeypatch.setattr(cuda.search, "toolkits", lambda *arguments: [toolkit()])
+    found = lines_of(lambda: cuda.cuda("auto", 7))
     assert all(line.is_ok for line in found) and any("not used: no GPU" in line.found for line in found)
-    (*_, last) = told(gpu=7)
-    assert last.is_ok and last.found.endswith("the CPU is used and --gpu 7 is ignored")
 
 
 # what is computed
@@ -122,27 +100,16 @@ def test_a_process_that_ends_is_a_line_and_the_others_are_told(monkeypatch, caps
         assert "status -6" in told[-1].found and capsys.readouterr().out.splitlines() == ["first words", "last words"]
 
 
-def ended(**environment):
-    """The command's end, and its lines that begin with WRONG."""
-    call = [sys.executable, str(ROOT / "exp_runner.py"), "--mode", "doctor", "--device", "cpu"]
-    done = subprocess.run(call, env=os.environ | environment, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 1 and "ok     memory" in done.stdout, done.stderr
-    return done, [line for line in done.stdout.splitlines() if line.startswith("WRONG")]
-
-
-@pytest.mark.cli
-def test_the_command_ends_with_status_one_where_jittor_cannot_be_built():
-    _, wrong = ended(cc_path="no-such-compiler")
-    assert any("unset cc_path" in line for line in wrong)
-
-
 @pytest.mark.cli
 def test_without_packages_the_command_names_them_and_tells_the_other_lines(tmp_path):
-    gone = ("cv2", "pyhocon", "trimesh", "numpy")
+    gone = ("cv2", "numpy")
     for name in gone:
         (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name='{name}')\n")
-    done, wrong = ended(PYTHONPATH=str(tmp_path))
-    assert done.stderr == "" and "ok     C++ compiler" in done.stdout
+    call = [sys.executable, str(ROOT / "exp_runner.py"), "--mode", "doctor", "--device", "cpu"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(call, env=environment, capture_output=True, text=True, cwd=ROOT)
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("WRONG")]
+    assert done.returncode == 1 and done.stderr == "" and "ok     C++ compiler" in done.stdout
     assert all(any(f"no {name}" in line and "pip install" in line for line in wrong) for name in gone)
     jittor = next(line for line in wrong if line.startswith("WRONG  Jittor"))
     assert jittor.endswith("(no numpy): pip install -r requirements.txt")
@@ -151,49 +118,18 @@ def test_without_packages_the_command_names_them_and_tells_the_other_lines(tmp_p
 # what is said of compiling, on stderr: enough at the first time, nothing later
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """What `time.time` says in compiling.py."""
-    shown = SimpleNamespace(now=time.time())
-    monkeypatch.setattr(compiling.time, "time", lambda: shown.now)
-    return shown
-
-
-def _compile(folder, name, now):
-    for ending in ("cc", "so"):
-        (folder / f"{name}.{ending}").touch()
-        os.utime(folder / f"{name}.{ending}", (now, now))
-
-
-def test_what_is_compiled_is_told_once_for_each_stage_and_counted(clock, capsys, tmp_path):
+def test_what_is_compiled_is_told_once_for_each_stage_and_counted(monkeypatch, capsys, tmp_path):
+    now = time.time()
+    monkeypatch.setattr(compiling.time, "time", lambda: now)
     watch = compiling.Compiling()
-    _compile(tmp_path, "old", clock.now - 60)
-    for number in (1, 2, 3):
-        watch.begin(compiling.CompileStage(f"op {number} of 3", str(tmp_path)))
-        for part in range(3 if number != 2 else 0):
-            _compile(tmp_path, f"{number}{part}", clock.now + 1)
-            clock.now += compiling.INTERVAL_SECONDS
-            watch.look()
-    watch.finish()
-    first, *stages, last = capsys.readouterr().err.splitlines()
-    assert first == compiling.FIRST and stages == ["  compiling for op 1 of 3", "  compiling for op 3 of 3"]
-    assert last.startswith("  6 operations compiled in ")
-    watch = compiling.Compiling()  # where all is compiled nothing is said, although sources are written anew
-    _compile(tmp_path, "old", clock.now - 60)
-    for folder in (tmp_path, tmp_path / "none"):
-        watch.begin(compiling.CompileStage("op 1 of 3", str(folder)))
-        (tmp_path / "old.cc").touch()
-        clock.now += compiling.INTERVAL_SECONDS
+    for name, age in (("old", 60), ("new", -1), ("newer", -1)):
+        watch.begin(compiling.CompileStage(f"op {name}", str(tmp_path)))
+        for ending in ("cc", "so"):
+            (tmp_path / f"{name}.{ending}").touch()
+            os.utime(tmp_path / f"{name}.{ending}", (now - age, now - age))
+        now += compiling.INTERVAL_SECONDS
         watch.look()
     watch.finish()
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.slow
-def test_what_the_child_says_of_jittors_own_build_is_said_here(monkeypatch, capsys):
-    monkeypatch.setattr(examine, "compute", builds_jittor)
-    assert examine.examine("cpu", 0, lambda line: None)
-    assert capsys.readouterr().err.splitlines() == [
-        "Jittor compiles itself; this happens once, and takes a minute or two.",
-        "  compiled in 0 s",
-    ]
+    first, *stages, last = capsys.readouterr().err.splitlines()
+    assert first == compiling.FIRST and stages == ["  compiling for op new", "  compiling for op newer"]
+    assert last.startswith("  2 operations compiled in ")

@@ -34,15 +34,9 @@ def unit_scene(**changes):
     c2w[:, :3, 3] = rng.normal(size=(len(SIZES), 3)) * 2
     sizes = zip((7, 9, 5), SIZES, strict=True)
     intrinsics = np.array([[[f, 0.3, w / 2], [0, f * 1.1, h / 2], [0, 0, 1]] for f, (w, h) in sizes])
-    named = {
-        "name": "unit",
-        "image_names": ("a", "b", "c"),
-        "images": tuple(images),
-        "intrinsics": intrinsics,
-        "c2w": c2w,
-    }
-    box = {"scene_to_world": np.eye(4), "bbox_min": -np.ones(3), "bbox_max": np.ones(3)}
-    return Scene(**named | box | {"masks": tuple(image[:, :, 1] for image in images)} | changes)
+    masks = tuple(image[:, :, 1] for image in images)
+    box = np.eye(4), -np.ones(3), np.ones(3)
+    return dataclasses.replace(Scene("unit", ("a", "b", "c"), tuple(images), masks, intrinsics, c2w, *box), **changes)
 
 
 def drawn(form, count, seed=0, scene=None):
@@ -121,14 +115,12 @@ def test_rays_are_sorted_by_view_and_begin_with_any():
 
 
 def test_photographs_are_kept_on_a_gpu_that_they_fit(monkeypatch, capsys):
-    plain, maskless = unit_scene(), unit_scene(masks=None)
+    plain = unit_scene()
     assert isinstance(pixels_of(plain, WINDOWS), HostPixels)  # on the CPU
-    for scene in (plain, maskless):
-        needed = sum(image.nbytes for image in (*scene.images, *(scene.masks or ())))
-        on_gpu(monkeypatch, needed / drawn_pixels.MOST_OF_MEMORY)
-        assert isinstance(pixels_of(scene, WINDOWS), DevicePixels)
-    assert capsys.readouterr().err == ""
-    deep = dataclasses.replace(plain, images=tuple(image.astype(np.uint16) for image in plain.images))
+    needed = sum(image.nbytes for image in (*plain.images, *plain.masks))
+    on_gpu(monkeypatch, needed / drawn_pixels.MOST_OF_MEMORY)
+    assert isinstance(pixels_of(plain, WINDOWS), DevicePixels) and capsys.readouterr().err == ""
+    deep = unit_scene(images=tuple(image.astype(np.uint16) for image in plain.images))
     for scene, free in ((plain, 100), (deep, 1e9)):
         on_gpu(monkeypatch, free)
         assert isinstance(pixels_of(scene, WINDOWS), HostPixels)

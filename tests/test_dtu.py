@@ -136,20 +136,12 @@ def spoil_mask(folder, scan=SCAN, **arrays):
     scipy.io.savemat(folder / f"ObsMask/ObsMask{scan}_10.mat", {**whole, **arrays})
 
 
-def written(name, content):
-    """A function that writes a file of a reference, or removes it."""
-    return lambda folder: (folder / name).write_bytes(content) if content is not None else (folder / name).unlink()
-
-
 DAMAGE = {
-    "Plane7.mat: no such file": written("ObsMask/Plane7.mat", None),
-    "stl007_total.ply: no such file": written("Points/stl/stl007_total.ply", None),
-    "cannot be read as a .mat file": written("ObsMask/ObsMask7_10.mat", b"hello"),
-    "must have three axes": lambda folder: spoil_mask(folder, ObsMask=np.ones((3, 3))),
+    "Plane7.mat: no such file": lambda folder: (folder / "ObsMask/Plane7.mat").unlink(),
+    "cannot be read as a .mat file": lambda folder: (folder / "ObsMask/ObsMask7_10.mat").write_bytes(b"hello"),
     "BB has 5 numbers and must have 6": lambda folder: spoil_mask(folder, BB=np.zeros(5)),
     "Res is 0": lambda folder: spoil_mask(folder, Res=0.0),
     "no array BB of finite numbers": lambda folder: spoil_mask(folder, BB=np.full((2, 3), np.nan)),
-    "no array Res of finite numbers": lambda folder: spoil_mask(folder, Res="wide"),
 }
 
 

@@ -60,30 +60,27 @@ def test_ground_truth_in_either_frame_gives_the_figures_of_the_conf(trained, tmp
         settings = NOTHING if flags else (*SETTINGS, "dataset.test_dir=")
         assert run(trained, *LOW, *flags.split(), settings=settings) == 0
         found.append(figures(trained))
-        told = capsys.readouterr().out
-        assert re.search(rf"F-score +{found[-1]['f_score']:.1%}\n", told) and "normal consistency" in told
     for name in ("accuracy", "completeness", "chamfer", "f_score", "normal_consistency", "tau"):
         assert found[1][name] == pytest.approx(found[0][name], rel=1e-4), name
         assert found[2][name] == pytest.approx(found[0][name], rel=1e-3), name
     assert "world.stl" in found[2]["ground_truth"] and found[0]["world_per_radius"] == pytest.approx(SCALE)
     shown = f"Chamfer distance: mean of both +{found[2]['chamfer']:.4f} radii = {SCALE * found[2]['chamfer']:.4g} world"
-    assert re.search(shown, told)
+    assert re.search(shown, capsys.readouterr().out)
 
 
-def test_points_alone_are_scored_in_radii_and_pixels(trained, tmp_path, capsys):
+def test_points_alone_are_scored_in_radii_and_pixels(trained, tmp_path):
     points = TRUTH.sample(400, seed=0)
     far = np.random.default_rng(0).normal(size=(100, 3)) * [9, 9, 0.1]
     trimesh.PointCloud(in_world(np.concatenate([points, far]))).export(tmp_path / "sfm.ply")
     assert run(trained, *LOW, "--points", str(tmp_path / "sfm.ply"), settings=NOTHING) == 0
-    found, told = figures(trained), capsys.readouterr().out
+    found = figures(trained)
     assert found["psnr"] is None and found["chamfer"] is None
     assert 350 < found["points_scored"] < 420 and found["points_given"] == 500
     assert 0 < found["points_median"] < found["points_p90"] < 0.5 and 0 <= found["points_missing"] <= 1
     assert found["points_median_px"] / found["points_median"] == pytest.approx(23, rel=0.2)  # focal length by distance
-    assert "sfm.ply" in told and "held-out views" not in told and "epipolar" in json.dumps(sorted(found))
 
 
-def test_the_dtu_protocol_is_scored_in_the_world(trained, tmp_path, capsys):
+def test_the_dtu_protocol_is_scored_in_the_world(trained, tmp_path):
     folder = write_reference(tmp_path / "dtu", plane=(0.0, 0.0, 0.0, 1.0), res=20.0)
     surface = in_world(0.5 * trimesh.creation.icosphere(4).vertices)
     trimesh.PointCloud(surface).export(folder / "Points/stl/stl007_total.ply")
@@ -92,7 +89,6 @@ def test_the_dtu_protocol_is_scored_in_the_world(trained, tmp_path, capsys):
     assert run(trained, *LOW, *flags, settings=NOTHING) == 0
     found = figures(trained)
     assert found["dtu_scan"] == 7 and 0 < found["dtu_chamfer"] < 0.5  # mm, which are the world's units
-    assert re.search(rf"Chamfer distance: mean of both +{found['dtu_chamfer']:.3f} mm", capsys.readouterr().out)
 
 
 def test_every_evaluation_is_a_row_of_a_table_that_may_be_shared(trained, tmp_path):
@@ -119,58 +115,28 @@ def test_figures_of_views_and_the_conf_and_no_mesh_is_replaced(trained):
     assert len(np.unique(rgb, axis=0)) > 1
 
 
-def scan_of_metres(folder):
-    reference = write_reference(folder / "dtu", plane=(0.0, 0.0, 0.0, 1.0), res=20.0)
-    trimesh.PointCloud(1e-3 * in_world(TRUTH.vertices)).export(reference / "Points/stl/stl007_total.ply")
-
-
 FAR = np.random.default_rng(0).normal(size=(50, 3)) + 900
 OTHER = trimesh.Trimesh(in_world(TRUTH.vertices * 0.2 + 0.4), TRUTH.faces)
-NO_POINTS = b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n"
-DOUBLED = b"experiment,scene,model,step,note,note\na,b,c,1,first,second\n"
-OTHER_FRAME, NO_TABLE = "another frame or scale than the scene", "is not a table of metrics of this program"
+OTHER_FRAME = "another frame or scale than the scene"
 # What is given, with {} for a folder; the files there; what is told.
 REFUSED = [
     ("--gt {}/gt.ply --frame unit", {"gt.ply": OTHER.export(file_type="ply")}, OTHER_FRAME),
-    ("--gt nowhere.ply", {}, "nowhere.ply: no such mesh file"),
-    ("--gt {}/none.ply", {"none.ply": NO_POINTS}, "none.ply: contains neither triangles nor points"),
     ("--points {}/p.ply", {"p.ply": trimesh.PointCloud(FAR).export(file_type="ply")}, OTHER_FRAME),
-    ("--points {}/p.ply", {"p.ply": b"hello"}, "p.ply: cannot be read as a PLY file of points"),
-    ("--csv {}/my.csv", {"my.csv": b"experiment,weight\na,3\n"}, NO_TABLE),
-    ("--csv {}/my.csv", {"my.csv": DOUBLED}, NO_TABLE),
-    ("--csv {}", {}, "is a folder"),
-    (f"--csv {ROOT}/README.md/a.csv", {}, "is not writable"),
-    ("--csv " + "n" * 5000, {}, "cannot be written"),
+    ("--csv {}/my.csv", {"my.csv": b"experiment,weight\na,3\n"}, "is not a table of metrics of this program"),
     ("--protocol dtu", {}, "must be given together"),
-    ("--scan 24", {}, "needs --protocol dtu"),
-    ("--protocol dtu --dtu {}", {}, "pass --scan N"),
-    ("--protocol dtu --dtu {}/dtu --scan 7", scan_of_metres, "scan 7: has another frame or scale than the scene"),
-    ("--protocol dtu --dtu {} --scan 24", {}, "ObsMask24_10.mat: no such file"),
-    ("--tau 1e300", {}, "all distances would be below it"),
     ("--tau 0", {}, "must be above 0"),
-    ("--mcube_threshold 50", {}, "No surface"),
+    ("", {}, "--gt FILE or --points FILE"),  # nothing to compare with
 ]
 
 
 @pytest.mark.parametrize(("flags", "files", "words"), REFUSED)
 def test_what_cannot_be_scored_is_one_sentence_and_nothing_written(flags, files, words, trained, tmp_path, capsys):
-    if callable(files):
-        files(tmp_path)
-    else:
-        for name, content in files.items():
-            (tmp_path / name).write_bytes(content)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
     before = contents(trained), contents(tmp_path)
-    assert run(trained, *LOW, *flags.replace("{}", str(tmp_path)).split(), settings=SETTINGS) == 2
+    assert run(trained, *LOW, *flags.replace("{}", str(tmp_path)).split(), settings=SETTINGS if flags else NOTHING) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("error: ") == 1 and (contents(trained), contents(tmp_path)) == before
-
-
-def test_a_scene_with_nothing_to_compare_with_is_a_sentence(trained, capsys):
-    before = contents(trained)
-    assert run(trained, *LOW, settings=NOTHING) == 2
-    error = capsys.readouterr().err
-    assert "no held-out photographs" in error and "--gt FILE or --points FILE" in error and error.count("\n") == 1
-    assert contents(trained) == before
 
 
 def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeypatch):
@@ -183,12 +149,8 @@ def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeyp
     trimesh.PointCloud(points).export(tmp_path / "p.ply")
 
     def references(trains, **asked):
-        blocks = {
-            "dataset": {"reference_mesh": ""},
-            "train": {"mask_weight": 0.0},
-            "model": {"trains_on_points": trains},
-        }
-        conf = SimpleNamespace(**{name: SimpleNamespace(**block) for name, block in blocks.items()})
+        model, dataset = SimpleNamespace(trains_on_points=trains), SimpleNamespace(reference_mesh="")
+        conf = SimpleNamespace(model=model, dataset=dataset, train=SimpleNamespace(mask_weight=0.0))
         return read_references(Experiment(conf, tmp_path, scene, None), EvaluationRequest(MeshRequest(2), **asked))
 
     assert references(False).sfm_points.given == 200 and references(False).notes == ()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from runs import ROOT, SHORT, contents, run, saved
-from test_guard_update import entries
+from test_guard import entries
 from trainings import stopped_after
 
 from models.config.optimizers import OPTIMIZERS, UpdateSettings

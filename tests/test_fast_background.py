@@ -258,16 +258,3 @@ def test_a_resumed_training_has_the_same_batches_and_weights(made):
     for network, named in ends[0].tensors.items():
         for name, values in named.items():
             np.testing.assert_array_equal(ends[1].tensors[network][name], values, err_msg=name)
-
-
-def test_on_the_cpu_the_last_batch_counts_also_one_of_a_gpu():
-    gpu, resumed, fresh = (
-        late(steps=2).sampler,
-        trained_with_masks(steps=0).sampler,
-        trained_with_masks(steps=0).sampler,
-    )
-    last = gpu._last.placed.counts
-    resumed.restore(gpu.state())
-    for sampler, counts in ((resumed, last), (fresh, fresh.next().placed.counts)):
-        sampler.next()
-        assert sampler._per_ray == PerRay.of(counts)

@@ -8,7 +8,7 @@ import pytest
 
 import exp_runner
 from benchmarks import bm_gallery
-from benchmarks.bm_gallery import collapse, generated
+from benchmarks.bm_gallery import generated
 from benchmarks.gallery import render, scenes
 from benchmarks.gallery.scenes import CATALOGUE, SceneSpec
 from data.config import DatasetConfig
@@ -41,13 +41,6 @@ def test_a_scene_is_read_back_with_and_without_its_masks(tmp_path):
     sdf = render.PhotoSet(spec).sdf
     assert np.median(np.abs(sdf(read[0].points.xyz))) < 0.1
     assert len(read_points(tmp_path / "scenes/small" / render.WITNESS).xyz) > 500
-
-
-def test_a_collapse_is_told_with_its_reason():
-    well, fell = {"scores": [22.0, 24.5], "triangles": 9}, {"scores": [24.0, 22.5], "triangles": 9}
-    assert collapse("fast", [0, 2], well, "said") == "evaluation ended with status 2: said"
-    assert collapse("fast", [0, 0], fell, "said") == "fell from 24.0 dB to 22.5 dB"
-    assert collapse("fast", [0, 0], {"scores": [], "triangles": None}, "said") == "no surface"
 
 
 @pytest.mark.alone  # its bounds were found with all threads

@@ -101,10 +101,8 @@ def test_what_is_asked_for_reaches_the_request():
 
 REFUSED = {
     "--bbox 0 0 0 1 0 1": "--bbox 0 0 0 1 0 1: each of the first three",
-    "--bbox 0 0 nan 1 1 1": "finite",
     "--output a.stl --colour vertex": "cannot hold --colour vertex",
     "--output a.jpg": "must end in one of",
-    "--decimate 3": "not a whole number in 4",
     "--simplify 0": "is not above 0",
     "--simplify 1 --decimate 9": "--decimate, --simplify: one gives",
     "--output b.ply": "is a folder",

@@ -2,11 +2,7 @@
 
 import ast
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_FUNCTION_LINES = 60
@@ -15,7 +11,6 @@ MAX_FILE_LINES = 300
 # At the root of data: the words that all its packages share.
 SHARED_WORDS = {"data", "data.cameras", "data.errors", "data.parsed_scene", "data.rays"}
 SCANS = ("cumsum", "cumprod")
-MAX_FRAMES = 6  # of our own, between the training loop and a kernel
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -144,34 +139,3 @@ def jittor_at_import(tree: ast.AST) -> list[int]:
         and (isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)))
     ]
     return [node.lineno for node in touched if ast.unparse(node).split(".")[0] == "jt"]
-
-
-@contextmanager
-def watched(target: CodeType, on_call: Callable[[FrameType], None]) -> Iterator[None]:
-    """Calls `on_call` with the frame of each call of `target` in this thread; nothing is replaced."""
-
-    def look(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code is target:
-            on_call(frame)
-
-    sys.setprofile(look)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-
-
-def frames_between(frame: FrameType, start: CodeType, own: Callable[[str], bool]) -> list[str] | None:
-    """The functions of `own` files on the stack above `frame`, from `start`, itself left out; None without `start`."""
-    found: list[str] = []
-    above = frame.f_back
-    while above is not None and above.f_code is not start:
-        if own(above.f_code.co_filename):
-            found.append(above.f_code.co_qualname)
-        above = above.f_back
-    return None if above is None else found[::-1]
-
-
-def is_ours(filename: str) -> bool:
-    """Whether a file is of models/ or data/, or the command line."""
-    return filename.startswith((f"{ROOT}/models/", f"{ROOT}/data/")) or filename == f"{ROOT}/exp_runner.py"

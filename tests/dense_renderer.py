@@ -96,13 +96,6 @@ def dense_weights(alpha: Var) -> Var:
     return kernels.weights_from_alpha(alpha.reshape((-1, 1)), layout)[0].reshape((rows, count))
 
 
-def dense_composite(weights: Var, values: Var) -> Var:
-    """Sums of values [R, N, C] by weights [R, N]: [R, C]."""
-    rows, count = weights.shape
-    layout = RayLayout(dense_offsets(rows, count), count)
-    return kernels.composite(weights.reshape((-1, 1)), values.reshape((rows * count, -1)), layout)
-
-
 @dataclass(frozen=True)
 class TwoPassImage:
     """R rays, M depths of the fine pass."""

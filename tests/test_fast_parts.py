@@ -102,14 +102,6 @@ def test_the_hull_holds_the_object_and_little_more_than_its_margin():
     assert not hull[radius > 0.5 + margin + np.sqrt(3) / 64 + 0.03 + 0.08].any()
 
 
-def test_pixels_need_not_be_square():
-    cameras, masks = ball_views()
-    factor = np.array([1, 2, 1])
-    cameras = Cameras(cameras.intrinsics * factor[:, None], cameras.c2w, cameras.sizes * factor[:2])
-    masks = [np.repeat(mask, 2, axis=0) for mask in masks]
-    assert carve_unit_sphere(masked_views(cameras, masks), 64, 0.1)[radii(64) < 0.5 + 0.1].all()
-
-
 @pytest.mark.parametrize("count", [8, 40])
 def test_one_wrong_mask_of_many_takes_nothing_from_the_hull(count):
     cameras, masks = ball_views(count)

@@ -5,26 +5,19 @@ Magnitudes run from 1e-30 to 1e30. Expected: finite where float64 says that the 
 
 import numpy as np
 import pytest
-from dense_renderer import dense_composite, dense_weights
+from dense_renderer import dense_weights
 from forms import FORMS, in_form
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiny_networks import tiny_renderer
 
 from data.rays import Rays
-from models.estimators import sampling
 from models.estimators.pixels import upload
-from models.fields.conf import VarianceConfig
-from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state
 from models.machine.backend import jt
 from models.ops import volrend
-from models.ops.color_mlp import color
-from models.ops.elementwise import length, softplus
-from models.ops.network import Weights
 from models.ops.sharpness import INV_S_MAX, INV_S_MIN
-from models.ops.sizes import ColorSizes
-from models.ops.upsample import invert_cdf, upsample
+from models.ops.upsample import upsample
 from models.rendering.losses import color_term, eikonal_term, mask_term
 
 EXAMPLES = 60
@@ -80,76 +73,7 @@ def test_opacities_and_weights_of_sections(sdf, descent, lengths, inv_s):
     assert (weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-4
 
 
-@FEW
-@given(row(SIGNED), row(MAGNITUDES))
-def test_opacities_of_a_radiance_field(density, lengths):
-    (alpha,) = finite(lambda raw, deltas: volrend.alpha_from_density(softplus(raw), deltas), density, lengths)
-    assert ((alpha >= 0.0) & (alpha <= 1.0)).all()
-
-
-@FEW
-@given(row(SIGNED), st.sampled_from([0.0, 0.3, 1.0]))
-def test_the_annealed_slope(cos, ratio):
-    (slope,) = finite(lambda x: volrend.annealed_cos(x, ratio), cos)
-    assert (slope <= 0.0).all()
-
-
-@FEW
-@given(
-    row(st.one_of(st.just(0.0), st.integers(-30, 0).map(lambda exponent: 10.0**exponent))),
-    st.lists(SIGNED, min_size=3 * N, max_size=3 * N),
-)
-@example(np.float32([[1.0, 0.5, 0.5, 0.5, 0.5, 0.5]]), [1.0] * 3 * N)
-@example(np.zeros((1, N), np.float32), [1.0] * 3 * N)
-def test_weights_and_sums_of_any_opacities_an_opaque_first_one_included(alpha, values):
-    (weights,) = finite(dense_weights, alpha)
-    assert (weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-4
-    finite(dense_composite, weights, np.float32(values).reshape(1, N, 3))
-
-
-@FEW
-@given(st.lists(SIGNED, min_size=3 * N, max_size=3 * N))
-@example([1e30] * 3 * N)
-@example([0.0] * 3 * N)
-def test_lengths_and_inverted_coordinates_of_points_near_and_far(values):
-    points = np.float32(values).reshape(N, 3)
-    (lengths,) = finite(length, points)
-    exact = np.linalg.norm(points.astype(np.float64), axis=1)
-    np.testing.assert_allclose(lengths, exact, rtol=1e-5, atol=1.1e-15)
-    (inverted,) = finite(volrend.inverted_sphere, points)
-    assert (np.abs(inverted) <= 1.0 + 1e-6).all()
-
-
-@pytest.mark.parametrize("variance", [-1e30, -10.0, -1.0, 0.0, 1e-30, 1.3815, 1.5, 8.9, 100.0, 1e30])
-def test_the_sharpness_at_and_beyond_its_limits(variance):
-    network = SingleVarianceNetwork(VarianceConfig(init_val=0.3))
-    import_state(network, {"variance": np.float32(variance)})
-    inv_s = network()
-    gradient = jt.grad(inv_s, network.variance).numpy()
-    assert INV_S_MIN * 0.999 <= inv_s.item() <= INV_S_MAX * 1.001 and np.isfinite(gradient).all()
-
-
 # sampling
-
-
-@FEW
-@given(MAGNITUDES, MAGNITUDES, st.integers(1, 5), st.sampled_from([None, 0.0, 0.5, 0.999999]))
-def test_even_depths_and_those_beyond_the_sphere(near, span, count, draw):
-    near, far = np.float32([[near]]), np.float32([[near + span]])
-    noise = None if draw is None else jt.array(np.float32([[draw]]))
-    noises = None if draw is None else jt.array(np.full((1, count), draw, np.float32))
-    finite(lambda a, b: sampling.inside_depths(a, b, count, noise), near, far)
-    finite(lambda b: sampling.outside_depths(b, count, 16, noises), far)
-
-
-@pytest.mark.slow
-@FEW
-@given(ascending(SIGNED), st.lists(MAGNITUDES, min_size=N - 1, max_size=N - 1), st.integers(1, 5))
-@example(np.zeros((1, N), np.float32), [0.0] * (N - 1), 3)
-def test_quantiles_of_any_weights_lie_within_the_edges(edges, weights, count):
-    depths = invert_cdf(jt.array(edges), jt.array(np.float32([weights])), count).numpy()
-    slack = 1e-5 * np.abs(edges).max()
-    assert np.isfinite(depths).all() and (depths >= edges.min() - slack).all() and (depths <= edges.max() + slack).all()
 
 
 @pytest.mark.parametrize("path", FORMS[:3])
@@ -205,18 +129,3 @@ def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance,
         gradients = jt.grad(total, [value for field in fields for value in field.parameters()])
     shown = (output.rgb, output.opacity, output.weights, output.depths, output.sdf_gradient, total)
     assert all(np.isfinite(value.numpy()).all() for value in (*shown, *gradients))
-
-
-@pytest.mark.parametrize("form", FORMS[:3])
-def test_colours_of_any_size_before_the_sigmoid(form):
-    sizes = ColorSizes(layers=1, squeeze=1, fixed=3, normals=0, features=2, widths=(5, 3))
-    fixed = jt.array(np.linspace(-1e4, 1e4, 600, dtype=np.float32).reshape(200, 3))
-    features = jt.ones((200, 2))
-    matrix, bias = jt.ones((3, 5)), jt.zeros((3,))
-    with in_form(form):
-        rgb = color(fixed, fixed, features, Weights([(matrix, bias)]), sizes)
-        slopes = jt.grad(rgb.sum(), [matrix, bias, features])
-        values = [value.numpy() for value in (rgb, *slopes)]
-    assert all(np.isfinite(value).all() for value in values)
-    np.testing.assert_allclose(values[0][:90], 0.0, atol=1e-6)
-    np.testing.assert_allclose(values[0][-90:], 1.0, atol=1e-6)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scene_writers import (
     make_views,
-    shared_lens,
     write_blender,
     write_llff,
     write_metashape,
@@ -22,17 +21,13 @@ from data.scenes.load import load_held_out, load_scene
 ALIKE = make_views(distorted=False, alike=True)
 LENSES = make_views()
 SQUARE = [dataclasses.replace(view, focal=view.focal[:1] * 2, p=(0.0, 0.0)) for view in LENSES]
-EQUIDISTANT = [dataclasses.replace(view, k=(0.0,) * 4) for view in make_views(fisheye=True)]
 WRITERS = {
     "blender": lambda folder: write_blender(folder, ALIKE, n_held_out=0),
     "ngp": lambda folder: write_ngp(folder, LENSES),
-    "ngp, one lens": lambda folder: write_ngp(folder, shared_lens(LENSES), shared=True),
     "ngp, fisheye": lambda folder: write_ngp(folder, make_views(fisheye=True)),
-    "ngp, equidistant fisheye": lambda folder: write_ngp(folder, EQUIDISTANT),
     "nerfstudio": lambda folder: write_nerfstudio(folder, LENSES, masks=True),
     "llff": lambda folder: write_llff(folder, ALIKE),
     "metashape": lambda folder: write_metashape(folder, LENSES),
-    "metashape, component": lambda folder: write_metashape(folder, LENSES, "component"),
     "realitycapture": lambda folder: write_realitycapture(folder, SQUARE),
     "realitycapture, table": lambda folder: write_realitycapture_table(folder, SQUARE),
     "metashape, fisheye": lambda folder: write_metashape(folder, make_views(fisheye=True)),

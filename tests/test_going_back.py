@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from ranks import finished, needs_mpi, started
 from runs import SHORT, command, everything, run, saved
-from test_guard import NO_PROBE, spoil_batches, spoil_gradients, spoil_image
+from test_guard import NO_PROBE, spoil_batches, spoil_image
 
 from models.checkpoints.ours import save_checkpoint
-from models.machine.backend import jt
 from models.monitoring import setbacks
 from models.monitoring.setbacks import Setbacks, restored
-from models.training.optimizer import Optimizer
 
 pytestmark = pytest.mark.slow
 
@@ -94,23 +92,6 @@ def test_a_run_that_stays_bad_tries_older_states_and_leaves_a_good_one(tmp_path,
     assert saved(tmp_path, 40).adam_steps == 35 and "stopped" not in saved(tmp_path, 40).state
 
 
-def test_a_gradient_that_is_never_finite_writes_no_checkpoint(tmp_path, monkeypatch, capsys):
-    spoil_gradients(monkeypatch, set(range(100)), 1)
-    assert run(tmp_path, settings=LONG) == 1
-    told = capsys.readouterr().err
-    assert told.count("staying at the weights of step 0") == 3
-    last = told.strip().splitlines()[-1]
-    assert "in the gradient of sdf_network_fine." in last and "so no checkpoint is written" in last
-    assert not (tmp_path / "checkpoints").exists() and (tmp_path / "report.html").exists()
-
-
-def test_weights_that_a_first_step_ruins_are_left_for_the_beginning(tmp_path, capsys):
-    settings = (*LONG, "train.learning_rate=3e12", "train.warm_up_end=1", "train.save_freq=100")
-    run(tmp_path, settings=settings)
-    told = capsys.readouterr().err
-    assert "returning to the weights of step 0, with" in told and "staying at" not in told
-
-
 def test_attempts_are_counted_anew_after_progress(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(setbacks, "PROGRESS", 3)
     spoil_batches(monkeypatch, {at + k for at in (4, 14, 24, 34, 44) for k in range(3)}, spoil_image)
@@ -118,29 +99,6 @@ def test_attempts_are_counted_anew_after_progress(tmp_path, monkeypatch, capsys)
     told = capsys.readouterr().err
     assert told.count("returning to the weights") == 5 and told.count("(attempt 1 of 3)") == 5
     assert restored(saved(tmp_path, 40).state).total == 5 and restored(saved(tmp_path, 40).state).attempts == 1
-
-
-def test_a_disk_that_takes_no_last_checkpoint_is_said_with_the_reason(tmp_path, monkeypatch, capsys):
-    spoil_batches(monkeypatch, set(range(1, 200)), spoil_image)
-
-    def refuse(path, content):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("models.checkpoints.ours.write_atomically", refuse)
-    assert run(tmp_path, settings=LONG) == 1
-    last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "3 steps in a row were skipped" in last and "No space left on device" in last
-
-
-def test_reset_moments_start_adam_anew():
-    start = np.linspace(-1, 1, 5, dtype=np.float32)
-    used, fresh = (Optimizer({"net": {"a": jt.array(start)}}) for _ in range(2))
-    used.step([jt.array(start * 7)], 0.0)
-    used.reset_moments()
-    for optimizer in (used, fresh):
-        optimizer.step([jt.array(start)], 0.1)
-    np.testing.assert_array_equal(used.parameters[0].numpy(), fresh.parameters[0].numpy())
-    assert used.steps == 1
 
 
 @needs_mpi

@@ -97,7 +97,7 @@ def test_gradients_are_difference_quotients_and_weights_have_none(form):
     assert not d_sdf[others].any() and not d_gradient[others].any() and not d_weights.any()
 
 
-@pytest.mark.parametrize(("index", "bad"), [(0, np.nan), (1, np.inf), (2, np.nan), (2, np.inf)])
+@pytest.mark.parametrize(("index", "bad"), [(0, np.nan), (1, np.inf), (2, np.inf)])
 def test_what_is_not_finite_meets_nothing_and_spoils_no_other_ray(form, index, bad):
     values = given(LENGTHS["many"])
     offsets = values[-1]

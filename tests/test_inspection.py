@@ -1,4 +1,4 @@
-"""--mode inspect looks at a scene without Jittor, writes its three files, and says what it found."""
+"""--mode inspect writes its three files without Jittor, and says what it found; names on pages are text."""
 
 import dataclasses
 import json
@@ -10,10 +10,13 @@ from runs import ROOT
 from synthetic_scene import write_scene
 
 from data.errors import UserError
+from data.inspection.finding import Finding
 from data.io.images import read_image
-from models.commands import inspection
+from data.scenes.load import load_scene
+from models.commands import inspection, reconstruction_page
+from models.config.hocon import check_case
 from models.methods.conf import load_config
-from models.monitoring.lock import FolderLock
+from models.report.markdown import escaped
 
 
 def inspect(folder, out, *extra):
@@ -42,32 +45,30 @@ def test_inspect_writes_picture_page_and_figures_and_prints_the_table(tmp_path):
     for finding in findings:
         assert finding["check"] in result.stdout and f"| {finding['check']} | {finding['verdict']} |" in page
     assert "region of interest" in result.stdout and "region of interest" in page
-    lock = FolderLock(tmp_path / "out")  # again, in the same folder, while it trains
-    assert inspect(tmp_path / "scene", tmp_path / "out").returncode == 0
-    lock.release()
 
 
-@pytest.mark.cli
-@pytest.mark.parametrize("wrong", ["no scene", "no folder"])
-def test_what_cannot_be_inspected_is_one_sentence_and_status_2(tmp_path, wrong):
-    write_scene(tmp_path / "scene", n_views=3)
-    (tmp_path / "file").write_text("")
-    scene = tmp_path / ("nowhere" if wrong == "no scene" else "scene")
-    result = inspect(scene, tmp_path / "file" if wrong == "no folder" else tmp_path / "out")
-    assert result.returncode == 2 and result.stderr.count("\n") == 1 and result.stderr.startswith("error: ")
-    assert not (tmp_path / "out").exists()
+NAME = "<script>alert(1)</script> [a](http://b) ![c](d) `e` *f* _g_ | # &amp; \\*h"
+READS = r"&lt;script&gt;alert(1)&lt;/script&gt; \[a\](http://b) !\[c\](d) \`e\` \*f\* \_g\_ \| \# &amp;amp; \\\*h"
 
 
-def test_a_full_disk_leaves_no_folder(tmp_path, monkeypatch):
-    def full(*_args):
-        raise UserError("no space")
+def test_what_is_markup_is_escaped():
+    assert escaped(NAME) == READS
+    assert escaped("bear, 3 views of 8x8") == "bear, 3 views of 8x8" and "\n" not in escaped("a\nb")
 
-    write_scene(tmp_path / "scene")
-    before = sorted(tmp_path.rglob("*"))
-    conf = load_config(ROOT / "confs/debug.conf")
-    dataset = dataclasses.replace(conf.dataset, data_dir=str(tmp_path / "scene"))
-    general = dataclasses.replace(conf.general, base_exp_dir=str(tmp_path / "a" / "b"))
-    monkeypatch.setattr(inspection, "write_result", full)  # the picture is written before
-    with pytest.raises(UserError, match="no space"):
-        list(inspection.inspect(dataclasses.replace(conf, dataset=dataset, general=general)))
-    assert sorted(tmp_path.rglob("*")) == before
+
+def test_a_scene_of_markup_stays_text_on_its_pages():
+    scene = load_scene(load_config(ROOT / "confs/debug.conf", "", (f"dataset.data_dir={ROOT}/data/demo",)).dataset)
+    scene = dataclasses.replace(scene, name=NAME, notes=(NAME,))
+    page = inspection.markdown(scene, [Finding(NAME, "bad", NAME, NAME)])
+    assert page.count(READS) == 6 and "<script" not in page and "[a](" not in page
+    finding = {"check": NAME, "verdict": "bad", "figure": NAME, "consequence": NAME}
+    page = reconstruction_page.page(NAME, {"findings": [finding]}, {}, [])
+    assert page.count(READS) == 4 and "<script" not in page and "[a](" not in page
+
+
+def test_plain_names_are_cases_and_others_are_none():
+    for case in ("bear", "dtu_scan24", "熊猫 2", "ete\u0301", "हिन्दी", "a.b-c+d", "3"):
+        check_case(case)
+    for case in (NAME, "<b>", "a|b", "`id`", "$(id)", "a;b", "a\u200bb", "#"):
+        with pytest.raises(UserError, match="letters of any language, digits, spaces and . _ - +"):
+            check_case(case)

@@ -1,4 +1,4 @@
-"""A training survives SIGKILL (tests/kill_harness.py) and a disk that takes no checkpoint."""
+"""A training survives SIGKILL (tests/kill_harness.py) and a disk that takes no checkpoint; a Ctrl-C is never lost."""
 
 import subprocess
 import sys
@@ -34,3 +34,32 @@ def test_a_disk_that_takes_no_checkpoint_is_tried_again_and_ends_the_run(tmp_pat
     assert error.startswith("error: The checkpoint ") and words in error and checkpoint_name(8) in error
     assert f"{checkpoint_name(6)} cannot be written ({words})" in told and "The training continues" in told
     assert list((tmp_path / "checkpoints").iterdir()) == [kept] and kept.read_bytes() == before
+
+
+IN_A_DELETION = """
+import os, signal, time
+from data.io.interruption import keep_interruptions
+keep_interruptions()
+class Deleted:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        sum(range(10))
+class Broken:
+    def __del__(self):
+        raise ValueError("of another kind")
+Broken()
+try:
+    Deleted()
+    for _ in range(600):
+        time.sleep(0.1)
+    print("lost")
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+
+@pytest.mark.cli
+def test_an_interruption_of_a_deletion_comes_again():
+    ended = subprocess.run([sys.executable, "-c", IN_A_DELETION], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.stdout.strip() == "heard" and "KeyboardInterrupt" not in ended.stderr
+    assert "of another kind" in ended.stderr

@@ -1,18 +1,13 @@
-"""Numbers that are read later: the copy in CUDA's form, and when a step reads the verdict on the step before."""
+"""Numbers that are read later: the copy, also in CUDA's form."""
 
 import ctypes
 
 import numpy as np
 import pytest
-import trainings
 from emulation import ORDERS, Emulator
-from runs import ROOT
-from test_waits import LATE, LAUNCHED, READ, heard
 
-from data.scenes.load import load_scene
 from models.machine.backend import DeviceInfo, jt
 from models.machine.pinned import BYTES
-from models.methods.conf import load_config
 from models.ops import later
 from models.ops.later import Later
 from models.ops.source import emulated
@@ -59,14 +54,3 @@ def test_what_a_gpu_copies_is_read_once_each(monkeypatch, values, order):
 def assert_equal(found, values):
     assert found.dtype == values.dtype and found.shape == values.shape
     np.testing.assert_array_equal(found, values)
-
-
-@pytest.mark.slow
-def test_the_verdict_on_a_step_is_read_when_the_next_gradient_was_launched(monkeypatch):
-    conf = load_config(ROOT / "confs/debug.conf", "later", (f"dataset.data_dir={ROOT}/data/demo",))
-    trainer = trainings.trainer_of(conf, load_scene(conf.dataset))
-    trainer.step()
-    with heard(monkeypatch) as events:
-        trainer.step()
-    launched_before = events[: events.index(LATE)].count(LAUNCHED)
-    assert events.count(LATE) == 1 and READ not in events and launched_before > events.count(LAUNCHED) - launched_before

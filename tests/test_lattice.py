@@ -1,11 +1,11 @@
-"""The lattice of mesh extraction against plain loops, and lengths against NumPy's."""
+"""The lattice of mesh extraction against plain loops, and the pixels that a camera shows."""
 
 import itertools
 
 import numpy as np
 
 from models.surface.lattice import DIRECTIONS, mixed_corners, mixed_parents, points_of_parents, steepest
-from models.surface.visibility import Camera, dots, lengths
+from models.surface.visibility import Camera
 
 SPACING = np.array([0.1, 0.2, 0.3])
 
@@ -41,14 +41,6 @@ def test_the_steepest_slope_is_that_of_a_loop_over_known_neighbours():
     assert np.isclose(steepest(values, known, SPACING), max(slopes), rtol=1e-12)
     assert steepest(values, np.zeros_like(known), SPACING) == 0.0
     assert steepest(values, values == values[2, 2, 2], SPACING) == 0.0, "a single point has no slope"
-
-
-def test_lengths_are_those_of_numpy():
-    vectors = np.random.default_rng(4).normal(size=(4, 1000, 3)).astype(np.float32)
-    np.testing.assert_allclose(lengths(vectors), np.linalg.norm(vectors, axis=2), rtol=1e-6)
-    # NumPy may add in another order: the bound is that of terms of opposite signs
-    np.testing.assert_allclose(dots(vectors, vectors[::-1]), np.sum(vectors * vectors[::-1], axis=2), atol=1e-5)
-    assert lengths(np.zeros((0, 3))).shape == (0,)
 
 
 def test_a_camera_shows_pixels_up_to_the_centres_of_its_border():

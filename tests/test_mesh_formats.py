@@ -1,14 +1,22 @@
-"""Meshes on the disk: what another program reads back, what the file says of itself, what a format cannot hold."""
+"""Meshes on the disk: what other programs read back, what files say of themselves; the flags of a mesh."""
 
+import importlib.util
 import json
 import struct
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import trimesh
 from scipy.spatial import cKDTree
 
+from data.errors import UserError
+from models.commands.arguments import parse_arguments
+from models.commands.mesh_flags import full_request
+from models.requests import MeshRequest
+from models.results.meshes import box
 from models.surface.formats import companions, write_surface
 from models.surface.mesh import About, Surface
 
@@ -72,3 +80,64 @@ def glb(path, name, dtype):
     accessor = tree["accessors"][tree["meshes"][0]["primitives"][0]["attributes"][name]]
     start, columns = tree["bufferViews"][accessor["bufferView"]]["byteOffset"], int(accessor["type"][-1])
     return tree, np.frombuffer(content[28 + size :], dtype, accessor["count"] * columns, start).reshape(-1, columns)
+
+
+# flags
+
+
+def requested(*flags):
+    return full_request(parse_arguments(["--mode", "validate_mesh", *flags]).values)
+
+
+def test_what_is_asked_for_reaches_the_request():
+    line = "--bbox -1 -2 -3 4 5 6.5 --frame unit --decimate 500 --colour texture --texture_size 512 --output a/b.OBJ"
+    found = requested(*line.split())
+    assert found.bbox == (-1, -2, -3, 4, 5, 6.5) and (found.frame, found.decimate) == ("unit", 500)
+    assert (found.color, found.texture_size, found.output) == ("texture", 512, Path("a/b.OBJ"))
+    printed = requested("--simplify", "0.5", "--watertight")
+    assert (printed.simplify, printed.is_watertight, found.simplify, found.is_watertight) == (0.5, True, None, False)
+    assert requested("--output", "a.stl").color == "none" and requested("--colour", "texture").output is None
+
+
+REFUSED = {
+    "--bbox 0 0 0 1 0 1": "--bbox 0 0 0 1 0 1: each of the first three",
+    "--output a.stl --colour vertex": "cannot hold --colour vertex",
+    "--output a.jpg": "must end in one of",
+    "--simplify 0": "is not above 0",
+    "--simplify 1 --decimate 9": "--decimate, --simplify: one gives",
+    "--output b.ply": "is a folder",
+    f"--output {'n' * 240}.ply": "longer than 235 bytes",
+}
+
+
+@pytest.mark.parametrize("flags", REFUSED)
+def test_what_cannot_be_is_refused(flags, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("b.ply").mkdir()
+    with pytest.raises(UserError, match=REFUSED[flags]):
+        requested(*flags.split())
+
+
+def test_a_missing_package_is_named_with_the_flag_that_needs_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for package, flag, value in (("xatlas", "--colour", "texture"), ("fast_simplification", "--decimate", "9")):
+        with pytest.raises(UserError, match=f"{flag}.*the Python package {package} is missing; run `pip install"):
+            requested(flag, value)
+
+
+def test_a_picture_that_is_no_texture_of_the_mesh_is_not_replaced(tmp_path):
+    textured = ["--output", str(tmp_path / "jug.obj"), "--colour", "texture"]
+    requested(*textured)
+    (tmp_path / "jug.png").write_bytes(b"a photograph")
+    with pytest.raises(UserError, match="jug.png exists and would be replaced"):
+        requested(*textured)
+    requested("--output", str(tmp_path / "jug.obj"))  # without a texture nothing else is written
+    (tmp_path / "jug.obj").touch()  # an earlier mesh with its texture
+    requested(*textured)
+
+
+def test_a_box_without_room_or_beyond_all_scenes_is_refused():
+    scene = SimpleNamespace(bbox_min=np.full(3, -1.01), bbox_max=np.full(3, 1.01), scene_to_world=0.1 * np.eye(4))
+    for size, frame in ((1e-5, "unit"), (1e-300, "world"), (1e30, "world")):
+        with pytest.raises(UserError, match="--bbox .* radii of the region of interest"):
+            box(scene, MeshRequest(8, bbox=(-size,) * 3 + (size,) * 3, frame=frame))

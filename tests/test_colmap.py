@@ -109,7 +109,7 @@ def with_half_the_masks(folder):
     write_image(folder / "masks" / "0_simple_pinhole.png", np.zeros((48, 64), np.uint8))
 
 
-FOV = as_text("cameras.txt", "2 PINHOLE 80 60 70.0 72.0 40.25 29.0", "2 FOV 80 60 70.0 72.0 40.25 29.0 0.9")
+PANORAMA = as_text("cameras.txt", "2 PINHOLE 80 60 70.0 72.0 40.25 29.0", "2 EQUIRECTANGULAR 80 60 80 60")
 BROKEN = {
     "no images folder": (lambda folder: (folder / "images").rename(folder / "elsewhere"), "no folder images/"),
     "a photograph": (lambda at: (at / "images/3_radial.png").unlink(), "1 of the model's 9 images are missing"),
@@ -122,7 +122,7 @@ BROKEN = {
     "huge count": (packed("points3D.bin", "<Q", (30,), (1 << 60,)), "truncated"),
     "huge track": (packed("points3D.bin", "<dQ", (0.5, 9), (0.5, 1 << 61)), "truncated"),
     "unknown camera": (packed("cameras.bin", "<ii", (1, 0), (1, 99)), "camera model 99"),
-    "not supported": (FOV, "camera model FOV, which is not supported"),
+    "not supported": (PANORAMA, "camera model EQUIRECTANGULAR, which is not supported"),
     "zero focal length": (packed("cameras.bin", "<d", (60.0,), (0.0,)), "invalid parameters"),
     "NaN focal length": (packed("cameras.bin", "<d", (60.0,), (np.nan,)), "invalid parameters"),
     "a name that leads out": (as_text("images.txt", "0_simple_pinhole.png", "../../x.png"), "is outside"),

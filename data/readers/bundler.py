@@ -2,7 +2,7 @@
 
     folder/bundle/bundle.out   focal length, k1, k2 and pose of each camera, and points; also in the folder itself, as
                                bundle.rd.out, bundler.out or NAME.bundle.out
-    folder/list.txt            the photographs in the order of the cameras; also beside the other file, and NAME.list.txt
+    folder/list.txt            the photographs, in the order of the cameras; also NAME.list.txt, and beside bundle.out
     folder/images/             the photographs; else anywhere below the folder
 
 https://www.cs.cornell.edu/~snavely/bundler/bundler-v0.4-manual.html, "Output format and scene representation": R and t

@@ -48,6 +48,7 @@ class _Model:
     distortion: int  # number of coefficients, in OpenCV's order
     padded: int = 0  # number of coefficients after padding with zeros, as OpenCV takes 4, 5 or 8
     is_fisheye: bool = False
+    own: str = ""  # OpenCV's models cannot express it: the camera model with two focal lengths that can
 
 
 CAMERA_MODELS = {
@@ -60,6 +61,14 @@ CAMERA_MODELS = {
     "SIMPLE_RADIAL_FISHEYE": _Model(1, 1, 4, is_fisheye=True),
     "RADIAL_FISHEYE": _Model(1, 2, 4, is_fisheye=True),
     "OPENCV_FISHEYE": _Model(2, 4, 4, is_fisheye=True),
+    "SIMPLE_FISHEYE": _Model(1, 0, 4, is_fisheye=True),
+    "FISHEYE": _Model(2, 0, 4, is_fisheye=True),
+    "FOV": _Model(2, 1, own="FOV"),
+    "THIN_PRISM_FISHEYE": _Model(2, 8, own="THIN_PRISM_FISHEYE"),
+    "RAD_TAN_THIN_PRISM_FISHEYE": _Model(2, 12, own="RAD_TAN_THIN_PRISM_FISHEYE"),
+    "SIMPLE_DIVISION": _Model(1, 1, own="DIVISION"),
+    "DIVISION": _Model(2, 1, own="DIVISION"),
+    "EUCM": _Model(2, 2, own="EUCM"),
 }
 
 
@@ -86,7 +95,8 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     if image_folder is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
     _require_sound(model, tables)
-    lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items()}
+    used = {image.camera for image in tables.images}
+    lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items() if key in used}
     shots = [
         Shot(image.name, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]))
         for image in tables.images
@@ -180,7 +190,7 @@ def _lens(model: Path, key: int, name: str, width: int, height: int, parameters:
     intrinsics[0, 0], intrinsics[1, 1] = focals[0], focals[-1]
     intrinsics[:2, 2] = centre - PIXEL_CENTRE
     distortion = (*rest.tolist(), *[0.0] * (layout.padded - layout.distortion))
-    return Lens(intrinsics, distortion, layout.is_fisheye, (width, height))
+    return Lens(intrinsics, distortion, layout.is_fisheye, (width, height), layout.own)
 
 
 def _places(folder: Path, model: Path) -> list[Path]:

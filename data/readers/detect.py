@@ -79,8 +79,8 @@ def _without_cameras(folder: Path) -> str:
     if other is not None:
         program, converter = OTHERS.get(other.name.lower()) or OTHERS[other.suffix.lower()]
         raise SceneError(
-            f"{folder}: has the cameras of {program} ({other.name}), which are not read; convert them ({converter}), or "
-            "estimate cameras with --mode prepare"
+            f"{folder}: has the cameras of {program} ({other.name}), which are not read; convert them ({converter}), "
+            "or estimate cameras with --mode prepare"
         )
     images = next((place for place in (folder, *inner) if _holds(place, IMAGE_SUFFIXES)), None)
     video = next((entry for entry in entries if entry.suffix.lower() in VIDEO_SUFFIXES), None)

@@ -5,7 +5,8 @@
 
 https://github.com/openMVG/openMVG at 6d6b1dd, src/openMVG: `rotation` maps the world to the camera (x right, y down, z
 forward) and `center` is the camera's place (geometry/pose3.hpp); distortion is that of OpenCV (cameras/
-Camera_Pinhole_*.hpp), disto_t2 has k1 k2 k3 p1 p2. Images are sampled at whole pixel coordinates
+Camera_Pinhole_*.hpp), disto_t2 has k1 k2 k3 p1 p2. Older
+versions wrote the pinhole of disto_t2 as value0. Images are sampled at whole pixel coordinates
 (cameras/Camera_undistort_image.hpp): pixel (0, 0) is the centre of the first pixel, as here.
 """
 
@@ -57,6 +58,8 @@ def read_openmvg(folder: Path, files: CameraFiles) -> ParsedScene:
 
 
 def _lens(where: str, data: object) -> Lens:
+    base = data.get("value0") if isinstance(data, dict) else None
+    data = {**data, **base} if isinstance(base, dict) else data
     if not isinstance(data, dict) or "focal_length" not in data:
         raise SceneError(f"{where}: its intrinsic is no pinhole or fisheye (spherical?); cut it into such views first")
     key = next((key for key in ORDERS if key in data), "")

@@ -191,6 +191,23 @@ def test_calibrations_of_metashape(tmp_path):
         read(tmp_path)
 
 
+def test_equal_labels_of_metashape(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    cameras = "".join(camera(n, NAMES[min(n, 8)], posed[n].c2w) for n in range(VIEWS))
+    metashape(tmp_path, posed, cameras)
+    with pytest.raises(SceneError, match=r"several cameras have the label DJI_8 \(408\).png"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cameras.xml", "transforms.json", "sfm_data.json", "cameras.sfm", "images/a.xmp"])
+def test_empty_files(name, tmp_path):
+    photographs(tmp_path, ["a.png"])
+    (tmp_path / name).write_bytes(b"")
+    (tmp_path / "cameras.csv").write_text("name,x,y,alt,heading,pitch,roll,f\n" if name.endswith("xmp") else "")
+    with pytest.raises(SceneError, match=f"{name}: is empty"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize("is_normalised", [False, True])
 def test_intrinsics_apart_from_poses(is_normalised, tmp_path):
     posed = photographs(tmp_path, NAMES, "image")

@@ -47,9 +47,12 @@ def read_content(path: Path, most_bytes: int = MAX_FILE_BYTES) -> bytes:
     try:
         if path.stat().st_size > most_bytes:
             raise SceneError(f"{path}: is larger than {most_bytes >> 20} MiB, too large to be read; write it again")
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    if not content:
+        raise SceneError(f"{path}: is empty; write it again")
+    return content
 
 
 def _reason(error: ValueError | MemoryError) -> str:

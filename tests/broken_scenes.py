@@ -166,9 +166,7 @@ LLFF = {
     "a negative height in a row": (entry(4, -72.0), ["row 3 (view_3.png)", "height is -72"]),
     "photographs turned on their side": (picture("images/view_2.png", 72, 96), ["for 96x72", "is 72x96"]),
 }
-OUTSIDE = {
-    name: (frame(file_path=name), ["frame 2", OUT]) for name in ("../../etc/a.png",)
-}
+OUTSIDE = {name: (frame(file_path=name), ["frame 2", OUT]) for name in ("../../etc/a.png",)}
 NAMED = {name: (change, ["view_2.png", *words]) for name, (change, words) in FRAMES.items()}
 OF_KIND = {"ngp": NAMED | JSON | OUTSIDE, "blender": BLENDER, "nerfstudio": NERFSTUDIO, "llff": LLFF}
 BROKEN = {f"{kind}: {name}": (kind, *broken) for kind, table in OF_KIND.items() for name, broken in table.items()}

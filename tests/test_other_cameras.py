@@ -189,6 +189,14 @@ def test_lenses_of_meshroom_that_are_not_read(change, tmp_path):
         read(tmp_path)
 
 
+def test_photographs_of_one_name_in_two_folders(tmp_path):
+    content = meshroom(Truth(tmp_path), "1.2.6", "pinhole", (), focalLength="40")
+    content["views"][1]["path"] = f"D:/x/z/{NAMES[0]}"
+    (tmp_path / "cameras.sfm").write_text(json.dumps(content))
+    with pytest.raises(SceneError, match="is listed twice"):
+        read(tmp_path)
+
+
 def opensfm(truth, kind, **lens):
     shots = {
         name: {

@@ -53,7 +53,7 @@ def read_bundler(folder: Path, files: CameraFiles) -> ParsedScene:
             continue
         at, path = f"{source}: {one_line(name)}", named_file(place, name)
         size = np.array(image_size(path) if path else (2, 2))  # a missing photograph is left out later
-        lens = camera(at, [focal, focal], (size - 1) / 2, size, (k1, k2, 0, 0))
+        lens = camera(at, [[focal] * 2, (size - 1) / 2], size, (k1, k2, 0, 0))
         w2c = FLIP @ numbers[3:12].reshape(3, 3)
         shots.append(shot(at, name, lens, w2c.T, -w2c.T @ FLIP @ numbers[12:]))
     xyz, rgb, seen = points

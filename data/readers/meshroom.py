@@ -78,7 +78,7 @@ def _lens(where: str, given: dict[str, object], version: tuple[int, ...]) -> Len
         distortion, fish = numbers(where, "distortionParams", given.get("distortionParams") or [0] * 4, 4), True
     if kind not in (*NO_DISTORTION, *COUNTS, *FISHEYE) or given.get("undistortionType", "none") != "none":
         raise SceneError(f"{where}: its lens {one_line(kind)} is not read; export undistorted photographs")
-    return camera(where, focal, centre, size, distortion, fish)
+    return camera(where, [focal, centre], size, distortion, fish)
 
 
 def _focal(where: str, given: dict[str, object], version: tuple[int, ...], width: float) -> np.ndarray:

@@ -65,11 +65,6 @@ def _lens(where: str, data: object) -> Lens:
     key = next((key for key in ORDERS if key in data), "")
     order = ORDERS.get(key, ())
     given = numbers(where, key, data[key], sum(place is not None for place in order)) if key else ()
-    return camera(
-        where,
-        [data["focal_length"]] * 2,
-        numbers(where, "principal_point", field(where, data, "principal_point"), 2),
-        [data.get("width"), data.get("height")],
-        [0.0 if place is None else given[place] for place in order],
-        fish=key == "fisheye",
-    )
+    pinhole = [[data["focal_length"]] * 2, data.get("principal_point")]
+    distortion = [0.0 if place is None else given[place] for place in order]
+    return camera(where, pinhole, [data.get("width"), data.get("height")], distortion, fish=key == "fisheye")

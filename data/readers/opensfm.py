@@ -50,9 +50,7 @@ def read_opensfm(folder: Path, files: CameraFiles) -> ParsedScene:
         shots.append(shot(at, name, lens, w2c.T, centre))
     cloud = list(_objects(where, largest, "points").values())
     xyz, rgb = ([field(where, point, key) for point in cloud] for key in ("coordinates", "color"))
-    without = [
-        name for part in content if part is not largest for name in _objects(where, part, "shots")
-    ]  # in other frames
+    without = [name for part in content if part is not largest for name in part.get("shots", {})]  # other frames
     return scene_of_shots(folder, source, shots, sparse(where, xyz, [0] * len(cloud), rgb), without)
 
 
@@ -72,4 +70,4 @@ def _lens(where: str, given: dict[str, object] | None) -> Lens:
     focal = size.max() * numbers(where, "focal", values, 2)
     offset = size.max() * numbers(where, "c_x and c_y", [given.get("c_x", 0.0), given.get("c_y", 0.0)], 2)
     distortion = [given.get(key, 0.0) for key in KINDS[kind]]
-    return camera(where, focal, (size - 1) / 2 + offset, size, distortion, fish=kind.startswith("fisheye"))
+    return camera(where, [focal, (size - 1) / 2 + offset], size, distortion, fish=kind.startswith("fisheye"))

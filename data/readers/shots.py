@@ -19,6 +19,7 @@ from data.io.images import left_out, list_images, named_file, natural_key, photo
 from data.io.json_file import positive, side
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.readers.poses import rigid_pose
+from data.readers.transforms import require_distinct
 
 MOST_MISSING = 0.1  # of the photographs of a model; if more are missing, the folder is probably the wrong one
 
@@ -36,7 +37,7 @@ def numbers(where: str, key: str, value: object, count: int) -> np.ndarray:
     """`value`, numbers or texts of numbers in nested lists, as [count] float64; raises SceneError for anything else."""
     try:
         found = np.array(value, dtype=np.float64).ravel()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         found = np.empty(0)
     if len(found) != count or not np.isfinite(found).all():
         raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be {count} finite numbers; export it again")
@@ -79,29 +80,27 @@ def shot(where: str, name: str, lens: Lens, rotation: np.ndarray, centre: np.nda
     return Shot(name, lens, rigid_pose(where, "the rotation", pose))
 
 
-def camera(
-    where: str, focal: object, centre: Sequence[float], size: Sequence[object], distortion: object, fish: bool = False
-) -> Lens:
-    """The lens of an image of `size`; `distortion` in OpenCV's order. Raises SceneError for impossible numbers."""
-    width, height = (int(side(where, "the size", value)) for value in numbers(where, "the size", size, 2))
-    fx, fy = (positive(where, "the focal length", value) for value in numbers(where, "the focal length", focal, 2))
-    intrinsics = np.array([[fx, 0.0, centre[0]], [0.0, fy, centre[1]], [0.0, 0.0, 1.0]])
-    coefficients = tuple(numbers(where, "the distortion", distortion, np.size(distortion)).tolist())
+def camera(where: str, pinhole: object, size: object, distortion: Sequence[object], fish: bool = False) -> Lens:
+    """The lens of an image of `size` with focal lengths and centre, two each, and `distortion` in OpenCV's order."""
+    fx, fy, x, y = numbers(where, "its focal lengths and principal point", pinhole, 4)
+    width, height = (side(where, "its size", value) for value in numbers(where, "its size", size, 2))
+    positive(where, "its focal length", min(fx, fy))
+    coefficients = tuple(numbers(where, "its distortion", distortion, len(distortion)).tolist())
+    intrinsics = np.array([[fx, 0.0, x], [0.0, fy, y], [0.0, 0.0, 1.0]])
     return Lens(intrinsics, coefficients if any(coefficients) else (), fish, (width, height))
 
 
 def scene_of_shots(
-    folder: Path, source: Path, shots: Sequence[Shot], points: SparsePoints | None, without: Sequence[str] = ()
+    folder: Path, source: Path, shots: Sequence[Shot], points: SparsePoints, without: Sequence[str]
 ) -> ParsedScene:
-    """The scene of a camera file with `points` (None or empty: none); `without`: names of photographs without pose."""
+    """The scene of a camera file with `points`, perhaps none; `without`: names of photographs without pose."""
     if not shots:
         raise SceneError(f"{source}: no photograph has a pose; align the photographs and export the cameras again")
     place = photographs_folder(folder) or folder
     images, notes = posed_images(place, folder / "masks" if (folder / "masks").is_dir() else None, shots)
     if without:
         notes = [f"{source.name}: without a pose, and left out: {listed(without)}", *notes]
-    points = points if points is not None and len(points.xyz) else None
-    return ParsedScene(folder.resolve().name, source, images, points=points, notes=tuple(notes))
+    return ParsedScene(folder.resolve().name, source, images, points if len(points.xyz) else None, notes=tuple(notes))
 
 
 def posed_images(
@@ -116,6 +115,7 @@ def posed_images(
     images = tuple(
         PosedImage(path, shot.lens, shot.c2w, mask) for shot, path, mask in zip(shots, paths, masks, strict=True)
     )
+    require_distinct(place, images)  # names in two folders, whose photographs were put into one
     return images, [*notes, *_left_out(place, paths), *left_out(place)]
 
 

@@ -37,11 +37,12 @@ class Lens:
     distortion: tuple[float, ...] = ()  # OpenCV's order: k1 k2 p1 p2 [k3 [k4 k5 k6]], or fisheye's k1 k2 k3 k4; () none
     is_fisheye: bool = False
     size: tuple[int, int] | None = None  # (width, height) the intrinsics refer to; None if the format does not say
+    colmap_model: str = ""  # COLMAP's camera model that OpenCV's cannot express; distortion has its other parameters
 
     @property
     def key(self) -> tuple:
         """All of its numbers, hashable."""
-        return self.intrinsics.tobytes(), self.distortion, self.is_fisheye, self.size
+        return self.intrinsics.tobytes(), self.distortion, self.is_fisheye, self.size, self.colmap_model
 
 
 @dataclass(frozen=True, eq=False)

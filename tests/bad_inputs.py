@@ -145,7 +145,7 @@ BAD_INPUTS: dict[str, tuple[b.Change, list[str]]] = {
     "a picture file of 4 GiB": (b.sparse(b.PICTURE, 1 << 32), ["001.png", "larger than 2048 MiB"]),
     "a smaller picture": (b.picture(b.PICTURE, b.SAME[:12]), ["001.png", "32x12", "000.png 32x24"]),
     "a deeper picture": (b.picture(b.PICTURE, b.SAME.astype(np.uint16)), ["001.png", "16 bits"]),
-    "an evil name": (b.evil_name, ["001 $(touch sprung);\\n\\x1b[2J.png", "neither PNG, JPEG nor WebP"]),
+    "an evil name": (b.evil_name, ["001 $(touch sprung);\\n\\x1b[2J.png", "neither PNG, JPEG, WebP nor TIFF"]),
     # cameras
     "no camera file": (b.removed(b.NPZ), ["no such camera file", "render_cameras_name"]),
     "a pickle for a camera file": (b.content(b.NPZ, pickle.dumps({})), ["not an npz archive"]),

@@ -145,7 +145,6 @@ NERFSTUDIO = {
     "an unknown model": (frame(camera_model="EQUIRECTANGULAR"), ["view_2.png", "'EQUI", "not supp", "OPENCV_FISHEYE"]),
     "a camera model that is a list": (frame(camera_model=[]), ["camera_model [] is not supported"]),
     "a missing mask": (removed("masks/view_1.png"), ["mask_path masks/view_1.png does not exist"]),
-    "a frame without mask": (frame(mask_path=None), ["1 of 6 frames have no mask_path"]),
     "a split of nobody": (shared(train_filenames=["images/x.png"]), ["train_filenames", "images/x.png"]),
     "no split to train on": (shared(test_filenames=[]), ["train_filenames is missing or empty"]),
     "a broken applied_transform": (shared(applied_transform=[[0] * 4] * 3), ["applied_transform is no"]),

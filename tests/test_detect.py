@@ -37,6 +37,10 @@ def test_each_format_is_recognised(tmp_path):
         "llff": write_llff_sample,
         "metashape": lambda folder: write_metashape(folder, make_views()),
         "realitycapture": lambda folder: write_realitycapture(folder, make_views()),
+        "openmvg": lambda folder: touch(folder, "sfm_data.json"),
+        "meshroom": lambda folder: touch(folder, "cameras.sfm"),
+        "opensfm": lambda folder: touch(folder, "reconstruction.json"),
+        "bundler": lambda folder: touch(folder, "bundle/bundle.out"),
     }
     assert tuple(writers) == FORMATS
     for name, write in writers.items():

@@ -73,8 +73,8 @@ GOOD_JPEG = cv2.imencode(".jpg", NOISE)[1].tobytes()
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "neither PNG, JPEG nor WebP"),
-        (cv2.imencode(".bmp", NOISE)[1].tobytes(), "neither PNG, JPEG nor WebP"),
+        (b"", "is empty; copy it again"),
+        (cv2.imencode(".bmp", NOISE)[1].tobytes(), "neither PNG, JPEG, WebP nor TIFF"),
         (GOOD_PNG[:12], "truncated"),
         (GOOD_PNG[: len(GOOD_PNG) // 2], "truncated"),
         (GOOD_PNG[:3000] + b"\0\0\0\0" + GOOD_PNG[3004:], "damaged"),
@@ -103,7 +103,7 @@ def test_missing_files_and_folders_are_user_errors(tmp_path):
 
 def test_names_are_sorted_as_people_count(tmp_path):
     names = ["10.png", "2.PNG", "1.jpg", "a10b2.JPEG", "a2b10.jpeg", "a2b9.jpeg", "B1.png", "01.jpg"]
-    for name in [*names, "notes.txt", "._1.png", "3.tif"]:
+    for name in [*names, "notes.txt", "._1.png", "3.bmp"]:
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "4.png").mkdir()
     found = [path.name for path in list_images(tmp_path)]

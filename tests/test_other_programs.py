@@ -1,47 +1,19 @@
 """What other programs write, on the bundled scene: read as its own cameras say, or refused in one sentence."""
 
 import json
-import shutil
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 import trimesh
+from demo_copies import NAMES, VIEWS, photographs, read
 
-from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.images import read_image, write_image
-from data.readers import READERS
-from data.readers.detect import recognise
-from data.scenes.preprocess import preprocess
 from models.surface.formats import write_surface
 from models.surface.mesh import About, Surface
 
-FOLDER = Path(__file__).parents[1] / "data" / "demo"
 OPENGL = np.diag([1.0, -1.0, -1.0, 1.0])
-VIEWS = 10
-
-
-def true_scene():
-    conf = DatasetConfig(str(FOLDER), "cameras_sphere.npz", "cameras_sphere.npz")
-    return READERS["neus"].read(FOLDER, conf)
-
-
-def read(folder, **more):
-    """(parsed, scene) of a folder, its format recognised."""
-    conf = DatasetConfig(str(folder), "cameras_sphere.npz", "cameras_sphere.npz", **more)
-    parsed = READERS[recognise(folder)].read(folder, conf)
-    return parsed, preprocess(parsed, parsed.images, conf)
-
-
-def photographs(folder, names, inner="images"):
-    """Copies of the first photographs under `names`; returns their true posed images."""
-    (folder / inner).mkdir(parents=True)
-    posed = true_scene().images[: len(names)]
-    for image, name in zip(posed, names, strict=True):
-        shutil.copy(image.path, folder / inner / name)
-    return posed
 
 
 def require_true(parsed, posed):
@@ -69,9 +41,6 @@ def colmap_text(folder, names, posed, change=lambda lines: lines, in_model=None)
         lines += [f"{number} {numbers} 1 {name}", ""]
     (model / "images.txt").write_bytes("\n".join([*change(lines), ""]).encode("gbk"))
     return model
-
-
-NAMES = [f"DJI_{number} (40{number}).png" for number in range(VIEWS)]
 
 
 @pytest.mark.parametrize(
@@ -222,6 +191,23 @@ def test_calibrations_of_metashape(tmp_path):
         read(tmp_path)
 
 
+def test_equal_labels_of_metashape(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    cameras = "".join(camera(n, NAMES[min(n, 8)], posed[n].c2w) for n in range(VIEWS))
+    metashape(tmp_path, posed, cameras)
+    with pytest.raises(SceneError, match=r"several cameras have the label DJI_8 \(408\).png"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cameras.xml", "transforms.json", "sfm_data.json", "cameras.sfm", "images/a.xmp"])
+def test_empty_files(name, tmp_path):
+    photographs(tmp_path, ["a.png"])
+    (tmp_path / name).write_bytes(b"")
+    (tmp_path / "cameras.csv").write_text("name,x,y,alt,heading,pitch,roll,f\n" if name.endswith("xmp") else "")
+    with pytest.raises(SceneError, match=f"{name}: is empty"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize("is_normalised", [False, True])
 def test_intrinsics_apart_from_poses(is_normalised, tmp_path):
     posed = photographs(tmp_path, NAMES, "image")
@@ -268,8 +254,8 @@ def test_inverted_masks_are_told(is_inverted, tmp_path):
 
 def test_cameras_of_programs_that_are_not_read_are_named(tmp_path):
     photographs(tmp_path, NAMES)
-    (tmp_path / "sfm_data.json").write_text("{}")
-    with pytest.raises(SceneError, match="has the cameras of OpenMVG"):
+    (tmp_path / "sfm_data.bin").write_text("{}")
+    with pytest.raises(SceneError, match="has the cameras of OpenMVG .*openMVG_main_ConvertSfM_DataFormat writes"):
         read(tmp_path)
 
 

@@ -36,7 +36,7 @@ MISTAKES = {
     "a path as case": (["--images", "two", "--case", "../a"], "give --case NAME, a plain name"),
     "missing": (["--images", "nowhere", "--case", "a"], "--images nowhere: no such folder or video"),
     "not a video": (["--images", "text.mp4", "--case", "a"], "text.mp4: is not a video"),
-    "no photographs": (["--images", "empty", "--case", "a"], "holds no .png, .jpg, .jpeg or .webp photographs"),
+    "no photographs": (["--images", "empty", "--case", "a"], "holds no .png, .jpg, .jpeg, .webp or .tif photographs"),
     "two photographs": (["--images", "two", "--case", "a"], "two: holds 2 photographs; at least 3 are needed"),
     "a region in words": ([*FOUR, "--roi", "a b c d"], '--roi "a b c d": give the centre'),
     "an endless region": ([*FOUR, "--roi", "0 0 0 inf"], "give the centre and the radius"),

@@ -9,8 +9,8 @@ from noise_pictures import picture, save_with_exif
 from PIL import Image, ImageOps
 
 from data.errors import UserError
+from data.io.exif import read_exif, upright
 from data.io.images import read_image, write_image
-from data.prepare.exif import read_exif, upright
 from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video
 from data.prepare.progress import Bar
 from data.prepare.sources import find_images

@@ -31,7 +31,7 @@ def photos(tmp_path, monkeypatch):
 def test_each_kind_that_is_left_out_is_named(photos, tmp_path, monkeypatch):
     (photos / "more").mkdir()
     (photos / "empty").mkdir()
-    for name in ("IMG_2.HEIC", "IMG_1.heic", "b.gif", "c.TIFF", "notes.txt", ".hidden.gif", "more/d.JPG"):
+    for name in ("IMG_2.HEIC", "IMG_1.heic", "b.gif", "c.BMP", "notes.txt", ".hidden.gif", "more/d.JPG"):
         (photos / name).write_bytes(b"x")
     (photos / "gone.jpg").symlink_to("nowhere.jpg")
     (photos / "loop.png").symlink_to("loop.png")
@@ -39,7 +39,7 @@ def test_each_kind_that_is_left_out_is_named(photos, tmp_path, monkeypatch):
     assert [path.name for path in sources.find_images(photos)] == ["0.png", "1.png", "2.png"]
     expected = [
         "IMG_1.heic and IMG_2.HEIC: HEIC, left out; run `pip install -r requirements-heic.txt`",
-        "b.gif and c.TIFF: left out, neither PNG, JPEG nor WebP",
+        "b.gif and c.BMP: left out, neither PNG, JPEG, WebP nor TIFF",
         "gone.jpg, loop.png and pipe.jpg: left out, a broken link",
         "more: left out, photographs in subfolders",
     ]
@@ -55,9 +55,12 @@ def test_each_kind_that_is_left_out_is_named(photos, tmp_path, monkeypatch):
     ("name", "words"),
     [
         ("2024/a.jpg", r"its photographs are in subfolders \(2024\); give one of them"),
-        ("a.gif", "holds no PNG, JPEG or WebP; a.gif: left out"),
-        ("a.heic", "holds no PNG, JPEG or WebP; a.heic: HEIC, left out; run `pip install -r requirements-heic.txt`"),
-        ("a.txt", "holds no .png, .jpg, .jpeg or .webp photographs"),
+        ("a.gif", "holds no PNG, JPEG, WebP or TIFF; a.gif: left out"),
+        (
+            "a.heic",
+            "holds no PNG, JPEG, WebP or TIFF; a.heic: HEIC, left out; run `pip install -r requirements-heic.txt`",
+        ),
+        ("a.txt", "holds no .png, .jpg, .jpeg, .webp or .tif photographs"),
     ],
 )
 def test_a_folder_without_photographs_says_why(photos, tmp_path, name, words):

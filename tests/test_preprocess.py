@@ -84,7 +84,6 @@ def test_the_users_region_replaces_the_formats_in_the_same_world(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda first, lens: {"mask_path": None}, ["1.png: has no mask", "0.png has"]),
         (lambda first, lens: {"lens": replace(lens, size=(33, 60))}, ["1.png: is 80x60 pixels and its camera 33x60"]),
         (lambda first, lens: {"mask_path": first.mask_path}, ["mask0.png: is 64x48", "1.png 80x60"]),
         (lambda first, lens: {"lens": first.lens}, ["1.png: is 80x60 pixels and 0.png 64x48", "same intrinsics"]),

@@ -11,6 +11,9 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
 JPEG_SIGNATURE = b"\xff\xd8\xff"
 WEBP_ANIMATION = 0x02  # flag of the chunk VP8X (RFC 9649, section 2.7)
+TIFF_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}  # signatures, and the order of bytes
+TIFF_SUFFIXES = (".tif", ".tiff")  # raw photographs have these signatures too, and a small picture first
+TIFF_WIDTH, TIFF_HEIGHT, TIFF_SHORT = 256, 257, 3  # tags, and the type of 16 bits
 DAMAGED = "cannot be decoded: the file is truncated or damaged; save it again"
 # JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
 JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -29,9 +32,15 @@ def header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
             return _jpeg_size(head)
         if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
             return _webp_size(head, path)
+        if head[:4] in TIFF_ORDERS and Path(path).suffix.lower() in TIFF_SUFFIXES:
+            return _tiff_size(head, TIFF_ORDERS[head[:4]])
     except (struct.error, IndexError):
         return None
-    raise ImageError(f"{path}: its content is neither PNG, JPEG nor WebP; save it as one of them")
+    if head[:4] in TIFF_ORDERS:
+        raise ImageError(f"{path}: is a raw photograph (DNG, NEF, CR2, ...); develop it and save it as TIFF or JPEG")
+    if not head:
+        raise ImageError(f"{path}: is empty; copy it again")
+    raise ImageError(f"{path}: its content is neither PNG, JPEG, WebP nor TIFF; save it as one of them")
 
 
 def require_whole_png(encoded: bytes, path: Path | str) -> None:
@@ -83,3 +92,17 @@ def _webp_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
         width, height = struct.unpack_from("<HH", encoded, body + 6)
         return width & 0x3FFF, height & 0x3FFF
     raise ImageError(f"{path}: {DAMAGED}")
+
+
+def _tiff_size(encoded: bytes, order: str) -> tuple[int, int] | None:
+    """(width, height) in the first directory (TIFF 6.0, section 2); None without any, struct.error if it is not there.
+
+    A directory is often at the end of the file.
+    """
+    (at,) = struct.unpack_from(f"{order}I", encoded, 4)
+    (count,) = struct.unpack_from(f"{order}H", encoded, at)
+    found = {}
+    for entry in range(at + 2, at + 2 + 12 * count, 12):
+        tag, kind = struct.unpack_from(f"{order}HH", encoded, entry)
+        found[tag] = struct.unpack_from(f"{order}{'H' if kind == TIFF_SHORT else 'I'}", encoded, entry + 8)[0]
+    return (found[TIFF_WIDTH], found[TIFF_HEIGHT]) if {TIFF_WIDTH, TIFF_HEIGHT} <= found.keys() else None

@@ -1,4 +1,4 @@
-"""Reads PNG, JPEG and WebP files and writes PNG and JPEG, in RGB order, with 8 or 16 bits per channel.
+"""Reads PNG, JPEG, WebP and TIFF files and writes PNG and JPEG, in RGB order, with 8 or 16 bits per channel.
 
 Samples are returned as stored (sRGB, no resizing, no gamma). An EXIF orientation is not applied, because calibration
 programs use the stored pixel grid too.
@@ -16,14 +16,14 @@ import numpy as np
 
 from data.errors import listed, reason
 from data.io.files import is_file, read_regular, write_atomically
-from data.io.image_headers import DAMAGED, ImageError, header_size, require_whole_png
+from data.io.image_headers import DAMAGED, TIFF_SUFFIXES, ImageError, header_size, require_whole_png
 from data.io.quiet import native_stderr_silenced
 
 WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
-IMAGE_SUFFIXES = (*WRITTEN_SUFFIXES, ".webp")
+IMAGE_SUFFIXES = (*WRITTEN_SUFFIXES, ".webp", *TIFF_SUFFIXES)
 
 # Image formats that cameras, scanners and browsers write and that this module does not read.
-UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".gif", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
+UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".gif", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
 UNREAD_SUFFIXES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
 
 # Larger images are rejected before decoding. The largest camera sensors have about 2 * 10^8 pixels; a header that
@@ -68,7 +68,7 @@ def require_images(folder: Path) -> list[Path]:
     images = list_images(folder)
     if not images:
         odd = "".join(f" ({note.removeprefix(f'{folder}: ')})" for note in left_out(folder))
-        raise ImageError(f"{folder}: contains no .png, .jpg, .jpeg or .webp photographs{odd}; convert them")
+        raise ImageError(f"{folder}: contains no .png, .jpg, .jpeg, .webp or .tif photographs{odd}; convert them")
     return images
 
 
@@ -102,7 +102,7 @@ def left_out(folder: Path) -> tuple[str, ...]:
     """
     odd = entries(folder, lambda entry: entry.suffix.lower() in UNREAD_SUFFIXES or _is_broken_link(entry))
     names = [entry.name + (" (a broken link)" if _is_broken_link(entry) else "") for entry in odd]
-    return (f"{folder}: left out, as only PNG, JPEG and WebP are read: {listed(names)}",) if names else ()
+    return (f"{folder}: left out, as only PNG, JPEG, WebP and TIFF are read: {listed(names)}",) if names else ()
 
 
 def _is_broken_link(entry: Path) -> bool:

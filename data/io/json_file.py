@@ -17,33 +17,42 @@ from data.errors import SceneError
 
 # Ten thousand frames with their own intrinsics have 15 MB. The parsed values take about thirty times as much memory.
 MAX_FILE_BYTES = 1 << 25
+MAX_POINTS_BYTES = 1 << 27  # files that have the points of structure from motion, too
 LARGEST_SIZE = 1 << 16  # pixels per side, the limit of JPEG
 
 
-def read_object(path: Path) -> dict[str, object]:
-    """The JSON object in the file; raises SceneError for anything else.
+def read_json(path: Path, most_bytes: int = MAX_FILE_BYTES) -> object:
+    """The JSON value in the file; raises SceneError for anything else.
 
     NaN and Infinity, which Python writes, are accepted here: `number` rejects them with the name of the key.
     """
     try:
-        content = json.loads(read_content(path).decode("utf-8-sig"))
+        return json.loads(read_content(path, most_bytes).decode("utf-8-sig"))
     except RecursionError as error:
         raise SceneError(f"{path}: is nested too deeply; write it again") from error
     except (ValueError, MemoryError) as error:
         raise SceneError(f"{path}: cannot be read as JSON ({_reason(error)}); write it again") from error
+
+
+def read_object(path: Path, most_bytes: int = MAX_FILE_BYTES) -> dict[str, object]:
+    """The JSON object in the file, as `read_json`; raises SceneError for anything else."""
+    content = read_json(path, most_bytes)
     if not isinstance(content, dict):
         raise SceneError(f"{path}: contains {kind(content)} and must contain an object, {{...}}; write it again")
     return content
 
 
-def read_content(path: Path) -> bytes:
-    """The bytes of the file; raises SceneError if it cannot be read, or is larger than MAX_FILE_BYTES."""
+def read_content(path: Path, most_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """The bytes of the file; raises SceneError if it cannot be read, or is larger than `most_bytes`."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large to be read; write it again")
-        return path.read_bytes()
+        if path.stat().st_size > most_bytes:
+            raise SceneError(f"{path}: is larger than {most_bytes >> 20} MiB, too large to be read; write it again")
+        content = path.read_bytes()
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    if not content:
+        raise SceneError(f"{path}: is empty; write it again")
+    return content
 
 
 def _reason(error: ValueError | MemoryError) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError, listed
+from data.io.exif import read_exif
 from data.io.images import read_image
 from data.io.json_file import kind, number, read_object
-from data.prepare.exif import read_exif
 from data.prepare.sources import HEIC_SUFFIXES, read_source_image
 
 BOXES_FILE = "boxes.json"

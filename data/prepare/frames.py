@@ -11,9 +11,9 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
+from data.io.exif import focal_pixels, read_exif, upright
 from data.io.files import write_result
 from data.io.images import WRITTEN_SUFFIXES, eight_bits, rgb_of, size_within, write_image
-from data.prepare.exif import focal_pixels, read_exif, upright
 from data.prepare.panorama import cut, is_tagged, require_whole, view_name
 from data.prepare.progress import Bar
 from data.prepare.sources import MIN_IMAGES, read_source_image

@@ -12,8 +12,8 @@ import numpy as np
 
 from data.errors import UserError
 from data.inspection.overview import outline_pixels
+from data.io.exif import read_exif, upright
 from data.io.images import list_images, mask_of, read_image, rgb_of, size_within
-from data.prepare.exif import read_exif, upright
 from data.prepare.frames import scaled_down
 
 METHODS = ("colorkey", "grabcut", "box", "rembg")

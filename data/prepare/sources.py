@@ -61,7 +61,7 @@ def left_out(folder: Path) -> list[str]:
     inner = _inner_folders(folder)
     notes = {
         f"{listed(heic)}: HEIC, left out; {HEIC_ADVICE}, or save them as JPEG": heic,
-        f"{listed(others)}: left out, neither PNG, JPEG nor WebP; save them as JPEG": others,
+        f"{listed(others)}: left out, neither PNG, JPEG, WebP nor TIFF; save them as JPEG": others,
         f"{listed(broken)}: left out, a broken link or not a file": broken,
         f"{listed(inner)}: left out, photographs in subfolders; move them to the others": inner,
     }
@@ -74,8 +74,8 @@ def _why_empty(folder: Path) -> str:
         return f"its photographs are in subfolders ({listed(inner)}); give one of them, or move them together"
     notes = left_out(folder)
     if notes:
-        return f"holds no PNG, JPEG or WebP; {'; '.join(notes)}"
-    return "holds no .png, .jpg, .jpeg or .webp photographs"
+        return f"holds no PNG, JPEG, WebP or TIFF; {'; '.join(notes)}"
+    return "holds no .png, .jpg, .jpeg, .webp or .tif photographs"
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from data.io.exif import upright_size
 from data.parsed_scene import ParsedScene
-from data.prepare.exif import upright_size
 from data.prepare.frames import Frame
 from data.prepare.gravity import upright
 from data.prepare.metric import Known, measured

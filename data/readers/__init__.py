@@ -7,7 +7,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.parsed_scene import CameraFiles, ParsedScene
-from data.readers import blender, colmap, llff, metashape, nerfstudio, neus, ngp, realitycapture
+from data.readers import (
+    blender,
+    bundler,
+    colmap,
+    llff,
+    meshroom,
+    metashape,
+    nerfstudio,
+    neus,
+    ngp,
+    openmvg,
+    opensfm,
+    realitycapture,
+)
 
 
 class Reader(NamedTuple):
@@ -26,5 +39,9 @@ READERS = {
     "llff": Reader(llff.matches, llff.read_llff),
     "metashape": Reader(metashape.matches, metashape.read_metashape),
     "realitycapture": Reader(realitycapture.matches, realitycapture.read_realitycapture),
+    "openmvg": Reader(openmvg.matches, openmvg.read_openmvg),
+    "meshroom": Reader(meshroom.matches, meshroom.read_meshroom),
+    "opensfm": Reader(opensfm.matches, opensfm.read_opensfm),
+    "bundler": Reader(bundler.matches, bundler.read_bundler),
 }
 FORMATS = tuple(READERS)  # the values of dataset.type, beside `auto`

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 import numpy as np
 
 from data.cameras import PIXEL_CENTRE
-from data.errors import SceneError, listed, one_line
+from data.errors import SceneError
 from data.io.child import ChildError, run_apart
-from data.io.files import is_file
-from data.io.images import left_out, list_images, named_file, natural_key, photographs_folder
-from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, SparsePoints
+from data.io.images import photographs_folder
+from data.parsed_scene import CameraFiles, Lens, ParsedScene, SparsePoints
 from data.readers.colmap_files import (
     ModelFileError,
     Tables,
@@ -28,11 +27,11 @@ from data.readers.colmap_files import (
     readable_copy,
     require_whole,
 )
+from data.readers.shots import Shot, posed_images
 
 POINTS = "points3D"  # may be missing
 MODEL_FILES = ("cameras", "images", POINTS)
 NOT_UTF8 = "codec can't decode"  # in the message of Python
-MOST_MISSING = 0.1  # of the photographs of a model; if more are missing, the folder is probably the wrong one
 RIG_FILES = ("rigs", "frames")  # written since COLMAP 3.12: several cameras that are fixed to each other
 ROTATION_TOLERANCE = 1e-6  # COLMAP normalises its quaternions in float64
 
@@ -49,6 +48,7 @@ class _Model:
     distortion: int  # number of coefficients, in OpenCV's order
     padded: int = 0  # number of coefficients after padding with zeros, as OpenCV takes 4, 5 or 8
     is_fisheye: bool = False
+    own: str = ""  # OpenCV's models cannot express it: the camera model with two focal lengths that can
 
 
 CAMERA_MODELS = {
@@ -61,6 +61,14 @@ CAMERA_MODELS = {
     "SIMPLE_RADIAL_FISHEYE": _Model(1, 1, 4, is_fisheye=True),
     "RADIAL_FISHEYE": _Model(1, 2, 4, is_fisheye=True),
     "OPENCV_FISHEYE": _Model(2, 4, 4, is_fisheye=True),
+    "SIMPLE_FISHEYE": _Model(1, 0, 4, is_fisheye=True),
+    "FISHEYE": _Model(2, 0, 4, is_fisheye=True),
+    "FOV": _Model(2, 1, own="FOV"),
+    "THIN_PRISM_FISHEYE": _Model(2, 8, own="THIN_PRISM_FISHEYE"),
+    "RAD_TAN_THIN_PRISM_FISHEYE": _Model(2, 12, own="RAD_TAN_THIN_PRISM_FISHEYE"),
+    "SIMPLE_DIVISION": _Model(1, 1, own="DIVISION"),
+    "DIVISION": _Model(2, 1, own="DIVISION"),
+    "EUCM": _Model(2, 2, own="EUCM"),
 }
 
 
@@ -86,24 +94,21 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     image_folder = next(filter(None, map(photographs_folder, _places(folder, model))), None)
     if image_folder is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
-    # The cameras of a rig are in subfolders, with the same file names in each.
-    images = sorted(tables.images, key=lambda image: (natural_key(Path(image.name)), image.name))
     _require_sound(model, tables)
-    lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items()}
-    paths, more = _image_paths(image_folder, [image.name for image in images])
-    images, paths = zip(*((image, path) for image, path in zip(images, paths, strict=True) if path), strict=True)
-    masks = _mask_paths(_beside(folder, model, "masks"), [path.relative_to(image_folder).as_posix() for path in paths])
-    posed_images = tuple(
-        PosedImage(path, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]), mask)
-        for image, path, mask in zip(images, paths, masks, strict=True)
-    )
+    used = {image.camera for image in tables.images}
+    lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items() if key in used}
+    shots = [
+        Shot(image.name, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]))
+        for image in tables.images
+    ]
+    images, more = posed_images(image_folder, _beside(folder, model, "masks"), shots)
     points = SparsePoints(tables.xyz, tables.n_views, tables.error, tables.rgb)
     return ParsedScene(
         name=folder.resolve().name,
         source=model,
-        images=posed_images,
+        images=images,
         points=points if len(points.xyz) else None,
-        notes=(*notes, *more, *_left_out(image_folder, paths), *left_out(image_folder)),
+        notes=(*notes, *more),
     )
 
 
@@ -185,7 +190,7 @@ def _lens(model: Path, key: int, name: str, width: int, height: int, parameters:
     intrinsics[0, 0], intrinsics[1, 1] = focals[0], focals[-1]
     intrinsics[:2, 2] = centre - PIXEL_CENTRE
     distortion = (*rest.tolist(), *[0.0] * (layout.padded - layout.distortion))
-    return Lens(intrinsics, distortion, layout.is_fisheye, (width, height))
+    return Lens(intrinsics, distortion, layout.is_fisheye, (width, height), layout.own)
 
 
 def _places(folder: Path, model: Path) -> list[Path]:
@@ -196,56 +201,3 @@ def _places(folder: Path, model: Path) -> list[Path]:
 def _beside(folder: Path, model: Path, name: str) -> Path | None:
     """The folder `name` in one of `_places`."""
     return next((place / name for place in _places(folder, model) if (place / name).is_dir()), None)
-
-
-def _image_paths(image_folder: Path, names: list[str]) -> tuple[list[Path | None], list[str]]:
-    """The image files, None for those that are missing, and notes.
-
-    A name that is no file of the folder, such as one with a path or letters in another case, stands for the only file
-    with its last part. Raises SceneError if more than MOST_MISSING are missing.
-    """
-    outside = next((name for name in names if not name or ".." in PureWindowsPath(name).parts), None)
-    if outside is not None:
-        raise SceneError(f"{image_folder}: the model names the photograph {outside!r}, which is outside; correct it")
-    found = [named_file(image_folder, name) for name in names]
-    missing = [name for name, path in zip(names, found, strict=True) if path is None]
-    if len(missing) > MOST_MISSING * len(names):
-        raise SceneError(
-            f"{image_folder}: {len(missing)} of the model's {len(names)} images are missing, the first is "
-            f"{one_line(missing[0])}; put them there under the names the model has"
-        )
-    notes = []
-    if missing:
-        notes.append(f"{len(missing)} of the model's {len(names)} images are missing and left out: {listed(missing)}")
-    others = [name for name, path in zip(names, found, strict=True) if path and path != image_folder / name]
-    if others:
-        notes.append(
-            f"{len(others)} names of the model have another folder or letter case than their files, {others[0]}"
-        )
-    return found, notes
-
-
-def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
-    """The mask of each image: name.jpg.png as in COLMAP, or name.png, or the image's own name."""
-    if folder is None:
-        return [None] * len(names)
-    found = []
-    for name in names:
-        candidates = (folder / f"{name}.png", (folder / name).with_suffix(".png"), folder / name)
-        found.append(next(filter(is_file, candidates), None))
-    missing = [name for name, path in zip(names, found, strict=True) if path is None]
-    if missing:
-        raise SceneError(
-            f"{folder}: {len(missing)} of {len(names)} photographs have no mask, the first is {missing[0]}; "
-            f"name its mask {missing[0]}.png, or remove the folder"
-        )
-    return found
-
-
-def _left_out(image_folder: Path, used: list[Path]) -> tuple[str, ...]:
-    """A note on images in the folder without a pose in the model."""
-    unused = sorted(set(list_images(image_folder)) - set(used), key=natural_key)
-    if not unused:
-        return ()
-    named = listed([path.name for path in unused])
-    return (f"{len(unused)} photographs in {image_folder} have no pose in the model and are left out: {named}",)

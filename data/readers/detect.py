@@ -21,20 +21,16 @@ PREFERRED = (
     *((name, SIDECARS) for name in FORMATS if name != SIDECARS),
 )
 VIDEO_SUFFIXES = (".mp4", ".mov", ".avi", ".mkv", ".webm")
-# Camera files of programs whose formats are not read, by name or suffix.
+# Camera files that are not read, by name or suffix: the program, and what converts them.
 OTHERS = {
-    "reconstruction.json": "OpenSfM",
-    "sfm_data.json": "OpenMVG",
-    "sfm_data.bin": "OpenMVG",
-    "cameras.sfm": "Meshroom",
-    "sfm.abc": "Meshroom",
-    "bundle.out": "Bundler",
-    "bundler.out": "Bundler",
-    ".nvm": "VisualSFM",
-    ".r3d": "Record3D",
-    "metadata": "Record3D",
-    "sensors.txt": "Kapture",
-    "mesh_info.json": "Polycam",
+    "sfm_data.bin": ("OpenMVG", "openMVG_main_ConvertSfM_DataFormat writes sfm_data.json"),
+    "sfm.abc": ("Meshroom", "its node ConvertSfMFormat writes a .sfm file"),
+    ".nvm": ("VisualSFM", "it also writes bundle.rd.out and list.txt"),
+    ".r3d": ("Record3D", "unpack it, then ns-process-data record3d"),
+    "metadata": ("Record3D", "ns-process-data record3d"),
+    "sensors.txt": ("Kapture", "kapture_export_colmap.py"),
+    "mesh_info.json": ("Polycam", "ns-process-data polycam"),
+    "frame_00000.json": ("3D Scanner App (ARKit)", "its export for COLMAP or nerfstudio"),
 }
 MOST_SHOWN = 8  # file names in a message
 MOST_SEARCHED = 64  # subfolders that are searched for a scene
@@ -81,10 +77,10 @@ def _without_cameras(folder: Path) -> str:
         )
     other = next((entry for entry in entries if entry.name.lower() in OTHERS or entry.suffix.lower() in OTHERS), None)
     if other is not None:
-        program = OTHERS.get(other.name.lower()) or OTHERS[other.suffix.lower()]
+        program, converter = OTHERS.get(other.name.lower()) or OTHERS[other.suffix.lower()]
         raise SceneError(
-            f"{folder}: has the cameras of {program} ({other.name}), which are not read; convert them to COLMAP, "
-            "nerfstudio or NeuS (docs/formats.md), or estimate cameras with --mode prepare"
+            f"{folder}: has the cameras of {program} ({other.name}), which are not read; convert them ({converter}), "
+            "or estimate cameras with --mode prepare"
         )
     images = next((place for place in (folder, *inner) if _holds(place, IMAGE_SUFFIXES)), None)
     video = next((entry for entry in entries if entry.suffix.lower() in VIDEO_SUFFIXES), None)

@@ -19,6 +19,7 @@ with `master_id` has the pose of its master and, relative to that, the rotation 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -30,7 +31,7 @@ from data.io.json_file import positive, side
 from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.poses import rigid_pose
-from data.readers.transforms import Frame, require_distinct, require_same_shape, required_file
+from data.readers.transforms import Frame, require_same_shape, required_file
 
 CAMERA_FILE = "cameras.xml"
 CORNER_TO_CENTRE = -0.5
@@ -74,7 +75,12 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
     if not framed:
         raise SceneError(f"{source}: no camera has a transform; align the photographs and export the cameras again")
     images = max(framed.values(), key=len)
-    require_distinct(source, images)
+    paths = Counter(posed.path for posed in images)
+    if twice := [path.name for path, count in paths.items() if count > 1]:
+        raise SceneError(
+            f"{source}: several cameras have the label {listed(twice)}, so that their photographs are not known; give "
+            "the photographs different names"
+        )
     notes = (f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}",) if without else ()
     others = [posed.path.name for part in framed.values() if part is not images for posed in part]
     if others:

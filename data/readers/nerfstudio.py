@@ -55,7 +55,6 @@ def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
     source = folder / TRANSFORMS_FILE
     content, frames = read_frames(source)
     _check_world(source, content)
-    _require_masks_for_all(source, frames)
     held_out = _split(source, content, frames)
     posed_images = [_posed_image(frame, held_out[index]) for index, frame in enumerate(frames) if index in held_out]
     require_distinct(source, posed_images)
@@ -65,7 +64,7 @@ def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
         images=tuple(posed_images),
         points=_points(folder, source, content),
         notes=(
-            *_notes(content, len(frames) - len(posed_images), any(posed.mask_path for posed in posed_images)),
+            *_notes(content, len(frames) - len(posed_images), [posed.mask_path is None for posed in posed_images]),
             *moved_notes(source, frames),
         ),
     )
@@ -92,15 +91,6 @@ def _check_world(source: Path, content: Mapping[str, object]) -> None:
         rigid_pose(where, key, matrix(where, key, content[key]))
     if "applied_scale" in content:
         positive(str(source), "applied_scale", content["applied_scale"])
-
-
-def _require_masks_for_all(source: Path, frames: Sequence[Frame]) -> None:
-    without = [frame for frame in frames if "mask_path" not in frame.own]
-    if without and len(without) < len(frames):
-        raise SceneError(
-            f"{source}: {len(without)} of {len(frames)} frames have no mask_path, the first is {without[0].name}; "
-            "give one for each photograph, or none"
-        )
 
 
 def _split(source: Path, content: Mapping[str, object], frames: Sequence[Frame]) -> dict[int, bool]:
@@ -146,12 +136,15 @@ def _points(folder: Path, source: Path, content: Mapping[str, object]) -> Sparse
     return read_points(path)
 
 
-def _notes(content: Mapping[str, object], left_out: int, has_masks: bool) -> tuple[str, ...]:
+def _notes(content: Mapping[str, object], left_out: int, without_mask: Sequence[bool]) -> tuple[str, ...]:
     notes = []
     if left_out:
         notes.append(f"{TRANSFORMS_FILE}: {left_out} photographs are in none of {', '.join(SPLITS)} and left out")
-    if has_masks:
+    if not all(without_mask):
         notes.append(f"{TRANSFORMS_FILE}: mask_path is read as an object mask, white on the object and black off it")
+    if any(without_mask) and not all(without_mask):
+        count = f"{sum(without_mask)} of {len(without_mask)}"
+        notes.append(f"{TRANSFORMS_FILE}: {count} frames have no mask_path and count as unmasked, all object")
     if "applied_transform" in content:
         notes.append(f"{TRANSFORMS_FILE}: meshes are in the world of its matrices, after applied_transform")
     return tuple(notes)

@@ -49,7 +49,8 @@ LENS_COLUMNS = ("k1", "k2", "k3", "k4", "t1", "t2")  # 0 where the template of t
 
 def matches(folder: Path) -> str:
     """The first XMP file if RealityCapture wrote it, else its CSV file; "" otherwise."""
-    first = min(_places(folder)[-1].glob(f"*{SUFFIX}"), default=None)
+    place = _places(folder)[-1]
+    first = min((path for path in place.iterdir() if path.suffix.lower() == SUFFIX), default=None)
     if first is not None and first.is_file() and NAMESPACE.encode() in _head(first):
         return first.relative_to(folder).as_posix()
     return next((path.relative_to(folder).as_posix() for path in _tables(folder)), "")
@@ -59,7 +60,7 @@ def read_realitycapture(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     place, tables = _places(folder)[-1], _tables(folder)
     pictures = list_images(place)
-    found = [path for path in pictures if path.with_suffix(SUFFIX).is_file()]
+    found = [path for path in pictures if _sidecar(path).is_file()]
     if len(tables) > 1 and not found:
         raise SceneError(f"{folder}: holds {listed([path.name for path in tables])}; keep one file of cameras")
     if tables and not found:
@@ -74,6 +75,12 @@ def read_realitycapture(folder: Path, files: CameraFiles) -> ParsedScene:
         notes.append(f"{place}: without an {SUFFIX} file, and left out: {listed(others)}")
     images = tuple(_posed_image(path) for path in found)
     return ParsedScene(name=folder.resolve().name, source=place, images=images, notes=tuple(notes))
+
+
+def _sidecar(photograph: Path) -> Path:
+    """The XMP file beside a photograph, whose suffix may have capitals."""
+    capital = photograph.with_suffix(SUFFIX.upper())
+    return capital if capital.is_file() else photograph.with_suffix(SUFFIX)
 
 
 def _places(folder: Path) -> list[Path]:
@@ -163,7 +170,7 @@ def _image_of_row(where: str, values: dict[str, str], path: Path) -> PosedImage:
 
 
 def _posed_image(path: Path) -> PosedImage:
-    source = path.with_suffix(SUFFIX)
+    source = _sidecar(path)
     values = _values(source)
     where, size = str(source), image_size(path)
     distortion = _numbers(where, values, "DistortionCoeficients", 6, "0 0 0 0 0 0")

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from data.cameras import PIXEL_CENTRE
 from data.parsed_scene import Lens
+from data.scenes.undistort import colmap_camera
 
 LEAST_BASELINE = 0.1  # of the median camera distance; pairs with a shorter baseline do not constrain the geometry
 MOST_FEATURES = 1000
@@ -95,6 +97,9 @@ def match_features(first: Camera, features_1: Features, second: Camera, features
 
 def normalised(lens: Lens, pixels: np.ndarray) -> np.ndarray:
     """Undistorted homogeneous camera coordinates [M, 3] of pixels [M, 2]."""
+    if lens.colmap_model:
+        flat = colmap_camera(lens, lens.intrinsics).cam_from_img(np.float64(pixels) + PIXEL_CENTRE)
+        return np.concatenate([flat, np.ones((len(flat), 1))], axis=1)
     if not (lens.is_fisheye or any(lens.distortion)):
         return np.concatenate([pixels, np.ones((len(pixels), 1))], axis=1) @ np.linalg.inv(lens.intrinsics).T
     undistort = cv2.fisheye.undistortPoints if lens.is_fisheye else cv2.undistortPoints

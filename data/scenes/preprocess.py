@@ -13,7 +13,8 @@ import numpy as np
 
 from data.cameras import LONGEST_FOCAL, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row_volume
 from data.config import DatasetConfig
-from data.errors import SceneError
+from data.errors import SceneError, listed
+from data.io.exif import read_exif
 from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.roi.region import SENTENCE, Region, find_region, parse_roi, require_common_view
@@ -52,7 +53,8 @@ def preprocess(
     lenses = undistorters(posed_images, sizes)
     _require_invertible(parsed, posed_images, lenses)
     images, masks = _decode_all(posed_images, lenses, conf.downscale, background)
-    notes, backdrop = (*parsed.notes, *([INVERTED] if masks is not None and _look_inverted(masks) else [])), None
+    notes = (*parsed.notes, *([INVERTED] if masks is not None and _look_inverted(masks) else []))
+    notes, backdrop = (*notes, *_turned(posed_images)), None
     if masks is None and training is not None and training.backdrop is not None:
         masks, backdrop = held_out_masks(images, training.images, training.backdrop), training.backdrop
     elif masks is None and training is None and conf.masks_from_backdrop and (derived := derived_masks(images)):
@@ -102,15 +104,19 @@ def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
                     f"{posed.path}: is {_size_text(size)} pixels and {other.path.name} {_size_text(other_size)}, with "
                     "the same intrinsics; photographs of one camera must have one size"
                 )
-        if (posed.mask_path is None) != (posed_images[0].mask_path is None):
-            has, has_not = (posed_images[0], posed) if posed.mask_path is None else (posed, posed_images[0])
-            raise SceneError(f"{has_not.path}: has no mask, and {has.path.name} has; give one for each, or none")
         if posed.mask_path is not None and (mask_size := image_size(posed.mask_path)) != size:
             raise ImageError(
                 f"{posed.mask_path}: is {_size_text(mask_size)} pixels and its photograph {posed.path.name} "
                 f"{_size_text(size)}; both must have one size"
             )
     return sizes
+
+
+def _turned(posed_images: Sequence[PosedImage]) -> list[str]:
+    """A note on photographs that viewers turn by their EXIF orientation."""
+    names = [posed.path.name for posed in posed_images if read_exif(posed.path)[0] != 1]
+    words = "have an EXIF orientation, which is not applied: cameras must be those of the pixels as stored"
+    return [f"{len(names)} photographs ({listed(names)}) {words}"] if names else []
 
 
 def _same_intrinsics(a: PosedImage, b: PosedImage) -> bool:
@@ -143,10 +149,12 @@ def _decode_all(
     posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter], downscale: int, background: float
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...] | None]:
     """(images, masks or None) as in `Scene`. Beside the result, one decoded image at a time is in memory."""
-    images, masks = [], []
+    images, masks, has_masks = [], [], any(posed.mask_path for posed in posed_images)
     for posed, lens in zip(posed_images, lenses, strict=True):
         try:
             parts = _decode(posed, background)
+            if has_masks and parts[1] is None:  # unmasked beside masked ones: all object
+                parts = parts[0], np.full(parts[0].shape[:2], OPAQUE, np.uint8)
             rgb, mask = (None if part is None else _reduced(lens(part), downscale) for part in parts)
         except MemoryError as error:
             raise ImageError(
@@ -164,7 +172,7 @@ def _decode_all(
             )
         images.append(rgb)
         masks.append(mask)
-    is_opaque = posed_images[0].mask_path is None and all(mask is None or mask.min() == OPAQUE for mask in masks)
+    is_opaque = not has_masks and all(mask is None or mask.min() == OPAQUE for mask in masks)
     return tuple(images), None if masks[0] is None or is_opaque else tuple(masks)
 
 

@@ -1,23 +1,29 @@
 """Undistortion: images as a pinhole would have taken them, and their intrinsics.
 
 Pixel (0, 0) is the centre of the first pixel. The distortion model is that of OpenCV
-(https://docs.opencv.org/4.10.0/d9/d0c/group__calib3d.html).
+(https://docs.opencv.org/4.10.0/d9/d0c/group__calib3d.html), or one of COLMAP, computed by pycolmap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
+from data.cameras import PIXEL_CENTRE
 from data.parsed_scene import Lens
+
+if TYPE_CHECKING:
+    import pycolmap
 
 # Fraction of the image's width and height that must remain; if less remains, the coefficients are wrong.
 SMALLEST_KEPT = 0.25
 # Limit on the offset of the principal point from the image centre, in image widths and heights; crops give offsets of
 # a few.
 FARTHEST_PRINCIPAL = 20.0
+UNSEEN = -1e6  # a coordinate outside every image
 SIZE_ROUNDING = 1.0  # pixels by which a reduced image may deviate from the exact aspect ratio
 
 
@@ -53,7 +59,9 @@ class Undistorter:
         _require_near(intrinsics, size)
         self._maps: tuple[np.ndarray, np.ndarray] | None = None
         self._kept = (0, 0, *size)
-        if lens.is_fisheye or any(lens.distortion):  # a fisheye lens distorts with coefficients of 0, too
+        if (
+            lens.is_fisheye or lens.colmap_model or any(lens.distortion)
+        ):  # a fisheye lens distorts with coefficients of 0, too
             self._maps = _source_pixels(intrinsics, lens, size)
             self._kept = _valid_rectangle(*self._maps, size)
         left, top, right, bottom = self._kept
@@ -81,9 +89,24 @@ def _require_near(intrinsics: np.ndarray, size: tuple[int, int]) -> None:
 
 def _source_pixels(intrinsics: np.ndarray, lens: Lens, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """For each pixel of the pinhole image, x and y [H, W] float32 in the stored image."""
+    if lens.colmap_model:
+        grid = np.stack([*np.meshgrid(*map(np.arange, size)), np.ones(size[::-1])], axis=-1).reshape(-1, 3)
+        pixels = colmap_camera(lens, intrinsics).img_from_cam(grid @ np.linalg.inv(intrinsics).T) - PIXEL_CENTRE
+        # A direction that the lens does not see has NaN, which becomes a place outside every image.
+        x, y = np.nan_to_num(pixels, nan=UNSEEN).astype(np.float32).T.reshape(2, *size[::-1])
+        return x, y
     prepare: Callable = cv2.fisheye.initUndistortRectifyMap if lens.is_fisheye else cv2.initUndistortRectifyMap
     distortion = np.array(lens.distortion or (0.0,) * 4, np.float64)
     return prepare(intrinsics, distortion, np.eye(3), intrinsics, size, cv2.CV_32FC1)
+
+
+def colmap_camera(lens: Lens, intrinsics: np.ndarray) -> pycolmap.Camera:
+    """pycolmap's camera of a lens with a `colmap_model`, `intrinsics` being those of its image, perhaps reduced."""
+    import pycolmap
+
+    (fx, _, x), (_, fy, y), _ = intrinsics
+    parameters = [fx, fy, x + PIXEL_CENTRE, y + PIXEL_CENTRE, *lens.distortion]
+    return pycolmap.Camera(model=lens.colmap_model, width=lens.size[0], height=lens.size[1], params=parameters)
 
 
 def _valid_rectangle(x: np.ndarray, y: np.ndarray, size: tuple[int, int]) -> tuple[int, int, int, int]:

@@ -1,10 +1,9 @@
-"""The samples of a packed batch, read to the host, and batches of given samples."""
+"""The samples of a packed batch, read to the host, and samples from arrays."""
 
 from types import SimpleNamespace
 
 import numpy as np
 
-from models.estimators.batch import PackedBatch, Placed
 from models.machine.backend import jt
 from models.ops.march import PackedSamples
 
@@ -26,13 +25,3 @@ def samples_of(offsets, points, directions, depths=None):
     depths = np.zeros((len(points), 1)) if depths is None else np.reshape(depths, (-1, 1))
     arrays = (np.int32(offsets), np.int32([len(offsets) - 1]), rays, depths.astype(np.float32), points, directions)
     return PackedSamples(*map(jt.array, arrays))
-
-
-def batch_of(offsets, points, directions):
-    """A batch of rays that have these samples."""
-    rays, size = len(offsets) - 1, len(points)
-    wide, narrow = np.zeros((rays, 3), np.float32), np.zeros((rays, 1), np.float32)
-    others, sizes = np.zeros((1, 3), np.float32), np.int32([size, size, size, 0, 0])
-    view, step = np.zeros(rays, np.int32), np.float32([0.1])
-    placed = Placed(samples_of(offsets, points, directions), None)
-    return PackedBatch(wide, wide, narrow, narrow, narrow, wide, view, others, step, sizes, place=lambda batch: placed)

@@ -14,6 +14,8 @@ from data.prepare import box_masks, boxes, grabcut_masks, masks
 from data.prepare.boxes import Box, find_boxes
 from data.prepare.pipeline import prepare
 
+pytestmark = pytest.mark.slow  # it prepares photographs
+
 
 def disc(radius=35):
     """A noisy disc before a noisy backdrop, and where it is."""

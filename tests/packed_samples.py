@@ -1,4 +1,4 @@
-"""The samples of a packed batch, read to the host, and batches of given samples."""
+"""The samples of a packed batch, read to the host, and samples from arrays."""
 
 from types import SimpleNamespace
 

@@ -1,5 +1,7 @@
 """A step in chunks of rays: the same loss and gradients, within less memory, and memory failures that are survived."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import trainings
@@ -75,45 +77,21 @@ def test_a_resumed_auto_run_keeps_its_chunk_unless_the_limit_changes(settings, c
 
 
 def test_a_failed_allocation_halves_the_chunk_and_says_so_once(monkeypatch, capsys):
-    seen, true = [], GradientSum.chunks
-
-    def failing(self, size):
-        batch, jitter = self.batch, self.noise["inside"]
-        seen.append((size, batch.rays.origins.tobytes(), batch.rgb.tobytes(), jitter.tobytes()))
-        if size > 16:
-            raise MemoryError
-        return true(self, size)
-
-    monkeypatch.setattr(GradientSum, "chunks", failing)
+    """As on a card: the arrays that wait for it would be computed again by all that waits for all arrays."""
     ours, expected = trainer_of(), trainer_of("train.ray_chunk=16")
     expected.ray_chunk = 16
+    monkeypatch.setattr(ours.model, "objective", without_memory(ours.model.objective, 16))
     losses = [ours.step().scalars()["Loss/loss"] for _ in range(2)]
-    assert [chunk for chunk, *_ in seen] == [64, 32, 16, 16] and ours.ray_chunk == 16
-    assert seen[0][1:] == seen[1][1:] == seen[2][1:] != seen[3][1:]
+    assert ours.settle() and ours.ray_chunk == 16 and ours.finished_steps == 2
     told = capsys.readouterr().err
-    assert told.count("Warning") == 1 and "train.ray_chunk = 32" in told
+    assert told.count("64 rays at a time; continuing more slowly with 32") == told.count("Warning") == 1
+    jt.sync_all(True)
     assert [expected.step().scalars()["Loss/loss"] for _ in range(2)] == losses
 
 
-def test_an_allocation_that_fails_later_halves_the_chunk_too(monkeypatch, capsys):
-    """As on a card: the arrays that wait for it would be computed again by all that waits for all arrays."""
-    trainer = trainer_of()
-    monkeypatch.setattr(trainer.model, "objective", without_memory(trainer.model.objective, 16))
-    trainer.step()
-    assert trainer.settle() and trainer.ray_chunk == 16 and trainer.finished_steps == 1
-    assert "64 rays at a time; continuing more slowly with 32" in capsys.readouterr().err
-    jt.sync_all(True)
-
-
-@pytest.mark.parametrize(
-    ("error", "chunk"),
-    [(RuntimeError("Wrong inputs arguments"), 64), (ValueError("out of memory"), 64), (MemoryError(), 1)],
-)
+@pytest.mark.parametrize(("error", "chunk"), [(RuntimeError("Wrong inputs arguments"), 64), (MemoryError(), 1)])
 def test_other_failures_and_one_ray_that_does_not_fit_are_errors(error, chunk, monkeypatch):
-    def failing(*arguments):
-        raise error
-
-    monkeypatch.setattr(GradientSum, "chunks", failing)
+    monkeypatch.setattr(GradientSum, "chunks", Mock(side_effect=error))
     trainer = trainer_of()
     with pytest.raises(type(error)):
         trainer.step()
@@ -132,9 +110,11 @@ def test_a_measurement_leaves_the_run_alone_and_finds_a_chunk_that_fits():
 
 
 def test_what_a_step_hands_on_keeps_none_of_its_graph():
-    trainer = trainer_of()
-    for trainer.ray_chunk in (64, 20):
+    trainer, variables = trainer_of(), set()
+    for trainer.ray_chunk in (64, 64, 64, 20, 20):
         output = trainer.step()
         jt.sync_all(True)
         assert jt.liveness_info()["lived_ops"] == 0
+        variables.add(jt.liveness_info()["lived_vars"])
         assert np.isfinite(output.scalars()["Loss/loss"])
+    assert len(variables) == 1

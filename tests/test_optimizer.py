@@ -1,18 +1,11 @@
-"""Adam against its float64 statement, and that a training loop does not leak memory."""
-
-import gc
+"""Adam against its float64 statement."""
 
 import numpy as np
 import oracles
 import pytest
-from config_samples import changed
-from dense_renderer import training_losses
 from forms import FORMS, in_form, only_on_the_cpu
 from memory_that_ends import unallocated
-from tiny_networks import random_rays, tiny_renderer
 
-from models.estimators.pixels import upload
-from models.fields.state import named_parameters
 from models.machine import memory
 from models.machine.backend import jt
 from models.ops.update import readings
@@ -21,7 +14,6 @@ from models.training.optimizer import Optimizer
 STEPS = 10
 START = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 RATES = [0.0, *(1e-2 / step for step in range(1, STEPS))]  # the first rate is 0, as in training
-WARM, LATER = 5, 50  # steps between which no memory may be gained
 
 
 @pytest.fixture(params=FORMS)
@@ -29,9 +21,6 @@ def form(request):
     """Each form of the update."""
     with in_form(request.param):
         yield
-
-
-in_all_forms = pytest.mark.usefixtures("form")
 
 
 def adam_of(*parameters):
@@ -53,7 +42,7 @@ def optimised(gradients, optimizer, rates=RATES):
 
 # At 1e-8 the place of epsilon decides the length of the steps: added before the bias correction, as Jittor's own
 # optimiser does, it makes them about seven times shorter here.
-@in_all_forms
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("scale", [1.0, 1e-8, 1e-12, 1e4])
 def test_ten_steps_agree_with_the_oracle_for_any_size_of_gradient(scale):
     gradients = random_gradients(scale)
@@ -88,29 +77,8 @@ def test_a_step_and_its_readings_are_the_same_bits_for_any_threads(openmp_thread
             np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.slow
-def test_memory_does_not_grow_with_steps():
-    """Of a tiny model."""
-    gc.collect()  # else Vars of earlier tests may be freed between the two counts
-    renderer, rays = tiny_renderer(n_outside=4), random_rays(6)
-    conf, rng = changed(train={"mask_weight": 0.1}).train, np.random.default_rng(0)
-    target, mask = jt.array(rng.random((6, 3), dtype=np.float32)), jt.ones((6, 1))
-    parameters = [value for field in vars(renderer.fields).values() for value in named_parameters(field).values()]
-    optimizer, live = adam_of(*parameters), {}
-    for step in range(1, LATER + 1):
-        noise = {"inside": rng.random((6, 1), dtype=np.float32), "outside": rng.random((6, 4), dtype=np.float32)}
-        output = renderer.render(upload(rays), noise, 0.5)
-        total = training_losses(output, target, mask, conf)["total"]
-        optimizer.step(jt.grad(total, parameters), 2e-3)
-        del total, output
-        if step in (WARM, LATER):
-            jt.sync_all(True)
-            live[step] = jt.liveness_info()
-    assert live[WARM] == live[LATER]
-
-
 @only_on_the_cpu
-@in_all_forms
+@pytest.mark.usefixtures("form")
 def test_an_update_that_finds_no_memory_leaves_all_as_it_was():
     optimizer, gradient = adam_of(jt.array(START)), jt.array(START)
     optimised(random_gradients(1.0)[:3], optimizer, RATES[:3])

@@ -15,8 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def test_the_package_holds_the_program_with_all_that_it_reads():
-    hatch = PROJECT["tool"]["hatch"]
-    wheel = hatch["build"]["targets"]["wheel"]
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     placed = {**wheel["sources"], **wheel["force-include"]}
     # below one folder, laid out as here: the program finds confs, scene and sources from its own place
     assert all((ROOT / name).exists() for name in placed)
@@ -24,10 +23,6 @@ def test_the_package_holds_the_program_with_all_that_it_reads():
     assert {name: f"neus/{name}" for name in placed if name not in command} | command == placed
     assert {"exp_runner.py", "data", "models", "confs", "requirements.txt"} <= set(placed)
     assert wheel["exclude"] == [f"/{COMMAND.relative_to(ROOT).as_posix()}"]
-    assert set(wheel["only-include"]) == set(wheel["sources"])
-    requirements = hatch["metadata"]["hooks"]["requirements_txt"]
-    optional = [name for names in requirements["optional-dependencies"].values() for name in names]
-    assert requirements["files"] == ["requirements.txt"] and all((ROOT / name).is_file() for name in optional)
 
 
 @pytest.mark.cli
@@ -49,4 +44,3 @@ def test_an_installed_program_calls_itself_by_its_command(tmp_path):
     assert done.returncode == 2 and done.stderr == "error: --mode trian: unknown mode; did you mean train?\n"
     shown = neus("--help").stdout
     assert shown.startswith("usage: neus ") and "exp_runner" not in shown and "\n  neus --mode validate_mesh " in shown
-    assert "\n  neus --set " in neus("--mode", "train", "--help").stdout

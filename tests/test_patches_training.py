@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 from packed_samples import on_host
 from test_fast_background import OPEN, trained
-from test_fast_neus import CONF
 from test_hits import sought
 from trainings import assert_same_gradients, gradients
 
-from data.errors import UserError
 from models.estimators.visibility import NO_ANNEALING
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.ops.march import SOLID
 from models.ops.patches import patch_costs
 from models.rendering.patches import MOST_STEPS
@@ -106,8 +103,3 @@ def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(traine
     grid.open()
     np.testing.assert_array_equal(inside, np.linalg.norm(points, axis=1) < 1 - grid.side)
     assert 0.5 < inside.mean() < 1
-
-
-def test_more_agreement_than_neighbours_is_refused():
-    with pytest.raises(UserError, match=r"model\.patches\.best = 9: must not be above neighbours = 8"):
-        load_config(CONF, "demo", [*OPEN, "model.patches.best=9"])

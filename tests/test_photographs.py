@@ -1,6 +1,5 @@
 """Exposure correction: the colour transforms learned for the photographs."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +13,6 @@ from data.scenes.load import load_scene
 from models.fields.photographs import Exposure
 from models.machine.backend import jt
 from models.methods.conf import load_config
-
-LEARNED = ("model.photographs.exposure=true", "model.photographs.exposure_from=0")
-
-
-def loaded(*settings):
-    conf = load_config(CONF, "demo", [*TINY, *SHORT, *settings])
-    return conf, load_scene(conf.dataset)
 
 
 def test_colours_begin_as_they_are_and_slopes_are_finite_differences():
@@ -48,19 +40,9 @@ def test_colours_begin_as_they_are_and_slopes_are_finite_differences():
 
 @pytest.mark.parametrize(("spread", "is_learned"), [(0.0, False), (0.7, True)])
 def test_exposure_is_learned_where_the_photographs_differ_in_it(spread, is_learned):
-    conf, scene = loaded("model.photographs.exposure=true", "model.photographs.exposure_from=0.2")
+    settings = ("model.photographs.exposure=true", "model.photographs.exposure_from=0.2")
+    conf = load_config(CONF, "demo", [*TINY, *SHORT, *settings])
+    scene = load_scene(conf.dataset)
     gains = np.exp(np.random.default_rng(0).uniform(-spread, spread, scene.n_views))
     images = tuple(to_uint8(image / 255 * gain) for image, gain in zip(scene.images, gains, strict=True))
     assert ("exposure" in trainer_of(conf, replace(scene, images=images)).model.networks) == is_learned
-
-
-@pytest.mark.slow
-def test_it_is_kept_in_checkpoints():
-    conf, scene = loaded(*LEARNED, "train.ema_decay=0.9")
-    checkpoint = trainer_of(conf, scene, 4).checkpoint({})
-    affine = checkpoint.tensors["exposure"]["affine"]
-    assert affine.shape == (scene.n_views, 12) and np.abs(affine).max() > 0
-    json.dumps(checkpoint.state)
-    other = trainer_of(conf, scene)
-    other.restore(checkpoint)
-    np.testing.assert_equal(other.checkpoint({}).tensors, checkpoint.tensors)

@@ -2,12 +2,12 @@
 
 import math
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from config_samples import changed
 from runs import run
 
-from models.commands import plan_table as plan
 from models.machine import available, memory
 from models.results import chunks
 
@@ -46,16 +46,11 @@ def test_where_a_measurement_runs_out_of_memory_smaller_ones_are_tried(most, fit
 
 
 def test_failures_and_measurements_that_nothing_foresees():
-    def failing(text):
-        def measure(chunk):
-            raise RuntimeError(f"{text} {chunk}")
-
-        return measure
-
-    with pytest.raises(RuntimeError, match="Unable to alloc 1$"):
-        memory.largest_chunk(512, failing("Unable to alloc"), lambda: 10**6)
-    with pytest.raises(RuntimeError, match="no such kernel 64"):
-        memory.largest_chunk(512, failing("no such kernel"), lambda: 10**6)
+    for error, last in ((RuntimeError("Unable to alloc"), 1), (RuntimeError("no such kernel"), 64)):
+        measure = Mock(side_effect=error)
+        with pytest.raises(RuntimeError, match=str(error)):
+            memory.largest_chunk(512, measure, lambda: 10**6)
+        assert measure.call_args.args == (last,)
     choice = memory.largest_chunk(512, lambda chunk: chunk if chunk < 200 else 10 * chunk, lambda: 600)
     assert choice.chunk == 128 and choice.fits
 
@@ -79,13 +74,6 @@ def test_a_containers_limit_is_what_it_leaves(tmp_path):
         assert found == left if left is not None else found > 10**15
 
 
-def test_the_rows_are_the_fixed_ones_and_the_confs_own():
-    for samples, own, expected in ((64, 40, [0, 16, 32, 40, 48, 64, 96, 128]), (1, 0, [0])):
-        sizes = {"n_samples": samples, "n_importance": own, "up_sample_steps": 4}
-        assert plan.importances(changed(neus_renderer=sizes).model) == expected
-
-
-@pytest.mark.slow
 def test_the_table_holds_measured_figures_and_nothing_is_written(tmp_path, capsys):
     assert run(tmp_path / "new", "--mode", "plan", settings=("train.batch_size=512",)) == 0
     rows = [text.split() for text in capsys.readouterr().out.splitlines() if text.split()[0].rstrip("*").isdigit()]
@@ -98,13 +86,8 @@ def test_the_table_holds_measured_figures_and_nothing_is_written(tmp_path, capsy
 
 
 @pytest.mark.slow
-def test_a_wrong_chunk_or_limit_is_one_sentence_that_names_the_key(tmp_path, capsys):
-    for key, value, expected in (
-        ("ray_chunk", "0", "at least 1"),
-        ("render_chunk", "true", "a whole number or auto"),
-        ("memory_limit", "0", "greater than 0"),
-        ("memory_limit", "inf", "a number or auto"),
-    ):
-        assert run(tmp_path / "new", settings=(f"train.{key}={value}",)) == 2
-        error = capsys.readouterr().err
-        assert f"train.{key}" in error and expected in error and error.count("\n") == 1
+@pytest.mark.parametrize(("key", "value", "words"), [("ray_chunk", 0, "at least"), ("memory_limit", "inf", "or auto")])
+def test_a_wrong_chunk_or_limit_is_one_sentence_that_names_the_key(tmp_path, capsys, key, value, words):
+    assert run(tmp_path / "new", settings=(f"train.{key}={value}",)) == 2
+    error = capsys.readouterr().err
+    assert f"train.{key}" in error and words in error and error.count("\n") == 1

@@ -76,11 +76,6 @@ def test_without_texture_or_with_stripes_no_depth_is_claimed(paint):
     assert wrong < 0.02 * all_of_it
 
 
-def test_a_view_without_sources_or_range_has_no_depth():
-    alone, behind = sweep(ring(3), sources=np.full((3, 4), -1)), sweep(ring(3), far=-1.0)
-    assert not any(depth.any() for depth in (*alone.depth, *behind.depth))
-
-
 def exact_maps(count=24):
     """Depth maps of the sphere from all sides, from the formula."""
     z = 1 - (2 * np.arange(count) + 1) / count

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rendered_photographs import write_photographs
 
 import exp_runner
 from data.io.images import write_image
@@ -16,8 +15,7 @@ from models.commands.program import PROGRAM_FOLDER
 def run(tmp_path, monkeypatch, capsys):
     """Prepare case a in a folder of photographs, masks and what is neither; returns status and output."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "text.mp4").write_text("not a video")
-    for folder, count in (("empty", 0), ("two", 2), ("four", 4), ("masks", 4)):
+    for folder, count in (("two", 2), ("four", 4), ("masks", 4)):
         (tmp_path / folder).mkdir()
         for index in range(count):
             size = (9, 9) if folder == "masks" else (24, 32, 3)
@@ -32,15 +30,10 @@ def run(tmp_path, monkeypatch, capsys):
 FOUR = ["--case", "a", "--images", "four"]
 MISTAKES = {
     "no images": (["--case", "a"], "give --images FOLDER"),
-    "no case": (["--images", "two"], "give --case NAME"),
     "a path as case": (["--images", "two", "--case", "../a"], "give --case NAME, a plain name"),
     "missing": (["--images", "nowhere", "--case", "a"], "--images nowhere: no such folder or video"),
-    "not a video": (["--images", "text.mp4", "--case", "a"], "text.mp4: is not a video"),
-    "no photographs": (["--images", "empty", "--case", "a"], "holds no .png, .jpg, .jpeg, .webp or .tif photographs"),
     "two photographs": (["--images", "two", "--case", "a"], "two: holds 2 photographs; at least 3 are needed"),
     "a region in words": ([*FOUR, "--roi", "a b c d"], '--roi "a b c d": give the centre'),
-    "an endless region": ([*FOUR, "--roi", "0 0 0 inf"], "give the centre and the radius"),
-    "a region in the conf": ([*FOUR, "--set", "dataset.roi=0 0 1"], "give the centre"),
     "no such masks": ([*FOUR, "--masks", "nowhere"], "--masks nowhere: no such folder"),
     "a mask of another size": ([*FOUR, "--masks", "masks"], "does not fit the photograph"),
     "one frame": ([*FOUR, "--frames", "1"], "'1' is not a whole number in 3.."),
@@ -63,20 +56,3 @@ def test_the_region_is_shrunk_for_confs_that_want_all_cameras_outside(monkeypatc
     conf = [PROGRAM_FOLDER / "confs" / word if word.endswith(".conf") else word for word in conf]
     status, said = run(*FOUR, *conf)
     assert (status, asked) == (0, [is_shrunk]), said.err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("flags", "folder"),
-    [([], "public_data/corner"), (["--conf", "own.conf", "--set", "dataset.data_dir=there/CASE_NAME"], "there/corner")],
-)
-def test_photographs_become_a_scene_that_the_conf_finds(run, tmp_path, flags, folder):
-    (tmp_path / "own.conf").write_text(f'include required("{PROGRAM_FOLDER}/confs/womask.conf")\n')
-    write_photographs(tmp_path / "photos", 4)
-    status, said = run("--images", "photos", "--case", "corner", *flags)
-    assert status == 0, said.err
-    command = " ".join(flags and [*flags[:2], "--case corner", *flags[2:]])
-    command = command or f"--conf {PROGRAM_FOLDER / 'confs/fast.conf'} --case corner"
-    program = PROGRAM_FOLDER / "exp_runner.py"  # the user is outside its folder
-    assert said.out.splitlines()[-1] == f"next: python {program} {command}"
-    assert (tmp_path / folder / "cameras_sphere.npz").is_file()

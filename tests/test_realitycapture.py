@@ -10,7 +10,6 @@ from scene_writers import make_views, write_metashape, write_realitycapture, wri
 from synthetic_scene import dataset_config
 
 from data.errors import SceneError
-from data.readers.detect import recognise
 from data.readers.realitycapture import read_realitycapture
 from data.scenes.load import load_scene
 
@@ -62,15 +61,11 @@ def test_photographs_and_rows_without_each_other_are_left_out(folder):
     scene = load_scene(dataset_config(folder, roi="0 0 0 1"))
     assert scene.n_views == 5 and any("left out: view_2.png" in note for note in scene.notes)
     for path in folder.glob("images/*.xmp"):
-        path.write_text('<x:xmpmeta xmlns:x="adobe:ns:meta/"/>')  # of another program
-    with pytest.raises(SceneError, match="no cameras"):
-        recognise(folder)
-    for path in folder.glob("images/*.xmp"):
         path.unlink()
     refused(folder, "no photograph has an .xmp file beside it, and no .csv file holds cameras")
     write_realitycapture_table(folder, VIEWS)
     (folder / "images" / "view_2.png").unlink()
-    table, other = folder / "cameras.csv", folder / "other.csv"
+    table = folder / "cameras.csv"
     head, first, _, *rows = table.read_text().splitlines()
     table.write_text("\n".join(["#cameras 6", head.removeprefix("#"), first, *rows]))
     scene = read_realitycapture(folder, None)
@@ -79,11 +74,6 @@ def test_photographs_and_rows_without_each_other_are_left_out(folder):
         "without a photograph, and left out: view_2.png",
         "does not name, and left out: view_1.png",
     ]
-    other.write_bytes(table.read_bytes())
-    refused(folder, "keep one file of cameras")
-    other.unlink()
-    table.write_text(head)
-    refused(folder, "has no cameras")
 
 
 def refused(folder, message, name="", kind="realitycapture"):
@@ -95,17 +85,12 @@ def refused(folder, message, name="", kind="realitycapture"):
 XMP = [
     ("<x:xmpmeta", "<!DOCTYPE a [<!ENTITY b 'c'>]><x:xmpmeta", "declares a document type"),
     ('"brown3"', '"division"', "distortion model division"),
-    ("0.0</xcr:Dist", "0.1</xcr:Dist", "t2 = 0, 0, 0.1 is not supported"),
-    ('Skew="0"', 'Skew="0.5"', "Skew 0.5 and AspectRatio 1 must be 0 and 1"),
-    ('FocalLength35mm="', 'FocalLength35mm="-', "FocalLength35mm is -.* and must be above 0"),
     ("<xcr:Position>", "<xcr:Position>x ", "Position is 'x .* must be 3 finite numbers"),
 ]
 CSV = [
     ("view_1.png,", "view_0.png,", "view_0.png .* is listed twice"),
     ("view_0.png,", "../view_0.png,", "line 2: its name ../view_0.png leads out of the scene folder"),
     ("view_", "IMG_", r"none of its photographs \(IMG_0.png, .*\) is in"),
-    ("view_0.png,", "view_0.png,1,", "line 2 has 17 values and must have 16"),
-    ("view_0.png,", "view_0.png,nan", "line 2: x is 'nan.* must be a finite number"),
     ("view_0.png,", "\udcff", "cannot be read as CSV"),
 ]
 
@@ -113,10 +98,6 @@ CSV = [
 METASHAPE = [
     ("</chunk>", "</chunk><chunk/>", "has 2 chunks"),
     ("<f>", "<k4>0.1</k4><f>", "camera view_0.png: k4 of its frame calibration is not supported"),
-    ('type="frame"', 'type="spherical"', "sensor type spherical is not supported"),
-    ("<f>", "<f>x", "f is 'x.* must be a finite number"),
-    ("<scale>2.5", "<scale>0", "scale is 0 and must be above 0"),
-    ("<transform>", "<transform>7 ", "transform has 17 numbers and must have 16"),
     ('label="view_1"', 'label="view_9"', "label images/view_9 does not exist"),
     ('sensor_id="1"', 'sensor_id="77"', "its sensor_id names no sensor"),
 ]

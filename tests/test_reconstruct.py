@@ -5,6 +5,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -35,9 +36,6 @@ SMALL += ("model.color_grid.levels=1", "model.color_grid.log2_rows=10")
 FAST = PROGRAM_FOLDER / reconstruction.CONF
 FOLDER = Path("exp/my_photos/fast")
 RESULT = FOLDER / "result"
-SETTLED = '{"minutes": 10, "settings": {"train.end_iter": "900"}}'
-PHASES = ("features", "matches", "mapping", "scene", "checks", "compiling", "measuring", "depth maps", "training")
-PHASES += ("images", "mesh", "report")
 RESULTS = ("health.json", "health.md", "mesh.ply", "metrics.json", "overview.png", "report.png", "result.md")
 
 
@@ -70,8 +68,7 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
         stopped.setattr(reconstruction, "train", stand_in(train, lambda *given: 130))
         status, said = run(capsys, *call)
     assert status == 130 and "repeat the command to continue" in said.out
-    assert "before the training: views (bad): 6; so few views do not determine the shape" in said.out
-    assert said.out.index("before the training") < said.out.index("step 3 of 5")
+    assert said.out.index("before the training: views (bad): 6; so few") < said.out.index("step 3 of 5")
     plan = json.loads((FOLDER / "reconstruct.json").read_text())
     steps = int(plan["settings"]["train.end_iter"])
     assert steps >= 6 and plan["seconds_per_step"] > 0
@@ -79,13 +76,10 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
     monkeypatch.setattr(pace, "seconds_per_step", lambda *given: pytest.fail("measured again"))
     status, said = run(capsys, *call)
     assert status == 0, said.err
-    text = (RESULT / "result.md").read_text()
+    text, kept = (RESULT / "result.md").read_text(), (RESULT / "mesh.ply").read_bytes()
     assert sorted(path.name for path in RESULT.iterdir()) == sorted(RESULTS)
-    assert f"train.end_iter={steps}" in said.out
-    kept = (RESULT / "mesh.ply").read_bytes()
-    assert kept.count(b"property uchar red") == 1 and "## Reliability" in text
+    assert kept.count(b"property uchar red") == 1 and "## Reliability" in text and "| mapping |" in text
     assert "--clean views" in said.out.split("step 4 of 5")[1].splitlines()[0], "a made-up back is no result"
-    assert "--clean views" in text
     assert "--resolution 24" in said.out.split("step 5 of 5")[1].splitlines()[0], "not finer than the mesh"
     (RESULT / "mesh.ply").unlink()
     _, further, _, _, _, last = text.split("```bash\n")[1].split("\n```")[0].splitlines()
@@ -93,30 +87,10 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
     assert f"train.end_iter={2 * steps}" in further and "--mode train --is_continue" in further
     capsys.readouterr()
     phases = json.loads((RESULT / "metrics.json").read_text())["phases"]
-    assert set(phases) == set(PHASES) and "| mapping |" in text
-    assert all(spent["wall"] > 0 for spent in phases.values()), "those of the stopped call count too"
+    assert all(phases[name]["wall"] > 0 for name in ("mapping", "measuring", "training")), "of the stopped call too"
     assert "reliability: " in said.out and "next: " not in said.out, "it does the steps itself"
-    assert said.out.count(f"python {PROGRAM_FOLDER / 'exp_runner.py'} --conf") == 4, "the user is outside its folder"
-
     status, said = run(capsys, *call)
     assert status == 0 and "was already complete" in said.out and "step 3" not in said.out
-    status, said = run(capsys, "--images", photographs, "--minutes", 5)
-    assert status == 2 and "contains a reconstruction with --minutes 0.0001; pass" in said.err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("checkpoints/ckpt_000005.safetensors", "of another training", "did not make; pass --overwrite"),
-        ("reconstruct.json", SETTLED, "contains a reconstruction with train.end_iter = 900; leave it out"),
-    ],
-)
-def test_what_is_there_is_refused_before_the_cameras_are_sought(photographs, capsys, name, content, words):
-    (FOLDER / name).parent.mkdir(parents=True)
-    (FOLDER / name).write_text(content)
-    status, said = run(capsys, "--images", photographs, "--minutes", "10", "--set", "train.end_iter=7")
-    assert status == 2 and words in said.err and not Path("public_data").exists()
 
 
 @pytest.mark.slow
@@ -124,10 +98,8 @@ def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for flags, words in (
         ([], "--mode reconstruct: give --images FOLDER"),
-        (["--images", "nowhere"], "--images nowhere: no such folder or video"),
         (["--images", "x", "--minutes", "0"], "--minutes 0: must be above 0"),
         (["--images", "x", "--output", "a.ply"], "--output: --mode reconstruct writes result/mesh.ply"),
-        (["--images", "x", "--colour", "texture"], "--colour texture: --mode reconstruct writes result/"),
         (["--images", "/"], "pass --case NAME"),
     ):
         status, said = run(capsys, *flags)
@@ -149,19 +121,14 @@ def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
 
 @pytest.mark.slow
 def test_only_an_evaluation_without_references_may_fail(photographs, capsys, monkeypatch):
-    def failing(*given):
-        raise errors.pop()
-
-    errors = [NoReferencesError("has no held-out photographs"), UserError("exp: no space is left")]
-    monkeypatch.setattr(reconstruction, "evaluate", stand_in(evaluate, failing))
-    call = ("--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4, "--gpu", 3)
+    refusal = Mock(side_effect=[UserError("exp: no space is left"), NoReferencesError("has no held-out photographs")])
+    monkeypatch.setattr(reconstruction, "evaluate", stand_in(evaluate, refusal))
+    call = ("--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4)
     status, said = run(capsys, *call)
     assert status == 2 and "no space is left" in said.err and "no metrics" not in said.out
     status, said = run(capsys, *call)
     assert status == 0 and "no metrics: has no held-out photographs" in said.out, said.err
-    page = (RESULT / "result.md").read_text()
-    assert (RESULT / "mesh.ply").is_file() and "the quality of the mesh could not be measured" in page
-    assert page.count("--gpu 3") == 3
+    assert (RESULT / "mesh.ply").is_file() and "could not be measured" in (RESULT / "result.md").read_text()
 
 
 def test_figures_say_how_far_to_trust_a_result():
@@ -178,39 +145,20 @@ def test_figures_say_how_far_to_trust_a_result():
 
 @pytest.mark.slow
 def test_a_training_that_fails_leaves_what_there_is_and_goes_on(photographs, capsys, monkeypatch):
-    def call(first_bad, *flags):
+    def call(first_bad):
         with monkeypatch.context() as broken:
             spoil_gradients(broken, set(range(first_bad, 100)), 0)
             given = ("train.end_iter=12", "train.max_bad_steps=2", "train.save_freq=4")
-            status, said = run(capsys, "--images", photographs, *flags, *(f"--set={text}" for text in given))
-        text = (RESULT / "result.md").read_text()
-        return status, said.out, said.err, text
+            status, said = run(capsys, "--images", photographs, *(f"--set={text}" for text in given))
+        return status, said.out, said.err, (RESULT / "result.md").read_text()
 
     status, _, err, text = call(0)
     assert status == 1 and "NaN or Inf in the gradient of" in err
-    assert "stopped before its first checkpoint, so there is no mesh" in text
-    assert not (RESULT / "mesh.ply").exists()
+    assert "stopped before its first checkpoint, so there is no mesh" in text and not (RESULT / "mesh.ply").exists()
     status, out, err, text = call(8)
     line = "the training stopped at step 8 of 12 because 2 steps in a row were skipped ("
-    assert status == 1 and line in out and line in text, err
-    assert "train.end_iter=12" in out.split("step 3 of 5")[1], "steps that are given are not measured"
-    assert sorted(path.name for path in RESULT.iterdir()) == sorted(RESULTS)
+    assert status == 1 and line in out and line in text and (RESULT / "mesh.ply").exists(), err
     assert "repeat the command to continue from there" in out and "reliability" in out
-    (RESULT / "mesh.ply").unlink()
-    status, out, err, text = call(100, "--mcube_threshold", "50")
-    assert status == 1 and "times the learning rate" in out, err
-    assert "no surface was found" in text and "mesh.ply: " not in text and "no surface was found" in out
-    assert "stopped at step" not in text and not (RESULT / "mesh.ply").exists()
-    assert "no surface was found" in (FOLDER / "report.html").read_text()
-
-
-def test_the_page_shows_the_scores_of_the_training_and_the_times():
-    spent = {"training": {"wall": 60.0, "processor": 110.0}, "mesh": {"wall": 5.0, "processor": 9.0}}
-    figures = {"phases": spent, "score_curve": [[1000, 30.4, 20.125], [2000, 60.0, 21.5]]}
-    text, without = (reconstruction_page.page("fox", {}, given, []) for given in (figures, {}))
-    assert "| 1000 | 30 | 20.12 |\n| 2000 | 60 | 21.50 |\n" in text
-    assert "| training | 60.0 | 110.0 |\n| mesh | 5.0 | 9.0 |\n| all | 65.0 | 119.0 |\n" in text
-    assert "## Training" not in without and "## Time" not in without
 
 
 def test_the_steps_are_doubled_while_the_scores_increase():
@@ -229,29 +177,24 @@ def test_the_steps_are_doubled_while_the_scores_increase():
         assert longer(plan(steps, longest), [[steps // 2, 1.0, 20.0], [steps, 2.0, 30.0]]) is None
 
 
-FRAME = WorldFrame("the floor", "4 markers of 0.03 m", 0.001, {"a|b.jpg": 0.5, "c.jpg": 1.25})
-
-
-def lines(tmp_path, frame, mesh):
-    write_neus_scene(tmp_path / "scene", replace(any_scene(), frame=frame))
-    return size_and_cameras(dataset_config(tmp_path / "scene"), mesh)
-
-
-def test_a_metric_scene(tmp_path):
+def test_the_page_shows_size_cameras_scores_and_times(tmp_path):
     trimesh.creation.box((0.1, 0.2, 0.34567)).export(tmp_path / "mesh.ply")
-    found = lines(tmp_path, FRAME, tmp_path / "mesh.ply")
+    frame = WorldFrame("the floor", "4 markers of 0.03 m", 0.001, {"a|b.jpg": 0.5, "c.jpg": 1.25})
+    for name, of_scene in (("metric", frame), ("other", None)):
+        write_neus_scene(tmp_path / name, replace(any_scene(), frame=of_scene))
+    found = size_and_cameras(dataset_config(tmp_path / "metric"), tmp_path / "mesh.ply")
+    unknown = size_and_cameras(dataset_config(tmp_path / "other"), None)
     assert "- extent of the mesh along x, y, z: 0.1 x 0.2 x 0.3457 m" in found
     assert "- scale: 4 markers of 0.03 m, standard error 0.10%" in found and "- up: the floor" in found
     # Cameras at 5, 5.75, 6.5 and 7.25 m with focal lengths of 150, 153, 156 and 159 pixels.
     assert "- ground sampling distance: 39.6 mm per pixel of the images of the scene folder" in found
     assert found[-4:] == ["| --- | --- |", "| c.jpg | 1.25 |", "| a\\|b.jpg | 0.50 |", ""]
     assert "Mean reprojection error of the SfM points: 0.88 px." in found
-    text = reconstruction_page.page("s", {}, {}, [], size=found)
-    assert text.index("## Reliability") < text.index("## Size") < text.index("## Cameras") < text.index("## Metrics")
-
-
-def test_a_scene_of_unknown_frame_and_no_mesh(tmp_path):
-    found = lines(tmp_path, None, None)
-    assert any(line.startswith("- scale: not known") for line in found) and "- up: not known" in found
-    assert any("ground sampling distance: 0.0396 units" in line for line in found)
-    assert not any("extent" in line or "Cameras" in line for line in found)
+    assert any(line.startswith("- scale: not known") for line in unknown) and "- up: not known" in unknown
+    assert any("ground sampling distance: 0.0396 units" in line for line in unknown)
+    assert not any("extent" in line or "Cameras" in line for line in unknown)
+    spent = {"training": {"wall": 60.0, "processor": 110.0}, "mesh": {"wall": 5.0, "processor": 9.0}}
+    figures = {"phases": spent, "score_curve": [[1000, 30.4, 20.125], [2000, 60.0, 21.5]]}
+    text = reconstruction_page.page("fox", {}, figures, [], size=found)
+    assert "| 1000 | 30 | 20.12 |\n| 2000 | 60 | 21.50 |\n" in text and "- up: the floor" in text
+    assert "| training | 60.0 | 110.0 |\n| mesh | 5.0 | 9.0 |\n| all | 65.0 | 119.0 |\n" in text

@@ -6,14 +6,10 @@ import rigs
 from synthetic_scene import similarity
 
 from data.errors import SceneError, UserError
-from data.roi.frustum import border_distances, enclosing_ball
+from data.roi.frustum import enclosing_ball
 from data.roi.region import OUTSIDE, find_region, parse_roi, require_common_view
 
-RIGS = {
-    "all sides": rigs.sphere_of_cameras(),
-    "half a turn": rigs.arc_of_cameras(),
-    "a ring": rigs.arc_of_cameras(24, 345.0),
-}
+RIGS = {"all sides": rigs.sphere_of_cameras(), "half a turn": rigs.arc_of_cameras()}
 LARGEST = rigs.AXES.max()  # the radius of the smallest ball around the ellipsoid
 
 
@@ -46,13 +42,12 @@ def test_masks_points_and_pictures_each_give_a_sphere_around_the_object(poses):
     assert np.allclose(region.centre, rigs.MIDDLE, atol=1e-6)
 
 
-@pytest.mark.parametrize("spoilt", [lambda mask: np.full_like(mask, 255), lambda mask: np.roll(mask, 25, axis=1)])
-def test_two_wrong_masks_do_not_spoil_the_hull(spoilt):
+def test_two_wrong_masks_do_not_spoil_the_hull():
     poses = RIGS["all sides"]
-    masks = [spoilt(mask) if view in (3, 11) else mask for view, mask in enumerate(masks_of(poses))]
+    masks = [np.roll(mask, 25, axis=1) if view in (3, 11) else mask for view, mask in enumerate(masks_of(poses))]
     region = region_of(poses, masks)
     assert_holds_the_object(region)
-    assert "without views 3 and 11" in region.how or masks[3].all()
+    assert "without views 3 and 11" in region.how
 
 
 def test_masks_and_points_that_say_nothing_leave_it_to_the_cameras():
@@ -60,9 +55,6 @@ def test_masks_and_points_that_say_nothing_leave_it_to_the_cameras():
     for masks in ([np.zeros((72, 96), np.uint8)] * 24, [np.full((72, 96), 255, np.uint8)] * 24):
         assert "from the common focus of 24 cameras" in region_of(poses, masks).how
     assert "common focus" in region_of(poses, points=rigs.cloud(np.tile(rigs.MIDDLE, (100, 1)))).how
-    dot = np.zeros((72, 96), np.uint8)
-    dot[36, 48] = 255
-    assert region_of(poses, [dot] * 24).radius > 0.01
 
 
 @pytest.mark.parametrize(("field", "bad"), [("error", 40.0), ("n_views", 2)])
@@ -76,16 +68,11 @@ def test_badly_supported_points_are_left_out(field, bad):
 # With masks a cube may fall to the other side by rounding.
 @pytest.mark.parametrize(("with_masks", "tolerance"), [(True, 1e-3), (False, 1e-6)])
 def test_the_region_moves_with_the_world(with_masks, tolerance):
-    poses, world, xyz = (
-        RIGS["all sides"],
-        similarity(37.0, translation=(500.0, -90.0, 20.0)),
-        rigs.ellipsoid_points(900),
-    )
+    poses, xyz = RIGS["all sides"], rigs.ellipsoid_points(900)
+    world = similarity(37.0, translation=(500.0, -90.0, 20.0))
     masks, moved = masks_of(poses) if with_masks else None, xyz @ world[:3, :3].T + world[:3, 3]
-    here, there = (
-        region_of(poses, masks, rigs.cloud(xyz)),
-        region_of(rigs.moved(poses, world), masks, rigs.cloud(moved)),
-    )
+    here = region_of(poses, masks, rigs.cloud(xyz))
+    there = region_of(rigs.moved(poses, world), masks, rigs.cloud(moved))
     expected = world @ [*here.centre, 1.0]
     assert np.linalg.norm(there.centre - expected[:3]) < tolerance * there.radius
     assert there.radius == pytest.approx(37.0 * here.radius, rel=tolerance)
@@ -104,7 +91,6 @@ def test_a_camera_that_would_be_inside_is_left_outside_and_named():
     assert as_found.radius > distances.min() and as_found.how.endswith("; cameras inside: view 7")
 
 
-ARC = rigs.arc_of_cameras(8, 60.0)
 WITHIN = rigs.sphere_of_cameras()
 WITHIN[7, :3, 3] = rigs.MIDDLE + 0.05
 LOST = {
@@ -112,8 +98,6 @@ LOST = {
     "in a row": (rigs.row_of_cameras(), "parallel axes"),
     "at one position": (rigs.row_of_cameras(spread=0.0), "at one position"),
     "two looking away": (rigs.turned_round(rigs.around([[1, 0, 0.2], [-1, 0, 0.1]])), "look away from each other"),
-    "two places": (np.concatenate([ARC, rigs.arc_of_cameras(8, 60.0, middle=[0.0, 0.0, 500.0])]), "no common"),
-    "without a focal length": (rigs.sphere_of_cameras(), "too small"),
     "not finite": (rigs.sphere_of_cameras() * np.nan, "not finite"),
     "overflowing": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 1, 1e200]), "too large"),
 }
@@ -122,11 +106,8 @@ LOST = {
 @pytest.mark.parametrize("name", LOST)
 def test_cameras_with_nothing_in_common_are_told_so_in_one_sentence(name):
     poses, words = LOST[name]
-    intrinsics, poses, sizes = rigs.stacked(poses)
-    if name == "without a focal length":
-        intrinsics[3, 0, 0] = 0
     with pytest.raises(SceneError, match=words) as caught:
-        find_region(intrinsics, poses, sizes, None, None)
+        region_of(poses)
     assert "--roi" in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -166,16 +147,8 @@ def test_scale_mat_takes_the_unit_sphere_to_the_region_or_is_refused():
     region = parse_roi(" 1,-2, 3e1\t.5 ")
     assert np.allclose(region.scale_mat @ [0, 1, 0, 1], [1, -1.5, 30, 1])
     assert "centre (1, -2, 30), radius 0.5" in region.how
-    for text in ("1 2 3", "1 2 3 0", "1 2 nan 1", "a b c d"):
-        with pytest.raises(UserError, match="--roi.*centre and the radius"):
-            parse_roi(text)
-
-
-def test_room_is_the_radius_of_the_largest_sphere_in_the_picture():
-    intrinsics, poses, sizes = rigs.stacked(rigs.sphere_of_cameras(1))
-    on_axis, half_height = poses[0] @ [0, 0, 3.0, 1], np.arctan(rigs.SIZE[1] / 2 / rigs.FOCAL)
-    nearest = border_distances(on_axis[None, :3], intrinsics[0], poses[0], sizes[0])[0].min()
-    assert nearest == pytest.approx(3 * np.sin(half_height))
+    with pytest.raises(UserError, match="--roi.*centre and the radius"):
+        parse_roi("1 2 3 0")
 
 
 def test_the_enclosing_ball_holds_every_point_and_is_hardly_larger():

@@ -110,23 +110,36 @@ def test_the_background_is_evaluated_only_outside_the_sphere(name, form):
 def test_weight_gradients_of_the_loss_agree_with_finite_differences(name, form):
     n_outside, ratio, behind = SETTINGS[name]
     renderer = renderer_with_soft_surface(n_outside)
-    fields = {network: field for network, field in vars(renderer.fields).items() if field is not None}
-    parameters = {(one, leaf): var for one, field in fields.items() for leaf, var in named_parameters(field).items()}
     with in_form(form):
         output = renderer.render(upload(RAYS), None, ratio, behind)
         total = training_losses(output, jt.array(TARGET), jt.array(MASK), TRAIN)["total"]
-        gradients = jt.grad(total, list(parameters.values()))
+        gradients = gradients_of(total, renderer.fields)
     depths, params = output.depths.numpy().astype(np.float64), oracle_params(renderer)
-    for (network, leaf), gradient in zip(parameters, gradients, strict=True):
+
+    def loss(moved):
+        image = oracle_image(renderer, depths, None, ratio, behind, moved)
+        return oracles.losses(image, TARGET, MASK, TRAIN.igr_weight, TRAIN.mask_weight)["total"]
+
+    assert_slopes(loss, params, gradients, 1e-4)
+
+
+def gradients_of(total, fields):
+    """By network and name of the parameter."""
+    fields = {network: field for network, field in vars(fields).items() if field is not None}
+    parameters = {(one, leaf): var for one, field in fields.items() for leaf, var in named_parameters(field).items()}
+    return dict(zip(parameters, jt.grad(total, list(parameters.values())), strict=True))
+
+
+def assert_slopes(loss, params, gradients, tolerance):
+    """The gradient of each parameter is that of finite differences of `loss(params)`."""
+    for (network, leaf), gradient in gradients.items():
         actual, at = gradient.numpy(), f"{network}.{leaf}"
         scale = float(np.abs(actual).max())
         assert scale > 0.0, f"{at} receives no gradient"
 
-        def loss(value, network=network, leaf=leaf):
-            moved = params | {network: params[network] | {leaf: value}}
-            image = oracle_image(renderer, depths, None, ratio, behind, moved)
-            return oracles.losses(image, TARGET, MASK, TRAIN.igr_weight, TRAIN.mask_weight)["total"]
+        def moved(value, network=network, leaf=leaf):
+            return loss(params | {network: params[network] | {leaf: value}})
 
         entries = some_entries(actual, 2, seed=len(leaf))
-        expected = central_differences(loss, params[network][leaf], entries)
-        assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-4 * scale, name=at)
+        expected = central_differences(moved, params[network][leaf], entries)
+        assert_grad_close(actual.ravel()[entries], expected, rtol=tolerance, atol=tolerance * scale, name=at)

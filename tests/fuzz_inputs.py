@@ -12,11 +12,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 from bad_input_builders import CONF, GOOD_STATE, header, npy
-from checkpoint_samples import make_checkpoint
+from checkpoint_samples import SMALL, legacy_file, make_checkpoint, zip_file
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from synthetic_scene import write_scene
-from torch_files import SMALL, legacy_file, zip_file
 
 from models.checkpoints.ours import encoded
 from models.methods.conf import known_leaves

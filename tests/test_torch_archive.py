@@ -8,9 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from torch_files import (
+from checkpoint_samples import (
     ORDERED_DICT,
     REBUILD,
     SMALL,
@@ -27,6 +25,8 @@ from torch_files import (
     view,
     zip_file,
 )
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from models.checkpoints import torch_archive, torch_pickle
 from models.checkpoints.ours import CheckpointError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-import grid_oracle
+import method_oracles as grid_oracle
 import numpy as np
 import oracles
 import pytest

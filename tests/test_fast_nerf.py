@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-import grid_oracle
+import method_oracles as grid_oracle
 import numpy as np
 import pytest
 import trimesh

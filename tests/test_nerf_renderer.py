@@ -3,7 +3,7 @@
 import dataclasses
 from types import SimpleNamespace
 
-import nerf_oracles
+import method_oracles as nerf_oracles
 import numpy as np
 import pytest
 from config_samples import changed

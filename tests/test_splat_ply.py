@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from method_oracles import random_splats
 from scipy.spatial.transform import Rotation
-from splat_oracle import random_splats
 
 from models.checkpoints.ours import CheckpointError
 from models.checkpoints.splat_ply import encode, to_checkpoint

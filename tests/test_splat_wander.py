@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from forms import CUDA_FORMS, FORMS, in_form
-from splat_oracle import rotations64
+from method_oracles import rotations64
 
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE

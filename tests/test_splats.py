@@ -12,7 +12,7 @@ import parity
 import pytest
 from forms import CUDA_FORMS, OWN_FORMS, in_form, only_on_the_cpu
 from forms import FORMS as ALL_FORMS
-from splat_oracle import camera, conics64, picture64, random_splats
+from method_oracles import camera, conics64, picture64, random_splats
 
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use

@@ -1,8 +1,8 @@
 """Hash grids, NeRF's rendering and splats in float64 NumPy, written from the equations; and random splats.
 
 The multiresolution grid and the network behind it: arXiv 2201.05989. NeRF (arXiv 2003.08934), one ray at a time: eq. 2
-(strata), eq. 3 (quadrature), section 5.2 (inverse transform of the coarse weights), eq. 6 (loss), with networks and mask
-loss of oracles.py. Splats by the definition, one splat at a time.
+(strata), eq. 3 (quadrature), section 5.2 (inverse transform of the coarse weights), eq. 6 (loss), with networks and
+mask loss of oracles.py. Splats by the definition, one splat at a time.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from packed_samples import on_host
 from ranks import finished, needs_mpi, started
+from rendered_photographs import RADIUS, ring, scene_of
 from runs import ROOT, everything, saved
 from test_fast_background import CONF, OPEN
 from test_fast_neus import SHORT
-from textured_sphere import RADIUS, ring, scene_of
 from toys import run_conf
 from trainings import stopped_after, trainer_of
 

@@ -6,9 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
-from noise_pictures import save_with_exif
 from preparations import LONG_STEPS, N_VIEWS, compare, forbid, give_masks, lines_of, poses_of, read, refuse, request
-from rendered_photographs import FOCAL, HEIGHT, WIDTH, poses, render, textures, write_photographs
+from rendered_photographs import FOCAL, HEIGHT, WIDTH, poses, render, save_with_exif, textures, write_photographs
 
 from data.io.child import ChildError, run_apart
 from data.io.images import list_images, read_image, write_image

@@ -5,8 +5,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from noise_pictures import picture, save_with_exif
 from PIL import Image, ImageOps
+from rendered_photographs import picture, save_with_exif
 
 from data.errors import UserError
 from data.io.images import read_image, write_image

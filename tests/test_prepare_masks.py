@@ -5,8 +5,8 @@ import types
 
 import numpy as np
 import pytest
-from noise_pictures import picture, save_with_exif
 from PIL import Image
+from rendered_photographs import picture, save_with_exif
 
 from data.errors import UserError
 from data.io.images import write_image

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fisheye_photographs import write_fisheye
 from preparations import compare, lines_of, poses_of
+from rendered_photographs import write_fisheye
 
 from data.io.child import run_apart
 from data.prepare import colmap_tasks, mapping

@@ -5,9 +5,9 @@ import os
 
 import numpy as np
 import pytest
-from noise_pictures import picture
 from PIL import Image
 from preparations import request
+from rendered_photographs import picture
 
 from data.errors import UserError
 from data.io import files

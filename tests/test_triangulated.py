@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rendered_photographs import off_walls, walls
 from scipy.spatial.transform import Rotation
 from synthetic_scene import dataset_config
-from textured_walls import off_walls, walls
 
 from data.parsed_scene import SparsePoints
 from data.scenes import triangulated as module

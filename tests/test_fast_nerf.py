@@ -9,9 +9,8 @@ import pytest
 import trimesh
 from config_samples import CONFS
 from gradcheck import assert_grad_close, central_differences, some_entries
-from packed_samples import on_host
 from runs import ROOT, SHORT, everything, run, saved
-from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, stopped_after
+from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, on_host, stopped_after
 
 from data.io.images import read_image
 from data.scenes.load import load_scene

@@ -7,8 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 from runs import ROOT, SHORT, contents, saved
-from toys import run_conf
-from trainings import stopped_after
+from trainings import run_conf, stopped_after
 from tri_plane import TriPlane, TriPlaneConfig
 
 from models.fields.registry import SURFACES, FieldKind

@@ -8,8 +8,8 @@ import pytest
 from config_samples import changed
 from dense_renderer import training_losses
 from forms import FORMS, in_form, only_on_the_cpu
-from memory_that_ends import unallocated
 from tiny_networks import random_rays, tiny_renderer
+from trainings import unallocated
 
 from models.estimators.pixels import upload
 from models.fields.state import named_parameters

@@ -4,11 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from packed_samples import on_host
 from test_fast_background import OPEN, trained
 from test_fast_neus import CONF
 from test_hits import sought
-from trainings import assert_same_gradients, gradients
+from trainings import assert_same_gradients, gradients, on_host
 
 from data.errors import UserError
 from models.estimators.visibility import NO_ANNEALING

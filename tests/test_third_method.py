@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 import trimesh
 from runs import SHORT, contents, saved
-from toys import PixelModel, ToyBlock, photograph, registered, run_conf, write_conf
-from trainings import assert_every_parameter_moves, stopped_after
+from trainings import (
+    PixelModel,
+    ToyBlock,
+    assert_every_parameter_moves,
+    photograph,
+    registered,
+    run_conf,
+    stopped_after,
+    write_conf,
+)
 
 from data.io.images import read_image
 from models.config.blocks import TrainConfig

@@ -5,9 +5,9 @@ import re
 
 import numpy as np
 import pytest
+from dense_renderer import random_rays, tiny_renderer
 from forms import FORMS, in_form
 from runs import SHORT, contents, run, saved
-from tiny_networks import random_rays, tiny_renderer
 
 from data.rays import PixelBatch, Rays
 from data.scenes.sampler import PixelSampler

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import oracles
 import pytest
-from tiny_networks import COLOR, NERF, SDF, distance_of, params64, roughen
+from dense_renderer import COLOR, NERF, SDF, distance_of, params64, roughen
 
 from models.fields.color import RenderingNetwork
 from models.fields.layers import Linear

@@ -7,9 +7,8 @@ import method_oracles as nerf_oracles
 import numpy as np
 import pytest
 from config_samples import changed
-from dense_renderer import TwoPassRenderer
+from dense_renderer import TwoPassRenderer, params64, random_rays, roughen
 from gradcheck import assert_grad_close, central_differences, some_entries
-from tiny_networks import params64, random_rays, roughen
 
 from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig

@@ -6,9 +6,8 @@ import numpy as np
 import oracles
 import pytest
 from config_samples import changed
-from dense_renderer import training_losses
+from dense_renderer import random_rays, tiny_renderer, training_losses
 from forms import FORMS, in_form, only_on_the_cpu
-from tiny_networks import random_rays, tiny_renderer
 from trainings import unallocated
 
 from models.estimators.pixels import upload

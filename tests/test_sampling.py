@@ -3,10 +3,10 @@
 import numpy as np
 import oracles
 import pytest
+from dense_renderer import oracle_params, random_rays, tiny_renderer
 from forms import FORMS, in_form
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_networks import oracle_params, random_rays, tiny_renderer
 
 from models.estimators import sampling
 from models.estimators.pixels import upload

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from config_samples import changed
-from tiny_networks import tiny_fields
+from dense_renderer import tiny_fields
 
 from data.cameras import camera_rays, image_pixels
 from data.rays import Rays

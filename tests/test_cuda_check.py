@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from emulation import functions
+from forms import functions
 
 from benchmarks import cuda_check
 

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 import trainings
-from emulation import ORDERS, Emulator
+from forms import ORDERS, Emulator
 from runs import ROOT
 from test_waits import LATE, LAUNCHED, READ, heard
 

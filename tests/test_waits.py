@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import trainings
 from browsing import demo_scene
-from emulation import Emulator
+from forms import Emulator
 from runs import ROOT
 from test_device_batches import on_device
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fuzz_inputs as fuzz_prepare
 import fuzz_inputs as of
-import fuzz_prepare
 import numpy as np
 from checkpoint_samples import make_checkpoint
 from config_samples import changed

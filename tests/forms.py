@@ -23,7 +23,6 @@ from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.source import CUDA, Source, device, emulated, numbers
 
-
 HEADER = Path(__file__).with_name("cuda_emulation.h")
 ORDERS = ("up", "down", "shuffled")  # of threads and blocks, as the header's
 DRY = len(ORDERS)  # nothing runs

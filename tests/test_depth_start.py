@@ -9,9 +9,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from ranks import finished, needs_mpi, started
 from rendered_photographs import RADIUS, ring, scene_of
-from runs import ROOT, everything, saved
+from runs import ROOT, everything, finished, needs_mpi, saved, started
 from test_fast_background import CONF, OPEN
 from test_fast_neus import SHORT
 from trainings import on_host, run_conf, stopped_after, trainer_of

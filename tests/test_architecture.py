@@ -2,7 +2,7 @@
 
 import ast
 
-import architecture as rules
+import pages as rules
 import pytest
 
 MODULES = rules.modules()

@@ -7,7 +7,7 @@ import ast
 from importlib.util import find_spec
 from pathlib import Path
 
-import architecture
+import pages as architecture
 import pytest
 
 CALLS_PYTHON = "@python."  # in a text that Jittor compiles

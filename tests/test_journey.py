@@ -1,6 +1,6 @@
 """The call depth between the training loop and a kernel, measured in a real step."""
 
-import architecture as rules
+import pages as rules
 import pytest
 import runs
 

@@ -4,8 +4,8 @@
 
 Builds everything from the file's `meta_json`, prints the worst error of each quantity beside what is allowed, and exits
 with status 1 where that is exceeded: its bound, or twice what it has reached before (golden_rows.py). With --keep what
-is reached now takes the place of that. Errors are absolute but where the bound says otherwise. Files of Gaussians are told
-by their keys, see golden_rows.py; large matrices may be drawn from a seed, see seeded_weights.py.
+is reached now takes the place of that. Errors are absolute but where the bound says otherwise. Files of Gaussians are
+told by their keys, see golden_rows.py; large matrices may be drawn from a seed, see seeded_weights.py.
 """
 
 from __future__ import annotations

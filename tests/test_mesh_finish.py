@@ -11,7 +11,7 @@ from data.errors import UserError
 from models.surface import clean, color, solid, texture
 from models.surface.refine import onto_level
 from models.surface.visibility import Camera, Visibility, project
-from tests.analytic_fields import BOX, sphere
+from tests.dense_extraction import BOX, sphere
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 SIZE = 200

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import trimesh
 from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
-from mesh_samples import textured_triangle
 from runs import run
 
 from data.errors import UserError
@@ -23,6 +22,15 @@ from models.surface.mesh import Surface
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
 SETTINGS += ("train.val_mesh_freq=6", "train.mesh_resolution=24")
 SIZES = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+
+
+def textured_triangle() -> Surface:
+    """A triangle whose texture is red to the right of its middle and blue to the left of it."""
+    mesh = trimesh.Trimesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]], process=False)
+    picture = np.zeros((64, 64, 3), np.uint8)
+    picture[:, 32:, 0], picture[:, :32, 2] = 200, 200
+    normals = np.tile(np.float32([0, 0, 1]), (3, 1))
+    return Surface(mesh, normals, uv=np.array([[0.1, 0.1], [0.9, 0.9], [0.1, 0.9]], np.float32), picture=picture)
 
 
 @pytest.fixture(scope="module")

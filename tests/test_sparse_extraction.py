@@ -17,7 +17,7 @@ from models.surface.lattice import halved, mixed_corners, mixed_parents, points_
 from models.surface.rules import Bounded, Unbounded
 from models.surface.samples import BLOCK, Grid
 from models.surface.weld import weld
-from tests.analytic_fields import BOX, Analytic, cut_off, minus_density, sphere, steep_in_a_corner, thin, torus
+from tests.dense_extraction import BOX, Analytic, cut_off, minus_density, sphere, steep_in_a_corner, thin, torus
 
 CHUNK = 2**16
 FIELDS = {

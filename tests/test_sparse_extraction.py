@@ -6,7 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import trimesh
-from dense_extraction import marching_cubes, sample_grid
+from dense_extraction import (
+    BOX,
+    Analytic,
+    cut_off,
+    marching_cubes,
+    minus_density,
+    sample_grid,
+    sphere,
+    steep_in_a_corner,
+    thin,
+    torus,
+)
 
 from data.errors import UserError
 from models.evaluation.mesh_distance import point_to_mesh
@@ -17,7 +28,6 @@ from models.surface.lattice import halved, mixed_corners, mixed_parents, points_
 from models.surface.rules import Bounded, Unbounded
 from models.surface.samples import BLOCK, Grid
 from models.surface.weld import weld
-from tests.dense_extraction import BOX, Analytic, cut_off, minus_density, sphere, steep_in_a_corner, thin, torus
 
 CHUNK = 2**16
 FIELDS = {

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 import rendered_photographs
+from runs import ROOT, wait_for
 
 from data.io.child import run_apart
 from data.io.search_path import safe_environment, without_current_folder
 
-ROOT = Path(__file__).resolve().parents[1]
 # Modules of the standard library, of installed packages and of the program, which it or its children import.
-NAMES = ["multiprocessing", "json", "contextlib", "typing", "subprocess", "__future__", "ctypes", "sqlite3", "pathlib"]
-NAMES += ["numpy", "cv2", "pycolmap", "scipy", "PIL", "tqdm", "pyhocon", "trimesh", "data", "models"]
+NAMES = ["multiprocessing", "json", "contextlib", "subprocess", "ctypes", "sqlite3", "numpy", "cv2", "pycolmap", "tqdm"]
 
 
 def lay_out(folder, names):
@@ -34,7 +33,7 @@ def start(folder, program, *flags, search_path=""):
 @pytest.mark.cli
 def test_nothing_is_imported_from_the_current_folder(tmp_path):
     rendered_photographs.write_photographs(tmp_path / "photos", 4)
-    lay_out(tmp_path, NAMES)
+    lay_out(tmp_path, [*NAMES, "data", "models"])
     prepare = ("--mode", "prepare", "--images", "photos", "--case", "corner")
     inspect = ("--conf", str(ROOT / "confs/womask.conf"), "--mode", "inspect", "--set", "general.base_exp_dir=./exp")
     inspect += ("--set", "dataset.data_dir=public_data/corner/prepare")  # COLMAP's, read in a process of its own
@@ -48,7 +47,7 @@ def test_the_program_in_its_own_folder_imports_its_own_packages_alone(tmp_path):
     shutil.copy(ROOT / "exp_runner.py", tmp_path)
     for name in ("data", "models", "confs"):
         (tmp_path / name).symlink_to(ROOT / name)
-    lay_out(tmp_path, [name for name in NAMES if name not in ("data", "models")])
+    lay_out(tmp_path, NAMES)
     done = start(tmp_path, "exp_runner.py", "--mode", "inspect", "--set", "dataset.data_dir=nowhere")
     assert done.returncode == 2 and "nowhere" in done.stderr and not (tmp_path / "ran").exists(), done.stderr
 
@@ -87,14 +86,8 @@ def test_a_child_goes_with_a_parent_that_is_killed(tmp_path):
         "from data.io.child import run_apart; from test_search_path import wait_for_ever\n"
         f"run_apart(wait_for_ever, {str(tmp_path / 'number')!r}, log=Path({str(tmp_path / 'log')!r}))"
     )
-    number, until = tmp_path / "number", time.monotonic() + 60
-
-    def wait_while(holds):
-        while holds():
-            assert time.monotonic() < until
-            time.sleep(0.02)
-
+    number = tmp_path / "number"
     with subprocess.Popen([sys.executable, "-c", code]) as parent:
-        wait_while(lambda: not number.exists() or not number.read_text())
+        assert wait_for(lambda: number.exists() and number.read_text())
         parent.kill()
-    wait_while(lambda: is_alive(int(number.read_text())))
+    assert wait_for(lambda: not is_alive(int(number.read_text())))

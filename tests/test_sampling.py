@@ -20,6 +20,10 @@ FAR = NEAR + RNG.uniform(1.5, 2.0, (ROWS, 1)).astype(np.float32)
 DEPTHS = np.sort(RNG.uniform(0.0, 3.0, (ROWS, 9)), axis=1).astype(np.float32)
 
 
+def as_var(noise):
+    return noise if noise is None else jt.array(noise)
+
+
 def jitter(columns):
     return np.random.default_rng(9).random((ROWS, columns), dtype=np.float32)
 
@@ -27,12 +31,10 @@ def jitter(columns):
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_the_first_depths_agree_with_the_oracle(count):
     for noise in (None, jitter(1)):
-        actual = sampling.inside_depths(
-            jt.array(NEAR), jt.array(FAR), count, None if noise is None else jt.array(noise)
-        )
+        actual = sampling.inside_depths(jt.array(NEAR), jt.array(FAR), count, as_var(noise))
         np.testing.assert_allclose(actual.numpy(), oracles.inside_depths(NEAR, FAR, count, noise), atol=1e-6)
     for noise in (None, jitter(count)):
-        actual = sampling.outside_depths(jt.array(FAR), count, 16, None if noise is None else jt.array(noise))
+        actual = sampling.outside_depths(jt.array(FAR), count, 16, as_var(noise))
         np.testing.assert_allclose(actual.numpy(), oracles.outside_depths(FAR, count, 16, noise), rtol=2e-6)
 
 

@@ -60,17 +60,6 @@ def test_alpha_is_the_mask_where_there_is_no_mask_folder(tmp_path):
     assert load(tmp_path / "mixed").masks[1].any()
 
 
-def test_photographs_and_masks_are_paired_in_natural_order(tmp_path):
-    written = write_scene(tmp_path, n_views=11)
-    for folder in ("image", "mask"):
-        for path in sorted((tmp_path / folder).iterdir()):
-            path.rename(path.with_name(f"view{int(path.stem)}.PNG"))
-    scene = load(tmp_path)
-    assert scene.image_names[1:3] == ("view1.PNG", "view2.PNG") and scene.image_names[10] == "view10.PNG"
-    np.testing.assert_array_equal(scene.images, np.rint(written.rgb * 255))
-    np.testing.assert_array_equal(scene.masks, written.hit * 255)
-
-
 def test_a_region_is_the_published_one_and_a_rotated_one_is_boxed_tightly(tmp_path):
     write_scene(tmp_path)
 

@@ -1,7 +1,6 @@
 """What lies in the current folder is read as photographs, never run as a module."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -40,16 +39,6 @@ def test_nothing_is_imported_from_the_current_folder(tmp_path):
     for flags in (prepare, inspect):
         done = start(tmp_path, ROOT / "exp_runner.py", *flags, search_path=f"{os.pathsep}.")
         assert done.returncode == 0 and not (tmp_path / "ran").exists(), done.stderr
-
-
-@pytest.mark.cli
-def test_the_program_in_its_own_folder_imports_its_own_packages_alone(tmp_path):
-    shutil.copy(ROOT / "exp_runner.py", tmp_path)
-    for name in ("data", "models", "confs"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    lay_out(tmp_path, NAMES)
-    done = start(tmp_path, "exp_runner.py", "--mode", "inspect", "--set", "dataset.data_dir=nowhere")
-    assert done.returncode == 2 and "nowhere" in done.stderr and not (tmp_path / "ran").exists(), done.stderr
 
 
 def search_path_of_child(report):

@@ -4,15 +4,13 @@ import io
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from bad_input_builders import BREAKING, FORGED, FULL_LOG, broken_streams, dies, prints_much_into_a_full_log
+from bad_input_builders import BREAKING, FORGED, broken_streams
 from runs import ROOT, command, contents, run, saved
 
 from data.io import streams
 from data.io.bars import Bar
-from data.io.child import run_apart
 from models.monitoring.logger import RunLogger
 
 PROGRAM = ROOT / "exp_runner.py"
@@ -130,14 +128,6 @@ def test_a_stream_that_takes_some_takes_all_of_it():
         os.close(writer)
         with open(reader, encoding="ascii") as file:
             assert file.read() == "a" * 300_000
-
-
-def test_a_child_whose_log_is_full_does_its_work(tmp_path):
-    events = []
-    assert run_apart(prints_much_into_a_full_log, log=tmp_path / "log", on_event=events.append) == 3
-    assert events == ["half"] and (tmp_path / "log").stat().st_size <= FULL_LOG
-    with pytest.raises(OSError, match="it is not a file"):
-        run_apart(dies, log=Path("/dev/full"))
 
 
 @pytest.mark.cli

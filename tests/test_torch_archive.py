@@ -153,7 +153,6 @@ def chain(canary):
 
 ATTACKS = {
     "os.system": lambda canary: Call(Name("os", "system"), (f"touch {canary}",)),
-    "nested in a state dict": lambda canary: {"nerf": {"w": [Call(ORDERED_DICT, ()), (chain(canary),)]}},
     "inside a tensor": lambda canary: Call(REBUILD, (chain(canary), 0, (), ())),
     "an attribute of an allowed module": lambda canary: Call(Name("torch._utils", "os.system"), (f"touch {canary}",)),
     "a name with a newline": lambda canary: Name("os", "system" + 1000 * "x"),

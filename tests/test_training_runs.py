@@ -4,7 +4,6 @@ import shlex
 import shutil
 import subprocess
 
-import numpy as np
 import pytest
 from runs import SHORT, command, contents, run, saved
 from trainings import assert_every_parameter_moves, stopped_after
@@ -77,19 +76,3 @@ def test_after_a_damaged_newest_checkpoint_the_one_before_is_used(trained, tmp_p
     assert "ckpt_000006.safetensors is damaged" in told.err and "Trying the previous checkpoint" in told.err
     assert "checkpoint of step 3" in told.out
     assert all(contents(saved(tmp_path, step)) == contents(saved(trained, step)) for step in (3, 6))
-
-
-SIZES = [
-    ("n_samples=1", "n_importance=0"),
-    ("n_samples=8", "n_importance=2", "up_sample_steps=4"),
-    ("n_samples=8", "n_importance=0", "n_outside=1"),
-]
-
-
-@pytest.mark.parametrize("sizes", SIZES, ids=" ".join)
-def test_any_sensible_number_of_samples_trains_and_renders(sizes, tmp_path):
-    settings = tuple(f"model.neus_renderer.{size}" for size in sizes)
-    settings += ("train.end_iter=2", "train.warm_up_end=1", "train.val_freq=2", "train.validate_resolution_level=20")
-    assert run(tmp_path, settings=settings) == 0
-    arrays = [a for named in saved(tmp_path, 2).tensors.values() for a in named.values()]
-    assert all(np.isfinite(array).all() for array in arrays)

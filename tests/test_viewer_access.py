@@ -80,16 +80,6 @@ def viewer_at(host, port):
 
 
 @needs_viser
-def test_a_foreign_page_gets_nothing_of_a_running_viewer():
-    with viewer_at("127.0.0.1", 9320) as (port, told):
-        assert told == [f"viewer: http://localhost:{port} (Ctrl-C stops it)"]
-        assert " 200 " in asked_of(port, {})[0]
-        assert " 101 " in asked_of(port, of_a_socket(port, f"http://127.0.0.1:{port}"))[0]
-        assert " 403 " in asked_of(port, of_a_socket(port, "http://evil.example"))[0]
-        assert " 403 " in asked_of(port, {"Host": "evil.example"})[0]
-
-
-@needs_viser
 def test_a_viewer_that_others_reach_asks_for_its_token(monkeypatch):
     with viewer_at("0.0.0.0", 9330) as (port, told):
         path = re.search(rf"http://0\.0\.0\.0:{port}(/\?token=\S{{16,}}) ", told[-1])[1]

@@ -16,7 +16,7 @@ from models.commands.arguments import parse_arguments
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file
 from models.surface.mesh import Surface
-from models.viewer import cameras, ruler
+from models.viewer import ruler
 from models.viewer.camera_tools import CameraTools
 from models.viewer.crop import CONF_FILE, ConfKeys, CropBox
 from models.viewer.live_render import LiveRenderer
@@ -108,17 +108,6 @@ def test_the_ruler_measures_on_the_surface_in_world_units(stage, scene):
     assert length == 0.25 and tool.flag() in tool.told.content and f"{tool.distance:.5g}" in tool.told.content
     points = np.array([[0.0, 0.0, 5.0], [0.01, 0.0, 2.0], [1.0, 0.0, 1.0], [0.0, 0.0, -1.0]])
     assert ruler.nearest_to_ray(points, np.zeros(3), np.array([0.0, 0.0, 2.0])).tolist() == [0.01, 0.0, 2.0]
-
-
-def test_a_click_finds_the_photograph_in_front():
-    scene, generator = demo_scene(), np.random.default_rng(0)
-    corners = cameras.bases(scene, 0.2)
-    for view in range(scene.n_views):
-        u, v = generator.uniform(0.05, 0.95, 2)
-        place = corners[view, 0] + u * (corners[view, 1] - corners[view, 0]) + v * (corners[view, 3] - corners[view, 0])
-        forward = scene.c2w[view, :3, 2]
-        assert cameras.hit(corners, place - 0.1 * forward, forward) == view  # from where the camera stands
-        assert cameras.hit(corners, place + 1e-3 * forward, -forward) == view  # from behind the photograph
 
 
 @pytest.mark.browser

@@ -79,12 +79,9 @@ def test_a_camera_in_the_middle_fits_a_place_photographed_from_within(tmp_path):
 
 def test_a_wrong_region_is_named(tmp_path):
     write_scene(tmp_path)
-    for matrix, reason in ((np.diag([1.0, 1, 0, 1]), "singular"), (np.eye(3), "shape"), (np.eye(4) * np.nan, "NaN")):
-        np.savez(tmp_path / "region.npz", scale_mat_0=matrix)
-        with pytest.raises(SceneError, match=f"region.npz: scale_mat_0 .*{reason}"):
-            load(tmp_path, object_cameras_name="region.npz")
-    np.savez(tmp_path / "region.npz", other=1)
-    for name, words in (("region.npz", "has no scale_mat_0"), ("none.npz", "object_cameras_name")):
+    singular = "region.npz: scale_mat_0 .*singular"
+    np.savez(tmp_path / "region.npz", scale_mat_0=np.diag([1.0, 1, 0, 1]))
+    for name, words in (("region.npz", singular), ("none.npz", "object_cameras_name")):
         with pytest.raises(SceneError, match=words):
             load(tmp_path, object_cameras_name=name)
 

@@ -23,7 +23,6 @@ import exp_runner
 from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
-from models.estimators.batch import PackedBatch, Placed
 from models.machine.backend import jt
 from models.methods.block import PlainBlock
 from models.methods.conf import ExperimentConfig
@@ -77,7 +76,6 @@ def stopped_after(step: int, trained: Path, folder: Path) -> Path:
     return folder
 
 
-NO_PROBE = "train.ray_chunk=32"  # a chunk that is given needs no batch to measure its memory with
 BLOCKS = ("general", "dataset", "train")  # what every conf has; none of the files of a kind that is built in
 
 
@@ -153,16 +151,6 @@ def samples_of(offsets, points, directions, depths=None):
     depths = np.zeros((len(points), 1)) if depths is None else np.reshape(depths, (-1, 1))
     arrays = (np.int32(offsets), np.int32([len(offsets) - 1]), rays, depths.astype(np.float32), points, directions)
     return PackedSamples(*map(jt.array, arrays))
-
-
-def batch_of(offsets, points, directions):
-    """A batch of rays that have these samples."""
-    rays, size = len(offsets) - 1, len(points)
-    wide, narrow = np.zeros((rays, 3), np.float32), np.zeros((rays, 1), np.float32)
-    others, sizes = np.zeros((1, 3), np.float32), np.int32([size, size, size, 0, 0])
-    view, step = np.zeros(rays, np.int32), np.float32([0.1])
-    placed = Placed(samples_of(offsets, points, directions), None)
-    return PackedBatch(wide, wide, narrow, narrow, narrow, wide, view, others, step, sizes, place=lambda batch: placed)
 
 
 WORDS = "Unable to alloc cuda device memory"

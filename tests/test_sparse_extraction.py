@@ -78,12 +78,16 @@ def test_surface_that_no_rule_foresees_is_followed_into_every_block(monkeypatch)
 
 def test_kill_loses_at_most_a_block_and_the_mesh_is_the_same(tmp_path):
     expected = extract(torus, 200)
-    kept = 0
-    for most in (60_000, 150_000):
-        with pytest.raises(KeyboardInterrupt):
+    kept, kills = 0, 0
+    for most in (60_000, 150_000, 240_000):
+        try:
             sparse.extract(Analytic(torus, most=most), *BOX, 200, 0.0, CHUNK, folder=tmp_path)
-        before, kept = kept, len(list(tmp_path.rglob("*.npz")))
-        assert kept > before
+        except KeyboardInterrupt:
+            kills += 1
+        files = len(list(tmp_path.rglob("*.npz")))
+        assert files >= kept
+        kept = files
+    assert kills and kept
     field = Analytic(torus)
     found = sparse.extract(field, *BOX, 200, 0.0, CHUNK, folder=tmp_path)
     assert found.resumed >= kept and field.queries < expected.queries

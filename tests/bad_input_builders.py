@@ -10,11 +10,9 @@ import contextlib
 import errno
 import io
 import os
-import resource
 import shutil
 import socket
 import struct
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -263,21 +261,3 @@ def broken_streams() -> dict[str, io.TextIOBase | None]:
     streams["not for writing"] = broken_stream(io.UnsupportedOperation("not writable"))
     streams["refuses the encoding"] = broken_stream(UnicodeEncodeError("ascii", "\xe9", 0, 1, "refused"))
     return {"missing": None, "closed": closed} | streams
-
-
-FULL_LOG = 2000  # bytes
-
-
-def prints_much_into_a_full_log(report: Callable[[object], None]) -> int:
-    """A task for a child whose library prints more than the disk takes."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_LOG, FULL_LOG))
-    for _ in range(1000):
-        print("a library speaks")
-        sys.stderr.write("and complains\n")
-    report("half")
-    return 3
-
-
-def dies(report: Callable[[object], None]) -> None:
-    """A task for a child that does not come back."""
-    os._exit(7)

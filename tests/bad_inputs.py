@@ -13,9 +13,8 @@ import zipfile
 
 import bad_input_builders as b
 import numpy as np
-from checkpoint_samples import make_checkpoint
+from checkpoint_samples import SMALL, Call, Name, make_checkpoint, tensor, zip_file
 from synthetic_scene import SCALE_MAT
-from torch_files import SMALL, Call, Name, tensor, zip_file
 
 NPY_320_GB = "{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000, 4)}\n"
 PUBLISHED = "ckpt_000040.pth"

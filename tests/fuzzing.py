@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fuzz_inputs as of
-import fuzz_prepare
 import numpy as np
 from checkpoint_samples import make_checkpoint
 from config_samples import changed
@@ -138,6 +137,6 @@ TARGETS = {
     "mesh": Target(st.tuples(of.damaged(*of.meshes()), st.sampled_from(["ply", "obj", "stl", "glb"])), read_any_mesh),
     "checkpoint": Target(of.damaged(OURS) | of.RESIGNED | st.just(OURS), read_ours),
     "published checkpoint": Target(of.PUBLISHED, read_published),
-    "prepare folder": Target(fuzz_prepare.PREPARED, fuzz_prepare.mend),
-    "prepare database": Target(fuzz_prepare.DATABASES, fuzz_prepare.links),
+    "prepare folder": Target(of.PREPARED, of.mend),
+    "prepare database": Target(of.DATABASES, of.links),
 }

@@ -1,8 +1,16 @@
-"""The README and the pages beside it, read as Markdown: commands, links, headings, tables, spans."""
+"""What tests read of the repository itself: pages as Markdown, and modules as syntax trees.
+
+Of the README and the pages beside it: commands, links, headings, tables, spans. Of modules: the house rules of
+docs/ARCHITECTURE.md.
+"""
 
 import ast
 import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType, FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
 CHINESE = ".zh-CN.md"
@@ -78,3 +86,171 @@ def literals(tree):
             yield "".join(part.value if isinstance(part, ast.Constant) else HOLE for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
+
+
+MAX_FUNCTION_LINES = 60
+MAX_FILE_LINES = 300
+
+# At the root of data: the words that all its packages share.
+SHARED_WORDS = {"data", "data.cameras", "data.errors", "data.parsed_scene", "data.rays"}
+SCANS = ("cumsum", "cumprod")
+MAX_FRAMES = 6  # of our own, between the training loop and a kernel
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def module_name(path: Path) -> str:
+    """`models.fields.sdf` for models/fields/sdf.py below the root, `models.fields` for its __init__.py."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules() -> dict[str, tuple[Path, ast.Module]]:
+    """Name -> path and syntax tree of every module of data/, models/ and of exp_runner."""
+    paths = [*(ROOT / "data").rglob("*.py"), *(ROOT / "models").rglob("*.py"), ROOT / "exp_runner.py"]
+    return {module_name(path): (path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(paths)}
+
+
+def floors() -> dict[str, int]:
+    """Package -> place in the page's list. An import goes to an earlier place, or stays in its package."""
+    page = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    listed = re.search(r"^the root of `data` except `config`(, .*)\.$", page, re.MULTILINE).group(1)
+    found = {"data": 0}
+    for place, group in enumerate(listed.split(";")):
+        for name in re.findall(r"`(\w+)`", group):
+            paths = [ROOT / folder / name for folder in ("data", "models", ".")]
+            found |= {module_name(path): place for path in paths if path.is_dir() or path.with_suffix(".py").is_file()}
+    return found
+
+
+FLOORS = floors()
+
+
+def room(module: str) -> str | None:
+    """The row of FLOORS that a module belongs to; None where there is none, as for `models`, which holds nothing."""
+    package = ".".join(module.split(".")[:2])
+    return "data" if package in SHARED_WORDS else package if package in FLOORS else None
+
+
+def imported(tree: ast.AST, known: set[str]) -> set[str]:
+    """The project modules a module imports, those inside functions included; relative imports count as `.`."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in known}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            found.add(".")
+        elif isinstance(node, ast.ImportFrom):
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= members & known or ({node.module} & known)
+    return found
+
+
+def climbing(edges: dict[str, set[str]]) -> list[str]:
+    """The imports of a higher layer, of another package of the same layer, and relative ones."""
+    return [
+        f"{importer} imports {target}"
+        for importer, targets in edges.items()
+        for target in sorted(targets)
+        if target == "." or not _may_import(room(importer), room(target))
+    ]
+
+
+def _may_import(importer: str | None, target: str | None) -> bool:
+    """Whether the layers allow a package to import another; `models` itself is empty and may be imported.
+
+    No module of data may import from models, in any layer.
+    """
+    if importer is None or target is None:
+        return target is None
+    if importer.startswith("data") and not target.startswith("data"):
+        return False
+    return importer == target or FLOORS[target] < FLOORS[importer]
+
+
+def between_siblings(edges: dict[str, set[str]]) -> list[str]:
+    """The imports from one folder of a package into another of the same package, such as between methods."""
+    return [
+        f"{importer} imports {target}"
+        for importer, targets in edges.items()
+        for target in sorted(targets)
+        if _folder(importer) != _folder(target)
+        and _folder(importer)[:2] == _folder(target)[:2]
+        and min(len(_folder(importer)), len(_folder(target))) > 2
+    ]
+
+
+def _folder(module: str) -> tuple[str, ...]:
+    """The parts of a module's name up to its last, of which there are at least two."""
+    parts = module.split(".")
+    return tuple(parts[: max(2, len(parts) - 1)])
+
+
+def cycle(edges: dict[str, set[str]]) -> list[str]:
+    """The modules of an import cycle; [] where there is none."""
+    remaining = {name: set(targets) - {name} for name, targets in edges.items()}
+    while free := [name for name, targets in remaining.items() if not targets & set(remaining)]:
+        for name in free:
+            del remaining[name]
+    return sorted(remaining)
+
+
+def too_long(tree: ast.AST) -> list[str]:
+    """The functions above MAX_FUNCTION_LINES."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    return [node.name for node in functions if node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES]
+
+
+def jittor_scans(tree: ast.AST) -> list[int]:
+    """Line numbers of `cumsum` and `cumprod` that are not NumPy's, see models/ops/scan.py."""
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in SCANS]
+    return [node.lineno for node in uses if not (isinstance(node.value, ast.Name) and node.value.id == "np")]
+
+
+def jittor_at_import(tree: ast.AST) -> list[int]:
+    """Line numbers at which importing the module would call, or set, something of `jt`."""
+    inside = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, Function | ast.Lambda)
+        for line in (node.body if isinstance(node.body, list) else [node.body])
+        for part in ast.walk(line)
+    }
+    touched = [
+        node.func if isinstance(node, ast.Call) else node
+        for node in ast.walk(tree)
+        if id(node) not in inside
+        and (isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)))
+    ]
+    return [node.lineno for node in touched if ast.unparse(node).split(".")[0] == "jt"]
+
+
+@contextmanager
+def watched(target: CodeType, on_call: Callable[[FrameType], None]) -> Iterator[None]:
+    """Calls `on_call` with the frame of each call of `target` in this thread; nothing is replaced."""
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is target:
+            on_call(frame)
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def frames_between(frame: FrameType, start: CodeType, own: Callable[[str], bool]) -> list[str] | None:
+    """The functions of `own` files on the stack above `frame`, from `start`, itself left out; None without `start`."""
+    found: list[str] = []
+    above = frame.f_back
+    while above is not None and above.f_code is not start:
+        if own(above.f_code.co_filename):
+            found.append(above.f_code.co_qualname)
+        above = above.f_back
+    return None if above is None else found[::-1]
+
+
+def is_ours(filename: str) -> bool:
+    """Whether a file is of models/ or data/, or the command line."""
+    return filename.startswith((f"{ROOT}/models/", f"{ROOT}/data/")) or filename == f"{ROOT}/exp_runner.py"

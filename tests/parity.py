@@ -3,9 +3,9 @@
     python tests/parity.py [--keep] FILE.npz [FILE.npz ...]
 
 Builds everything from the file's `meta_json`, prints the worst error of each quantity beside what is allowed, and exits
-with status 1 where that is exceeded: its bound, or twice what it has reached before (reached.py). With --keep what is
-reached now takes the place of that. Errors are absolute but where the bound says otherwise. Files of Gaussians are told
-by their keys, see gaussian_parity.py; large matrices may be drawn from a seed, see seeded_weights.py.
+with status 1 where that is exceeded: its bound, or twice what it has reached before (golden_rows.py). With --keep what
+is reached now takes the place of that. Errors are absolute but where the bound says otherwise. Files of Gaussians are
+told by their keys, see golden_rows.py; large matrices may be drawn from a seed, see seeded_weights.py.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import gaussian_parity
-import reached
+import golden_rows
 from dense_renderer import DenseRenderer, Image, Networks, training_losses
-from reached import GIVEN_DEPTHS, Row
+from golden_rows import GIVEN_DEPTHS, Row
 from seeded_weights import drawn_weights, some_of
 
 from data.rays import Rays
@@ -221,14 +220,14 @@ def training_rows(golden: Golden) -> list[Row]:
 
 def compare(path: str | Path) -> list[Row]:
     """All rows of one golden file."""
-    before = reached.of_file(Path(path).name)
+    before = golden_rows.of_file(Path(path).name)
     return [replace(row, before=before.get(row.name)) for row in _rows(path)]
 
 
 def _rows(path: str | Path) -> list[Row]:
     with np.load(path, allow_pickle=False) as archive:
-        if gaussian_parity.is_of_gaussians(archive.files):
-            return [Row(*entry) for entry in gaussian_parity.rows({name: archive[name] for name in archive.files})]
+        if golden_rows.is_of_gaussians(archive.files):
+            return [Row(*entry) for entry in golden_rows.rows({name: archive[name] for name in archive.files})]
     golden = Golden(path)
     free, given = (
         [*render_rows(golden, output), *loss_rows(golden, output)]
@@ -252,7 +251,7 @@ def main(arguments: list[str]) -> int:
             failed += not row.passed
             print(f"  {'ok  ' if row.passed else 'FAIL'} {row.name:58s} {row.error:9.2e}  <= {row.allowed:.1e}")
         if KEEP in arguments:
-            reached.keep(Path(path).name, [(row.name, row.error) for row in rows])
+            golden_rows.keep(Path(path).name, [(row.name, row.error) for row in rows])
     print(f"{failed} quantities beyond what is allowed" if failed else "all within what is allowed")
     return 1 if failed else 0
 

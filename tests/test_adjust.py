@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rendered_photographs import WALL_FOCAL as FOCAL
+from rendered_photographs import K, off_walls, walls
 from scipy.spatial.transform import Rotation
-from textured_walls import FOCAL, K, off_walls, walls
 
 from data.config import DatasetConfig
 from data.scenes import adjust

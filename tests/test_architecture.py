@@ -4,7 +4,7 @@ import ast
 from importlib.util import find_spec
 from pathlib import Path
 
-import architecture as rules
+import pages as rules
 import pytest
 
 MODULES = rules.modules()

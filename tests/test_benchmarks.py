@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from emulation import functions
+from forms import functions
 
 from benchmarks import bm_reconstruct, bm_step, cuda_check
 from benchmarks.profile_step import FIELDS, OPTIMISER, SAMPLING

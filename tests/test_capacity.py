@@ -8,8 +8,8 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from config_samples import changed
-from memory_that_ends import fail_after
 from runs import SHORT, run, saved
+from trainings import fail_after
 
 import exp_runner
 from data.errors import UserError, is_allocation_failure

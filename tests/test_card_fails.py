@@ -6,8 +6,8 @@ import re
 from unittest.mock import Mock
 
 import pytest
-from memory_that_ends import fail_after
 from runs import run, saved
+from trainings import fail_after
 
 import exp_runner
 from models.machine import memory

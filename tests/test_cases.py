@@ -4,8 +4,7 @@ import shutil
 import sys
 
 import pytest
-from ranks import finished, needs_mpi, started
-from runs import ROOT, SHORT, contents, run, saved
+from runs import ROOT, SHORT, contents, finished, needs_mpi, run, saved, started
 
 import exp_runner
 from data.errors import UserError

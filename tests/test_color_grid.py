@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-import grid_oracle
+import method_oracles as grid_oracle
 import numpy as np
 import oracles
 import pytest
+from dense_renderer import params64, roughen
 from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 from test_fast_neus import CONF, TINY
-from tiny_networks import params64, roughen
 
 from models.fields.color_grid import ColorGrid
 from models.fields.conf import ColorConfig, ColorGridConfig

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from emulation import work
+from forms import work
 
 from models.ops import color_mlp, grid_sdf, nerf_mlp, placing, sdf_mlp
 from models.ops.grid_sizes import grid_sizes

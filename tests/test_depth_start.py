@@ -9,14 +9,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from packed_samples import on_host
-from ranks import finished, needs_mpi, started
-from runs import ROOT, everything, saved
+from rendered_photographs import RADIUS, ring, scene_of
+from runs import ROOT, everything, finished, needs_mpi, saved, started
 from test_fast_background import CONF, OPEN
 from test_fast_neus import SHORT
-from textured_sphere import RADIUS, ring, scene_of
-from toys import run_conf
-from trainings import stopped_after, trainer_of
+from trainings import on_host, run_conf, stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
 from data.scenes.fused_depth import fused_depth

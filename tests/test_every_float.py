@@ -4,8 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from emulation import HEADER, build
-from forms import in_form, only_on_the_cpu
+from forms import HEADER, build, in_form, only_on_the_cpu
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -9,13 +9,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from packed_samples import on_host, samples_of
 from runs import ROOT, everything, saved
 from synthetic_scene import write_scene
 from test_fast_neus import SHORT, TINY, assert_slopes
 from test_fast_neus import trained as trained_with_masks
-from toys import run_conf
-from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
+from trainings import assert_same_gradients, gradients, on_host, run_conf, samples_of, stopped_after, trainer_of
 
 from data.errors import UserError
 from data.rays import Rays

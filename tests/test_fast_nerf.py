@@ -3,15 +3,14 @@
 import json
 from dataclasses import replace
 
-import grid_oracle
+import method_oracles as grid_oracle
 import numpy as np
 import pytest
 import trimesh
 from config_samples import CONFS
 from gradcheck import assert_grad_close, central_differences, some_entries
-from packed_samples import on_host
 from runs import ROOT, SHORT, everything, run, saved
-from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, stopped_after
+from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, on_host, stopped_after
 
 from data.scenes.load import load_scene
 from models.config.strict import ConfigError

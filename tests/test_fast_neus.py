@@ -6,10 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from packed_samples import on_host
 from runs import ROOT, everything, saved
-from toys import run_conf
-from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
+from trainings import assert_same_gradients, gradients, on_host, run_conf, stopped_after, trainer_of
 
 from data.errors import UserError
 from data.scenes.load import load_scene

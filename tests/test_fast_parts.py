@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from grid_oracle import encode
+from method_oracles import encode
 from rigs import sphere_of_cameras
 
 from data.parsed_scene import SparsePoints

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import oracles
 import pytest
+from dense_renderer import COLOR, NERF, SDF, distance_of, params64, roughen
 from forms import FORMS, OWN_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
-from tiny_networks import COLOR, NERF, SDF, distance_of, params64, roughen
 
 from models.fields.color import RenderingNetwork
 from models.fields.conf import VarianceConfig

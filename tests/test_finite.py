@@ -5,11 +5,10 @@ Magnitudes run from 1e-30 to 1e30. Expected: finite where float64 says that the 
 
 import numpy as np
 import pytest
-from dense_renderer import dense_weights
+from dense_renderer import dense_weights, tiny_renderer
 from forms import FORMS, in_form
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tiny_networks import tiny_renderer
 
 from data.rays import Rays
 from models.estimators.pixels import upload

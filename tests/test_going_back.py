@@ -6,8 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from ranks import finished, needs_mpi, started
-from runs import SHORT, command, everything, run, saved
+from runs import SHORT, command, everything, finished, needs_mpi, run, saved, started
 from test_guard import NO_PROBE, spoil_batches, spoil_image
 
 from models.checkpoints.ours import save_checkpoint

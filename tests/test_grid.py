@@ -2,7 +2,7 @@
 
 import dataclasses
 
-import grid_oracle
+import method_oracles as grid_oracle
 import numpy as np
 import pytest
 from forms import FORMS, in_form

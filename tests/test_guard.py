@@ -5,9 +5,9 @@ import re
 
 import numpy as np
 import pytest
+from dense_renderer import random_rays, tiny_renderer
 from forms import FORMS, in_form
 from runs import SHORT, run, saved
-from tiny_networks import random_rays, tiny_renderer
 
 from data.scenes.sampler import PixelSampler
 from models.checkpoints.ours import save_checkpoint

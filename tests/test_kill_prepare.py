@@ -19,8 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cv2
 import pytest
-from compare_cameras import compare, poses_of
-from preparations import read, request
+from preparations import compare, poses_of, read, request
 from rendered_photographs import poses, write_photographs
 
 from data.errors import UserError

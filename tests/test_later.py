@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from emulation import ORDERS, Emulator
+from forms import ORDERS, Emulator
 
 from models.machine.backend import DeviceInfo, jt
 from models.machine.pinned import BYTES

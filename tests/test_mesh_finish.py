@@ -4,13 +4,12 @@ import manifold3d
 import numpy as np
 import pytest
 import trimesh
-from dense_extraction import marching_cubes, sample_grid
+from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from rigs import around
 
 from models.surface import clean, color, solid, texture
 from models.surface.refine import onto_level
 from models.surface.visibility import Camera, Visibility, project
-from tests.analytic_fields import BOX, sphere
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 SIZE = 200

@@ -5,9 +5,8 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import trainings
-from memory_that_ends import without_memory
 from runs import ROOT, SHORT, contents, run, saved
-from trainings import assert_same_gradients, gradients
+from trainings import assert_same_gradients, gradients, without_memory
 
 from models.machine import memory
 from models.machine.backend import jt

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from runs import ROOT, SHORT, contents, saved
-from toys import run_conf
-from trainings import stopped_after
+from trainings import run_conf, stopped_after
 
 pytestmark = pytest.mark.slow
 

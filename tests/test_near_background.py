@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from packed_samples import on_host
 from synthetic_scene import write_scene
 from test_fast_background import CONF, OPEN, rays_from, trained, trainer_conf, unit
 from test_fast_neus import SHORT
-from toys import run_conf
-from trainings import trainer_of
+from trainings import on_host, run_conf, trainer_of
 
 from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene

@@ -6,9 +6,9 @@ import itertools
 import numpy as np
 import oracles
 import pytest
+from dense_renderer import NERF, params64, roughen
 from forms import FORMS, OWN_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
-from tiny_networks import NERF, params64, roughen
 
 from models.fields.nerf import NeRF
 from models.fields.state import named_parameters

@@ -3,13 +3,12 @@
 import dataclasses
 from types import SimpleNamespace
 
-import nerf_oracles
+import method_oracles as nerf_oracles
 import numpy as np
 import pytest
 from config_samples import changed
-from dense_renderer import TwoPassRenderer
+from dense_renderer import TwoPassRenderer, params64, random_rays, roughen
 from test_renderer import COUNT, MASK, RAYS, WHITE, assert_slopes, gradients_of
-from tiny_networks import params64, random_rays, roughen
 
 from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import trimesh
-from noise_pictures import picture
+from rendered_photographs import picture
 from synthetic_scene import dataset_config, similarity
 
 from data.parsed_scene import SparsePoints, WorldFrame

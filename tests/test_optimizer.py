@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 from forms import FORMS, in_form, only_on_the_cpu
-from memory_that_ends import unallocated
+from trainings import unallocated
 
 from models.machine import memory
 from models.machine.backend import jt

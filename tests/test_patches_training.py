@@ -4,10 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from packed_samples import on_host
 from test_fast_background import OPEN, trained
 from test_hits import sought
-from trainings import assert_same_gradients, gradients
+from trainings import assert_same_gradients, gradients, on_host
 
 from models.estimators.visibility import NO_ANNEALING
 from models.machine.backend import jt

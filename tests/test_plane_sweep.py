@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rendered_photographs import INTRINSICS, RADIUS, SIZE, drawn, ring, scene_of, solid_texture, sphere_depth
 from synthetic_scene import look_at
-from textured_sphere import INTRINSICS, RADIUS, SIZE, drawn, ring, scene_of, solid_texture, sphere_depth
 
 from data.roi.frustum import Cameras
 from data.scenes import fused_depth as fusion

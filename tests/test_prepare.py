@@ -4,10 +4,8 @@ import os
 
 import numpy as np
 import pytest
-from compare_cameras import compare, poses_of
-from noise_pictures import save_with_exif
-from preparations import LONG_STEPS, N_VIEWS, forbid, give_masks, lines_of, read, refuse, request
-from rendered_photographs import poses, render, textures, write_photographs
+from preparations import LONG_STEPS, N_VIEWS, compare, forbid, give_masks, lines_of, poses_of, read, refuse, request
+from rendered_photographs import poses, render, save_with_exif, textures, write_photographs
 
 from data.io.child import ChildError, run_apart
 from data.io.images import list_images, read_image, write_image

@@ -8,8 +8,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from noise_pictures import picture, save_with_exif
 from PIL import Image, ImageOps
+from rendered_photographs import picture, save_with_exif
 from scipy.spatial.transform import Rotation
 
 from data.demo.make_demo import look_at_center

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from compare_cameras import compare, poses_of
-from fisheye_photographs import write_fisheye
-from preparations import lines_of
+from preparations import compare, lines_of, poses_of
+from rendered_photographs import write_fisheye
 
 from data.io.child import run_apart
 from data.io.files import write_result

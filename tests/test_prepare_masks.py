@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from noise_pictures import picture, save_with_exif
 from preparations import LONG_STEPS, forbid, lines_of, read, request
+from rendered_photographs import picture, save_with_exif
 from rigs import cloud, sphere_of_cameras, textured_scene
 
 from data.errors import UserError

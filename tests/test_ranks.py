@@ -5,8 +5,21 @@ import signal
 
 import numpy as np
 import pytest
-from ranks import finished, needs_mpi, processes, sentences, started, wait_for, workers
-from runs import ROOT, SHORT, command, contents, run, saved
+from runs import (
+    ROOT,
+    SHORT,
+    command,
+    contents,
+    finished,
+    needs_mpi,
+    processes,
+    run,
+    saved,
+    sentences,
+    started,
+    wait_for,
+    workers,
+)
 from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
 from data.errors import UserError

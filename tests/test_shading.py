@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import trimesh
-from scipy.spatial.transform import Rotation
 
 from models.results import shading
 
@@ -40,14 +39,3 @@ def test_a_sphere_has_its_outline_and_its_light():
         normal = BACK[:3, 3] + (along - np.sqrt(along**2 - 15.0)) * direction
         light = shading.AMBIENT + (1.0 - shading.AMBIENT) * max(normal @ shading.LAMP, 0.0)
         assert image[row, column] == pytest.approx(shading.CLAY * light, abs=0.01)
-
-
-def test_lamp_goes_with_the_camera():
-    mesh = trimesh.creation.torus(0.6, 0.25)
-    move = np.eye(4)
-    move[:3, :3] = Rotation.from_euler("xyz", [0.4, 1.0, -2.0]).as_matrix()
-    move[:3, 3] = [3.0, -1.0, 2.0]
-    still = shading.shade_mesh(mesh, INTRINSICS, BACK, HEIGHT, WIDTH)
-    moved = shading.shade_mesh(mesh.copy().apply_transform(move), INTRINSICS, move @ BACK, HEIGHT, WIDTH)
-    different = np.abs(still - moved).max(axis=-1) > 0.02
-    assert different.mean() < 0.005  # single rays on the outline may fall either way

@@ -5,19 +5,24 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import trimesh
-from dense_extraction import marching_cubes, sample_grid
+from dense_extraction import (
+    BOX,
+    Analytic,
+    cut_off,
+    marching_cubes,
+    minus_density,
+    sample_grid,
+    sphere,
+    steep_in_a_corner,
+    thin,
+    torus,
+)
 
 from data.errors import UserError
 from models.evaluation.mesh_distance import point_to_mesh
 from models.surface import sparse
-from models.surface.block import march
 from models.surface.extraction import EmptySurfaceError
-from models.surface.lattice import halved, mixed_corners, mixed_parents, points_of_parents
-from models.surface.rules import Bounded, Unbounded
-from models.surface.samples import BLOCK, Grid
-from models.surface.weld import weld
-from tests.analytic_fields import BOX, Analytic, cut_off, minus_density, sphere, steep_in_a_corner, thin, torus
+from models.surface.lattice import mixed_corners
 
 CHUNK = 2**16
 FIELDS = {
@@ -69,53 +74,6 @@ def test_surface_that_no_rule_foresees_is_followed_into_every_block(monkeypatch)
     monkeypatch.setattr(sparse, "mixed_corners", lambda values: np.zeros([n - 1 for n in values.shape], bool))
     found = extract(torus).mesh
     assert len(found.faces) == len(dense(torus, 0.0, 140).faces) and found.is_watertight
-
-
-def test_cells_that_a_bound_excludes_hold_no_surface():
-    generator = np.random.default_rng(0)
-    grid = Grid.of(*BOX, 65, 32)
-    points = np.stack(np.meshgrid(*grid.axes, indexing="ij"), axis=-1)
-    for _ in range(20):
-        slope, center = generator.uniform(0.5, 3.0), generator.uniform(-1, 1, 3)
-        values = slope * (np.linalg.norm(points - center, axis=-1) - generator.uniform(0.01, 1.0))
-        excluded = ~Bounded(slope).may_cross(values[::8, ::8, ::8], 8 * grid.spacing, coarse=True)
-        within = np.repeat(np.repeat(np.repeat(excluded, 8, 0), 8, 1), 8, 2)
-        assert not (within & mixed_corners(values)).any()
-
-
-def test_values_that_vary_unevenly_are_compared_evenly():
-    values = np.exp(np.linspace(0.0, 40.0, 21))[:, None, None] * np.ones((1, 5, 5))
-    level = float(np.exp(20.1))
-    plain = Unbounded(level).may_cross(values - level, np.ones(3), coarse=False)
-    even = Unbounded(level, np.log).may_cross(values - level, np.ones(3), coarse=False)
-    assert plain[:, 0, 0].tolist() != even[:, 0, 0].tolist()
-    assert np.flatnonzero(even[:, 0, 0]).tolist() == list(range(7, 14))  # within 3 cells of the level
-
-
-def test_halving_keeps_values_and_parents_touch_27_points():
-    values = np.random.default_rng(0).normal(size=(4, 5, 6))
-    finer = halved(values)
-    assert finer.shape == (7, 9, 11) and np.array_equal(finer[::2, ::2, ::2], values)
-    assert not halved(np.abs(values)).min() < 0
-    cells = np.zeros((3, 3, 3), bool)
-    cells[1, 2, 0] = True
-    points = points_of_parents(cells)
-    assert points.sum() == 27 and points[2:5, 4:7, 0:3].all()
-    values = np.ones((7, 7, 7))
-    values[3, 5, 1] = -1.0
-    assert np.array_equal(mixed_parents(values), cells)
-
-
-def test_blocks_agree_on_the_vertices_of_their_common_face():
-    grid = Grid.of(*BOX, 2 * BLOCK + 1, 32)
-    points = np.stack(np.meshgrid(*grid.axes, indexing="ij"), axis=-1)
-    values = sphere(points.reshape(-1, 3)).astype(np.float64).reshape(points.shape[:3])
-    halves = [values[: BLOCK + 1], values[BLOCK:]]
-    patches = [march(half, np.array([start, 0, 0])) for half, start in zip(halves, (0, BLOCK), strict=True)]
-    on_face = [{tuple(vertex) for vertex in vertices if vertex[0] == BLOCK} for vertices, _ in patches]
-    assert on_face[0] == on_face[1] and len(on_face[0]) > 100
-    vertices, faces = weld(patches)
-    assert trimesh.Trimesh(vertices, faces, process=False).is_watertight
 
 
 def test_kill_loses_at_most_a_block_and_the_mesh_is_the_same(tmp_path):

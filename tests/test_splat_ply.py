@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from method_oracles import random_splats
 from scipy.spatial.transform import Rotation
-from splat_oracle import random_splats
 
 from models.checkpoints.ours import CheckpointError
 from models.checkpoints.splat_ply import encode, to_checkpoint
@@ -52,25 +52,16 @@ def number(row, name, value):
     return GOOD[:count] + numbers.tobytes()
 
 
-def words(old, new):
-    """The file with words of its header replaced."""
-    return GOOD.replace(old, new)
-
-
 BAD = [
-    (words(b"property float opacity\n", b"property float transparency\n"), "no property opacity"),
+    (GOOD.replace(b"property float opacity\n", b"property float transparency\n"), "no property opacity"),
     (number(1, "z", np.nan), "z of Gaussian 1 is nan"),
-    (number(1, "scale_1", np.inf), "scale_1 of Gaussian 1 is inf"),
-    (words(b"vertex 3", b"vertex 1000000000"), "1000000000"),
+    (GOOD.replace(b"vertex 3", b"vertex 1000000000"), "1000000000"),
     (GOOD[:-5], "damaged"),
-    (words(b"binary_little_endian", b"ascii"), "binary"),
-    (words(b"property float nx", b"property list uchar int nx"), "without list properties"),
-    (words(b"property float nx", b"property float x"), "twice"),
-    (words(b"vertex 3", b"vertex 0"), "no Gaussians"),
-    (words(b"end_header\n", b"comment x\n" * 10000), "not a .ply of Gaussians"),
-    (words(b"f_rest_44", b"f_extra"), "44 properties f_rest"),
+    (GOOD.replace(b"binary_little_endian", b"ascii"), "binary"),
+    (GOOD.replace(b"property float nx", b"property list uchar int nx"), "without list properties"),
+    (GOOD.replace(b"vertex 3", b"vertex 0"), "no Gaussians"),
+    (GOOD.replace(b"f_rest_44", b"f_extra"), "44 properties f_rest"),
     (b"hello", "not a .ply of Gaussians"),
-    (b"", "not a .ply of Gaussians"),
 ]
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 
 import numpy as np
 import pytest
 import trimesh
 from runs import SHORT, contents, saved
-from toys import PixelModel, ToyBlock, photograph, registered, run_conf, write_conf
-from trainings import assert_every_parameter_moves, stopped_after
+from trainings import (
+    PixelModel,
+    ToyBlock,
+    assert_every_parameter_moves,
+    photograph,
+    registered,
+    run_conf,
+    stopped_after,
+    write_conf,
+)
 
 from data.io.images import read_image
 from models.config.blocks import TrainConfig
@@ -30,7 +38,6 @@ class BallBlock:
     """The ball to start from, in the working frame."""
 
     radius: float = limits(0.3, above=0)
-    breath: float = limits(0.02, at_least=0)
 
 
 @dataclass(frozen=True)
@@ -55,20 +62,14 @@ class Ball(jt.nn.Module):
         self.color = jt.array(generator.normal(size=3).astype(np.float32))
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What rays show of the ball: values of a step for its scalars."""
-
-    rgb: Var
-    target: Var
-    mask: Var
+Seen = make_dataclass("Seen", [(name, Var) for name in ("rgb", "target", "mask")], frozen=True)  # for the scalars
 
 
 class BallModel(PixelModel):
     """Opaque where a ray passes the centre within the radius, which varies a little in training."""
 
     def __init__(self, conf: BallConfig, train: TrainConfig, generator: np.random.Generator) -> None:
-        self.block, self.train = conf.ball, train
+        self.train = train
         self.ball = Ball(conf.ball, generator)
         self.networks = {"ball": self.ball}
 
@@ -115,7 +116,7 @@ class BallModel(PixelModel):
         along = (placed.origins * placed.directions).sum(dim=1, keepdims=True)
         passed = (placed.origins.sqr().sum(dim=1, keepdims=True) - along.sqr()).stop_grad()
         if noise is not None:
-            radius = radius + (jt.array(noise["breath"]) - 0.5) * self.block.breath
+            radius = radius + (jt.array(noise["breath"]) - 0.5) * 0.02
         opacity = ((radius.sqr() - passed) * self.ball.sharpness.exp()).sigmoid()
         rgb = opacity * self.ball.color.sigmoid().reshape((1, 3))
         return over_background(rgb, opacity, moment.background_rgb), opacity
@@ -129,7 +130,6 @@ def test_it_trains_resumes_and_is_shown_as_every_kind(tmp_path, capsys):
         assert run_conf(conf, stopped_after(3, folder, resumed), "--is_continue") == 0
         assert contents(saved(resumed, 6)) == contents(saved(folder, 6))
         assert " radius 0.3" in (folder / "logs/train.log").read_text()
-        assert (folder / "recording/config.conf").is_file()
         assert_every_parameter_moves(folder)
         assert run_conf(conf, folder, "--mode", "validate_image", "--image", "1") == 0
         assert read_image(folder / "validations_fine/00000006_0_1.png")[:12].any()
@@ -137,7 +137,5 @@ def test_it_trains_resumes_and_is_shown_as_every_kind(tmp_path, capsys):
         mesh = trimesh.load(folder / "meshes/00000006.ply", process=False)
         radius = np.linalg.norm(mesh.vertices - [0.3, -0.2, 4.0], axis=1) / 2.5  # of write_scene's frame
         assert np.allclose(radius, saved(folder, 6).tensors["ball"]["radius"], atol=0.01)
-        capsys.readouterr()
         assert run_conf(conf, tmp_path / "none", settings=("model.ball.radiuss=1",)) == 2
-        error = capsys.readouterr().err
-        assert "did you mean model.ball.radius?" in error and error.count("\n") == 1
+        assert "did you mean model.ball.radius?" in capsys.readouterr().err

@@ -24,6 +24,3 @@ def test_a_training_gives_a_row_for_each_moment_and_runs_once(tmp_path, capsys):
     assert all(isinstance(row[name], float) for row in rows for name in ("chamfer", "psnr", "points_median", "peak_mb"))
     made = (tmp_path / "tiny_x1_seed0" / program.ROWS).stat().st_mtime_ns
     assert program.main(flags) == 0 and (tmp_path / "tiny_x1_seed0" / program.ROWS).stat().st_mtime_ns == made
-    capsys.readouterr()
-    assert program.main([*flags[:2], "train.end_iter=6", *flags[3:]]) == 2
-    assert "holds a training with other settings" in capsys.readouterr().err

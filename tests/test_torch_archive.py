@@ -1,6 +1,5 @@
 """Files of `torch.save`: tensors come out exactly, invalid files give one error message, and no code in them runs."""
 
-import contextlib
 import os
 import pickle
 import struct
@@ -8,9 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from torch_files import (
+from checkpoint_samples import (
     ORDERED_DICT,
     REBUILD,
     SMALL,
@@ -19,7 +16,6 @@ from torch_files import (
     Storage,
     WithState,
     legacy_file,
-    pickled,
     read,
     refusal,
     storage,
@@ -49,10 +45,8 @@ def test_tensors_of_every_type_come_out_bit_for_bit(tmp_path):
     for name, array in ARRAYS.items():
         assert (raw[name].dtype, raw[name].shape, raw[name].tobytes()) == (array.dtype, array.shape, array.tobytes())
         raw[name][...] = 0  # its own memory, not the file's
-    array = np.array([1.0, 2.0], np.float32)
-    raw = read(tmp_path, zip_file({"x": tensor(array, order=">")}, byteorder="big"))
-    np.testing.assert_array_equal(raw["x"], array)
-    assert raw["x"].dtype.isnative
+    big = read(tmp_path, zip_file({"x": tensor(TWO, order=">")}, byteorder="big"))["x"]
+    assert big.dtype.isnative and big.tolist() == [1.0, 1.0]
 
 
 def test_views_of_a_storage_come_out_as_numpy_would_stride_them(tmp_path):
@@ -91,20 +85,13 @@ def test_plain_values_and_parameters_come_out_as_they_are(tmp_path):
 HELD = storage(np.zeros(4, np.float32))
 BAD_TENSORS = [
     *(view(HELD, offset, (4,), (1,)) for offset in (1, -1, True, 2**61)),
-    *(view(HELD, 0, (5,), (stride,)) for stride in (-1, 2**62)),
+    view(HELD, 0, (5,), (-1,)),
     *(view(HELD, 0, size, (1,) * len(size)) for size in ((-4,), (1,) * 65, ("4",))),
     view(HELD, 0, (2**20, 2**20, 2**20, 2**20), (0, 0, 0, 0)),
-    view(HELD, 0, (4,), ()),
-    view(None, 0, (4,), (1,)),
     Call(REBUILD, (HELD,)),
     *(view(Storage("0", bytes(8), "FloatStorage", length), 0, (1,), (1,)) for length in (4, -1)),
-    view(Storage("0", bytes(8), "ComplexFloatStorage", 1), 0, (1,), (1,)),
     Call(Name("numpy", "dtype"), ("O8", False, True)),
-    Call(
-        Name("numpy._core.multiarray", "scalar"),  # longer than its type
-        (Call(Name("numpy", "dtype"), ("f4",)), Call(Name("_codecs", "encode"), ("12345678", "latin1"))),
-    ),
-    *(Call(Name("_codecs", "encode"), given) for given in (("x", "rot13"), ("x" * 9, "latin1"))),
+    Call(Name("_codecs", "encode"), ("x", "rot13")),
 ]
 
 
@@ -126,28 +113,16 @@ def overlapping_archive():
     return content[:start] + 3 * content[start:end] + content[end : end + 8] + tail + content[end + 20 :]
 
 
-def encrypted_archive():
-    content = bytearray(zip_file({"x": 1}))
-    content[content.index(b"PK\x01\x02") + 8] |= 1
-    content[6] |= 1
-    return bytes(content)
-
-
 CHANGED = "is damaged or truncated"
 FOREIGN = "is not a file of torch.save"
 TWO = np.full(2, 1.0, np.float32)
 BAD_ARCHIVES = [
     (zip_file({"x": tensor(np.zeros(100000, np.float32))}, compression=zipfile.ZIP_DEFLATED), "has compressed entries"),
     (overlapping_archive(), "its entries are larger than the file"),
-    (encrypted_archive(), CHANGED),
     (zip_file({}).replace(b"data.pkl", b"data.txt"), "not of torch.save"),
-    (zip_file({}, **{"xy/data.pkl": b"}."}).replace(b"archive/xy/", b"archive-xy/"), "not of torch.save"),
     (zip_file({"x": tensor(TWO)}).replace(b"/data/0", b"/data/1"), "it has no entry data/0"),
     (zip_file({"x": tensor(TWO)}).replace(b"\x80\x3f", b"\x80\x40"), CHANGED),
-    (b"PK\x03\x04" + bytes(50), CHANGED),
-    (b"", FOREIGN),
     (b"not a checkpoint\n", FOREIGN),
-    (pickled({"nerf": 1})[0], FOREIGN),
     (zip_file([1, 2]), "is not a dictionary"),
 ]
 
@@ -157,26 +132,17 @@ def test_an_archive_that_makes_no_sense_is_refused(tmp_path, content, reason):
     assert reason in refusal(tmp_path, content)
 
 
-def test_truncations_are_refused_and_flipped_bits_harmless(tmp_path):
-    content = zip_file(SMALL)
-    for position in range(len(content)):
-        refusal(tmp_path, content[:position])
-        for bit in (1, 128):
-            with contextlib.suppress(CheckpointError):
-                read(tmp_path, content[:position] + bytes([content[position] ^ bit]) + content[position + 1 :])
-
-
 # pickles that refer to more than tensors: no code in them is executed
 
 
-class Reduced:
-    """Pickles as a call of `function`."""
+class Opening:
+    """Pickles as a call of `eval` that makes a file."""
 
-    def __init__(self, function, *arguments):
-        self.parts = (function, arguments)
+    def __init__(self, path):
+        self.path = path
 
     def __reduce__(self):
-        return self.parts
+        return eval, (f"open({str(self.path)!r}, 'w').close()",)
 
 
 def chain(canary):
@@ -187,12 +153,8 @@ def chain(canary):
 
 ATTACKS = {
     "os.system": lambda canary: Call(Name("os", "system"), (f"touch {canary}",)),
-    "python 2 spelling": lambda canary: Call(Name("__builtin__", "eval"), (f"open({str(canary)!r}, 'w')",)),
-    "nested in a state dict": lambda canary: {"nerf": {"w": [Call(ORDERED_DICT, ()), (chain(canary),)]}},
     "inside a tensor": lambda canary: Call(REBUILD, (chain(canary), 0, (), ())),
-    "as a state": lambda canary: WithState(Call(ORDERED_DICT, ()), chain(canary)),
     "an attribute of an allowed module": lambda canary: Call(Name("torch._utils", "os.system"), (f"touch {canary}",)),
-    "numpy's loader": lambda canary: Call(Name("numpy", "load"), (str(canary), None, True)),
     "a name with a newline": lambda canary: Name("os", "system" + 1000 * "x"),
 }
 
@@ -207,7 +169,7 @@ def test_a_file_that_asks_for_a_foreign_name_is_refused_unrun(tmp_path, attack):
 def test_what_pickle_itself_would_run_is_refused_in_every_protocol(tmp_path):
     canary = tmp_path / "canary"
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        content = pickle.dumps(Reduced(eval, f"open({str(canary)!r}, 'w').close()"), protocol)
+        content = pickle.dumps(Opening(canary), protocol)
         assert "eval" in refusal(tmp_path, zip_file(content)) and not canary.exists()
         pickle.loads(content)
         canary.unlink()  # the sample must be able to do harm
@@ -225,17 +187,12 @@ def test_old_formats_and_sparse_files_of_terabytes_are_refused(tmp_path):
 
 FORBIDDEN_OPERATIONS = {
     "INST": b"(S'x'\nios\nsystem\n.",
-    "NEWOBJ": b"\x80\x02ccollections\nOrderedDict\n)\x81.",
     "PERSID": b"Pos.system\n.",
     "a state for a function": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x05\x00\x00\x00buildNsb.",
-    "wrong arguments": b"\x80\x02ccollections\nOrderedDict\nK\x01\x85R.",
     "an append to a tuple": b"\x80\x02)Na.",
     "an enormous integer as a key": b"\x80\x02}\x8a\x20" + b"\x7f" * 32 + b"Ns.",
-    "an empty stack": b"\x80\x02.",
     "a memo that is not there": b"\x80\x02j\xff\xff\xff\xff.",
-    "a set": b"\x80\x04\x8f.",
     "a key of tuples by the memo": b"\x80\x02})" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(200)) + b"Ns.",
-    "an unknown operation": b"\x80\x02\xff.",
     "a number of a million digits": b"I" + b"9" * 1000000 + b"\n.",
 }
 
@@ -243,21 +200,9 @@ FORBIDDEN_OPERATIONS = {
 def test_a_pickle_that_leaves_the_narrow_path_is_refused(tmp_path, monkeypatch):
     for case, content in FORBIDDEN_OPERATIONS.items():
         assert refusal(tmp_path, zip_file(content)), case
-    assert read(tmp_path, zip_file(b"\x80\x02}r\xff\xff\xff\xff.")) == {}  # a memo index costs no memory
     doubling = b"\x80\x02}X\x01\x00\x00\x00a)" + b"2\x86" * 1000 + b"s."
     assert "DUP" in refusal(tmp_path, zip_file(doubling))
     content = zip_file(b"\x80\x02" + b"N" * 100 + b"}.")
     assert read(tmp_path, content) == {}
     monkeypatch.setattr(torch_pickle, "MAX_PICKLE_BYTES", 100)
     assert "a pickle of more than" in refusal(tmp_path, content)
-
-
-@given(edits=st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=3)), min_size=1, max_size=4))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_rewritten_pickle_ends_in_a_value_or_a_refusal(tmp_path, edits):
-    content, storages = pickled(SMALL)
-    for position, replacement in edits:
-        position %= len(content)
-        content = content[:position] + replacement + content[position + 1 :]
-    with contextlib.suppress(CheckpointError):
-        read(tmp_path, zip_file(content, **{"data/0": storages["0"].content}))

@@ -2,9 +2,12 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import oracles
 import pytest
+from checkpoint_samples import assert_same
 
 from models.checkpoints.ours import CheckpointError
 from models.checkpoints.published import NETWORKS, read_torch_checkpoint, to_checkpoint
@@ -12,53 +15,29 @@ from models.checkpoints.published import NETWORKS, read_torch_checkpoint, to_che
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def effective(named, layer):
-    """Weight of a weight-normalised layer (Salimans & Kingma 2016, equation 2) and bias, float64."""
-    v, g = named[f"{layer}.weight_v"].astype(np.float64), named[f"{layer}.weight_g"]
-    return g * v / np.linalg.norm(v, axis=1, keepdims=True), named[f"{layer}.bias"]
+def in_64(named):
+    return {name: array.astype(np.float64) for name, array in named.items()}
 
 
-def embed(points, frequencies):
-    """NeRF (Mildenhall et al. 2020), equation 4 with the point itself in front."""
-    waves = [wave(points * 2.0**k) for k in range(frequencies) for wave in (np.sin, np.cos)]
-    return np.concatenate([points, *waves], axis=1)
-
-
-def sdf(named, points, config):
-    """The published SDF network, first output, in float64."""
-    inputs = embed(points.astype(np.float64) * config["scale"], config["multires"])
-    x = inputs
-    for layer in range(config["n_layers"] + 1):
-        if layer in config["skip_in"]:
-            x = np.concatenate([x, inputs], axis=1) / np.sqrt(2)
-        weight, bias = effective(named, f"lin{layer}")
-        x = x @ weight.T + bias
-        if layer < config["n_layers"]:
-            x = np.logaddexp(0, 100 * x) / 100
-    return x[:, :1] / config["scale"]
-
-
-def color(named, inputs):
+def color(named, hidden):
     """The published colour network without its encoding, in float64."""
-    layers = sum(name.endswith(".bias") for name in named)
-    for layer in range(layers):
-        weight, bias = effective(named, f"lin{layer}")
-        inputs = inputs @ weight.T + bias
-        inputs = np.maximum(inputs, 0) if layer < layers - 1 else 1 / (1 + np.exp(-inputs))
-    return inputs
+    for layer in range(4):
+        hidden = oracles.relu(oracles.dense(named, f"lin{layer}", hidden))
+    return oracles.sigmoid(oracles.dense(named, "lin4", hidden))
 
 
 @pytest.mark.parametrize("name", ["official_wmask_000040", "official_womask_000040"])
 def test_an_official_checkpoint_gives_what_the_published_code_gave(name):
     """Its distances, its colours in reverse, and everything else as it is, with moments."""
     probe = np.load(GOLDEN / f"{name}_probe.npz")
-    config = json.loads(str(probe["meta_json"]))["sdf_network"]
+    conf = SimpleNamespace(**json.loads(str(probe["meta_json"]))["sdf_network"])
     raw = read_torch_checkpoint(GOLDEN / f"{name}.pth")
     checkpoint = to_checkpoint(raw)
     found = checkpoint.tensors
-    np.testing.assert_allclose(sdf(found["sdf_network_fine"], probe["points"], config), probe["sdf"], rtol=0, atol=5e-6)
+    sdf = oracles.sdf_network(in_64(found["sdf_network_fine"]), conf, probe["points"].astype(np.float64))[0]
+    np.testing.assert_allclose(sdf, probe["sdf"], rtol=0, atol=5e-6)
     inputs = np.random.default_rng(0).normal(size=(5, raw["color_network_fine"]["lin0.weight_v"].shape[1]))
-    bgr, rgb = (color(named["color_network_fine"], inputs) for named in (raw, found))
+    bgr, rgb = (color(in_64(named["color_network_fine"]), inputs) for named in (raw, found))
     np.testing.assert_allclose(rgb, bgr[:, ::-1], rtol=1e-12)
     assert (checkpoint.step, checkpoint.adam_steps, checkpoint.state) == (40, 40, {"source": "published NeuS"})
     changed = set()
@@ -115,7 +94,6 @@ def test_moments_belong_to_the_parameter_of_their_number_and_turn_with_it():
 
 def test_other_numbers_of_parameters_and_spellings_are_understood():
     raw = tiny_raw()
-    same = to_checkpoint(tiny_raw())
     numbers = [10 * index + 5 for index in range(len(TINY_ORDER))]
     states = raw["optimizer"]["state"]
     renumbered = {number: {**states[index], "step": np.array(7.0, np.float32)} for index, number in enumerate(numbers)}
@@ -123,12 +101,7 @@ def test_other_numbers_of_parameters_and_spellings_are_understood():
     newer = {f"lin0.weight_{part}": f"lin0.parametrizations.weight.original{k}" for k, part in enumerate("gv")}
     raw["sdf_network_fine"] = {newer.get(name, name): array for name, array in raw["sdf_network_fine"].items()}
     other = to_checkpoint(raw)
-    assert other.adam_steps == same.adam_steps and list(other.tensors["sdf_network_fine"]) == list(
-        TINY["sdf_network_fine"]
-    )
-    for moment, named in same.moments.items():
-        for name, array in named.items():
-            np.testing.assert_array_equal(other.moments[moment][name], array)
+    assert_same(other, to_checkpoint(tiny_raw()))
 
 
 def change(*path, to):
@@ -147,19 +120,14 @@ UNFIT = [
     *((change(key, to=None), key) for key in (*NETWORKS, "optimizer", "iter_step")),
     (change("nerf", to=[1]), "nerf"),
     *((change("nerf", "rgb_linear.bias", to=to), "rgb_linear.bias") for to in (1.0, np.arange(3))),
-    *(
-        (change("iter_step", to=step), "iter_step")
-        for step in ("40", 1.5, float("nan"), float("inf"), -1, 1 << 4000000)
-    ),
-    (change("optimizer", "state", to=None), "state"),
+    *((change("iter_step", to=step), "iter_step") for step in ("40", float("nan"), -1, 1 << 4000000)),
     (change("optimizer", "state", to=[]), "optimizer"),
-    *((change(*GROUPS, to=to), "param_groups") for to in (None, 3)),
-    *((change(*GROUPS, 0, "params", to=to), "param") for to in (None, 3, [[]])),
+    (change(*GROUPS, to=None), "param_groups"),
+    (change(*GROUPS, 0, "params", to=[[]]), "param"),
     (change(*GROUPS, 0, "params", to=[1, 2]), "2 parameters"),
     (change("optimizer", "state", 3, "exp_avg", to=None), "exp_avg"),
     (change("optimizer", "state", 3, "exp_avg_sq", to=np.zeros(7)), "lin0.weight_g"),
     (change("optimizer", "state", 3, "step", to=8), "different numbers of steps"),
-    (change("color_network_fine", to=lambda old: {"lin2.bias": old["lin2.bias"][:2]}), "parameters"),
     (change("color_network_fine", to=lambda old: {f"x{name}": old[name] for name in old}), "color_network_fine"),
 ]
 

@@ -3,11 +3,9 @@
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
-import numpy as np
 import pytest
-from runs import ROOT, SHORT, command, contents, run, saved
+from runs import SHORT, command, contents, run, saved
 from trainings import assert_every_parameter_moves, stopped_after
 
 import exp_runner
@@ -28,9 +26,8 @@ def trained(tmp_path_factory):
 def test_a_run_writes_what_the_published_code_writes(trained):
     written = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
     pictures = {f"{kind}/00000006_0_0_held_out.png" for kind in ("validations_fine", "normals")}
-    assert written >= {f"checkpoints/ckpt_00000{step}.safetensors" for step in (3, 6)} | pictures | {
-        "meshes/00000006.ply"
-    }
+    checkpoints = {f"checkpoints/ckpt_00000{step}.safetensors" for step in (3, 6)}
+    assert written >= checkpoints | pictures | {"meshes/00000006.ply"}
     assert any(name.startswith("logs/events.out.tfevents") for name in written)
     conf = load_config(trained / "recording" / "config.conf")
     assert conf.train.end_iter == 6 and conf.general.base_exp_dir == str(trained)
@@ -65,48 +62,17 @@ def test_a_finished_run_is_left_alone(trained, capsys):
     said = capsys.readouterr().out
     assert "already trained to step 6" in said
     assert contents(saved(trained, 6)) == before
-    checkpoint, report, following = said.splitlines()[-3:]
-    assert checkpoint == f"checkpoint: {trained / 'checkpoints/ckpt_000006.safetensors'}"
-    assert report == f"report: {trained / 'report.html'}" and (trained / "report.html").is_file()
-    words = shlex.split(following.removeprefix("next: "))
-    assert words[0] == "python" and Path(words[1]).resolve() == ROOT / "exp_runner.py"
-    assert exp_runner.main([*words[2:], "--resolution", "16"]) == 0
+    assert f"report: {trained / 'report.html'}\n" in said and (trained / "report.html").is_file()
+    words = shlex.split(said.splitlines()[-1].removeprefix("next: "))
+    assert words[0] == "python" and exp_runner.main([*words[2:], "--resolution", "16"]) == 0
 
 
 def test_after_a_damaged_newest_checkpoint_the_one_before_is_used(trained, tmp_path, capsys):
     shutil.copytree(trained / "checkpoints", tmp_path / "checkpoints")
     newest = tmp_path / "checkpoints/ckpt_000006.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
-    half = tmp_path / "logs/events.out.tfevents.1.half"
-    half.parent.mkdir()
-    half.write_bytes(record := b"\x18\x00\x00\x00half a record")
     assert run(tmp_path, "--is_continue") == 0
     told = capsys.readouterr()
     assert "ckpt_000006.safetensors is damaged" in told.err and "Trying the previous checkpoint" in told.err
-    assert "checkpoint of step 3" in told.out and half.read_bytes() == record
+    assert "checkpoint of step 3" in told.out
     assert all(contents(saved(tmp_path, step)) == contents(saved(trained, step)) for step in (3, 6))
-
-
-def test_a_mode_without_a_checkpoint_says_where_it_looked(tmp_path, capsys):
-    for mode in ("validate_mesh", "validate_image", "interpolate_0_1", "evaluate"):
-        assert run(tmp_path / "empty", "--mode", mode) == 2
-        error = capsys.readouterr().err
-        assert str(tmp_path / "empty" / "checkpoints") in error and error.count("\n") == 1
-        assert not (tmp_path / "empty").exists()
-
-
-SIZES = [
-    ("n_samples=1", "n_importance=0"),
-    ("n_samples=8", "n_importance=2", "up_sample_steps=4"),
-    ("n_samples=8", "n_importance=5", "up_sample_steps=1", "n_outside=3"),
-    ("n_samples=8", "n_importance=0", "n_outside=1"),
-]
-
-
-@pytest.mark.parametrize("sizes", SIZES, ids=" ".join)
-def test_any_sensible_number_of_samples_trains_and_renders(sizes, tmp_path):
-    settings = tuple(f"model.neus_renderer.{size}" for size in sizes)
-    settings += ("train.end_iter=2", "train.warm_up_end=1", "train.val_freq=2", "train.validate_resolution_level=20")
-    assert run(tmp_path, settings=settings) == 0
-    arrays = [a for named in saved(tmp_path, 2).tensors.values() for a in named.values()]
-    assert all(np.isfinite(array).all() for array in arrays)

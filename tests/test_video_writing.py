@@ -20,16 +20,15 @@ CODECS = [VP9, *([H264] if importlib.util.find_spec(PACKAGE) else [])]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("odd", [0, 1])
-def test_what_is_written_has_every_frame(tmp_path, frames, codec, odd):
-    frames = [frame[: 60 - odd, : 80 - odd] for frame in frames]
+def test_what_is_written_has_every_frame(tmp_path, frames, codec):
+    frames = [frame[:59, :79] for frame in frames]  # odd sizes
     assert write_video(tmp_path / "a.mp4", iter(frames), 24.0, codec) == codec
     assert cv2.VideoCapture(str(tmp_path / "a.mp4")).get(cv2.CAP_PROP_FRAME_COUNT) == len(frames)
     assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("share", [0.0, 0.99])
 def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path, frames, share, codec):
     write_video(tmp_path / "a.mp4", frames, 24.0, codec)
     size = (tmp_path / "a.mp4").stat().st_size

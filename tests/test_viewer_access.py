@@ -13,13 +13,11 @@ from models.viewer import server
 from models.viewer.access import Access
 
 
-class FakeRequest:
+def asking(path="/", **headers):
     """A request of a browser."""
+    from websockets.datastructures import Headers
 
-    def __init__(self, path="/", **headers):
-        from websockets.datastructures import Headers
-
-        self.path, self.headers = path, Headers({"Host": "localhost:8080", **headers})
+    return SimpleNamespace(path=path, headers=Headers({"Host": "localhost:8080", **headers}))
 
 
 SOCKET = {"Upgrade": "websocket"}
@@ -29,14 +27,12 @@ LOCAL, SHARED = Access("", "viewer"), Access("secret", "viewer")
 EVIL, BOX = "http://evil.example", {"Host": "box:8080", "Origin": "http://box:8080"}
 REQUESTS = [
     (LOCAL, {"Host": "127.0.0.1:8080", "Origin": "http://127.0.0.1:8080"}, True),
-    (LOCAL, {"Host": "[::1]:9000", "Origin": "http://[::1]:9000"}, True),
     (LOCAL, {"Host": "localhost:9999", "Origin": "http://LOCALHOST:9999"}, True),  # the near end of an SSH tunnel
     (LOCAL, {}, True),
     # the second is another server on the same machine
-    *((LOCAL, {"Origin": origin}, False) for origin in (EVIL, "http://localhost:3000", "null", "http://[::1")),
+    *((LOCAL, {"Origin": origin}, False) for origin in (EVIL, "http://localhost:3000", "null")),
     (LOCAL, {"Host": "evil.example:8080", "Origin": f"{EVIL}:8080"}, False),  # DNS rebinding
     (LOCAL, {"Host": "127.0.0.1.evil.example:8080"}, False),
-    (LOCAL, {"Host": "[::1"}, False),
     (SHARED, BOX, False),
     (SHARED, {**BOX, "Cookie": "a=b; viewer=secret"}, True),
     (SHARED, {**BOX, "Origin": EVIL, "Cookie": "viewer=secret"}, False),
@@ -48,8 +44,8 @@ REQUESTS = [
 @needs_viser
 @pytest.mark.parametrize(("access", "request_of", "is_admitted"), REQUESTS)
 def test_a_websocket_is_for_the_viewers_own_page(access, request_of, is_admitted):
-    assert (access.refusal(FakeRequest(**SOCKET, **request_of)) == "") == is_admitted
-    assert (access.refusal(FakeRequest("/?token=secret", **SOCKET, **request_of)) == "") or not is_admitted
+    assert (access.refusal(asking(**SOCKET, **request_of)) == "") == is_admitted
+    assert (access.refusal(asking("/?token=secret", **SOCKET, **request_of)) == "") or not is_admitted
 
 
 def asked_of(port, headers, path="/"):
@@ -77,18 +73,10 @@ def viewer_at(host, port):
     """A running viewer; yields its port and what it said."""
     told = []
     running = server.start(host, port, "test", told.append)
-    with contextlib.closing(SimpleNamespace(close=lambda: server.stop(running))):
+    try:
         yield running.get_port(), told
-
-
-@needs_viser
-def test_a_foreign_page_gets_nothing_of_a_running_viewer():
-    with viewer_at("127.0.0.1", 9320) as (port, told):
-        assert told == [f"viewer: http://localhost:{port} (Ctrl-C stops it)"]
-        assert " 200 " in asked_of(port, {})[0]
-        assert " 101 " in asked_of(port, of_a_socket(port, f"http://127.0.0.1:{port}"))[0]
-        assert " 403 " in asked_of(port, of_a_socket(port, "http://evil.example"))[0]
-        assert " 403 " in asked_of(port, {"Host": "evil.example"})[0]
+    finally:
+        server.stop(running)
 
 
 @needs_viser
@@ -100,8 +88,6 @@ def test_a_viewer_that_others_reach_asks_for_its_token(monkeypatch):
         first, answer = asked_of(port, {}, path)
         cookie = re.search(r"Set-Cookie: ([^;]+); Path=/; HttpOnly; SameSite=Strict", answer)[1]
         assert " 200 " in first and " 101 " in asked_of(port, {**own, "Cookie": cookie})[0]
-        with viewer_at("0.0.0.0", port) as (_, others):
-            assert others[-2] == f"port {port} is in use; the viewer uses {port + 1}"
     monkeypatch.setattr(server, "guarded", lambda access: contextlib.nullcontext([]))
     with pytest.raises(UserError, match="access to the viewer cannot be restricted"):
         server.start("127.0.0.1", 9340, "test", str)

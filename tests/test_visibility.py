@@ -3,7 +3,7 @@
 import numpy as np
 import oracles
 import pytest
-from packed_samples import samples_of
+from trainings import samples_of
 
 from models.estimators.visibility import LEAST_TRANSMITTANCE, LEAST_WEIGHT, surface_visibility, transmitted
 from models.machine.backend import jt

@@ -39,25 +39,19 @@ def form(request):
 
 all_forms = pytest.mark.usefixtures("form")
 
-FACTORS = {
-    "with zeros": float_rows([0.5, 0.0, 0.9, 0.3, 2.0], [0.0, 0.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0, 0.0]),
-    "of any sign": RNG.normal(size=(3, 8)),
-    "one": RNG.random((3, 1)),
-}
+FACTORS = float_rows([0.5, 0.0, 0.9, 0.3, 2.0], [0.0, 0.0, 1.0, 1.0, 1.0], [1.0, -2.0, 3.0, -4.0, 0.7])
 
 
 def exclusive_products(factors):
     return np.array([[np.prod(row[:i]) for i in range(len(row))] for row in factors])
 
 
-@pytest.mark.parametrize("name", FACTORS)
-def test_exclusive_products_and_their_gradient_agree_with_numpy(name):
-    factors = FACTORS[name].astype(np.float32)
-    expected = exclusive_products(factors.astype(np.float64))
-    np.testing.assert_allclose(value(exclusive_cumprod, factors), expected, rtol=1e-5, atol=1e-7)
-    cotangent = np.random.default_rng(1).normal(size=factors.shape).astype(np.float32)
-    expected = central_differences(lambda x: float((exclusive_products(x) * cotangent).sum()), factors)
-    assert_grad_close(gradient(exclusive_cumprod, factors, cotangent).ravel(), expected, rtol=1e-5)
+def test_exclusive_products_and_their_gradient_agree_with_numpy():
+    expected = exclusive_products(FACTORS.astype(np.float64))
+    np.testing.assert_allclose(value(exclusive_cumprod, FACTORS), expected, rtol=1e-5, atol=1e-7)
+    cotangent = np.random.default_rng(1).normal(size=FACTORS.shape).astype(np.float32)
+    expected = central_differences(lambda x: float((exclusive_products(x) * cotangent).sum()), FACTORS)
+    assert_grad_close(gradient(exclusive_cumprod, FACTORS, cotangent).ravel(), expected, rtol=1e-5)
 
 
 @all_forms

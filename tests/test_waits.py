@@ -9,9 +9,8 @@ from functools import partial
 import pytest
 import trainings
 from browsing import demo_scene
-from emulation import Emulator
+from forms import Emulator
 from runs import ROOT
-from test_device_batches import on_device
 
 from models.machine.backend import jt
 from models.methods.conf import load_config
@@ -31,7 +30,6 @@ CONFS = {
     "neus": ("debug", ()),
     "neus beyond the sphere": ("debug", ("model.neus_renderer.n_outside=3", "model.nerf.d_in=4")),
     "nerf": ("nerf_cpu", ("train.batch_size=16",)),
-    "on a grid": ("fast", FEW),
     "on a grid, without masks": ("fast", (*FEW, *WITHOUT_MASKS)),
     "patches": ("geo", FEW),
     "a density on a grid": ("fast_nerf", ("model.radiance.samples=1024", *WITHOUT_MASKS)),
@@ -87,11 +85,11 @@ def test_a_step_waits_for_nothing_and_reads_late_what_it_needs(monkeypatch, name
         for _ in range(STEPS):
             trainer.step()
     assert READ not in events and events.count(LAUNCHED) > STEPS
-    reads = 2 if name in PACKED else 1  # the verdict, and how many samples a batch had
-    assert events.count(LATE) == reads * STEPS
+    is_packed = "on a grid" in name or "patches" in name
+    assert events.count(LATE) == (1 + is_packed) * STEPS  # the verdict, and how many samples a batch had
 
 
-def at_some_step(monkeypatch, name, where, prepared=lambda trainer: trainer):
+def at_some_step(monkeypatch, name, where):
     """A trainer within its training; what has no form for the CPU, where its reference reads, has that for a GPU."""
 
     def emulated_form(kernel, *given):
@@ -102,38 +100,8 @@ def at_some_step(monkeypatch, name, where, prepared=lambda trainer: trainer):
         monkeypatch.setitem(kernel._native, CPU, partial(emulated_form, kernel))
     kind, settings = CONFS[name]
     conf = load_config(ROOT / f"confs/{kind}.conf", "waits", (*SCENE, *settings))
-    trainer = prepared(trainings.trainer_of(conf, demo_scene()))
+    trainer = trainings.trainer_of(conf, demo_scene())
     trainer.finished_steps = int(where * trainer.conf.end_iter) + 1  # no step at which something is done now and then
     trainer.step()
     trainer.step()
     return trainer
-
-
-PACKED = [name for name in CONFS if "on a grid" in name or "patches" in name]
-
-
-@pytest.mark.parametrize("name", PACKED)
-def test_packed_steps_read_on_a_gpu_only_what_was_copied_before(monkeypatch, name):
-    """The verdict on the last step, and how many samples the batch before it had: nothing that is still computed."""
-    trainer = at_some_step(monkeypatch, name, 0.5, on_device)
-    made, is_late, copies = Later.__init__, Later.read, []
-
-    def make(later, value):
-        made(later, value)
-        copies.append(("copied", str(value.dtype), later))
-
-    def read(later):
-        copies.append(("read", str(later._dtype), later))
-        return is_late(later)
-
-    monkeypatch.setattr(Later, "__init__", make)
-    monkeypatch.setattr(Later, "read", read)
-    with heard(monkeypatch) as events:
-        for _ in range(STEPS):
-            trainer.step()
-    assert READ not in events and events.count(LATE) == 2 * STEPS and events.count(LAUNCHED) > STEPS
-    assert [kind for what, kind, _ in copies if what == "read"] == ["int32", "bool"] * STEPS
-    for number, (what, kind, copy) in enumerate(copies):
-        if (what, kind) == ("copied", "int32") and ("read", kind, copy) in copies:
-            between = copies[number : copies.index(("read", kind, copy))]  # the verdict on the same step was waited for
-            assert any(("read", "bool", later) in between for what, _, later in between if what == "copied")

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import itertools
 import shutil
 import subprocess
 from dataclasses import replace
@@ -39,13 +38,13 @@ def copy(trained, tmp_path):
     return shutil.copytree(trained / "checkpoints", tmp_path / "run" / "checkpoints").parent
 
 
-def after_step(monkeypatch, number, action):
-    """Have something happen when that step of a session is done."""
-    original, counts = Trainer.step, itertools.count(1)
+def after_step_4(monkeypatch, action):
+    """Have something happen when the fourth step is done."""
+    original = Trainer.step
 
     def step(self):
         output = original(self)
-        if next(counts) == number:
+        if self.finished_steps == 4:
             action()
         return output
 
@@ -66,14 +65,14 @@ def test_what_is_refused_costs_no_checkpoint_and_leaves_no_folder(copy, tmp_path
         raise UserError("it does not fit")
 
     before = files(copy)
-    for folder in (copy, tmp_path / "above/new"):
-        program = ["env", "cc_path=no-such-compiler", *command(folder, "--overwrite")]
-        done = subprocess.run(program, capture_output=True, text=True)
-        assert done.returncode == 2 and "no-such-compiler is missing" in done.stderr
+    program = ["env", "cc_path=no-such-compiler", *command(tmp_path / "above/new", "--overwrite")]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.returncode == 2 and "no-such-compiler is missing" in done.stderr
+    source = str(GOLDEN / "official_wmask_000040.pth")  # weights of other shapes
     for mode in ("train", "validate_mesh"):
-        source = str(GOLDEN / "official_wmask_000040.pth")  # weights of other shapes
         assert run(tmp_path / "above/new", "--mode", mode, "--checkpoint", source) == 2
-        assert "sdf_network_fine" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "sdf_network_fine" in error and error.count("\n") == 1
     monkeypatch.setattr("models.runner.settled_chunk", refuse)
     assert run(copy, "--overwrite") == 2
     assert files(copy) == before and sorted(path.name for path in copy.iterdir()) == ["checkpoints"]
@@ -122,24 +121,13 @@ def test_pictures_and_meshes_that_do_not_fit_the_disk_end_no_training(tmp_path, 
     assert saved(tmp_path, 6).adam_steps == 4
 
 
-def test_results_behind_a_link_made_meanwhile_are_not_written(tmp_path, monkeypatch, capsys):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    kinds = ("validations_fine", "normals", "distances", "meshes")
-    after_step(monkeypatch, 1, lambda: [(tmp_path / "run" / kind).symlink_to(outside) for kind in kinds])
-    often = ("train.val_freq=3", "train.val_mesh_freq=3", "train.validate_resolution_level=20")
-    assert run(tmp_path / "run", settings=(*SHORT[:3], *often)) == 0
-    assert "symbolic link" in capsys.readouterr().err
-    assert not list(outside.iterdir()) and saved(tmp_path / "run", 6).step == 6
-
-
 def test_logs_and_recordings_follow_no_link(tmp_path):
     source, outside = tmp_path / "source", tmp_path / "outside"
-    for name in ("main.py", "net/__init__.py", "net/deep/layer.py", "net/deep/__init__.py", "scripts/loose.py"):
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_text("pass\n")
+    for folder in (source / "net/deep", outside):
+        folder.mkdir(parents=True)
+    for name in ("main.py", "net/__init__.py", "net/deep/__init__.py", "net/deep/layer.py"):
+        (source / name).touch()
     (source / "net/itself").symlink_to(source / "net")
-    outside.mkdir()
     conf = load_config(ROOT / "confs/debug.conf")
     conf = replace(conf, general=replace(conf.general, recording=(str(source),)))
     for number, name in enumerate(("logs", "logs/train.log", "recording", "recording/source", "recording/config.conf")):
@@ -153,14 +141,12 @@ def test_logs_and_recordings_follow_no_link(tmp_path):
             record(Experiment(conf, folder, None, None))
         assert not list(outside.iterdir())
     record(Experiment(conf, tmp_path / "run", None, None))
-    folder = tmp_path / "run/recording/source"
-    found = {str(path.relative_to(folder)) for path in folder.rglob("*.py")}
-    assert found == {"main.py", "net/__init__.py", "net/deep/__init__.py", "net/deep/layer.py"}
+    assert len(list((tmp_path / "run/recording/source").rglob("*.py"))) == 4
 
 
 def test_a_deleted_folder_is_made_anew_and_a_taken_one_left_alone(trained, tmp_path, monkeypatch, capsys):
     folder, others = tmp_path / "run", []
-    after_step(monkeypatch, 4, lambda: shutil.rmtree(folder))
+    after_step_4(monkeypatch, lambda: shutil.rmtree(folder))
     assert run(folder) == 0
     assert "was deleted during training" in capsys.readouterr().err
     assert contents(saved(folder, 6)) == contents(saved(trained, 6)) and (folder / LOCK_NAME).is_file()
@@ -172,7 +158,7 @@ def test_a_deleted_folder_is_made_anew_and_a_taken_one_left_alone(trained, tmp_p
         fcntl.flock(others[0], fcntl.LOCK_EX)
 
     monkeypatch.undo()
-    after_step(monkeypatch, 4, take)
+    after_step_4(monkeypatch, take)
     assert run(folder, "--overwrite") == 2
     others[0].close()
     assert "another training is running" in capsys.readouterr().err

@@ -3,24 +3,20 @@
 import contextlib
 import errno
 import shutil
-import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import colmap_files
 import cv2
 import numpy as np
 import pytest
-import trimesh
-from bad_input_builders import NPZ, SAME, cameras, content, members, npy, picture, then
+from bad_input_builders import NPZ, SAME, cameras, picture, then
 from broken_scenes import CAMERAS, WRITERS, edit
 from synthetic_scene import SCALE_MAT, dataset_config, save, similarity, write_scene
 
 from data.errors import SceneError, UserError
-from data.io.images import ImageError, read_image
+from data.io.images import ImageError
 from data.scenes.load import load_scene
 from data.scenes.scene import check_scene
-from models.evaluation.mesh_distance import read_mesh
 
 
 def load(folder, **changes):
@@ -38,29 +34,15 @@ def world_mat(change):
     return apply
 
 
-def emptied(kind):
-    return lambda folder: [path.unlink() for path in (folder / "teapot" / kind).iterdir()]
-
-
 EXTRA = then(*(picture(f"teapot/{kind}/004.png", SAME) for kind in ("image", "mask")))
 WRONG_SCENES = [
-    (lambda folder: shutil.rmtree(folder / "teapot"), ["no such folder", "data_dir"]),
     (lambda folder: shutil.rmtree(folder / "teapot/image"), ["has no folder image/", "cameras_sphere.npz"]),
-    (emptied("image"), ["contains no .png, .jpg, .jpeg or .webp"]),
-    (emptied("mask"), ["0 masks for 4"]),
     (EXTRA, ["has no world_mat_4", "5 photographs"]),
-    (cameras(scale_mat_2=None), ["has no scale_mat_2"]),
     (world_mat(lambda m: m * 0), ["world_mat_2", "singular"]),
     (world_mat(lambda m: m * [1, 1, -1, 1]), ["world_mat_2", "mirrored"]),
-    (world_mat(lambda m: m + np.inf), ["world_mat_2", "infinite"]),
-    (world_mat(lambda m: m[:2]), ["world_mat_2", "[2, 4]", "[3, 4] or [4, 4]"]),
-    (cameras(scale_mat_1=SCALE_MAT * np.nan), ["scale_mat_1", "NaN"]),
     (cameras(scale_mat_0=np.diag([2.5, 2.5, -2.5, 1.0])), ["scale_mat_0", "similarity"]),
     (cameras(scale_mat_0=SCALE_MAT * 2), ["scale_mat_0", "last row"]),
     (cameras(scale_mat_3=similarity()), ["scale_mat_3 differs from scale_mat_0"]),
-    (content(NPZ, b""), ["cameras_sphere.npz", "cannot be read"]),
-    (content(NPZ, npy(np.eye(4))), ["cannot be read"]),
-    (members(world_mat_0=b"hello"), ["world_mat_0", "cannot be read"]),
 ]
 
 
@@ -97,12 +79,9 @@ def test_a_camera_in_the_middle_fits_a_place_photographed_from_within(tmp_path):
 
 def test_a_wrong_region_is_named(tmp_path):
     write_scene(tmp_path)
-    for matrix, reason in ((np.diag([1.0, 1, 0, 1]), "singular"), (np.eye(3), "shape"), (np.eye(4) * np.nan, "NaN")):
-        np.savez(tmp_path / "region.npz", scale_mat_0=matrix)
-        with pytest.raises(SceneError, match=f"region.npz: scale_mat_0 .*{reason}"):
-            load(tmp_path, object_cameras_name="region.npz")
-    np.savez(tmp_path / "region.npz", other=1)
-    for name, words in (("region.npz", "has no scale_mat_0"), ("none.npz", "object_cameras_name")):
+    singular = "region.npz: scale_mat_0 .*singular"
+    np.savez(tmp_path / "region.npz", scale_mat_0=np.diag([1.0, 1, 0, 1]))
+    for name, words in (("region.npz", singular), ("none.npz", "object_cameras_name")):
         with pytest.raises(SceneError, match=words):
             load(tmp_path, object_cameras_name=name)
 
@@ -112,7 +91,7 @@ def test_a_wrong_region_is_named(tmp_path):
 
 def refusal(folder, **settings):
     with pytest.raises(UserError) as caught:
-        load_scene(dataset_config(folder, **settings))
+        load(folder, **settings)
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -141,65 +120,29 @@ def test_the_flag_the_size_and_the_lens_are_blamed_for_their_own(tmp_path):
 
 def test_a_full_disk_is_not_blamed_on_the_scene(tmp_path, monkeypatch):
     colmap_files.write_project(tmp_path, "bin")
-    for number in (errno.ENOSPC, errno.EDQUOT):
 
-        def full(*args, number=number, **kwargs):
-            raise OSError(number, "No space left on device")
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("tempfile.TemporaryDirectory", full)
-        message = refusal(tmp_path)
-        assert "has no space left" in message and "TMPDIR" in message and "permissions" not in message
+    monkeypatch.setattr("tempfile.TemporaryDirectory", full)
+    message = refusal(tmp_path)
+    assert "has no space left" in message and "TMPDIR" in message and "permissions" not in message
 
 
-@pytest.mark.parametrize(
-    ("kind", "write", "folders"), [("neus", write_scene, ["image", "mask"]), ("llff", WRITERS["llff"], ["images"])]
-)
-def test_pictures_that_are_not_read_are_named(kind, write, folders, tmp_path):
-    write(tmp_path)
-    for folder in folders:  # a picture of a phone, one of the web and a link that leads nowhere, beside the others
+def test_pictures_that_are_not_read_are_named(tmp_path):
+    write_scene(tmp_path)
+    for folder in (
+        "image",
+        "mask",
+    ):  # a picture of a phone, one of the web and a link that leads nowhere, beside the others
         for name in ("IMG_1.HEIC", "b.gif", "notes.txt", ".hidden.heic"):
             (tmp_path / folder / name).write_bytes(b"x")
         (tmp_path / folder / "c.png").symlink_to("nowhere.png")
-    notes = [note for note in load_scene(dataset_config(tmp_path, type=kind)).notes if "left out, as only" in note]
-    assert len(notes) == len(folders)
-    assert all(note.endswith("are read: b.gif, c.png (a broken link) and IMG_1.HEIC") for note in notes)
-    for path in (tmp_path / folders[0]).iterdir():
+    notes = [note for note in load(tmp_path).notes if "left out, as only" in note]
+    assert len(notes) == 2 and all(
+        note.endswith("are read: b.gif, c.png (a broken link) and IMG_1.HEIC") for note in notes
+    )
+    for path in (tmp_path / "image").iterdir():
         path.rename(path.with_suffix(".heic"))
-    message = refusal(tmp_path, type=kind)
+    message = refusal(tmp_path)
     assert "contains no .png" in message and "0.heic" in message and "convert them" in message
-
-
-def test_a_warning_of_a_library_stays_off_the_terminal(tmp_path, monkeypatch):
-    def warned(path):
-        warnings.warn("a library's own words", RuntimeWarning, stacklevel=1)
-        return read_image(path)
-
-    write_scene(tmp_path)
-    monkeypatch.setattr("data.scenes.preprocess.read_image", warned)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert load_scene(dataset_config(tmp_path)).n_views == 4
-
-
-@pytest.mark.parametrize("suffix", [".ply", ".obj"])
-def test_a_reference_mesh_without_area_is_a_sentence(suffix, tmp_path):
-    for corners in (np.zeros((3, 3)), np.diag([1.0, 2.0, 0]) @ np.ones((3, 3)), 1e200 * np.eye(3)):
-        path = tmp_path / f"flat{suffix}"
-        trimesh.Trimesh(corners, [[0, 1, 2]], process=False).export(path)
-        if suffix == ".obj":
-            path.write_text("".join(f"v {x!r} {y!r} {z!r}\n" for x, y, z in corners.tolist()) + "f 1 2 3\n")
-        with pytest.raises(UserError, match=f"flat{suffix}: .*(area|NaN or infinite)"):
-            read_mesh(path)
-
-
-def test_a_reference_mesh_with_an_impossible_name_is_a_sentence(tmp_path):
-    link = tmp_path / "self.ply"
-    link.symlink_to(link)
-    long, deep = tmp_path / f"{'a' * 300}.ply", Path("/".join(["a" * 200] * 30) + ".ply")
-    for path, words in (
-        (long, "cannot be read .*check"),
-        (deep, "cannot be read .*check"),
-        (link, "no such mesh file"),
-    ):
-        with pytest.raises(UserError, match=words):
-            read_mesh(path)

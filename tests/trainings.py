@@ -1,19 +1,35 @@
-"""Trainers as tests build them, and what holds for each model: which gradients agree, and that all of it learns."""
+"""Trainers and trainings as tests build them, and what holds for each model: gradients that agree, and that all learns.
+
+A small scene with a conf of its own and the command line on it; the samples of a packed batch, read to the host, and
+batches of given samples; and an allocation that fails when arrays are computed, not when they are created, and each
+time: as on a GPU.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from runs import saved
+from runs import ROOT, SHORT, saved
+from synthetic_scene import write_scene
 
+import exp_runner
 from data.scenes.load import load_scene
+from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
+from models.machine.backend import jt
+from models.methods.block import PlainBlock
 from models.methods.conf import ExperimentConfig
-from models.methods.protocol import Batch
-from models.methods.registry import build_model
+from models.methods.protocol import Batch, PlainModel
+from models.methods.registry import METHODS, Method, build_model
+from models.ops.march import PackedSamples
+from models.rendering.losses import binary_mask
 from models.training.trainer import Trainer
 
 Gradients = tuple[dict[str, float], dict[str, np.ndarray]]
@@ -58,3 +74,119 @@ def stopped_after(step: int, trained: Path, folder: Path) -> Path:
     (folder / "checkpoints").mkdir(parents=True)
     shutil.copy(trained / f"checkpoints/ckpt_{step:06d}.safetensors", folder / "checkpoints")
     return folder
+
+
+BLOCKS = ("general", "dataset", "train")  # what every conf has; none of the files of a kind that is built in
+
+
+class ToyBlock(PlainBlock):
+    """The block of a kind whose weights depend on no block: any one can go on from any other."""
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+
+@contextmanager
+def registered(name: str, kind: Method) -> Iterator[None]:
+    """Within it there is a further kind of model."""
+    METHODS[name] = kind
+    try:
+        yield
+    finally:
+        del METHODS[name]
+
+
+def write_conf(folder: Path, model: str) -> Path:
+    """A scene of a coloured sphere, and a conf that trains the block `model` on it in small batches."""
+    write_scene(folder / "scene")
+    lines = [f'include required("{ROOT}/confs/base/{name}.conf")' for name in BLOCKS]
+    lines += [
+        f'general.base_exp_dir = "{folder / "exp"}"',
+        f'dataset.data_dir = "{folder / "scene"}"',
+        "train { learning_rate = 1e-2, batch_size = 32, report_freq = 1, mask_weight = 0.1 }",
+        "train { validate_resolution_level = 2, mesh_resolution = 16 }",
+        model,
+    ]
+    path = folder / "toy.conf"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def run_conf(conf: Path, folder: Path, *arguments: str, settings: tuple[str, ...] = SHORT) -> int:
+    """The command line on a conf, into `folder`; returns the exit status."""
+    assigned = (f"general.base_exp_dir={folder}", "general.recording=[]", *settings)
+    flags = [flag for setting in assigned for flag in ("--set", setting)]
+    return exp_runner.main(["--conf", str(conf), *arguments, *flags])
+
+
+class PixelModel(PlainModel):
+    """A kind whose batches are random pixels of one image after the other."""
+
+    def sampler(self, scene, batch_size, generator):
+        return PixelSampler(scene, batch_size, generator)
+
+
+def photograph(batch, train):
+    """Colours [R, 3] and 0/1 mask [R, 1] that a batch is compared with."""
+    mask = None if batch.mask is None else jt.array(batch.mask)
+    return jt.array(batch.rgb), binary_mask(mask, len(batch.rgb), train)
+
+
+def on_host(batch):
+    """The arrays of the samples of the region, and those of the background as `far`."""
+    near, far = (
+        None if one is None else SimpleNamespace(**{name: value.numpy() for name, value in vars(one).items()})
+        for one in (batch.placed.near, batch.placed.far)
+    )
+    near.far = far
+    return near
+
+
+def samples_of(offsets, points, directions, depths=None):
+    """Packed samples from arrays; those beyond the last offset are of no ray."""
+    rays = np.zeros(len(points), np.int32)
+    rays[: offsets[-1]] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    depths = np.zeros((len(points), 1)) if depths is None else np.reshape(depths, (-1, 1))
+    arrays = (np.int32(offsets), np.int32([len(offsets) - 1]), rays, depths.astype(np.float32), points, directions)
+    return PackedSamples(*map(jt.array, arrays))
+
+
+WORDS = "Unable to alloc cuda device memory"
+
+
+def without_memory(objective, most, words=WORDS):
+    """An objective whose numbers cannot be computed for more than `most` entries, with `words` of another kind too."""
+
+    def failing(batch, noise, moment, settled):
+        found = objective(batch, noise, moment, settled)
+        if len(batch) <= most:
+            return found
+        name, term = next(iter(found.terms.items()))
+        return replace(
+            found, terms=found.terms | {name: replace(term, total=term.total + unallocated(term.total, words))}
+        )
+
+    return failing
+
+
+def unallocated(like, words=WORDS):
+    """Zero, if it could be computed."""
+
+    def compute(np, data):
+        raise RuntimeError(words)
+
+    return jt.numpy_code(like.shape, like.dtype, [like], compute, [compute])
+
+
+def fail_after(monkeypatch, steps, words=WORDS):
+    """From that step of a training on nothing can be computed."""
+    original = Trainer.step
+
+    def failing(self):
+        if self.finished_steps == steps:
+            self.model.objective = without_memory(self.model.objective, 0, words)
+        return original(self)
+
+    monkeypatch.setattr(Trainer, "step", failing)

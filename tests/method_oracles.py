@@ -1,10 +1,139 @@
-"""Splats by the definition in float64 NumPy, one splat at a time; and random splats."""
+"""Hash grids, NeRF's rendering and splats in float64 NumPy, written from the equations; and random splats.
+
+The multiresolution grid and the network behind it: arXiv 2201.05989. NeRF (arXiv 2003.08934), one ray at a time: eq. 2
+(strata), eq. 3 (quadrature), section 5.2 (inverse transform of the coarse weights), eq. 6 (loss), with networks and
+mask loss of oracles.py. Splats by the definition, one splat at a time.
+"""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import oracles
 
 from models.ops.splat_project import camera_numbers
+
+PRIMES = (1, 2654435761, 805459861)
+BETA = 100.0
+
+
+def row(cell, resolution, entries):
+    """The row of a corner with whole coordinates `cell` [.., 3] in its level."""
+    cell = cell.astype(np.uint64)
+    if (resolution + 1) ** 3 <= entries:
+        return cell @ np.array([1, resolution + 1, (resolution + 1) ** 2], np.uint64)
+    hashed = np.zeros(cell.shape[:-1], np.uint64)
+    for axis, prime in enumerate(PRIMES):
+        hashed ^= cell[..., axis] * np.uint64(prime) & np.uint64(2**32 - 1)
+    return hashed % np.uint64(entries)
+
+
+def encode(points, table, sizes):
+    """Features [P, 2 L] and their slopes [P, 2 L, 3]; zero in the levels that are not active."""
+    count = len(points)
+    features, slopes = np.zeros((count, 2 * sizes.levels)), np.zeros((count, 2 * sizes.levels, 3))
+    start = 0
+    for level, (resolution, entries) in enumerate(zip(sizes.resolutions, sizes.entries, strict=True)):
+        columns = slice(2 * level, 2 * level + 2)
+        place = (np.clip(points, -1, 1) + 1) / 2 * resolution
+        lowest = np.minimum(np.floor(place), resolution - 1)
+        for corner in itertools.product((0, 1), repeat=3) if level < sizes.active else ():
+            share = np.where(corner, place - lowest, 1 - (place - lowest))
+            value = table[start + row(lowest + corner, resolution, entries).astype(int)]
+            features[:, columns] += share.prod(axis=1)[:, None] * value
+            for axis in range(3):
+                rise = np.where(np.abs(points[:, axis]) <= 1, resolution / 2 * (2 * corner[axis] - 1), 0.0)
+                others = np.delete(share, axis, axis=1).prod(axis=1)
+                slopes[:, columns, axis] += (rise * others)[:, None] * value
+        start += entries
+    return features, slopes
+
+
+def softplus(x):
+    return np.logaddexp(0, BETA * x) / BETA
+
+
+def sigmoid(x):
+    return 0.5 * (1 + np.tanh(x / 2))
+
+
+def field(points, table, layers, sizes):
+    """Outputs [P, O] of the network on (point, features of all levels), and the gradient of the first one [P, 3]."""
+    features, slopes = encode(points, table, sizes)
+    inputs = np.concatenate([points, features], axis=1)
+    jacobian = np.concatenate([np.broadcast_to(np.eye(3), (len(points), 3, 3)), slopes], axis=1)
+    for index, (matrix, bias) in enumerate(layers):
+        if index:
+            jacobian = sigmoid(BETA * inputs)[:, :, None] * jacobian
+            inputs = softplus(inputs)
+        inputs, jacobian = inputs @ matrix.T + bias, np.einsum("oi,pia->poa", matrix, jacobian)
+    return inputs, jacobian[:, 0]
+
+
+def borders(near, far, count):
+    """[count + 1] borders of even strata."""
+    return np.array([near + (far - near) * i / count for i in range(count + 1)])
+
+
+def coarse_depths(edges, jitter):
+    """One depth in each stratum between the edges [N + 1]; jitter [N]."""
+    return np.array([edges[i] + jitter[i] * (edges[i + 1] - edges[i]) for i in range(len(edges) - 1)])
+
+
+def fine_depths(edges, weights, jitter):
+    """The quantiles (i + jitter_i) / K of the histogram of weights [N], a little raised, over the edges [N + 1]."""
+    mass = weights + 1e-5
+    cdf = np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
+    return np.array([np.interp((i + jitter[i]) / len(jitter), cdf, edges) for i in range(len(jitter))])
+
+
+def shade(params, conf, origin, direction, depths, far, behind):
+    """One network along one ray with depths [N]: colour [3], opacity and weights [N]."""
+    points = origin + depths[:, None] * direction
+    raw, rgb = oracles.nerf_network(params, conf, points, np.broadcast_to(direction, points.shape))
+    density, colors = oracles.softplus(raw[:, 0]), oracles.sigmoid(rgb)
+    lengths = np.append(depths[1:], far) - depths
+    optical, weights = 0.0, []
+    for sigma, length in zip(density, lengths, strict=True):
+        weights.append(np.exp(-optical) * (1.0 - np.exp(-sigma * length)))
+        optical += sigma * length
+    weights = np.array(weights)
+    return weights @ colors + behind * np.exp(-optical), 1.0 - np.exp(-optical), weights
+
+
+def render(params, conf, rays, counts, jitters, behind, fine=None):
+    """All rays: a dict of arrays with a row per ray.
+
+    `params` maps coarse and fine to parameters, `counts` is (n_samples, n_importance), `jitters` two arrays with a row
+    per ray; `fine` [R, M] takes the place of the fine pass's depths.
+    """
+    rows = []
+    behind = np.zeros(3) if behind is None else np.asarray(behind, np.float64)
+    for i in range(len(rays.origins)):
+        origin, direction = rays.origins[i].astype(np.float64), rays.directions[i].astype(np.float64)
+        near, far = float(rays.near[i, 0]), float(rays.far[i, 0])
+        edges = borders(near, far, counts[0])
+        first = coarse_depths(edges, jitters[0][i])
+        coarse_rgb, coarse_opacity, weights = shade(params["coarse"], conf, origin, direction, first, far, behind)
+        closer = fine_depths(edges, weights, jitters[1][i])
+        every = np.sort(np.append(first, closer)) if fine is None else fine[i]
+        rgb, opacity, weights = shade(params["fine"], conf, origin, direction, every, far, behind)
+        row = {"rgb": rgb, "opacity": [opacity], "weights": weights, "depths": every}
+        rows.append(row | {"coarse_rgb": coarse_rgb, "coarse_opacity": [coarse_opacity]})
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def losses(image, target, mask, mask_weight):
+    """Terms of the training loss for what `render` returns."""
+
+    def error(rgb):
+        return float((((rgb - target) ** 2) * mask).sum() / ((mask.sum() + 1e-5) * 3.0))
+
+    both = [oracles.cross_entropy(image[name], mask) for name in ("opacity", "coarse_opacity")]
+    terms = {"fine": error(image["rgb"]), "coarse": error(image["coarse_rgb"]), "mask": float(np.mean(both))}
+    return terms | {"total": terms["fine"] + terms["coarse"] + mask_weight * terms["mask"]}
+
 
 BACKGROUND = np.array([0.1, 0.2, 0.3])
 MARGIN, BLUR, CUT = 0.3, 0.3, 1 / 255

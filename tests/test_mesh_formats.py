@@ -87,8 +87,7 @@ def test_trimesh_reads_and_writes_the_colours_of_a_glb(tmp_path):
     assert np.array_equal(glb(tmp_path / "again.glb", "COLOR_0", "u1")[1], glb(path, "COLOR_0", "u1")[1])
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(bool(browsing.why_not()), reason=browsing.why_not())
+@pytest.mark.browser
 def test_three_js_shows_the_colours_of_a_glb(tmp_path):
     """By the library in trimesh's page, whose own output is not sRGB."""
     color = np.array([200, 120, 60], np.uint8)

@@ -12,7 +12,8 @@ LEAST_SPREAD = 0.1
 # Cameras on one side that look down by an angle have a mean up direction that is off by this angle.
 STEEPEST = np.cos(np.radians(70.0))
 LEAST_FLOOR = 0.25  # fraction of the points on the floor; a smaller plane is not taken for it
-MOST_TILT = np.cos(np.radians(15.0))  # between the floor's normal and the up direction of the cameras
+MOST_TILT = np.cos(np.radians(15.0))  # of the floor's normal or a world axis from the up direction of the cameras
+LEAST_AGREEING = 0.9  # fraction of the cameras that are not upside down; with fewer, no up direction is plausible
 PLANES = 500  # random triples of points
 THICKNESS = 0.01  # of the floor, in median distances of the points from their median
 MOST_POINTS = 5000  # a random subset of this size is enough
@@ -43,6 +44,15 @@ def camera_up(poses: np.ndarray) -> np.ndarray:
         if normal @ mean >= STEEPEST:
             return normal
     return mean
+
+
+def plausible_up(poses: np.ndarray) -> np.ndarray | None:
+    """`camera_up`, or the axis of the world frame close to it; None if the cameras do not agree on it."""
+    up = camera_up(poses)
+    if np.mean(-poses[:, :3, 1] @ up > 0.0) < LEAST_AGREEING:
+        return None
+    axis = np.rint(up)
+    return axis if np.linalg.norm(axis) == 1.0 and axis @ up >= MOST_TILT else up
 
 
 def floor_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:

@@ -267,7 +267,7 @@ def write(context: EvalContext, request: MeshRequest, surface: Surface, path: Pa
     """Write the surface in the requested frame, and log its size."""
     scene, suffix = context.experiment.scene, path.suffix.lower()
     if request.frame == UNIT:
-        axes = replace(file_axes(suffix, None, None, scene.c2w), units=RADII)
+        axes = replace(file_axes(suffix, None, None, None), units=RADII)
     else:
         surface = surface_to_world(surface, scene.scene_to_world)
         axes = file_axes(suffix, scene.frame, request.up, scene.scene_to_world @ scene.c2w)

@@ -27,6 +27,7 @@ from models.commands.reconstruction_settings import LEAST_GAIN, longer
 from models.commands.reconstruction_size import size_and_cameras
 from models.evaluation.references import NoReferencesError
 from models.methods.conf import load_config
+from models.report.document import read_page
 from models.training import pace
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16", "model.packed.anywhere=0")
@@ -86,7 +87,10 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
     assert kept.count(b"property uchar red") == 1 and "## Reliability" in text
     assert "--clean views" in said.out.split("step 4 of 5")[1].splitlines()[0], "a made-up back is no result"
     assert "--clean views" in text
-    assert "--resolution 24" in said.out.split("step 5 of 5")[1].splitlines()[0], "not finer than the mesh"
+    assert "--mesh " in said.out.split("step 5 of 5")[1].splitlines()[0]
+    delivered = len(trimesh.load(RESULT / "mesh.ply", process=False).faces)
+    assert json.loads((RESULT / "metrics.json").read_text())["triangles"] == delivered, "one mesh"
+    assert read_page(FOLDER / "report.html")["mesh"]["whole"] == delivered
     (RESULT / "mesh.ply").unlink()
     _, further, _, _, _, last = text.split("```bash\n")[1].split("\n```")[0].splitlines()
     assert exp_runner.main(shlex.split(last)[2:]) == 0 and (RESULT / "mesh.ply").read_bytes() == kept, last

@@ -56,8 +56,8 @@ FRAME = flag(
     OUTPUT,
     choices=(WORLD, UNIT),
     default=WORLD,
-    help="world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, "
-    "--tau and --points (default: world)",
+    help="world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, "
+    "--gt, --tau and --points (default: world)",
 )
 RESOLUTION_LEVEL = flag(
     "--resolution_level",

@@ -26,9 +26,9 @@ from models.evaluation.references import References
 from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
 from models.evaluation.validation import ValidationImage
 from models.methods.conf import flat, parse_config
-from models.requests import EvaluationRequest
+from models.requests import EvaluationRequest, MeshRequest
 from models.results.context import EvalContext
-from models.results.meshes import extract_mesh, write_world_mesh
+from models.results.meshes import extract_mesh, write, write_world_mesh
 from models.results.render import RenderedView, normal_picture
 from models.results.shading import shade_mesh
 from models.surface.export import surface_to_world
@@ -109,7 +109,8 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
         views=views,
     )
     values = _about(context, request, references, mesh, mask_first) | evaluation.values()
-    surface = _write(context, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
+    surface = _written(context, references, mesh)
+    _write(context, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first))
     for note in notes:
         context.log.info(note)
     context.log.info(*lines([("", values)]))
@@ -129,6 +130,8 @@ def _validation(context: EvalContext, scene: Scene, is_held_out: bool, view: Ren
 
 def _mesh(context: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
     """The surface in the working frame; None for a model type without one, if no flag requires it."""
+    if references.surface is not None:
+        return references.surface.mesh
     if context.model.level_set is not None:
         return extract_mesh(context, request.mesh)
     if references.needs_surface:
@@ -193,7 +196,7 @@ def _about(
         "model": experiment.conf.model.type,
         "step": context.step,
         "seconds": context.seconds,  # training time over all sessions
-        "resolution": None if mesh is None else request.mesh.resolution,
+        "resolution": None if mesh is None or references.surface is not None else request.mesh.resolution,
         "threshold": request.mesh.threshold,
         "triangles": None if mesh is None else len(mesh.faces),
         "world_per_radius": radius_of(experiment.scene),
@@ -210,18 +213,24 @@ def _write(
     values: Mapping[str, Any],
     views: tuple[ViewMetrics, ...],
     picture: np.ndarray,
-    mesh: trimesh.Trimesh | None,
-) -> Surface | None:
-    """Write metrics, image and mesh; returns the coloured mesh in the working frame."""
+) -> None:
+    """Write metrics and image."""
     experiment = context.experiment
     text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
     conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # published checkpoints have none
     details = {"views": [asdict(view) for view in views], "conf": flat(conf)}
-    surface = None if mesh is None else write_world_mesh(context, mesh, experiment.path(FOLDER, MESH_FILE))
     write_image(experiment.path(FOLDER, PICTURE), picture)
     write_json(experiment.path(FOLDER, JSON_FILE), {**values, **details})
     add_row(_table_file(context, request), values)
-    return surface
+
+
+def _written(context: EvalContext, references: References, mesh: trimesh.Trimesh | None) -> Surface | None:
+    """Write the evaluated mesh; returns it with its colours, in the working frame."""
+    path, surface = context.experiment.path(FOLDER, MESH_FILE), references.surface
+    if surface is not None:
+        write(context, MeshRequest(0), surface, path)
+        return surface
+    return None if mesh is None else write_world_mesh(context, mesh, path)
 
 
 def _table_file(context: EvalContext, request: EvaluationRequest) -> Path:

@@ -9,12 +9,14 @@ import trimesh
 
 from data.parsed_scene import WorldFrame
 from data.prepare.gravity import plausible_up, rotation_to_z
+from data.scenes.scene import Scene
 from models.requests import UNIT, Y_AXIS, Z_AXIS
 from models.surface.mesh import Surface
 
 # (x, y, z) -> (x, z, -y): z up becomes y up, which glTF 2.0 requires (section 3.4, with metres as the unit).
 Y_UP = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 CAMERA_UNITS = "those of the scene's cameras"
+RADII = "radii of the region of interest"
 UNKNOWN_UP = "not known"
 FROM_CAMERAS = "the cameras"
 MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
@@ -63,6 +65,14 @@ def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.n
     return (
         FileAxes(MILLIMETRES @ change, "millimetres", words) if suffix == ".stl" else FileAxes(change, "metres", words)
     )
+
+
+def scene_axes(suffix: str, scene: Scene, frame: str, up: str | None) -> FileAxes:
+    """The same for the values of --frame and --up, with `change` from the working frame of the scene."""
+    if frame == UNIT:
+        return replace(file_axes(suffix, None, None, None), units=RADII)
+    axes = file_axes(suffix, scene.frame, up, scene.scene_to_world @ scene.c2w)
+    return replace(axes, change=axes.change @ scene.scene_to_world)
 
 
 def _named(up: np.ndarray) -> str:

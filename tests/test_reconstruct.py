@@ -39,7 +39,16 @@ RESULT = FOLDER / "result"
 SETTLED = '{"minutes": 10, "settings": {"train.end_iter": "900"}}'
 PHASES = ("features", "matches", "mapping", "scene", "checks", "compiling", "measuring", "depth maps", "training")
 PHASES += ("images", "mesh", "report")
-RESULTS = ("health.json", "health.md", "mesh.ply", "metrics.json", "overview.png", "report.png", "result.md")
+RESULTS = (
+    "cover.png",
+    "health.json",
+    "health.md",
+    "mesh.ply",
+    "metrics.json",
+    "overview.png",
+    "report.png",
+    "result.md",
+)
 
 
 def run(capsys, *arguments):
@@ -172,7 +181,7 @@ def test_figures_say_how_far_to_trust_a_result():
     for figures, words in (
         ({"points_missing": 0.7}, "only 30% of the SfM points"),
         ({"points_missing": 0.3}, "parts of the mesh are wrong"),
-        ({"points_missing": 0.01}, "is reliable"),
+        ({"points_missing": 0.01}, "which part of the mesh they test is not known"),
         ({"psnr": 12.0}, "the views are not consistent with one shape"),
         ({"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"}, "30.0 dB, which does not verify depth"),
         ({"epipolar_px": 9.0}, "the cameras are wrong"),

@@ -56,29 +56,39 @@ def plausible_up(poses: np.ndarray) -> np.ndarray | None:
 
 
 def floor_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
-    """The unit normal [3] of the floor under points [N, 3], close to `up` [3]; None if no plane is large enough.
-
-    RANSAC (Fischler and Bolles, Communications of the ACM 24, 1981), then a least-squares fit to the points found.
-    """
-    if len(points) < 3:
-        return None
-    draw = np.random.default_rng(0)
+    """The unit normal [3] of the floor under points [N, 3], close to `up` [3]; None if no plane is large enough."""
     if len(points) > MOST_POINTS:
-        points = draw.choice(points, MOST_POINTS, replace=False)
-    size = np.median(np.linalg.norm(points - np.median(points, axis=0), axis=1))
+        points = np.random.default_rng(0).choice(points, MOST_POINTS, replace=False)
+    size = np.median(np.linalg.norm(points - np.median(points, axis=0), axis=1)) if len(points) else 0.0
+    best = largest_plane(points, THICKNESS * size, up)
+    if best.sum() < max(3, LEAST_FLOOR * len(points)):
+        return None
+    normal = fitted_plane(points[best])[1]
+    return normal * np.sign(normal @ up)
+
+
+def largest_plane(points: np.ndarray, thickness: float, up: np.ndarray | None = None) -> np.ndarray:
+    """Which of the points [N, 3] are within `thickness` of the plane that has the most: bool [N].
+
+    `up`: its normal is within MOST_TILT of this unit vector [3]. RANSAC (Fischler and Bolles, Communications of the ACM
+    24, 1981).
+    """
     best = np.zeros(len(points), bool)
-    for triple in draw.integers(len(points), size=(PLANES, 3)):
+    for triple in np.random.default_rng(0).integers(len(points), size=(PLANES, 3)) if len(points) else ():
         corner, one, two = points[triple]
         normal = np.cross(one - corner, two - corner)
         length = np.linalg.norm(normal)
-        if length == 0.0 or abs(normal @ up) < MOST_TILT * length:
+        if length == 0.0 or (up is not None and abs(normal @ up) < MOST_TILT * length):
             continue
-        near = np.abs((points - corner) @ (normal / length)) < THICKNESS * size
+        near = np.abs((points - corner) @ (normal / length)) < thickness
         best = near if near.sum() > best.sum() else best
-    if best.sum() < LEAST_FLOOR * len(points):
-        return None
-    normal = np.linalg.svd(points[best] - points[best].mean(axis=0), full_matrices=False)[2][2]
-    return normal * np.sign(normal @ up)
+    return best
+
+
+def fitted_plane(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A point [3] and the unit normal [3] of the plane closest to points [N, 3] in the least squares sense."""
+    middle = points.mean(axis=0)
+    return middle, np.linalg.svd(points - middle, full_matrices=False)[2][2]
 
 
 def rotation_to_z(up: np.ndarray) -> np.ndarray:

@@ -14,10 +14,11 @@ from data.inspection.epipolar import median_distance, pair_distances
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene, is_metric, radius_of
 from models.evaluation import image_metrics, outlier_views
+from models.evaluation.cover import Cover, CoverMetrics, cover, cover_picture
 from models.evaluation.dtu import DtuMetrics, dtu_metrics, masked
 from models.evaluation.frames import SAMPLES, frame_note
 from models.evaluation.ground_truth import moved
-from models.evaluation.held_out_points import PointMetrics, point_metrics
+from models.evaluation.held_out_points import HeldOutPoints, PointMetrics, point_metrics
 from models.evaluation.image_metrics import ImageMetrics, ViewMetrics
 from models.evaluation.mesh_distance import sample_surface
 from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
@@ -36,7 +37,7 @@ from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.mesh import Surface
 from models.surface.visibility import cameras_of
 
-MESH_FILE, PICTURE = "mesh.ply", "report.png"
+MESH_FILE, PICTURE, COVER_PICTURE = "mesh.ply", "report.png", "cover.png"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Evaluation:
     pictures: ImageMetrics | None  # means over the held-out views
     surface: SurfaceMetrics | None
     points: PointMetrics | None
+    cover: CoverMetrics | None
     dtu: DtuMetrics | None
     cameras: CameraMetrics
     views: tuple[ViewMetrics, ...]
@@ -65,6 +67,7 @@ class Evaluation:
             ImageMetrics: self.pictures,
             SurfaceMetrics: self.surface,
             PointMetrics: self.points,
+            CoverMetrics: self.cover,
             DtuMetrics: self.dtu,
             CameraMetrics: self.cameras,
         }
@@ -100,16 +103,22 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     views = _compare_views(context, references.held_out, first, mask_first) if references.held_out else ()
     notes = (*references.notes, *([note] if note else []), *outlier_views.notes(context))
     sfm_points = references.sfm_points
+    found = None if mesh is None else _cover(context, mesh, sfm_points)
     evaluation = Evaluation(
         pictures=image_metrics.mean(views) if views else None,
         surface=surface,
         points=point_metrics(sfm_points, mesh) if sfm_points is not None and mesh is not None else None,
+        cover=None if found is None else found.metrics,
         dtu=dtu,
         cameras=_cameras(context.experiment.scene),
         views=views,
     )
     values = _about(context, request, references, mesh, mask_first) | evaluation.values()
     surface = _written(context, references, mesh)
+    if found is not None:
+        write_image(
+            context.experiment.path(FOLDER, COVER_PICTURE), cover_picture(mesh, found, context.experiment.scene)
+        )
     _write(context, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first))
     for note in notes:
         context.log.info(note)
@@ -160,6 +169,11 @@ def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: Refe
     if len(kept.faces) == 0:
         raise EmptySurfaceError("No surface: --protocol dtu removes all of it, because the masks exclude it")
     return dtu_metrics(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
+
+
+def _cover(context: EvalContext, mesh: trimesh.Trimesh, points: HeldOutPoints | None) -> Cover:
+    """What supports the mesh: the photographs of the training, and the points that it did not use."""
+    return cover(mesh, cameras_of(context.experiment.scene), None if points is None else points.xyz)
 
 
 def _cameras(scene: Scene) -> CameraMetrics:

@@ -66,6 +66,8 @@ REFUSED = {
     "none": (lambda folder: [], "name the folders of two experiments or more"),
     "not evaluated": (lambda folder: [experiment(folder / "a"), f"{folder}/a/report"], "has no report/metrics.json"),
     "no folder": (lambda folder: [experiment(folder / "a"), "nowhere"], "nowhere: no such folder; there: "),
+    "none of two folders": (lambda folder: ["nowhere", "elsewhere"], "elsewhere: no such folder"),
+    "both": (lambda folder: ["nowhere", "elsewhere"], "nowhere: no such folder"),
     "a long name": (lambda folder: [experiment(folder / "a"), "n" * 5000], "no such folder"),
     "no JSON": (lambda folder: damaged(folder, b"{"), "cannot be read"),
     "no figures": (lambda folder: damaged(folder, b"[]"), "contains no metrics"),

@@ -43,7 +43,7 @@ from models.commands.reconstruction_folder import (
     why_stopped,
     write_plan,
 )
-from models.commands.reconstruction_page import PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
+from models.commands.reconstruction_page import COVER, PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
 from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
@@ -264,7 +264,7 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     say(*notes)
     if has_mesh:
         say(*(f"reliability: {line}" for line in trust(figures, frame)))
-    made = [name for name in (MESH, "report.png", "overview.png", PAGE) if (folder / RESULT / name).is_file()]
+    made = [name for name in (MESH, "report.png", COVER, "overview.png", PAGE) if (folder / RESULT / name).is_file()]
     say(f"{folder / RESULT}: {', '.join(made)}")
 
 

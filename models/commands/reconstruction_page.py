@@ -19,7 +19,7 @@ SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a s
 # PSNR of held-out views, dB: below the first the views are inconsistent, below the second fine detail is wrong.
 LEAST_PSNR, FAIR_PSNR = 16.0, 20.0
 COVER = "cover.png"
-UNTESTED = 0.05  # fraction of the mesh off the dominant plane that is no rest of it; of this, near points: no test
+UNTESTED = 0.05  # fraction of the mesh off the dominant plane, and of that part near points, below which it is none
 PHASES, CURVE = "phases", "score_curve"  # keys of metrics.json
 # The phase of each mode, without the phases within it.
 PHASE_OF = {
@@ -100,8 +100,8 @@ def _covered(figures: Mapping[str, Any]) -> str:
     off, scored = figures["points_off_plane"], figures["points_scored"]
     if _is_untested(figures):
         return (
-            f"{scored - off} of {scored} lie on one plane, and off it, where {figures['area_off_plane']:.0%} of the "
-            f"mesh's area is, they test {figures['cover_off_plane']:.0%}"
+            f"{scored - off} of {scored} lie on one plane, and near {figures['cover_off_plane']:.0%} of the mesh off "
+            f"it ({figures['area_off_plane']:.0%} of the area) is a point"
         )
     told = f"the mesh is reliable near them, on {share:.0%} of its area"
     return told if off == scored else f"{told} ({off} of {scored} points lie off the dominant plane)"

@@ -24,7 +24,7 @@ from data.errors import UserError, is_allocation_failure
 from data.io.interruption import keep_interruptions
 from data.io.phases import line, phase, recorded
 from data.io.quiet import forget_library_variables, silence_libraries
-from data.io.streams import report_crash, say, secure
+from data.io.streams import complain, report_crash, say, secure
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
 from models.machine.cuda.failure import GpuFailedError, last_words
 from models.machine.ranks import started
@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         return failed(str(error), EXIT_USER_ERROR)
     except KeyboardInterrupt:
-        return failed("interrupted", EXIT_INTERRUPTED)
+        words = sys.argv[1:] if argv is None else argv
+        complain("interrupted: repeat the command to continue" + " without --overwrite" * ("--overwrite" in words))
+        return EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("data", "models"):
             raise

@@ -48,13 +48,16 @@ FLAG_MEANINGS = {
     "tagged ones are recognised without it": (
         "prepare、reconstruct：照片或视频帧是 360 度全景（等距柱状投影），将切成透视视图；带标记的照片会自动识别"
     ),
-    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl)": (
-        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）"
+    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh": (
+        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）；evaluate：--mesh 的向上轴"
     ),
-    "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, --tau and "
-    "--points (default: world)": (
-        "相机的世界坐标系，或单位球坐标系；validate_mesh：输出的坐标系；evaluate：--gt、--tau 和 --points 的坐标系"
-        "（默认：world）"
+    "evaluate: mesh to evaluate in --frame, .ply, .obj or .stl (default: it is extracted)": (
+        "evaluate：要评测的网格，.ply、.obj 或 .stl，坐标系由 --frame 决定（默认：重新提取）"
+    ),
+    "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, --gt, "
+    "--tau and --points (default: world)": (
+        "相机的世界坐标系，或单位球坐标系；validate_mesh：输出的坐标系；evaluate：--mesh、--gt、--tau 和 --points "
+        "的坐标系（默认：world）"
     ),
     "prepare, reconstruct: side in metres of ArUco or AprilTag markers, which give the scale": (
         "prepare、reconstruct：照片中 ArUco 或 AprilTag 标记的边长（米），由此得到尺度"

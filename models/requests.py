@@ -61,3 +61,5 @@ class EvaluationRequest:
     dtu: Path | None = None
     scan: int | None = None
     csv: Path | None = None  # table to which a row is added; None for that of the experiment
+    mesh_file: Path | None = None  # evaluated instead of `mesh`, in `frame`
+    up: str | None = None  # up axis with which `mesh_file` was written; None for that of the format

@@ -96,3 +96,13 @@ def test_what_ends_a_command_decides_its_status_and_a_fault_is_not_hidden(opened
     assert "pip install -r requirements.txt" in capsys.readouterr().err
     with pytest.raises(ModuleNotFoundError):
         exp_runner.main(["--mode", "evaluate"])
+
+
+def test_an_interruption_is_no_error_and_says_how_to_go_on(monkeypatch, capsys):
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exp_runner, "phase", stopped)
+    for flags, words in (([], ""), (["--overwrite"], " without --overwrite")):
+        assert exp_runner.main(["--mode", "reconstruct", "--images", "photos", *flags]) == 130
+        assert capsys.readouterr().err == f"interrupted: repeat the command to continue{words}\n"

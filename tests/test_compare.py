@@ -65,6 +65,7 @@ REFUSED = {
     "one": (lambda folder: [experiment(folder / "a")], "name the folders of two experiments or more"),
     "not evaluated": (lambda folder: [experiment(folder / "a"), f"{folder}/a/report"], "has no report/metrics.json"),
     "no folder": (lambda folder: [experiment(folder / "a"), "nowhere"], "nowhere: no such folder; there: "),
+    "none of two folders": (lambda folder: ["nowhere", "elsewhere"], "elsewhere: no such folder"),
     "no JSON": (lambda folder: damaged(folder, b"{"), "cannot be read"),
 }
 

@@ -1,5 +1,6 @@
 """Meshes on the disk: what other programs read back, what files say of themselves; the flags of a mesh."""
 
+import base64
 import importlib.util
 import json
 import struct
@@ -7,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import browsing
 import numpy as np
 import pytest
 import trimesh
 from scipy.spatial import cKDTree
+from trimesh.viewer.notebook import scene_to_html
 
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
@@ -60,15 +63,58 @@ def test_obj_is_read_back(tmp_path, surface):
         assert back.visual.uv.shape[1] == 2
 
 
+def linear(rgb):
+    """8-bit sRGB in the linear light of glTF, 0 to 255."""
+    share = rgb / 255
+    return 255 * np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+
+
 def test_glb_has_colours_in_linear_light_unit_normals_and_extras(tmp_path):
     normals = np.where(np.arange(len(NORMALS))[:, None] < 5, 0, NORMALS)  # none at some vertices
     path, back = written(tmp_path, replace(COLORED, normals=normals), ".glb")
     assert np.allclose(back.vertices, MESH.vertices, atol=1e-6) and np.array_equal(back.faces, MESH.faces)
-    light = np.where(RGB / 255 <= 0.04045, RGB / 255 / 12.92, ((RGB / 255 + 0.055) / 1.055) ** 2.4)
-    tree, stored = glb(path, "COLOR_0", "<u2")
-    assert np.allclose(stored[:, :3] / 65535, light, atol=1e-4) and (stored[:, 3] == 65535).all()
+    tree, stored = glb(path, "COLOR_0", "u1")
+    assert np.abs(stored[:, :3] - linear(RGB)).max() <= 0.5 and (stored[:, 3] == 255).all()
     assert np.allclose(np.linalg.norm(glb(path, "NORMAL", "<f4")[1], axis=1), 1.0, atol=1e-5)
     assert tree["asset"]["extras"] == vars(ABOUT) and tree["materials"][0]["extensions"] == {"KHR_materials_unlit": {}}
+    primitive = tree["meshes"][0]["primitives"][0]
+    assert set(primitive["attributes"]) == {"POSITION", "NORMAL", "COLOR_0"} and primitive["material"] == 0
+    kinds = {"POSITION": (5126, "VEC3", "<f4"), "NORMAL": (5126, "VEC3", "<f4"), "COLOR_0": (5121, "VEC4", "u1")}
+    for name, (kind, shape, dtype) in kinds.items():
+        accessor, values = tree["accessors"][primitive["attributes"][name]], glb(path, name, dtype)[1]
+        assert (accessor["componentType"], accessor["type"], accessor["count"]) == (kind, shape, len(MESH.vertices))
+        assert accessor.get("normalized", False) == (name == "COLOR_0")
+        assert np.allclose(accessor["min"], values.min(axis=0)) and np.allclose(accessor["max"], values.max(axis=0))
+
+
+def test_trimesh_reads_and_writes_the_colours_of_a_glb(tmp_path):
+    path = written(tmp_path, COLORED, ".glb")[0]
+    plain = trimesh.load(path, skip_materials=True).to_geometry()  # else it has the material's colour, if it has one
+    assert np.abs(plain.visual.vertex_colors[:, :3] - linear(RGB)).max() <= 1
+    trimesh.load(path).export(tmp_path / "again.glb")  # as its `show` does in a notebook
+    assert np.array_equal(glb(tmp_path / "again.glb", "COLOR_0", "u1")[1], glb(path, "COLOR_0", "u1")[1])
+
+
+@pytest.mark.browser
+def test_three_js_shows_the_colours_of_a_glb(tmp_path):
+    """By the library in trimesh's page, whose own output is not sRGB."""
+    color = np.array([200, 120, 60], np.uint8)
+    path = written(tmp_path, Surface(MESH, NORMALS, np.tile(color, (len(MESH.vertices), 1))), ".glb")[0]
+    page = scene_to_html(trimesh.Scene(MESH))
+    head, mark, rest = page.partition('base64_data="')
+    page = head + mark + base64.b64encode(path.read_bytes()).decode() + rest[rest.index('"') :]
+    camera = "new THREE.PerspectiveCamera(45, 1, 0.01, 100); camera.position.set(0, 0.8, 2.5)"
+    page = page.replace("camera=gltf.cameras[0]", f"camera={camera}")
+    page = page.replace(
+        "renderer.setPixelRatio", "renderer.outputEncoding=THREE.sRGBEncoding;renderer.setPixelRatio", 1
+    )
+    (tmp_path / "page.html").write_text(page)
+    with browsing.opened((tmp_path / "page.html").as_uri(), (200, 200)) as (opened, errors):
+
+        def is_shown():
+            return np.abs(browsing.picture_of(opened, "canvas", tmp_path)[100, 100] - color).max() <= 2
+
+        assert browsing.wait_until(opened, is_shown, 60) and errors == []
 
 
 def glb(path, name, dtype):

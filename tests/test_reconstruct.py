@@ -28,6 +28,7 @@ from models.commands.reconstruction_settings import LEAST_GAIN, longer
 from models.commands.reconstruction_size import size_and_cameras
 from models.evaluation.references import NoReferencesError
 from models.methods.conf import load_config
+from models.report.document import read_page
 from models.training import pace
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16", "model.packed.anywhere=0")
@@ -36,7 +37,16 @@ SMALL += ("model.color_grid.levels=1", "model.color_grid.log2_rows=10")
 FAST = PROGRAM_FOLDER / reconstruction.CONF
 FOLDER = Path("exp/my_photos/fast")
 RESULT = FOLDER / "result"
-RESULTS = ("health.json", "health.md", "mesh.ply", "metrics.json", "overview.png", "report.png", "result.md")
+RESULTS = (
+    "cover.png",
+    "health.json",
+    "health.md",
+    "mesh.ply",
+    "metrics.json",
+    "overview.png",
+    "report.png",
+    "result.md",
+)
 
 
 def run(capsys, *arguments):
@@ -80,7 +90,11 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
     assert sorted(path.name for path in RESULT.iterdir()) == sorted(RESULTS)
     assert kept.count(b"property uchar red") == 1 and "## Reliability" in text and "| mapping |" in text
     assert "--clean views" in said.out.split("step 4 of 5")[1].splitlines()[0], "a made-up back is no result"
-    assert "--resolution 24" in said.out.split("step 5 of 5")[1].splitlines()[0], "not finer than the mesh"
+    assert "--clean views" in text
+    assert "--mesh " in said.out.split("step 5 of 5")[1].splitlines()[0]
+    delivered = len(trimesh.load(RESULT / "mesh.ply", process=False).faces)
+    assert json.loads((RESULT / "metrics.json").read_text())["triangles"] == delivered, "one mesh"
+    assert read_page(FOLDER / "report.html")["mesh"]["whole"] == delivered
     (RESULT / "mesh.ply").unlink()
     _, further, _, _, _, last = text.split("```bash\n")[1].split("\n```")[0].splitlines()
     assert exp_runner.main(shlex.split(last)[2:]) == 0 and (RESULT / "mesh.ply").read_bytes() == kept, last
@@ -135,7 +149,7 @@ def test_figures_say_how_far_to_trust_a_result():
     for figures, words in (
         ({"points_missing": 0.7}, "only 30% of the SfM points"),
         ({"points_missing": 0.3}, "parts of the mesh are wrong"),
-        ({"points_missing": 0.01}, "is reliable"),
+        ({"points_missing": 0.01}, "which part of the mesh they test is not known"),
         ({"psnr": 12.0}, "the views are not consistent with one shape"),
         ({"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"}, "30.0 dB, which does not verify depth"),
         ({"epipolar_px": 9.0}, "the cameras are wrong"),

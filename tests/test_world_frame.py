@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 import trimesh
+from browsing import demo_scene
 from PIL import Image
 from scipy.spatial.transform import Rotation
 from test_neus_writer import scene as any_scene
@@ -24,8 +25,10 @@ from data.prepare.metric import Known, find_markers, length_of, measured
 from data.readers.neus import FRAME_FILE
 from data.scenes.load import load_scene
 from data.writers.neus import write_neus_scene
-from models.requests import UNIT, WORLD, MeshRequest
+from models.evaluation.references import given_surface
+from models.requests import UNIT, WORLD, EvaluationRequest, MeshRequest
 from models.results import meshes
+from models.surface.export import file_axes
 from models.surface.mesh import Surface
 
 WIDTH = 480
@@ -171,15 +174,16 @@ FILES = [  # the scene's frame, suffix, frame of the request, --up, size of the 
     (METRIC, ".glb", WORLD, None, (1, 3, 2)), (METRIC, ".stl", WORLD, None, (1000, 2000, 3000)),
     (METRIC, ".ply", WORLD, None, (1, 2, 3)), (METRIC, ".obj", WORLD, "z", (1, 2, 3)),
     (METRIC, ".stl", WORLD, "y", (1000, 3000, 2000)), (UPRIGHT, ".stl", WORLD, None, (1, 2, 3)),
-    (METRIC, ".glb", UNIT, None, (1, 2, 3)), (METRIC, ".obj", UNIT, None, (1, 3, 2)),
-    (None, ".glb", WORLD, None, (1, 2, 3)), (None, ".obj", WORLD, None, (1, 3, 2)),  # Blender turns it back
-    (None, ".glb", WORLD, "y", (3, 1, 2)), (None, ".ply", WORLD, "z", (3, 2, 1)),  # the cameras below have x up
+    (METRIC, ".glb", UNIT, None, (1, 3, 2)), (METRIC, ".obj", UNIT, None, (1, 3, 2)),  # Blender turns it back
+    (None, ".glb", WORLD, None, (3, 1, 2)), (None, ".obj", WORLD, None, (3, 1, 2)),  # the cameras below have x up
+    (None, ".glb", WORLD, "y", (3, 1, 2)), (None, ".ply", WORLD, "z", (3, 2, 1)),
+    (None, ".ply", WORLD, None, (1, 2, 3)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("frame", "suffix", "asked", "up", "extents"), FILES)
 def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up, extents):
-    """A scene without a recorded frame keeps its coordinates in every format but OBJ, unless --up is given."""
+    """A scene without a recorded frame stands by its cameras as OBJ and GLB; PLY and STL keep its coordinates."""
     x_up = np.array([[0.0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
     scene = replace(any_scene(), frame=frame, scene_to_world=np.eye(4), c2w=np.stack([x_up] * 4))
     conf = SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp"))
@@ -189,5 +193,34 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     meshes.write(context, MeshRequest(0, frame=asked, up=up), surface, path)
     read = trimesh.load_mesh(path)
     assert np.allclose(read.extents, extents, rtol=1e-6) and read.volume > 0, "faces point outwards"
+    if suffix != ".glb":  # which evaluate does not read
+        again = given_surface(scene, EvaluationRequest(MeshRequest(2), frame=asked, mesh_file=path, up=up))
+        assert np.allclose(again.mesh.bounds, surface.mesh.bounds, atol=1e-6) and again.mesh.volume > 0
     words = {".stl": b"units: millimetres", ".glb": b"metres"}.get(suffix, b"units: metres")
     assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)
+
+
+def test_the_log_names_the_up_axis_its_source_and_the_unit_as_far_as_known():
+    tilted = Rotation.from_euler("x", 10, degrees=True).as_matrix() @ np.diag([1.0, -1.0, -1.0])
+    upright = np.stack([np.eye(4)] * 3)
+    upright[:, :3, :3] = tilted  # y up but for ten degrees
+    cases = [(METRIC, ".glb", None, "y up (the floor), in metres"), (UPRIGHT, ".ply", None, "z up (the floor)")]
+    cases += [(METRIC, ".stl", None, "z up (the floor), in millimetres"), (None, ".ply", None, "y up (the cameras)")]
+    cases += [(None, ".stl", "z", "z up (the cameras)"), (None, ".glb", None, "y up (the cameras)")]
+    for frame, suffix, up, words in cases:
+        axes = file_axes(suffix, frame, up, upright)
+        assert axes.words("world") == words and axes.words("unit") == "unit frame"
+    assert np.allclose(axes.change, np.eye(4)), "an axis of the world frame is kept"
+    scattered = upright @ np.diag([1.0, -1.0, -1.0, 1.0])
+    scattered[0] = upright[0]
+    for suffix in (".ply", ".obj", ".glb"):
+        axes = file_axes(suffix, None, None, scattered)
+        assert axes.words("world") == "world frame, up direction not known"
+        assert np.allclose(axes.change, np.eye(4)) == (suffix == ".ply"), "z is taken for it in every format"
+
+
+def test_a_mesh_of_the_bundled_scene_stands_in_every_format():
+    scene = demo_scene()
+    for suffix, top in ((".glb", [0, 1, 0]), (".obj", [0, 1, 0]), (".ply", [0, 0, 1]), (".stl", [0, 0, 1])):
+        axes = file_axes(suffix, scene.frame, None, scene.scene_to_world @ scene.c2w)
+        assert np.allclose(axes.change[:3, :3] @ [0, 0, 1], top) and axes.words("world").endswith("up (the cameras)")

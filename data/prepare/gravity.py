@@ -12,7 +12,8 @@ LEAST_SPREAD = 0.1
 # Cameras on one side that look down by an angle have a mean up direction that is off by this angle.
 STEEPEST = np.cos(np.radians(70.0))
 LEAST_FLOOR = 0.25  # fraction of the points on the floor; a smaller plane is not taken for it
-MOST_TILT = np.cos(np.radians(15.0))  # between the floor's normal and the up direction of the cameras
+MOST_TILT = np.cos(np.radians(15.0))  # of the floor's normal or a world axis from the up direction of the cameras
+LEAST_AGREEING = 0.9  # fraction of the cameras that are not upside down; with fewer, no up direction is plausible
 PLANES = 500  # random triples of points
 THICKNESS = 0.01  # of the floor, in median distances of the points from their median
 MOST_POINTS = 5000  # a random subset of this size is enough
@@ -45,30 +46,49 @@ def camera_up(poses: np.ndarray) -> np.ndarray:
     return mean
 
 
-def floor_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
-    """The unit normal [3] of the floor under points [N, 3], close to `up` [3]; None if no plane is large enough.
-
-    RANSAC (Fischler and Bolles, Communications of the ACM 24, 1981), then a least-squares fit to the points found.
-    """
-    if len(points) < 3:
+def plausible_up(poses: np.ndarray) -> np.ndarray | None:
+    """`camera_up`, or the axis of the world frame close to it; None if the cameras do not agree on it."""
+    up = camera_up(poses)
+    if np.mean(-poses[:, :3, 1] @ up > 0.0) < LEAST_AGREEING:
         return None
-    draw = np.random.default_rng(0)
+    axis = np.rint(up)
+    return axis if np.linalg.norm(axis) == 1.0 and axis @ up >= MOST_TILT else up
+
+
+def floor_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
+    """The unit normal [3] of the floor under points [N, 3], close to `up` [3]; None if no plane is large enough."""
     if len(points) > MOST_POINTS:
-        points = draw.choice(points, MOST_POINTS, replace=False)
-    size = np.median(np.linalg.norm(points - np.median(points, axis=0), axis=1))
+        points = np.random.default_rng(0).choice(points, MOST_POINTS, replace=False)
+    size = np.median(np.linalg.norm(points - np.median(points, axis=0), axis=1)) if len(points) else 0.0
+    best = largest_plane(points, THICKNESS * size, up)
+    if best.sum() < max(3, LEAST_FLOOR * len(points)):
+        return None
+    normal = fitted_plane(points[best])[1]
+    return normal * np.sign(normal @ up)
+
+
+def largest_plane(points: np.ndarray, thickness: float, up: np.ndarray | None = None) -> np.ndarray:
+    """Which of the points [N, 3] are within `thickness` of the plane that has the most: bool [N].
+
+    `up`: its normal is within MOST_TILT of this unit vector [3]. RANSAC (Fischler and Bolles, Communications of the ACM
+    24, 1981).
+    """
     best = np.zeros(len(points), bool)
-    for triple in draw.integers(len(points), size=(PLANES, 3)):
+    for triple in np.random.default_rng(0).integers(len(points), size=(PLANES, 3)) if len(points) else ():
         corner, one, two = points[triple]
         normal = np.cross(one - corner, two - corner)
         length = np.linalg.norm(normal)
-        if length == 0.0 or abs(normal @ up) < MOST_TILT * length:
+        if length == 0.0 or (up is not None and abs(normal @ up) < MOST_TILT * length):
             continue
-        near = np.abs((points - corner) @ (normal / length)) < THICKNESS * size
+        near = np.abs((points - corner) @ (normal / length)) < thickness
         best = near if near.sum() > best.sum() else best
-    if best.sum() < LEAST_FLOOR * len(points):
-        return None
-    normal = np.linalg.svd(points[best] - points[best].mean(axis=0), full_matrices=False)[2][2]
-    return normal * np.sign(normal @ up)
+    return best
+
+
+def fitted_plane(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A point [3] and the unit normal [3] of the plane closest to points [N, 3] in the least squares sense."""
+    middle = points.mean(axis=0)
+    return middle, np.linalg.svd(points - middle, full_matrices=False)[2][2]
 
 
 def rotation_to_z(up: np.ndarray) -> np.ndarray:

@@ -32,6 +32,8 @@ _NEED = textwrap.fill(
 DESCRIPTION = f"""\
 NeuS, NeRF and Gaussian splatting in Jittor: from posed images to a triangle mesh and novel views.
 
+--mode MODE --help explains one mode and its flags.
+
 modes:
 {_LINES}
 
@@ -173,7 +175,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message."""
-        raise UserError(f"{message.removeprefix('argument ')}; --help explains the flags")
+        raise UserError(f"{message.removeprefix('argument ')}; --mode MODE --help explains the flags of a mode")
 
     def _print_message(self, message: str, file: object = None) -> None:
         say(*message.rstrip("\n").split("\n"))

@@ -31,7 +31,7 @@ FLAGS = {
     "--mcube_threshold X": "threshold isovalue iso_level density_thresh",
     "--output FILE": "out output_path output_file out_file video_path",
     "--mode evaluate": "eval eval_only test test_only render_test",
-    "--mode validate_mesh": "export export_mesh save_mesh extract_mesh mesh only_mesh",
+    "--mode validate_mesh": "export export_mesh save_mesh extract_mesh only_mesh",
     "--mode render": "render render_only render_video",
     "--mode render --path FILE": "render_traj_path camera_path camera_path_filename trajectory",
     "--decimate N": "target_num_faces n_faces target_faces num_faces",

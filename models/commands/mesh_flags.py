@@ -28,6 +28,12 @@ OUTPUT_FILE = flag(
     "texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: "
     "compare.html in the first experiment)",
 )
+UP = flag(
+    "--up",
+    OUTPUT,
+    choices=(Y_AXIS, Z_AXIS),
+    help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh",
+)
 FINISH = (
     flag(
         "--bbox",
@@ -39,12 +45,7 @@ FINISH = (
         "around the region of interest)",
     ),
     FRAME,
-    flag(
-        "--up",
-        OUTPUT,
-        choices=(Y_AXIS, Z_AXIS),
-        help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl)",
-    ),
+    UP,
     flag(
         "--no-refine",
         OUTPUT,

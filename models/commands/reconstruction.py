@@ -43,16 +43,13 @@ from models.commands.reconstruction_folder import (
     why_stopped,
     write_plan,
 )
-from models.commands.reconstruction_page import PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
+from models.commands.reconstruction_page import COVER, PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
 from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
 from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")
-# Grid points per side of the evaluated mesh. On the fox's photographs, the distances of points from the surface differ
-# by at most 1 % from those at 512, which takes five times as long and has four times as many triangles.
-EVALUATED_RESOLUTION = 256
 NO_SURFACE = (
     "no surface was found, so there is no mesh: see report.html; train for more minutes in another --case, or check "
     "with --mode inspect whether the region of interest contains the object"
@@ -184,7 +181,7 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
             _warn_on_report(folder)
             _run(_step(arguments, validate_image.COMMAND), 5)
         elif has_mesh:
-            status = _evaluated(arguments)
+            status = _evaluated(arguments, folder)
     collect(folder, has_mesh)
     if status == EXIT_DONE or notes:
         add_figures(folder, plan.after(times).times)
@@ -196,18 +193,17 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
     return status
 
 
-def _evaluation(arguments: Arguments) -> Arguments:
-    """The step that evaluates the mesh, which need not be as fine as the result."""
-    resolution = min(EVALUATED_RESOLUTION, arguments.values.resolution)
-    return _step(arguments, evaluate.COMMAND, resolution=resolution)
+def _evaluation(arguments: Arguments, folder: Path) -> Arguments:
+    """The step that evaluates the extracted mesh."""
+    return _step(arguments, evaluate.COMMAND, mesh_file=folder / RESULT / MESH)
 
 
-def _evaluated(arguments: Arguments) -> int:
+def _evaluated(arguments: Arguments, folder: Path) -> int:
     """Evaluate the mesh; returns the exit status. Without anything to compare it with, there are no metrics."""
     from models.evaluation.references import NoReferencesError
 
     try:
-        return _run(_evaluation(arguments), 5)
+        return _run(_evaluation(arguments, folder), 5)
     except NoReferencesError as error:
         say(f"no metrics: {error}")
         return EXIT_DONE
@@ -254,8 +250,8 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     again = [
         f"# continue the training to {2 * conf.train.end_iter} steps",
         _as_typed(_step(more, train.COMMAND, is_continue=True)),
-        "# write the metrics of the newest checkpoint to report/",
-        _as_typed(_evaluation(arguments)),
+        f"# write the metrics of {MESH}, extracted again by the last command, and of the newest checkpoint to report/",
+        _as_typed(_evaluation(arguments, folder)),
         f"# extract {MESH} again",
         _as_typed(_mesh_step(arguments, folder)),
     ]
@@ -268,7 +264,7 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     say(*notes)
     if has_mesh:
         say(*(f"reliability: {line}" for line in trust(figures, frame)))
-    made = [name for name in (MESH, "report.png", "overview.png", PAGE) if (folder / RESULT / name).is_file()]
+    made = [name for name in (MESH, "report.png", COVER, "overview.png", PAGE) if (folder / RESULT / name).is_file()]
     say(f"{folder / RESULT}: {', '.join(made)}")
 
 

@@ -19,7 +19,7 @@ from models.commands.inspection import FIGURES as HEALTH_FIGURES
 from models.commands.inspection import FOLDER as HEALTH_FOLDER
 from models.commands.inspection import PAGE as HEALTH_PAGE
 from models.commands.inspection import PICTURE as OVERVIEW
-from models.commands.reconstruction_page import CURVE, PHASES
+from models.commands.reconstruction_page import COVER, CURVE, PHASES
 from models.evaluation.metric_files import JSON_FILE, read_json, write_json
 from models.monitoring.setbacks import STOPPED_KEY
 
@@ -37,6 +37,7 @@ PARTS = (
     (f"{HEALTH_FOLDER}/{HEALTH_PAGE}", "health.md"),
     (f"{HEALTH_FOLDER}/{HEALTH_FIGURES}", "health.json"),
     (f"{REPORT_FOLDER}report.png", "report.png"),
+    (f"{REPORT_FOLDER}{COVER}", COVER),
     (f"{REPORT_FOLDER}metrics.json", "metrics.json"),
 )
 

@@ -18,6 +18,8 @@ MOST_BYTES = 1 << 24
 SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong
 # PSNR of held-out views, dB: below the first the views are inconsistent, below the second fine detail is wrong.
 LEAST_PSNR, FAIR_PSNR = 16.0, 20.0
+COVER = "cover.png"
+UNTESTED = 0.05  # fraction of the mesh off the dominant plane, and of that part near points, below which it is none
 PHASES, CURVE = "phases", "score_curve"  # keys of metrics.json
 # The phase of each mode, without the phases within it.
 PHASE_OF = {
@@ -59,13 +61,23 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
     if figures.get("counts_first") == "psnr_mask":
         psnr = figures.get("psnr_mask")
     if missing is not None:
-        near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING:g} radii"
+        near, covered = (
+            f"{1 - missing:.0%} of the SfM points have a surface within {MISSING:g} radii",
+            _covered(figures),
+        )
         if missing > MOST_MISSING:
             found.append(f"only {near}: most of the mesh is wrong, do not measure on it")
         elif missing > SOME_MISSING:
             found.append(f"{near}: parts of the mesh are wrong, compare it with the photographs")
+        elif _is_untested(figures):
+            found.append(f"{near}, but {covered}: the object itself is not tested, compare it with the photographs")
         else:
-            found.append(f"{near}: the mesh is reliable where photographs with cameras show it")
+            found.append(f"{near}, and {covered}")
+    if (views := figures.get("cover_views")) is not None:
+        found.append(
+            f"3 or more of {figures['photographs']} photographs with cameras see {views:.0%} of the mesh's area, and "
+            f"at least {figures['views_median']:.0f} see half of it ({COVER})"
+        )
     if psnr is not None:
         reached = f"PSNR of held-out photographs {psnr:.1f} dB"
         if psnr < LEAST_PSNR:
@@ -79,6 +91,26 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
     if epipolar is not None and epipolar > LEAST_EPIPOLAR:
         found.append(f"matches are {epipolar:.1f} pixels off: the cameras are wrong, and so is the mesh")
     return found or ["the quality of the mesh could not be measured: compare it with the photographs"]
+
+
+def _covered(figures: Mapping[str, Any]) -> str:
+    """What part of the mesh the SfM points test, in words."""
+    if (share := figures.get("cover_points")) is None:
+        return "which part of the mesh they test is not known"
+    off, scored = figures["points_off_plane"], figures["points_scored"]
+    if _is_untested(figures):
+        return (
+            f"{scored - off} of {scored} lie on one plane, and near {figures['cover_off_plane']:.0%} of the mesh off "
+            f"it ({figures['area_off_plane']:.0%} of the area) is a point"
+        )
+    told = f"the mesh is reliable near them, on {share:.0%} of its area"
+    return told if off == scored else f"{told} ({off} of {scored} points lie off the dominant plane)"
+
+
+def _is_untested(figures: Mapping[str, Any]) -> bool:
+    """Whether points lie on a plane and the mesh does not: they test a table, not the object on it."""
+    area, tested = figures.get("area_off_plane"), figures.get("cover_off_plane")
+    return area is not None and area >= UNTESTED and tested < UNTESTED
 
 
 def page(
@@ -99,6 +131,8 @@ def page(
     if has_mesh:
         text += ["mesh.ply: the coloured mesh", ""]
         text += ["## Reliability", "", *(f"- {escaped(line)}" for line in trust(figures, frame)), ""]
+        if figures.get("cover_views") is not None:
+            text += [f"![mesh, coloured by the number of photographs that see each part]({COVER})", ""]
     risks = warnings(health)
     if risks:
         text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]

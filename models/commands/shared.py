@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data.io.streams import complain
 from models import interface
 from models.commands.command import (
     EXIT_DONE,
@@ -56,8 +57,8 @@ FRAME = flag(
     OUTPUT,
     choices=(WORLD, UNIT),
     default=WORLD,
-    help="world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, "
-    "--tau and --points (default: world)",
+    help="world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, "
+    "--gt, --tau and --points (default: world)",
 )
 RESOLUTION_LEVEL = flag(
     "--resolution_level",
@@ -111,8 +112,8 @@ def common(arguments: Arguments) -> dict[str, Any]:
     return {"checkpoint": arguments.checkpoint, "device": arguments.device, "gpu": arguments.gpu}
 
 
-def ended(work: Callable[[], object]) -> int:
-    """Do the work; returns the exit status."""
+def ended(work: Callable[[], object], advice: str = "") -> int:
+    """Do the work; returns the exit status. `advice`: how to continue after a signal."""
     from models.monitoring.interrupts import DivergedError, Interrupted
     from models.surface.extraction import EmptySurfaceError
 
@@ -121,7 +122,8 @@ def ended(work: Callable[[], object]) -> int:
     except EmptySurfaceError as error:
         return failed(str(error), EXIT_EMPTY_SURFACE)
     except Interrupted as stop:
-        return failed(f"{stop}; continue with --is_continue", stop.status)
+        complain(f"{stop}{advice}")
+        return stop.status
     except DivergedError as error:
         return failed(str(error), EXIT_NOT_FINITE)
     return EXIT_DONE

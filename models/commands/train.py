@@ -46,7 +46,8 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
             language=values.language,
             followers=followers,
             **common(arguments),
-        )
+        ),
+        "; continue with --is_continue" if values.mode == COMMAND.name else "",  # reconstruct says how itself
     )
 
 

@@ -35,8 +35,16 @@ Runs = Sequence[tuple[str, Mapping[str, Any]]]  # folder and metrics of each exp
 
 
 def evaluated(folders: Sequence[Path]) -> Runs:
-    """The experiments with their metrics; raises UserError for a folder without metrics."""
-    return [(str(folder), _figures(folder)) for folder in folders]
+    """The experiments with their metrics; raises UserError, which names every folder without metrics."""
+    found, errors = [], []
+    for folder in folders:
+        try:
+            found.append((str(folder), _figures(folder)))
+        except UserError as error:
+            errors.append(str(error))
+    if errors:
+        raise UserError(". ".join(errors))
+    return found
 
 
 def experiment_in(folder: Path) -> Path:

@@ -14,10 +14,11 @@ from data.inspection.epipolar import median_distance, pair_distances
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene, is_metric, radius_of
 from models.evaluation import image_metrics, outlier_views
+from models.evaluation.cover import Cover, CoverMetrics, cover, cover_picture
 from models.evaluation.dtu import DtuMetrics, dtu_metrics, masked
 from models.evaluation.frames import SAMPLES, frame_note
 from models.evaluation.ground_truth import moved
-from models.evaluation.held_out_points import PointMetrics, point_metrics
+from models.evaluation.held_out_points import HeldOutPoints, PointMetrics, point_metrics
 from models.evaluation.image_metrics import ImageMetrics, ViewMetrics
 from models.evaluation.mesh_distance import sample_surface
 from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
@@ -26,9 +27,9 @@ from models.evaluation.references import References
 from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
 from models.evaluation.validation import ValidationImage
 from models.methods.conf import flat, parse_config
-from models.requests import EvaluationRequest
+from models.requests import EvaluationRequest, MeshRequest
 from models.results.context import EvalContext
-from models.results.meshes import extract_mesh, write_world_mesh
+from models.results.meshes import extract_mesh, write, write_world_mesh
 from models.results.render import RenderedView, normal_picture
 from models.results.shading import shade_mesh
 from models.surface.export import surface_to_world
@@ -36,7 +37,7 @@ from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.mesh import Surface
 from models.surface.visibility import cameras_of
 
-MESH_FILE, PICTURE = "mesh.ply", "report.png"
+MESH_FILE, PICTURE, COVER_PICTURE = "mesh.ply", "report.png", "cover.png"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Evaluation:
     pictures: ImageMetrics | None  # means over the held-out views
     surface: SurfaceMetrics | None
     points: PointMetrics | None
+    cover: CoverMetrics | None
     dtu: DtuMetrics | None
     cameras: CameraMetrics
     views: tuple[ViewMetrics, ...]
@@ -65,6 +67,7 @@ class Evaluation:
             ImageMetrics: self.pictures,
             SurfaceMetrics: self.surface,
             PointMetrics: self.points,
+            CoverMetrics: self.cover,
             DtuMetrics: self.dtu,
             CameraMetrics: self.cameras,
         }
@@ -100,16 +103,23 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     views = _compare_views(context, references.held_out, first, mask_first) if references.held_out else ()
     notes = (*references.notes, *([note] if note else []), *outlier_views.notes(context))
     sfm_points = references.sfm_points
+    found = None if mesh is None else _cover(context, mesh, sfm_points)
     evaluation = Evaluation(
         pictures=image_metrics.mean(views) if views else None,
         surface=surface,
         points=point_metrics(sfm_points, mesh) if sfm_points is not None and mesh is not None else None,
+        cover=None if found is None else found.metrics,
         dtu=dtu,
         cameras=_cameras(context.experiment.scene),
         views=views,
     )
     values = _about(context, request, references, mesh, mask_first) | evaluation.values()
-    surface = _write(context, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
+    surface = _written(context, references, mesh)
+    if found is not None:
+        write_image(
+            context.experiment.path(FOLDER, COVER_PICTURE), cover_picture(mesh, found, context.experiment.scene)
+        )
+    _write(context, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first))
     for note in notes:
         context.log.info(note)
     context.log.info(*lines([("", values)]))
@@ -129,6 +139,8 @@ def _validation(context: EvalContext, scene: Scene, is_held_out: bool, view: Ren
 
 def _mesh(context: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
     """The surface in the working frame; None for a model type without one, if no flag requires it."""
+    if references.surface is not None:
+        return references.surface.mesh
     if context.model.level_set is not None:
         return extract_mesh(context, request.mesh)
     if references.needs_surface:
@@ -157,6 +169,11 @@ def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: Refe
     if len(kept.faces) == 0:
         raise EmptySurfaceError("No surface: --protocol dtu removes all of it, because the masks exclude it")
     return dtu_metrics(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
+
+
+def _cover(context: EvalContext, mesh: trimesh.Trimesh, points: HeldOutPoints | None) -> Cover:
+    """What supports the mesh: the photographs of the training, and the points that it did not use."""
+    return cover(mesh, cameras_of(context.experiment.scene), None if points is None else points.xyz)
 
 
 def _cameras(scene: Scene) -> CameraMetrics:
@@ -193,7 +210,7 @@ def _about(
         "model": experiment.conf.model.type,
         "step": context.step,
         "seconds": context.seconds,  # training time over all sessions
-        "resolution": None if mesh is None else request.mesh.resolution,
+        "resolution": None if mesh is None or references.surface is not None else request.mesh.resolution,
         "threshold": request.mesh.threshold,
         "triangles": None if mesh is None else len(mesh.faces),
         "world_per_radius": radius_of(experiment.scene),
@@ -210,18 +227,24 @@ def _write(
     values: Mapping[str, Any],
     views: tuple[ViewMetrics, ...],
     picture: np.ndarray,
-    mesh: trimesh.Trimesh | None,
-) -> Surface | None:
-    """Write metrics, image and mesh; returns the coloured mesh in the working frame."""
+) -> None:
+    """Write metrics and image."""
     experiment = context.experiment
     text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
     conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # published checkpoints have none
     details = {"views": [asdict(view) for view in views], "conf": flat(conf)}
-    surface = None if mesh is None else write_world_mesh(context, mesh, experiment.path(FOLDER, MESH_FILE))
     write_image(experiment.path(FOLDER, PICTURE), picture)
     write_json(experiment.path(FOLDER, JSON_FILE), {**values, **details})
     add_row(_table_file(context, request), values)
-    return surface
+
+
+def _written(context: EvalContext, references: References, mesh: trimesh.Trimesh | None) -> Surface | None:
+    """Write the evaluated mesh; returns it with its colours, in the working frame."""
+    path, surface = context.experiment.path(FOLDER, MESH_FILE), references.surface
+    if surface is not None:
+        write(context, MeshRequest(0), surface, path)
+        return surface
+    return None if mesh is None else write_world_mesh(context, mesh, path)
 
 
 def _table_file(context: EvalContext, request: EvaluationRequest) -> Path:

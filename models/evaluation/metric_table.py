@@ -34,6 +34,10 @@ def _percent(value: float, _all: Mapping[str, Any]) -> str:
     return f"{value:.1%}"
 
 
+def _count(value: float, _all: Mapping[str, Any]) -> str:
+    return f"{value:.0f}"
+
+
 def _pixels(value: float, _all: Mapping[str, Any]) -> str:
     return f"{value:.2f} px"
 
@@ -101,6 +105,18 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
             Row("points_median_px", "median, in pixels", _pixels, LOWER),
             Row("points_p90_px", "90th percentile, in pixels", _pixels, LOWER),
             Row("points_missing", "farther than 0.01 radii", _percent, LOWER),
+        ),
+    ),
+    (
+        "cover of the mesh",
+        (
+            Row("photographs", "photographs with cameras", _text),
+            Row("views_median", "photographs that see half of its area", _count),
+            Row("cover_views", "area that 3 photographs see", _percent, HIGHER),
+            Row("cover_points", "area within 0.05 radii of a point", _percent, HIGHER),
+            Row("points_off_plane", "points off the dominant plane", _text),
+            Row("area_off_plane", "area off this plane", _percent),
+            Row("cover_off_plane", "of it within 0.05 radii of a point", _percent, HIGHER),
         ),
     ),
     (

@@ -19,7 +19,7 @@ from models.results.context import EvalContext
 from models.results.seen_only import seen_space, within, without_boundary
 from models.surface import clean, solid, sparse
 from models.surface.color import Fallback, Photographs, paint
-from models.surface.export import file_axes, surface_to_world
+from models.surface.export import scene_axes, surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.formats import companions, write_surface
 from models.surface.mesh import About, Surface
@@ -27,7 +27,6 @@ from models.surface.refine import onto_level
 from models.surface.visibility import Visibility, cameras_of
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
-RADII = "radii of the region of interest"
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
 WIDE = 8
 
@@ -265,12 +264,7 @@ def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
 
 def write(context: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
     """Write the surface in the requested frame, and log its size."""
-    scene, suffix = context.experiment.scene, path.suffix.lower()
-    if request.frame == UNIT:
-        axes = replace(file_axes(suffix, None, None, scene.c2w), units=RADII)
-    else:
-        surface = surface_to_world(surface, scene.scene_to_world)
-        axes = file_axes(suffix, scene.frame, request.up, scene.scene_to_world @ scene.c2w)
+    axes = scene_axes(path.suffix.lower(), context.experiment.scene, request.frame, request.up)
     surface = surface_to_world(surface, axes.change)
     conf = context.experiment.conf.general.base_exp_dir
     write_surface(surface, path, About(request.frame, axes.units, context.step, conf, axes.up))

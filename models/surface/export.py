@@ -8,14 +8,17 @@ import numpy as np
 import trimesh
 
 from data.parsed_scene import WorldFrame
-from data.prepare.gravity import camera_up, rotation_to_z
+from data.prepare.gravity import plausible_up, rotation_to_z
+from data.scenes.scene import Scene
 from models.requests import UNIT, Y_AXIS, Z_AXIS
 from models.surface.mesh import Surface
 
 # (x, y, z) -> (x, z, -y): z up becomes y up, which glTF 2.0 requires (section 3.4, with metres as the unit).
 Y_UP = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 CAMERA_UNITS = "those of the scene's cameras"
+RADII = "radii of the region of interest"
 UNKNOWN_UP = "not known"
+FROM_CAMERAS = "the cameras"
 MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
 
 
@@ -25,40 +28,59 @@ class FileAxes:
 
     change: np.ndarray  # [4, 4], from the world frame of the scene to the file
     units: str  # in words
-    up: str  # the axis that points up, in words
+    up: str  # the axis that points up and how it was found, in words
 
     def words(self, frame: str) -> str:
-        """Up axis and unit for the log, as far as they are known, else the frame, the value of --frame."""
+        """The frame, the value of --frame, or the up axis and the unit as far as they are known, for the log."""
         if frame == UNIT or self.up == UNKNOWN_UP:
-            return f"{frame} frame"
-        axis, comma, source = self.up.partition(",")
+            return f"{frame} frame" + ("" if frame == UNIT else ", up direction not known")
+        axis, _, source = self.up.partition(", ")
         unit = "" if self.units == CAMERA_UNITS else f", in {self.units}"
-        return f"{axis} up{comma}{source}{unit}"
+        return f"{axis} up ({source}){unit}"
 
 
-def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.ndarray) -> FileAxes:
+def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.ndarray | None) -> FileAxes:
     """The coordinates of a mesh file with this suffix; `up`: the value of --up.
 
-    The default of `up` is y for GLB, and for OBJ, which Blender and other programs read with y up; z for PLY and STL.
-    If nothing is known about the world frame (`frame` is None), only OBJ is rotated by default, and `up` refers to the
-    mean up direction of the cameras with poses `poses` [V, 4, 4]. STL has no unit and slicers read millimetres, so a
-    metric scene is written in millimetres.
+    The default of `up` is y for GLB and OBJ, which programs with z up turn back; z for PLY and STL. If nothing is known
+    about the world frame (`frame` is None), up is estimated from the cameras with poses `poses` [V, 4, 4]: GLB and OBJ
+    are turned to it, PLY and STL keep the world frame unless `up` is given. If that is not plausible either, or `poses`
+    is None, the z axis is taken for it. STL has no unit and slicers read millimetres, so a metric scene is written in
+    millimetres.
     """
     axis = up or (Y_AXIS if suffix in (".glb", ".obj") else Z_AXIS)
-    change, words = np.eye(4), f"{axis}, from the cameras"
+    change, words = np.eye(4), UNKNOWN_UP
     if frame is not None:
-        words = axis
-    elif up is not None:
-        change[:3, :3] = rotation_to_z(camera_up(poses))
-    else:
-        words = UNKNOWN_UP
-    if axis == Y_AXIS and (frame is not None or up is not None or suffix == ".obj"):
+        words = f"{axis}, {frame.up_source or UNKNOWN_UP}"
+    elif poses is not None and (found := plausible_up(poses)) is not None:
+        if up is not None or axis == Y_AXIS:
+            change[:3, :3] = rotation_to_z(found)
+            words = f"{axis}, {FROM_CAMERAS}"
+        else:
+            words = f"{_named(found)}, {FROM_CAMERAS}"
+    if axis == Y_AXIS:
         change = Y_UP @ change
     if frame is None or not frame.is_metric:
         return FileAxes(change, CAMERA_UNITS, words)
     return (
         FileAxes(MILLIMETRES @ change, "millimetres", words) if suffix == ".stl" else FileAxes(change, "metres", words)
     )
+
+
+def scene_axes(suffix: str, scene: Scene, frame: str, up: str | None) -> FileAxes:
+    """The same for the values of --frame and --up, with `change` from the working frame of the scene."""
+    if frame == UNIT:
+        return replace(file_axes(suffix, None, None, None), units=RADII)
+    axes = file_axes(suffix, scene.frame, up, scene.scene_to_world @ scene.c2w)
+    return replace(axes, change=axes.change @ scene.scene_to_world)
+
+
+def _named(up: np.ndarray) -> str:
+    """A unit vector [3] in words: an axis such as -y, or its coordinates."""
+    index = int(np.abs(up).argmax())
+    if abs(up[index]) == 1.0:
+        return f"{'-' if up[index] < 0 else ''}{'xyz'[index]}"
+    return " ".join(f"{value:.2f}" for value in up)
 
 
 def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:

@@ -31,7 +31,7 @@ from models.surface.mesh import About, Surface
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
 STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13
 UNLIT = "KHR_materials_unlit"
-CHANNEL_LIMIT = 65535
+OPAQUE = 255
 DIGITS = 7  # significant ones of coordinates about the origin
 FAR = 2  # further digits from which on float32 is too coarse
 ROWS = 2**16  # rows of an OBJ that are formatted at a time
@@ -125,20 +125,19 @@ def _stl(surface: Surface, about: About) -> bytes:
 
 
 def to_glb(surface: Surface, about: About) -> bytes:
-    """glTF 2.0 in one file. Colours from photographs include the lighting, so the material is unlit."""
+    """glTF 2.0 in one file. Colours from photographs include the lighting, so the material is unlit.
+
+    Without a material glTF prescribes a metal, which is nearly black in most viewers, and Blender shows no colours.
+    """
     mesh = _mesh(surface, metadata=vars(about))
     picture = None if surface.picture is None else Image.fromarray(surface.picture)
     material = PBRMaterial(baseColorTexture=picture, metallicFactor=0.0, doubleSided=True)
     mesh.visual = trimesh.visual.TextureVisuals(surface.uv, material)
     if surface.rgb is not None:
-        mesh.vertex_attributes["color"] = _linear(surface.rgb)
+        mesh.visual.vertex_attributes["color"] = _linear(surface.rgb)
 
     def finish(tree: dict[str, Any]) -> None:
         tree["asset"]["extras"] = vars(about)
-        attributes = tree["meshes"][0]["primitives"][0]["attributes"]
-        if "_color" in attributes:  # trimesh takes 8-bit sRGB colours for linear ones
-            attributes["COLOR_0"] = attributes.pop("_color")
-            tree["accessors"][attributes["COLOR_0"]]["normalized"] = True
         if surface.rgb is not None or picture is not None:
             tree["materials"][0]["extensions"] = {UNLIT: {}}
             tree["extensionsUsed"] = [UNLIT]
@@ -153,13 +152,14 @@ def to_glb(surface: Surface, about: About) -> bytes:
 
 
 def _linear(rgb: np.ndarray) -> np.ndarray:
-    """sRGB uint8 [V, 3] as linear colours with opacity, uint16 [V, 4], as glTF requires for vertices (IEC
-    61966-2-1).
+    """sRGB uint8 [V, 3] as linear colours with opacity, uint8 [V, 4], as glTF requires for vertices (IEC 61966-2-1).
+
+    Many readers, trimesh among them, take wider integers for bytes.
     """
     levels = np.arange(256) / 255.0
     light = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
-    colors = np.rint(light * CHANNEL_LIMIT).astype("<u2")[rgb]
-    return np.concatenate([colors, np.full((len(rgb), 1), CHANNEL_LIMIT, "<u2")], axis=1)
+    colors = np.rint(light * OPAQUE).astype(np.uint8)[rgb]
+    return np.concatenate([colors, np.full((len(rgb), 1), OPAQUE, np.uint8)], axis=1)
 
 
 def _obj(surface: Surface, about: About, material: str) -> bytes:

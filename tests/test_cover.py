@@ -1,0 +1,74 @@
+"""What supports a mesh: photographs that see its parts, and points; and what the verdict says of it."""
+
+import numpy as np
+import pytest
+import trimesh
+from rigs import sphere_of_cameras, textured_scene
+
+from models.commands.reconstruction_page import page, trust
+from models.evaluation.cover import BANDS, cover, cover_picture
+from models.surface.visibility import cameras_of
+
+TABLE = -0.3
+
+
+def still():
+    """A ball above a table, and 300 points of each."""
+    table = trimesh.creation.box((1.4, 1.4, 0.002)).subdivide_to_size(0.1).apply_translation((0, 0, TABLE))
+    ball = trimesh.creation.icosphere(3, 0.3).apply_translation((0, 0, 0.05))
+    on_table = np.column_stack([np.random.default_rng(0).uniform(-0.7, 0.7, (300, 2)), np.full(300, TABLE)])
+    return trimesh.util.concatenate([table, ball]), on_table, ball.sample(300, seed=0)
+
+
+@pytest.fixture(scope="module")
+def scene():
+    return textured_scene(sphere_of_cameras(9, middle=np.zeros(3)), masks=False)
+
+
+def figures(mesh, scene, points, missing=0.0):
+    found = cover(mesh, cameras_of(scene), points)
+    return {**vars(found.metrics), "points_missing": missing, "points_scored": len(points)}
+
+
+def test_points_on_the_table_alone_do_not_make_the_object_reliable(scene):
+    mesh, on_table, on_ball = still()
+    found = figures(mesh, scene, on_table)
+    ball_share = np.pi * 0.36 / mesh.area
+    assert found["points_off_plane"] == 0 and found["cover_off_plane"] == 0.0
+    assert found["area_off_plane"] == pytest.approx(ball_share, abs=0.02)
+    said = trust(found)[0]
+    assert "the object itself is not tested" in said and "reliable" not in said
+    assert f"near 0% of the mesh off it ({found['area_off_plane']:.0%} of the area) is a point" in said
+    assert page("jug", {}, found, []).count("the object itself is not tested") == 1
+
+    found = figures(mesh, scene, np.concatenate([on_table, on_ball[:100]]))
+    assert 95 <= found["points_off_plane"] <= 100 and found["cover_off_plane"] > 0.2
+    said = trust(found)[0]
+    assert f"the mesh is reliable near them, on {found['cover_points']:.0%} of its area" in said
+    assert f"({found['points_off_plane']} of 400 points lie off the dominant plane)" in said
+
+
+def test_a_flat_object_is_tested_by_points_on_its_plane_and_a_round_one_has_no_plane(scene):
+    mesh, on_table, on_ball = still()
+    table = min(mesh.split(), key=lambda piece: piece.extents[2])
+    assert "the mesh is reliable near them" in trust(figures(table, scene, on_table))[0]
+    found = figures(mesh, scene, on_ball)
+    assert found["points_off_plane"] == 300 and found["area_off_plane"] == 1.0
+    assert "plane" not in trust(found)[0] and f"on {found['cover_points']:.0%} of its area" in trust(found)[0]
+
+
+def test_the_photographs_that_see_each_part_are_counted_and_drawn(scene):
+    ball = trimesh.creation.icosphere(4, 0.5)
+    found = cover(ball, cameras_of(scene), None)
+    lit = np.zeros(len(found.samples), int)
+    for camera in cameras_of(scene):  # a convex body hides only what faces away
+        lit += np.sum(found.samples * (camera.center - found.samples), axis=1) > 0
+    assert np.mean(found.views == lit) > 0.9 and found.metrics.photographs == 9
+    assert found.metrics.cover_points is None and found.metrics.views_median == np.median(found.views)
+    assert any("photographs with cameras see" in line for line in trust(vars(found.metrics)))
+    assert "](cover.png)" in page("ball", {}, vars(found.metrics), [])
+    picture = cover_picture(ball, found, scene)
+    band = np.searchsorted([least for least, _, _ in BANDS], found.views, side="right") - 1
+    shown = [np.array(color) for at, (_, _, color) in enumerate(BANDS) if (band == at).mean() > 0.2]
+    shades = picture[:-28].reshape(-1, 3) / np.maximum(picture[:-28].reshape(-1, 3).max(axis=1, keepdims=True), 1)
+    assert shown and all((np.abs(shades - color / color.max()).max(axis=1) < 0.03).sum() > 500 for color in shown)

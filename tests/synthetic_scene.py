@@ -6,6 +6,7 @@ with it. Independent of the geometry of `data`, which it tests.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from data.config import DatasetConfig
+from data.readers import READERS
+from data.readers.detect import recognise
+from data.scenes.preprocess import preprocess
 
 SCALE_MAT = np.array([[2.5, 0, 0, 0.3], [0, 2.5, 0, -0.2], [0, 0, 2.5, 4.0], [0, 0, 0, 1]])
 
@@ -130,3 +134,29 @@ def similarity(scale=2.0, angles=(0.3, -0.5, 0.8), translation=(1.0, -2.0, 3.0))
     matrix[:3, :3] = scale * Rotation.from_euler("xyz", angles).as_matrix()
     matrix[:3, 3] = translation
     return matrix
+
+
+FOLDER = Path(__file__).parents[1] / "data" / "demo"
+VIEWS = 10
+NAMES = [f"DJI_{number} (40{number}).png" for number in range(VIEWS)]
+
+
+def true_scene():
+    conf = DatasetConfig(str(FOLDER), "cameras_sphere.npz", "cameras_sphere.npz")
+    return READERS["neus"].read(FOLDER, conf)
+
+
+def read(folder, **more):
+    """(parsed, scene) of a folder, its format recognised."""
+    conf = DatasetConfig(str(folder), "cameras_sphere.npz", "cameras_sphere.npz", **more)
+    parsed = READERS[recognise(folder)].read(folder, conf)
+    return parsed, preprocess(parsed, parsed.images, conf)
+
+
+def photographs(folder, names, inner="images"):
+    """Copies of the first photographs of the bundled scene under `names`; returns their true posed images."""
+    (folder / inner).mkdir(parents=True)
+    posed = true_scene().images[: len(names)]
+    for image, name in zip(posed, names, strict=True):
+        shutil.copy(image.path, folder / inner / name)
+    return posed

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from demo_copies import NAMES, photographs, read
+from synthetic_scene import NAMES, photographs, read
 
 from data.scenes.features import normalised
 from data.scenes.undistort import Undistorter

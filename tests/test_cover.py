@@ -48,7 +48,7 @@ def test_points_on_the_table_alone_do_not_make_the_object_reliable(scene):
     assert f"({found['points_off_plane']} of 400 points lie off the dominant plane)" in said
 
 
-def test_a_flat_object_is_tested_by_points_on_its_plane_and_a_round_one_has_no_plane(scene):
+def test_a_flat_object_is_tested_by_its_plane_and_a_round_one_has_none(scene):
     mesh, on_table, on_ball = still()
     table = min(mesh.split(), key=lambda piece: piece.extents[2])
     assert "the mesh is reliable near them" in trust(figures(table, scene, on_table))[0]

@@ -5,8 +5,8 @@ import json
 import cv2
 import numpy as np
 import pytest
-from demo_copies import NAMES, VIEWS, photographs, read
 from scipy.spatial.transform import Rotation
+from synthetic_scene import NAMES, VIEWS, photographs, read
 
 from data.errors import SceneError
 from data.io.images import read_image

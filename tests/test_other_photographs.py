@@ -5,9 +5,9 @@ import json
 import cv2
 import numpy as np
 import pytest
-from demo_copies import NAMES, photographs, read
 from PIL import Image
 from scene_writers import make_views, write_realitycapture
+from synthetic_scene import NAMES, photographs, read
 
 from data.errors import UserError
 from data.io.images import image_size, read_image, write_image

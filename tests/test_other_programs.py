@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 import trimesh
-from demo_copies import NAMES, VIEWS, photographs, read
+from synthetic_scene import NAMES, VIEWS, photographs, read
 
 from data.errors import SceneError
 from data.io.images import read_image, write_image

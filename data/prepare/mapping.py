@@ -199,9 +199,14 @@ def _score(models: Mapping[int, Any], pairs: Sequence[Matched]) -> tuple[int, in
 
 
 def _leave_out_doubtful(model: Any, pairs: Sequence[Matched]) -> list[str]:
-    """Remove the cameras of images that do not agree with the matches from a pycolmap model; returns their names."""
+    """Remove the cameras of images that do not agree with the matches from a pycolmap model; returns their names.
+
+    Where most do not agree, as with a camera that stood still, all are left to the later checks.
+    """
     kept = set(_agreeing_images(model, pairs)[0])
     posed = {image.name: image.frame_id for image in model.images.values() if image.has_pose}
+    if 2 * len(kept) <= len(posed):
+        return []
     doubtful = {name: frame for name, frame in sorted(posed.items()) if name not in kept}
     for frame in doubtful.values():
         model.deregister_frame(frame)

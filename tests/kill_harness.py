@@ -85,7 +85,7 @@ def torture(kills: int, keep: int, folder: Path) -> int:
         assert not keep or len(found) <= keep + 1, sorted(found)
         assert max(found, default="") >= newest, (newest, sorted(found))
         newest, seen = max(found, default=""), seen | found
-    end = max(int(newest[5:11] or 0), LEAST_STEPS)
+    end = max(int(newest[5:11] or 0), *(int(step) for step, _ in losses(killed)), LEAST_STEPS)
     for place, flags in ((killed, ("--is_continue",)), (whole, ())):
         assert os.waitpid(live(place, end, keep if flags else 0, *flags), 0)[1] == 0, place
     undisturbed, ours = prints(whole), seen | prints(killed)

@@ -73,7 +73,7 @@ def test_a_camera_that_contradicts_its_matches_is_left_out(database):
     true.frames[wrong.frame_id].rig_from_world = turn * wrong.cam_from_world()
     assert mapping._leave_out_doubtful(true, pairs) == [wrong.name]
     assert not wrong.has_pose and true.num_reg_images() == 2 * HALF - 1
-    nothing_agrees = [mapping.Matched(pair.names, (pair.pixels[0], pair.pixels[1][::-1])) for pair in pairs]
+    nothing_agrees = [mapping.Matched(pair.names, (pair.pixels[0], pair.pixels[1][::-1].copy())) for pair in pairs]
     assert mapping._leave_out_doubtful(true, nothing_agrees) == []
 
 

@@ -119,7 +119,8 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
         raise UserError(f"no cameras were found: {why_disconnected(sources, links)}; {HINT}")
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
-    if len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
+    # The global mapper finds cameras without parallax, too.
+    if found["mapper"] == mapping.GLOBAL or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
         _require_moved(work / source.database, frames)
     if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
         raise UserError(

@@ -14,15 +14,24 @@ from models.experiment import training_scene
 from models.methods.conf import load_config
 
 
+def demo(*keys):
+    settings = (f"dataset.data_dir={ROOT / 'data/demo'}", *(f"dataset.{key}" for key in keys))
+    return training_scene(load_config(ROOT / "confs/fast.conf", "demo", settings))
+
+
 @pytest.fixture(scope="module")
 def scene():
-    return training_scene(load_config(ROOT / "confs/fast.conf", "demo", (f"dataset.data_dir={ROOT / 'data/demo'}",)))
+    return demo()
 
 
 CHANGES = {
-    "photographs": lambda scene: replace(scene, images=tuple(255 - image for image in scene.images)),
+    "photographs": lambda scene: replace(scene, images=tuple(image[..., ::-1] for image in scene.images)),
     "cameras": lambda scene: replace(scene, c2w=np.roll(scene.c2w, 5, axis=0)),
-    "masks": lambda scene: replace(scene, masks=None),
+    "photographs and masks": lambda scene: replace(
+        scene,
+        images=tuple(image[:, ::-1] for image in scene.images),
+        masks=tuple(mask[:, ::-1] for mask in scene.masks),
+    ),
 }
 
 
@@ -35,7 +44,14 @@ def test_changed_data_are_named(name, scene):
         require_same_data(checkpoint, CHANGES[name](scene))
 
 
-@pytest.mark.parametrize("value", [3, {"photographs": 3}, {"other": []}, {"cameras": [float("nan")]}, {"masks": ["1"]}])
+@pytest.mark.parametrize("keys", [("downscale=2",), ("test_every=8",), ("masks_from_backdrop=False",)])
+def test_other_keys_of_the_conf_are_no_change(keys, scene):
+    checkpoint = SimpleNamespace(state=check_state(scene_state(scene)), step=100)
+    require_same_data(checkpoint, demo(*keys))
+    require_same_data(checkpoint, replace(scene, masks=None))
+
+
+@pytest.mark.parametrize("value", [3, {"photographs": 3}, {"other": {}}, {"cameras": {"a": [float("nan")]}}])
 def test_damaged_numbers_of_a_scene_are_refused(value):
     with pytest.raises(StateError, match="the data in its state are not finite numbers"):
         check_state({"data": value})

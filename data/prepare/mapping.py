@@ -39,7 +39,8 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
     left out, and the model is refined.
 
     Returns "mapper"; "tried", the number of images of each mapper's largest model; "doubtful", the names of those left
-    out; "models", each with its folder, image names, number of points, mean reprojection error, and that of each image.
+    out; "models", the one to be used first, each with its folder, image names, number of points, mean reprojection
+    error, and that of each image.
     """
     import pycolmap
 
@@ -60,7 +61,8 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
         folder.mkdir(parents=True)
         model.write(str(folder))
     sizes = {name: most_images(found) for name, found in tried.items()}
-    described = [_described(str(key), model) for key, model in models.items()]
+    others = [key for key in models if key != largest]
+    described = [_described(str(key), models[key]) for key in ([] if largest is None else [largest, *others])]
     return {"mapper": mapper, "tried": sizes, "doubtful": doubtful, "models": described}
 
 

@@ -113,7 +113,7 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
             _cores(),
             on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
         )
-    models = sorted(found["models"], key=lambda model: len(model["names"]), reverse=True)
+    models = found["models"]
     if not models:
         _require_moved(work / source.database, frames)
         raise UserError(f"no cameras were found: {why_disconnected(sources, links)}; {HINT}")

@@ -104,6 +104,8 @@ def readable_copy(model: Path, files: Sequence[Path], target: Path) -> dict[str,
             names = {str(number): name for number, (_, name, _) in enumerate(images)}
             lines = (f"{pose} {number}\n{matches}\n" for number, (pose, _, matches) in enumerate(images))
             (target / path.name).write_text("".join(lines), encoding="utf-8")
+        elif path.suffix == ".txt":  # without a byte order mark
+            (target / path.name).write_text("\n".join([*_lines(path), ""]), encoding="utf-8")
         else:
             (target / path.name).symlink_to(path.resolve())
     points = target / f"points3D{model_suffix(model)}"

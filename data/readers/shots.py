@@ -129,6 +129,9 @@ def _image_paths(image_folder: Path, names: list[str]) -> tuple[list[Path | None
     if outside is not None:
         raise SceneError(f"{image_folder}: the model names the photograph {outside!r}, which is outside; correct it")
     found = [named_file(image_folder, name) for name in names]
+    own = [path == image_folder / name for name, path in zip(names, found, strict=True)]
+    taken = {path for path, is_own in zip(found, own, strict=True) if is_own}
+    found = [path if is_own or path not in taken else None for path, is_own in zip(found, own, strict=True)]
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if len(missing) > MOST_MISSING * len(names):
         raise SceneError(

@@ -101,7 +101,7 @@ def find_file(frame: Frame, key: str, name: str) -> Path | None:
     """
     relative = os.path.normpath(name.replace("\\", "/"))  # instant-ngp accepts Windows paths, too
     if PureWindowsPath(relative).anchor:
-        return named_file(frame.folder, name)
+        return next(filter(None, (named_file(frame.folder, name + spelt) for spelt in ("", *SPELLINGS))), None)
     if relative.split("/")[0] == "..":
         raise SceneError(
             f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to {frame.folder}"

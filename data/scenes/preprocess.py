@@ -150,9 +150,11 @@ def _decode_all(
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...] | None]:
     """(images, masks or None) as in `Scene`. Beside the result, one decoded image at a time is in memory."""
     images, masks, has_masks = [], [], any(posed.mask_path for posed in posed_images)
+    is_opaque = not has_masks
     for posed, lens in zip(posed_images, lenses, strict=True):
         try:
             parts = _decode(posed, background)
+            is_opaque = is_opaque and (parts[1] is None or parts[1].min() == OPAQUE)
             if has_masks and parts[1] is None:  # unmasked beside masked ones: all object
                 parts = parts[0], np.full(parts[0].shape[:2], OPAQUE, np.uint8)
             rgb, mask = (None if part is None else _reduced(lens(part), downscale) for part in parts)
@@ -165,15 +167,17 @@ def _decode_all(
                 f"{posed.path}: has {rgb.itemsize * 8} bits per channel and {posed_images[0].path.name} "
                 f"{images[0].itemsize * 8}; save all with the same depth"
             )
-        if images and (mask is None) != (masks[0] is None):
+        images.append(rgb)
+        masks.append(mask)
+    if is_opaque:
+        return tuple(images), None
+    for posed, mask in zip(posed_images, masks, strict=True):
+        if (mask is None) != (masks[0] is None):
             had = "no alpha channel" if mask is None else "an alpha channel"
             raise ImageError(
                 f"{posed.path}: has {had}, unlike {posed_images[0].path.name}; save all in the same way, or give masks"
             )
-        images.append(rgb)
-        masks.append(mask)
-    is_opaque = not has_masks and all(mask is None or mask.min() == OPAQUE for mask in masks)
-    return tuple(images), None if masks[0] is None or is_opaque else tuple(masks)
+    return tuple(images), tuple(masks)
 
 
 def _look_inverted(masks: Sequence[np.ndarray]) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import cv2
 import numpy as np
 
 from data.io.images import to_float
@@ -14,10 +15,11 @@ from models.checkpoints.state import DATA
 from models.methods.conf import ExperimentConfig
 
 FRAME_KEY, DATA_KEY = "scene_to_world", "data"  # in the state of a checkpoint
-# Largest differences of the numbers of `data_state` between machines: levels of 255; radii, parts of an axis and of the
-# focal length in widths; radii.
-TOLERANCES = dict(zip(DATA, (1.0, 1.0, 0.02, 0.1), strict=True))
-STRIDE = 5  # between the pixels of which the mean is taken
+# Largest differences of the numbers of `_data` between machines and sizes: levels of 255; radii, parts of an axis and
+# of the width; radii.
+TOLERANCES = dict(zip(DATA, (6.0, 6.0, 0.02, 0.1), strict=True))
+PARTS = 3  # of an image along each side, of which the mean colour is taken
+SAMPLES = 256  # pixels along each side that it is taken from, at least
 HULL, BACKDROP = "hull", "backdrop"  # buffers of occupancy sampling: its region, and the backdrop of derived masks
 FRAME_TOLERANCE = 1e-3  # of the sphere's radius; smaller differences are invisible
 BACKGROUND = "background_density"  # network of occupancy sampling without masks
@@ -28,28 +30,43 @@ def scene_state(scene: Scene) -> dict[str, Any]:
     return {FRAME_KEY: scene.scene_to_world.tolist(), DATA_KEY: _data(scene)}
 
 
-def _data(scene: Scene) -> dict[str, list[float]]:
-    """Numbers by which changed data are noticed, [] for masks and points that the scene lacks."""
-    widths = np.array([image.shape[1] for image in scene.images])
-    focals = scene.intrinsics[:, 0, 0] / widths
-    cameras = np.concatenate([scene.c2w[:, :3, 3], scene.c2w[:, :3, 2], focals[:, None]], axis=1)
-    points = [] if scene.points is None else [*scene.points.xyz.mean(axis=0), *scene.points.xyz.std(axis=0)]
-    found = {"photographs": _levels(scene.images), "masks": _levels(scene.masks or ()), "cameras": cameras.ravel()}
-    return {name: [round(float(value), 4) for value in values] for name, values in (found | {"points": points}).items()}
+def _data(scene: Scene) -> dict[str, dict[str, list[float]]]:
+    """Numbers of each photograph, mask and camera by name, and of the points, by which changes are noticed."""
+    names, points = scene.image_names, scene.points
+    sides = np.array([image.shape[1] for image in scene.images])[:, None, None]
+    cameras = np.concatenate([scene.c2w[:, :3], scene.intrinsics / sides], axis=2)
+    masks = scene.masks or [None] * len(names)
+    views = list(zip(names, scene.images, masks, strict=True))
+    found = {
+        "photographs": {name: _means(image, mask) for name, image, mask in views},
+        "masks": {name: _means(mask) for name, _, mask in views if mask is not None},
+        "cameras": {name: camera.ravel() for name, camera in zip(names, cameras, strict=True)},
+        "points": {} if points is None else {"all": np.concatenate([points.xyz.mean(axis=0), points.xyz.std(axis=0)])},
+    }
+    return {kind: {name: np.round(row, 3).tolist() for name, row in rows.items()} for kind, rows in found.items()}
 
 
-def _levels(images: Sequence[np.ndarray]) -> list[float]:
-    """The mean level of each image, of 255."""
-    return [255.0 * float(to_float(image[::STRIDE, ::STRIDE]).mean()) for image in images]
+def _means(image: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    """The mean levels, of 255, of PARTS x PARTS parts of an image in each channel; black outside `mask`.
+
+    What is behind an alpha mask is the conf's.
+    """
+    step = max(1, min(image.shape[:2]) // SAMPLES)
+    levels = 255.0 * to_float(image[::step, ::step])
+    if mask is not None:
+        levels = levels * to_float(mask[::step, ::step])[..., None]
+    return cv2.resize(levels, (PARTS, PARTS), interpolation=cv2.INTER_AREA).ravel()
 
 
 def require_same_data(checkpoint: Checkpoint, scene: Scene) -> None:
-    """Raises CheckpointError if photographs, masks, cameras or points are not those that were trained on.
+    """Raises CheckpointError if photographs, masks, cameras or points of views in both are not those trained on.
 
     Checkpoints of the published code, and those before this check, do not say.
     """
     trained, now = checkpoint.state.get(DATA_KEY, {}), _data(scene)
-    changed = [name for name, values in trained.items() if not _is_same(values, now.get(name, []), TOLERANCES[name])]
+    if bool(trained.get("masks")) != bool(now["masks"]):
+        trained = {kind: rows for kind, rows in trained.items() if kind != "photographs"}  # which the masks cover
+    changed = [kind for kind, rows in trained.items() if not _is_same(rows, now[kind], TOLERANCES[kind])]
     if changed:
         raise CheckpointError(
             f"the {' and '.join(changed)} of {scene.name} changed since the checkpoint of step {checkpoint.step}: "
@@ -57,8 +74,10 @@ def require_same_data(checkpoint: Checkpoint, scene: Scene) -> None:
         )
 
 
-def _is_same(trained: Sequence[float], now: Sequence[float], tolerance: float) -> bool:
-    return len(trained) == len(now) and bool(np.all(np.abs(np.subtract(trained, now)) <= tolerance))
+def _is_same(trained: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], tolerance: float) -> bool:
+    """Whether the numbers of all names in both differ by at most `tolerance`."""
+    pairs = [(trained[name], now[name]) for name in trained.keys() & now.keys()]
+    return all(len(a) == len(b) and np.abs(np.subtract(a, b)).max(initial=0.0) <= tolerance for a, b in pairs)
 
 
 def require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:

@@ -142,10 +142,11 @@ def _check_sampler(value: object, key: str) -> None:
 
 
 def _check_data(value: object, key: str) -> None:
-    """Numbers of the scene, see models.checkpoints.same_scene."""
-    lists = list(value.values()) if type(value) is dict and value.keys() <= {*DATA} else [None]
-    is_list = all(type(numbers) is list for numbers in lists)
-    if not is_list or not all(type(one) in (int, float) and math.isfinite(one) for numbers in lists for one in numbers):
+    """Numbers of the scene by kind and name, see models.checkpoints.same_scene."""
+    is_known = type(value) is dict and value.keys() <= {*DATA}
+    tables = list(value.values()) if is_known else [None]
+    rows = [row for table in tables for row in (table.values() if type(table) is dict else [None])]
+    if not all(type(row) is list and all(type(x) in (int, float) and math.isfinite(x) for x in row) for row in rows):
         raise StateError(f"the {key} in its state are not finite numbers of {', '.join(DATA)}")
 
 

@@ -144,7 +144,7 @@ def to_glb(surface: Surface, about: About) -> bytes:
 
     offset = np.eye(4)
     if _is_far(surface):
-        offset[:3, 3] = np.rint(mesh.bounds.mean(axis=0))
+        offset[:3, 3] = mesh.bounds.mean(axis=0)
         mesh.vertices = np.asarray(mesh.vertices) - offset[:3, 3]
     scene = trimesh.Scene()
     scene.add_geometry(mesh, transform=offset)

@@ -46,12 +46,16 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(whole, chunk):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def test_smaller_chunks_take_less_memory_and_a_tight_limit_splits_the_step():
+def test_smaller_chunks_take_less_memory():
     trainer = trainer_of("train.batch_size=4096")
     batch = trainer.sampler.next()
     noise = trainer.model.draw_noise(len(batch), trainer.generator)
     peaks = [memory.growth(lambda chunk=chunk: trainer.gradient_of(batch, noise, chunk)) for chunk in (4096, 1024, 256)]
     assert peaks[0] > 1.5 * peaks[1] and peaks[1] > peaks[2]
+
+
+def test_a_tight_limit_splits_the_step():
+    trainer = trainer_of("train.batch_size=4096")
     memory.release()
     limit = (memory.resident_bytes() + 60e6) / memory.GB
     choice = chunks.training_chunk(trainer_of("train.batch_size=4096", f"train.memory_limit={limit}"))

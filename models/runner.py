@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from data.io.bars import Bar
@@ -276,8 +276,13 @@ class Runner:
         now = 0.0 if self._started is None else time.perf_counter() - self._started
         return self._seconds_before + now
 
+    @cached_property
+    def _scene_state(self) -> dict[str, Any]:
+        """The entries on the scene, which does not change."""
+        return scene_state(self.experiment.scene)
+
     def _state(self) -> dict[str, Any]:
         """The entries of a checkpoint's state besides those of the trainer."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()} | self.collapse.state()
         state |= chunk_state(self.conf, self.trainer.ray_chunk, self.trainer.parts)
-        return state | scene_state(self.experiment.scene)
+        return state | self._scene_state

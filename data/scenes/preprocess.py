@@ -53,8 +53,8 @@ def preprocess(
     lenses = undistorters(posed_images, sizes)
     _require_invertible(parsed, posed_images, lenses)
     images, masks = _decode_all(posed_images, lenses, conf.downscale, background)
-    notes = (*parsed.notes, *([INVERTED] if masks is not None and _look_inverted(masks) else []))
-    notes, backdrop = (*notes, *_turned(posed_images)), None
+    inverted = [INVERTED] if masks is not None and _look_inverted(masks) else []
+    notes, backdrop = (*parsed.notes, *inverted, *_turned(posed_images)), None
     if masks is None and training is not None and training.backdrop is not None:
         masks, backdrop = held_out_masks(images, training.images, training.backdrop), training.backdrop
     elif masks is None and training is None and conf.masks_from_backdrop and (derived := derived_masks(images)):

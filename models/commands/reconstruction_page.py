@@ -61,10 +61,8 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
     if figures.get("counts_first") == "psnr_mask":
         psnr = figures.get("psnr_mask")
     if missing is not None:
-        near, covered = (
-            f"{1 - missing:.0%} of the SfM points have a surface within {MISSING:g} radii",
-            _covered(figures),
-        )
+        near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING:g} radii"
+        covered = _covered(figures)
         if missing > MOST_MISSING:
             found.append(f"only {near}: most of the mesh is wrong, do not measure on it")
         elif missing > SOME_MISSING:

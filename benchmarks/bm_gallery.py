@@ -25,9 +25,9 @@ from data.errors import UserError
 from data.io.files import write_result
 from data.io.images import read_image, size_within, write_image
 from data.io.streams import complain, say
-from models.evaluation.collapse import FALL
 from models.evaluation.evaluate import PICTURE
 from models.evaluation.metric_files import FOLDER, JSON_FILE, read_json
+from models.training.record import FALL
 
 DESCRIPTION = """
 Trains recipes on generated and captured scenes, with and without masks, evaluates them and writes one page of PSNR,

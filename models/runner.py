@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -16,7 +15,7 @@ from data.io.phases import phase
 from data.scenes.scene import summary
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
-from models.evaluation.collapse import CollapseWatch
+from models.evaluation.collapse import ScoredViews, scored_views
 from models.evaluation.validation import validate_image
 from models.experiment import Experiment, record
 from models.machine import backend, memory
@@ -24,12 +23,9 @@ from models.machine.ranks.ranks import joined
 from models.methods.conf import to_hocon
 from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
-from models.monitoring.endings import Ending, named_if_the_gpu_fails, saved_at_an_early_end
+from models.monitoring.health import Health
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
-from models.monitoring.recovery import Recovery
-from models.monitoring.saving import Saving
-from models.monitoring.setbacks import STOPPED_KEY
 from models.monitoring.speed import Speed
 from models.report.training_page import REPORT, TrainingReport
 from models.requests import NETWORK, MeshRequest
@@ -39,6 +35,7 @@ from models.results.meshes import validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer, generators
+from models.training.watch import STOPPED_KEY, Watch
 
 
 class Runner:
@@ -64,25 +61,27 @@ class Runner:
             log.info(note)
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
-        self.recovery = Recovery(experiment.conf, experiment.store, self.trainer, log)
-        self.collapse = CollapseWatch(experiment, self.trainer, self.recovery, log)
         self._failure = ""  # why the result of the finished training is unusable
-        self.saving = Saving(experiment.store, self.trainer, self.recovery, log, self._state)
+        self._health = Health()
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
-        self._taken = 0  # steps of this session, including skipped ones
         self._followers: tuple[Callback, ...] = ()
         if experiment.checkpoint is not None:
             self.trainer.restore(experiment.checkpoint)
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
             log.info(f"resuming from the checkpoint of step {self.step}")
-            self.recovery.resume(experiment.checkpoint.state)
+        self.watch = Watch(self.trainer, experiment.store, log, self._state, experiment.checkpoint)
 
     @property
     def step(self) -> int:
         """Finished optimiser steps."""
         return self.trainer.finished_steps
+
+    @cached_property
+    def scored(self) -> ScoredViews:
+        """The views with which the training is scored, loaded at the first use."""
+        return scored_views(self.experiment)
 
     def snapshot(self) -> EvalContext:
         """The current model, for results."""
@@ -108,35 +107,46 @@ class Runner:
             self._failure = self.experiment.checkpoint.state.get(STOPPED_KEY, "")
         else:
             self._begin(language, followers)
-            with phase("training"), self._session() as (interrupts, bar):
-                while self.step < self.conf.end_iter and interrupts.received is None:
-                    output = self.trainer.step()
-                    self._taken += 1
-                    self._after_step(output, bar)
+            with phase("training"):
+                self._session()
             self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
         if self._failure:
             self.log.keep(self._failure)
             raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
 
-    @contextmanager
-    def _session(self) -> Iterator[tuple[Interrupts, Bar]]:
-        """The context of the steps: signals, the progress bar, and saving and reporting at any end."""
-        ending = Ending(lambda: self.step, lambda: self.saving.at_an_early_end(self._taken))
-        with named_if_the_gpu_fails(self.recovery.kept), self._told_how_it_ends(), self._saved_where_it_diverges():
-            progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
-            with Interrupts() as interrupts, progress as bar:
-                stops = joined().until(lambda: interrupts.received is not None)
-                with stops, saved_at_an_early_end(interrupts, ending):
-                    yield interrupts, bar
-                self.trainer.settle()
-                if interrupts.received is None:
-                    self.recovery.after_step()
-                if self.recovery.has_learnt(self._taken):
-                    self.saving.save(self._failure)
+    def _session(self) -> None:
+        """Take the steps; at any end, save what was trained and notify the callbacks."""
+        end: str | None = STOPPED
+        bar = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
+        try:
+            with Interrupts() as interrupts, bar:
+                self._steps(interrupts, bar)
+                if self.trainer.guard.has_taken:
+                    self.watch.save(self._failure)
             if interrupts.received is not None and self.step < self.conf.end_iter:
                 stop = Interrupted(interrupts.received, self.step)
                 self.log.note(str(stop))  # mpirun prints nothing after it was stopped
                 raise stop
+            end = FINISHED
+        except TakenError:  # the folder is that of another run
+            end = None
+            raise
+        except (DivergedError, MemoryError, RuntimeError) as error:
+            if explained := self.watch.ended_by(error, self.experiment.folder / REPORT):
+                raise explained from error
+            raise
+        finally:
+            if end is not None and self.trainer.guard.steps:
+                self._tell(lambda follower: follower.write(self.step, self._seconds(), end))
+
+    def _steps(self, interrupts: Interrupts, bar: Bar) -> None:
+        """Take the remaining steps, until a signal arrives."""
+        with joined().until(lambda: interrupts.received is not None), interrupts.of_a_compiler():
+            while self.step < self.conf.end_iter and interrupts.received is None:
+                self._after_step(self.trainer.step(), bar)
+        self.trainer.settle()
+        if interrupts.received is None:
+            self.watch.after_step()
 
     def _begin(self, language: str | None, followers: Sequence[Callback]) -> None:
         """Start the clock, choose the chunk size, and start the callbacks."""
@@ -145,40 +155,16 @@ class Runner:
         )
         self._started = time.perf_counter()
         self._choose_chunk()
-        self.recovery.begin()
+        self.watch.begin()
         has_surface = self.trainer.model.level_set is not None
         report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
         self._followers = (report, *followers)
         self._speed = Speed()
 
-    @contextmanager
-    def _told_how_it_ends(self) -> Iterator[None]:
-        """Notify the callbacks when the training ends for any reason, unless another run holds the folder."""
-        state: str | None = STOPPED
-        try:
-            yield
-            state = FINISHED
-        except TakenError:
-            state = None
-            raise
-        finally:
-            if self._taken and state is not None:
-                self._tell(lambda follower: follower.write(self.step, self._seconds(), state))
-
-    @contextmanager
-    def _saved_where_it_diverges(self) -> Iterator[None]:
-        """If the training diverges, save its last finite state and report it in DivergedError."""
-        try:
-            yield
-        except DivergedError as error:
-            text = self.saving.after_divergence(str(error), self._taken, self.experiment.folder / REPORT)
-            self.log.keep(f"the training stopped at step {self.step} of {self.conf.end_iter}: {text}")
-            raise DivergedError(text) from error
-
     def _tell(self, what: Callable[[Callback], None]) -> None:
         """Call all callbacks. An error of a callback is reported once and does not stop the training."""
         for follower in self._followers:
-            self.recovery.attempt(follower.name, partial(what, follower))
+            self.log.unless_it_fails(self.step, follower.name, partial(what, follower))
 
     def _after_step(self, output: StepOutput, bar: Bar) -> None:
         """Actions due after a step, including a skipped one."""
@@ -186,9 +172,9 @@ class Runner:
         is_last = self.step >= self.conf.end_iter
         if is_last:
             self.trainer.settle()  # a skipped step may restore an earlier state; then it is not the last step
-        self.recovery.after_step(self._taken if is_last else None)
+        self.watch.after_step(is_last)
         if self.step >= self.conf.end_iter:
-            self._failure = self.collapse.at_end(self.snapshot())
+            self._score()
         bar.update(self.step - bar.n)
         self._speed.count(output.entries)
         if self._due(self.conf.report_freq):
@@ -230,7 +216,7 @@ class Runner:
     def _report(self, scalars: dict[str, float], speed: float) -> str:
         """Log the scalars; returns the text of the progress bar."""
         rate = self.trainer.learning_rate
-        self.recovery.note_psnr(scalars["Statistics/psnr"])
+        self._health.note_psnr(scalars["Statistics/psnr"])
         scalars = scalars | {"Statistics/learning_rate": rate}
         self.log.scalars(self.step, scalars)
         values = scalars | {"speed": speed}
@@ -245,23 +231,26 @@ class Runner:
     def _write_due_results(self) -> None:
         """Write checkpoint, image and mesh if they are due after this step."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
-            self.collapse.at_checkpoint(self.snapshot())
-            self.saving.save_progress(self.conf.save_freq)
+            self._score()
+            self.watch.save_progress(self.conf.save_freq)
         has_picture = self._due(self.conf.val_freq)
         has_mesh = self._due(self.conf.val_mesh_freq) and self.trainer.model.level_set is not None
         if has_picture or has_mesh:
             memory.release()  # images and steps need memory blocks of different sizes, so free them in between
         if has_picture:
-            self.recovery.examine()
-            shown, level = self.collapse.views, self.conf.validate_resolution_level
+            for problem in self._health.examine(
+                self.step, self.trainer.model.sharpness(), self.trainer.model.level_set
+            ):
+                self.log.warn(problem)
+            shown, level = self.scored, self.conf.validate_resolution_level
             seen = partial(validate_image, view=shown.views[0], level=level, held_out=shown.held_out)
-            picture = self.recovery.attempt("images", lambda: seen(self.snapshot()))
+            picture = self.log.unless_it_fails(self.step, "images", lambda: seen(self.snapshot()))
             if picture is not None:
                 self._tell(lambda follower: follower.picture(self.step, picture))
         if has_mesh:
             try:
                 request = MeshRequest(self.conf.mesh_resolution, color=NETWORK)
-                mesh = self.recovery.attempt("meshes", lambda: validate_mesh(self.snapshot(), request))
+                mesh = self.log.unless_it_fails(self.step, "meshes", lambda: validate_mesh(self.snapshot(), request))
                 if mesh is not None:
                     self._tell(lambda follower: follower.mesh(self.step, mesh))
             except EmptySurfaceError as error:
@@ -270,6 +259,16 @@ class Runner:
             memory.release()
         if (has_picture or has_mesh or self._due(self.conf.report_freq)) and self.step < self.conf.end_iter:
             self._tell(lambda follower: follower.write(self.step, self._seconds(), TRAINING))
+
+    def _score(self) -> None:
+        """Score the present state; the training may return to its best one, or end with it."""
+        context = self.snapshot()
+        score = self.scored.measured(context)
+        if score is None:
+            return
+        score = self.watch.after_score(context.seconds, score, self.scored.text())
+        if self.step >= self.conf.end_iter:
+            self._failure = self.scored.failure(self.snapshot(), score)
 
     def _seconds(self) -> float:
         """Training time so far, over all sessions."""
@@ -283,6 +282,6 @@ class Runner:
 
     def _state(self) -> dict[str, Any]:
         """The entries of a checkpoint's state besides those of the trainer."""
-        state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()} | self.collapse.state()
+        state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
         state |= chunk_state(self.conf, self.trainer.ray_chunk, self.trainer.parts)
         return state | self._scene_state

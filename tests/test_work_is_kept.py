@@ -102,8 +102,8 @@ def test_a_last_step_that_leads_back_is_not_the_last(tmp_path, monkeypatch, caps
     spoil_batches(monkeypatch, {4, 5}, spoil_image)
     assert run(tmp_path, settings=(*SHORT, "train.max_bad_steps=2", "train.ray_chunk=256")) == 0
     told = capsys.readouterr()
-    assert "returning to the weights of step 3" in told.err and "trained to step 6" in told.out
-    assert saved(tmp_path, 6).adam_steps == 3  # with fresh moments
+    assert "returning to the weights of step 4" in told.err and "trained to step 6" in told.out
+    assert saved(tmp_path, 6).adam_steps == 2  # with fresh moments
 
 
 def test_pictures_and_meshes_that_do_not_fit_the_disk_end_no_training(tmp_path, monkeypatch, capsys):

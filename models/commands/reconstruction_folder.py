@@ -21,7 +21,6 @@ from models.commands.inspection import PAGE as HEALTH_PAGE
 from models.commands.inspection import PICTURE as OVERVIEW
 from models.commands.reconstruction_page import COVER, CURVE, PHASES
 from models.evaluation.metric_files import JSON_FILE, read_json, write_json
-from models.monitoring.setbacks import STOPPED_KEY
 
 PLAN = "reconstruct.json"
 RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"
@@ -155,17 +154,18 @@ def add_figures(folder: Path, times: Times) -> None:
 def score_curve(folder: Path) -> list[list[float]]:
     """[step, seconds, PSNR in dB] of the validation views, at each checkpoint in ascending order."""
     from models.checkpoints.folder import latest_checkpoint
-    from models.evaluation.collapse import CURVE_KEY
     from models.experiment import CHECKPOINTS
+    from models.training.record import recorded
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
-    return [] if newest is None else newest.state.get(CURVE_KEY, [])
+    return [] if newest is None else [list(entry) for entry in recorded(newest.state).curve]
 
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
     """Why a training stopped early, as a sentence, and whether there is a checkpoint for results."""
     from models.checkpoints.folder import latest_checkpoint
     from models.experiment import CHECKPOINTS
+    from models.training.watch import STOPPED_KEY
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     if newest is None:

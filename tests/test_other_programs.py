@@ -1,6 +1,7 @@
 """What other programs write, on the bundled scene: read as its own cameras say, or refused in one sentence."""
 
 import json
+import re
 
 import cv2
 import numpy as np
@@ -86,6 +87,7 @@ def test_reduced_photographs_alone(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        (lambda lines: [re.sub(r"^3 \S+ \S+ \S+ \S+", "3 0 0 0 0.0", line) for line in lines], "DJI_2 .* is 0 0 0 0"),
         (lambda lines: [line.replace(".", ",") for line in lines], "images.txt, line 2: has decimal commas"),
         (lambda lines: [line.replace("DJI", "照片") for line in lines], "images.txt, line 2: is not UTF-8"),
         (lambda lines: [*lines, "1 2 three"], "is neither a pose with a name nor a line of matches"),
@@ -208,22 +210,28 @@ def test_empty_files(name, tmp_path):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("is_normalised", [False, True])
-def test_intrinsics_apart_from_poses(is_normalised, tmp_path):
+HALF = np.array([[99.5, 0, 99.5], [0, 99.5, 99.5], [0, 0, 1]])  # -1 to 1 for 200 pixels
+
+
+@pytest.mark.parametrize("pixels", [np.eye(3), HALF, np.diag([200.0, 200.0, 1.0])])
+@pytest.mark.parametrize("size", [3, 4])
+def test_intrinsics_apart_from_poses(size, pixels, tmp_path):
     posed = photographs(tmp_path, NAMES, "image")
-    intrinsics = posed[0].lens.intrinsics
-    half = np.array([[99.5, 0, 99.5], [0, 99.5, 99.5], [0, 0, 1]])
-    apart = np.eye(4)
-    apart[:3, :3] = np.linalg.inv(half) @ intrinsics if is_normalised else intrinsics
+    apart = np.eye(size)
+    apart[:3, :3] = np.linalg.inv(pixels) @ posed[0].lens.intrinsics
     arrays = {f"world_mat_{n}": np.linalg.inv(image.c2w) for n, image in enumerate(posed)}
     np.savez(tmp_path / "cameras_sphere.npz", **arrays)
     with pytest.raises(SceneError, match="world_mat_0 has no intrinsics, and there is no camera_mat_0"):
         read(tmp_path)
-    arrays |= {f"camera_mat_{n}": apart for n in range(VIEWS)}
-    np.savez(tmp_path / "cameras_sphere.npz", **arrays)
+    np.savez(tmp_path / "cameras_sphere.npz", **arrays, **{f"camera_mat_{n}": apart for n in range(VIEWS)})
     parsed, scene = read(tmp_path, roi="4 -7 1.5 2.5")
     require_true(parsed, posed)
     assert parsed.scale_mat is None and np.allclose(scene.scene_to_world[:3, 3], [4, -7, 1.5])
+    apart[0, 2] = 9.0
+    np.savez(tmp_path / "cameras_sphere.npz", **arrays, **{f"camera_mat_{n}": apart for n in range(VIEWS)})
+    if apart[0, 0] < 16:
+        with pytest.raises(SceneError, match="is not in pixels, and its principal point"):
+            read(tmp_path)
 
 
 def test_an_opaque_alpha_channel_is_no_mask(tmp_path):

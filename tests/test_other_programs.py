@@ -11,7 +11,8 @@ from synthetic_scene import NAMES, VIEWS, photographs, read
 
 from data.errors import SceneError
 from data.io.images import read_image, write_image
-from models.surface.formats import write_surface
+from models.evaluation.mesh_distance import read_mesh
+from models.surface.formats import offset_file, write_surface
 from models.surface.mesh import About, Surface
 
 OPENGL = np.diag([1.0, -1.0, -1.0, 1.0])
@@ -267,12 +268,17 @@ def test_cameras_of_programs_that_are_not_read_are_named(tmp_path):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("suffix", [".ply", ".obj", ".glb"])
+@pytest.mark.parametrize("suffix", [".ply", ".obj", ".glb", ".stl"])
 def test_a_mesh_far_from_the_origin_keeps_its_shape(suffix, tmp_path):
-    ball = trimesh.creation.icosphere(3)
+    ball, path = trimesh.creation.icosphere(3), tmp_path / f"mesh{suffix}"
     far = trimesh.Trimesh(ball.vertices * 4.5 + [512400.3, 4650000.7, 315.7], ball.faces, process=False)
-    surface = Surface(far, ball.vertex_normals.astype(np.float32), np.zeros((len(ball.vertices), 3), np.uint8))
-    write_surface(surface, tmp_path / f"mesh{suffix}", About("world", "m", 1, "c"))
-    found = trimesh.load_mesh(tmp_path / f"mesh{suffix}", process=False)
-    assert np.abs(found.vertices - far.vertices).max() < 1e-5
-    assert (found.faces == far.faces).all()
+    surface = Surface(far, ball.vertex_normals.astype(np.float32))
+    write_surface(surface, path, About("world", "m", "z", 1, "c"))
+    found = read_mesh(path)
+    assert np.abs(found.triangles - far.triangles).max() < 1e-5
+    if suffix in (".glb", ".stl"):
+        offset = json.loads((tmp_path / f"mesh{suffix}.json").read_text())["offset"]
+        assert np.allclose(offset, [512400, 4650001, 316]) and f"mesh{suffix}.json" in str(offset_file(path))
+    near = Surface(ball, ball.vertex_normals.astype(np.float32))
+    write_surface(near, path, About("world", "m", "z", 1, "c"))  # the old offset is not applied
+    assert np.abs(read_mesh(path).triangles - ball.triangles).max() < 1e-5

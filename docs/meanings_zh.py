@@ -48,11 +48,13 @@ FLAG_MEANINGS = {
     "tagged ones are recognised without it": (
         "prepare、reconstruct：照片或视频帧是 360 度全景（等距柱状投影），将切成透视视图；带标记的照片会自动识别"
     ),
-    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh": (
-        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）；evaluate：--mesh 的向上轴"
+    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh and "
+    "--gt of other programs": (
+        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）；evaluate：其他程序写的 --mesh 和 "
+        "--gt 的向上轴"
     ),
-    "evaluate: mesh to evaluate in --frame, .ply, .obj or .stl (default: it is extracted)": (
-        "evaluate：要评测的网格，.ply、.obj 或 .stl，坐标系由 --frame 决定（默认：重新提取）"
+    "evaluate: mesh to evaluate in --frame, .ply, .obj, .stl or .glb (default: it is extracted)": (
+        "evaluate：要评测的网格，.ply、.obj、.stl 或 .glb，坐标系由 --frame 决定（默认：重新提取）"
     ),
     "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, --gt, "
     "--tau and --points (default: world)": (
@@ -70,9 +72,9 @@ FLAG_MEANINGS = {
     "compare: experiment folders; the name of this flag may be omitted": (
         "compare：各实验的文件夹；这个参数名可以省略"
     ),
-    "evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl) or a point cloud (.ply) (default: "
+    "evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl, .glb) or a point cloud (.ply) (default: "
     "dataset.reference_mesh)": (
-        "evaluate：真值，网格（.ply、.obj、.stl）或点云（.ply），坐标系由 --frame 决定（默认：配置里的 "
+        "evaluate：真值，网格（.ply、.obj、.stl、.glb）或点云（.ply），坐标系由 --frame 决定（默认：配置里的 "
         "dataset.reference_mesh）"
     ),
     "evaluate: threshold of the F-score, in units of --frame (default: 0.01 radii of the region of interest)": (

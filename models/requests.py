@@ -62,4 +62,4 @@ class EvaluationRequest:
     scan: int | None = None
     csv: Path | None = None  # table to which a row is added; None for that of the experiment
     mesh_file: Path | None = None  # evaluated instead of `mesh`, in `frame`
-    up: str | None = None  # up axis with which `mesh_file` was written; None for that of the format
+    up: str | None = None  # up axis of `mesh_file` and `gt` of other programs; None for that of the format

@@ -200,7 +200,7 @@ BAD_INPUTS: dict[str, tuple[b.Change, list[str]]] = {
     "a test folder that is not there": (b.beside(UNBOUND, b.comparing("test_dir=kettle")), ["kettle: no such folder"]),
     "a test scene of another frame": (OTHER, ["dataset.test_dir = other", "region of interest (scale_mat_0) differs"]),
     "a mesh that is not there": (b.beside(UNBOUND, b.comparing("reference_mesh=m.ply")), ["m.ply: no such mesh file"]),
-    "a mesh of a format that can fetch": (mesh("m.gltf", b"{}"), ["m.gltf: is not a .ply, .obj or .stl file"]),
+    "a mesh of a format that can fetch": (mesh("m.gltf", b"{}"), ["m.gltf: is not a .ply, .obj, .stl or .glb file"]),
     "a text for a mesh": (mesh("m.ply", b"hello"), ["m.ply: cannot be read as a mesh"]),
     "a mesh of a trillion vertices": (mesh("m.ply", HUGE_PLY), ["m.ply"]),
     # memory

@@ -29,9 +29,10 @@ def seen_by(posed, xyz):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("matches", [colmap_files.N_POINTS, 0])
 @pytest.mark.parametrize("kind", ["bin", "txt"])
-def test_points_are_seen_where_the_format_says(tmp_path, kind):
-    colmap_files.write_project(tmp_path, kind)
+def test_points_are_seen_where_the_format_says(tmp_path, kind, matches):
+    colmap_files.write_project(tmp_path, kind, matches=matches)
     parsed = read_colmap(tmp_path, None)
     quaternions, translations = colmap_files.poses(len(colmap_files.CAMERAS))
     xyz = colmap_files.points()

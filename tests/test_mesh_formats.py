@@ -23,7 +23,7 @@ from models.results.meshes import box
 from models.surface.formats import companions, write_surface
 from models.surface.mesh import About, Surface
 
-ABOUT = About("world", "those of the cameras' file", 300, "confs/wmask.conf")
+ABOUT = About("world", "those of the cameras' file", "not known", 300, "confs/wmask.conf")
 MESH = trimesh.creation.icosphere(3, 0.7)
 RGB = np.random.default_rng(0).integers(0, 256, (len(MESH.vertices), 3)).astype(np.uint8)
 NORMALS = MESH.vertex_normals.astype(np.float32)

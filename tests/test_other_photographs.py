@@ -1,18 +1,20 @@
 """Photographs and masks as other programs leave them: read, or told in one sentence."""
 
 import json
+import struct
 
 import cv2
 import numpy as np
 import pytest
 from PIL import Image
 from scene_writers import make_views, write_realitycapture
-from synthetic_scene import NAMES, photographs, read
+from synthetic_scene import NAMES, dataset_config, photographs, read
 
 from data.errors import UserError
 from data.io.images import image_size, read_image, write_image
 from data.readers import READERS
 from data.readers.detect import recognise
+from data.scenes.preprocess import preprocess
 
 OPENGL = np.diag([1.0, -1.0, -1.0, 1.0])
 
@@ -84,3 +86,76 @@ def test_capital_suffixes_of_realitycapture(tmp_path):
     assert recognise(tmp_path) == "realitycapture"
     found = READERS["realitycapture"].read(tmp_path, None)
     assert all((one.c2w == two.c2w).all() for one, two in zip(found.images, right.images, strict=True))
+
+
+def patched(path, **tags):
+    """Change the first value of tags (`t338=1`) in the only directory of a TIFF file."""
+    content = bytearray(path.read_bytes())
+    (at,) = struct.unpack_from("<I", content, 4)
+    for entry in range(at + 2, at + 2 + 12 * struct.unpack_from("<H", content, at)[0], 12):
+        tag, _, count = struct.unpack_from("<HHI", content, entry)
+        place = entry + 8 if count < 3 else struct.unpack_from("<I", content, entry + 8)[0]
+        struct.pack_into("<H", content, place, tags.get(f"t{tag}", struct.unpack_from("<H", content, place)[0]))
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(("kind", "color"), [(1, (100, 50, 0, 128)), (2, (200, 100, 0, 128))])
+def test_alpha_channels_of_tiff_are_straight(kind, color, tmp_path):
+    Image.fromarray(np.tile(np.uint8(color), (4, 4, 1))).save(tmp_path / "a.tif")
+    patched(tmp_path / "a.tif", t338=kind)
+    assert np.abs(read_image(tmp_path / "a.tif")[0, 0].astype(int) - [200, 100, 0, 128]).max() <= 1
+
+
+def test_the_largest_page_of_a_tiff_is_read(tmp_path):
+    large = np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8)
+    pages = [Image.fromarray(page) for page in (large[::4, ::4], large, large[::2, ::2])]
+    pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
+    assert image_size(tmp_path / "a.tif") == (60, 40) and (read_image(tmp_path / "a.tif") == large).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "tags", "words"),
+    [
+        ("F", {}, {}, "floats or signed integers of 32 bits"),
+        ("RGB", {"big_tiff": True}, {}, "is a BigTIFF"),
+        ("LA", {}, {}, "is grey with an alpha channel"),
+        ("RGB", {}, {"t258": 16, "t284": 2}, r"\(planar\); save it interleaved"),
+    ],
+)
+def test_tiff_files_that_opencv_misreads_are_refused(mode, options, tags, words, tmp_path):
+    Image.new(mode, (8, 8)).save(tmp_path / "a.tif", **options)
+    if tags:
+        patched(tmp_path / "a.tif", **tags)
+    with pytest.raises(UserError, match=words):
+        image_size(tmp_path / "a.tif")
+
+
+def with_alpha(folder, posed, opaque=0, is_multiplied=False):
+    """The photographs with soft masks as alpha channels, the first `opaque` with one that is white."""
+    for number, image in enumerate(posed):
+        alpha = cv2.blur(read_image(image.mask_path)[..., 0], (5, 5))
+        alpha = np.full_like(alpha, 255) if number < opaque else alpha
+        rgb = read_image(image.path)[..., :3]
+        rgb = np.rint(rgb * (alpha[..., None] / 255)).astype(np.uint8) if is_multiplied else rgb
+        Image.fromarray(np.dstack([rgb, alpha])).save(folder / "images" / NAMES[number])
+
+
+@pytest.mark.parametrize("is_multiplied", [False, True])
+def test_premultiplied_colours_are_told(is_multiplied, tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    with_alpha(tmp_path, posed, is_multiplied=is_multiplied)
+    transforms(tmp_path, posed, NAMES)
+    assert any("look multiplied by their alpha" in note for note in read(tmp_path)[1].notes) == is_multiplied
+
+
+@pytest.mark.parametrize("opaque", [2, 8])
+def test_held_out_views_have_masks_if_the_training_has(opaque, tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    with_alpha(tmp_path, posed, opaque)
+    transforms(tmp_path, posed, NAMES)
+    parsed, _ = read(tmp_path)
+    conf = dataset_config(tmp_path, masks_from_backdrop=False)
+    for first, second in ((slice(0, opaque), slice(opaque, 10)), (slice(opaque, 10), slice(0, opaque))):
+        training = preprocess(parsed, parsed.images[first], conf)
+        held_out = preprocess(parsed, parsed.images[second], conf, training=training)
+        assert (training.masks is None) == (held_out.masks is None) == (first.start == 0)

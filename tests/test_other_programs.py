@@ -1,6 +1,7 @@
 """What other programs write, on the bundled scene: read as its own cameras say, or refused in one sentence."""
 
 import json
+import re
 
 import cv2
 import numpy as np
@@ -10,7 +11,8 @@ from synthetic_scene import NAMES, VIEWS, photographs, read
 
 from data.errors import SceneError
 from data.io.images import read_image, write_image
-from models.surface.formats import write_surface
+from models.evaluation.mesh_distance import read_mesh
+from models.surface.formats import offset_file, write_surface
 from models.surface.mesh import About, Surface
 
 OPENGL = np.diag([1.0, -1.0, -1.0, 1.0])
@@ -86,6 +88,7 @@ def test_reduced_photographs_alone(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        (lambda lines: [re.sub(r"^3 \S+ \S+ \S+ \S+", "3 0 0 0 0.0", line) for line in lines], "DJI_2 .* is 0 0 0 0"),
         (lambda lines: [line.replace(".", ",") for line in lines], "images.txt, line 2: has decimal commas"),
         (lambda lines: [line.replace("DJI", "照片") for line in lines], "images.txt, line 2: is not UTF-8"),
         (lambda lines: [*lines, "1 2 three"], "is neither a pose with a name nor a line of matches"),
@@ -208,22 +211,28 @@ def test_empty_files(name, tmp_path):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("is_normalised", [False, True])
-def test_intrinsics_apart_from_poses(is_normalised, tmp_path):
+HALF = np.array([[99.5, 0, 99.5], [0, 99.5, 99.5], [0, 0, 1]])  # -1 to 1 for 200 pixels
+
+
+@pytest.mark.parametrize("pixels", [np.eye(3), HALF, np.diag([200.0, 200.0, 1.0])])
+@pytest.mark.parametrize("size", [3, 4])
+def test_intrinsics_apart_from_poses(size, pixels, tmp_path):
     posed = photographs(tmp_path, NAMES, "image")
-    intrinsics = posed[0].lens.intrinsics
-    half = np.array([[99.5, 0, 99.5], [0, 99.5, 99.5], [0, 0, 1]])
-    apart = np.eye(4)
-    apart[:3, :3] = np.linalg.inv(half) @ intrinsics if is_normalised else intrinsics
+    apart = np.eye(size)
+    apart[:3, :3] = np.linalg.inv(pixels) @ posed[0].lens.intrinsics
     arrays = {f"world_mat_{n}": np.linalg.inv(image.c2w) for n, image in enumerate(posed)}
     np.savez(tmp_path / "cameras_sphere.npz", **arrays)
     with pytest.raises(SceneError, match="world_mat_0 has no intrinsics, and there is no camera_mat_0"):
         read(tmp_path)
-    arrays |= {f"camera_mat_{n}": apart for n in range(VIEWS)}
-    np.savez(tmp_path / "cameras_sphere.npz", **arrays)
+    np.savez(tmp_path / "cameras_sphere.npz", **arrays, **{f"camera_mat_{n}": apart for n in range(VIEWS)})
     parsed, scene = read(tmp_path, roi="4 -7 1.5 2.5")
     require_true(parsed, posed)
     assert parsed.scale_mat is None and np.allclose(scene.scene_to_world[:3, 3], [4, -7, 1.5])
+    apart[0, 2] = 9.0
+    np.savez(tmp_path / "cameras_sphere.npz", **arrays, **{f"camera_mat_{n}": apart for n in range(VIEWS)})
+    if apart[0, 0] < 16:
+        with pytest.raises(SceneError, match="is not in pixels, and its principal point"):
+            read(tmp_path)
 
 
 def test_an_opaque_alpha_channel_is_no_mask(tmp_path):
@@ -259,12 +268,17 @@ def test_cameras_of_programs_that_are_not_read_are_named(tmp_path):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("suffix", [".ply", ".obj", ".glb"])
+@pytest.mark.parametrize("suffix", [".ply", ".obj", ".glb", ".stl"])
 def test_a_mesh_far_from_the_origin_keeps_its_shape(suffix, tmp_path):
-    ball = trimesh.creation.icosphere(3)
+    ball, path = trimesh.creation.icosphere(3), tmp_path / f"mesh{suffix}"
     far = trimesh.Trimesh(ball.vertices * 4.5 + [512400.3, 4650000.7, 315.7], ball.faces, process=False)
-    surface = Surface(far, ball.vertex_normals.astype(np.float32), np.zeros((len(ball.vertices), 3), np.uint8))
-    write_surface(surface, tmp_path / f"mesh{suffix}", About("world", "m", 1, "c"))
-    found = trimesh.load_mesh(tmp_path / f"mesh{suffix}", process=False)
-    assert np.abs(found.vertices - far.vertices).max() < 1e-5
-    assert (found.faces == far.faces).all()
+    surface = Surface(far, ball.vertex_normals.astype(np.float32))
+    write_surface(surface, path, About("world", "m", "z", 1, "c"))
+    found = read_mesh(path)
+    assert np.abs(found.triangles - far.triangles).max() < 1e-5
+    if suffix in (".glb", ".stl"):
+        offset = json.loads((tmp_path / f"mesh{suffix}.json").read_text())["offset"]
+        assert np.allclose(offset, [512400, 4650001, 316]) and f"mesh{suffix}.json" in str(offset_file(path))
+    near = Surface(ball, ball.vertex_normals.astype(np.float32))
+    write_surface(near, path, About("world", "m", "z", 1, "c"))  # the old offset is not applied
+    assert np.abs(read_mesh(path).triangles - ball.triangles).max() < 1e-5

@@ -126,7 +126,7 @@ def test_photographs_of_a_very_wide_lens_are_prepared(tmp_path):
     lines_of(tmp_path)
     work = tmp_path / "scene" / "prepare"
     result = json.loads((work / "cameras.json").read_text())["result"]
-    ((name, _, _, parameters),) = load_tables(None, str(work / "sparse" / result["folder"]), {}).cameras.values()
+    ((name, _, _, parameters),) = load_tables(None, str(work / "sparse" / result["folder"]), {}, {}).cameras.values()
     assert name == colmap_tasks.FISHEYE_MODEL and np.allclose(parameters[:2], focal, rtol=0.01)
     assert len(result["names"]) == len(poses) and result["error"] < 0.3
     degrees, shares = compare(poses, poses_of(tmp_path / "scene"))

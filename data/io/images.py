@@ -16,7 +16,16 @@ import numpy as np
 
 from data.errors import listed, reason
 from data.io.files import is_file, read_regular, write_atomically
-from data.io.image_headers import DAMAGED, TIFF_SUFFIXES, ImageError, header_size, require_whole_png
+from data.io.image_headers import (
+    DAMAGED,
+    TIFF_ORDERS,
+    TIFF_SUFFIXES,
+    ImageError,
+    header_size,
+    require_whole_png,
+    straight,
+    tiff_page,
+)
 from data.io.quiet import native_stderr_silenced
 
 WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -132,15 +141,23 @@ def read_image(path: Path | str) -> np.ndarray:
     """
     encoded = _read_encoded(path)
     try:
+        page = tiff_page(encoded) if encoded[:4] in TIFF_ORDERS else None
         with native_stderr_silenced():
-            pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
+            pixels = _decoded(np.frombuffer(encoded, dtype=np.uint8), page.index if page else 0)
     except (cv2.error, MemoryError) as error:
         raise ImageError(f"{path}: cannot be decoded ({reason(error)}); save it again") from error
     if pixels is None:
         raise ImageError(f"{path}: {DAMAGED}")
     if pixels.dtype not in (np.uint8, np.uint16):
         raise ImageError(f"{path}: has samples of type {pixels.dtype}; save it with 8 or 16 bits per channel")
-    return _rgb_order(pixels)
+    return straight(_rgb_order(pixels), page) if page else _rgb_order(pixels)
+
+
+def _decoded(encoded: np.ndarray, page: int) -> np.ndarray | None:
+    """A page of an image file as OpenCV decodes it; None if it cannot."""
+    if page == 0:
+        return cv2.imdecode(encoded, cv2.IMREAD_UNCHANGED)
+    return next(iter(cv2.imdecodemulti(encoded, cv2.IMREAD_UNCHANGED, range=(page, page + 1))[1]), None)
 
 
 def _read_encoded(path: Path | str) -> bytes:

@@ -147,8 +147,8 @@ def _load(model: Path) -> Tables:
         with tempfile.TemporaryDirectory() as scratch:
             log, most, copy = Path(scratch) / "log", LEAST_MEMORY + MEMORY_PER_BYTE * size, Path(scratch) / "model"
             copy.mkdir()
-            names = readable_copy(model, files, copy)
-            return run_apart(load_tables, str(copy), names, log=log, most_memory=most)
+            changed = readable_copy(model, files, copy)
+            return run_apart(load_tables, str(copy), *changed, log=log, most_memory=most)
     except (ModelFileError, ChildError) as error:
         if NOT_UTF8 in str(error):
             words = (

@@ -27,14 +27,14 @@ FLAGS = (
         dest="mesh_file",
         type=Path,
         metavar="FILE",
-        help="evaluate: mesh to evaluate in --frame, .ply, .obj or .stl (default: it is extracted)",
+        help="evaluate: mesh to evaluate in --frame, .ply, .obj, .stl or .glb (default: it is extracted)",
     ),
     flag(
         "--gt",
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl) or a point cloud (.ply) (default: "
+        help="evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl, .glb) or a point cloud (.ply) (default: "
         "dataset.reference_mesh)",
     ),
     flag(

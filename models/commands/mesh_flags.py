@@ -32,7 +32,8 @@ UP = flag(
     "--up",
     OUTPUT,
     choices=(Y_AXIS, Z_AXIS),
-    help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh",
+    help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh "
+    "and --gt of other programs",
 )
 FINISH = (
     flag(
@@ -144,10 +145,10 @@ def _require_places(output: Path, wanted: str) -> None:
 
     A .png or .mtl without the .obj is foreign, such as a photograph.
     """
-    from models.surface.formats import companions
+    from models.surface.formats import companions, offset_file
 
     require_place(output, "--output")
-    for path in companions(output, wanted):
+    for path in (*companions(output, wanted), offset_file(output)):
         require_place(path, "--output")
         if os.path.lexists(path) and not os.path.lexists(output):
             raise UserError(f"--output {output}: {path} exists and would be replaced; name another file")

@@ -41,7 +41,7 @@ class GroundTruth:
 
 
 def read_ground_truth(path: Path | str, source: str, to_working: np.ndarray | None) -> GroundTruth:
-    """Read a mesh (PLY, OBJ, STL) or the points of a PLY file without faces.
+    """Read a mesh (PLY, OBJ, STL, GLB) or the points of a PLY file without faces.
 
     to_working: [4, 4], from the file's frame to the working frame; None for the identity. Raises UserError for a file
     that is missing, damaged, empty or not finite.

@@ -10,13 +10,14 @@ import trimesh
 
 from data.errors import UserError
 from data.io.geometry_file import GeometryError, load_geometry
+from models.surface.formats import offset_of
 
 # Formats with plain lists of triangles. trimesh also opens archives, scenes that refer to further files, and URLs.
-FILE_TYPES = ("ply", "obj", "stl")
+FILE_TYPES = ("ply", "obj", "stl", "glb")
 
 
 def read_mesh(path: Path | str) -> trimesh.Trimesh:
-    """The triangles of a mesh file, as stored: no vertex is merged or removed.
+    """The triangles of a mesh file, as stored, plus its recorded offset: no vertex is merged or removed.
 
     Raises UserError for a file that is missing, not a valid mesh, without faces or area, or not finite.
     """
@@ -29,15 +30,18 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
         raise UserError(f"{source}: no such mesh file; check the path")
     file_type = source.suffix.lower().removeprefix(".")
     if file_type not in FILE_TYPES:
-        raise UserError(f"{source}: is not a .ply, .obj or .stl file; export the mesh as one of them")
+        raise UserError(f"{source}: is not a .ply, .obj, .stl or .glb file; export the mesh as one of them")
     try:
         mesh = load_geometry(source.read_bytes(), file_type, force="mesh")
+        offset = offset_of(source)
     except (GeometryError, OSError) as error:
         raise UserError(
-            f"{source}: cannot be read as a mesh ({error}); give a complete .ply, .obj or .stl file"
+            f"{source}: cannot be read as a mesh ({error}); give a complete .ply, .obj, .stl or .glb file"
         ) from error
     if not isinstance(mesh, trimesh.Trimesh) or len(mesh.faces) == 0:
         raise UserError(f"{source}: contains no triangles; give a mesh with faces, not only points")
+    if offset.any():
+        mesh.vertices = mesh.vertices + offset
     if not np.isfinite(mesh.vertices).all():
         raise UserError(f"{source}: contains vertices that are NaN or infinite; export the mesh again")
     if mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):

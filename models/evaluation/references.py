@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError
+from data.io.files import is_file
 from data.parsed_scene import SparsePoints, training_points
 from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
@@ -22,8 +23,9 @@ from models.evaluation.mesh_distance import read_mesh
 from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU
 from models.experiment import Experiment, held_out_scene
-from models.requests import UNIT, WORLD, EvaluationRequest
-from models.surface.export import scene_axes, surface_to_world
+from models.requests import UNIT, WORLD, Y_AXIS, Z_AXIS, EvaluationRequest
+from models.surface.export import Y_UP, scene_axes, surface_to_world
+from models.surface.formats import recorded
 from models.surface.mesh import Surface
 from models.surface.visibility import cameras_of
 
@@ -67,7 +69,7 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     require_table(request.csv or experiment.folder / "report" / "metrics.csv")
     held_out = held_out_scene(experiment)
     truth, words = _truth(experiment, request)
-    is_world = request.gt is not None and request.frame == WORLD
+    is_world = request.gt is not None and _own(request.gt, request)[0] == WORLD
     otherwise = scene.scene_to_world if is_world else np.linalg.inv(scene.scene_to_world)
     dtu = None if request.dtu is None else _dtu(scene, request.dtu, request.scan)
     sfm_points, notes = _sfm_points(experiment, request)
@@ -97,12 +99,36 @@ def _to_working(scene: Scene, frame: str) -> np.ndarray | None:
     return None if frame == UNIT else np.linalg.inv(scene.scene_to_world)
 
 
+def _own(path: Path, request: EvaluationRequest) -> tuple[str, str | None, bool]:
+    """Frame and up axis of a mesh file, None for that of its format, and whether this program wrote it.
+
+    Its own comments precede --frame and --up, which are for the files of other programs.
+    """
+    own = recorded(path) if is_file(path) else {}
+    axis = own.get("up") if own.get("up") in (Y_AXIS, Z_AXIS) else request.up
+    return (own["frame"] if own.get("frame") in (WORLD, UNIT) else request.frame), axis, bool(own)
+
+
+def mesh_to_working(scene: Scene, path: Path, request: EvaluationRequest) -> np.ndarray:
+    """[4, 4] from the coordinates of a mesh file to the working frame.
+
+    A file of another program has the axes of its frame, unless it is GLB, which has y up, or --up is y.
+    """
+    frame, axis, is_own = _own(path, request)
+    suffix = path.suffix.lower()
+    if is_own:
+        return np.linalg.inv(scene_axes(suffix, scene, frame, axis).change)
+    turned = np.linalg.inv(Y_UP) if (axis or (Y_AXIS if suffix == ".glb" else Z_AXIS)) == Y_AXIS else np.eye(4)
+    to_working = _to_working(scene, frame)
+    return turned if to_working is None else to_working @ turned
+
+
 def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTruth | None, str]:
     """The ground truth of the flag, else of the conf, and the advice if it is in another frame."""
     named = experiment.conf.dataset.reference_mesh
     if request.gt is not None:
         source, words = f"--gt {request.gt}", FRAME_WORDS[request.frame]
-        truth = read_ground_truth(request.gt, source, _to_working(experiment.scene, request.frame))
+        truth = read_ground_truth(request.gt, source, mesh_to_working(experiment.scene, request.gt, request))
     elif named:
         source, words = f"dataset.reference_mesh = {named}", CONF_WORDS
         truth = read_ground_truth(named, source, None)
@@ -156,9 +182,9 @@ def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
 def given_surface(scene: Scene, request: EvaluationRequest) -> Surface:
     """The mesh of --mesh in the working frame, with the colours of its vertices; raises UserError as `read_mesh`."""
     mesh = read_mesh(request.mesh_file)
-    rgb = np.asarray(mesh.visual.vertex_colors)[:, :3] if mesh.visual.kind == "vertex" else None
-    axes = scene_axes(request.mesh_file.suffix.lower(), scene, request.frame, request.up)
-    return surface_to_world(Surface(mesh, rgb=rgb), np.linalg.inv(axes.change))
+    has_colors = mesh.visual.kind == "vertex" and request.mesh_file.suffix.lower() != ".glb"  # has linear ones
+    rgb = np.asarray(mesh.visual.vertex_colors)[:, :3] if has_colors else None
+    return surface_to_world(Surface(mesh, rgb=rgb), mesh_to_working(scene, request.mesh_file, request))
 
 
 def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:

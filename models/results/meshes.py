@@ -267,7 +267,7 @@ def write(context: EvalContext, request: MeshRequest, surface: Surface, path: Pa
     axes = scene_axes(path.suffix.lower(), context.experiment.scene, request.frame, request.up)
     surface = surface_to_world(surface, axes.change)
     conf = context.experiment.conf.general.base_exp_dir
-    write_surface(surface, path, About(request.frame, axes.units, context.step, conf, axes.up))
+    write_surface(surface, path, About(request.frame, axes.units, axes.up, context.step, conf))
     closed = "watertight" if clean.is_watertight(surface.mesh) else "not watertight"
     if surface.picture is not None:
         closed = "textured"

@@ -43,8 +43,8 @@ MOST_ASPECT = 0.01  # of the two focal lengths of FISHEYE_MODEL: pixels are squa
 MOST_DISTORTION = 1.0  # of each coefficient; COLMAP's own limit (max_extra_param)
 # Features are extracted from images reduced to FEATURE_SIDE, the longer side in pixels. COLMAP's first octave, which
 # has twice the resolution, takes three quarters of the time; its features are used only for images below SMALL_SIDE,
-# and where the object alone must suffice: on a bronze axe that was turned over, 3,772 instead of 928
-# features per image, and all 52 images in one model instead of 46, which barely hold together.
+# for those without a camera, and where the object alone must suffice: on a bronze axe that was turned over, 3,772
+# instead of 928 features per image, and all 52 images in one model instead of 46, which barely hold together.
 FEATURE_SIDE, SMALL_SIDE = 1600, 1200
 MOST_FULL_SIZE_THREADS = 4  # each needs 0.9 GB for the first octave of 2048 x 1536 pixels
 Report = Callable[[Any], None]
@@ -55,12 +55,14 @@ def extract(
     database: str,
     images: str,
     masks: str,
+    is_fine: bool,
     cameras: Sequence[tuple[Sequence[str], int, str]],
     cores: int,
 ) -> None:
     """Extract the features of all images that are not in the database yet.
 
     `masks`: a folder with NAME.png for each image, outside of which there are no features; "" for whole images.
+    `is_fine`: at full size, with the first octave.
     `cameras`: for each camera the names of its images, their longer side in pixels, and the parameters of CAMERA_MODEL
     ("" if unknown).
     """
@@ -76,10 +78,10 @@ def extract(
         shared = next((known[name] for name in names if name in known), None)
         if shared is not None:
             reader.existing_camera_id = shared
-        threads = min(cores, MOST_FULL_SIZE_THREADS) if masks else cores
+        threads = min(cores, MOST_FULL_SIZE_THREADS) if is_fine else cores
         options = pycolmap.FeatureExtractionOptions(num_threads=threads, use_gpu=False)
-        options.max_image_size = side if masks else FEATURE_SIDE
-        options.sift.first_octave = -1 if masks or side < SMALL_SIDE else 0
+        options.max_image_size = side if is_fine else FEATURE_SIDE
+        options.sift.first_octave = -1 if is_fine or side < SMALL_SIDE else 0
         pycolmap.extract_features(
             database,
             images,

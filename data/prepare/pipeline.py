@@ -41,6 +41,7 @@ from data.prepare.reconstruct import (
     LOG,
     MASKS,
     MODELS,
+    MORE,
     OF_OBJECT,
     PAIR_LIST,
 )
@@ -51,7 +52,7 @@ from data.roi.region import parse_roi
 
 WORK = "prepare"
 FINISHED = FRESH
-FEATURES = tuple(str(Path(name).parent) for name in (DATABASE, OF_OBJECT.database))
+FEATURES = tuple(str(Path(name).parent) for name in (DATABASE, OF_OBJECT.database, MORE.database))
 OUTPUTS = (IMAGES, *FEATURES, PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all but the steps' records
 
 

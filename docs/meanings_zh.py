@@ -7,6 +7,11 @@ Keyed by the text and not by the flag or key, so that a changed English text req
 from __future__ import annotations
 
 FLAG_MEANINGS = {
+    "validate_mesh: remove the ground on which the object stands, and components below a tenth of the largest; the log "
+    "says if no ground was found. evaluate: of such a --mesh, points on the ground are not evaluated": (
+        "validate_mesh：去掉物体所在的地面，以及面积小于最大连通块十分之一的连通块；没有找到地面时日志会说明。"
+        "evaluate：对这样的 --mesh，不评估地面上的点"
+    ),
     "show this help message and exit": "显示帮助并退出",
     "mode of the program (default: train)": "程序的模式（默认：train）",
     "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",

@@ -45,6 +45,7 @@ RESULTS = (
     "metrics.json",
     "overview.png",
     "report.png",
+    "result.html",
     "result.md",
 )
 

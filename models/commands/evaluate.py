@@ -10,7 +10,7 @@ from data.errors import UserError
 from models import interface
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, whole
-from models.commands.mesh_flags import UP
+from models.commands.mesh_flags import ALONE, UP
 from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, common, ended, mesh_request
 from models.requests import EvaluationRequest
 
@@ -99,7 +99,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
     """The metrics that the flags ask for."""
-    names = ("gt", "tau", "points", "frame", "dtu", "scan", "csv", "mesh_file", "up")
+    names = ("gt", "tau", "points", "frame", "dtu", "scan", "csv", "mesh_file", "up", "is_object")
     return EvaluationRequest(mesh_request(values), **{name: getattr(values, name) for name in names})
 
 
@@ -107,7 +107,7 @@ COMMAND = Command(
     name="evaluate",
     line="metrics on held-out views, against ground truth and SfM points, and of cameras: a table and files",
     run=run,
-    flags=(CHECKPOINT, *MESH, FRAME, UP, *FLAGS, LANGUAGE),
+    flags=(CHECKPOINT, *MESH, FRAME, UP, ALONE, *FLAGS, LANGUAGE),
     check=check,
     needs_checkpoint=True,
 )

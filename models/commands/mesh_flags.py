@@ -35,6 +35,14 @@ UP = flag(
     help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh "
     "and --gt of other programs",
 )
+ALONE = flag(
+    "--object",
+    OUTPUT,
+    dest="is_object",
+    action="store_true",
+    help="validate_mesh: remove the ground on which the object stands, and components below a tenth of the largest; "
+    "the log says if no ground was found. evaluate: of such a --mesh, points on the ground are not evaluated",
+)
 FINISH = (
     flag(
         "--bbox",
@@ -73,6 +81,7 @@ FINISH = (
         const=None,
         help="validate_mesh: keep all components, except closed cavities without a camera",
     ),
+    ALONE,
     flag(
         "--decimate",
         OUTPUT,
@@ -172,6 +181,7 @@ def full_request(values: argparse.Namespace) -> MeshRequest:
         up=values.up,
         is_refined=values.is_refined,
         clean=values.clean,
+        is_object=values.is_object,
         decimate=values.decimate,
         simplify=values.simplify,
         is_watertight=values.watertight,

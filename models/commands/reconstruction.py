@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from data.errors import UserError
-from data.io.files import write_result
 from data.io.phases import Times, phase
 from data.io.streams import say
 from data.readers.neus import FRAME_FILE, read_frame
@@ -30,6 +29,7 @@ from models.commands.conf import found_conf, given_value, key_of, read_conf
 from models.commands.printed import command_line, given_flags, of_the_scene
 from models.commands.reconstruction_folder import (
     END_ITER,
+    HTML,
     MESH,
     PAGE,
     RESULT,
@@ -41,9 +41,10 @@ from models.commands.reconstruction_folder import (
     score_curve,
     starting_over,
     why_stopped,
+    write_pages,
     write_plan,
 )
-from models.commands.reconstruction_page import COVER, PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
+from models.commands.reconstruction_page import PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
 from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
@@ -260,12 +261,12 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     size = size_and_cameras(conf.dataset, measured)
     frame = read_frame(Path(conf.dataset.data_dir) / FRAME_FILE) or UNKNOWN
     text = page(arguments.case, health, figures, again, notes, has_mesh, size, frame)
-    write_result(folder / RESULT / PAGE, text.encode("utf-8", "surrogateescape"))  # paths of any bytes
+    write_pages(folder, arguments.case, text, figures, arguments.values.language)
     say(*notes)
     if has_mesh:
         say(*(f"reliability: {line}" for line in trust(figures, frame)))
-    made = [name for name in (MESH, "report.png", COVER, "overview.png", PAGE) if (folder / RESULT / name).is_file()]
-    say(f"{folder / RESULT}: {', '.join(made)}")
+    say(f"{folder / RESULT}: {', '.join(sorted(path.name for path in (folder / RESULT).iterdir()))}")
+    say(f"open {folder / RESULT / HTML} in a browser: mesh, reliability, metrics and further commands")
 
 
 def _step(arguments: Arguments, command: Command, **flags: object) -> Arguments:

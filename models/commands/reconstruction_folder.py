@@ -6,9 +6,10 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from data.errors import UserError, listed
 from data.io.files import read_regular, remove, write_result
@@ -21,9 +22,11 @@ from models.commands.inspection import PAGE as HEALTH_PAGE
 from models.commands.inspection import PICTURE as OVERVIEW
 from models.commands.reconstruction_page import COVER, CURVE, PHASES
 from models.evaluation.metric_files import JSON_FILE, read_json, write_json
+from models.report.document import REPORT
+from models.report.result_page import result_page
 
 PLAN = "reconstruct.json"
-RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"
+RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
 MOST_BYTES = 1 << 20  # of a plan
 # The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
 END_ITER = "train.end_iter"
@@ -139,6 +142,13 @@ def collect(folder: Path, has_mesh: bool = True) -> None:
     pictures = sorted((folder / PICTURES).glob("*.png"))  # by the step, which their names begin with
     if pictures:
         write_result(folder / RESULT / "report.png", pictures[-1].read_bytes())
+
+
+def write_pages(folder: Path, title: str, text: str, figures: Mapping[str, Any], language: str | None) -> None:
+    """Write result.md, and result.html from it; raises UserError if writing fails."""
+    write_result(folder / RESULT / PAGE, text.encode("utf-8", "surrogateescape"))  # paths of any bytes
+    report = folder / REPORT if (folder / RESULT / MESH).is_file() else None
+    write_result(folder / RESULT / HTML, result_page(title, text, folder / RESULT, report, figures, language))
 
 
 def add_figures(folder: Path, times: Times) -> None:

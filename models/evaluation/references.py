@@ -26,6 +26,7 @@ from models.experiment import Experiment, held_out_scene
 from models.requests import UNIT, WORLD, Y_AXIS, Z_AXIS, EvaluationRequest
 from models.surface.export import Y_UP, scene_axes, surface_to_world
 from models.surface.formats import recorded
+from models.surface.ground import THICK, find_ground
 from models.surface.mesh import Surface
 from models.surface.visibility import cameras_of
 
@@ -166,7 +167,21 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
                 f"{FRAME_WORDS[request.frame]}"
             )
         return None, (*notes, f"{source}: no point is inside the region of interest and the masks")
+    if request.is_object:
+        sfm_points, told = _off_ground(sfm_points, scene)
+        notes += told
     return sfm_points, notes
+
+
+def _off_ground(points: HeldOutPoints, scene: Scene) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
+    """The points off the ground, which is not a part of the mesh, or None, and a note."""
+    ground = find_ground(points.xyz, scene.c2w[:, :3, 3])
+    if ground is None:
+        return points, ()
+    kept = ground.height(points.xyz) > THICK
+    note = f"{points.source}: {np.sum(~kept)} of {len(kept)} points are on the ground or below it and not evaluated"
+    left = replace(points, xyz=points.xyz[kept], pixels=points.pixels[kept]) if kept.any() else None
+    return left, (note,)
 
 
 def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:

@@ -22,6 +22,7 @@ from models.surface.color import Fallback, Photographs, paint
 from models.surface.export import scene_axes, surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.formats import companions, write_surface
+from models.surface.ground import without_ground
 from models.surface.mesh import About, Surface
 from models.surface.refine import onto_level
 from models.surface.visibility import Visibility, cameras_of
@@ -29,6 +30,7 @@ from models.surface.visibility import Visibility, cameras_of
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
 WIDE = 8
+PART = 0.1  # of the area of the largest component: without the ground, smaller ones are no parts of the object
 
 
 @phase("mesh")
@@ -164,7 +166,7 @@ def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
 
 def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Apply --clean; raises EmptySurfaceError if nothing is left."""
-    if request.clean is None:
+    if request.clean is None and not request.is_object:
         return mesh
     scene = context.experiment.scene
     if request.clean in (VIEWS, LARGEST):
@@ -177,12 +179,24 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
                 f"check the {checked} (--mode inspect draws them), or omit --clean"
             )
         context.log.info(f"{before - len(mesh.faces)} triangles that no camera sees{excluded} are removed")
-    is_alone = request.clean == LARGEST
-    found = clean.without_dust(mesh, 1.0 if is_alone else clean.SMALL)
+    small = 1.0 if request.clean == LARGEST else clean.SMALL
+    if request.is_object:
+        mesh, small = _off_ground(context, mesh), max(small, PART)
+    found = clean.without_dust(mesh, small)
     removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
-    below = "beside the largest" if is_alone else f"below {clean.SMALL:.0%} of the largest one's area"
+    below = "beside the largest" if small == 1.0 else f"below {small:.0%} of the largest one's area"
     context.log.info(f"{removed} {below} removed, {found.kept} kept")
     return found.mesh
+
+
+def _off_ground(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+    """The mesh without the ground, which is logged; the mesh itself if there is none."""
+    above = without_ground(mesh, context.experiment.scene.c2w[:, :3, 3])
+    if above is None:
+        context.log.info("no ground plane with an object on it was found, so none is removed")
+        return mesh
+    context.log.info(f"{1.0 - above.area / mesh.area:.0%} of the surface is the ground or below it, and removed")
+    return above
 
 
 def _on_level(

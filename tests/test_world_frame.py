@@ -26,7 +26,7 @@ from data.readers.neus import FRAME_FILE
 from data.scenes.load import load_scene
 from data.writers.neus import write_neus_scene
 from models.evaluation.references import given_surface
-from models.requests import UNIT, WORLD, EvaluationRequest, MeshRequest
+from models.requests import UNIT, WORLD, MeshRequest
 from models.results import meshes
 from models.surface.export import file_axes
 from models.surface.mesh import Surface
@@ -194,7 +194,7 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     read = trimesh.load_mesh(path)
     assert np.allclose(read.extents, extents, rtol=1e-6) and read.volume > 0, "faces point outwards"
     if suffix != ".glb":  # which evaluate does not read
-        again = given_surface(scene, EvaluationRequest(MeshRequest(2), frame=asked, mesh_file=path, up=up))
+        again = given_surface(scene, path, asked, up)
         assert np.allclose(again.mesh.bounds, surface.mesh.bounds, atol=1e-6) and again.mesh.volume > 0
     words = {".stl": b"units: millimetres", ".glb": b"metres"}.get(suffix, b"units: metres")
     assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)

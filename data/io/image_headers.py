@@ -50,7 +50,8 @@ def require_whole_png(encoded: bytes, path: Path | str) -> None:
     """
     if not encoded.startswith(PNG_SIGNATURE):
         return
-    position, kinds = len(PNG_SIGNATURE), []
+    position = len(PNG_SIGNATURE)
+    kinds: list[bytes] = []
     while position + PNG_CHUNK_FRAME <= len(encoded) and kinds[-1:] != [b"IEND"]:
         length, kind = struct.unpack_from(">I4s", encoded, position)
         position += length + PNG_CHUNK_FRAME
@@ -84,7 +85,8 @@ def _webp_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
     if kind == b"VP8X":
         if encoded[body] & WEBP_ANIMATION:
             raise ImageError(f"{path}: is an animation; save one frame of it as a PNG")
-        return tuple(1 + int.from_bytes(encoded[at : at + 3], "little") for at in (body + 4, body + 7))
+        width, height = (1 + int.from_bytes(encoded[at : at + 3], "little") for at in (body + 4, body + 7))
+        return width, height
     if kind == b"VP8L":  # after a signature, 14 bits each of the width and of the height, less 1
         bits = struct.unpack_from("<I", encoded, body + 1)[0]
         return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)

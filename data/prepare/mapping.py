@@ -161,13 +161,13 @@ def agreement(model: Any, pairs: Sequence[Matched]) -> dict[tuple[str, str], int
     for pair in pairs:
         if not all(name in posed for name in pair.names):
             continue
-        errors = _epipolar_errors(model, *(posed[name] for name in pair.names), pair.pixels)
+        errors = _epipolar_errors(model, pair.pixels, *(posed[name] for name in pair.names))
         count = int(np.count_nonzero(errors <= MOST_ERROR))
         found[pair.names] = count if count >= LEAST_AGREEING * len(errors) else 0
     return found
 
 
-def _epipolar_errors(model: Any, one: Any, other: Any, pixels: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _epipolar_errors(model: Any, pixels: tuple[np.ndarray, np.ndarray], one: Any, other: Any) -> np.ndarray:
     """Sampson's distance of matches to the epipolar geometry of two posed images, in pixels [M]; NaN: undefined."""
     cameras = [model.cameras[image.camera_id] for image in (one, other)]
     rays = [

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from trimesh.visual import ColorVisuals
 
 from data.errors import UserError
 from data.parsed_scene import SparsePoints, training_points
@@ -74,7 +75,7 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     if held_out is None and truth is None and dtu is None and sfm_points is None:
         raise NoReferencesError(NOTHING.format(name=scene.name))
     given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
-    surface = None if request.mesh_file is None else given_surface(scene, request)
+    surface = None if request.mesh_file is None else given_surface(scene, request.mesh_file, request.frame, request.up)
     needs = next((flag for flag, value in given.items() if value is not None), "")
     return References(held_out, truth, words, otherwise, tau, sfm_points, dtu, surface, needs, notes)
 
@@ -115,10 +116,10 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
 def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
     """The SfM points that were not used in training, and notes on excluded points."""
     scene, conf = experiment.scene, experiment.conf
-    is_trained_on = conf.model.trains_on_points and scene.points is not None
-    trained_on = training_points(scene.points) if is_trained_on else None
+    trained_on = training_points(scene.points) if scene.points and conf.model.trains_on_points else None
+    notes: tuple[str, ...] = ()
     if request.points is not None:
-        source, found = f"--points {request.points}", _points(scene, request)
+        source, found = f"--points {request.points}", _points(scene, request.points, request.frame)
     elif scene.points is not None:
         source, found = "the SfM points of the scene", scene.points
     else:
@@ -129,8 +130,6 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
         if len(new.xyz) == 0 and request.points is not None:
             raise UserError(f"{told}; give points that were not used")
         notes = (told,)
-    else:
-        notes = ()
     masks = scene.masks if conf.train.mask_weight > 0 else None
     sfm_points = held_out_points(new, source, cameras_of(scene), masks)
     if len(sfm_points.xyz) == 0:
@@ -143,21 +142,23 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
     return sfm_points, notes
 
 
-def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
+def _points(scene: Scene, path: Path, frame: str) -> SparsePoints:
     """The points of --points in the working frame; raises UserError if they are unusable."""
-    found = read_points(request.points)
+    found = read_points(path)
     if found is None:
-        raise UserError(f"--points {request.points}: contains no points; write the file again")
-    xyz = moved(found.xyz, _to_working(scene, request.frame))
-    require_in_region(xyz, f"--points {request.points}", FRAME_WORDS[request.frame])
+        raise UserError(f"--points {path}: contains no points; write the file again")
+    xyz = moved(found.xyz, _to_working(scene, frame))
+    require_in_region(xyz, f"--points {path}", FRAME_WORDS[frame])
     return replace(found, xyz=xyz)
 
 
-def given_surface(scene: Scene, request: EvaluationRequest) -> Surface:
+def given_surface(scene: Scene, path: Path, frame: str, up: str | None) -> Surface:
     """The mesh of --mesh in the working frame, with the colours of its vertices; raises UserError as `read_mesh`."""
-    mesh = read_mesh(request.mesh_file)
-    rgb = np.asarray(mesh.visual.vertex_colors)[:, :3] if mesh.visual.kind == "vertex" else None
-    axes = scene_axes(request.mesh_file.suffix.lower(), scene, request.frame, request.up)
+    mesh = read_mesh(path)
+    look, rgb = mesh.visual, None
+    if isinstance(look, ColorVisuals) and look.kind == "vertex":
+        rgb = np.asarray(look.vertex_colors)[:, :3]
+    axes = scene_axes(path.suffix.lower(), scene, frame, up)
     return surface_to_world(Surface(mesh, rgb=rgb), np.linalg.inv(axes.change))
 
 

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from types import FrameType
-from typing import Self
+from typing import Any, Self
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_BASE = 128  # a shell's exit status for a process that a signal ended is this plus the signal
@@ -38,7 +38,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

@@ -10,6 +10,7 @@ then has double coordinates, OBJ more digits, GLB the offset as the translation 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,9 @@ def write_surface(surface: Surface, path: Path, about: About) -> None:
         write_result(material, f"newmtl surface\nKa 1 1 1\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {image.name}\n".encode())
     if suffix == ".stl" and _is_far(surface):
         raise UserError(f"{path}: STL cannot hold coordinates this far from the origin; write .ply, .obj or .glb")
-    encode = {".ply": _ply, ".obj": partial(_obj, material=material.name), ".glb": to_glb, ".stl": _stl}[suffix]
-    write_result(path, encode(surface, about))
+    encode: dict[str, Callable[[Surface, About], bytes]] = {".ply": _ply, ".glb": to_glb, ".stl": _stl}
+    encode[".obj"] = partial(_obj, material=material.name)
+    write_result(path, encode[suffix](surface, about))
 
 
 def _mesh(surface: Surface, **more: Any) -> trimesh.Trimesh:

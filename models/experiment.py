@@ -32,14 +32,14 @@ from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.machine.ranks.place import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config, to_hocon
 from models.methods.device_values import as_trained
-from models.methods.gaussians.conf import GAUSSIANS
+from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.monitoring.lock import FolderLock
 from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
 from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, RunFiles
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.
-WRITTEN = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING)
+WRITTEN: tuple[str, ...] = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING)
 WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "splats", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
 
@@ -68,6 +68,12 @@ class Experiment:
         """Remove the files of a run that failed before it started."""
         if self.traces is not None:
             self.traces.remove()
+
+    def confirm(self) -> bool:
+        """Keep the files from now on; False if the folder or its lock was deleted, which are then created again."""
+        if self.traces is not None:
+            self.traces.keep()
+        return self.lock is None or self.lock.confirm()
 
     def path(self, kind: str, name: str) -> Path:
         """Path of a result, `<folder>/<kind>/<name>`; the folder is created."""
@@ -168,7 +174,7 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
 
     A .ply has no learned exposures, so they are switched off in the conf.
     """
-    if conf.model.type != GAUSSIANS:
+    if not isinstance(conf.model, GaussiansConfig):
         raise UserError(
             f"--checkpoint {path}: contains Gaussians, and model.type is {conf.model.type}; use a conf for Gaussians, "
             "such as confs/gaussians.conf"

@@ -276,7 +276,7 @@ def found_conf(path: Path) -> Path:
 def _rebased(dataset: DatasetConfig) -> DatasetConfig:
     """The dataset block with each path that exists in the program's folder and not here replaced by that there."""
     paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}
-    moved = {
+    moved: dict[str, Any] = {
         name: str(PROGRAM_FOLDER / path)
         for name, path in paths.items()
         if path and not os.path.exists(path) and os.path.exists(PROGRAM_FOLDER / path)

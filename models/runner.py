@@ -104,7 +104,8 @@ class Runner:
         record(self.experiment)
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; increase train.end_iter to continue")
-            self._failure = self.experiment.checkpoint.state.get(STOPPED_KEY, "")
+            checkpoint = self.experiment.checkpoint
+            self._failure = checkpoint.state.get(STOPPED_KEY, "") if checkpoint is not None else ""
         else:
             self._begin(language, followers)
             with phase("training"):
@@ -185,8 +186,7 @@ class Runner:
 
     def _require_folder(self) -> None:
         """Recreate the folder if it was deleted; raises UserError if another run has it."""
-        self.experiment.traces.keep()
-        if not self.experiment.lock.confirm():
+        if not self.experiment.confirm():
             self.log.close()  # the event file was deleted too; the next scalars open another one
             folder = self.experiment.folder
             self.log.warn(f"the folder {folder} or its lock was deleted during training; it is created again")

@@ -194,7 +194,7 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     meshes.write(context, MeshRequest(0, frame=asked, up=up), surface, path)
     read = trimesh.load_mesh(path)
     assert np.allclose(read.extents, extents, rtol=1e-6) and read.volume > 0, "faces point outwards"
-    again = given_surface(scene, EvaluationRequest(MeshRequest(2), mesh_file=path))  # the file says its axes
+    again = given_surface(scene, path, EvaluationRequest(MeshRequest(2)))  # the file says its axes
     assert np.allclose(again.mesh.bounds, surface.mesh.bounds, atol=1e-6) and again.mesh.volume > 0
     words = {".stl": b"units: millimetres", ".glb": b"metres"}.get(suffix, b"units: metres")
     assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)
@@ -212,7 +212,7 @@ def test_meshes_of_other_programs_have_the_axes_of_their_frame(suffix, up, frame
         box.apply_transform([[1, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0], [0, 0, 0, 1]])
     box.export(tmp_path / f"a{suffix}")
     request = EvaluationRequest(MeshRequest(2), frame=frame, up=up, mesh_file=tmp_path / f"a{suffix}")
-    found = given_surface(scene, request).mesh
+    found = given_surface(scene, request.mesh_file, request).mesh
     truth = read_ground_truth(request.mesh_file, "", mesh_to_working(scene, request.mesh_file, request)).mesh
     for mesh in (found, truth):
         assert np.allclose(mesh.bounds, true.bounds, atol=1e-5) and mesh.volume > 0

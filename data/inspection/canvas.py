@@ -27,7 +27,8 @@ def colour_of(index: int, count: int) -> Colour:
     stops = np.array([[38, 110, 190], [116, 86, 186], [196, 60, 120], [222, 96, 36]], dtype=float)
     position = share * (len(stops) - 1)
     low = min(int(position), len(stops) - 2)
-    return tuple(int(value) for value in np.rint(stops[low] + (position - low) * (stops[low + 1] - stops[low])))
+    red, green, blue = np.rint(stops[low] + (position - low) * (stops[low + 1] - stops[low]))
+    return int(red), int(green), int(blue)
 
 
 class Canvas:
@@ -127,7 +128,8 @@ def text_width(text: str, scale: float, thickness: int) -> int:
 
 
 def _paler(colour: Colour, share: float) -> Colour:
-    return tuple(round(value + share * (255 - value)) for value in colour)
+    red, green, blue = (round(value + share * (255 - value)) for value in colour)
+    return red, green, blue
 
 
 def _fixed(places: np.ndarray) -> np.ndarray:

@@ -122,7 +122,7 @@ def open_regular(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        words = {errno.ELOOP: LINK_WORDS, errno.ENXIO: "it is not a file"}.get(error.errno, error.strerror)
+        words = {errno.ELOOP: LINK_WORDS, errno.ENXIO: "it is not a file"}.get(error.errno or 0, error.strerror)
         raise OSError(error.errno, words, str(path)) from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:

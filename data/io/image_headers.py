@@ -32,7 +32,7 @@ class ImageError(UserError):
 class TiffPage(NamedTuple):
     """What a directory of a TIFF file says (TIFF 6.0, section 8), the first value of each tag."""
 
-    index: int  # of the page in the file
+    number: int  # of the page in the file, from 0
     width: int
     height: int
     bits: int = 1  # per sample
@@ -77,7 +77,8 @@ def require_whole_png(encoded: bytes, path: Path | str) -> None:
     """
     if not encoded.startswith(PNG_SIGNATURE):
         return
-    position, kinds = len(PNG_SIGNATURE), []
+    position = len(PNG_SIGNATURE)
+    kinds: list[bytes] = []
     while position + PNG_CHUNK_FRAME <= len(encoded) and kinds[-1:] != [b"IEND"]:
         length, kind = struct.unpack_from(">I4s", encoded, position)
         position += length + PNG_CHUNK_FRAME
@@ -111,7 +112,8 @@ def _webp_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
     if kind == b"VP8X":
         if encoded[body] & WEBP_ANIMATION:
             raise ImageError(f"{path}: is an animation; save one frame of it as a PNG")
-        return tuple(1 + int.from_bytes(encoded[at : at + 3], "little") for at in (body + 4, body + 7))
+        width, height = (1 + int.from_bytes(encoded[at : at + 3], "little") for at in (body + 4, body + 7))
+        return width, height
     if kind == b"VP8L":  # after a signature, 14 bits each of the width and of the height, less 1
         bits = struct.unpack_from("<I", encoded, body + 1)[0]
         return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
@@ -126,7 +128,8 @@ def tiff_page(encoded: bytes) -> TiffPage | None:
 
     None if a page has no size; raises struct.error if a directory is not in `encoded`: it is often at the end.
     """
-    order, pages, (at,) = TIFF_ORDERS[encoded[:4]], [], struct.unpack_from(f"{TIFF_ORDERS[encoded[:4]]}I", encoded, 4)
+    order, pages = TIFF_ORDERS[encoded[:4]], list[TiffPage]()
+    (at,) = struct.unpack_from(f"{order}I", encoded, 4)
     while at and len(pages) < MOST_PAGES:
         (count,), found = struct.unpack_from(f"{order}H", encoded, at), {}
         for entry in range(at + 2, at + 2 + 12 * count, 12):

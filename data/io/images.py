@@ -32,7 +32,7 @@ WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
 IMAGE_SUFFIXES = (*WRITTEN_SUFFIXES, ".webp", *TIFF_SUFFIXES)
 
 # Image formats that cameras, scanners and browsers write and that this module does not read.
-UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".gif", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
+UNREAD_SUFFIXES: tuple[str, ...] = (".heic", ".heif", ".avif", ".gif", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
 UNREAD_SUFFIXES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
 
 # Larger images are rejected before decoding. The largest camera sensors have about 2 * 10^8 pixels; a header that
@@ -143,7 +143,7 @@ def read_image(path: Path | str) -> np.ndarray:
     try:
         page = tiff_page(encoded) if encoded[:4] in TIFF_ORDERS else None
         with native_stderr_silenced():
-            pixels = _decoded(np.frombuffer(encoded, dtype=np.uint8), page.index if page else 0)
+            pixels = _decoded(np.frombuffer(encoded, dtype=np.uint8), page.number if page else 0)
     except (cv2.error, MemoryError) as error:
         raise ImageError(f"{path}: cannot be decoded ({reason(error)}); save it again") from error
     if pixels is None:
@@ -270,6 +270,11 @@ def to_float(image: np.ndarray) -> np.ndarray:
 def to_uint8(image: np.ndarray) -> np.ndarray:
     """Floats as uint8, clipped to [0, 1] and rounded; the exact inverse of `to_float` for uint8."""
     return np.rint(np.clip(image, 0.0, 1.0) * 255.0).astype(np.uint8)
+
+
+def size_of(image: np.ndarray) -> tuple[int, int]:
+    """(width, height) of an image [H, W] or [H, W, C]."""
+    return image.shape[1], image.shape[0]
 
 
 def size_within(size: tuple[int, int], longest: int) -> tuple[tuple[int, int], float]:

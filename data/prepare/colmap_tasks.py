@@ -177,8 +177,9 @@ def _is_determined(model: Any) -> bool:
         return False
     for key in {model.images[image].camera_id for image in model.reg_image_ids()}:
         camera = model.cameras[key]
-        variances = found.get_other_params_cov(camera.params).diagonal()[camera.principal_point_idxs()]
-        if max(variances) > (MOST_DEVIATION * max(camera.width, camera.height)) ** 2:
+        covariance = found.get_other_params_cov(camera.params)
+        most = (MOST_DEVIATION * max(camera.width, camera.height)) ** 2
+        if covariance is None or max(covariance.diagonal()[camera.principal_point_idxs()]) > most:
             return False
     return True
 

@@ -105,12 +105,12 @@ def read_largest(database: Path, names: Sequence[str], count: int) -> list[np.nd
     try:
         with contextlib.closing(sqlite3.connect(database)) as opened:
             rows = [opened.execute(query, (name,)).fetchone() for name in names]
-        return [_largest(*row, count) for row in rows]
+        return [_largest(count, *row) for row in rows]
     except (sqlite3.Error, TypeError, ValueError, IndexError) as error:
         raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
 
 
-def _largest(width: int, keypoints: bytes | None, length: int, descriptors: bytes | None, count: int) -> np.ndarray:
+def _largest(count: int, width: int, keypoints: bytes | None, length: int, descriptors: bytes | None) -> np.ndarray:
     """`read_largest` for the matrices of an image."""
     # x, y, and the affine shape (a11, a12, a21, a22), whose columns are as long as the feature's scale
     shapes = np.frombuffer(keypoints or b"", np.float32).reshape(-1, width)

@@ -132,5 +132,5 @@ def _move(here: np.ndarray, there: np.ndarray, middle: np.ndarray) -> Any | None
     if len(here) < ENOUGH_MATCHES:
         return None
     most = SAME_PLACE * float(np.median(np.linalg.norm(there - middle, axis=1)))
-    found = pycolmap.estimate_sim3d_robust(here, there, pycolmap.RANSACOptions(max_error=most, random_seed=SEED))
+    found: Any = pycolmap.estimate_sim3d_robust(here, there, pycolmap.RANSACOptions(max_error=most, random_seed=SEED))
     return found["tgt_from_src"] if found is not None and found["num_inliers"] >= ENOUGH_MATCHES else None

@@ -59,7 +59,8 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
         tried[GLOBAL] = _judged(_global(database, images, cores), pairs)
     best = max(tried.values(), key=lambda found: found.score)  # the first of equals
     by_size = sorted(best.models.values(), key=lambda model: -model.num_reg_images())
-    if (whole := joined(by_size, pairs, database, images, cores)) is not None:
+    whole = joined(by_size, pairs, database, images, cores)
+    if best.largest is not None and whole is not None:
         tried[JOINED] = _judged({**best.models, best.largest: whole}, pairs)
     mapper = max(tried, key=lambda name: tried[name].score)
     models, largest, doubtful = tried[mapper].models, tried[mapper].largest, []
@@ -167,13 +168,13 @@ def agreement(model: Any, pairs: Sequence[Matched]) -> dict[tuple[str, str], int
     for pair in pairs:
         if not all(name in posed for name in pair.names):
             continue
-        errors = _epipolar_errors(model, *(posed[name] for name in pair.names), pair.pixels)
+        errors = _epipolar_errors(model, pair.pixels, *(posed[name] for name in pair.names))
         count = int(np.count_nonzero(errors <= MOST_ERROR))
         found[pair.names] = count if count >= LEAST_AGREEING * len(errors) else 0
     return found
 
 
-def _epipolar_errors(model: Any, one: Any, other: Any, pixels: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _epipolar_errors(model: Any, pixels: tuple[np.ndarray, np.ndarray], one: Any, other: Any) -> np.ndarray:
     """Sampson's distance of matches to the epipolar geometry of two posed images, in pixels [M]; NaN: undefined."""
     cameras = [model.cameras[image.camera_id] for image in (one, other)]
     rays = [

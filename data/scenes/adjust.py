@@ -15,7 +15,7 @@ import numpy as np
 from data.cameras import similarity
 from data.errors import SceneError
 from data.io.child import ChildError, run_apart
-from data.io.images import ImageError, eight_bits, read_image, rgb_of
+from data.io.images import ImageError, eight_bits, read_image, rgb_of, size_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.scenes.bundle import Adjusted, adjust
 from data.scenes.tracks import LARGEST_SIDE, LEAST_TRACKS, ImageFeatures, bundle_of, image_features, points_of
@@ -98,7 +98,7 @@ def _too_few_tracks(parsed: ParsedScene, tracks: int) -> SceneError:
 def _extract_features(posed: PosedImage) -> ImageFeatures:
     image = eight_bits(rgb_of(read_image(posed.path)))
     try:
-        lens = replace(posed.lens, intrinsics=fitted(posed.lens, (image.shape[1], image.shape[0])))
+        lens = replace(posed.lens, intrinsics=fitted(posed.lens, size_of(image)))
     except ValueError as error:
         raise ImageError(f"{posed.path}: {error}; correct the image or its camera") from error
     return image_features(image, lens, posed.c2w)

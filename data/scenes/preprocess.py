@@ -15,7 +15,7 @@ from data.cameras import LONGEST_FOCAL, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row
 from data.config import DatasetConfig
 from data.errors import SceneError, listed
 from data.io.exif import read_exif
-from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
+from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of, size_of
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.roi.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.backdrop import derived_masks, held_out_masks
@@ -60,11 +60,11 @@ def preprocess(
     if masks is None and training is not None and training.backdrop is not None:
         masks, backdrop = held_out_masks(images, training.images, training.backdrop), training.backdrop
     elif masks is None and training is None and conf.masks_from_backdrop and (derived := derived_masks(images)):
-        posed_images, lenses, images = ([of[view] for view in derived.views] for of in (posed_images, lenses, images))
+        posed_images, lenses = [posed_images[view] for view in derived.views], [lenses[view] for view in derived.views]
+        images = tuple(images[view] for view in derived.views)
         masks, backdrop, notes = derived.masks, derived.colour, (*notes, derived.note)
-    reduced = [(image.shape[1], image.shape[0]) for image in images]
-    lens_and_size = zip(lenses, reduced, strict=True)
-    intrinsics = np.stack([resized(lens.intrinsics, lens.size, size) for lens, size in lens_and_size])
+    reduced = [size_of(image) for image in images]
+    intrinsics = np.stack([resized(lens.intrinsics, lens.size, to) for lens, to in zip(lenses, reduced, strict=True)])
     poses = np.stack([posed.c2w for posed in posed_images])
     if training is not None:
         scale_mat = training.scene_to_world
@@ -159,17 +159,19 @@ def _decode_all(
     Whether alpha channels are masks is decided once for a scene, by the training views.
     """
     given = None if training is None else training.masks is not None and training.backdrop is None
-    images, masks, multiplied = [], [], []
+    images: list[np.ndarray] = []
+    masks: list[np.ndarray | None] = []
+    multiplied: list[bool] = []
     has_masks = given is True or any(posed.mask_path for posed in posed_images)
     is_opaque = not has_masks
     for posed, lens in zip(posed_images, lenses, strict=True):
         try:
-            *parts, looks_multiplied = _decode(posed, background)
+            rgb, mask, looks_multiplied = _decode(posed, background)
             multiplied += [] if looks_multiplied is None else [looks_multiplied]
-            is_opaque = is_opaque and (given is False or parts[1] is None or parts[1].min() == OPAQUE)
-            if has_masks and parts[1] is None:  # unmasked beside masked ones: all object
-                parts = parts[0], np.full(parts[0].shape[:2], OPAQUE, np.uint8)
-            rgb, mask = (None if part is None else _reduced(lens(part), downscale) for part in parts)
+            is_opaque = is_opaque and (given is False or mask is None or mask.min() == OPAQUE)
+            if has_masks and mask is None:  # unmasked beside masked ones: all object
+                mask = np.full(rgb.shape[:2], OPAQUE, np.uint8)
+            rgb, mask = _reduced(lens(rgb), downscale), None if mask is None else _reduced(lens(mask), downscale)
         except MemoryError as error:
             raise ImageError(
                 f"{posed.path}: the {len(posed_images)} images do not fit into memory; set dataset.downscale = 2"
@@ -190,7 +192,7 @@ def _decode_all(
             raise ImageError(
                 f"{posed.path}: has {had}, unlike {posed_images[0].path.name}; save all in the same way, or give masks"
             )
-    return tuple(images), tuple(masks), notes
+    return tuple(images), tuple(mask for mask in masks if mask is not None), notes
 
 
 def _look_inverted(masks: Sequence[np.ndarray]) -> bool:

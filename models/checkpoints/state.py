@@ -90,7 +90,7 @@ def _check_text(value: object, key: str) -> None:
         raise StateError(f"the {key} in its state is not a text")
 
 
-def _check_seconds(value: object, key: str) -> None:
+def _check_seconds(value: Any, key: str) -> None:
     if type(value) not in (int, float) or not 0 <= value <= LONGEST_TRAINING:
         raise StateError(f"the {key} in its state are not a time")
 
@@ -125,7 +125,7 @@ def _check_generator(value: object, key: str) -> None:
         raise StateError(f"the {key} in its state is not a random state of {GENERATOR}")
 
 
-def _check_sampler(value: object, key: str) -> None:
+def _check_sampler(value: Any, key: str) -> None:
     """The generator and, if present, the order of the images and the position in it.
 
     Further entries are validated by the sampler itself.
@@ -141,7 +141,7 @@ def _check_sampler(value: object, key: str) -> None:
         raise StateError(f"the position of the {key} in its state is invalid")
 
 
-def _check_data(value: object, key: str) -> None:
+def _check_data(value: Any, key: str) -> None:
     """Numbers of the scene by kind and name, see models.checkpoints.same_scene."""
     is_known = type(value) is dict and value.keys() <= {*DATA}
     tables = list(value.values()) if is_known else [None]

@@ -160,8 +160,10 @@ def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:
     A single word, or any number of them if the flag takes several values.
     """
     command = BY_NAME.get(values.mode)
-    name = command.plain_word if command is not None else ""
-    if not name or getattr(values, name) is not None or any(word.startswith("-") for word in unknown):
+    if command is None or not command.plain_word or any(word.startswith("-") for word in unknown):
+        return unknown
+    name = command.plain_word
+    if getattr(values, name) is not None:
         return unknown
     takes_many = any(entry.name == f"--{name}" and "nargs" in entry.options for entry in command.flags)
     if not unknown or (len(unknown) > 1 and not takes_many):

@@ -63,7 +63,7 @@ class Command:
 
     name: str
     line: str  # on the help page
-    run: Callable[[Arguments, ExperimentConfig], int]  # returns the exit status; None without a conf
+    run: Callable[[Arguments, Any], int]  # takes the conf, None without one; returns the exit status
     flags: tuple[Flag, ...] = ()
     # Raises UserError for invalid flags. Called for every mode, since a flag may be given with a mode that lacks it.
     check: Callable[[argparse.Namespace], None] = lambda values: None

@@ -72,7 +72,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
     if plan is not None:
         _require_same_settings(arguments, plan, minutes, folder)
     is_auto = minutes in (AUTO, None)
-    most = AUTO_MINUTES if is_auto else minutes
+    most = AUTO_MINUTES if minutes is None or isinstance(minutes, str) else minutes
     data_dir = Path(conf.dataset.data_dir)
     with starting_over(folder, most, data_dir) if arguments.values.overwrite else contextlib.nullcontext():
         _run(_step(arguments, prepare.COMMAND), 1)

@@ -72,8 +72,9 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
     if not os.path.lexists(path):
         return None
     try:
-        plan = ReconstructionPlan(**json.loads(read_regular(path, MOST_BYTES)))
-        plan = replace(plan, times={name: Spent(**spent) for name, spent in plan.times.items()})
+        content = json.loads(read_regular(path, MOST_BYTES))
+        times = {name: Spent(**spent) for name, spent in content.pop("times", {}).items()}
+        plan = ReconstructionPlan(**content, times=times)
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
         numbers = all(isinstance(value, float) for spent in plan.times.values() for value in asdict(spent).values())
         flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
@@ -91,8 +92,7 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
 
 
 def _is_positive(value: object) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < value < math.inf
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def write_plan(folder: Path, plan: ReconstructionPlan) -> ReconstructionPlan:

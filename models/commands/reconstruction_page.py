@@ -108,7 +108,7 @@ def _covered(figures: Mapping[str, Any]) -> str:
 def _is_untested(figures: Mapping[str, Any]) -> bool:
     """Whether points lie on a plane and the mesh does not: they test a table, not the object on it."""
     area, tested = figures.get("area_off_plane"), figures.get("cover_off_plane")
-    return area is not None and area >= UNTESTED and tested < UNTESTED
+    return area is not None and tested is not None and area >= UNTESTED and tested < UNTESTED
 
 
 def page(

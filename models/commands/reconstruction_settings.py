@@ -59,7 +59,7 @@ def timed_plan(conf: ExperimentConfig, settings: dict[str, str], minutes: float,
     say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
     seconds = seconds_per_step(conf.model, conf.train, scene)
     rounds = 2**DOUBLINGS if is_auto else 1
-    steps = max(LEAST_STEPS, conf.train.warm_up_end + 1, int(STEPPING * 60 * minutes / seconds / rounds))
+    steps = max(LEAST_STEPS, int(conf.train.warm_up_end) + 1, int(STEPPING * 60 * minutes / seconds / rounds))
     until = f"at first, at most {steps * rounds}" if is_auto else f"for {minutes:g} minutes"
     say(f"a step takes {1000 * seconds:.0f} ms here: {END_ITER} = {steps} {until}")
     longest = steps * rounds if is_auto else None

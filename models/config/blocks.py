@@ -35,7 +35,7 @@ class TrainConfig:
     end_iter: int = limits(at_least=1)
     batch_size: int = limits(at_least=1)
     validate_resolution_level: int = limits(at_least=0)  # 0: at most 800 pixels on the longer side
-    use_white_bkgd: bool
+    use_white_bkgd: bool = limits()
     save_freq: int = limits(at_least=0)
     val_freq: int = limits(at_least=0)
     val_mesh_freq: int = limits(at_least=0)

@@ -10,12 +10,15 @@ import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from data.errors import UserError
 from models.config.other_names import other_name
 
-Block = TypeVar("Block")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Block = TypeVar("Block", bound="DataclassInstance")
 Auto = Literal["auto"]  # `int | Auto`: a number, or "auto" for a choice by the program
 AUTO: Auto = "auto"
 
@@ -66,7 +69,7 @@ def field_types(block_class: type) -> Mapping[str, Any]:
     return {name: next(filter(dataclasses.is_dataclass, get_args(hint)), hint) for name, hint in hints.items()}
 
 
-def leaf_fields(block_class: type, prefix: str = "") -> dict[str, tuple[Any, Mapping[str, Any]]]:
+def leaf_fields(block_class: Any, prefix: str = "") -> dict[str, tuple[Any, Mapping[str, Any]]]:
     """Dotted key -> annotated type and `limits` of every leaf below a block class."""
     leaves: dict[str, tuple[Any, Mapping[str, Any]]] = {}
     kinds = field_types(block_class)
@@ -143,7 +146,7 @@ def _fault(value: Any, metadata: Mapping[str, Any]) -> str:
 
 def _convert(value: object, kind: Any, path: str) -> Any:
     """The value as `kind`: a block, a scalar or a tuple of scalars; raises ConfigError for anything else."""
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return from_tree(kind, value, path)
     if kind in KIND_NAMES:
         return _scalar(value, kind, path)

@@ -49,8 +49,12 @@ def _compute_apart(device: str, gpu: int, take: Callable[[Line], None]) -> None:
     compiling = Compiling()
 
     def on_event(event: Line | CompileStage | Word) -> None:
-        handle = take if isinstance(event, Line) else compiling.begin if isinstance(event, CompileStage) else show
-        handle(event)
+        if isinstance(event, Line):
+            take(event)
+        elif isinstance(event, CompileStage):
+            compiling.begin(event)
+        else:
+            show(event)
 
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "log"

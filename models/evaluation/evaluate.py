@@ -114,8 +114,8 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
         views=views,
     )
     values = _about(context, request, references, mesh, mask_first) | evaluation.values()
-    surface = _written(context, references, mesh)
-    if found is not None:
+    written = _written(context, references, mesh)
+    if found is not None and mesh is not None:
         write_image(
             context.experiment.path(FOLDER, COVER_PICTURE), cover_picture(mesh, found, context.experiment.scene)
         )
@@ -126,7 +126,7 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     folder = context.experiment.folder / FOLDER
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
     context.log.info(f"{panels}: {folder / PICTURE}", f"metrics: {folder / JSON_FILE}, {_table_file(context, request)}")
-    return Evaluated(values, _validation(context, scene, references.held_out is not None, first), surface)
+    return Evaluated(values, _validation(context, scene, references.held_out is not None, first), written)
 
 
 def _validation(context: EvalContext, scene: Scene, is_held_out: bool, view: RenderedView) -> ValidationImage:

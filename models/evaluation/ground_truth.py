@@ -54,7 +54,8 @@ def read_ground_truth(path: Path | str, source: str, to_working: np.ndarray | No
         return GroundTruth(source, moved(cloud.xyz, to_working), None)
     mesh = read_mesh(path)
     found = GroundTruth(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
-    if not has_area(found.mesh):  # so small that it degenerates in float64 at its position
+    # It may be so small that it degenerates in float64 at its position.
+    if (triangles := found.mesh) is None or not has_area(triangles):
         raise UserError(
             f"{path}: its triangles have no area in the frame of the scene; give the mesh in the units of the scene"
         )

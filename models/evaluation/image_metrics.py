@@ -53,11 +53,11 @@ def compare(rendered: RenderedView, photograph: np.ndarray, mask: np.ndarray | N
     inside = mask > HALF
     if not inside.any():
         return ImageMetrics(*whole, None, None, _overlap(rendered.opacity > HALF, inside))
-    object_only = [np.where(inside[..., None], picture, 0.0) for picture in (rendered.rgb, photograph)]
+    of_object, of_photograph = (np.where(inside[..., None], picture, 0.0) for picture in (rendered.rgb, photograph))
     return ImageMetrics(
         *whole,
         psnr_mask=_finite(psnr(rendered.rgb[inside], photograph[inside])),
-        ssim_mask=_ssim(*object_only, inside),
+        ssim_mask=_ssim(of_object, of_photograph, inside),
         iou=_overlap(rendered.opacity > HALF, inside),
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from trimesh.visual import ColorVisuals
 
 from data.errors import UserError
 from data.io.files import is_file
@@ -77,7 +78,7 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     if held_out is None and truth is None and dtu is None and sfm_points is None:
         raise NoReferencesError(NOTHING.format(name=scene.name))
     given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
-    surface = None if request.mesh_file is None else given_surface(scene, request)
+    surface = None if request.mesh_file is None else given_surface(scene, request.mesh_file, request)
     needs = next((flag for flag, value in given.items() if value is not None), "")
     return References(held_out, truth, words, otherwise, tau, sfm_points, dtu, surface, needs, notes)
 
@@ -142,10 +143,10 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
 def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
     """The SfM points that were not used in training, and notes on excluded points."""
     scene, conf = experiment.scene, experiment.conf
-    is_trained_on = conf.model.trains_on_points and scene.points is not None
-    trained_on = training_points(scene.points) if is_trained_on else None
+    trained_on = training_points(scene.points) if scene.points and conf.model.trains_on_points else None
+    notes: tuple[str, ...] = ()
     if request.points is not None:
-        source, found = f"--points {request.points}", _points(scene, request)
+        source, found = f"--points {request.points}", _points(scene, request.points, request.frame)
     elif scene.points is not None:
         source, found = "the SfM points of the scene", scene.points
     else:
@@ -156,8 +157,6 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
         if len(new.xyz) == 0 and request.points is not None:
             raise UserError(f"{told}; give points that were not used")
         notes = (told,)
-    else:
-        notes = ()
     masks = scene.masks if conf.train.mask_weight > 0 else None
     sfm_points = held_out_points(new, source, cameras_of(scene), masks)
     if len(sfm_points.xyz) == 0:
@@ -168,8 +167,8 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
             )
         return None, (*notes, f"{source}: no point is inside the region of interest and the masks")
     if request.is_object:
-        sfm_points, told = _off_ground(sfm_points, scene)
-        notes += told
+        left, on_ground = _off_ground(sfm_points, scene)
+        return left, (*notes, *on_ground)
     return sfm_points, notes
 
 
@@ -184,22 +183,23 @@ def _off_ground(points: HeldOutPoints, scene: Scene) -> tuple[HeldOutPoints | No
     return left, (note,)
 
 
-def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
+def _points(scene: Scene, path: Path, frame: str) -> SparsePoints:
     """The points of --points in the working frame; raises UserError if they are unusable."""
-    found = read_points(request.points)
+    found = read_points(path)
     if found is None:
-        raise UserError(f"--points {request.points}: contains no points; write the file again")
-    xyz = moved(found.xyz, _to_working(scene, request.frame))
-    require_in_region(xyz, f"--points {request.points}", FRAME_WORDS[request.frame])
+        raise UserError(f"--points {path}: contains no points; write the file again")
+    xyz = moved(found.xyz, _to_working(scene, frame))
+    require_in_region(xyz, f"--points {path}", FRAME_WORDS[frame])
     return replace(found, xyz=xyz)
 
 
-def given_surface(scene: Scene, request: EvaluationRequest) -> Surface:
+def given_surface(scene: Scene, path: Path, request: EvaluationRequest) -> Surface:
     """The mesh of --mesh in the working frame, with the colours of its vertices; raises UserError as `read_mesh`."""
-    mesh = read_mesh(request.mesh_file)
-    has_colors = mesh.visual.kind == "vertex" and request.mesh_file.suffix.lower() != ".glb"  # has linear ones
-    rgb = np.asarray(mesh.visual.vertex_colors)[:, :3] if has_colors else None
-    return surface_to_world(Surface(mesh, rgb=rgb), mesh_to_working(scene, request.mesh_file, request))
+    mesh = read_mesh(path)
+    look, rgb = mesh.visual, None
+    if isinstance(look, ColorVisuals) and look.kind == "vertex" and path.suffix.lower() != ".glb":  # has linear ones
+        rgb = np.asarray(look.vertex_colors)[:, :3]
+    return surface_to_world(Surface(mesh, rgb=rgb), mesh_to_working(scene, path, request))
 
 
 def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:

@@ -203,7 +203,7 @@ def _place(device: str, gpu: int) -> tuple[Home | None, str]:
     found = cuda_ready(gpu)
     home, reason = found.home, found.reason
     if home is not None and not choice.is_trial and (words := _trial(home)):
-        home, reason = None, f"{found.home.plan.gpu.words} is not used because Jittor fails on it, {words}"
+        reason, home = f"{home.plan.gpu.words} is not used because Jittor fails on it, {words}", None
     if home is None and device == "cuda":
         raise UserError(insisted(reason))
     return home, "" if home else reason

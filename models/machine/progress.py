@@ -34,7 +34,7 @@ def show(word: Word) -> None:
         complain(word.text)
 
 
-_tell = show
+_tell: Callable[[Word], None] = show
 
 
 def hand_on(tell: Callable[[Word], None]) -> None:

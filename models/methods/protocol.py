@@ -81,11 +81,14 @@ class Parameters(Protocol):
 
 
 class Model(Protocol):
-    """A method with its networks. All random numbers are passed in."""
+    """A method with its networks. All random numbers are passed in.
 
-    entries: str  # name of the entries of a batch, for messages
-    shows_pictures: bool  # whether `view` takes only the rays of whole images (`ImageRays`)
-    warm_up: int  # steps over which its learning rates rise
+    By default it has one learning rate, no state but the networks, and nothing to do around a step.
+    """
+
+    entries: str = "rays"  # name of the entries of a batch, for messages
+    shows_pictures: bool = False  # whether `view` takes only the rays of whole images (`ImageRays`)
+    warm_up: int = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -103,6 +106,7 @@ class Model(Protocol):
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The colour [3] behind everything in images, given that of the conf; None for black."""
+        return background_rgb
 
     def precompute(self, batch: Batch, noise: Noise | None, context: StepContext) -> Precomputed:
         """The part of a chunk that is computed once, without gradients; `objective` takes it, or computes it itself."""
@@ -130,14 +134,6 @@ class Model(Protocol):
     def sharpness(self) -> float | None:
         """inv_s of a surface; None if the method has none."""
 
-
-class PlainModel:
-    """Defaults of a method: one learning rate, no state but the networks, nothing to do around a step."""
-
-    entries = "rays"
-    shows_pictures = False
-    warm_up = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
-
     def rates(self, step: int) -> Mapping[str, float]:
         """Factors on the learning rate by network or `<network>.<parameter>`; 1 for others."""
         del step
@@ -150,12 +146,9 @@ class PlainModel:
         """
         return ""
 
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """See `Model.behind`."""
-        return background_rgb
-
     def before_step(self, context: StepContext) -> None:
         """Called before the batch of a step is drawn."""
+        return
 
     def after_collapse(self, step: int) -> str:
         """Called after training returned to a checkpoint because renderings had become worse up to this step.
@@ -175,6 +168,7 @@ class PlainModel:
 
         gradients: d loss / d parameter by `<network>.<name>`, and those of `Objective.watched`.
         """
+        return
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
         """Adapt to the shapes of a checkpoint, network -> name -> shape, before its values are read.

@@ -16,7 +16,7 @@ from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
-from models.methods.protocol import Noise, PlainModel
+from models.methods.protocol import Model, Noise
 from models.rendering.losses import binary_mask
 from models.structs import RenderOutput, StepContext, Var
 
@@ -35,7 +35,7 @@ class ComparedRays:
     mask: Var  # [R, 1], 1 if the colour counts
 
 
-class VolumeModel(PlainModel):
+class VolumeModel(Model):
     """A `models.methods.protocol.Model` without fields, objective, views and surface."""
 
     losses: tuple[str, ...] = ()  # keys of rendering.losses.LOSSES

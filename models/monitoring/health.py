@@ -120,8 +120,10 @@ class Health:
 
     def examine(self, step: int, inv_s: float | None, surface: LevelSet | None) -> list[str]:
         """The new problems at a validation; [] without a surface, or if its field is not finite (see `Guard`)."""
-        values = None if surface is None else surface.outward(probe_points())
-        if values is None or not np.isfinite(values).all():
+        if surface is None:
+            return []
+        values = surface.outward(probe_points())
+        if not np.isfinite(values).all():
             return []
         self._vitals = [*self._vitals, vitals(step, inv_s, values, surface, self._psnrs)][-HISTORY:]
         self._psnrs = []

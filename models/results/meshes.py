@@ -108,7 +108,7 @@ def _level_set(context: EvalContext) -> LevelSet:
 
 def _chunk(context: EvalContext) -> int:
     """Points per evaluation."""
-    return context.chunks.points(context.model.level_set.outward)
+    return context.chunks.points(_level_set(context).outward)
 
 
 def _threshold(level_set: LevelSet, request: MeshRequest) -> float:

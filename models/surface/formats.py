@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -105,6 +106,7 @@ def write_surface(surface: Surface, path: Path, about: About) -> None:
     if suffix in (".stl", ".glb") and _is_far(surface):
         recorded = {"offset": _offset(surface).tolist(), **vars(about)}
         write_result(offset_file(path), json.dumps(recorded, indent=2).encode())
+    encode: Callable[[Surface, About], bytes]
     encode = {".ply": _ply, ".obj": partial(_obj, material=material.name), ".glb": to_glb, ".stl": _stl}[suffix]
     write_result(path, encode(surface, about))
 

@@ -85,7 +85,7 @@ def _face_of_texels(layout: Layout, size: int) -> np.ndarray:
     places = np.stack([layout.uv[:, 0] * size - 0.5, (1.0 - layout.uv[:, 1]) * size - 0.5], axis=1)
     fixed = np.rint(places * (1 << SUBTEXEL)).astype(np.int32)[layout.faces]
     for index, corners in enumerate(fixed):
-        cv2.fillConvexPoly(drawn, corners, index, lineType=cv2.LINE_8, shift=SUBTEXEL)
+        cv2.fillConvexPoly(drawn, corners, (index,), lineType=cv2.LINE_8, shift=SUBTEXEL)
     return drawn
 
 

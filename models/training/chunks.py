@@ -54,8 +54,9 @@ def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -
     if conf.ray_chunk != AUTO:
         return min(int(conf.ray_chunk), conf.batch_size)
     kept = state.get(STATE_KEY)
-    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(PARTS_KEY, 1) == parts
-    return int(kept["rays"]) if is_same else None
+    if isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(PARTS_KEY, 1) == parts:
+        return int(kept["rays"])
+    return None
 
 
 def chunk_state(conf: TrainConfig, chunk: int, parts: int = 1) -> dict[str, Any]:

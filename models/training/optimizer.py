@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,13 +22,20 @@ def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], se
         corrected = [rate / (1.0 - BETA_1**settings.steps) for rate in rates]
         layout = AdamStep.after(settings.steps, settings.beta_2, settings.epsilon)
         return update.adam(before, gradients, corrected, layout)
-    values = (before.parameters, gradients, before.exp_avg, before.exp_avg_sq)
-    rows = [[value.float64() for value in row] for row in zip(*values, strict=True)]
-    return update.gated(before, [rule(*row, rate, settings) for row, rate in zip(rows, rates, strict=True)])
+    rows = zip(before.parameters, gradients, before.exp_avg, before.exp_avg_sq, rates, strict=True)
+    after = [
+        rule(value.float64(), gradient.float64(), first.float64(), second.float64(), rate, settings)
+        for value, gradient, first, second, rate in rows
+    ]
+    return update.gated(before, after)
 
 
 class Optimizer:
     """Parameters with their moments; `steps` counts the updates. Implements `models.methods.protocol.Parameters`."""
+
+    steps: int
+    exp_avg: list[Var]
+    exp_avg_sq: list[Var]
 
     def __init__(
         self,
@@ -40,12 +48,11 @@ class Optimizer:
         """`networks`: network -> name -> parameter, in the order of optimisation. `name`: a key of `OPTIMIZERS`.
         `averages`: of the parameters, or none; their rows change with those of the parameters.
         """
-        self._numbers = {"beta_2": beta_2, "epsilon": epsilon, "optimizer": name}
         self._places = [(network, name) for network, values in networks.items() for name in values]
         self.names = [f"{network}.{name}" for network, name in self._places]
         self.parameters = [value for values in networks.values() for value in values.values()]
         self._averages = list(averages)
-        self.settings: UpdateSettings | None = None  # of the last step
+        self.settings = UpdateSettings(0.0, 0, beta_2, epsilon, optimizer=name)  # of the last step
         self.reset_moments()
 
     def step(
@@ -66,7 +73,8 @@ class Optimizer:
         """
         if len(gradients) != len(self.parameters):
             raise ValueError(f"{len(gradients)} gradients for {len(self.parameters)} parameters")
-        settings = UpdateSettings(learning_rate, self.steps + 1, factors=dict(factors or {}), **self._numbers)
+        last = self.settings
+        settings = replace(last, learning_rate=learning_rate, steps=self.steps + 1, factors=dict(factors or {}))
         may_be = jt.array(np.ones(1, bool)) if accepted is None else accepted
         before = Update(self.parameters, self.exp_avg, self.exp_avg_sq, may_be)
         rates = [settings.rate(name) for name in self.names]

@@ -49,15 +49,12 @@ def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.
 
 
 class Trainer:
-    """Takes steps; holds the optimiser, the step count and the random generators of the jitter.
-
-    Without a sampler it can only differentiate given batches.
-    """
+    """Takes steps; holds the optimiser, the step count and the random generators of the jitter."""
 
     def __init__(
         self,
         model: Model,
-        sampler: Sampler | None,
+        sampler: Sampler,
         conf: TrainConfig,
         generator: np.random.Generator,
         averaged: Model | None = None,

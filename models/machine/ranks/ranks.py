@@ -126,7 +126,8 @@ class Ranks:
         try:
             yield
         except AbandonedError:
-            undo()
+            if undo is not None:
+                undo()
             raise
 
     def check(self) -> str:
@@ -170,7 +171,8 @@ class MpiRanks(Ranks):
     def gather(self, value: Any) -> list[Any] | None:
         """See `Ranks`."""
         if not self.is_writer:
-            return self._send(value, 0, TAG_GATHERED)
+            self._send(value, 0, TAG_GATHERED)
+            return None
         return [value, *(self._receive(rank, TAG_GATHERED) for rank in range(1, self.size))]
 
     def broadcast(self, value: Any) -> Any:

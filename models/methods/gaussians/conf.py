@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from models.config.strict import ConfigError, limits
 from models.machine.available import FLOAT_BYTES
-from models.methods.block import TRAINED_COPIES, PlainBlock
+from models.methods.block import TRAINED_COPIES, ModelConfig
 from models.methods.exposure_conf import PhotographsConfig
 
 GAUSSIANS = "gaussians"
@@ -84,7 +84,7 @@ class SplatsConfig:
 
 
 @dataclass(frozen=True)
-class GaussiansConfig(PlainBlock):
+class GaussiansConfig(ModelConfig):
     """The block `model` of Gaussians."""
 
     gaussians: SplatsConfig = SplatsConfig()

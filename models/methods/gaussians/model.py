@@ -20,7 +20,7 @@ from models.methods.gaussians.picture import Viewpoint, depth_of, paint, ray_vie
 from models.methods.gaussians.pulled import Pulled
 from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
 from models.methods.gaussians.terms import distortion_term, normal_term
-from models.methods.protocol import LevelSet, Parameters, PlainModel
+from models.methods.protocol import LevelSet, Model, Parameters
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY
 from models.ops.splat_wander import step_of
@@ -38,7 +38,7 @@ class Shown:
     error: Var  # [R, 1], mean squared error of each image
 
 
-class GaussiansModel(PlainModel):
+class GaussiansModel(Model):
     """Gaussians as a `models.methods.protocol.Model`."""
 
     entries = "pictures"

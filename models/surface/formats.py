@@ -106,9 +106,9 @@ def write_surface(surface: Surface, path: Path, about: About) -> None:
     if suffix in (".stl", ".glb") and _is_far(surface):
         recorded = {"offset": _offset(surface).tolist(), **vars(about)}
         write_result(offset_file(path), json.dumps(recorded, indent=2).encode())
-    encode: Callable[[Surface, About], bytes]
-    encode = {".ply": _ply, ".obj": partial(_obj, material=material.name), ".glb": to_glb, ".stl": _stl}[suffix]
-    write_result(path, encode(surface, about))
+    encode: dict[str, Callable[[Surface, About], bytes]] = {".ply": _ply, ".glb": to_glb, ".stl": _stl}
+    encode[".obj"] = partial(_obj, material=material.name)
+    write_result(path, encode[suffix](surface, about))
 
 
 def _mesh(surface: Surface, **more: Any) -> trimesh.Trimesh:

@@ -14,6 +14,7 @@ from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.io.phases import phase
 from data.scenes.scene import summary
+from data.scenes.split import VALIDATION
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
 from models.evaluation.collapse import CollapseWatch
@@ -254,7 +255,8 @@ class Runner:
         if has_picture:
             self.recovery.examine()
             shown, level = self.collapse.views, self.conf.validate_resolution_level
-            seen = partial(validate_image, view=shown.views[0], level=level, held_out=shown.held_out)
+            validation = shown.scene if shown.group == VALIDATION else None
+            seen = partial(validate_image, view=shown.views[0], level=level, validation=validation)
             picture = self.recovery.attempt("images", lambda: seen(self.snapshot()))
             if picture is not None:
                 self._tell(lambda follower: follower.picture(self.step, picture))

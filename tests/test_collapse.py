@@ -41,12 +41,12 @@ def test_a_training_that_gets_worse_goes_back_to_the_best_and_resumes(monkeypatc
     scripted(monkeypatch, 20.0, 25.0, *[20.0] * PATIENCE, 24.5)
     assert run(whole, settings=SETTINGS) == 0
     told = capsys.readouterr().err
-    words = "step 8: PSNR of 4 held-out views fell from 25.0 dB at step 4 to 20.0 dB: returning to that step"
+    words = "step 8: PSNR of 4 training photographs fell from 25.0 dB at step 4 to 20.0 dB: returning to that step"
     assert words in told and "with 0.5 times the learning rate of the conf\n" in told
     assert (whole / "checkpoints/ckpt_000006.safetensors.worse").is_file()
     last = saved(whole, 12)
     assert setbacks_of(last.state).total == 1
-    assert restored(last.state, 12) == Scores(best=25.0, best_step=4, low=0, returns=1, end_iter=12)
+    assert restored(last.state, 12) == Scores(best=25.0, best_step=4, low=0, returns=1, end_iter=12, group="training")
     assert restored(last.state, 24) == Scores(end_iter=24)  # another schedule
     shutil.copytree(whole, broken)
     for step in (8, 10, 12):
@@ -69,7 +69,10 @@ def test_a_training_below_its_blurred_photographs_fails_and_is_kept(monkeypatch,
     scripted(monkeypatch, 12.0, blurred=14.0)
     assert run(tmp_path, settings=SETTINGS) == 1
     told = capsys.readouterr().err
-    assert "held-out views reach 12.0 dB, less than blurred photographs (14.0 dB)" in told and "Traceback" not in told
+    assert (
+        "training photographs reach 12.0 dB, less than blurred photographs (14.0 dB)" in told
+        and "Traceback" not in told
+    )
     assert "less than blurred photographs" in saved(tmp_path, 12).state["stopped"]
     assert (tmp_path / "report.html").is_file()
     assert run(tmp_path, "--is_continue", settings=SETTINGS) == 1  # already trained, and still without a surface
@@ -80,7 +83,7 @@ def test_a_real_training_is_scored_from_its_photographs(monkeypatch, tmp_path):
     assert run(tmp_path, settings=SETTINGS) == 0
     found = restored(saved(tmp_path, 12).state, 12)
     assert 3 < found.best < 40 and found.best_step in range(2, 13, 2)
-    assert "held-out views " in (tmp_path / "logs/train.log").read_text()
+    assert "PSNR of 4 training photographs " in (tmp_path / "logs/train.log").read_text()
 
 
 def test_the_best_checkpoint_is_spared_where_few_are_kept(tmp_path, monkeypatch):

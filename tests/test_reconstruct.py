@@ -135,13 +135,13 @@ def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
 
 @pytest.mark.slow
 def test_only_an_evaluation_without_references_may_fail(photographs, capsys, monkeypatch):
-    refusal = Mock(side_effect=[UserError("exp: no space is left"), NoReferencesError("has no held-out photographs")])
+    refusal = Mock(side_effect=[UserError("exp: no space is left"), NoReferencesError("has no test photographs")])
     monkeypatch.setattr(reconstruction, "evaluate", stand_in(evaluate, refusal))
     call = ("--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4)
     status, said = run(capsys, *call)
     assert status == 2 and "no space is left" in said.err and "no metrics" not in said.out
     status, said = run(capsys, *call)
-    assert status == 0 and "no metrics: has no held-out photographs" in said.out, said.err
+    assert status == 0 and "no metrics: has no test photographs" in said.out, said.err
     assert (RESULT / "mesh.ply").is_file() and "could not be measured" in (RESULT / "result.md").read_text()
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from data.cameras import evenly_spaced
 from data.errors import UserError
 from data.scenes.scene import Scene
+from data.scenes.split import TEST, TRAINING, VALIDATION
 from models.checkpoints.folder import CheckpointFolder
 from models.evaluation import image_metrics
 from models.experiment import Experiment, held_out_scene
@@ -47,6 +48,7 @@ class Scores:
     low: int = 0  # consecutive scores more than FALL below the best
     returns: int = 0
     end_iter: int = 0  # length of their schedule
+    group: str = ""  # of the scored photographs; "": of the test photographs if there are any, by an earlier version
 
     def after(self, step: int, score: float) -> Scores:
         """With the score of a further checkpoint."""
@@ -71,16 +73,11 @@ class ScoredViews:
 
     scene: Scene
     views: tuple[int, ...]
-    are_held_out: bool
-
-    @property
-    def held_out(self) -> Scene | None:
-        """The scene of the views; None for training views."""
-        return self.scene if self.are_held_out else None
+    group: str  # TRAINING or VALIDATION
 
     def text(self) -> str:
-        """Number and type of the views."""
-        return f"{len(self.views)} {'held-out' if self.are_held_out else 'training'} views"
+        """Their number and group."""
+        return f"{len(self.views)} {self.group} photographs"
 
     def level(self, context: EvalContext, view: int) -> int:
         """The resolution level with about PIXELS pixels; 1 for Gaussians, which are wider in a smaller image."""
@@ -126,14 +123,20 @@ class ScoredViews:
 
 
 def scored_views(experiment: Experiment) -> ScoredViews:
-    """Held-out views; training views if no held-out ones are usable."""
+    """Validation photographs; training photographs if there are no usable ones."""
     try:
-        held_out = held_out_scene(experiment)
+        validation = held_out_scene(experiment, VALIDATION)
     except UserError:
-        held_out = None
-    scene = experiment.scene if held_out is None else held_out
-    views = evenly_spaced(scene.n_views, VIEWS)
-    return ScoredViews(scene, tuple(int(view) for view in views), held_out is not None)
+        validation = None
+    scene, group = (experiment.scene, TRAINING) if validation is None else (validation, VALIDATION)
+    return ScoredViews(scene, tuple(int(view) for view in evenly_spaced(scene.n_views, VIEWS)), group)
+
+
+def deciding_group(state: Mapping[str, Any], has_test: bool) -> str | None:
+    """The group whose PSNR decided the training of a checkpoint with this state; None if nothing was decided."""
+    if STATE_KEY not in state:
+        return None
+    return state[STATE_KEY].get("group") or (TEST if has_test else TRAINING)
 
 
 class CollapseWatch:
@@ -203,6 +206,8 @@ class CollapseWatch:
         score = self.views.score(context)
         if not np.isfinite(score):
             return None
+        if self._scores.group != self.views.group:  # scores of other photographs cannot be compared
+            self._scores, self._curve = Scores(end_iter=self._scores.end_iter, group=self.views.group), []
         self._scores = self._scores.after(context.step, score)
         self._curve = [*self._curve, [context.step, context.seconds, score]]
         self._spare()

@@ -1,4 +1,4 @@
-"""Test photographs influence nothing of a training, whatever they show; validation photographs decide, and only they."""
+"""Test photographs influence nothing of a training, whatever they show; validation photographs alone decide on it."""
 
 import shutil
 from dataclasses import replace
@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 from rendered_photographs import ring, scene_of, sphere_depth
 from runs import ROOT, SHORT, everything, saved
+from synthetic_scene import dataset_config
 from test_fast_background import OPEN
 from test_fast_neus import TINY
 from test_gaussians import SMALL
 from trainings import run_conf
 
-from data.config import DatasetConfig
 from data.io.images import read_image, write_image
-from data.scenes.load import load_held_out, load_scene
-from data.scenes.split import TEST, VALIDATION
+from data.scenes.load import load_scene
 from data.writers.neus import write_neus_scene
 from models.evaluation import collapse
+from models.evaluation.collapse import deciding_group, restored
+from models.experiment import Experiment, training_scene
+from models.methods.conf import load_config
 
 TESTED, DECIDING, TRAINED = (2, 7), (4,), (5,)
 LONG = ("train.end_iter=6", "train.save_freq=2", "train.val_freq=3", "train.warm_up_end=2", *SHORT[4:])
@@ -27,11 +29,7 @@ NERF = (
     *(f"model.density_grid.{key}" for key in ("levels=4", "coarsest=4", "finest=16", "log2_rows=10", "d_hidden=16")),
     *(f"model.radiance.{key}" for key in PACKED),
 )
-MLP = (
-    *(f"model.sdf_network.{key}" for key in ("d_out=17", "d_hidden=16", "n_layers=2", "skip_in=[1]")),
-    *(f"model.rendering_network.{key}" for key in ("d_feature=16", "d_hidden=16", "n_layers=1")),
-    *("model.neus_renderer.n_samples=8", "model.neus_renderer.n_importance=8", "train.batch_size=64"),
-)
+MLP = ("model.neus_renderer.n_samples=8", "model.neus_renderer.n_importance=8", "train.batch_size=64")
 DEPTH = (*OPEN, "model.background.depth_until=0.25", "model.background.points_from=0.25")
 PATCHES = ("model.patches.begins=0", "model.patches.weight=0.5")
 REFINED = "dataset.refine_cameras=focal"
@@ -55,11 +53,6 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["masks", "no masks"])
-def both(request):
-    return request.param
-
-
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
     """The folder of a textured sphere, by whether it has masks."""
@@ -75,7 +68,7 @@ def poisoned(scene, folder, views):
     shutil.copytree(scene, folder)
     for place, view in enumerate(views):
         for path in folder.glob(f"*/{view:03d}.png"):
-            pixels = read_image(path)
+            pixels = read_image(path).squeeze()
             noise = np.random.default_rng(view).integers(0, 256, pixels.shape, np.uint8)
             write_image(path, np.roll(~pixels, 4, axis=1) if place else noise)
     return folder
@@ -104,3 +97,48 @@ def test_test_photographs_change_no_bit_of_a_training(case, scenes, tmp_path, mo
     found = trained(monkeypatch, recipe, other, tmp_path / "found", *settings)
     assert everything(found) == everything(kept)
     assert decisions(found) == decisions(kept) and found.state["data"] == kept.state["data"]
+
+
+def test_test_photographs_move_no_camera_of_the_training(scenes, tmp_path):
+    groups = {"test_views": TESTED, "validation_views": DECIDING}
+    conf = dataset_config(scenes[False], **groups, refine_cameras="focal")
+    other = replace(conf, data_dir=str(poisoned(scenes[False], tmp_path / "scene", (*DECIDING, *TESTED))))
+    kept, found = load_scene(conf), load_scene(other)
+    assert "cameras adjusted" in kept.notes[0] and kept.notes == found.notes
+    for name in ("c2w", "intrinsics", "scene_to_world"):
+        assert getattr(found, name).tobytes() == getattr(kept, name).tobytes(), name
+    assert found.points.xyz.tobytes() == kept.points.xyz.tobytes()
+
+
+@pytest.mark.slow
+def test_validation_photographs_alone_decide_which_weights_remain(scenes, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(collapse, "FALL", 0.0)  # six steps move the scores by some tenths of a dB
+    found = {}
+    for views in ((), TESTED, DECIDING, TRAINED):
+        scene = poisoned(scenes[True], tmp_path / f"scene{views}", views)
+        found[views] = trained(monkeypatch, "wmask_cpu", scene, tmp_path / f"found{views}", *MLP)
+    scores = {views: decisions(checkpoint)[0] for views, checkpoint in found.items()}
+    weights = {views: everything(checkpoint) for views, checkpoint in found.items()}
+    assert "PSNR of 1 validation photographs fell from " in capsys.readouterr().err
+    assert scores[()]["returns"] == 1 and scores[()]["best_step"] == 2 and scores[()]["group"] == "validation"
+    assert weights[TESTED] == weights[()] and decisions(found[TESTED]) == decisions(found[()])
+    assert scores[DECIDING]["returns"] == 0 and weights[DECIDING] != weights[()]
+    assert weights[TRAINED] != weights[()]
+    assert scored_views_of(scenes[True], *GROUPS[:2]) == ("training", 8)  # without a validation photograph
+
+
+def scored_views_of(scene, *settings):
+    """Group and number of the photographs that can decide."""
+    values = (*settings, f"dataset.data_dir={scene}")
+    conf = load_config(ROOT / "confs/wmask_cpu.conf", "x", values)
+    found = collapse.scored_views(Experiment(conf, scene, training_scene(conf), None))
+    return found.group, found.scene.n_views
+
+
+def test_scores_of_other_photographs_are_not_continued():
+    """Those of an earlier version are of test photographs, where there are some; its other states have none."""
+    old = {"best": 30.0, "best_step": 1000, "low": 1, "returns": 1, "end_iter": 2000}
+    assert restored({"scores": old}, 2000).group == ""
+    states = ({}, {"scores": old}, {"scores": {**old, "group": "validation"}})
+    assert [deciding_group(state, has_test=True) for state in states] == [None, "test", "validation"]
+    assert deciding_group(states[1], has_test=False) == "training"

@@ -123,7 +123,7 @@ def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch):
 
 def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
     (tmp_path / "image").mkdir()
-    for view in range(16):
+    for view in range(57):
         write_image(tmp_path / "image" / f"{view:03d}.png", np.zeros((4, 4, 3), np.uint8))
     place, chosen = f"dataset.data_dir={tmp_path}", "dataset.train_views=[0,1,2]"
     typed = ["--mode", "reconstruct", "--images", str(tmp_path), "--case", "a", "--conf", str(FAST), "--set", place]
@@ -131,6 +131,10 @@ def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
         conf = load_config(FAST, "a", (place, *in_conf))
         found = reconstruction_settings.chosen_settings(parse_arguments([*typed, *flags]), conf, 10.0)
         assert found.get("dataset.test_every") == expected
+        assert found.get("dataset.validation_views") == (expected and "[8, 24, 40, 56]")
+    (tmp_path / "image" / "056.png").unlink()  # seven photographs are too few for two groups
+    found = reconstruction_settings.chosen_settings(parse_arguments(typed), load_config(FAST, "a", (place,)), 10.0)
+    assert found == {"dataset.test_every": "8"}
 
 
 @pytest.mark.slow

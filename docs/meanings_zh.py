@@ -214,9 +214,7 @@ SCENE_MEANINGS = {
     "reduction factor of the photographs": "照片的宽和高缩小的倍数",
     "every n-th photograph, from the first, is a test photograph; 0: none": "从第一张起，每 n 张取一张测试照片；0：无",
     "indices of test photographs, instead of test_every": "测试照片的编号，代替 test_every",
-    "indices of validation photographs, before test_every; []: training photographs decide": (
-        "验证照片的编号，优先于 test_every；[]：由训练照片决定"
-    ),
+    "indices of validation photographs, before test_every": "验证照片的编号，优先于 test_every",
     "indices of training photographs; []: all others": "训练照片的编号；[]：其余所有照片",
     "true: masks from a backdrop of one colour, if there are no others": "true：没有掩膜时，由单一颜色的背景得到掩膜",
     "true: SfM points are triangulated, if there are neither points nor masks": (

@@ -34,23 +34,25 @@ DEPTH = (*OPEN, "model.background.depth_until=0.25", "model.background.points_fr
 PATCHES = ("model.patches.begins=0", "model.patches.weight=0.5")
 REFINED = "dataset.refine_cameras=focal"
 EXPOSURE = ("model.photographs.exposure=true", "model.photographs.exposure_from=0")
-# recipe, whether the scene has masks, further keys
-CASES = {
-    "fast, masks": ("fast", True, TINY),
-    "fast, depth maps, triangulated points, exposure": ("fast", False, (*DEPTH, *EXPOSURE)),
-    "fast, refined cameras": ("fast", False, (*OPEN, REFINED)),
-    "fast, derived masks": ("fast", False, (*TINY, "dataset.masks_from_backdrop=true", "train.mask_weight=0.1")),
-    "geo, masks, refined cameras": ("geo", True, (*TINY, *PATCHES, REFINED)),
-    "geo": ("geo", False, (*OPEN, *PATCHES)),
-    "fast_nerf, masks, exposure": ("fast_nerf", True, (*NERF, *EXPOSURE)),
-    "fast_nerf": ("fast_nerf", False, (*NERF, "train.mask_weight=0")),
-    "wmask_cpu": ("wmask_cpu", True, MLP),
-    "wmask_cpu, derived masks": ("wmask_cpu", False, (*MLP, "dataset.masks_from_backdrop=true")),
-    "gaussians, masks, exposure": ("gaussians", True, (*SMALL, *EXPOSURE)),
-    "gaussians, refined cameras": ("gaussians", False, (*SMALL, REFINED)),
-    "surfels, masks": ("surfels", True, SMALL),
-    "surfels": ("surfels", False, (*SMALL, "train.mask_weight=0")),
-}
+DERIVED, ADJUSTED, PATCHED, EXPOSED = "masks: derived", "cameras adjusted to", "Loss/patches_loss", "Loss/exposure_loss"
+SURFACE = "surface starts from depth maps"
+# recipe, whether the scene has masks, further keys, and what the log or the report says of them
+CASES = [
+    ("fast", True, TINY, ()),
+    ("fast", False, (*DEPTH, *EXPOSURE), (SURFACE, "SfM points triangulated", EXPOSED)),
+    ("fast", False, (*OPEN, REFINED), (ADJUSTED,)),
+    ("fast", False, (*TINY, "dataset.masks_from_backdrop=true", "train.mask_weight=0.1"), (DERIVED,)),
+    ("geo", True, (*TINY, *PATCHES, REFINED), (ADJUSTED, PATCHED)),
+    ("geo", False, (*OPEN, *PATCHES), (PATCHED,)),
+    ("fast_nerf", True, (*NERF, *EXPOSURE), (EXPOSED,)),
+    ("fast_nerf", False, (*NERF, "train.mask_weight=0"), ()),
+    ("wmask_cpu", True, MLP, ()),
+    ("wmask_cpu", False, (*MLP, "dataset.masks_from_backdrop=true"), (DERIVED,)),
+    ("gaussians", True, (*SMALL, *EXPOSURE), (EXPOSED,)),
+    ("gaussians", False, (*SMALL, REFINED), (ADJUSTED,)),
+    ("surfels", True, SMALL, ()),
+    ("surfels", False, (*SMALL, "train.mask_weight=0"), ()),
+]
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +90,14 @@ def decisions(checkpoint):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-def test_test_photographs_change_no_bit_of_a_training(case, scenes, tmp_path, monkeypatch):
-    recipe, has_masks, settings = CASES[case]
+@pytest.mark.parametrize(("recipe", "has_masks", "settings", "signs"), CASES)
+def test_test_photographs_change_no_bit_of_a_training(
+    recipe, has_masks, settings, signs, scenes, tmp_path, monkeypatch
+):
     scene = scenes[has_masks]
     kept = trained(monkeypatch, recipe, scene, tmp_path / "kept", *settings)
+    told = "".join((tmp_path / "kept" / name).read_text() for name in ("logs/train.log", "report.html"))
+    assert [sign for sign in signs if sign not in told] == []
     other = poisoned(scene, tmp_path / "scene", TESTED)
     found = trained(monkeypatch, recipe, other, tmp_path / "found", *settings)
     assert everything(found) == everything(kept)

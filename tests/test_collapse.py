@@ -1,12 +1,14 @@
 """If renderings become worse, training returns to its best checkpoint, and keeps the better of the two results."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from runs import SHORT, everything, run, saved
 from test_guard import NO_PROBE
 
+from models.checkpoints.ours import save_checkpoint
 from models.evaluation import collapse
 from models.evaluation.collapse import FALL, PATIENCE, ScoredViews, Scores, restored
 from models.monitoring.setbacks import restored as setbacks_of
@@ -84,6 +86,19 @@ def test_a_real_training_is_scored_from_its_photographs(monkeypatch, tmp_path):
     found = restored(saved(tmp_path, 12).state, 12)
     assert 3 < found.best < 40 and found.best_step in range(2, 13, 2)
     assert "PSNR of 4 training photographs " in (tmp_path / "logs/train.log").read_text()
+
+
+def test_scores_of_other_photographs_are_dropped_at_a_resume(monkeypatch, tmp_path):
+    """Those of an earlier version, which do not say of which; the curve begins anew, too."""
+    scripted(monkeypatch, 20.0)
+    assert run(tmp_path, settings=SETTINGS) == 0
+    (tmp_path / "checkpoints/ckpt_000012.safetensors").unlink()
+    before = saved(tmp_path, 10)
+    scores = {key: value for key, value in before.state["scores"].items() if key != "group"} | {"best": 99.0}
+    save_checkpoint(tmp_path / "checkpoints", replace(before, state=before.state | {"scores": scores}))
+    assert run(tmp_path, "--is_continue", settings=SETTINGS) == 0
+    state = saved(tmp_path, 12).state
+    assert state["scores"]["best"] == 20.0 and [step for step, _, _ in state["score_curve"]] == [12]
 
 
 def test_the_best_checkpoint_is_spared_where_few_are_kept(tmp_path, monkeypatch):

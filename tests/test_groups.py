@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rendered_photographs import ring, scene_of, sphere_depth
 from runs import ROOT, SHORT, everything, saved
-from synthetic_scene import dataset_config
+from synthetic_scene import change_cameras, dataset_config, save, write_scene
 from test_fast_background import OPEN
 from test_fast_neus import TINY
 from test_gaussians import SMALL
@@ -17,7 +17,7 @@ from data.io.images import read_image, write_image
 from data.scenes.load import load_scene
 from data.writers.neus import write_neus_scene
 from models.evaluation import collapse
-from models.evaluation.collapse import deciding_group, restored
+from models.evaluation.collapse import deciding_group
 from models.experiment import Experiment, training_scene
 from models.methods.conf import load_config
 
@@ -140,10 +140,24 @@ def scored_views_of(scene, *settings):
     return found.group, found.scene.n_views
 
 
-def test_scores_of_other_photographs_are_not_continued():
-    """Those of an earlier version are of test photographs, where there are some; its other states have none."""
-    old = {"best": 30.0, "best_step": 1000, "low": 1, "returns": 1, "end_iter": 2000}
-    assert restored({"scores": old}, 2000).group == ""
-    states = ({}, {"scores": old}, {"scores": {**old, "group": "validation"}})
+def test_what_decided_a_training_is_in_its_checkpoint():
+    """In those of an earlier version test photographs, where there are some."""
+    old = {"scores": {"best": 30.0, "end_iter": 2000}}
+    states = ({}, old, {"scores": {**old["scores"], "group": "validation"}})
     assert [deciding_group(state, has_test=True) for state in states] == [None, "test", "validation"]
-    assert deciding_group(states[1], has_test=False) == "training"
+    assert deciding_group(old, has_test=False) == "training"
+
+
+@pytest.mark.parametrize("alpha", [False, True], ids=["mask files", "alpha"])
+def test_masks_and_alpha_of_test_photographs_change_no_region(alpha, tmp_path):
+    """Nor whether an alpha channel is a mask, or which colour a backdrop has."""
+    write_scene(tmp_path / "a", n_views=6, masks=not alpha, alpha=alpha)
+    change_cameras(tmp_path / "a", **{f"scale_mat_{view}": None for view in range(6)})
+    conf = dataset_config(tmp_path / "a", test_views=(0, 3), masks_from_backdrop=True)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for path in (path for view in conf.test_views for path in (tmp_path / "b").glob(f"*/{view:03d}.png")):
+        save(path, np.roll(~read_image(path), 4, axis=1))
+    kept, found = load_scene(conf), load_scene(replace(conf, data_dir=str(tmp_path / "b")))
+    assert "hull of 4 masks" in kept.notes[-1] and kept.notes == found.notes
+    assert found.scene_to_world.tobytes() == kept.scene_to_world.tobytes()
+    assert all(map(np.array_equal, (*found.images, *found.masks), (*kept.images, *kept.masks)))

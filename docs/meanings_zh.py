@@ -135,9 +135,7 @@ FLAG_MEANINGS = {
     "NeRF (default: 25)": (
         "validate_mesh、evaluate：提取的等值面的值，即负的符号距离（默认：0）或 NeRF 的密度（默认：25）"
     ),
-    "validate_image: number of the training photograph, without held-out ones (default: 0)": (
-        "validate_image：训练照片的编号，不计留出的照片（默认：0）"
-    ),
+    "validate_image: number of the training photograph (default: 0)": "validate_image：训练照片的编号（默认：0）",
     "validate_image, render, interpolate: reduction factor, 1: full size (default: "
     "train.validate_resolution_level; for videos the largest that leaves 720 lines; 1 for a camera-path file)": (
         "validate_image、render、interpolate：缩小的倍数，1 为原尺寸（默认：配置里的 "
@@ -218,12 +216,13 @@ SCENE_MEANINGS = {
     "poses: bundle adjustment before training; focal: also focal lengths": (
         "poses：训练前用光束法平差优化位姿；focal：还优化焦距"
     ),
-    'scene folder of held-out photographs; "": none': 'evaluate 用的留出照片的场景文件夹；""：没有',
+    'scene folder of test photographs; "": none': '测试照片的场景文件夹；""：没有',
     "scene format; auto: detected": "场景格式；auto：自动识别",
     "reduction factor of the photographs": "照片的宽和高缩小的倍数",
-    "every n-th photograph, from the first, is held out; 0: none": "从第一张起，每 n 张照片留出一张；0：不留出",
-    "indices of held-out photographs, instead of test_every": "留出照片的编号，代替 test_every",
-    "indices of training photographs; []: all not held out": "训练照片的编号；[]：所有未留出的照片",
+    "every n-th photograph, from the first, is a test photograph; 0: none": "从第一张起，每 n 张取一张测试照片；0：无",
+    "indices of test photographs, instead of test_every": "测试照片的编号，代替 test_every",
+    "indices of validation photographs, before test_every": "验证照片的编号，优先于 test_every",
+    "indices of training photographs; []: all others": "训练照片的编号；[]：其余所有照片",
     "true: masks from a backdrop of one colour, if there are no others": "true：没有掩膜时，由单一颜色的背景得到掩膜",
     "true: SfM points are triangulated, if there are neither points nor masks": (
         "true：没有点和掩膜时，三角化得到 SfM 点"

@@ -210,9 +210,9 @@ def first_scene_kept() -> Iterator[None]:
         _KEPT.reset(token)
 
 
-def held_out_scene(experiment: Experiment) -> Scene | None:
-    """The held-out images for `evaluate`; None if there are none. Raises UserError if they are invalid."""
-    return load_held_out(experiment.conf.dataset, experiment.scene, background(experiment.conf))
+def held_out_scene(experiment: Experiment, group: str) -> Scene | None:
+    """The images of the group VALIDATION or TEST; None if there are none. Raises UserError if they are invalid."""
+    return load_held_out(experiment.conf.dataset, experiment.scene, group, background(experiment.conf))
 
 
 def background(conf: ExperimentConfig) -> float:

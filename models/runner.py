@@ -13,6 +13,7 @@ from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.io.phases import phase
 from data.scenes.scene import summary
+from data.scenes.split import VALIDATION
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
 from models.evaluation.collapse import ScoredViews, scored_views
@@ -238,12 +239,12 @@ class Runner:
         if has_picture or has_mesh:
             memory.release()  # images and steps need memory blocks of different sizes, so free them in between
         if has_picture:
-            for problem in self._health.examine(
-                self.step, self.trainer.model.sharpness(), self.trainer.model.level_set
-            ):
+            model = self.trainer.model
+            for problem in self._health.examine(self.step, model.sharpness(), model.level_set):
                 self.log.warn(problem)
             shown, level = self.scored, self.conf.validate_resolution_level
-            seen = partial(validate_image, view=shown.views[0], level=level, held_out=shown.held_out)
+            validation = shown.scene if shown.group == VALIDATION else None
+            seen = partial(validate_image, view=shown.views[0], level=level, validation=validation)
             picture = self.log.unless_it_fails(self.step, "images", lambda: seen(self.snapshot()))
             if picture is not None:
                 self._tell(lambda follower: follower.picture(self.step, picture))
@@ -266,7 +267,7 @@ class Runner:
         score = self.scored.measured(context)
         if score is None:
             return
-        score = self.watch.after_score(context.seconds, score, self.scored.text())
+        score = self.watch.after_score(context.seconds, score, self.scored.group, self.scored.text())
         if self.step >= self.conf.end_iter:
             self._failure = self.scored.failure(self.snapshot(), score)
 

@@ -109,7 +109,7 @@ def test_figures_of_views_and_the_conf_and_no_mesh_is_replaced(trained):
     assert run(trained, *LOW, settings=SETTINGS) == 0
     found = figures(trained)
     assert found["conf"]["train.end_iter"] == 2 and found["conf"]["model.sdf_network.d_hidden"] == 128
-    assert len(found["views"]) == found["held_out"] == 4 and table.read_text().count("\n") == rows + 1
+    assert len(found["views"]) == found["test_photographs"] == 4 and table.read_text().count("\n") == rows + 1
     assert (trained / "meshes/00000002.ply").read_bytes() == before
     rgb = trimesh.load(trained / "report/mesh.ply", process=False).visual.vertex_colors[:, :3]  # the colour network's
     assert len(np.unique(rgb, axis=0)) > 1
@@ -145,7 +145,7 @@ def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeyp
     points *= 0.5 / np.linalg.norm(points, axis=1, keepdims=True)
     scene = textured_scene(sphere_of_cameras(6, middle=np.zeros(3)), masks=False)
     scene = dataclasses.replace(scene, points=cloud(points[:200]))
-    monkeypatch.setattr("models.evaluation.references.held_out_scene", lambda experiment: scene)
+    monkeypatch.setattr("models.evaluation.references.held_out_scene", lambda experiment, group: scene)
     trimesh.PointCloud(points).export(tmp_path / "p.ply")
 
     def references(trains, **asked):

@@ -44,7 +44,7 @@ def test_the_page_of_a_training_holds_all_of_it(trained):
     assert found["curves"]["step"] == [2, 4, 6, 8, 10, 12]
     curves = {"Loss/loss", "Statistics/psnr", "Statistics/learning_rate", "inv_s", "seconds", "memory", "speed"}
     assert curves <= set(found["curves"])
-    assert [(shown["step"], shown["held_out"]) for shown in found["pictures"]] == [(n, True) for n in (4, 6, 8, 12)]
+    assert [(shown["step"], shown["group"]) for shown in found["pictures"]] == [(n, "training") for n in (4, 6, 8, 12)]
     assert found["mesh"]["step"] == 12 and found["overview"].startswith("data:image/webp")
     colors = np.array(decoded(found["mesh"], "colors", np.uint8))
     assert 64 < colors.min() < colors.max() < 192  # a sigmoid of values near zero: the colour network has hardly begun
@@ -71,8 +71,8 @@ def test_a_page_that_cannot_be_read_or_written_stops_no_training(trained, tmp_pa
 def test_an_evaluation_puts_its_figures_into_the_page(trained):
     assert run(trained, "--mode", "evaluate", "--resolution", "24", "--language", "zh", settings=SETTINGS) == 0
     found = content(trained)
-    assert ["held-out views"] in found["figures"] and "PSNR, whole image" in [row[0] for row in found["figures"]]
-    assert [shown["step"] for shown in found["pictures"]] == [4, 6, 8, 12] and found["pictures"][-1]["held_out"]
+    assert ["test photographs"] in found["figures"] and "PSNR, whole image" in [row[0] for row in found["figures"]]
+    assert [shown["step"] for shown in found["pictures"]] == [4, 6, 8, 12] and found["pictures"][-1]["group"] == "test"
     metrics = json.loads((trained / "report" / "metrics.json").read_text())
     assert found["mesh"]["whole"] == metrics["triangles"] and found["mesh"]["step"] == 12
     assert run(trained, "--mode", "validate_mesh", "--resolution", "32", settings=SETTINGS) == 0

@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
 
 def test_a_run_writes_what_the_published_code_writes(trained):
     written = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
-    pictures = {f"{kind}/00000006_0_0_held_out.png" for kind in ("validations_fine", "normals")}
+    pictures = {f"{kind}/00000006_0_0.png" for kind in ("validations_fine", "normals")}
     checkpoints = {f"checkpoints/ckpt_00000{step}.safetensors" for step in (3, 6)}
     assert written >= checkpoints | pictures | {"meshes/00000006.ply"}
     assert any(name.startswith("logs/events.out.tfevents") for name in written)

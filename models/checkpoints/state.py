@@ -155,6 +155,7 @@ def _check_watch(value: object, key: str) -> None:
     entries = dict(value) if type(value) is dict else {"": None}
     _check_curve(entries.pop("curve", []), key)
     _check_curve([[entries.pop("best", 0.0)]], key)
+    _check_text(entries.pop("group", ""), key)
     if not all(_is_whole(number, 0, 2**53) for number in entries.values()):
         raise StateError(f"the {key} in its state are not counts")
 

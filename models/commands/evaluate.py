@@ -105,7 +105,7 @@ def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
 
 COMMAND = Command(
     name="evaluate",
-    line="metrics on held-out views, against ground truth and SfM points, and of cameras: a table and files",
+    line="metrics on test photographs, against ground truth and SfM points, and of cameras: a table and files",
     run=run,
     flags=(CHECKPOINT, *MESH, FRAME, UP, ALONE, *FLAGS, LANGUAGE),
     check=check,

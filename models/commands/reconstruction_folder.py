@@ -30,7 +30,7 @@ RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
 MOST_BYTES = 1 << 20  # of a plan
 # The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
 END_ITER = "train.end_iter"
-SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", END_ITER)
+SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "dataset.validation_views", END_ITER)
 AGAIN = "the results are of that step; repeat the command to continue from there"
 REPORT_FOLDER, PICTURES = "report/", "validations_fine"
 # The results besides the mesh: path in the experiment's folder, and name in the folder of results.
@@ -162,7 +162,7 @@ def add_figures(folder: Path, times: Times) -> None:
 
 
 def score_curve(folder: Path) -> list[list[float]]:
-    """[step, seconds, PSNR in dB] of the validation views, at each checkpoint in ascending order."""
+    """[step, seconds, PSNR in dB] of the scored photographs, at each checkpoint in ascending order."""
     from models.checkpoints.folder import latest_checkpoint
     from models.experiment import CHECKPOINTS
     from models.training.record import recorded

@@ -10,13 +10,14 @@ from typing import Any
 from data.errors import UserError, one_line
 from data.io.files import read_regular
 from data.parsed_scene import WorldFrame
+from data.scenes.split import TRAINING
 from models.evaluation.held_out_points import MISSING
 from models.evaluation.metric_table import lines
 from models.report.markdown import escaped
 
 MOST_BYTES = 1 << 24
 SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong
-# PSNR of held-out views, dB: below the first the views are inconsistent, below the second fine detail is wrong.
+# PSNR of test photographs, dB: below the first the views are inconsistent, below the second fine detail is wrong.
 LEAST_PSNR, FAIR_PSNR = 16.0, 20.0
 COVER = "cover.png"
 UNTESTED = 0.05  # fraction of the mesh off the dominant plane, and of that part near points, below which it is none
@@ -77,7 +78,7 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
             f"at least {figures['views_median']:.0f} see half of it ({COVER})"
         )
     if psnr is not None:
-        reached = f"PSNR of held-out photographs {psnr:.1f} dB"
+        reached = f"PSNR of test photographs {psnr:.1f} dB"
         if psnr < LEAST_PSNR:
             found.append(f"{reached}: the views are not consistent with one shape")
         elif psnr < FAIR_PSNR:
@@ -136,19 +137,20 @@ def page(
         text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]
     text += size
     text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]
-    text += _curve_table(figures.get(CURVE, []))
+    text += _curve_table(figures)
     text += _time_table(figures.get(PHASES, {}))
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"
 
 
-def _curve_table(curve: Sequence[Sequence[float]]) -> list[str]:
+def _curve_table(figures: Mapping[str, Any]) -> list[str]:
     """The lines on the scores of the training, [step, seconds, dB]; none without scores."""
-    if not curve:
+    if not (curve := figures.get(CURVE)):
         return []
+    head = f"| step | seconds | PSNR of four {figures.get('decided_by') or TRAINING} photographs, dB |"
     rows = [f"| {step} | {seconds:.0f} | {score:.2f} |" for step, seconds, score in curve]
     why = "If the last rows still increase, more `--minutes` improve the result."
-    return ["## Training", "", why, "", "| step | seconds | PSNR of four views, dB |", "|---|---|---|", *rows, ""]
+    return ["## Training", "", why, "", head, "|---|---|---|", *rows, ""]
 
 
 def _time_table(phases: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The settings that `--mode reconstruct` chooses: image size, held-out images and the number of steps."""
+"""The settings that `--mode reconstruct` chooses: image size, groups of photographs and the number of steps."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
 # as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.
 LONGEST_SIDE, ITS_MINUTES = 512, 10.0
-# With at least SPARES photographs every eighth one is held out for evaluation.
-SPARES, EVERY = 16, 8
+# With at least SPARES photographs every eighth one is held out: a test photograph, or one of DECIDING validation
+# photographs if as many test photographs remain. With fewer, training photographs decide: a small scene needs them.
+SPARES, EVERY, DECIDING = 16, 8, 4
 # Fraction of the minutes for training steps; images, meshes, checkpoints and the report take the rest. With 1.0, ten
 # minutes on the fox's photographs took 11.6; with this value 9.0.
 STEPPING = 0.86
 LEAST_STEPS = 200  # fewer steps give no usable result
 DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
-LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the validation views
+LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored photographs
 
 
 def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
-    """Settings chosen for these photographs unless the user set them: downscale and held-out images."""
+    """Settings chosen for these photographs unless the user set them: downscale and groups of photographs."""
     dataset, settings = conf.dataset, {}
     pictures = list_images(Path(dataset.data_dir) / "image")
     longest = max(max(image_size(path)) for path in pictures)
@@ -35,12 +36,16 @@ def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float
     times = min(64, round(longest / side))
     if dataset.downscale == 1 and given_value(arguments.overrides, "dataset.downscale") is None and times > 1:
         settings["dataset.downscale"] = str(times)
-    keys = ("dataset.test_every", "dataset.test_views", "dataset.test_dir", "dataset.train_views")
+    names = ("test_every", "test_views", "test_dir", "validation_views", "train_views")
     is_split = any(
-        given_value(arguments.overrides, key) is not None or getattr(dataset, key.partition(".")[2]) for key in keys
+        given_value(arguments.overrides, f"dataset.{name}") is not None or getattr(dataset, name) for name in names
     )
     if len(pictures) >= SPARES and not is_split:
         settings["dataset.test_every"] = str(EVERY)
+        held_out = range(0, len(pictures), EVERY)
+        between = len(held_out) // DECIDING
+        if between > 1:
+            settings["dataset.validation_views"] = str(list(held_out[between // 2 :: between][:DECIDING]))
     for key, value in settings.items():
         say(f"{key} = {value} (--set {key}=... chooses another)")
     return settings
@@ -81,7 +86,7 @@ def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> Recons
     if steps in scores and steps // 2 in scores:
         gain = scores[steps] - scores[steps // 2]
         words = (
-            f"PSNR of the validation views: {scores[steps]:.1f} dB after {steps} steps, {gain:+.1f} dB since step "
+            f"PSNR of the scored photographs: {scores[steps]:.1f} dB after {steps} steps, {gain:+.1f} dB since step "
             f"{steps // 2}"
         )
         if gain < LEAST_GAIN:

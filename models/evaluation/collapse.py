@@ -11,10 +11,12 @@ import numpy as np
 from data.cameras import evenly_spaced
 from data.errors import UserError
 from data.scenes.scene import Scene
+from data.scenes.split import TEST, TRAINING, VALIDATION
 from models.evaluation import image_metrics
 from models.experiment import Experiment, held_out_scene
 from models.results.context import EvalContext
 from models.results.render import RenderedView
+from models.training.record import Record
 
 SCORED_FROM = 500  # steps; earlier scores are not compared
 JUDGED_FROM = 1000  # steps after which the final score must exceed that of blurred photographs
@@ -29,16 +31,11 @@ class ScoredViews:
 
     scene: Scene
     views: tuple[int, ...]
-    are_held_out: bool
-
-    @property
-    def held_out(self) -> Scene | None:
-        """The scene of the views; None for training views."""
-        return self.scene if self.are_held_out else None
+    group: str  # TRAINING or VALIDATION
 
     def text(self) -> str:
-        """Number and type of the views."""
-        return f"{len(self.views)} {'held-out' if self.are_held_out else 'training'} views"
+        """Their number and group."""
+        return f"{len(self.views)} {self.group} photographs"
 
     def level(self, context: EvalContext, view: int) -> int:
         """The resolution level with about PIXELS pixels; 1 for Gaussians, which are wider in a smaller image."""
@@ -98,11 +95,15 @@ class ScoredViews:
 
 
 def scored_views(experiment: Experiment) -> ScoredViews:
-    """Held-out views; training views if no held-out ones are usable."""
+    """Validation photographs; training photographs if there are no usable ones."""
     try:
-        held_out = held_out_scene(experiment)
+        validation = held_out_scene(experiment, VALIDATION)
     except UserError:
-        held_out = None
-    scene = experiment.scene if held_out is None else held_out
-    views = evenly_spaced(scene.n_views, VIEWS)
-    return ScoredViews(scene, tuple(int(view) for view in views), held_out is not None)
+        validation = None
+    scene, group = (experiment.scene, TRAINING) if validation is None else (validation, VALIDATION)
+    return ScoredViews(scene, tuple(int(view) for view in evenly_spaced(scene.n_views, VIEWS)), group)
+
+
+def deciding_group(record: Record, has_test: bool) -> str | None:
+    """The group whose PSNR decided a training; None if nothing was decided."""
+    return (record.group or (TEST if has_test else TRAINING)) if record.best_step else None

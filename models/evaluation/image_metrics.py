@@ -40,7 +40,7 @@ NAMES = tuple(entry.name for entry in fields(ImageMetrics))
 
 @dataclass(frozen=True)
 class ViewMetrics(ImageMetrics):
-    """The metrics of one held-out photograph."""
+    """The metrics of one test photograph."""
 
     view: str  # its name in `Scene.photographs`
 

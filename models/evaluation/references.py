@@ -17,6 +17,7 @@ from data.parsed_scene import SparsePoints, training_points
 from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
 from data.scenes.scene import Scene, radius_of
+from data.scenes.split import TEST
 from models.evaluation.frames import SAMPLES, require_in_region
 from models.evaluation.ground_truth import GroundTruth, moved, read_ground_truth
 from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
@@ -39,7 +40,7 @@ CONF_WORDS = "give it in the unit-sphere frame, or with --gt in the world frame 
 DTU_WORDS = "the world frame of the scene must be that of the scan, in millimetres, and --scan the number of the scan"
 LARGEST_TAU = 2.0  # radii, the diameter of the region
 NOTHING = (
-    "{name}: has no held-out photographs, no SfM points and no ground truth: hold photographs out "
+    "{name}: has no test photographs, no SfM points and no ground truth: hold some out "
     "(dataset.test_every = 8 before the training, or dataset.test_dir), or pass --gt FILE or --points FILE"
 )
 
@@ -52,7 +53,7 @@ class NoReferencesError(UserError):
 class References:
     """The available references; None for missing ones."""
 
-    held_out: Scene | None
+    test: Scene | None  # the test photographs
     truth: GroundTruth | None
     truth_words: str  # advice for ground truth in another frame
     truth_otherwise: np.ndarray  # [4, 4], moves the ground truth to where it is if read in the other frame
@@ -69,18 +70,18 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     scene = experiment.scene
     tau = _tau(scene, request)
     require_table(request.csv or experiment.folder / "report" / "metrics.csv")
-    held_out = held_out_scene(experiment)
+    test = held_out_scene(experiment, TEST)
     truth, words = _truth(experiment, request)
     is_world = request.gt is not None and _own(request.gt, request)[0] == WORLD
     otherwise = scene.scene_to_world if is_world else np.linalg.inv(scene.scene_to_world)
     dtu = None if request.dtu is None else _dtu(scene, request.dtu, request.scan)
     sfm_points, notes = _sfm_points(experiment, request)
-    if held_out is None and truth is None and dtu is None and sfm_points is None:
+    if test is None and truth is None and dtu is None and sfm_points is None:
         raise NoReferencesError(NOTHING.format(name=scene.name))
     given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
     surface = None if request.mesh_file is None else given_surface(scene, request.mesh_file, request)
     needs = next((flag for flag, value in given.items() if value is not None), "")
-    return References(held_out, truth, words, otherwise, tau, sfm_points, dtu, surface, needs, notes)
+    return References(test, truth, words, otherwise, tau, sfm_points, dtu, surface, needs, notes)
 
 
 def _tau(scene: Scene, request: EvaluationRequest) -> float:

@@ -159,9 +159,20 @@ def shown_picture(step: int, picture: ValidationImage) -> tuple[dict[str, Any], 
         panels["normals"] = picture_uri(normal_picture(rendered.normal, picture.c2w))
     panels["error"] = picture_uri(error_picture(rendered.rgb, picture.photograph))
     panels["distance"] = picture_uri(distance_picture(rendered.distance, rendered.opacity))
-    view = f"held-out {picture.view}" if picture.is_held_out else picture.view
-    shown: dict[str, Any] = {"step": step, "view": view, "held_out": picture.is_held_out, "name": picture.name}
-    shown |= {"panels": panels, "psnr": told.psnr, "ssim": told.ssim, "psnr_mask": told.psnr_mask, "iou": told.iou}
+    shown: dict[str, Any] = {
+        "step": step,
+        "view": f"{picture.group} {picture.view}",
+        "group": picture.group,
+        "name": picture.name,
+    }
+    shown |= {
+        "name": picture.name,
+        "panels": panels,
+        "psnr": told.psnr,
+        "ssim": told.ssim,
+        "psnr_mask": told.psnr_mask,
+        "iou": told.iou,
+    }
     return shown, picture_uri(to_uint8(picture.photograph))
 
 

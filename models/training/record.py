@@ -29,6 +29,7 @@ class Record:
     best_step: int = 0
     low: int = 0  # consecutive scores more than FALL below the best
     end_iter: int = 0  # length of the schedule of the scores
+    group: str = ""  # of the scored photographs; "": in version 0.2, test photographs if there were any
     curve: tuple[tuple[float, ...], ...] = ()  # every score: step, seconds of training, dB
 
     @property
@@ -36,8 +37,14 @@ class Record:
         """The factor on the learning rate of the conf."""
         return REDUCTION ** min(self.returns, MOST_REDUCTIONS)
 
-    def after_score(self, step: int, seconds: float, score: float) -> Record:
-        """With the score of a further checkpoint."""
+    def without_scores(self, end_iter: int, group: str) -> Record:
+        """Before the first score of another schedule or of other photographs."""
+        return replace(self, falls=0, best=-np.inf, best_step=0, low=0, end_iter=end_iter, group=group)
+
+    def after_score(self, step: int, seconds: float, score: float, group: str) -> Record:
+        """With the score of a further checkpoint; scores of another group of photographs are dropped."""
+        if group != self.group:
+            return replace(self, curve=()).without_scores(self.end_iter, group).after_score(step, seconds, score, group)
         longer = replace(self, curve=(*self.curve, (step, seconds, score)))
         if score > self.best:
             return replace(longer, best=score, best_step=step, low=0)
@@ -49,11 +56,11 @@ class Record:
         return {STATE_KEY: values} if values.keys() - {"end_iter"} else {}
 
 
-def recorded(state: Mapping[str, Any], end_iter: int = 0) -> Record:
+def recorded(state: Mapping[str, Any], end_iter: int | None = None) -> Record:
     """The record in a checkpoint's state, also in that of version 0.2.
 
-    Without the scores of a schedule of another length than `end_iter`: a training that is extended returns to coarser
-    levels and longer steps, which reduces its scores.
+    If `end_iter` is given, without the scores of a schedule of another length: a training that is extended returns to
+    coarser levels and longer steps, which reduces its scores.
     """
     values = dict(state.get(STATE_KEY, {}))
     for key, names in OLD_KEYS.items():
@@ -61,6 +68,4 @@ def recorded(state: Mapping[str, Any], end_iter: int = 0) -> Record:
     curve = tuple(tuple(entry) for entry in values.get("curve", state.get(OLD_CURVE, ())))
     known = {entry.name for entry in fields(Record)}
     found = Record(**{name: value for name, value in values.items() if name in known} | {"curve": curve})
-    if found.end_iter == end_iter:
-        return found
-    return replace(found, falls=0, best=-np.inf, best_step=0, low=0, end_iter=end_iter)
+    return found if end_iter in (None, found.end_iter) else found.without_scores(end_iter, found.group)

@@ -76,14 +76,14 @@ class Watch:
         if skipped and ((ends and not guard.has_taken) or guard.bad_in_a_row >= self._trainer.conf.max_bad_steps):
             self._recover(skipped[-1])
 
-    def after_score(self, seconds: float, score: float, views: str) -> float:
-        """Record a score in dB of the `views`; return to the best checkpoint if scores are low for too long.
+    def after_score(self, seconds: float, score: float, group: str, views: str) -> float:
+        """Record a score in dB of the `views` of a `group` of photographs.
 
-        The last step instead keeps the weights of the best one if a further return is of no use. Returns the score of
-        the weights that the trainer has then.
+        Training returns to the best checkpoint if scores are low for too long; at the last step it keeps the weights of
+        the best one if a further return is of no use. Returns the score of the weights that the trainer has then.
         """
         step = self._trainer.finished_steps
-        self.record = self.record.after_score(step, seconds, score)
+        self.record = self.record.after_score(step, seconds, score, group)
         self._store.spare(self.record.best_step)
         self._log.scalars(step, {"Statistics/psnr_views": score})
         self._log.note(f"step {step}: PSNR of {views} {score:.2f} dB")

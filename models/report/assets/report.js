@@ -23,14 +23,9 @@ function statusPart() {
 function viewChoice(views) {
   if (views.length < 2) return null;
   const choice = el("select", { id: "view", "aria-label": t("view"), onchange: (event) => { shownView = event.target.value; draw(); } },
-    ...views.map((shown) => el("option", { value: shown.view }, `${shown.name} (${t(kindOf(shown))})`)));
+    ...views.map((shown) => el("option", { value: shown.view }, `${shown.name} (${t(groupOf(shown))})`)));
   choice.value = shownView;
   return el("div", { class: "tools" }, el("label", {}, t("view"), choice));
-}
-
-/* A picture of a page of an earlier version is of a photograph of the training. */
-function kindOf(shown) {
-  return shown.held_out ? "held_out" : "training_view";
 }
 
 function picturesPart() {
@@ -50,7 +45,7 @@ function picturesPart() {
       role: "button", tabindex: 0, "aria-pressed": name === shownPanel, onclick: () => pick(name), onkeydown: (event) => { if (event.key === "Enter") pick(name); },
     }, el("img", { src: uri, alt: t(name), "data-panel": name }), el("figcaption", {}, t(name)))));
     split.show([shown.panels[shownPanel], t(shownPanel)], [photograph, t("photograph")]);
-    told.textContent = [`${t("step")} ${shown.step}`, `${shown.name} (${t(kindOf(shown))})`, measured("PSNR", shown.psnr, "dB"), measured("SSIM", shown.ssim),
+    told.textContent = [`${t("step")} ${shown.step}`, `${shown.name} (${t(groupOf(shown))})`, measured("PSNR", shown.psnr, "dB"), measured("SSIM", shown.ssim),
       measured(`PSNR ${t("inside")}`, shown.psnr_mask, "dB"), measured("IoU", shown.iou)].filter(Boolean).join(" · ");
   };
   const place = pictures.findIndex((shown) => shown.step === shownAt);

@@ -85,7 +85,7 @@ def with_half_the_masks(folder):
 
 BROKEN = {
     "no images folder": (lambda folder: (folder / "images").rename(folder / "elsewhere"), "no folder images/"),
-    "a photograph": (lambda at: (at / "images/3_radial.png").unlink(), "1 of the model's 9 images are missing"),
+    "a photograph": (lambda at: (at / "images/3_radial.png").unlink(), "1 of 9 photographs are missing"),
     "cameras truncated": (edited("cameras.bin", lambda content: content[:100]), "truncated"),
     "images truncated": (edited("images.bin", lambda content: content[:-10]), "truncated"),
     "points truncated": (edited("points3D.bin", lambda content: content[:300]), "truncated"),

@@ -1,11 +1,11 @@
 """Photographs and masks as other programs leave them: read, or told in one sentence."""
 
-import json
 import struct
 
 import cv2
 import numpy as np
 import pytest
+from foreign_files import transforms
 from PIL import Image
 from scene_writers import make_views, write_realitycapture
 from synthetic_scene import NAMES, dataset_config, photographs, read
@@ -16,24 +16,11 @@ from data.readers import READERS
 from data.readers.detect import recognise
 from data.scenes.preprocess import preprocess
 
-OPENGL = np.diag([1.0, -1.0, -1.0, 1.0])
-
-
-def transforms(folder, posed, names, own=lambda name: {}):
-    """transforms.json with the true cameras."""
-    (fx, _, cx), (_, fy, cy), _ = posed[0].lens.intrinsics.tolist()
-    frames = [
-        {"file_path": f"images/{name}", "transform_matrix": (image.c2w @ OPENGL).tolist(), **own(name)}
-        for name, image in zip(names, posed, strict=True)
-    ]
-    lens = {"fl_x": fx, "fl_y": fy, "cx": cx + 0.5, "cy": cy + 0.5, "w": 200, "h": 200}
-    (folder / "transforms.json").write_text(json.dumps({**lens, "frames": frames}))
-
 
 def test_an_exif_orientation_is_told_once(tmp_path):
     names = [name.replace(".png", ".jpg") for name in NAMES]
     posed = photographs(tmp_path, names)
-    transforms(tmp_path, posed, names)
+    transforms(tmp_path, posed, [f"images/{name}" for name in names])
     for number, (name, image) in enumerate(zip(names, posed, strict=True)):
         exif = Image.Exif()
         exif[0x0112] = 6 if number < 2 else 1
@@ -47,7 +34,10 @@ def test_masks_of_some_frames(tmp_path):
     (tmp_path / "masks").mkdir()
     for name, image in zip(NAMES[:8], posed, strict=False):
         write_image(tmp_path / "masks" / name, read_image(image.mask_path)[..., 0])
-    transforms(tmp_path, posed, NAMES, lambda name: {"mask_path": f"masks/{name}"} if name in NAMES[:8] else {})
+    own = [f"images/{name}" for name in NAMES]
+    transforms(
+        tmp_path, posed, own, lambda name: {} if name in own[8:] else {"mask_path": name.replace("images", "masks")}
+    )
     parsed, scene = read(tmp_path)
     assert sum("2 of 10 frames have no mask_path and count as unmasked" in note for note in parsed.notes) == 1
     assert [bool(mask.min()) for mask in scene.masks] == [False] * 8 + [True] * 2
@@ -57,7 +47,7 @@ def test_masks_of_some_frames(tmp_path):
 def test_photographs_in_tiff(depth, tmp_path):
     names = [name.replace(".png", ".TIF") for name in NAMES]
     posed = photographs(tmp_path, names)
-    transforms(tmp_path, posed, names)
+    transforms(tmp_path, posed, [f"images/{name}" for name in names])
     pixels = []
     for name, image in zip(names, posed, strict=True):
         pixels.append(read_image(image.path)[..., :3].astype(depth) * (257 if depth is np.uint16 else 1))
@@ -71,7 +61,7 @@ def test_photographs_in_tiff(depth, tmp_path):
 def test_raw_photographs_are_named(tmp_path):
     names = [name.replace(".png", ".dng") for name in NAMES]
     posed = photographs(tmp_path, names)
-    transforms(tmp_path, posed, names)
+    transforms(tmp_path, posed, [f"images/{name}" for name in names])
     for name in names:
         (tmp_path / "images" / name).write_bytes(cv2.imencode(".tiff", np.zeros((9, 9, 3), np.uint8))[1].tobytes())
     with pytest.raises(UserError, match=r"DJI_0 \(400\)\.dng: is a raw photograph \(DNG"):
@@ -144,7 +134,7 @@ def with_alpha(folder, posed, opaque=0, is_multiplied=False):
 def test_premultiplied_colours_are_told(is_multiplied, tmp_path):
     posed = photographs(tmp_path, NAMES)
     with_alpha(tmp_path, posed, is_multiplied=is_multiplied)
-    transforms(tmp_path, posed, NAMES)
+    transforms(tmp_path, posed, [f"images/{name}" for name in NAMES])
     assert any("look multiplied by their alpha" in note for note in read(tmp_path)[1].notes) == is_multiplied
 
 
@@ -152,7 +142,7 @@ def test_premultiplied_colours_are_told(is_multiplied, tmp_path):
 def test_held_out_views_have_masks_if_the_training_has(opaque, tmp_path):
     posed = photographs(tmp_path, NAMES)
     with_alpha(tmp_path, posed, opaque)
-    transforms(tmp_path, posed, NAMES)
+    transforms(tmp_path, posed, [f"images/{name}" for name in NAMES])
     parsed, _ = read(tmp_path)
     conf = dataset_config(tmp_path, masks_from_backdrop=False)
     for first, second in ((slice(0, opaque), slice(opaque, 10)), (slice(opaque, 10), slice(0, opaque))):

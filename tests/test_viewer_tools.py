@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -18,7 +19,7 @@ from models.results.camera_paths import from_file
 from models.surface.mesh import Surface
 from models.viewer import ruler
 from models.viewer.camera_tools import CameraTools
-from models.viewer.crop import CONF_FILE, ConfKeys, CropBox
+from models.viewer.crop import CONF_FILE, ConfKeys, CropBox, world_box
 from models.viewer.live_render import LiveRenderer
 from models.viewer.ruler import Ruler
 
@@ -58,7 +59,7 @@ def test_region_and_crop_box_are_saved_as_keys_that_a_conf_reads(stage, tmp_path
     crop.shown.value = True
     scale = scale_of(scene)
     for corner, place in zip(crop.corners, ((0.5, -0.5, 0.25), (-0.5, 0.5, -0.25)), strict=True):
-        corner.position = tuple(np.array(place) / scale)
+        corner.position = tuple((np.array(place) - scene.scene_to_world[:3, 3]) / scale)
     crop.save()
     assert f"--conf {tmp_path / CONF_FILE}" in told[-1]
     conf = load_config(tmp_path / CONF_FILE, "", OF_DEMO)
@@ -71,6 +72,24 @@ def test_region_and_crop_box_are_saved_as_keys_that_a_conf_reads(stage, tmp_path
     assert np.allclose(again.box, crop.box, atol=1e-4)
     again.save()  # into the conf that it was started with, which must not include itself
     assert load_config(tmp_path / CONF_FILE, "", OF_DEMO) == conf
+
+
+def test_tools_of_a_scene_far_from_its_origin(tmp_path, scene):
+    """What a browser holds in single precision is near the origin, and what is saved has the digits."""
+    matrix = scene.scene_to_world.copy()
+    matrix[:3, 3] += [512400.3, 4650000.7, 315.7]
+    far, radius = replace(scene, scene_to_world=matrix), scale_of(scene)
+    with displayed(far, 9840) as (shown, told):
+        crop = CropBox(shown, ConfKeys(CONF, tmp_path), told.append)
+        assert np.abs([corner.position for corner in crop.corners]).max() < 4
+        assert np.allclose(crop.box - matrix[:3, 3], world_box(scene) - scene.scene_to_world[:3, 3], atol=1e-3)
+        crop.shown.value, shown.region.position = True, (0.25, 0.0, -0.125)
+        crop.save()
+        conf = load_config(tmp_path / CONF_FILE).dataset
+        assert np.allclose(np.reshape(conf.bbox.split(), (2, 3)).astype(float), crop.box, atol=1e-3 * radius)
+        assert np.allclose(np.array(conf.roi.split(), float)[:3], in_world(far, [0.25, 0, -0.125]), atol=1e-3 * radius)
+        ends = np.array(Ruler(shown, told.append).flag().split()[1:7], float).reshape(2, 3)
+        assert np.abs(ends - matrix[:3, 3]).max() < 2 * radius and np.abs(ends[1] - ends[0]).max() > 0.1 * radius
 
 
 @pytest.mark.parametrize("is_cycle", [False, True])

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 import cv2
 import numpy as np
 
 from data.errors import listed, reason
-from data.io.files import is_file, read_regular, write_atomically
+from data.io.files import read_regular, write_atomically
 from data.io.image_headers import (
     DAMAGED,
     TIFF_ORDERS,
@@ -87,36 +87,6 @@ def photographs_folder(folder: Path) -> Path | None:
         return folder / "images"
     reduced = [entry for entry in folder.iterdir() if re.fullmatch(r"images_\d{1,4}", entry.name) and entry.is_dir()]
     return min(reduced, key=lambda entry: int(entry.name[7:]), default=None)
-
-
-def named_file(folder: Path, name: str) -> Path | None:
-    """The image that a name, perhaps of another system, means: the file in `folder` with the longest end of it.
-
-    Else the only file with its last part, in any letter case, of its own folder or, where that does not exist, anywhere
-    below `folder` but in folders of masks and maps; None if there is none, or several.
-    """
-    name_in_parts = PureWindowsPath(name)
-    parts = name_in_parts.parts[bool(name_in_parts.anchor) :]
-    if ".." in parts or not parts:
-        return None
-    home, last = folder.joinpath(*parts[:-1]), parts[-1].lower()
-    if is_file(home / parts[-1]):
-        return home / parts[-1]
-    if home.is_dir() and (len(parts) > 1 or any(entry.name.lower() == last for entry in home.iterdir())):
-        found = [path for path in home.iterdir() if path.name.lower() == last and path.is_file()]
-    else:
-        tails = [folder.joinpath(*parts[start:]) for start in range(1, len(parts))]
-        found = list(filter(is_file, tails))[:1] or [
-            path
-            for path in folder.rglob("*")
-            if path.name.lower() == last and path.is_file() and not _is_of_maps(path.relative_to(folder))
-        ]
-    return found[0] if len(found) == 1 else None
-
-
-def _is_of_maps(path: Path) -> bool:
-    """Whether a folder of a relative path is one of masks, depths or normals."""
-    return any(part.lower().startswith(("mask", "depth", "normal")) for part in path.parts[:-1])
 
 
 def left_out(folder: Path) -> tuple[str, ...]:

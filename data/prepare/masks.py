@@ -13,7 +13,8 @@ import numpy as np
 from data.errors import UserError
 from data.inspection.overview import outline_pixels
 from data.io.exif import read_exif, upright
-from data.io.images import list_images, mask_of, read_image, rgb_of, size_of, size_within
+from data.io.images import mask_of, read_image, rgb_of, size_of, size_within
+from data.io.named_files import mask_files
 from data.prepare.frames import scaled_down
 
 METHODS = ("colorkey", "grabcut", "box", "rembg")
@@ -36,16 +37,11 @@ FAR = 10000.0  # pixels; OpenCV's polygons overflow beyond 2^15, and an outline 
 REMBG_MODEL = "u2net"
 
 
-def mask_files(folder: Path, sources: Sequence[str]) -> list[Path]:
-    """The mask file of each image, for IMG_1.jpg one of IMG_1.png, IMG_1_mask.png (Metashape), IMG_1.jpg.png (COLMAP)
-    and IMG_1.jpg.mask.png (RealityCapture), also as JPEG; raises UserError if one is missing.
-    """
+def require_masks(folder: Path, sources: Sequence[str]) -> list[Path]:
+    """The mask file of each image; raises UserError if one is missing."""
     if not folder.is_dir():
         raise UserError(f"--masks {folder}: no such folder, and none of {', '.join(METHODS)}")
-    by_stem = {path.stem: path for path in list_images(folder)}
-    # The photographs may be in the folder, too.
-    stems = ([f"{source}.mask", f"{Path(source).stem}_mask", source, Path(source).stem] for source in sources)
-    found = [next((by_stem[stem] for stem in names if stem in by_stem), None) for names in stems]
+    found = mask_files(folder, sources)
     missing = [source for source, path in zip(sources, found, strict=True) if path is None]
     if missing:
         raise UserError(

@@ -165,7 +165,7 @@ def _check_masks(request: Request, sources: Sequence[Path]) -> list[Path]:
         return []
     if not request.images.is_dir():
         raise UserError(f"--masks {request.masks}: frames of a video have no files of masks; use colorkey or grabcut")
-    return masks.mask_files(Path(request.masks), [path.name for path in sources])
+    return masks.require_masks(Path(request.masks), [path.name for path in sources])
 
 
 def _is_finished(request: Request, steps: Steps, say: Say) -> bool:

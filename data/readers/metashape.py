@@ -1,7 +1,7 @@
 """The format of Agisoft Metashape: cameras.xml, as File > Export > Export Cameras writes it.
 
     folder/cameras.xml   one chunk: sensors with their calibration, cameras with label and transform
-    folder/images/       the photographs, named by the labels, with or without suffix; else in the folder itself
+    folder/images/       the photographs, named by the labels, with or without suffix; else anywhere below the folder
 
 Lens models: Metashape Professional user manual, appendix D, "Camera models". With x = X / Z, y = Y / Z (fisheye: scaled
 so that their length is the angle from the axis), r^2 = x^2 + y^2 and R = 1 + k1 r^2 + k2 r^4 + k3 r^6 + k4 r^8:
@@ -26,12 +26,14 @@ from xml.etree import ElementTree
 import numpy as np
 
 from data.errors import SceneError, listed, one_line
-from data.io.images import image_size
+from data.io.images import image_size, photographs_folder
 from data.io.json_file import positive, side
+from data.io.named_files import SPELLINGS, masks_folder, named_file, parts_inside, spelled_file
 from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.poses import rigid_pose
-from data.readers.transforms import Frame, require_same_shape, required_file
+from data.readers.shots import with_masks
+from data.readers.transforms import require_most, require_same_shape
 
 CAMERA_FILE = "cameras.xml"
 CORNER_TO_CENTRE = -0.5
@@ -52,6 +54,8 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
     cameras = {camera.get("id"): camera for camera in chunk.iterfind("cameras//camera")}
     worlds = _worlds(source, chunk)
     without: list[str] = []
+    found: dict[str, Path | None] = {}
+    place = photographs_folder(folder) or folder
     framed: dict[str | None, list[PosedImage]] = {}
     for camera in cameras.values():
         label = camera.get("label", "")
@@ -59,6 +63,8 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
         if camera.get("enabled", "true").lower() in ("false", "0"):
             continue
         master = cameras.get(camera.get("master_id"), camera)
+        if master is not camera and master.get("master_id", master.get("id")) != master.get("id"):
+            raise SceneError(f"{where}: its master has a master itself; export the cameras again")
         if master.find("transform") is None:
             without.append(label)
             continue
@@ -68,10 +74,12 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
         pose = np.array(_numbers(where, master, "transform", 16)).reshape(4, 4)
         pose = pose if master is camera else pose @ _offset(where, sensor)
         frame, world = worlds.get(master.get("component_id"), worlds[None])
-        inside = f"images/{label}" if (folder / "images").is_dir() else label
-        image = required_file(Frame(where, folder, label, {}, {}), "label", inside)
+        found[label] = image = _photograph(place, label)
+        if image is None:
+            continue
         posed = _posed_image(where, image, sensor, rigid_pose(where, "transform", world @ pose))
         framed.setdefault(frame, []).append(posed)
+    missing = require_most(source, list(found), list(found.values()))
     if not framed:
         raise SceneError(f"{source}: no camera has a transform; align the photographs and export the cameras again")
     images = max(framed.values(), key=len)
@@ -81,14 +89,23 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
             f"{source}: several cameras have the label {listed(twice)}, so that their photographs are not known; give "
             "the photographs different names"
         )
-    notes = (f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}",) if without else ()
+    notes = (*missing, *([f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}"] if without else []))
     others = [posed.path.name for part in framed.values() if part is not images for posed in part]
     if others:
         words = (
             f"{CAMERA_FILE}: its components have no common frame; the largest, of {len(images)} photographs, is used"
         )
         notes += (f"{words}, left out: {listed(others)}",)
-    return ParsedScene(name=folder.resolve().name, source=source, images=tuple(images), notes=notes)
+    images = with_masks(place, masks_folder(folder), images)
+    return ParsedScene(name=folder.resolve().name, source=source, images=images, notes=notes)
+
+
+def _photograph(place: Path, label: str) -> Path | None:
+    """The photograph with a label, which may lack the suffix, in the folder or below it."""
+    if not parts_inside(label):
+        return None
+    direct = spelled_file(place.joinpath(*parts_inside(label)))
+    return direct or next(filter(None, (named_file(place, label + spelt) for spelt in ("", *SPELLINGS))), None)
 
 
 def _worlds(source: Path, chunk: ElementTree.Element) -> dict[str | None, tuple[str | None, np.ndarray]]:

@@ -30,9 +30,11 @@ from scipy.spatial.transform import Rotation
 from data.errors import SceneError, listed, one_line
 from data.io.images import image_size, list_images
 from data.io.json_file import positive, read_content
+from data.io.named_files import masks_folder
 from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
+from data.readers.shots import with_masks
 from data.readers.transforms import Frame, find_file, require_distinct
 
 SUFFIX, TABLE_SUFFIX = ".xmp", ".csv"
@@ -73,7 +75,7 @@ def read_realitycapture(folder: Path, files: CameraFiles) -> ParsedScene:
     notes = [f"{path}: not read, as photographs have an {SUFFIX} file" for path in tables]
     if others := [path.name for path in pictures if path not in found]:
         notes.append(f"{place}: without an {SUFFIX} file, and left out: {listed(others)}")
-    images = tuple(_posed_image(path) for path in found)
+    images = with_masks(place, masks_folder(folder), [_posed_image(path) for path in found])
     return ParsedScene(name=folder.resolve().name, source=place, images=images, notes=tuple(notes))
 
 
@@ -131,7 +133,8 @@ def _read_table(folder: Path, place: Path, source: Path) -> ParsedScene:
     notes = [f"{source}: without a photograph, and left out: {listed(missing)}"] if missing else []
     if others := [path.name for path in list_images(place) if path not in known]:
         notes.append(f"{source}: does not name, and left out: {listed(others)}")
-    return ParsedScene(name=folder.resolve().name, source=source, images=tuple(images), notes=tuple(notes))
+    masked = with_masks(place, masks_folder(folder), images)
+    return ParsedScene(name=folder.resolve().name, source=source, images=masked, notes=tuple(notes))
 
 
 def _rows(source: Path) -> list[tuple[str, dict[str, str]]]:

@@ -133,8 +133,8 @@ def check(values: argparse.Namespace) -> None:
         low < high for low, high in zip(values.bbox[:3], values.bbox[3:], strict=True)
     ):
         raise UserError(
-            f"--bbox {' '.join(f'{value:g}' for value in values.bbox)}: each of the first three numbers must be below "
-            "its counterpart among the last three"
+            f"--bbox {' '.join(f'{value:.12g}' for value in values.bbox)}: each of the first three numbers must be "
+            "below its counterpart among the last three"
         )
     if values.up is not None and values.frame == UNIT:
         raise UserError("--up: applies only to the world frame; omit --up or --frame unit")

@@ -21,7 +21,7 @@ from models.surface import clean, solid, sparse
 from models.surface.color import Fallback, Photographs, paint
 from models.surface.export import scene_axes, surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.formats import companions, write_surface
+from models.surface.formats import write_surface
 from models.surface.ground import without_ground
 from models.surface.mesh import About, Surface
 from models.surface.refine import onto_level
@@ -281,11 +281,11 @@ def write(context: EvalContext, request: MeshRequest, surface: Surface, path: Pa
     axes = scene_axes(path.suffix.lower(), context.experiment.scene, request.frame, request.up)
     surface = surface_to_world(surface, axes.change)
     conf = context.experiment.conf.general.base_exp_dir
-    write_surface(surface, path, About(request.frame, axes.units, axes.up, context.step, conf))
+    written = write_surface(surface, path, About(request.frame, axes.units, axes.up, context.step, conf))
     closed = "watertight" if clean.is_watertight(surface.mesh) else "not watertight"
     if surface.picture is not None:
         closed = "textured"
-    names = ", ".join(str(name) for name in (path, *companions(path, request.color)))
+    names = ", ".join(map(str, written))
     context.log.info(
         f"mesh of {len(surface.mesh.vertices)} vertices and {len(surface.mesh.faces)} triangles, {closed}, "
         f"{axes.words(request.frame)}: {names}"

@@ -93,22 +93,26 @@ def offset_of(path: Path) -> np.ndarray:
     return np.array([number(str(record), "offset", value) for value in values])
 
 
-def write_surface(surface: Surface, path: Path, about: About) -> None:
+def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
     """Write the mesh; `path` never contains an incomplete file. Raises UserError if it cannot be written.
 
-    The .mtl and .png of a textured OBJ are in the same folder and are written first.
+    Returns all files. The .mtl and .png of a textured OBJ and the record of an offset are in the same folder and are
+    written first.
     """
-    suffix = path.suffix.lower()
+    suffix, written = path.suffix.lower(), [path]
     image, material = path.with_suffix(".png"), path.with_suffix(".mtl")
     if suffix == ".obj" and surface.picture is not None:
         write_result(image, cv2.imencode(".png", surface.picture[..., ::-1])[1].tobytes())
+        written += [material, image]
         write_result(material, f"newmtl surface\nKa 1 1 1\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {image.name}\n".encode())
     if suffix in (".stl", ".glb") and _is_far(surface):
         recorded = {"offset": _offset(surface).tolist(), **vars(about)}
         write_result(offset_file(path), json.dumps(recorded, indent=2).encode())
+        written.append(offset_file(path))
     encode: dict[str, Callable[[Surface, About], bytes]] = {".ply": _ply, ".glb": to_glb, ".stl": _stl}
     encode[".obj"] = partial(_obj, material=material.name)
     write_result(path, encode[suffix](surface, about))
+    return written
 
 
 def _mesh(surface: Surface, **more: Any) -> trimesh.Trimesh:

@@ -13,6 +13,7 @@ import trimesh
 from scipy.spatial.transform import Rotation
 
 from data.cameras import mean_up
+from data.roi.region import in_digits
 from data.scenes.scene import Scene, radius_of
 from models.viewer.cameras import Cameras, fov_of, hit
 from models.viewer.words import Words
@@ -25,6 +26,7 @@ AWAY = 1.5  # initial distance of the browser's camera, relative to that of the 
 MOST_POINTS = 100_000
 POINT = 0.006  # radii
 BLUE = (70, 130, 190)
+DIGITS = 5  # of lengths in flags and confs
 LARGEST_REGION = 4.0  # largest radius of the slider, relative to the current one
 
 
@@ -125,8 +127,8 @@ def roi_flag(scene: Scene, centre: np.ndarray, radius: float) -> str:
 
 def region_numbers(scene: Scene, centre: np.ndarray, radius: float) -> str:
     """The value of dataset.roi, "x y z r" in the world frame, for a sphere given in the working frame."""
-    world = scene.scene_to_world @ np.append(centre, 1.0)
-    return " ".join(f"{value:.5g}" for value in (*world[:3], radius_of(scene) * radius))
+    world, size = scene.scene_to_world @ np.append(centre, 1.0), radius_of(scene) * radius
+    return " ".join([*in_digits(world[:3], size, DIGITS), f"{size:.{DIGITS}g}"])
 
 
 def wxyz_of(c2w: np.ndarray) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 import trimesh
 
 from data.inspection.epipolar import median_distance, pair_distances
+from data.inspection.sides import missing_sides
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene, is_metric, radius_of
 from models.evaluation import image_metrics, outlier_views
@@ -217,6 +218,7 @@ def _about(
         "is_metric": is_metric(experiment.scene),  # the world unit is a metre
         "held_out": None if held_out is None else held_out.n_views,
         "counts_first": None if held_out is None else "psnr_mask" if mask_first else "psnr",
+        "sides_missing": missing_sides(experiment.scene),
         "ground_truth": None if truth is None or mesh is None else truth.source,
     }
 

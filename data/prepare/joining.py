@@ -31,8 +31,7 @@ def joined(models: Sequence[Any], pairs: Sequence[Matched], database: str, image
     """
     import pycolmap
 
-    placed = _placed(models, pairs)
-    if len(placed) < 2:
+    if len(models) < 2 or len(placed := _placed(models, pairs)) < 2:
         return None
     whole = pycolmap.Reconstruction()
     for model, move in placed:

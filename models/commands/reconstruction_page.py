@@ -77,6 +77,11 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
             f"3 or more of {figures['photographs']} photographs with cameras see {views:.0%} of the mesh's area, and "
             f"at least {figures['views_median']:.0f} see half of it ({COVER})"
         )
+    if sides := figures.get("sides_missing"):
+        found.append(
+            f"no photograph with a camera is from {sides}: if the object has these sides, take photographs there, each "
+            "overlapping the next by two thirds"
+        )
     if psnr is not None:
         reached = f"PSNR of test photographs {psnr:.1f} dB"
         if psnr < LEAST_PSNR:

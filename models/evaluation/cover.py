@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 
 from data.cameras import evenly_spaced
 from data.inspection.canvas import INK, Canvas, Colour
+from data.inspection.sides import missing_sides
 from data.io.images import to_uint8
 from data.prepare.gravity import fitted_plane, largest_plane
 from data.scenes.scene import Scene
@@ -103,12 +104,13 @@ def cover_picture(mesh: trimesh.Trimesh, found: Cover, scene: Scene) -> np.ndarr
         size = HEIGHT, max(1, round(scale * width))
         pictures.append(to_uint8(paint_mesh(mesh, shaded, intrinsics, scene.c2w[view], *size)))
     pictures = np.concatenate(pictures, axis=1)
-    return np.concatenate([pictures, _legend(pictures.shape[1])])
+    return np.concatenate([pictures, _legend(pictures.shape[1], missing_sides(scene))])
 
 
-def _legend(width: int) -> np.ndarray:
-    """The colours and their numbers of photographs, uint8 [LEGEND, width, 3]."""
-    canvas, left = Canvas(width, LEGEND), 8
+def _legend(width: int, missing: str) -> np.ndarray:
+    """The colours and their numbers of photographs, and the sides without any, uint8 [2 * LEGEND, width, 3]."""
+    canvas, left = Canvas(width, 2 * LEGEND), 8
+    canvas.text(f"no photograph from: {missing or 'none of the sides'}", (left, LEGEND + 18), 0.42, INK)
     canvas.text("photographs that see it:", (left, 18), 0.42, INK)
     left += 176
     for _, words, color in BANDS:

@@ -11,6 +11,7 @@ import numpy as np
 import trimesh
 
 from data.inspection.epipolar import median_distance, pair_distances
+from data.inspection.sides import missing_sides
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene, is_metric, radius_of
 from data.scenes.split import TEST, TRAINING
@@ -220,6 +221,7 @@ def _about(
         "test_photographs": None if test is None else test.n_views,
         "decided_by": deciding_group(recorded(state), test is not None),
         "counts_first": None if test is None else "psnr_mask" if mask_first else "psnr",
+        "sides_missing": missing_sides(experiment.scene),
         "ground_truth": None if truth is None or mesh is None else truth.source,
     }
 

@@ -117,6 +117,7 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         "cover of the mesh",
         (
             Row("photographs", "photographs with cameras", _text),
+            Row("sides_missing", "no photograph from", _text),
             Row("views_median", "photographs that see half of its area", _count),
             Row("cover_views", "area that 3 photographs see", _percent, HIGHER),
             Row("cover_points", "area within 0.05 radii of a point", _percent, HIGHER),

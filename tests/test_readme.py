@@ -96,9 +96,7 @@ def test_the_readme_begins_with_a_picture_its_readers_and_a_result(name):
     assert at_once[0][1:3] == ["-m", "data.demo.make_photographs"]
     assert str(parse_arguments(at_once[1][2:]).values.images) == at_once[0][3], "the photographs that were written"
     assert all(f"\n- **{system}" in text for system in ("Windows", "macOS"))
-    assert re.search(
-        r"\n- \*\*.+\*\*.*tour.ipynb", text
-    )
+    assert re.search(r"\n- \*\*.+\*\*.*tour.ipynb", text)
 
 
 def first_cells(text):

@@ -97,7 +97,8 @@ def test_the_export_panel_asks_for_a_mesh_and_shows_what_was_written(stage, tmp_
     panel.press()
     panel.serve(tmp_path, 7, asked.append)
     panel.serve(tmp_path, 7, asked.append)
-    assert len(asked) == 1 and asked[0].output == tmp_path / "meshes/00000007.glb" and asked[0].bbox is None
+    assert len(asked) == 1 and asked[0].output == tmp_path / "meshes/00000007.glb"
+    assert asked[0].bbox is None and asked[0].clean == "pieces", "a scene with masks"
     assert "00000007.glb" in panel.told.content
     panel.format.value, panel.is_textured.value, panel.is_cropped.value, panel.triangles.value = ".obj", True, True, 500
     panel.press()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data.errors import UserError
-from models.requests import PIECES, TEXTURE, MeshRequest
+from models.requests import PIECES, TEXTURE, VIEWS, MeshRequest
 from models.surface.extraction import EmptySurfaceError
 from models.surface.formats import HOLDS, companions, require_format
 from models.viewer.crop import CropBox
@@ -23,6 +23,7 @@ class ExportPanel:
         """Add the controls to the page."""
         gui, words = stage.server.gui, stage.words
         self._crop, self._words, self._is_wanted = crop, words, False
+        self._clean = VIEWS if stage.scene.masks is None else PIECES  # as reconstruct
         with gui.add_folder(words("export"), expand_by_default=False):
             self.format = gui.add_dropdown(words("format"), tuple(HOLDS), initial_value=".glb")
             self.resolution = gui.add_number(words("resolution"), RESOLUTION, min=LEAST, max=MOST, step=1)
@@ -60,7 +61,7 @@ class ExportPanel:
             int(self.resolution.value),
             bbox=tuple(self._crop.box.reshape(-1)) if self.is_cropped.value else None,
             is_refined=True,
-            clean=PIECES,
+            clean=self._clean,
             decimate=int(self.triangles.value) or None,
             color=require_format(path, TEXTURE if self.is_textured.value else None),
             texture_size=TEXTURE_SIZE,

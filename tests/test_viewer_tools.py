@@ -1,6 +1,7 @@
 """The tools of the viewer: what they save is what the other modes read; colours as in the photographs."""
 
 import math
+import re
 import shlex
 from dataclasses import replace
 
@@ -20,8 +21,10 @@ from models.surface.mesh import Surface
 from models.viewer import ruler
 from models.viewer.camera_tools import CameraTools
 from models.viewer.crop import CONF_FILE, ConfKeys, CropBox, world_box
+from models.viewer.export import ExportPanel
 from models.viewer.live_render import LiveRenderer
 from models.viewer.ruler import Ruler
+from models.viewer.words import TEXTS
 
 pytestmark = needs_viser
 CONF = ROOT / "confs/debug.conf"
@@ -90,6 +93,47 @@ def test_tools_of_a_scene_far_from_its_origin(tmp_path, scene):
         assert np.allclose(np.array(conf.roi.split(), float)[:3], in_world(far, [0.25, 0, -0.125]), atol=1e-3 * radius)
         ends = np.array(Ruler(shown, told.append).flag().split()[1:7], float).reshape(2, 3)
         assert np.abs(ends - matrix[:3, 3]).max() < 2 * radius and np.abs(ends[1] - ends[0]).max() > 0.1 * radius
+
+
+def test_beside_a_mesh_all_else_is_shown_on_request(scene):
+    for is_alone in (False, True):
+        with displayed(scene, 9800, is_alone) as (shown, _):
+            found = [shown.region.visible, shown.cameras.photographs.visible, LiveRenderer(shown)._status.content]
+            assert found == [not is_alone, not is_alone, "computing ..."]
+
+
+def test_the_status_says_what_is_computed(stage):
+    live = LiveRenderer(stage[0])
+    live.tell("step 6")
+    assert live._status.content == "step 6 · computing ..."
+    live.busy(False)
+    assert live._status.content == "step 6"
+
+
+def test_the_export_panel_asks_for_a_mesh_and_shows_what_was_written(stage, tmp_path):
+    panel, asked = ExportPanel(stage[0], crop := CropBox(stage[0], ConfKeys(CONF, tmp_path), print)), []
+    panel.serve(tmp_path, 7, asked.append)
+    panel.press()
+    panel.serve(tmp_path, 7, asked.append)
+    panel.serve(tmp_path, 7, asked.append)
+    assert len(asked) == 1 and asked[0].output == tmp_path / "meshes/00000007.glb"
+    assert asked[0].bbox is None and asked[0].clean == "pieces", "a scene with masks"
+    assert "00000007.glb" in panel.told.content
+    panel.format.value, panel.is_textured.value, panel.is_cropped.value, panel.triangles.value = ".obj", True, True, 500
+    panel.press()
+    panel.serve(tmp_path, 7, asked.append)
+    assert (asked[1].decimate, asked[1].color) == (500, "texture") and "00000007.mtl" in panel.told.content
+    assert np.allclose(asked[1].bbox, crop.box.reshape(-1))
+    panel.format.value = ".stl"
+    panel.press()
+    panel.serve(tmp_path, 7, asked.append)
+    assert len(asked) == 2 and ".stl cannot hold" in panel.told.content
+
+
+def test_the_words_of_the_page_on_the_viewer_are_those_that_it_shows():
+    page = (ROOT / "docs/looking.md").read_text().partition("## The viewer")[2].partition("\n## ")[0]
+    named = re.findall(r"\*\*([^*]+)\*\*", page)
+    assert len(named) > 12 and set(named) <= {english for english, _ in TEXTS.values()}
 
 
 @pytest.mark.parametrize("is_cycle", [False, True])

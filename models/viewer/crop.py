@@ -1,4 +1,6 @@
-"""A crop box in the viewer, and the button that saves it and the region of interest as keys of a conf."""
+"""A crop box in the viewer, and the button that saves it and the region of interest as keys of a conf, in the folder of
+the region.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ class CropBox:
         self._lines = server.scene.add_line_segments(
             "/crop/edges", self._edges(), RED, thickness=LINE_WIDTH, thickness_units="screen"
         )
-        with server.gui.add_folder(words("crop"), expand_by_default=False):
-            self.shown = server.gui.add_checkbox(words("show_crop"), bool(keys.bbox))
+        with stage.region_folder:
+            self.shown = server.gui.add_checkbox(words("crop"), bool(keys.bbox))
             save = server.gui.add_button(words("save_conf"))
             self._told = server.gui.add_markdown("")
         self.shown.on_update(self._show)

@@ -39,10 +39,10 @@ class SceneDisplay:
         scene: Scene,
         words: Words,
         say: Callable[[str], None],
-        with_region: bool = True,
+        is_alone: bool = False,
     ) -> None:
-        """Build the display. `say` gets the flag of a region that was moved; without `say` the region is shown on
-        request.
+        """Build the display. `say` gets the flag of a region that was moved. `is_alone`: cameras, points and region are
+        shown on request, beside a mesh.
         """
         self.server, self.scene, self.words, self._say = server, scene, words, say
         self.up = mean_up(scene.c2w)
@@ -54,14 +54,15 @@ class SceneDisplay:
         eye = AWAY * distance * _unit(2.0 * _unit(scene.c2w[level, :3, 3]) + self.up)
         server.initial_camera.position, server.initial_camera.look_at = tuple(eye), (0.0, 0.0, 0.0)
         server.initial_camera.up = tuple(self.up)
-        self._add_cameras(FRUSTUM * distance)
-        self._add_points()
-        self._add_region(with_region)
+        self._add_cameras(FRUSTUM * distance, not is_alone)
+        self._add_points(not is_alone)
+        self._add_region(not is_alone)
 
-    def _add_cameras(self, scale: float) -> None:
+    def _add_cameras(self, scale: float, is_shown: bool) -> None:
         """A pyramid with its photograph for each camera; a click moves the browser's camera there."""
         self.cameras = Cameras(self.server.scene, self.scene, scale)
-        box = self.server.gui.add_checkbox(self.words("cameras"), True)
+        self.cameras.show(is_shown)
+        box = self.server.gui.add_checkbox(self.words("cameras"), is_shown)
         box.on_update(lambda _event: self.cameras.show(box.value))
 
         @self.cameras.photographs.on_click
@@ -70,15 +71,15 @@ class SceneDisplay:
             if event.client is not None and view is not None:
                 look_through(event.client, self.scene, view)
 
-    def _add_points(self) -> None:
+    def _add_points(self, is_shown: bool) -> None:
         if self.scene.points is None or not len(self.scene.points.xyz):
             return
         every = max(1, len(self.scene.points.xyz) // MOST_POINTS)
         xyz, rgb = self.scene.points.xyz[::every], self.scene.points.rgb[::every]
         cloud = self.server.scene.add_point_cloud(
-            "/points", xyz.astype(np.float32), rgb, point_size=POINT, precision="float32"
+            "/points", xyz.astype(np.float32), rgb, point_size=POINT, precision="float32", visible=is_shown
         )
-        box = self.server.gui.add_checkbox(self.words("points"), True)
+        box = self.server.gui.add_checkbox(self.words("points"), is_shown)
 
         @box.on_update
         def _(_event: Any) -> None:
@@ -86,7 +87,8 @@ class SceneDisplay:
 
     def _add_region(self, is_shown: bool) -> None:
         """A sphere with handles, its radius, and the flag that selects it."""
-        with self.server.gui.add_folder(self.words("region")):
+        self.region_folder = self.server.gui.add_folder(self.words("region"), expand_by_default=is_shown)
+        with self.region_folder:
             shown = self.server.gui.add_checkbox(self.words("show_region"), is_shown)
             radius = self.server.gui.add_slider(self.words("radius"), 0.05, LARGEST_REGION, 0.01, 1.0)
             told = self.server.gui.add_markdown(self._told(np.zeros(3), 1.0))

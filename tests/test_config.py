@@ -106,7 +106,7 @@ GOOD_OVERRIDES = [
     ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/debug/x"),
     ("dataset.data_dir=./场景/é", "./场景/é"),
     ('dataset.data_dir="a \\" $ {b} = [1], \'c\' true"', "a \" $ {b} = [1], 'c' true"),
-    ("train.learning_rate=1e-300", 1e-300),
+    ("train.learning_rate=1e-9", 1e-9),
 ]
 
 

@@ -17,6 +17,11 @@ LONGEST_NAME = 235  # bytes: file systems allow 255, and the temporary name is "
 HARD_LINK_WORDS = "it is a hard link, and this program does not write through links: remove it"
 
 
+def from_home(text: str) -> str:
+    """The path with ~ or ~NAME at its beginning replaced by the home folder, as a shell does."""
+    return os.path.expanduser(text) if text.startswith("~") else text
+
+
 def is_file(path: Path) -> bool:
     """Whether the file exists; False for a name that is too long for the file system.
 

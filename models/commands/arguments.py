@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
+from data.io.files import from_home
 from data.io.nearby import files_beside
 from data.io.streams import say
 from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
@@ -121,7 +122,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     """
     parser = make_parser()
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-    argv = respelt(argv, flags)
+    argv = [_with_home(argument) for argument in respelt(argv, flags)]
     if (mode := _explained_mode(argv)) is not None:
         make_parser(BY_NAME[mode.name]).parse_args(["--help"])
     values, unknown = parser.parse_known_args(argv)
@@ -147,6 +148,12 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         gpu=values.gpu,
         values=values,
     )
+
+
+def _with_home(argument: str) -> str:
+    """An argument with the home folder in place of ~, also after `=`, where a shell leaves it."""
+    name, equals, value = argument.partition("=")
+    return name + equals + from_home(value) if equals else from_home(argument)
 
 
 def _flags() -> list[Flag]:

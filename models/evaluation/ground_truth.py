@@ -14,6 +14,7 @@ from data.io.files import is_file, read_regular
 from data.readers.points import HEADER_BYTES, read_points
 from models.evaluation.mesh_distance import has_area, read_mesh, sample_surface
 
+LEAST_POINTS = 100  # the fewest points that are taken for a surface
 MOST_POINTS = 1_000_000  # random points from which distances are measured; distances to the cloud use all points
 
 
@@ -51,6 +52,11 @@ def read_ground_truth(path: Path | str, source: str, to_working: np.ndarray | No
         cloud = read_points(path)
         if cloud is None:
             raise UserError(f"{path}: contains neither triangles nor points; give a mesh or points")
+        if len(cloud.xyz) < LEAST_POINTS:
+            raise UserError(
+                f"{path}: contains {len(cloud.xyz)} points and no triangles, too few to show a surface; give a mesh "
+                f"or at least {LEAST_POINTS} points"
+            )
         return GroundTruth(source, moved(cloud.xyz, to_working), None)
     mesh = read_mesh(path)
     found = GroundTruth(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))

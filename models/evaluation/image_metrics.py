@@ -26,7 +26,7 @@ GREY = 0.5  # colour to which the background of a report is faded
 
 @dataclass(frozen=True)
 class ImageMetrics:
-    """Metrics of one view, or means over several; None without reference or if infinite."""
+    """Metrics of one view, or means over several; None without reference."""
 
     psnr: float | None  # dB, over the whole image
     ssim: float | None  # the same
@@ -152,5 +152,5 @@ def _overlap(first: np.ndarray, second: np.ndarray) -> float | None:
 
 
 def _finite(value: float) -> float | None:
-    """The value; None for an infinite one, which JSON cannot represent."""
+    """The value; None for NaN, which JSON cannot represent."""
     return value if np.isfinite(value) else None

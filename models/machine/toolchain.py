@@ -107,7 +107,7 @@ def check_environment() -> None:
     if not re.fullmatch(r"[\w.+-]{1,100}", cache, re.ASCII) or set(cache) == {"."}:
         raise UserError(f"the environment variable cache_name = {cache!r}: must be a plain name; set it or unset it")
     try:
-        folder = Path(jittor_home()) / ".cache" / "jittor"
+        folder = cache_folder()
         if not folder.is_absolute() or os.environ.get("HOME") == "":  # an empty HOME means the root folder
             raise ValueError("HOME is empty or not absolute")
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,6 +125,11 @@ def jittor_home() -> str:
     It is always passed to Jittor, which would otherwise remember a JITTOR_HOME of one run for all later runs.
     """
     return os.environ.get("JITTOR_HOME") or str(Path.home())
+
+
+def cache_folder() -> Path:
+    """The folder of Jittor's caches, of the linkers and of the CUDA homes."""
+    return Path(jittor_home()) / ".cache" / "jittor"
 
 
 def _check_memory_of_homes(path: Path) -> None:

@@ -109,7 +109,7 @@ def from_blocks(tree: object) -> ExperimentConfig:
     """
     blocks = from_tree(_Blocks, tree)
     name = blocks.model.get("type", NEUS)
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ConfigError(f"model.type = {shown(name)}: must be one of {', '.join(METHODS)}")
     block = METHODS[name].block
     further = _further(block)

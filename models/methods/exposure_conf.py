@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.config.strict import limits
+from models.config.strict import limits, rate, weight
 
 EXPOSURE = "exposure"  # name of the network in checkpoints
 
@@ -15,6 +15,6 @@ class PhotographsConfig:
 
     exposure: bool = False
     # Smallest `exposure_spread` in stops at which exposure is learned; only for methods that render rays.
-    exposure_from: float = limits(0.0, at_least=0)
-    exposure_rate: float = limits(0.3, above=0)
-    exposure_weight: float = limits(0.01, at_least=0)
+    exposure_from: float = limits(0.0, at_least=0, at_most=100)
+    exposure_rate: float = rate(0.3)
+    exposure_weight: float = weight(0.01)

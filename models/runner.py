@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+from data.inspection.checks import bad_geometry
 from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.io.phases import phase
@@ -54,7 +55,9 @@ class Runner:
             log.warn(warning)
         sizes = [line for line in [sizes_line(experiment.conf)] if line]
         for text in (*sizes, scene, *experiment.scene.notes):
-            log.info(text)
+            (log.warn if text in experiment.scene.doubts else log.info)(text)
+        for finding in bad_geometry(experiment.scene) if experiment.checkpoint is None else ():
+            log.warn(finding.line)
         initial, pixels, jitter = generators(self.conf.seed)
         model = build_model(experiment.conf.model, self.conf, initial)  # the scene determines what is trained
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)

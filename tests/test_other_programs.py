@@ -11,7 +11,10 @@ from foreign_files import require_true, transforms
 from synthetic_scene import NAMES, VIEWS, photographs, read
 
 from data.errors import SceneError
+from data.inspection.checks import bad_geometry, findings
 from data.io.images import read_image, write_image
+from models.commands.inspection import as_json
+from models.commands.reconstruction_page import warnings
 from models.evaluation.mesh_distance import read_mesh
 from models.surface.formats import offset_file, write_surface
 from models.surface.mesh import About, Surface
@@ -175,8 +178,20 @@ def test_inverted_masks_are_told(is_inverted, tmp_path):
         [f"images/{name}" for name in NAMES],
         lambda name: {"mask_path": name.replace("images", "masks")},
     )
-    told = any("the masks look inverted" in note for note in read(tmp_path)[1].notes)
-    assert told == is_inverted
+    scene = read(tmp_path)[1]
+    told = [note for note in scene.notes if "the masks look inverted" in note]
+    assert len(told) == is_inverted and list(scene.doubts) == told
+    health = json.loads(as_json(scene, findings(scene)))
+    assert warnings(health)[:1] == told or not is_inverted  # in result.md
+
+
+def test_bad_geometry_is_what_inspect_calls_bad(tmp_path):
+    posed = photographs(tmp_path, NAMES[:4])
+    transforms(tmp_path, posed, [f"images/{name}" for name in NAMES[:4]])
+    scene = read(tmp_path, roi="4 -7 1.5 2.5", masks_from_backdrop=False)[1]
+    of_images = ("cameras", "sharpness", "exposure", "masks")
+    bad = [one.check for one in findings(scene) if one.verdict == "bad" and one.check not in of_images]
+    assert "views" in bad and [one.check for one in bad_geometry(scene)] == bad
 
 
 def test_cameras_of_programs_that_are_not_read_are_named(tmp_path):

@@ -48,8 +48,24 @@ FAIR_STRAYED = 0.1  # fraction of the views that do not show the sphere's centre
 
 def findings(scene: Scene) -> tuple[Finding, ...]:
     """The results of all checks, in the order of the table."""
-    cameras = scene.cameras
-    directions = cameras.origins / np.linalg.norm(cameras.origins, axis=1, keepdims=True)
+    directions = _directions(scene)
+    *geometry, points = _of_geometry(scene)
+    images = camera_check(scene), sharpness(scene, directions), exposure(scene, directions)
+    return (*geometry, *images, masks(scene, scene.cameras), points)
+
+
+def bad_geometry(scene: Scene) -> list[Finding]:
+    """The bad ones of the results that need no image, which take no time."""
+    return [finding for finding in _of_geometry(scene) if finding.verdict == "bad"]
+
+
+def _directions(scene: Scene) -> np.ndarray:
+    """Unit vectors [V, 3] from the centre of the sphere to the cameras."""
+    return scene.cameras.origins / np.linalg.norm(scene.cameras.origins, axis=1, keepdims=True)
+
+
+def _of_geometry(scene: Scene) -> tuple[Finding, ...]:
+    cameras, directions = scene.cameras, _directions(scene)
     return (
         _views(scene),
         _coverage(scene, directions),
@@ -58,10 +74,6 @@ def findings(scene: Scene) -> tuple[Finding, ...]:
         _parallax(directions),
         _sphere_size(cameras),
         _aim(scene, cameras),
-        camera_check(scene),
-        sharpness(scene, directions),
-        exposure(scene, directions),
-        masks(scene, cameras),
         _points(scene),
     )
 

@@ -55,7 +55,6 @@ def preprocess(
     lenses = undistorters(posed_images, sizes)
     _require_invertible(parsed, posed_images, lenses)
     images, masks, odd = _decode_all(posed_images, lenses, conf.downscale, background, training)
-    odd += [INVERTED] if masks is not None and _look_inverted(masks) else []
     notes, backdrop = (*parsed.notes, *odd, *_turned(posed_images)), None
     if masks is None and training is not None and training.backdrop is not None:
         masks, backdrop = held_out_masks(images, training.images, training.backdrop), training.backdrop
@@ -89,6 +88,7 @@ def preprocess(
         points=_points_in_frame(parsed.points, scale_mat),
         spare_cameras=parsed.spare_cameras,
         notes=notes,
+        doubts=tuple(odd),
         backdrop=backdrop,
         frame=parsed.frame,
     )
@@ -192,7 +192,8 @@ def _decode_all(
             raise ImageError(
                 f"{posed.path}: has {had}, unlike {posed_images[0].path.name}; save all in the same way, or give masks"
             )
-    return tuple(images), tuple(mask for mask in masks if mask is not None), notes
+    present = tuple(mask for mask in masks if mask is not None)
+    return tuple(images), present, [*notes, *([INVERTED] if _look_inverted(present) else [])]
 
 
 def _look_inverted(masks: Sequence[np.ndarray]) -> bool:

@@ -46,6 +46,7 @@ class Scene:
     points: SparsePoints | None = None  # SfM points, working frame
     spare_cameras: int = 0  # cameras without an image, in formats that pair them by order
     notes: tuple[str, ...] = ()  # for the log: the source of the region of interest, images left out
+    doubts: tuple[str, ...] = ()  # those of the notes that are warnings: images or masks look wrong
     backdrop: np.ndarray | None = None  # [3] in [0, 1], the colour that the masks were derived from
     frame: WorldFrame | None = None  # what is known of the world frame
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, one_line
+from data.inspection.finding import Finding
 from data.io.files import read_regular
 from data.parsed_scene import WorldFrame
 from data.scenes.split import TRAINING
@@ -45,12 +46,10 @@ def read_figures(path: Path) -> dict[str, Any]:
 
 
 def warnings(health: Mapping[str, Any]) -> list[str]:
-    """A sentence for each finding of `inspect` that is not good, the worst first."""
+    """A sentence for each doubt and each finding of `inspect` that is not good, the worst first."""
     found = [entry for entry in health.get("findings", ()) if entry["verdict"] != "good"]
     found.sort(key=lambda entry: entry["verdict"] != "bad")
-    return [
-        one_line(f"{entry['check']} ({entry['verdict']}): {entry['figure']}; {entry['consequence']}") for entry in found
-    ]
+    return [*map(one_line, health.get("doubts", ())), *(one_line(Finding(**entry).line) for entry in found)]
 
 
 def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:

@@ -84,7 +84,7 @@ def test_an_evaluation_puts_its_figures_into_the_page(trained):
 
 
 def test_what_is_shown_of_files_and_history(tmp_path):
-    """Of an evaluation's image, which replaces that of its step and view; of the newest mesh's formats; of a damaged history."""
+    """An evaluation's image, which replaces that of its step and view, and the newest mesh's formats."""
     history = History()
     for step in (2, 4, 6):
         history.add_picture({"step": step, "view": "training 0"}, "a")

@@ -72,7 +72,8 @@ def test_an_evaluation_puts_its_figures_into_the_page(trained):
     assert run(trained, "--mode", "evaluate", "--resolution", "24", "--language", "zh", settings=SETTINGS) == 0
     found = content(trained)
     assert ["test photographs"] in found["figures"] and "PSNR, whole image" in [row[0] for row in found["figures"]]
-    assert [shown["step"] for shown in found["pictures"]] == [4, 6, 8, 12] and found["pictures"][-1]["group"] == "test"
+    assert [shown["step"] for shown in found["pictures"]] == [4, 6, 8, 12, 12]
+    assert found["pictures"][-1]["group"] == "test"
     metrics = json.loads((trained / "report" / "metrics.json").read_text())
     assert found["mesh"]["whole"] == metrics["triangles"] and found["mesh"]["step"] == 12
     assert run(trained, "--mode", "validate_mesh", "--resolution", "32", settings=SETTINGS) == 0
@@ -82,13 +83,15 @@ def test_an_evaluation_puts_its_figures_into_the_page(trained):
 
 
 def test_what_is_shown_of_files_and_history(tmp_path):
-    """Of an evaluation's image, which replaces that of its step; of the newest mesh's formats; of a damaged history."""
+    """An evaluation's image, which replaces that of its step and view, and the newest mesh's formats."""
     history = History()
     for step in (2, 4, 6):
-        history.add_picture({"step": step, "view": "held-out 0"}, "a")
-    history.put_picture({"step": 4, "view": 3}, "b")
-    assert [(shown["step"], shown["view"]) for shown in history.pictures][1:] == [(4, 3), (6, "held-out 0")]
-    assert history.photographs == {"held-out 0": "a", "3": "b"}
+        history.add_picture({"step": step, "view": "training 0"}, "a")
+    for view in ("training 0", "test 3"):
+        history.put_picture({"step": 4, "view": view}, view)
+    shown = [(shown["step"], shown["view"]) for shown in history.pictures]
+    assert shown == [(2, "training 0"), (4, "training 0"), (4, "test 3"), (6, "training 0")]
+    assert history.photographs == {"training 0": "training 0", "test 3": "test 3"}
     (tmp_path / "meshes").mkdir()
     for name in ("00000100.ply", "00000200.glb", "00000200.ply"):
         (tmp_path / "meshes" / name).touch()

@@ -31,8 +31,10 @@ function viewChoice(views) {
 function picturesPart() {
   if (!DATA.pictures.length) return section("pictures", note(whyNoPictures(DATA)));
   const views = [...new Map(DATA.pictures.map((shown) => [String(shown.view), shown])).values()];
-  if (!views.some((shown) => String(shown.view) === shownView)) shownView = String(DATA.pictures[DATA.pictures.length - 1].view);
-  const pictures = DATA.pictures.filter((shown) => String(shown.view) === shownView);
+  const ofView = (view) => DATA.pictures.filter((shown) => String(shown.view) === view);
+  if (!views.some((shown) => String(shown.view) === shownView)) /* at first the view with the most steps */
+    shownView = views.map((shown) => String(shown.view)).reduce((most, view) => ofView(view).length >= ofView(most).length ? view : most);
+  const pictures = ofView(shownView);
   if (!split) split = new SplitView();
   const panels = el("div", { class: "panels" }), told = el("p", { class: "note", id: "told" });
   const show = (at) => {

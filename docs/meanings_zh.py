@@ -51,8 +51,10 @@ FLAG_MEANINGS = {
     "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh": (
         "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）；evaluate：--mesh 的向上轴"
     ),
-    "evaluate: mesh to evaluate in --frame, .ply, .obj or .stl (default: it is extracted)": (
-        "evaluate：要评测的网格，.ply、.obj 或 .stl，坐标系由 --frame 决定（默认：重新提取）"
+    "validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj or .stl "
+    "(default: it is extracted)": (
+        "validate_mesh、evaluate：要上色（不需要检查点）或要评测的网格，.ply、.obj 或 .stl，"
+        "坐标系由 --frame 决定（默认：重新提取）"
     ),
     "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, --gt, "
     "--tau and --points (default: world)": (

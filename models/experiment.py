@@ -163,6 +163,12 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     return Experiment(conf, folder, scene, found, RunFiles(folder, OF_A_RESULT))
 
 
+def open_scene(conf: ExperimentConfig) -> Experiment:
+    """The inputs of a result that needs no checkpoint; raises UserError for an unusable folder or scene."""
+    folder = results_folder(conf)
+    return Experiment(conf, folder, training_scene(conf), None, RunFiles(folder, OF_A_RESULT))
+
+
 def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[ExperimentConfig, Path, Scene, Checkpoint]:
     """An experiment with the Gaussians of a .ply in the scene's frame; raises UserError for other model types.
 

@@ -25,11 +25,11 @@ from data.prepare.metric import Known, find_markers, length_of, measured
 from data.readers.neus import FRAME_FILE
 from data.scenes.load import load_scene
 from data.writers.neus import write_neus_scene
-from models.evaluation.references import given_surface
-from models.requests import UNIT, WORLD, EvaluationRequest, MeshRequest
-from models.results import meshes
+from models.requests import UNIT, WORLD, MeshRequest
+from models.results import colored
 from models.surface.export import file_axes
 from models.surface.mesh import Surface
+from models.surface.mesh_file import given_surface
 
 WIDTH = 480
 TURN = Rotation.from_euler("xyz", [0.5, 1.1, -0.4]).as_matrix()
@@ -188,13 +188,13 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     scene = replace(any_scene(), frame=frame, scene_to_world=np.eye(4), c2w=np.stack([x_up] * 4))
     conf = SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp"))
     experiment, log = SimpleNamespace(scene=scene, conf=conf), SimpleNamespace(info=print)
-    context, path = SimpleNamespace(experiment=experiment, step=1, log=log), tmp_path / f"mesh{suffix}"
+    path = tmp_path / f"mesh{suffix}"
     surface = Surface(trimesh.creation.box((1.0, 2.0, 3.0)))
-    meshes.write(context, MeshRequest(0, frame=asked, up=up), surface, path)
+    colored.write(experiment, 1, log, MeshRequest(0, frame=asked, up=up), surface, path)
     read = trimesh.load_mesh(path)
     assert np.allclose(read.extents, extents, rtol=1e-6) and read.volume > 0, "faces point outwards"
     if suffix != ".glb":  # which evaluate does not read
-        again = given_surface(scene, EvaluationRequest(MeshRequest(2), frame=asked, mesh_file=path, up=up))
+        again = given_surface(scene, path, asked, up)
         assert np.allclose(again.mesh.bounds, surface.mesh.bounds, atol=1e-6) and again.mesh.volume > 0
     words = {".stl": b"units: millimetres", ".glb": b"metres"}.get(suffix, b"units: metres")
     assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)

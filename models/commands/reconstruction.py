@@ -239,7 +239,7 @@ def _mesh_step(arguments: Arguments, folder: Path) -> Arguments:
     is_masked = (Path(dataset.data_dir) / "mask").is_dir()
     finer = _with(arguments, {"dataset.downscale": str(-(-dataset.downscale // 2))})
     clean = VIEWS if wanted == PIECES and not is_masked else wanted
-    return _step(finer, validate_mesh.COMMAND, output=folder / RESULT / MESH, clean=clean)
+    return _step(finer, validate_mesh.COMMAND, output=folder / RESULT / MESH, clean=clean, mesh_file=None)
 
 
 def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:

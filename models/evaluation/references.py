@@ -18,13 +18,12 @@ from data.scenes.scene import Scene, radius_of
 from models.evaluation.frames import SAMPLES, require_in_region
 from models.evaluation.ground_truth import GroundTruth, moved, read_ground_truth
 from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
-from models.evaluation.mesh_distance import read_mesh
 from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU
 from models.experiment import Experiment, held_out_scene
 from models.requests import UNIT, WORLD, EvaluationRequest
-from models.surface.export import scene_axes, surface_to_world
 from models.surface.mesh import Surface
+from models.surface.mesh_file import given_surface
 from models.surface.visibility import cameras_of
 
 FRAME_WORDS = {
@@ -73,8 +72,9 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     sfm_points, notes = _sfm_points(experiment, request)
     if held_out is None and truth is None and dtu is None and sfm_points is None:
         raise NoReferencesError(NOTHING.format(name=scene.name))
+    file = request.mesh_file
     given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
-    surface = None if request.mesh_file is None else given_surface(scene, request)
+    surface = None if file is None else given_surface(scene, file, request.frame, request.up)
     needs = next((flag for flag, value in given.items() if value is not None), "")
     return References(held_out, truth, words, otherwise, tau, sfm_points, dtu, surface, needs, notes)
 
@@ -151,14 +151,6 @@ def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
     xyz = moved(found.xyz, _to_working(scene, request.frame))
     require_in_region(xyz, f"--points {request.points}", FRAME_WORDS[request.frame])
     return replace(found, xyz=xyz)
-
-
-def given_surface(scene: Scene, request: EvaluationRequest) -> Surface:
-    """The mesh of --mesh in the working frame, with the colours of its vertices; raises UserError as `read_mesh`."""
-    mesh = read_mesh(request.mesh_file)
-    rgb = np.asarray(mesh.visual.vertex_colors)[:, :3] if mesh.visual.kind == "vertex" else None
-    axes = scene_axes(request.mesh_file.suffix.lower(), scene, request.frame, request.up)
-    return surface_to_world(Surface(mesh, rgb=rgb), np.linalg.inv(axes.change))
 
 
 def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:

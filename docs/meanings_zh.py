@@ -166,8 +166,8 @@ FLAG_MEANINGS = {
     "prepare, reconstruct: number of frames to use from a video (default: 80)": (
         "prepare、reconstruct：从视频中使用的帧数（默认：80）"
     ),
-    "reconstruct: minutes of training; auto (default): until doubling the steps hardly improves the PSNR, at most "
-    "10": "reconstruct：训练的分钟数；auto（默认）：直到步数加倍几乎不再提高 PSNR，最多 10",
+    "reconstruct: minutes of the whole command; auto (default): until doubling the steps hardly improves the PSNR, at "
+    "most 10": "reconstruct：整条命令的分钟数；auto（默认）：直到步数加倍几乎不再提高 PSNR，最多 10",
     "auto: a GPU if one works, else the CPU (default: auto)": (
         "auto：有可用的 GPU 时使用 GPU，否则使用 CPU（默认：auto）"
     ),

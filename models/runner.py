@@ -24,6 +24,7 @@ from models.machine.ranks.ranks import joined
 from models.methods.conf import to_hocon
 from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
+from models.monitoring.deadline import is_over
 from models.monitoring.endings import Ending, named_if_the_gpu_fails, saved_at_an_early_end
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
@@ -39,6 +40,8 @@ from models.results.meshes import validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer, generators
+
+FIRST_STEPS = 5  # of a session: Jittor compiles kernels in them
 
 
 class Runner:
@@ -110,6 +113,8 @@ class Runner:
             self._begin(language, followers)
             with phase("training"), self._session() as (interrupts, bar):
                 while self.step < self.conf.end_iter and interrupts.received is None:
+                    if is_over():
+                        self._end_with_the_next_step()
                     output = self.trainer.step()
                     self._taken += 1
                     self._after_step(output, bar)
@@ -117,6 +122,11 @@ class Runner:
         if self._failure:
             self.log.keep(self._failure)
             raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
+
+    def _end_with_the_next_step(self) -> None:
+        """Make the next step the last one, with the results that are due then."""
+        last, self.conf = self.conf.end_iter, replace(self.conf, end_iter=self.step + 1)
+        self.log.info(f"the time is over: the training ends with step {self.conf.end_iter} of {last}")
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Interrupts, Bar]]:
@@ -194,7 +204,8 @@ class Runner:
         if self._due(self.conf.report_freq):
             scalars = output.scalars()  # waits for this step; otherwise the loop waits only for the previous one
             bar.set_postfix_str(self._report(scalars, self._speed.since_last()))
-        self._write_due_results()
+        if self._write_due_results() or self._taken <= FIRST_STEPS:
+            bar.leave_out()
         self._tell(lambda follower: follower.after_step(self.snapshot))
 
     def _require_folder(self) -> None:
@@ -242,8 +253,8 @@ class Runner:
         self.log.note(f"step {self.step}: {text}, learning rate {rate:.3g}")
         return text
 
-    def _write_due_results(self) -> None:
-        """Write checkpoint, image and mesh if they are due after this step."""
+    def _write_due_results(self) -> bool:
+        """Write checkpoint, image and mesh if they are due after this step; returns whether any is."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
             self.collapse.at_checkpoint(self.snapshot())
             self.saving.save_progress(self.conf.save_freq)
@@ -270,6 +281,7 @@ class Runner:
             memory.release()
         if (has_picture or has_mesh or self._due(self.conf.report_freq)) and self.step < self.conf.end_iter:
             self._tell(lambda follower: follower.write(self.step, self._seconds(), TRAINING))
+        return has_picture or has_mesh or self._due(self.conf.save_freq)
 
     def _seconds(self) -> float:
         """Training time so far, over all sessions."""

@@ -89,8 +89,8 @@ COMMAND = Command(
             PREPARATION,
             type=minutes_or_auto,
             metavar="M",
-            help=f"reconstruct: minutes of training; {AUTO} (default): until doubling the steps hardly improves the "
-            f"PSNR, at most {AUTO_MINUTES:g}",
+            help=f"reconstruct: minutes of the whole command; {AUTO} (default): until doubling the steps hardly "
+            f"improves the PSNR, at most {AUTO_MINUTES:g}",
         ),
         *prepare.COMMAND.flags,
         *MESH,

@@ -9,6 +9,7 @@ from __future__ import annotations
 FLAG_MEANINGS = {
     "show this help message and exit": "显示帮助并退出",
     "mode of the program (default: train)": "程序的模式（默认：train）",
+    "print version and commit": "打印版本和提交",
     "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
     "name of the scene folder; replaces CASE_NAME and ${case} in the conf": (
         "场景文件夹的名字，替换配置里的 CASE_NAME 和 ${case}"

@@ -203,7 +203,7 @@ class Runner:
         self._speed.count(output.entries)
         if self._due(self.conf.report_freq):
             scalars = output.scalars()  # waits for this step; otherwise the loop waits only for the previous one
-            bar.set_postfix_str(self._report(scalars, self._speed.since_last()))
+            bar.set_postfix_str(self._report(scalars, output.weighted(scalars), self._speed.since_last()))
         if self._write_due_results() or self._taken <= FIRST_STEPS:
             bar.leave_out()
         self._tell(lambda follower: follower.after_step(self.snapshot))
@@ -238,16 +238,15 @@ class Runner:
         """Whether what is done every `frequency` steps, and after the last one, is due now; 0 means never."""
         return frequency > 0 and (self.step % frequency == 0 or self.step >= self.conf.end_iter)
 
-    def _report(self, scalars: dict[str, float], speed: float) -> str:
-        """Log the scalars; returns the text of the progress bar."""
+    def _report(self, scalars: dict[str, float], weighted: dict[str, float], speed: float) -> str:
+        """Log the scalars, to callbacks with the weights of the losses; returns the text of the progress bar."""
         rate = self.trainer.learning_rate
         self.recovery.note_psnr(scalars["Statistics/psnr"])
-        scalars = scalars | {"Statistics/learning_rate": rate}
-        self.log.scalars(self.step, scalars)
-        values = scalars | {"speed": speed}
+        self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
+        values = weighted | {"Statistics/learning_rate": rate, "speed": speed}
         self._tell(lambda follower: follower.scalars(self.step, self._seconds(), values))
         text = (
-            f"loss {scalars['Loss/loss']:.4f}, PSNR {scalars['Statistics/psnr']:.2f}, "
+            f"loss {scalars['Loss/loss']:.4f}, batch PSNR {scalars['Statistics/psnr']:.2f}, "
             f"{self.trainer.model.progress_text(scalars)}, {speed:.0f} {self.trainer.model.entries}/s"
         )
         self.log.note(f"step {self.step}: {text}, learning rate {rate:.3g}")

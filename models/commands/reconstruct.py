@@ -83,6 +83,7 @@ COMMAND = Command(
     name=NAME,
     line="create a mesh, images and metrics from photographs or a video (--images); resumes when repeated",
     run=run,
+    continues=True,
     flags=(
         flag(
             "--minutes",

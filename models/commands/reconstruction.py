@@ -185,7 +185,7 @@ def _train_and_mesh(
 
 def _evaluation(arguments: Arguments, folder: Path) -> Arguments:
     """The step that evaluates the extracted mesh."""
-    return _step(arguments, evaluate.COMMAND, mesh_file=folder / RESULT / MESH)
+    return _step(_of_checkpoint(arguments), evaluate.COMMAND, mesh_file=folder / RESULT / MESH)
 
 
 def _evaluated(arguments: Arguments, folder: Path) -> int:
@@ -230,7 +230,7 @@ def _mesh_step(arguments: Arguments, folder: Path) -> Arguments:
     """
     dataset, wanted = read_conf(arguments).dataset, arguments.values.clean
     is_masked = (Path(dataset.data_dir) / "mask").is_dir()
-    finer = _with(arguments, {"dataset.downscale": str(-(-dataset.downscale // 2))})
+    finer = _with(_of_checkpoint(arguments), {"dataset.downscale": str(-(-dataset.downscale // 2))})
     clean = VIEWS if wanted == PIECES and not is_masked else wanted
     return _step(finer, validate_mesh.COMMAND, output=folder / RESULT / MESH, clean=clean, mesh_file=None)
 
@@ -279,6 +279,11 @@ def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:
     """The arguments with other values of the conf."""
     kept = (text for text in arguments.overrides if key_of(text) not in settings)
     return replace(arguments, overrides=(*kept, *(f"{key}={value}" for key, value in settings.items())))
+
+
+def _of_checkpoint(arguments: Arguments) -> Arguments:
+    """The arguments without the number of steps: a result has that of the newest checkpoint."""
+    return replace(arguments, overrides=tuple(text for text in arguments.overrides if key_of(text) != END_ITER))
 
 
 def _as_typed(step: Arguments) -> str:

@@ -148,7 +148,16 @@ def _curve_table(curve: Sequence[Sequence[float]]) -> list[str]:
         return []
     rows = [f"| {step} | {seconds:.0f} | {score:.2f} |" for step, seconds, score in curve]
     why = "If the last rows still increase, more `--minutes` improve the result."
-    return ["## Training", "", why, "", "| step | seconds | PSNR of four views, dB |", "|---|---|---|", *rows, ""]
+    return [
+        "## Training",
+        "",
+        why,
+        "",
+        "| step | seconds | PSNR of four views, reduced in size, dB |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ]
 
 
 def _time_table(phases: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -18,6 +18,7 @@ COMMAND = Command(
     name="validate_mesh",
     line="write the surface of a checkpoint as a coloured mesh",
     run=run,
+    continues=True,
     flags=(CHECKPOINT, *MESH, *FINISH, MESH_FILE, OUTPUT_FILE),
     check=check,
     needs_checkpoint=True,

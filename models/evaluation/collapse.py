@@ -207,7 +207,7 @@ class CollapseWatch:
         self._curve = [*self._curve, [context.step, context.seconds, score]]
         self._spare()
         self._log.scalars(context.step, {"Statistics/psnr_views": score})
-        self._log.note(f"step {context.step}: PSNR of {self.views.text()} {score:.2f} dB")
+        self._log.note(f"step {context.step}: PSNR of {self.views.text()}, reduced in size, {score:.2f} dB")
         return score
 
     def _spare(self) -> None:

@@ -52,8 +52,11 @@ def validate_image(context: EvalContext, view: int, level: int, held_out: Scene 
     np.save(distances, rendered.distance)
     write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
     compared = image_metrics.compare(rendered, photograph, scene.mask_image(view, resolution_level))
+    shape = photograph.shape
     psnr = image_metrics.text(compared, image_metrics.mask_first(context, scene))
-    context.log.info(f"{'' if held_out is None else 'held-out '}view {view}: PSNR {psnr}, {path}")
+    context.log.info(
+        f"{'' if held_out is None else 'held-out '}view {view}, {shape[1]}x{shape[0]}: PSNR {psnr}, {path}"
+    )
     return ValidationImage(
         path, view, scene.photographs[view], held_out is not None, scene.c2w[view], rendered, photograph, compared
     )

@@ -58,6 +58,7 @@ TEXTS = {
     "extracting": ("the mesh is being extracted", "正在提取网格"),
     "step": ("step", "步"),
     "training": ("training", "训练中"),
+    "batch_psnr": ("batch PSNR", "批次 PSNR"),
     "finished": ("finished", "已完成"),
     "stopped": ("stopped", "已停止"),
 }

@@ -14,6 +14,7 @@ FLAG_MEANINGS = {
     ),
     "show this help message and exit": "显示帮助并退出",
     "mode of the program (default: train)": "程序的模式（默认：train）",
+    "print version and commit": "打印版本和提交",
     "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
     "name of the scene folder; replaces CASE_NAME and ${case} in the conf": (
         "场景文件夹的名字，替换配置里的 CASE_NAME 和 ${case}"
@@ -58,8 +59,10 @@ FLAG_MEANINGS = {
         "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）；evaluate：其他程序写的 --mesh 和 "
         "--gt 的向上轴"
     ),
-    "evaluate: mesh to evaluate in --frame, .ply, .obj, .stl or .glb (default: it is extracted)": (
-        "evaluate：要评测的网格，.ply、.obj、.stl 或 .glb，坐标系由 --frame 决定（默认：重新提取）"
+    "validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj, .stl "
+    "or .glb (default: it is extracted)": (
+        "validate_mesh、evaluate：要上色（不需要检查点）或要评测的网格，.ply、.obj、.stl 或 .glb，"
+        "坐标系由 --frame 决定（默认：重新提取）"
     ),
     "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, --gt, "
     "--tau and --points (default: world)": (
@@ -169,8 +172,8 @@ FLAG_MEANINGS = {
     "prepare, reconstruct: number of frames to use from a video (default: 80)": (
         "prepare、reconstruct：从视频中使用的帧数（默认：80）"
     ),
-    "reconstruct: minutes of training; auto (default): until doubling the steps hardly improves the PSNR, at most "
-    "10": "reconstruct：训练的分钟数；auto（默认）：直到步数加倍几乎不再提高 PSNR，最多 10",
+    "reconstruct: minutes of the whole command; auto (default): until doubling the steps hardly improves the PSNR, at "
+    "most 10": "reconstruct：整条命令的分钟数；auto（默认）：直到步数加倍几乎不再提高 PSNR，最多 10",
     "auto: a GPU if one works, else the CPU (default: auto)": (
         "auto：有可用的 GPU 时使用 GPU，否则使用 CPU（默认：auto）"
     ),

@@ -163,10 +163,19 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
         raise CheckpointError(f"no checkpoint: there is no ckpt_*.safetensors in {checkpoints}; {hint}")
     conf = _fitting(conf, found)
+    if "conf" in found.state:  # the length of its training is that of the checkpoint, whatever the conf says now
+        length = parse_config(found.state["conf"], "the checkpoint's conf").train.end_iter
+        conf = replace(conf, train=replace(conf.train, end_iter=length))
     scene = training_scene(conf)
     require_same_frame(found, scene)
     require_same_masks(found, scene)
     return Experiment(conf, folder, scene, found, RunFiles(folder, OF_A_RESULT))
+
+
+def open_scene(conf: ExperimentConfig) -> Experiment:
+    """The inputs of a result that needs no checkpoint; raises UserError for an unusable folder or scene."""
+    folder = results_folder(conf)
+    return Experiment(conf, folder, training_scene(conf), None, RunFiles(folder, OF_A_RESULT))
 
 
 def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[ExperimentConfig, Path, Scene, Checkpoint]:

@@ -38,6 +38,7 @@ class MeshRequest:
     texture_size: int = 0  # texels per side
     up: str | None = None  # up axis of the file; None for that of the format
     output: Path | None = None  # None for meshes/<step>.ply in the experiment folder
+    mesh_file: Path | None = None  # coloured instead of an extracted mesh, in `frame`
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from models.machine.ranks.ranks import joined
 from models.methods.conf import to_hocon
 from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
+from models.monitoring.deadline import is_over
 from models.monitoring.health import Health
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
@@ -38,6 +39,8 @@ from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer, generators
 from models.training.watch import STOPPED_KEY, Watch
+
+FIRST_STEPS = 5  # of a session: Jittor compiles kernels in them
 
 
 class Runner:
@@ -119,6 +122,11 @@ class Runner:
             self.log.keep(self._failure)
             raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
 
+    def _end_with_the_next_step(self) -> None:
+        """Make the next step the last one, with the results that are due then."""
+        last, self.conf = self.conf.end_iter, replace(self.conf, end_iter=self.step + 1)
+        self.log.info(f"the time is over: the training ends with step {self.conf.end_iter} of {last}")
+
     def _session(self) -> None:
         """Take the steps; at any end, save what was trained and notify the callbacks."""
         end: str | None = STOPPED
@@ -148,6 +156,8 @@ class Runner:
         """Take the remaining steps, until a signal arrives."""
         with joined().until(lambda: interrupts.received is not None), interrupts.of_a_compiler():
             while self.step < self.conf.end_iter and interrupts.received is None:
+                if is_over():
+                    self._end_with_the_next_step()
                 self._after_step(self.trainer.step(), bar)
         self.trainer.settle()
         if interrupts.received is None:
@@ -184,8 +194,9 @@ class Runner:
         self._speed.count(output.entries)
         if self._due(self.conf.report_freq):
             scalars = output.scalars()  # waits for this step; otherwise the loop waits only for the previous one
-            bar.set_postfix_str(self._report(scalars, self._speed.since_last()))
-        self._write_due_results()
+            bar.set_postfix_str(self._report(scalars, output.weighted(scalars), self._speed.since_last()))
+        if self._write_due_results() or self.trainer.guard.steps <= FIRST_STEPS:
+            bar.leave_out()
         self._tell(lambda follower: follower.after_step(self.snapshot))
 
     def _require_folder(self) -> None:
@@ -217,23 +228,22 @@ class Runner:
         """Whether what is done every `frequency` steps, and after the last one, is due now; 0 means never."""
         return frequency > 0 and (self.step % frequency == 0 or self.step >= self.conf.end_iter)
 
-    def _report(self, scalars: dict[str, float], speed: float) -> str:
-        """Log the scalars; returns the text of the progress bar."""
+    def _report(self, scalars: dict[str, float], weighted: dict[str, float], speed: float) -> str:
+        """Log the scalars, to callbacks with the weights of the losses; returns the text of the progress bar."""
         rate = self.trainer.learning_rate
         self._health.note_psnr(scalars["Statistics/psnr"])
-        scalars = scalars | {"Statistics/learning_rate": rate}
-        self.log.scalars(self.step, scalars)
-        values = scalars | {"speed": speed}
+        self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
+        values = weighted | {"Statistics/learning_rate": rate, "speed": speed}
         self._tell(lambda follower: follower.scalars(self.step, self._seconds(), values))
         text = (
-            f"loss {scalars['Loss/loss']:.4f}, PSNR {scalars['Statistics/psnr']:.2f}, "
+            f"loss {scalars['Loss/loss']:.4f}, batch PSNR {scalars['Statistics/psnr']:.2f}, "
             f"{self.trainer.model.progress_text(scalars)}, {speed:.0f} {self.trainer.model.entries}/s"
         )
         self.log.note(f"step {self.step}: {text}, learning rate {rate:.3g}")
         return text
 
-    def _write_due_results(self) -> None:
-        """Write checkpoint, image and mesh if they are due after this step."""
+    def _write_due_results(self) -> bool:
+        """Write checkpoint, image and mesh if they are due after this step; returns whether any is."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
             self._score()
             self.watch.save_progress(self.conf.save_freq)
@@ -263,6 +273,7 @@ class Runner:
             memory.release()
         if (has_picture or has_mesh or self._due(self.conf.report_freq)) and self.step < self.conf.end_iter:
             self._tell(lambda follower: follower.write(self.step, self._seconds(), TRAINING))
+        return has_picture or has_mesh or self._due(self.conf.save_freq)
 
     def _score(self) -> None:
         """Score the present state; the training may return to its best one, or end with it."""

@@ -15,6 +15,7 @@ else:
 
 OF_THE_BATCH = {"rows": False}  # metadata of an output without a row per ray: it is equal for all chunks
 MASK_THRESHOLD = 0.5  # mask value above which a pixel shows the object
+TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, if they differ
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,11 @@ class Term:
     def mean(self, count: float | None = None) -> Var:
         """The unweighted term, [1]; `count` is that of the whole batch if this is a part of it."""
         return self.total / ((self.count if count is None else count) + self.margin)
+
+
+def loss_tag(name: str) -> str:
+    """The TensorBoard tag of a term; that of the weighted sum is `Loss/loss`."""
+    return f"Loss/{TAGS.get(name, name)}_loss"
 
 
 @dataclass(frozen=True)

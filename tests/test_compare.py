@@ -61,11 +61,18 @@ def damaged(folder, content):
     return [experiment(folder / "a"), str(folder / "b")]
 
 
+def several(folder):
+    """A folder with two evaluated experiments, which does not say which one is meant."""
+    experiment(folder / "both/a"), experiment(folder / "both/b")
+    return str(folder / "both")
+
+
 REFUSED = {
     "one": (lambda folder: [experiment(folder / "a")], "name the folders of two experiments or more"),
     "not evaluated": (lambda folder: [experiment(folder / "a"), f"{folder}/a/report"], "has no report/metrics.json"),
     "no folder": (lambda folder: [experiment(folder / "a"), "nowhere"], "nowhere: no such folder; there: "),
     "none of two folders": (lambda folder: ["nowhere", "elsewhere"], "elsewhere: no such folder"),
+    "one of several, and none": (lambda folder: [several(folder), "nowhere"], "nowhere: no such folder"),
     "no JSON": (lambda folder: damaged(folder, b"{"), "cannot be read"),
 }
 

@@ -57,12 +57,14 @@ def test_ground_truth_in_either_frame_gives_the_figures_of_the_conf(trained, tmp
     world.export(tmp_path / "world.stl")
     found = []
     for flags in ("", f"--gt {tmp_path}/unit.ply --frame unit", f"--gt {tmp_path}/world.stl --tau 0.025"):
-        settings = NOTHING if flags else (*SETTINGS, "dataset.test_dir=")
+        # The length of the training is that of the newest checkpoint.
+        settings = (*(NOTHING if flags else (*SETTINGS, "dataset.test_dir=")), "train.end_iter=300")
         assert run(trained, *LOW, *flags.split(), settings=settings) == 0
         found.append(figures(trained))
     for name in ("accuracy", "completeness", "chamfer", "f_score", "normal_consistency", "tau"):
         assert found[1][name] == pytest.approx(found[0][name], rel=1e-4), name
         assert found[2][name] == pytest.approx(found[0][name], rel=1e-3), name
+    assert all(each["conf"]["train.end_iter"] == 2 for each in found)
     assert "world.stl" in found[2]["ground_truth"] and found[0]["world_per_radius"] == pytest.approx(SCALE)
     shown = f"Chamfer distance: mean of both +{found[2]['chamfer']:.4f} radii = {SCALE * found[2]['chamfer']:.4g} world"
     assert re.search(shown, capsys.readouterr().out)

@@ -79,12 +79,13 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
         stopped.setattr(reconstruction, "train", stand_in(train, lambda *given: 130))
         status, said = run(capsys, *call)
     assert status == 130 and "repeat the command to continue" in said.out
+    assert "--minutes 0.0001 is too short: " in said.out and "the whole command will take about" in said.out
     assert said.out.index("before the training: views (bad): 6; so few") < said.out.index("step 3 of 5")
     plan = json.loads((FOLDER / "reconstruct.json").read_text())
     steps = int(plan["settings"]["train.end_iter"])
     assert steps >= 6 and plan["seconds_per_step"] > 0
 
-    monkeypatch.setattr(pace, "seconds_per_step", lambda *given: pytest.fail("measured again"))
+    monkeypatch.setattr(pace, "measured_pace", lambda *given: pytest.fail("measured again"))
     status, said = run(capsys, *call)
     assert status == 0, said.err
     text, kept = (RESULT / "result.md").read_text(), (RESULT / "mesh.ply").read_bytes()

@@ -147,7 +147,7 @@ def test_a_plan_sets_its_own_keys_alone_and_of_other_types_it_is_damaged(links, 
 
 def test_an_automatic_training_doubles_its_steps_and_is_continued(links, monkeypatch):
     first = ReconstructionPlan(10.0, {"train.end_iter": "10"}, 1.0, longest=80)
-    monkeypatch.setattr(reconstruction, "timed_plan", lambda *given: first)
+    monkeypatch.setattr(reconstruction, "timed_plan", lambda *given: (first, None))
     monkeypatch.setattr(reconstruction, "score_curve", lambda folder: [[10, 1.0, 20.0], [20, 2.0, 21.0]])
     links.finishes = 2
     for _ in range(2):

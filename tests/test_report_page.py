@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import shutil
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
 from runs import run
 
 from data.errors import UserError
+from models.machine.version import program_version
 from models.report import parts
 from models.report.document import data_of, document
 from models.report.history import History
@@ -44,6 +46,9 @@ def test_the_page_of_a_training_holds_all_of_it(trained):
     assert found["curves"]["step"] == [2, 4, 6, 8, 10, 12]
     curves = {"Loss/loss", "Statistics/psnr", "Statistics/learning_rate", "inv_s", "seconds", "memory", "speed"}
     assert curves <= set(found["curves"])
+    parts = [column for name, column in found["curves"].items() if re.fullmatch("Loss/.+_loss", name)]
+    assert len(parts) > 2 and np.allclose(np.sum(parts, axis=0), found["curves"]["Loss/loss"], rtol=1e-4), "weighted"
+    assert dict(found["environment"])["version"] == program_version()
     assert [(shown["step"], shown["group"]) for shown in found["pictures"]] == [(n, "training") for n in (4, 6, 8, 12)]
     assert found["mesh"]["step"] == 12 and found["overview"].startswith("data:image/webp")
     colors = np.array(decoded(found["mesh"], "colors", np.uint8))
@@ -179,7 +184,10 @@ def test_the_page_in_a_browser(page_of, tmp_path, size):
 def test_charts_warnings_and_language_of_the_page(page_of):
     curves = {"step": [1, 2, 3, 4], "Loss/a": [0.0, 1000.0, 1.0, 10.0], "Loss/b": [5.0, 5.0, 7.0, None]}
     warnings = ["step 4: no mesh yet: the level set is empty", "of another kind"]
-    with page_of(locale="zh-CN", curves=curves, warnings=warnings) as page:
+    figures = [["held-out views"], ["primary metrics", "inside the mask"]]
+    figures += [["PSNR, whole image", "20.00 dB"], ["PSNR, inside the mask", "29.81 dB"]]
+    with page_of(locale="zh-CN", curves=curves, warnings=warnings, figures=figures) as page:
+        assert "留出视角的 PSNR 29.81 dB" in page.inner_text("#status")
         chart, shown = "[data-chart=losses]", "[data-chart=losses] polyline"
         for count in (3, 4):  # one zero among wide values does not make the axis linear
             assert page.eval_on_selector(shown, "e => e.getAttribute('points').split(' ').length") == count

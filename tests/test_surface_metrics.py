@@ -8,6 +8,7 @@ from data.errors import UserError
 from models.evaluation import mesh_distance as metrics
 from models.evaluation.ground_truth import GroundTruth, read_ground_truth
 from models.evaluation.surface_metrics import against_truth
+from models.surface.mesh_file import read_mesh
 
 
 def square(height=0.0, size=1.0):
@@ -43,7 +44,7 @@ PROPERTIES = b"property float x\nproperty float y\nproperty float z\nend_header\
 POINTS = b"ply\nformat ascii 1.0\nelement vertex %d\n" + PROPERTIES
 
 
-@pytest.mark.parametrize("read", [metrics.read_mesh, lambda path: read_ground_truth(path, "--gt", None)])
+@pytest.mark.parametrize("read", [read_mesh, lambda path: read_ground_truth(path, "--gt", None)])
 @pytest.mark.parametrize(
     ("name", "content"),
     [

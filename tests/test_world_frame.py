@@ -26,11 +26,11 @@ from data.readers.neus import FRAME_FILE
 from data.scenes.load import load_scene
 from data.writers.neus import write_neus_scene
 from models.evaluation.ground_truth import read_ground_truth
-from models.evaluation.references import given_surface, mesh_to_working
-from models.requests import UNIT, WORLD, EvaluationRequest, MeshRequest
-from models.results import meshes
+from models.requests import UNIT, WORLD, MeshRequest
+from models.results import colored
 from models.surface.export import file_axes
 from models.surface.mesh import Surface
+from models.surface.mesh_file import given_surface, mesh_to_working
 
 WIDTH = 480
 TURN = Rotation.from_euler("xyz", [0.5, 1.1, -0.4]).as_matrix()
@@ -189,12 +189,12 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     scene = replace(any_scene(), frame=frame, scene_to_world=np.eye(4), c2w=np.stack([x_up] * 4))
     conf = SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp"))
     experiment, log = SimpleNamespace(scene=scene, conf=conf), SimpleNamespace(info=print)
-    context, path = SimpleNamespace(experiment=experiment, step=1, log=log), tmp_path / f"mesh{suffix}"
+    path = tmp_path / f"mesh{suffix}"
     surface = Surface(trimesh.creation.box((1.0, 2.0, 3.0)))
-    meshes.write(context, MeshRequest(0, frame=asked, up=up), surface, path)
+    colored.write(experiment, 1, log, MeshRequest(0, frame=asked, up=up), surface, path)
     read = trimesh.load_mesh(path)
     assert np.allclose(read.extents, extents, rtol=1e-6) and read.volume > 0, "faces point outwards"
-    again = given_surface(scene, path, EvaluationRequest(MeshRequest(2)))  # the file says its axes
+    again = given_surface(scene, path, WORLD, None)  # the file says its axes
     assert np.allclose(again.mesh.bounds, surface.mesh.bounds, atol=1e-6) and again.mesh.volume > 0
     words = {".stl": b"units: millimetres", ".glb": b"metres"}.get(suffix, b"units: metres")
     assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)
@@ -211,9 +211,9 @@ def test_meshes_of_other_programs_have_the_axes_of_their_frame(suffix, up, frame
     if up == "y" or (up is None and suffix == ".glb"):
         box.apply_transform([[1, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0], [0, 0, 0, 1]])
     box.export(tmp_path / f"a{suffix}")
-    request = EvaluationRequest(MeshRequest(2), frame=frame, up=up, mesh_file=tmp_path / f"a{suffix}")
-    found = given_surface(scene, request.mesh_file, request).mesh
-    truth = read_ground_truth(request.mesh_file, "", mesh_to_working(scene, request.mesh_file, request)).mesh
+    path = tmp_path / f"a{suffix}"
+    found = given_surface(scene, path, frame, up).mesh
+    truth = read_ground_truth(path, "", mesh_to_working(scene, path, frame, up)).mesh
     for mesh in (found, truth):
         assert np.allclose(mesh.bounds, true.bounds, atol=1e-5) and mesh.volume > 0
 

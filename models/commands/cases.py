@@ -28,7 +28,7 @@ from models.machine.ranks.shield import PR_SET_PDEATHSIG
 ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 EXIT_SOME_FAILED = 1
 LISTS = (".txt", ".list", ".csv")  # suffixes of list files
-PSNR = ", PSNR "  # precedes the value in a log line
+PSNR = ", batch PSNR "  # precedes the value in a log line
 DONE, NOT_BEGUN = "done", "not begun"
 
 
@@ -131,7 +131,7 @@ def run_cases(arguments: Arguments) -> int:
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
     """The result table: a line for each scene, in the given order."""
-    rows = [("scene", "steps", "minutes", "PSNR", "result")]
+    rows = [("scene", "steps", "minutes", "batch PSNR", "result")]
     rows += [(one.case, str(one.step), f"{one.seconds / 60:.1f}", one.psnr, one.state) for one in outcomes]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:4], widths[1:]), row[4]]) for row in rows]

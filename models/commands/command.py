@@ -75,6 +75,7 @@ class Command:
     needs_conf: bool = True  # otherwise a conf is read only if the command line names one
     is_shared: bool = False  # whether processes started by mpirun share the work; otherwise one of them does it
     conf_of_case: Path | None = None  # the default conf for --case without --conf; None: that is an error
+    continues: bool = False  # whether the same command continues after Ctrl-C
     plain_word: str = ""  # the flag that positional words after the mode are values of
 
     @property

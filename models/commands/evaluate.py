@@ -10,7 +10,7 @@ from data.errors import UserError
 from models import interface
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, whole
-from models.commands.mesh_flags import ALONE, UP
+from models.commands.mesh_flags import ALONE, MESH_FILE, UP
 from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, common, ended, mesh_request
 from models.requests import EvaluationRequest
 
@@ -21,14 +21,6 @@ DTU = "dtu"
 LARGEST_SCAN = 128  # of the DTU data set
 
 FLAGS = (
-    flag(
-        "--mesh",
-        OUTPUT,
-        dest="mesh_file",
-        type=Path,
-        metavar="FILE",
-        help="evaluate: mesh to evaluate in --frame, .ply, .obj, .stl or .glb (default: it is extracted)",
-    ),
     flag(
         "--gt",
         OUTPUT,
@@ -107,7 +99,7 @@ COMMAND = Command(
     name="evaluate",
     line="metrics on test photographs, against ground truth and SfM points, and of cameras: a table and files",
     run=run,
-    flags=(CHECKPOINT, *MESH, FRAME, UP, ALONE, *FLAGS, LANGUAGE),
+    flags=(CHECKPOINT, *MESH, FRAME, UP, MESH_FILE, ALONE, *FLAGS, LANGUAGE),
     check=check,
     needs_checkpoint=True,
 )

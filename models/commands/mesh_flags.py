@@ -28,6 +28,15 @@ OUTPUT_FILE = flag(
     "texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: "
     "compare.html in the first experiment)",
 )
+MESH_FILE = flag(
+    "--mesh",
+    OUTPUT,
+    dest="mesh_file",
+    type=Path,
+    metavar="FILE",
+    help="validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj, .stl "
+    "or .glb (default: it is extracted)",
+)
 UP = flag(
     "--up",
     OUTPUT,
@@ -140,6 +149,13 @@ def check(values: argparse.Namespace) -> None:
         raise UserError("--up: applies only to the world frame; omit --up or --frame unit")
     if values.decimate is not None and values.simplify is not None:
         raise UserError("--decimate, --simplify: one gives the number of triangles, the other the error; give only one")
+    if values.mode == "validate_mesh" and values.mesh_file is not None:
+        of_extraction = (values.bbox, values.checkpoint, values.mcube_threshold, values.simplify)
+        if any(value is not None for value in of_extraction) or values.clean != PIECES or values.watertight:
+            raise UserError(
+                "--mesh: is coloured as it is; leave out --bbox, --checkpoint, --clean, --no-clean, --mcube_threshold, "
+                "--simplify and --watertight"
+            )
     if values.mode in ("render", "compare"):
         return  # for these modes --output is not a mesh
     if values.output is not None and values.mode != "reconstruct":  # which refuses it
@@ -188,4 +204,5 @@ def full_request(values: argparse.Namespace) -> MeshRequest:
         color=color(values),
         texture_size=values.texture_size,
         output=values.output,
+        mesh_file=values.mesh_file,
     )

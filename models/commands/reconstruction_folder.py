@@ -48,7 +48,7 @@ PARTS = (
 class ReconstructionPlan:
     """The settings that later calls keep."""
 
-    minutes: float  # of training; the maximum if `is_auto`
+    minutes: float  # of the whole command; the maximum if `is_auto`
     settings: dict[str, str]  # values of the conf by key, of SETTLED_KEYS
     seconds_per_step: float | None = None  # measured; None if the user set the number of steps
     starts_over: bool = False  # a call with --overwrite was interrupted: the next call makes a new plan
@@ -169,6 +169,15 @@ def score_curve(folder: Path) -> list[list[float]]:
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     return [] if newest is None else [list(entry) for entry in recorded(newest.state).curve]
+
+
+def last_step(folder: Path) -> int | None:
+    """The step of the newest checkpoint; None if there is none."""
+    from models.checkpoints.folder import latest_checkpoint
+    from models.experiment import CHECKPOINTS
+
+    newest = latest_checkpoint(folder / CHECKPOINTS, complain)
+    return None if newest is None else newest.step
 
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:

@@ -151,7 +151,7 @@ def _curve_table(figures: Mapping[str, Any]) -> list[str]:
     """The lines on the scores of the training, [step, seconds, dB]; none without scores."""
     if not (curve := figures.get(CURVE)):
         return []
-    head = f"| step | seconds | PSNR of four {figures.get('decided_by') or TRAINING} photographs, dB |"
+    head = f"| step | seconds | PSNR of four {figures.get('decided_by') or TRAINING} photographs, reduced in size, dB |"
     rows = [f"| {step} | {seconds:.0f} | {score:.2f} |" for step, seconds, score in curve]
     why = "If the last rows still increase, more `--minutes` improve the result."
     return ["## Training", "", why, "", head, "|---|---|---|", *rows, ""]

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from data.errors import UserError
 from data.io.images import image_size, list_images
 from data.io.streams import say
 from models.commands.command import Arguments, ExperimentConfig
 from models.commands.conf import given_value
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan
+from models.requests import AUTO
 
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
 # as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.
@@ -19,9 +21,6 @@ LONGEST_SIDE, ITS_MINUTES = 512, 10.0
 # With at least SPARES photographs every eighth one is held out: a test photograph, or one of DECIDING validation
 # photographs if as many test photographs remain. With fewer, training photographs decide: a small scene needs them.
 SPARES, EVERY, DECIDING = 16, 8, 4
-# Fraction of the minutes for training steps; images, meshes, checkpoints and the report take the rest. With 1.0, ten
-# minutes on the fox's photographs took 11.6; with this value 9.0.
-STEPPING = 0.86
 LEAST_STEPS = 200  # fewer steps give no usable result
 DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
 LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored photographs
@@ -51,24 +50,52 @@ def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float
     return settings
 
 
-def timed_plan(conf: ExperimentConfig, settings: dict[str, str], minutes: float, is_auto: bool) -> ReconstructionPlan:
-    """The plan with the number of steps that fit into the minutes, for which it measures the time of a step.
+def require_same_settings(
+    arguments: Arguments, plan: ReconstructionPlan, minutes: float | str | None, folder: Path
+) -> None:
+    """Raises UserError if the command line has other minutes or values of keys than the existing reconstruction."""
+    planned = AUTO if plan.is_auto else plan.minutes
+    if minutes not in (planned, None):
+        words = planned if plan.is_auto else f"{planned:g}"
+        raise UserError(
+            f"{folder}: contains a reconstruction with --minutes {words}; pass that to continue it, --overwrite to "
+            "start again, or another --case"
+        )
+    for key, value in plan.settings.items():
+        given = given_value(arguments.overrides, key)
+        if given not in (None, value):
+            raise UserError(
+                f"--set {key}={given}: {folder} contains a reconstruction with {key} = {value}; leave it out to "
+                "continue it, pass --overwrite to start again, or another --case"
+            )
 
-    If `is_auto`, the first training has 1 / 2^DOUBLINGS of these steps.
+
+def timed_plan(
+    conf: ExperimentConfig, settings: dict[str, str], minutes: float, is_auto: bool, started: float, resolution: int
+) -> tuple[ReconstructionPlan, float | None]:
+    """The plan with the number of steps that fit into the minutes of the command, which began at `started`.
+
+    Measures the time of a step. If `is_auto`, the first training has 1 / 2^DOUBLINGS of these steps. Also returns the
+    moment when the training must end, both of time.perf_counter(); None if the minutes are too short.
     """
     from models.experiment import training_scene
 
     scene = training_scene(conf)
-    from models.training.pace import seconds_per_step
+    from models.commands.reconstruction_time import announce, budget
+    from models.training.pace import measured_pace
 
     say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
-    seconds = seconds_per_step(conf.model, conf.train, scene)
+    pace = measured_pace(conf.model, conf.train, scene)
     rounds = 2**DOUBLINGS if is_auto else 1
-    steps = max(LEAST_STEPS, int(conf.train.warm_up_end) + 1, int(STEPPING * 60 * minutes / seconds / rounds))
-    until = f"at first, at most {steps * rounds}" if is_auto else f"for {minutes:g} minutes"
-    say(f"a step takes {1000 * seconds:.0f} ms here: {END_ITER} = {steps} {until}")
+    given = budget(minutes, started, scene.n_views, resolution, pace.slowdown)
+    fitting = given.steps(pace)
+    steps = max(LEAST_STEPS, int(conf.train.warm_up_end) + 1, fitting // rounds)
+    until = f"at first, at most {steps * rounds}" if is_auto else f"for {minutes:g} minutes in all"
+    say(f"a step takes {1000 * pace.seconds:.0f} ms here: {END_ITER} = {steps} {until}")
+    can_be_kept = announce(given, pace, steps * rounds, fitting)
     longest = steps * rounds if is_auto else None
-    return ReconstructionPlan(minutes, {**settings, END_ITER: str(steps)}, seconds, longest=longest)
+    plan = ReconstructionPlan(minutes, {**settings, END_ITER: str(steps)}, pace.seconds, longest=longest)
+    return plan, given.end_of_training(pace) if can_be_kept else None
 
 
 def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> ReconstructionPlan | None:

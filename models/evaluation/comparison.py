@@ -36,10 +36,11 @@ Runs = Sequence[tuple[str, Mapping[str, Any]]]  # folder and metrics of each exp
 
 
 def evaluated(folders: Sequence[Path]) -> Runs:
-    """The experiments with their metrics; raises UserError, which names every folder without metrics."""
+    """The experiments of these folders with their metrics; raises UserError, which names every folder without one."""
     found, errors = [], []
-    for folder in folders:
+    for given in folders:
         try:
+            folder = experiment_in(given)
             found.append((str(folder), _figures(folder)))
         except UserError as error:
             errors.append(str(error))

@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from data.cameras import evenly_spaced
 from data.inspection.canvas import INK, Canvas, Colour
 from data.inspection.sides import missing_sides
+from data.io.bars import shown
 from data.io.images import to_uint8
 from data.prepare.gravity import fitted_plane, largest_plane
 from data.scenes.scene import Scene
@@ -71,7 +72,7 @@ def cover(mesh: trimesh.Trimesh, cameras: Sequence[Camera], points: np.ndarray |
 def _seen_by(points: np.ndarray, normals: np.ndarray, cameras: Sequence[Camera], visibility: Visibility) -> np.ndarray:
     """The number of cameras that see each of the points [P, 3] with normals [P, 3]: int [P]."""
     views = np.zeros(len(points), int)
-    for camera in cameras:
+    for camera in shown(cameras, "cover"):
         asked = np.flatnonzero(camera.shows(*project(points, camera)))
         views[asked] += visibility.sees(points[asked], normals[asked], camera.center)
     return views

@@ -31,8 +31,9 @@ from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
 from models.evaluation.validation import ValidationImage
 from models.methods.conf import flat, parse_config
 from models.requests import EvaluationRequest, MeshRequest
+from models.results.colored import write
 from models.results.context import EvalContext
-from models.results.meshes import extract_mesh, write, write_world_mesh
+from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.render import RenderedView, normal_picture
 from models.results.shading import shade_mesh
 from models.surface.export import surface_to_world
@@ -247,7 +248,7 @@ def _written(context: EvalContext, references: References, mesh: trimesh.Trimesh
     """Write the evaluated mesh; returns it with its colours, in the working frame."""
     path, surface = context.experiment.path(FOLDER, MESH_FILE), references.surface
     if surface is not None:
-        write(context, MeshRequest(0), surface, path)
+        write(context.experiment, context.step, context.log, MeshRequest(0), surface, path)
         return surface
     return None if mesh is None else write_world_mesh(context, mesh, path)
 

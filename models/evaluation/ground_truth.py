@@ -12,7 +12,8 @@ import trimesh
 from data.errors import UserError
 from data.io.files import is_file, read_regular
 from data.readers.points import HEADER_BYTES, read_points
-from models.evaluation.mesh_distance import has_area, read_mesh, sample_surface
+from models.evaluation.mesh_distance import sample_surface
+from models.surface.mesh_file import has_area, read_mesh
 
 LEAST_POINTS = 100  # the fewest points that are taken for a surface
 MOST_POINTS = 1_000_000  # random points from which distances are measured; distances to the cloud use all points

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from trimesh.visual import ColorVisuals
 
 from data.errors import UserError
-from data.io.files import is_file
 from data.parsed_scene import SparsePoints, training_points
 from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
@@ -21,15 +19,13 @@ from data.scenes.split import TEST
 from models.evaluation.frames import SAMPLES, require_in_region
 from models.evaluation.ground_truth import GroundTruth, moved, read_ground_truth
 from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
-from models.evaluation.mesh_distance import read_mesh
 from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU
 from models.experiment import Experiment, held_out_scene
-from models.requests import UNIT, WORLD, Y_AXIS, Z_AXIS, EvaluationRequest
-from models.surface.export import Y_UP, scene_axes, surface_to_world
-from models.surface.formats import recorded
+from models.requests import UNIT, WORLD, EvaluationRequest
 from models.surface.ground import THICK, find_ground
 from models.surface.mesh import Surface
+from models.surface.mesh_file import frame_of, given_surface, mesh_to_working
 from models.surface.visibility import cameras_of
 
 FRAME_WORDS = {
@@ -72,14 +68,15 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     require_table(request.csv or experiment.folder / "report" / "metrics.csv")
     test = held_out_scene(experiment, TEST)
     truth, words = _truth(experiment, request)
-    is_world = request.gt is not None and _own(request.gt, request)[0] == WORLD
+    is_world = request.gt is not None and frame_of(request.gt, request.frame) == WORLD
     otherwise = scene.scene_to_world if is_world else np.linalg.inv(scene.scene_to_world)
     dtu = None if request.dtu is None else _dtu(scene, request.dtu, request.scan)
     sfm_points, notes = _sfm_points(experiment, request)
     if test is None and truth is None and dtu is None and sfm_points is None:
         raise NoReferencesError(NOTHING.format(name=scene.name))
+    file = request.mesh_file
     given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
-    surface = None if request.mesh_file is None else given_surface(scene, request.mesh_file, request)
+    surface = None if file is None else given_surface(scene, file, request.frame, request.up)
     needs = next((flag for flag, value in given.items() if value is not None), "")
     return References(test, truth, words, otherwise, tau, sfm_points, dtu, surface, needs, notes)
 
@@ -102,36 +99,13 @@ def _to_working(scene: Scene, frame: str) -> np.ndarray | None:
     return None if frame == UNIT else np.linalg.inv(scene.scene_to_world)
 
 
-def _own(path: Path, request: EvaluationRequest) -> tuple[str, str | None, bool]:
-    """Frame and up axis of a mesh file, None for that of its format, and whether this program wrote it.
-
-    Its own comments precede --frame and --up, which are for the files of other programs.
-    """
-    own = recorded(path) if is_file(path) else {}
-    axis = own.get("up") if own.get("up") in (Y_AXIS, Z_AXIS) else request.up
-    return (own["frame"] if own.get("frame") in (WORLD, UNIT) else request.frame), axis, bool(own)
-
-
-def mesh_to_working(scene: Scene, path: Path, request: EvaluationRequest) -> np.ndarray:
-    """[4, 4] from the coordinates of a mesh file to the working frame.
-
-    A file of another program has the axes of its frame, unless it is GLB, which has y up, or --up is y.
-    """
-    frame, axis, is_own = _own(path, request)
-    suffix = path.suffix.lower()
-    if is_own:
-        return np.linalg.inv(scene_axes(suffix, scene, frame, axis).change)
-    turned = np.linalg.inv(Y_UP) if (axis or (Y_AXIS if suffix == ".glb" else Z_AXIS)) == Y_AXIS else np.eye(4)
-    to_working = _to_working(scene, frame)
-    return turned if to_working is None else to_working @ turned
-
-
 def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTruth | None, str]:
     """The ground truth of the flag, else of the conf, and the advice if it is in another frame."""
     named = experiment.conf.dataset.reference_mesh
     if request.gt is not None:
         source, words = f"--gt {request.gt}", FRAME_WORDS[request.frame]
-        truth = read_ground_truth(request.gt, source, mesh_to_working(experiment.scene, request.gt, request))
+        change = mesh_to_working(experiment.scene, request.gt, request.frame, request.up)
+        truth = read_ground_truth(request.gt, source, change)
     elif named:
         source, words = f"dataset.reference_mesh = {named}", CONF_WORDS
         truth = read_ground_truth(named, source, None)
@@ -192,15 +166,6 @@ def _points(scene: Scene, path: Path, frame: str) -> SparsePoints:
     xyz = moved(found.xyz, _to_working(scene, frame))
     require_in_region(xyz, f"--points {path}", FRAME_WORDS[frame])
     return replace(found, xyz=xyz)
-
-
-def given_surface(scene: Scene, path: Path, request: EvaluationRequest) -> Surface:
-    """The mesh of --mesh in the working frame, with the colours of its vertices; raises UserError as `read_mesh`."""
-    mesh = read_mesh(path)
-    look, rgb = mesh.visual, None
-    if isinstance(look, ColorVisuals) and look.kind == "vertex" and path.suffix.lower() != ".glb":  # has linear ones
-        rgb = np.asarray(look.vertex_colors)[:, :3]
-    return surface_to_world(Surface(mesh, rgb=rgb), mesh_to_working(scene, path, request))
 
 
 def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:

@@ -53,6 +53,7 @@ def validate_image(context: EvalContext, view: int, level: int, validation: Scen
     np.save(distances, rendered.distance)
     write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
     compared = image_metrics.compare(rendered, photograph, scene.mask_image(view, resolution_level))
+    shape = photograph.shape
     psnr = image_metrics.text(compared, image_metrics.mask_first(context, scene))
-    context.log.info(f"{group} photograph {view}: PSNR {psnr}, {path}")
+    context.log.info(f"{group} photograph {view}, {shape[1]}x{shape[0]}: PSNR {psnr}, {path}")
     return ValidationImage(path, view, scene.photographs[view], group, scene.c2w[view], rendered, photograph, compared)

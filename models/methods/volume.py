@@ -18,11 +18,10 @@ from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
 from models.methods.protocol import Model, Noise
 from models.rendering.losses import binary_mask
-from models.structs import RenderOutput, StepContext, Var
+from models.structs import RenderOutput, StepContext, Var, loss_tag
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
-TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, if they differ
 NO_EXPOSURE = PhotographsConfig()
 
 
@@ -124,7 +123,7 @@ class VolumeModel(Model):
 
     def loss_scalars(self, losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses by TensorBoard tag."""
-        found = {f"Loss/{TAGS.get(name, name)}_loss": losses[name] for name in self.losses if name in losses}
+        found = {loss_tag(name): losses[name] for name in self.losses if name in losses}
         return {"Loss/loss": losses["total"]} | found
 
     def buffers(self) -> dict[str, np.ndarray]:

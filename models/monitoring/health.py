@@ -85,7 +85,7 @@ def _flat(history: Sequence[Vitals]) -> str:
     if len(values) < FLAT_VALIDATIONS or max(values) - min(values) >= FLAT_DB or max(values) >= LOW_PSNR:
         return ""
     return (
-        f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} "
+        f"step {history[-1].step}: batch PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} "
         "validations: usually the cameras do not match the photographs (--mode inspect measures it), or the "
         f"background is not modelled (use {history[-1].background})"
     )

@@ -24,11 +24,12 @@ from data.io.files import is_file, write_result
 from data.io.images import to_uint8
 from data.io.phases import phase
 from data.scenes.scene import facts
-from models.callback import TRAINING, Callback
+from models.callback import FINISHED, TRAINING, Callback
 from models.config.defaults import base_values, same
 from models.evaluation.validation import ValidationImage
 from models.experiment import Experiment
 from models.machine import backend, memory
+from models.machine.version import program_version
 from models.methods.conf import flat
 from models.monitoring.logger import RunLogger
 from models.report.document import REPORT, document, read_page
@@ -91,7 +92,13 @@ class TrainingReport(Callback):
             history, conf = self._history, self._experiment.conf.train
             history.warnings = [*self._earlier_warnings, *self._log.warnings]
             now = time.perf_counter() - self._begun
-            status = {"step": step, "end": conf.end_iter, "seconds": seconds, "state": state, "updated": time.time()}
+            status = {
+                "step": step,
+                "end": step if state == FINISHED else conf.end_iter,
+                "seconds": seconds,
+                "state": state,
+                "updated": time.time(),
+            }
             status |= {"session_steps": step - self._first_step, "session_seconds": now, "val_freq": conf.val_freq}
             status["mesh"] = self._mesh_words
             content = {**self._fixed, "status": status, **history.parts()}
@@ -142,6 +149,7 @@ def fixed_parts(experiment: Experiment) -> dict[str, Any]:
 def _environment(experiment: Experiment) -> list[list[str]]:
     """Command, device, versions and folder of the run."""
     found = [["folder", str(experiment.folder.absolute())], ["command", one_line(" ".join(sys.argv))]]
+    found += [["version", program_version()]]
     found += [["started", datetime.now().astimezone().isoformat(" ", timespec="seconds")]]
     found += [["device", backend.device_info().line().removeprefix("device ")], ["processor", str(os.cpu_count())]]
     found += [["system", platform.platform()], ["python", platform.python_version()]]

@@ -14,16 +14,15 @@ from data.scenes.extraction_box import box_in_frame
 from data.scenes.scene import Scene, radius_of
 from models.machine import memory
 from models.methods.protocol import LevelSet
-from models.requests import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
+from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
+from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
 from models.results.seen_only import seen_space, within, without_boundary
 from models.surface import clean, solid, sparse
-from models.surface.color import Fallback, Photographs, paint
-from models.surface.export import scene_axes, surface_to_world
+from models.surface.color import Fallback
 from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.formats import write_surface
 from models.surface.ground import without_ground
-from models.surface.mesh import About, Surface
+from models.surface.mesh import Surface
 from models.surface.refine import onto_level
 from models.surface.visibility import Visibility, cameras_of
 
@@ -45,11 +44,10 @@ def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
 
     Finished blocks of an incomplete mesh are kept in the experiment folder until it is written.
     """
-    suffix = ".glb" if request.color == TEXTURE else ".ply"
     found = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED)
     surface = _finished(context, request, found.mesh)
-    path = request.output or context.experiment.path("meshes", f"{context.step:08d}{suffix}")
-    write(context, request, surface, path)
+    path = request.output or context.experiment.path("meshes", f"{context.step:08d}{default_suffix(request)}")
+    write(context.experiment, context.step, context.log, request, surface, path)
     found.kept.clear()
     return surface
 
@@ -66,7 +64,7 @@ def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) ->
     Returns it with these colours in the working frame.
     """
     surface = _as_the_network_says(context, mesh, None)
-    write(context, MeshRequest(0, color=NETWORK), surface, path)
+    write(context.experiment, context.step, context.log, MeshRequest(0, color=NETWORK), surface, path)
     return surface
 
 
@@ -148,12 +146,7 @@ def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimes
         found, error = solid.simplified(mesh, request.simplify / radius)
         context.log.info(f"{len(mesh.faces)} triangles simplified to {len(found.faces)}, error {error * radius:.3g}")
         return found
-    faces = request.decimate
-    if request.color == TEXTURE and faces is None:
-        from models.surface.texture import TEXTURED_FACES
-
-        faces = TEXTURED_FACES
-    return mesh if faces is None else clean.decimated(mesh, faces)
+    return decimated(mesh, request)
 
 
 def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
@@ -222,33 +215,9 @@ def _on_level(
 
 
 def _colored(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
-    """Colours from the photographs, per vertex or as a texture."""
-    scene, level_set, visibility = context.experiment.scene, _level_set(context), Visibility(mesh)
-    photographs = Photographs(cameras_of(scene), scene.images, scene.masks)
-    shares = []
-
-    def colors(points: np.ndarray, towards: np.ndarray) -> np.ndarray:
-        found = paint(
-            points,
-            towards,
-            photographs,
-            visibility,
-            _in_chunks(level_set.color, _wide_chunk(context)),
-            partial(context.parts, desc="colours"),
-        )
-        shares.append(found.seen)
-        return found.rgb
-
-    if request.color == TEXTURE:
-        from models.surface.texture import texture
-
-        surface = texture(mesh, request.texture_size, colors)
-    else:
-        found = colors(np.asarray(mesh.vertices), clean.vertex_normals(mesh) if normals is None else normals)
-        surface = Surface(mesh, normals, np.rint(found * 255.0).astype(np.uint8))
-    rest = "the colour network" if level_set.color is not None else "their mean colour"
-    context.log.info(f"colours: {shares[0]:.1%} of the surface from photographs, the rest from {rest}")
-    return surface
+    """Colours from the photographs, per vertex or as a texture, and elsewhere those of the colour network."""
+    color = _in_chunks(_level_set(context).color, _wide_chunk(context))
+    return colored(context.experiment.scene, request, Surface(mesh, normals), color, context.log, context.parts)
 
 
 def _as_the_network_says(context: EvalContext, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
@@ -273,20 +242,4 @@ def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
         return None
     return lambda points, normals: np.concatenate(
         [color(points[at : at + chunk], normals[at : at + chunk]) for at in range(0, len(points), chunk)]
-    )
-
-
-def write(context: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
-    """Write the surface in the requested frame, and log its size."""
-    axes = scene_axes(path.suffix.lower(), context.experiment.scene, request.frame, request.up)
-    surface = surface_to_world(surface, axes.change)
-    conf = context.experiment.conf.general.base_exp_dir
-    written = write_surface(surface, path, About(request.frame, axes.units, axes.up, context.step, conf))
-    closed = "watertight" if clean.is_watertight(surface.mesh) else "not watertight"
-    if surface.picture is not None:
-        closed = "textured"
-    names = ", ".join(map(str, written))
-    context.log.info(
-        f"mesh of {len(surface.mesh.vertices)} vertices and {len(surface.mesh.faces)} triangles, {closed}, "
-        f"{axes.words(request.frame)}: {names}"
     )

@@ -36,6 +36,7 @@ from models.surface.mesh import About, Surface
 
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
 STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13
+OF_VERTICES, OF_INDICES = 34962, 34963  # targets of glTF's buffer views (section 3.6.2)
 UNLIT = "KHR_materials_unlit"
 OPAQUE = 255
 DIGITS = 7  # significant ones of coordinates about the origin
@@ -194,6 +195,10 @@ def to_glb(surface: Surface, about: About) -> bytes:
 
     def finish(tree: dict[str, Any]) -> None:
         tree["asset"]["extras"] = vars(about)
+        primitive = tree["meshes"][0]["primitives"][0]
+        for index in (primitive["indices"], *primitive["attributes"].values()):
+            view = tree["bufferViews"][tree["accessors"][index]["bufferView"]]
+            view["target"] = OF_INDICES if index == primitive["indices"] else OF_VERTICES
         if surface.rgb is not None or picture is not None:
             tree["materials"][0]["extensions"] = {UNLIT: {}}
             tree["extensionsUsed"] = [UNLIT]

@@ -29,6 +29,7 @@ class BatchGradient:
     losses: dict[str, Var]  # the mean of each term, and `total`, their weighted sum
     output: Any  # output of the objective
     gradients: list[Var]  # in the order of the parameters
+    weights: dict[str, float] = field(default_factory=dict)  # of the terms in `total`
     watched: dict[str, Var] = field(default_factory=dict)  # d total / d each value in `Objective.watched`
 
 
@@ -105,7 +106,9 @@ class GradientSum:
         gradients, others = [_cut(value) for value in found[: len(self._parameters)]], found[len(self._parameters) :]
         watched = {name: _cut(value) for name, value in zip(objective.watched, others, strict=True)}
         output = mapped(_cut, objective.output)
-        one = BatchGradient({name: _cut(value) for name, value in losses.items()}, output, gradients, watched)
+        weights = {name: term.weight for name, term in objective.terms.items()}
+        means = {name: _cut(value) for name, value in losses.items()}
+        one = BatchGradient(means, output, gradients, weights, watched)
         # The returned values must not keep the graph: its activations would stay in memory during the next chunk or
         # step.
         del objective, losses, found, others

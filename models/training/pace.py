@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from data.io.phases import phase
+from data.io.bars import shown
+from data.io.phases import now, phase
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.machine import memory
@@ -18,20 +19,32 @@ from models.training.trainer import Trainer, generators
 FIRST_STEPS, TIMED_STEPS = 32, 160
 
 
-def seconds_per_step(model: ModelConfig, train: TrainConfig, scene: Scene) -> float:
-    """Seconds per step, averaged over a whole training; no files are kept.
+@dataclass(frozen=True)
+class Pace:
+    """Measured times, in seconds."""
+
+    seconds: float  # per step, averaged over a whole training
+    compiling: float  # of the kernels of a step; about 0 if they were compiled before
+    slowdown: float = 1.0  # of work on one core by other processes
+
+
+def measured_pace(model: ModelConfig, train: TrainConfig, scene: Scene) -> Pace:
+    """The times of steps; no files are kept.
 
     Schedules are fractions of the training, so a short one passes through the same sizes as a long one.
     """
     with phase("compiling"):
-        _short_training(model, train, scene, FIRST_STEPS)
+        first = _short_training(model, train, scene, FIRST_STEPS, "first steps")
+    before = now()
     with phase("measuring"):
-        seconds = _short_training(model, train, scene, TIMED_STEPS)
+        seconds = _short_training(model, train, scene, TIMED_STEPS, "measuring") / TIMED_STEPS
     memory.release()
-    return seconds / TIMED_STEPS
+    spent = now() - before
+    slowdown = max(1.0, spent.wall / max(spent.processor, 1e-3))
+    return Pace(seconds, max(0.0, first - FIRST_STEPS * seconds), slowdown)
 
 
-def _short_training(model: ModelConfig, train: TrainConfig, scene: Scene, steps: int) -> float:
+def _short_training(model: ModelConfig, train: TrainConfig, scene: Scene, steps: int, name: str) -> float:
     """The seconds of a training with this number of steps, without its start."""
     train = replace(train, end_iter=steps, warm_up_end=min(train.warm_up_end, steps - 1))
     initial, pixels, jitter = generators(train.seed)
@@ -40,7 +53,7 @@ def _short_training(model: ModelConfig, train: TrainConfig, scene: Scene, steps:
     chunk = settled_chunk(train, {})
     trainer.ray_chunk = training_chunk(trainer).chunk if chunk is None else chunk
     started = time.perf_counter()
-    for _ in range(steps):
+    for _ in shown(range(steps), name):
         trainer.step()
     trainer.settle()
     return time.perf_counter() - started

@@ -86,7 +86,7 @@ class Watch:
         self.record = self.record.after_score(step, seconds, score, group)
         self._store.spare(self.record.best_step)
         self._log.scalars(step, {"Statistics/psnr_views": score})
-        self._log.note(f"step {step}: PSNR of {views} {score:.2f} dB")
+        self._log.note(f"step {step}: PSNR of {views}, reduced in size, {score:.2f} dB")
         is_last = step >= self._trainer.conf.end_iter
         before = self.record
         best = self._store.at(before.best_step) if before.low >= (1 if is_last else PATIENCE) else None

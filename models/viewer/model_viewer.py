@@ -156,7 +156,7 @@ class ViewerCallback(Callback):
         """Show the logged scalars."""
         del seconds
         psnr, say = values["Statistics/psnr"], words(self._place.language)
-        self._alone(lambda: self._live.tell(f"{say('training')}, {say('step')} {step}, PSNR {psnr:.2f}"))
+        self._alone(lambda: self._live.tell(f"{say('training')}, {say('step')} {step}, {say('batch_psnr')} {psnr:.2f}"))
 
     def mesh(self, step: int, surface: Surface) -> None:
         """Show the newest mesh."""

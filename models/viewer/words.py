@@ -65,6 +65,7 @@ TEXTS = {
     "written": ("written:", "已写出："),
     "step": ("step", "步"),
     "training": ("training", "训练中"),
+    "batch_psnr": ("batch PSNR", "批次 PSNR"),
     "finished": ("finished", "已完成"),
     "stopped": ("stopped", "已停止"),
 }

@@ -25,7 +25,7 @@ from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY
 from models.ops.splat_wander import step_of
 from models.rendering.losses import mask_term
-from models.structs import MASK_THRESHOLD, Objective, RayView, StepContext, Term, Var
+from models.structs import MASK_THRESHOLD, Objective, RayView, StepContext, Term, Var, loss_tag
 
 SPREAD = 1.1  # extent of a scene relative to the spread of its cameras
 GEOMETRY_FROM = 0.25  # fraction of the training after which the 2DGS losses apply
@@ -255,7 +255,7 @@ class GaussiansModel(Model):
     def scalars(self, output: Shown, losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses, and the PSNR of the batch."""
         decibels = output.error.mean().log() * (-10.0 / np.log(10.0))
-        named = {f"Loss/{name}_loss": value for name, value in losses.items() if name != "total"}
+        named = {loss_tag(name): value for name, value in losses.items() if name != "total"}
         count = jt.array(np.array([self.splats.count], np.float32))
         return {"Loss/loss": losses["total"], "Statistics/psnr": decibels, "Statistics/splats": count} | named
 

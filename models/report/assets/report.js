@@ -10,14 +10,19 @@ function statusPart() {
   const share = end > 0 ? Math.min(1, step / end) : 0;
   const rate = DATA.status.session_seconds > 0 ? DATA.status.session_steps / DATA.status.session_seconds : 0;
   const left = state === "training" && rate > 0 ? duration((end - step) / rate) : null;
-  const last = DATA.pictures[DATA.pictures.length - 1];
   const fact = (key, value) => value === null ? null : el("span", {}, `${t(key)} `, el("b", {}, value));
   return el("section", { id: "status" },
     el("div", { class: "facts" }, el("b", { id: "state" }, t("state_" + state)), fact("step", `${step} / ${end}`), fact("elapsed", duration(seconds)),
-      left === null ? null : fact("left", left), last && last.psnr !== null ? fact("psnr_picture", `${last.psnr.toFixed(2)} dB`) : null),
+      left === null ? null : fact("left", left), fact("psnr_held_out", heldOutPsnr())),
     el("div", { class: "progress" }, el("div", { style: `width:${100 * share}%` })),
     el("div", { class: "soft" }, `${t("updated")} ${new Date(DATA.status.updated * 1000).toLocaleString(LANGUAGE === "zh" ? "zh-CN" : "en")}`,
       state !== "training" ? "" : Date.now() / 1000 - DATA.status.updated > SILENCE_SECONDS ? ` · ${t("silent")}` : ` · ${t("follows")}`));
+}
+
+/* The PSNR of the table of metrics that counts first; null before an evaluation. */
+function heldOutPsnr() {
+  const values = Object.fromEntries(DATA.figures);
+  return values[`PSNR, ${values["primary metrics"]}`] ?? null;
 }
 
 function viewChoice(views) {

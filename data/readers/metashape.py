@@ -81,7 +81,9 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
             f"{source}: several cameras have the label {listed(twice)}, so that their photographs are not known; give "
             "the photographs different names"
         )
-    notes = (f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}",) if without else ()
+    notes: tuple[str, ...] = ()
+    if without:
+        notes = (f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}",)
     others = [posed.path.name for part in framed.values() if part is not images for posed in part]
     if others:
         words = (
@@ -150,9 +152,8 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
         )
     middle = width / 2 + cx + CORNER_TO_CENTRE, height / 2 + cy + CORNER_TO_CENTRE
     intrinsics = np.array([[f + b1, 0.0, middle[0]], [0.0, f, middle[1]], [0.0, 0.0, 1.0]])
-    distortion = (k1, k2, k3, k4) if is_fisheye else (k1, k2, p2, p1, k3)
-    if not is_fisheye and not any(distortion):
-        distortion = ()
+    plain = (k1, k2, p2, p1, k3)
+    distortion = (k1, k2, k3, k4) if is_fisheye else plain if any(plain) else ()
     return PosedImage(image, Lens(intrinsics, distortion, is_fisheye, (width, height)), c2w, size=actual)
 
 

@@ -10,6 +10,7 @@ import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def numbers(where: str, key: str, value: object, count: int) -> np.ndarray:
     return found
 
 
-def field(where: str, value: object, *keys: str) -> object:
+def field(where: str, value: object, *keys: str) -> Any:
     """The value at `keys` in nested objects; raises SceneError if there is none."""
     for key in keys:
         if not isinstance(value, dict) or key not in value:
@@ -53,7 +54,7 @@ def field(where: str, value: object, *keys: str) -> object:
     return value
 
 
-def records(where: str, content: object, key: str) -> list[dict[str, object]]:
+def records(where: str, content: object, key: str) -> list[dict[str, Any]]:
     """The list of objects `key`, [] if it is missing; raises SceneError for anything else."""
     found = content.get(key) or [] if isinstance(content, dict) else None
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
@@ -110,13 +111,11 @@ def posed_images(
     # The cameras of a rig are in subfolders, with the same file names in each.
     shots = sorted(shots, key=lambda shot: (natural_key(Path(shot.name)), shot.name))
     paths, notes = _image_paths(place, [shot.name for shot in shots])
-    shots, paths = zip(*((shot, path) for shot, path in zip(shots, paths, strict=True) if path), strict=True)
-    masks = _mask_paths(mask_folder, [path.relative_to(place).as_posix() for path in paths])
-    images = tuple(
-        PosedImage(path, shot.lens, shot.c2w, mask) for shot, path, mask in zip(shots, paths, masks, strict=True)
-    )
+    found = [(shot, path) for shot, path in zip(shots, paths, strict=True) if path is not None]
+    masks = _mask_paths(mask_folder, [path.relative_to(place).as_posix() for _, path in found])
+    images = tuple(PosedImage(path, shot.lens, shot.c2w, mask) for (shot, path), mask in zip(found, masks, strict=True))
     require_distinct(place, images)  # names in two folders, whose photographs were put into one
-    return images, [*notes, *_left_out(place, paths), *left_out(place)]
+    return images, [*notes, *_left_out(place, [path for _, path in found]), *left_out(place)]
 
 
 def _image_paths(image_folder: Path, names: list[str]) -> tuple[list[Path | None], list[str]]:

@@ -64,10 +64,11 @@ class Runner:
             log.info(note)
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
-        self.recovery = Recovery(experiment.conf, experiment.store, self.trainer, log)
+        store: Any = experiment.store  # None where nothing is saved, and so not used
+        self.recovery = Recovery(experiment.conf, store, self.trainer, log)
         self.collapse = CollapseWatch(experiment, self.trainer, self.recovery, log)
         self._failure = ""  # why the result of the finished training is unusable
-        self.saving = Saving(experiment.store, self.trainer, self.recovery, log, self._state)
+        self.saving = Saving(store, self.trainer, self.recovery, log, self._state)
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None

@@ -230,9 +230,10 @@ class CollapseWatch:
 
     def _restore_best(self) -> bool:
         """Restore the best checkpoint; False if it no longer exists."""
-        found = self._store.at(self._scores.best_step)
-        if found is None:
+        store = self._store
+        found = None if store is None else store.at(self._scores.best_step)
+        if store is None or found is None:
             return False
-        self._store.set_later_aside(found.step)
+        store.set_later_aside(found.step)
         self._trainer.restore(found)
         return True

@@ -149,10 +149,8 @@ def _decode_all(
     posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter], downscale: int, background: float
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...] | None]:
     """(images, masks or None) as in `Scene`. Beside the result, one decoded image at a time is in memory."""
-    images: list[np.ndarray] = []
-    masks: list[np.ndarray | None] = []
     has_masks = any(posed.mask_path for posed in posed_images)
-    is_opaque = not has_masks
+    images, masks, is_opaque = list[np.ndarray](), list[np.ndarray | None](), not has_masks
     for posed, lens in zip(posed_images, lenses, strict=True):
         try:
             rgb, mask = _decode(posed, background)

@@ -56,8 +56,7 @@ class Runner:
         log.info(backend.device_info().line())
         if warning := backend.device_info().warning:
             log.warn(warning)
-        sizes = [line for line in [sizes_line(experiment.conf)] if line]
-        for text in (*sizes, scene, *experiment.scene.notes):
+        for text in filter(None, (sizes_line(experiment.conf), scene, *experiment.scene.notes)):
             (log.warn if text in experiment.scene.doubts else log.info)(text)
         for finding in bad_geometry(experiment.scene) if experiment.checkpoint is None else ():
             log.warn(finding.line)
@@ -78,7 +77,8 @@ class Runner:
             self.trainer.restore(experiment.checkpoint)
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
             log.info(f"resuming from the checkpoint of step {self.step}")
-        self.watch = Watch(self.trainer, experiment.store, log, self._state, experiment.checkpoint)
+        store: Any = experiment.store  # None where nothing is saved, and so not used
+        self.watch = Watch(self.trainer, store, log, self._state, experiment.checkpoint)
 
     @property
     def step(self) -> int:
@@ -255,10 +255,11 @@ class Runner:
             model = self.trainer.model
             for problem in self._health.examine(self.step, model.sharpness(), model.level_set):
                 self.log.warn(problem)
-            shown, level = self.scored, self.conf.validate_resolution_level
-            validation = shown.scene if shown.group == VALIDATION else None
-            seen = partial(validate_image, view=shown.views[0], level=level, validation=validation)
-            picture = self.log.unless_it_fails(self.step, "images", lambda: seen(self.snapshot()))
+            shown = partial(validate_image, view=self.scored.views[0], level=self.conf.validate_resolution_level)
+            validation = self.scored.scene if self.scored.group == VALIDATION else None
+            picture = self.log.unless_it_fails(
+                self.step, "images", lambda: shown(self.snapshot(), validation=validation)
+            )
             if picture is not None:
                 self._tell(lambda follower: follower.picture(self.step, picture))
         if has_mesh:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-Colour = tuple[int, int, int]
+Colour = tuple[int, ...]  # red, green and blue
 
 PAPER: Colour = (255, 255, 255)
 PANEL: Colour = (249, 250, 251)
@@ -27,8 +27,7 @@ def colour_of(index: int, count: int) -> Colour:
     stops = np.array([[38, 110, 190], [116, 86, 186], [196, 60, 120], [222, 96, 36]], dtype=float)
     position = share * (len(stops) - 1)
     low = min(int(position), len(stops) - 2)
-    red, green, blue = np.rint(stops[low] + (position - low) * (stops[low + 1] - stops[low]))
-    return int(red), int(green), int(blue)
+    return tuple(int(value) for value in np.rint(stops[low] + (position - low) * (stops[low + 1] - stops[low])))
 
 
 class Canvas:
@@ -128,8 +127,7 @@ def text_width(text: str, scale: float, thickness: int) -> int:
 
 
 def _paler(colour: Colour, share: float) -> Colour:
-    red, green, blue = (round(value + share * (255 - value)) for value in colour)
-    return red, green, blue
+    return tuple(round(value + share * (255 - value)) for value in colour)
 
 
 def _fixed(places: np.ndarray) -> np.ndarray:

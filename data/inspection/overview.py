@@ -146,7 +146,7 @@ def _draw_panel(
     sphere = place(np.zeros((1, 3)))[0]
     canvas.disc(sphere, size / 2 / half, fill=(232, 238, 246), edge=(92, 128, 176))
     if scene.points is not None:
-        _draw_points(canvas, scene, scene.points, place, axes)
+        _draw_points(canvas, scene.c2w, scene.points, place, axes)
     cone = FRUSTUM * half
     for view in np.argsort(scene.c2w[:, :3, 3] @ np.cross(axes[0], axes[1]))[::-1]:
         is_shown = bool(np.isin(view, chosen))
@@ -164,11 +164,9 @@ def _framed(c2w: np.ndarray) -> tuple[np.ndarray, float]:
     return centre, ROOM * radius
 
 
-def _draw_points(
-    canvas: Canvas, scene: Scene, points: SparsePoints, place: Callable[[np.ndarray], np.ndarray], axes: np.ndarray
-) -> None:
+def _draw_points(canvas: Canvas, c2w: np.ndarray, points: SparsePoints, place: Callable, axes: np.ndarray) -> None:
     """SfM points in their colours, the nearest last; points outside the panel are left out."""
-    centre, half = _framed(scene.c2w)
+    centre, half = _framed(c2w)
     xyz = points.xyz
     keep = np.flatnonzero(np.isfinite(xyz).all(axis=1) & (np.abs((xyz - centre) @ axes.T) < half).all(axis=1))
     keep = keep[:: max(1, len(keep) // MOST_DRAWN_POINTS)]

@@ -77,8 +77,7 @@ def require_whole_png(encoded: bytes, path: Path | str) -> None:
     """
     if not encoded.startswith(PNG_SIGNATURE):
         return
-    position = len(PNG_SIGNATURE)
-    kinds: list[bytes] = []
+    position, kinds = len(PNG_SIGNATURE), list[bytes]()
     while position + PNG_CHUNK_FRAME <= len(encoded) and kinds[-1:] != [b"IEND"]:
         length, kind = struct.unpack_from(">I4s", encoded, position)
         position += length + PNG_CHUNK_FRAME

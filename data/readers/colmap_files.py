@@ -146,7 +146,7 @@ def _without_tracks(path: Path) -> tuple[bytes, dict[int, int]]:
     for _ in range(count):
         start, (key, *_, track) = position, POINT_HEADER.unpack_from(content, position)
         position = _after_point(content, position)
-        kept += [content[start : start + POINT_HEADER.size - COUNT.size], bytes(COUNT.size)]
+        kept += [content[start : start + POINT_HEADER.size - COUNT.size], memoryview(bytes(COUNT.size))]
         views[key] = len(set(np.frombuffer(content[position - track * TRACK_BYTES : position], "<i4")[::2].tolist()))
     return b"".join(kept), views
 

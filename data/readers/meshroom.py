@@ -16,6 +16,7 @@ sampled at whole pixel coordinates (camera/cameraUndistortImage.hpp): pixel (0, 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -87,7 +88,7 @@ def _lens(where: str, given: dict[str, object], version: tuple[int, ...]) -> Len
     centre = numbers(where, "principalPoint", given.get("principalPoint"), 2)
     if version >= (1, 2, 1):
         centre = centre + size / 2
-    focal, distortion, fish = _focal(where, given, version, size[0]), (), False
+    focal, distortion, fish = _focal(where, given, version, size[0]), tuple[Any, ...](), False
     kind = str(given.get("type")).lower()
     kind = str(given.get("distortionType", kind)).lower() if kind == "pinhole" else kind
     if kind in COUNTS:
@@ -95,7 +96,7 @@ def _lens(where: str, given: dict[str, object], version: tuple[int, ...]) -> Len
         focal = focal / (1 + k.sum()) if kind == "radialk3pt" else focal
         distortion = (*k[:1], 0, 0, 0) if len(k) == 1 else (*k[:2], *(k[3:] if len(k) == 5 else (0, 0)), k[2])
     elif kind in FISHEYE:
-        distortion, fish = numbers(where, "distortionParams", given.get("distortionParams") or [0] * 4, 4), True
+        distortion, fish = (*numbers(where, "distortionParams", given.get("distortionParams") or [0] * 4, 4),), True
     if kind not in (*NO_DISTORTION, *COUNTS, *FISHEYE) or given.get("undistortionType", "none") != "none":
         raise SceneError(f"{where}: its lens {one_line(kind)} is not read; export undistorted photographs")
     return camera(where, [focal, centre], size, distortion, fish)

@@ -96,8 +96,8 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
             f"{CAMERA_FILE}: its components have no common frame; the largest, of {len(images)} photographs, is used"
         )
         notes += (f"{words}, left out: {listed(others)}",)
-    images = with_masks(place, masks_folder(folder), images)
-    return ParsedScene(name=folder.resolve().name, source=source, images=images, notes=notes)
+    masked = with_masks(place, masks_folder(folder), images)
+    return ParsedScene(name=folder.resolve().name, source=source, images=masked, notes=notes)
 
 
 def _photograph(place: Path, label: str) -> Path | None:
@@ -167,9 +167,8 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
         )
     middle = width / 2 + cx + CORNER_TO_CENTRE, height / 2 + cy + CORNER_TO_CENTRE
     intrinsics = np.array([[f + b1, 0.0, middle[0]], [0.0, f, middle[1]], [0.0, 0.0, 1.0]])
-    distortion = (k1, k2, k3, k4) if is_fisheye else (k1, k2, p2, p1, k3)
-    if not is_fisheye and not any(distortion):
-        distortion = ()
+    plain = (k1, k2, p2, p1, k3)
+    distortion = (k1, k2, k3, k4) if is_fisheye else plain if any(plain) else ()
     return PosedImage(image, Lens(intrinsics, distortion, is_fisheye, (width, height)), c2w, size=actual)
 
 

@@ -55,7 +55,7 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
     Images with different cameras may differ in size. Raises SceneError for missing or inconsistent files.
     """
     image_paths = _list_images(folder)
-    masks = _list_masks(folder, image_paths)
+    masks: Sequence[Path | None] = _list_masks(folder, image_paths) or [None] * len(image_paths)
     source = folder / files.render_cameras_name
     matrices = _read_matrices(source, "dataset.render_cameras_name", CAMERA_MATRIX)
     world_mats, scale_mat = _checked_cameras(source, matrices, image_paths)
@@ -67,9 +67,7 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
         source=source,
         images=tuple(
             PosedImage(path, Lens(intrinsics), c2w, mask)
-            for path, (intrinsics, c2w), mask in zip(
-                image_paths, cameras, masks or [None] * len(image_paths), strict=True
-            )
+            for path, (intrinsics, c2w), mask in zip(image_paths, cameras, masks, strict=True)
         ),
         points=read_points(folder / POINTS_FILE) if (folder / POINTS_FILE).is_file() else None,
         scale_mat=scale_mat,

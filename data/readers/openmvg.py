@@ -13,6 +13,7 @@ versions wrote the pinhole of disto_t2 as value0. Images are sampled at whole pi
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from data.errors import SceneError, one_line
 from data.io.json_file import MAX_POINTS_BYTES, read_object, text
@@ -58,7 +59,7 @@ def read_openmvg(folder: Path, files: CameraFiles) -> ParsedScene:
     return scene_of_shots(folder, source, shots, points, without)
 
 
-def _lens(where: str, data: object) -> Lens:
+def _lens(where: str, data: Any) -> Lens:
     base = data.get("value0") if isinstance(data, dict) else None
     data = {**data, **base} if isinstance(base, dict) else data
     if not isinstance(data, dict) or "focal_length" not in data:

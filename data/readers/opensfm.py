@@ -25,8 +25,8 @@ from data.readers.transforms import require_read
 CAMERA_FILE = "reconstruction.json"
 # The keys of the coefficients of each projection, in OpenCV's order.
 PLANE, FISHEYE = ("k1", "k2", "p1", "p2", "k3"), ("k1", "k2", "k3", "k4")
-KINDS = {"perspective": PLANE, "simple_radial": PLANE, "radial": PLANE, "brown": PLANE}
-KINDS |= {"fisheye": FISHEYE, "fisheye_opencv": FISHEYE}
+KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("perspective", "simple_radial", "radial", "brown"), PLANE)
+KINDS |= dict.fromkeys(("fisheye", "fisheye_opencv"), FISHEYE)
 
 
 def matches(folder: Path) -> str:

@@ -214,7 +214,7 @@ def _lens(
 def _values(source: Path) -> dict[str, str]:
     """The attributes and elements of RealityCapture in an XMP file, by name; raises SceneError for other files."""
     root = read_xml(source, "RealityCapture", "export it again")
-    mark, found = f"{{{NAMESPACE}}}", {}
+    mark, found = f"{{{NAMESPACE}}}", dict[str, str]()
     for element in root.iter():
         found |= {name.removeprefix(mark): value for name, value in element.attrib.items() if name.startswith(mark)}
         if element.tag.startswith(mark):

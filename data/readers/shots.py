@@ -10,6 +10,7 @@ import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def numbers(where: str, key: str, value: object, count: int) -> np.ndarray:
     return found
 
 
-def field(where: str, value: object, *keys: str) -> object:
+def field(where: str, value: object, *keys: str) -> Any:
     """The value at `keys` in nested objects; raises SceneError if there is none."""
     for key in keys:
         if not isinstance(value, dict) or key not in value:
@@ -51,7 +52,7 @@ def field(where: str, value: object, *keys: str) -> object:
     return value
 
 
-def records(where: str, content: object, key: str) -> list[dict[str, object]]:
+def records(where: str, content: object, key: str) -> list[dict[str, Any]]:
     """The list of objects `key`, [] if it is missing; raises SceneError for anything else."""
     found = content.get(key) or [] if isinstance(content, dict) else None
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):

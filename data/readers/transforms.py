@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
+from typing import Any
 
 import numpy as np
 
@@ -165,7 +166,7 @@ def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
     return Lens(intrinsics, _distortion(frame, is_fisheye), is_fisheye, size)
 
 
-def require_read(where: str, given: Mapping[str, object], read: Sequence[str]) -> None:
+def require_read(where: str, given: Mapping[str, Any], read: Sequence[str]) -> None:
     """Raises SceneError for keys of lenses beside `read` whose values are not 0."""
     others = {key: value for key, value in given.items() if LENS_KEYS.fullmatch(key) and key not in read}
     odd = sorted(key for key, value in others.items() if not isinstance(value, str) and np.any(value))

@@ -172,12 +172,10 @@ def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:
     A single word, or any number of them if the flag takes several values.
     """
     command = BY_NAME.get(values.mode)
-    if command is None or not command.plain_word or any(word.startswith("-") for word in unknown):
+    name = command.plain_word if command is not None else ""
+    if not name or getattr(values, name) is not None or any(word.startswith("-") for word in unknown):
         return unknown
-    name = command.plain_word
-    if getattr(values, name) is not None:
-        return unknown
-    takes_many = any(entry.name == f"--{name}" and "nargs" in entry.options for entry in command.flags)
+    takes_many = any(entry.name == f"--{name}" and "nargs" in entry.options for entry in BY_NAME[values.mode].flags)
     if not unknown or (len(unknown) > 1 and not takes_many):
         return unknown
     setattr(values, name, [Path(word) for word in unknown] if takes_many else Path(unknown[0]))

@@ -202,7 +202,7 @@ class _Work:
         from models.checkpoints.folder import latest_checkpoint
         from models.methods.conf import load_config
 
-        folder = Path(load_config(self._arguments.conf, case, self._arguments.overrides).general.base_exp_dir)
+        folder = Path(load_config(self._arguments.conf or "", case, self._arguments.overrides).general.base_exp_dir)
         try:
             found = latest_checkpoint(folder / "checkpoints", complain)
         except UserError:

@@ -29,7 +29,7 @@ from models.structs import RayLayout, RaySamples, Var
 
 MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
 # Buffers that checkpoints of earlier versions do not contain, with the values that these versions used.
-OF_EARLIER_VERSIONS = {
+OF_EARLIER_VERSIONS: dict[str, np.ndarray] = {
     "prunes_after": np.zeros(1, np.int64),
     "least_step": np.zeros(1),
     "background_near_share": NEAR_SHARE_BEFORE,
@@ -102,9 +102,6 @@ class OccupancyEstimator(Estimator):
         if self._sampler is None and self.background is not None and not shapes.keys() & self.background.networks:
             self.background = None
 
-    def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
-        """None: the jitter is part of the batch."""
-
     def sample(self, batch: PackedBatch, *unused: object) -> RaySamples:
         """The samples of a batch, computed on the device."""
         return self._sampled(batch.placed, float(batch.step[0]))
@@ -112,10 +109,10 @@ class OccupancyEstimator(Estimator):
     def _sampled(self, placed: Placed, step: float) -> RaySamples:
         """Samples at distance `step`, with opacities and colours of the background."""
         near, far, background = placed.near, placed.far, None
-        if far is not None:
+        if far is not None and self.background is not None:
             alpha, rgb = self.background.evaluate(far.points, far.directions)
-            order, both = merged_order(near, far), RayLayout(near.offsets + far.offsets)
-            background = MergedBackground(alpha, rgb, *order, both, near.rays.shape[0])
+            (place, sample), both = merged_order(near, far), RayLayout(near.offsets + far.offsets)
+            background = MergedBackground(alpha, rgb, place, sample, both, near.rays.shape[0])
         deltas = jt.full((near.rays.shape[0], 1), step)
         rays = RayLayout(near.offsets)
         return RaySamples(near.points, near.directions, deltas, rays, near.depths, background=background)
@@ -159,8 +156,8 @@ class OccupancyEstimator(Estimator):
     @property
     def first_pruning(self) -> float:
         """The step at which pruning begins; later with a background, which could otherwise replace the region."""
-        is_bare = self.background is None or self.background.is_plain
-        share = self.conf.prune_from if is_bare else self.background.conf.prune_from
+        behind = self.background
+        share = self.conf.prune_from if behind is None or behind.is_plain else behind.conf.prune_from
         return max(share * self._end_iter, self.prunes_after)
 
     def _leveled(self) -> list[GridField]:
@@ -243,7 +240,7 @@ class OccupancyEstimator(Estimator):
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        buffers = OF_EARLIER_VERSIONS | buffers
+        buffers = {**OF_EARLIER_VERSIONS, **buffers}
         for name, own in self.buffers().items():
             found = buffers.get(name)
             if found is None or found.dtype != own.dtype:

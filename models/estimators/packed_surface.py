@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from data.parsed_scene import training_points
@@ -29,6 +31,8 @@ CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edge lengths of a cell
 
 class SurfaceOccupancyEstimator(OccupancyEstimator):
     """The cells within a band around the surface, whose width shrinks with 1 / inv_s."""
+
+    conf: PackedConfig
 
     def __init__(
         self,
@@ -67,9 +71,10 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
 
     def begin(self) -> str:
         """See `Estimator.begin`: without masks, start from fused depth maps, if the conf asks for it."""
-        if self.background is None or self.background.conf.depth_until == 0 or not isinstance(self._sdf, SDFGrid):
+        sdf, background = self._sdf, self.background
+        if background is None or background.conf.depth_until == 0 or not isinstance(sdf, SDFGrid):
             return ""
-        fused = self._sampler.depth
+        fused = None if self._sampler is None else self._sampler.depth
         if fused is None:
             return "too few pixels have a depth; the surface starts as a sphere"
         generator = np.random.default_rng(0)
@@ -82,7 +87,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
                 distances = np.minimum(distances, INTERIOR_RADIUS - np.linalg.norm(anywhere, axis=1, keepdims=True))
             return np.concatenate([on_surface, anywhere]), np.concatenate([np.zeros_like(distances), distances])
 
-        self._sdf.begin_with(draw, self.conf.first_levels)
+        sdf.begin_with(draw, self.conf.first_levels)
         self._sharpness.reset(FIRST_INV_S)
         self.starts_from_depth = True
         self.points = self._points_at(0)
@@ -108,16 +113,16 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
 
     def _points_at(self, step: int) -> np.ndarray | None:
         """The SfM points used at this step; a scene photographed from within has a surface near them from the start."""
-        if self._uses_depth(step) and (fused := self._sampler.depth) is not None:
-            return fused.points
+        if self._uses_depth(step) and self._sampler is not None and self._sampler.depth is not None:
+            return self._sampler.depth.points
         first = 0.0 if self.background is None or self._is_interior else self.background.conf.points_from
         is_used = first * self._end_iter <= step < self.conf.points_until * self._end_iter
         return self._scene_points if is_used else None
 
     def _uses_depth(self, step: int) -> bool:
         """Whether the points of the depth maps are used at this step."""
-        is_used = self.starts_from_depth and self.conf.points_weight > 0
-        return is_used and step < self.background.conf.depth_until * self._end_iter
+        until = 0.0 if self.background is None else self.background.conf.depth_until
+        return self.starts_from_depth and self.conf.points_weight > 0 and step < until * self._end_iter
 
     @property
     def first_pruning(self) -> float:
@@ -150,10 +155,11 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
 
     def probe_opacities(self) -> np.ndarray:
         """Opacity [R] of the region along the probe rays; R = 0 if masks are used instead."""
-        if self._sampler is None or self.background is None:
+        probes = None if self._sampler is None or self.background is None else self._sampler.probes
+        if probes is None:
             return np.zeros(0, np.float32)
         with jt.no_grad():
-            return opacities(self.grid, self._sampler.probes, self._sdf.at_weights().distance, self._sharpness())
+            return opacities(self.grid, probes, self._sdf.at_weights().distance, self._sharpness())
 
     def visibility(self, found: PackedSamples, step: float) -> Visibility:
         """Visibility by the signed distances."""
@@ -163,7 +169,8 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
     @property
     def least_weight(self) -> float:
         """Samples of negligible weight are skipped once cells are pruned, and always with a uniform backdrop."""
-        return LEAST_WEIGHT if self._is_pruning or self.background.is_plain else ALL
+        is_bare = self.background is None or self.background.is_plain
+        return LEAST_WEIGHT if self._is_pruning or is_bare else ALL
 
     def _inv_s(self) -> float:
         with jt.no_grad():
@@ -239,10 +246,10 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         """See `OccupancyEstimator.buffers`; also whether the surface started from depth."""
         return super().buffers() | {"starts_from_depth": np.array([self.starts_from_depth])}
 
-    def load_buffers(self, buffers: dict[str, np.ndarray]) -> None:
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """See `OccupancyEstimator.load_buffers`."""
         super().load_buffers(buffers)
-        self.starts_from_depth = bool((OF_EARLIER_VERSIONS | buffers)["starts_from_depth"][0])
+        self.starts_from_depth = bool({**OF_EARLIER_VERSIONS, **buffers}["starts_from_depth"][0])
         self._cavities = None
 
 

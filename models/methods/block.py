@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 # A parameter with its gradient, its two moments, and the new weight and moments of a step.
 TRAINED_COPIES = 7
@@ -11,6 +11,7 @@ TRAINED_COPIES = 7
 class ModelConfig(Protocol):
     """The block `model`: a frozen dataclass with keys and sub-blocks as fields. Most members have a default."""
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     type: str
 
     def check(self) -> None:

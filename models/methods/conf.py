@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ def from_blocks(tree: object) -> ExperimentConfig:
     further = _further(block)
     names = {field.name for field in fields(block)} - {MORE} - _unused(block, blocks.model)
     known = _model_types()
-    own, more = {}, {}
+    own, more = dict[str, Any](), dict[str, Any]()
     for key, value in blocks.model.items():
         if key not in known:
             raise ConfigError(f"model.{key}: unknown key{nearest(str(key), known)}")
@@ -148,7 +148,8 @@ def known_leaves() -> dict[str, tuple[Any, Mapping[str, Any]]]:
         for prefix, block in blocks.items():
             leaves |= leaf_fields(block, f"{prefix}.")
     del leaves[f"{MODEL}.{MORE}"]
-    choices = {"type": METHODS, "surface": SURFACES, "color": COLORS, "radiance_field": RADIANCE}
+    choices: dict[str, Iterable[str]] = {"type": METHODS, "surface": SURFACES, "color": COLORS}
+    choices["radiance_field"] = RADIANCE
     choices |= {key: (DEFAULT, *known) for key, known in choices.items() if key != "type"}
     return leaves | {f"{MODEL}.{key}": (str, {"one_of": tuple(known)}) for key, known in choices.items()}
 

@@ -16,9 +16,8 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.estimators.seen_space import SeenSpace
 from models.machine.backend import jt
-from models.structs import Objective, RayView, StepContext, Var
+from models.structs import Noise, Objective, RayView, StepContext, Var
 
-Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
 Precomputed = Any  # the part of a chunk that is computed once, without gradients
 
 
@@ -103,16 +102,21 @@ class Model(Protocol):
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of one batch; None, without drawing numbers, if the conf disables it."""
+        return None
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The colour [3] behind everything in images, given that of the conf; None for black."""
         return background_rgb
 
-    def precompute(self, batch: Batch, noise: Noise | None, context: StepContext) -> Precomputed:
-        """The part of a chunk that is computed once, without gradients; `objective` takes it, or computes it itself."""
+    def precompute(self, batch: Any, noise: Noise | None, context: StepContext) -> Precomputed:
+        """The part of a chunk that is computed once, without gradients; `objective` takes it, or computes it itself.
+
+        batch: one of the method's sampler, or a part of it. None: nothing is computed ahead.
+        """
+        return None
 
     def objective(
-        self, batch: Batch, noise: Noise | None, context: StepContext, precomputed: Precomputed = None
+        self, batch: Any, noise: Noise | None, context: StepContext, precomputed: Precomputed = None
     ) -> Objective:
         """The terms of the training loss."""
 
@@ -130,11 +134,13 @@ class Model(Protocol):
 
     def view_fully(self, rays: Rays, context: StepContext) -> RayView:
         """The same with all networks evaluated at all samples: an upper bound of the memory of an image."""
+        return self.view(rays, context)
 
     def sharpness(self) -> float | None:
         """inv_s of a surface; None if the method has none."""
+        return None
 
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """Factors on the learning rate by network or `<network>.<parameter>`; 1 for others."""
         del step
         return {}

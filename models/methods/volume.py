@@ -18,7 +18,8 @@ from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
 from models.methods.protocol import Model, Noise
 from models.rendering.losses import binary_mask
-from models.structs import RenderOutput, StepContext, Var, loss_tag
+from models.rendering.protocol import Output, RayBatch
+from models.structs import StepContext, Var, loss_tag
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
@@ -87,7 +88,7 @@ class VolumeModel(Model):
         elif not self._has_scene:
             self.exposure = None
 
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """Factors on the learning rate; exposure has a separate one."""
         del step
         return {} if self.exposure is None else {EXPOSURE: self._photographs.exposure_rate}
@@ -108,13 +109,13 @@ class VolumeModel(Model):
         """See `Model.behind`."""
         return self.estimator.behind(background_rgb)
 
-    def exposed(self, rendering: RenderOutput, batch: Any) -> RenderOutput:
+    def exposed(self, rendering: Output, batch: RayBatch) -> Output:
         """Colours with the exposure of their images."""
         if self.exposure is None:
             return rendering
         return replace(rendering, rgb=self.exposure(rendering.rgb, jt.array(batch.view)))
 
-    def targets(self, batch: Any, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
+    def targets(self, batch: RayBatch, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
         """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
         del background_rgb
         counts = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)

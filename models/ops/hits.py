@@ -11,7 +11,6 @@ no hit, and rays without a hit have no gradient.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -107,7 +106,7 @@ class _SurfaceHits(jt.Function):
         super().__init__()
         self.given, self.offsets, self.sizes = given, offsets, sizes
         self.fields: list[Var] = []
-        self.at: Any = None
+        self.at: Var = None
 
     def execute(self, sdf: Var, gradient: Var) -> tuple[Var, Var]:
         """Points and normals."""

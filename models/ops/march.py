@@ -14,7 +14,6 @@ import numpy as np
 from data.roi.cells import any_in_blocks, children
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
-from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
@@ -112,8 +111,8 @@ def _native(
 ) -> PackedSamples:
     """One operation: steps from cell to cell, and over empty boxes at once."""
     rays = origins.shape[0]
-    integers = [((rays + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
-    outputs = [*integers, *shapes32((samples, 1), (samples, 3), (samples, 3))]
+    outputs: list[tuple[tuple[int, ...], str]] = [((rays + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
+    outputs += [((samples, width), "float32") for width in (1, 3, 3)]
     layout = March(occupied.shape[0], samples, step)
     found = SOURCE.call("march", layout, outputs, [origins, directions, near, far, jitter, occupied])
     return PackedSamples(*(value.stop_grad() for value in found))

@@ -16,7 +16,6 @@ from models.machine.backend import jt
 from models.ops.compact import compact
 from models.ops.kernel import Kernel
 from models.ops.march import PackedSamples
-from models.ops.network import shapes32
 from models.ops.sizes import BACKGROUND_RADIUS
 from models.ops.source import Source
 from models.structs import Var
@@ -138,8 +137,8 @@ def _reference(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var
 def _native(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var, sizes: Outside) -> PackedSamples:
     """One operation, with `sizes.samples` rows; those that are not used are zero."""
     count, samples = len(rays), sizes.samples
-    integers = [((count + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
-    outputs = [*integers, *shapes32((samples, 1), (samples, 3), (samples, 3))]
+    outputs: list[tuple[tuple[int, ...], str]] = [((count + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
+    outputs += [((samples, width), "float32") for width in (1, 3, 3)]
     inputs = [jt.array(value) for value in (rays.origins, rays.directions, jitter)]
     found = SOURCE.call("outside_samples", sizes, outputs, [*inputs, transmits, states])
     return PackedSamples(*(value.stop_grad() for value in found))

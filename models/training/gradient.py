@@ -80,8 +80,7 @@ class GradientSum:
         self._sum, self._outputs, self._missing = None, [], len(spans)
         if len(spans) == 1 and self._over_all is None:
             return [Chunk(self.batch, self.noise)]
-        chunks: list[Chunk] = []
-        counts: dict[str, float] = {}
+        chunks, counts = list[Chunk](), dict[str, float]()
         for rows in spans:
             batch, noise = self.batch.part(rows.start, rows.stop), _rows_of(self.noise, rows)
             chunks.append(Chunk(batch, noise, self._model.precompute(batch, noise, context)))

@@ -22,20 +22,14 @@ def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], se
         corrected = [rate / (1.0 - BETA_1**settings.steps) for rate in rates]
         layout = AdamStep.after(settings.steps, settings.beta_2, settings.epsilon)
         return update.adam(before, gradients, corrected, layout)
-    rows = zip(before.parameters, gradients, before.exp_avg, before.exp_avg_sq, rates, strict=True)
-    after = [
-        rule(value.float64(), gradient.float64(), first.float64(), second.float64(), rate, settings)
-        for value, gradient, first, second, rate in rows
-    ]
+    values = (before.parameters, gradients, before.exp_avg, before.exp_avg_sq)
+    rows = [[value.float64() for value in row] for row in zip(*values, strict=True)]
+    after = [rule(x, g, m, v, rate, settings) for (x, g, m, v), rate in zip(rows, rates, strict=True)]
     return update.gated(before, after)
 
 
 class Optimizer:
     """Parameters with their moments; `steps` counts the updates. Implements `models.methods.protocol.Parameters`."""
-
-    steps: int
-    exp_avg: list[Var]
-    exp_avg_sq: list[Var]
 
     def __init__(
         self,
@@ -53,6 +47,7 @@ class Optimizer:
         self.parameters = [value for values in networks.values() for value in values.values()]
         self._averages = list(averages)
         self.settings = UpdateSettings(0.0, 0, beta_2, epsilon, optimizer=name)  # of the last step
+        self.steps, self.exp_avg, self.exp_avg_sq = 0, list[Var](), list[Var]()
         self.reset_moments()
 
     def step(

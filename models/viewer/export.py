@@ -47,12 +47,13 @@ class ExportPanel:
             return
         self._is_wanted = False
         try:
-            request = self.request(folder / "meshes" / f"{step:08d}{self.format.value}")
+            path = folder / "meshes" / f"{step:08d}{self.format.value}"
+            request = self.request(path)
             write(request)
         except (UserError, EmptySurfaceError) as error:
             self.told.content = str(error)
             return
-        names = [request.output, *companions(request.output, request.color)]
+        names = [path, *companions(path, request.color)]
         self.told.content = f"{self._words('written')} {', '.join(f'`{name}`' for name in names)}"
 
     def request(self, path: Path) -> MeshRequest:

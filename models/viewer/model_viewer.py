@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,22 +135,23 @@ class ViewerCallback(Callback):
         """Start the server; raises UserError if it cannot be started. Camera paths are written to `results`."""
         self._scene, self._keys, self._downscale, self._say = scene, keys, downscale, say
         self._results = results
-        self._place, self._live, self._stage = place, None, None
+        self._place = place
         self._server = start(place.host, place.port, scene.name, say)
         self._begun = self._fresh = time.perf_counter()
         self._spent = 0.0
         self._is_closed = False
 
-    def _ready(self) -> None:
-        """Build the scene, after Jittor is initialised."""
-        if self._live is None:
-            from models.viewer.live_render import LiveRenderer
+    @cached_property
+    def _live(self) -> LiveRenderer:
+        """The renderings, built with the scene at the first use, after Jittor is initialised."""
+        from models.viewer.live_render import LiveRenderer
 
-            # Browsers without a GPU use the CPU cores of the training: the rest is drawn only on request.
-            self._stage = SceneDisplay(self._server, self._scene, words(self._place.language), self._say, is_alone=True)
-            self._live = LiveRenderer(self._stage)
-            self._live.busy(False)
-            add_tools(self._stage, self._keys, self._downscale, self._results, self._say)
+        # Browsers without a GPU use the CPU cores of the training: the rest is drawn only on request.
+        stage = SceneDisplay(self._server, self._scene, words(self._place.language), self._say, is_alone=True)
+        live = LiveRenderer(stage)
+        live.busy(False)
+        add_tools(stage, self._keys, self._downscale, self._results, self._say)
+        return live
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
         """Show the logged scalars."""
@@ -192,7 +193,6 @@ class ViewerCallback(Callback):
         if self._is_closed:
             return
         try:
-            self._ready()
             work()
         except Exception as error:  # noqa: BLE001 (errors of a library that runs its own threads)
             self._is_closed = True

@@ -44,7 +44,8 @@ class SceneDisplay:
         """Build the display. `say` gets the flag of a region that was moved. `is_alone`: cameras, points and region are
         shown on request, beside a mesh.
         """
-        self.server, self.scene, self.words, self._say = server, scene, words, say
+        self.server: Any = server  # by its types, an event may be of no browser
+        self.scene, self.words, self._say = scene, words, say
         self.up = mean_up(scene.c2w)
         server.scene.set_up_direction(tuple(self.up))
         self.surface: trimesh.Trimesh | None = None  # the displayed mesh, working frame

@@ -122,12 +122,11 @@ class Ranks:
     @contextlib.contextmanager
     def undoing(self, snapshot: Callable[[], Callable[[], None]]) -> Iterator[None]:
         """Context manager: if its body is ended by a signal, call what `snapshot` returned before it."""
-        undo = snapshot() if self.size > 1 else None
+        undo = snapshot() if self.size > 1 else lambda: None
         try:
             yield
         except AbandonedError:
-            if undo is not None:
-                undo()
+            undo()
             raise
 
     def check(self) -> str:

@@ -10,27 +10,26 @@ from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
+from models.fields.protocol import SurfaceFields
 from models.fields.registry import COLORS, RADIANCE, SURFACES
 from models.fields.sharpness import SingleVarianceNetwork
 from models.methods.fast.conf import FastNeRFConfig, FastNeuSConfig
 from models.methods.radiance import PackedRadianceModel
 from models.methods.surface import PackedSurfaceModel
-from models.rendering.render import SurfaceFields
 
 
 def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> PackedSurfaceModel:
     """A `PackedSurfaceModel` of the conf."""
-    fields = SurfaceFields(
-        SURFACES[conf.surface].build(conf.block(conf.surface), generator),
-        COLORS[conf.color].build(conf, generator),
-        SingleVarianceNetwork(conf.variance_network),
-    )
+    sdf = SURFACES[conf.surface].build(conf.block(conf.surface), generator)
+    color = COLORS[conf.color].build(conf, generator)
+    sharpness = SingleVarianceNetwork(conf.variance_network)
     background = ContractedBackground(
         DensityGrid(conf.density_grid, generator), RenderingNetwork(conf.background_color, generator), conf.background
     )
     estimator = SurfaceOccupancyEstimator(
-        conf.packed, train.end_iter, train.mask_weight > 0, fields.sdf, fields.sharpness, background
+        conf.packed, train.end_iter, train.mask_weight > 0, sdf, sharpness, background
     )
+    fields = SurfaceFields(sdf, color, sharpness)
     return PackedSurfaceModel(fields, estimator, train, conf.packed, conf.patches, conf.photographs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -68,9 +69,6 @@ class GaussiansModel(Model):
         """The fused distances of all cameras; None without a scene."""
         return Fusion(self._depth_of, tuple(self.cameras)).level_set() if self.cameras else None
 
-    def sharpness(self) -> None:
-        """None: Gaussians have no inv_s."""
-
     # the batch
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PictureSampler:
@@ -86,12 +84,6 @@ class GaussiansModel(Model):
         self.pulled.forget()
         return PictureSampler(scene, batch_size, generator)
 
-    def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
-        """None: there is no jitter."""
-
-    def precompute(self, batch: PictureBatch, noise: None, context: StepContext) -> None:
-        """None: nothing is computed ahead."""
-
     # what is computed
 
     def degree(self, step: int) -> int:
@@ -102,7 +94,7 @@ class GaussiansModel(Model):
     def _viewpoint(self, camera: np.ndarray, size: tuple[int, int], context: StepContext) -> Viewpoint:
         return Viewpoint(camera, size, self.degree(context.step), context.background_rgb)
 
-    def objective(self, batch: PictureBatch, noise: None, context: StepContext, precomputed: None = None) -> Objective:
+    def objective(self, batch: PictureBatch, noise: Any, context: StepContext, precomputed: Any = None) -> Objective:
         """The published losses, averaged over the images."""
         sums: dict[str, list[Term]] = {}
         errors, watched = [], {}
@@ -137,13 +129,13 @@ class GaussiansModel(Model):
         """The losses of one image besides its colours."""
         terms: dict[str, Term] = {}
         opacity = shown[:, :, OPACITY]
-        has_mask = picture.mask is not None and self.train.mask_weight > 0
-        if has_mask:
-            mask = jt.array((picture.mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
-            terms["mask"] = mask_term(opacity.reshape((-1, 1)), mask, self.train.mask_weight)
+        mask = picture.mask if self.train.mask_weight > 0 else None
+        if mask is not None:
+            shows = jt.array((mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
+            terms["mask"] = mask_term(opacity.reshape((-1, 1)), shows, self.train.mask_weight)
         if self.is_flat and context.step >= GEOMETRY_FROM * self.train.end_iter:
             # Without masks, its pull on foreground and background exceeds the colour loss.
-            if has_mask and self.conf.distortion_weight > 0:
+            if mask is not None and self.conf.distortion_weight > 0:
                 terms["distortion"] = distortion_term(shown, self.conf.distortion_weight)
             if self.conf.normal_weight > 0 and min(shown.shape[:2]) > 2:
                 terms["normal"] = normal_term(shown, picture.camera, self.conf.normal_weight)
@@ -165,7 +157,7 @@ class GaussiansModel(Model):
 
     # around a step
 
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """Learning rates of the published code, relative to train.learning_rate, which should be 1."""
         conf, done = self.conf, min(1.0, step / self.train.end_iter)
         mean_rate = conf.mean_rate * (conf.mean_rate_end / conf.mean_rate) ** done
@@ -269,8 +261,6 @@ class GaussiansModel(Model):
             raise ValueError("Gaussians render whole images only")
         with jt.no_grad():
             return ray_view(*self._seen_by(rays.camera, context), rays)
-
-    view_fully = view
 
     def _seen_by(self, camera: PinholeCamera, context: StepContext) -> tuple[Var, np.ndarray]:
         """The image of a camera, and the camera's numbers."""

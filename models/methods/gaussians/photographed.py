@@ -33,7 +33,7 @@ class PhotographedGaussians(GaussiansModel):
         """The Gaussians, then the exposure."""
         return super().networks | {EXPOSURE: self.exposure}
 
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """The rates of Gaussians, and that of exposure."""
         return {**super().rates(step), EXPOSURE: self.photographs.exposure_rate}
 

@@ -27,7 +27,7 @@ import numpy as np
 from data.errors import SceneError, listed, one_line
 from data.io.images import image_size, photographs_folder
 from data.io.json_file import positive, side
-from data.io.named_files import SPELLINGS, masks_folder, named_file, parts_inside, spelled_file
+from data.io.named_files import masks_folder, spelled_below, spelled_file
 from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.poses import rigid_pose
@@ -101,10 +101,7 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
 
 def _photograph(place: Path, label: str) -> Path | None:
     """The photograph with a label, which may lack the suffix, in the folder or below it."""
-    if not parts_inside(label):
-        return None
-    direct = spelled_file(place.joinpath(*parts_inside(label)))
-    return direct or next(filter(None, (named_file(place, label + spelt) for spelt in ("", *SPELLINGS))), None)
+    return spelled_file(place, label) or spelled_below(place, label)
 
 
 def _worlds(source: Path, chunk: ElementTree.Element) -> dict[str | None, tuple[str | None, np.ndarray]]:

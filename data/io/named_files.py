@@ -26,13 +26,14 @@ def leads_out(name: str) -> bool:
     return not name or os.path.normpath(name.replace("\\", "/")).split("/")[0] == ".."
 
 
-def spelled_file(path: Path) -> Path | None:
+def spelled_file(folder: Path, name: str) -> Path | None:
     """The file, or the one with an image suffix appended or its suffix in the other letter case; None without any."""
-    try:
-        longer = [path.with_name(path.name + spelt) for spelt in SPELLINGS]
-        others = [path.with_suffix(spelt) for spelt in SPELLINGS if spelt.lower() == path.suffix.lower()]
-    except ValueError:  # "." is not a file name
+    parts = parts_inside(name)
+    if not parts:
         return None
+    path = folder.joinpath(*parts)
+    longer = [path.with_name(path.name + spelt) for spelt in SPELLINGS]
+    others = [path.with_suffix(spelt) for spelt in SPELLINGS if spelt.lower() == path.suffix.lower()]
     return next(filter(is_file, [path, *longer, *others]), None)
 
 
@@ -58,6 +59,11 @@ def named_file(folder: Path, name: str) -> Path | None:
             if path.name.lower() == last and path.is_file() and not _is_of_maps(path.relative_to(folder))
         ]
     return found[0] if len(found) == 1 else None
+
+
+def spelled_below(folder: Path, name: str) -> Path | None:
+    """`named_file` of the name, or of it with an image suffix."""
+    return next(filter(None, (named_file(folder, name + spelt) for spelt in ("", *SPELLINGS))), None)
 
 
 def _is_of_maps(path: Path) -> bool:

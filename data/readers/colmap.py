@@ -183,7 +183,7 @@ def _lens(model: Path, key: int, name: str, width: int, height: int, parameters:
     if layout is None:
         raise SceneError(
             f"{model}: camera {key} has the camera model {name}, which is not supported; "
-            f"reconstruct with one of {', '.join(CAMERA_MODELS)}, or undistort the photographs with COLMAP"
+            "cut panoramas into views, as --mode prepare does, or undistort the photographs with COLMAP"
         )
     focals, centre, rest = np.split(np.asarray(parameters, dtype=np.float64), [layout.focals, layout.focals + 2])
     if len(rest) != layout.distortion or not np.isfinite(parameters).all() or focals.min() <= 0:

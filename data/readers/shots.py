@@ -33,13 +33,14 @@ class Shot:
 
 
 def numbers(where: str, key: str, value: object, count: int) -> np.ndarray:
-    """`value`, numbers or texts of numbers in nested lists, as [count] float64; raises SceneError for anything else."""
+    """`value`, a text of numbers, or numbers or texts in nested lists, as [count] float64; else raises SceneError."""
     try:
-        found = np.array(value, dtype=np.float64).ravel()
+        found = np.array(value.split() if isinstance(value, str) else value, dtype=np.float64).ravel()
     except (ValueError, TypeError, OverflowError):
         found = np.empty(0)
     if len(found) != count or not np.isfinite(found).all():
-        raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be {count} finite numbers; export it again")
+        wanted = "a finite number" if count == 1 else f"{count} finite numbers"
+        raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be {wanted}; export it again")
     return found
 
 

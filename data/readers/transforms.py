@@ -26,7 +26,7 @@ from data.cameras import LONGEST_FOCAL
 from data.errors import SceneError, listed, one_line
 from data.io.images import IMAGE_SUFFIXES, image_size
 from data.io.json_file import kind, matrix, number, objects, positive, read_content, read_object, side, text
-from data.io.named_files import SPELLINGS, leads_out, named_file, parts_inside, spelled_file
+from data.io.named_files import leads_out, spelled_below, spelled_file
 from data.parsed_scene import Lens, PosedImage
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
 
@@ -103,14 +103,14 @@ def find_file(frame: Frame, key: str, name: str) -> Path | None:
     """
     is_out = leads_out(name)
     if is_out or PureWindowsPath(name).anchor:
-        found = next(filter(None, (named_file(frame.folder, name + spelt) for spelt in ("", *SPELLINGS))), None)
+        found = spelled_below(frame.folder, name)
         if is_out and found is None:
             raise SceneError(
                 f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to "
                 f"{frame.folder}"
             )
         return found
-    return spelled_file(frame.folder.joinpath(*parts_inside(name)))  # instant-ngp accepts Windows paths, too
+    return spelled_file(frame.folder, name)  # instant-ngp accepts Windows paths, too
 
 
 def require_most(

@@ -19,7 +19,7 @@ EXIT_DONE = 0
 EXIT_EMPTY_SURFACE = 2  # as for mistakes of the user: another threshold, region or more steps may help
 EXIT_NOT_FINITE = 1
 EXIT_GPU_FAILED = 3
-EXIT_STOPPED = 143  # 128 + SIGTERM
+EXIT_OF_SIGNAL = 128  # plus the number of the signal that ended the program
 # The groups of the help page, in its order.
 EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "experiment", "output", "preparation", "device"
 GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)

@@ -95,8 +95,8 @@ def _print(lines: tuple[str, ...], stream: TextIO | None) -> None:
 @contextlib.contextmanager
 def _above_bars(stream: TextIO | None) -> Iterator[None]:
     """Clear the progress bars while the body runs; tqdm is not imported for that."""
-    bars = sys.modules.get("tqdm")
-    with bars.tqdm.external_write_mode(file=stream) if bars and stream else contextlib.nullcontext():
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)  # None also while another thread imports it
+    with bars.external_write_mode(file=stream) if bars and stream else contextlib.nullcontext():
         yield
 
 

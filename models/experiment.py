@@ -14,7 +14,7 @@ from pathlib import Path
 
 from data.config import DatasetConfig
 from data.errors import SceneError, UserError
-from data.io.files import LINK_WORDS, make_folder, write_atomically, write_result
+from data.io.files import LINK_WORDS, make_folder
 from data.io.lock import TakenError
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.scene import Scene
@@ -30,7 +30,7 @@ from models.checkpoints.same_scene import (
 )
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.machine.ranks.place import here, is_writer
-from models.methods.conf import ExperimentConfig, network_differences, parse_config, to_hocon
+from models.methods.conf import ExperimentConfig, network_differences, parse_config
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.monitoring.lock import FolderLock
@@ -227,32 +227,6 @@ def held_out_scene(experiment: Experiment, group: str) -> Scene | None:
 def background(conf: ExperimentConfig) -> float:
     """The grey value of the background: 1 for white, else 0."""
     return 1.0 if conf.train.use_white_bkgd else 0.0
-
-
-def record(experiment: Experiment) -> None:
-    """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published.
-
-    The packages in a folder are copied, too.
-    """
-    write_result(experiment.path(RECORDING, "config.conf"), to_hocon(experiment.conf).encode())
-    try:
-        for name in experiment.conf.general.recording:
-            source = Path(name)
-            for file in _python_files(source):
-                within = file.parent.relative_to(source)
-                target = make_folder(experiment.folder, Path(RECORDING) / source.name / within)
-                write_atomically(target / file.name, file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"the recording in {experiment.folder} cannot be written ({error}); correct general.recording"
-        ) from error
-
-
-def _python_files(folder: Path) -> list[Path]:
-    """The .py files of a folder and of the packages inside it."""
-    packages = sorted(path.parent for path in folder.glob("*/__init__.py") if not path.parent.is_symlink())
-    files = sorted(file for file in folder.glob("*.py") if file.is_file())
-    return files + [file for package in packages for file in _python_files(package)]
 
 
 def results_folder(conf: ExperimentConfig) -> Path:

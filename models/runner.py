@@ -14,12 +14,11 @@ from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.io.phases import phase
 from data.scenes.scene import summary
-from data.scenes.split import VALIDATION
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
 from models.evaluation.collapse import ScoredViews, scored_views
 from models.evaluation.validation import validate_image
-from models.experiment import Experiment, record
+from models.experiment import Experiment
 from models.machine import backend, memory
 from models.machine.ranks.ranks import joined
 from models.methods.conf import to_hocon
@@ -29,6 +28,7 @@ from models.monitoring.deadline import is_over
 from models.monitoring.health import Health
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
+from models.monitoring.run_files import record
 from models.monitoring.speed import Speed
 from models.report.training_page import REPORT, TrainingReport
 from models.requests import NETWORK, MeshRequest
@@ -38,7 +38,7 @@ from models.results.meshes import validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer, generators
-from models.training.watch import STOPPED_KEY, Watch
+from models.training.watch import Watch
 
 FIRST_STEPS = 5  # of a session: Jittor compiles kernels in them
 
@@ -108,11 +108,10 @@ class Runner:
         `language` of the report: None for that of the browser. Raises Interrupted, with everything saved, after the
         first SIGINT, SIGTERM or SIGHUP; DivergedError if values do not remain finite; GpuFailedError.
         """
-        record(self.experiment)
+        record(self.experiment.folder, self.experiment.conf)
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; increase train.end_iter to continue")
-            checkpoint = self.experiment.checkpoint
-            self._failure = checkpoint.state.get(STOPPED_KEY, "") if checkpoint is not None else ""
+            self._failure = self.watch.stopped
         else:
             self._begin(language, followers)
             with phase("training"):
@@ -184,8 +183,7 @@ class Runner:
     def _after_step(self, output: StepOutput, bar: Bar) -> None:
         """Actions due after a step, including a skipped one."""
         self._require_folder()
-        is_last = self.step >= self.conf.end_iter
-        if is_last:
+        if is_last := self.step >= self.conf.end_iter:
             self.trainer.settle()  # a skipped step may restore an earlier state; then it is not the last step
         self.watch.after_step(is_last)
         if self.step >= self.conf.end_iter:
@@ -255,11 +253,9 @@ class Runner:
             model = self.trainer.model
             for problem in self._health.examine(self.step, model.sharpness(), model.level_set):
                 self.log.warn(problem)
-            shown = partial(validate_image, view=self.scored.views[0], level=self.conf.validate_resolution_level)
-            validation = self.scored.scene if self.scored.group == VALIDATION else None
-            picture = self.log.unless_it_fails(
-                self.step, "images", lambda: shown(self.snapshot(), validation=validation)
-            )
+            shown, level = self.scored, self.conf.validate_resolution_level
+            seen = partial(validate_image, view=shown.views[0], level=level, validation=shown.validation)
+            picture = self.log.unless_it_fails(self.step, "images", lambda: seen(self.snapshot()))
             if picture is not None:
                 self._tell(lambda follower: follower.picture(self.step, picture))
         if has_mesh:

@@ -90,7 +90,7 @@ def test_a_real_training_is_scored_from_its_photographs(monkeypatch, tmp_path):
     assert run(tmp_path, settings=SETTINGS) == 0
     found = recorded(saved(tmp_path, 12).state, 12)
     assert 3 < found.best < 40 and found.best_step in range(2, 13, 2)
-    assert "PSNR of 4 training photographs " in (tmp_path / "logs/train.log").read_text()
+    assert "PSNR of 4 training photographs, reduced in size, " in (tmp_path / "logs/train.log").read_text()
 
 
 def test_scores_of_other_photographs_are_dropped_at_a_resume(monkeypatch, tmp_path):

@@ -11,10 +11,10 @@ from runs import GOLDEN, ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
 from data.errors import UserError
-from models.experiment import Experiment, record
 from models.methods.conf import load_config
 from models.monitoring.lock import LOCK_NAME
 from models.monitoring.logger import RunLogger
+from models.monitoring.run_files import record
 from models.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -138,9 +138,9 @@ def test_logs_and_recordings_follow_no_link(tmp_path):
             log.info("text")
             log.scalars(1, {"Loss/loss": 1.0})
         with contextlib.suppress(UserError):
-            record(Experiment(conf, folder, None, None))
+            record(folder, conf)
         assert not list(outside.iterdir())
-    record(Experiment(conf, tmp_path / "run", None, None))
+    record(tmp_path / "run", conf)
     assert len(list((tmp_path / "run/recording/source").rglob("*.py"))) == 4
 
 

@@ -193,7 +193,7 @@ def _posed_image(path: Path) -> PosedImage:
 
 
 def _lens(
-    where: str, size: tuple[int, int], focal: float, principal: list[float], distortion: list[float], model: str
+    where: str, size: tuple[int, int], focal: float, principal: list[float], distortion: np.ndarray, model: str
 ) -> Lens:
     """The lens of an image of `size`, from the numbers of the module's docstring; raises SceneError for others."""
     k1, k2, k3, k4, t1, t2 = distortion

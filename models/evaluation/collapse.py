@@ -33,6 +33,11 @@ class ScoredViews:
     views: tuple[int, ...]
     group: str  # TRAINING or VALIDATION
 
+    @property
+    def validation(self) -> Scene | None:
+        """The scene of validation photographs; None for training photographs."""
+        return self.scene if self.group == VALIDATION else None
+
     def text(self) -> str:
         """Their number and group."""
         return f"{len(self.views)} {self.group} photographs"

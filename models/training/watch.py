@@ -49,7 +49,8 @@ class Watch:
     ) -> None:
         """`state` returns the experiment's entries of a checkpoint; `resumed`: to which the trainer was restored."""
         self._trainer, self._store, self._log, self._state = trainer, store, log, state
-        self.record = recorded({} if resumed is None else resumed.state, trainer.conf.end_iter)
+        before = {} if resumed is None else resumed.state
+        self.record, self.stopped = recorded(before, trainer.conf.end_iter), str(before.get(STOPPED_KEY, ""))
         trainer.guard.bad_in_a_row, trainer.rate_factor = self.record.skipped, self.record.rate_factor
         self._last_good: Checkpoint | None = None  # the last usable state, since the last progress
         self._beginning: Checkpoint | None = None  # the initial state of a session that has no checkpoint yet

@@ -102,4 +102,5 @@ def test_the_photographs_that_see_each_part_are_counted_and_drawn(scene):
     shown = [np.array(color) for at, (_, _, color) in enumerate(BANDS) if (band == at).mean() > 0.2]
     shown_mesh = picture[:-56].reshape(-1, 3)
     shades = shown_mesh / np.maximum(shown_mesh.max(axis=1, keepdims=True), 1)
+    assert (picture[-28:] != picture[-1, -1]).any() == bool(missing_sides(scene))
     assert shown and all((np.abs(shades - color / color.max()).max(axis=1) < 0.03).sum() > 500 for color in shown)

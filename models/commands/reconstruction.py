@@ -29,6 +29,7 @@ from models.commands.command import (
 )
 from models.commands.conf import found_conf, given_value, key_of, read_conf
 from models.commands.printed import command_line, given_flags, of_the_scene
+from models.commands.reconstruction_ahead import compiled_ahead
 from models.commands.reconstruction_folder import (
     END_ITER,
     HTML,
@@ -79,7 +80,9 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
     most = AUTO_MINUTES if minutes is None or isinstance(minutes, str) else minutes
     started, end = time.perf_counter(), None
     data_dir = Path(conf.dataset.data_dir)
-    with starting_over(folder, most, data_dir) if arguments.values.overwrite else contextlib.nullcontext():
+    again = starting_over(folder, most, data_dir) if arguments.values.overwrite else contextlib.nullcontext()
+    ahead = compiled_ahead(arguments, arguments.conf) if plan is None else contextlib.nullcontext()
+    with again, ahead:
         _run(_step(arguments, prepare.COMMAND), 1)
     from models.experiment import first_scene_kept
 

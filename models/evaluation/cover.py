@@ -111,7 +111,8 @@ def cover_picture(mesh: trimesh.Trimesh, found: Cover, scene: Scene) -> np.ndarr
 def _legend(width: int, missing: str) -> np.ndarray:
     """The colours and their numbers of photographs, and the sides without any, uint8 [2 * LEGEND, width, 3]."""
     canvas, left = Canvas(width, 2 * LEGEND), 8
-    canvas.text(f"no photograph from: {missing or 'none of the sides'}", (left, LEGEND + 18), 0.42, INK)
+    if missing:
+        canvas.text(f"no photograph from: {missing}", (left, LEGEND + 18), 0.42, INK)
     canvas.text("photographs that see it:", (left, 18), 0.42, INK)
     left += 176
     for _, words, color in BANDS:

@@ -112,7 +112,7 @@ def test_pictures_and_meshes_that_do_not_fit_the_disk_end_no_training(tmp_path, 
 
     for place in ("data.io.images", "data.io.files"):
         monkeypatch.setattr(f"{place}.write_atomically", refuse)
-    monkeypatch.setattr("models.runner.record", lambda experiment: None)
+    monkeypatch.setattr("models.runner.record", lambda *_: None)
     spoil_batches(monkeypatch, {1, 2}, spoil_image)
     often = ("train.val_freq=2", "train.val_mesh_freq=2", "train.validate_resolution_level=20", "train.ray_chunk=256")
     assert run(tmp_path, settings=(*SHORT[:3], *often)) == 0

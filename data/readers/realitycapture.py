@@ -185,7 +185,7 @@ def _posed_image(path: Path) -> PosedImage:
         )
     focal = positive(where, "FocalLength35mm", numbers(where, "FocalLength35mm", values.get("FocalLength35mm"), 1)[0])
     principal = [numbers(where, name, values.get(name, "0"), 1)[0] for name in ("PrincipalPointU", "PrincipalPointV")]
-    lens = _lens(where, size, focal, principal, distortion, values.get("DistortionModel", "perspective"))
+    lens = _lens(where, size, focal, principal, list(distortion), values.get("DistortionModel", "perspective"))
     pose = np.eye(4)
     pose[:3, :3] = np.reshape(numbers(where, "Rotation", values.get("Rotation"), 9), (3, 3)).T
     pose[:3, 3] = numbers(where, "Position", values.get("Position"), 3)
@@ -193,7 +193,7 @@ def _posed_image(path: Path) -> PosedImage:
 
 
 def _lens(
-    where: str, size: tuple[int, int], focal: float, principal: list[float], distortion: np.ndarray, model: str
+    where: str, size: tuple[int, int], focal: float, principal: list[float], distortion: list[float], model: str
 ) -> Lens:
     """The lens of an image of `size`, from the numbers of the module's docstring; raises SceneError for others."""
     k1, k2, k3, k4, t1, t2 = distortion

@@ -9,8 +9,10 @@ import pytest
 import trimesh
 from runs import ROOT
 
+from data.errors import UserError
 from models import installed, interface
 from models.experiment import open_training
+from models.requests import MeshRequest
 from models.surface.visibility import Visibility
 
 
@@ -31,6 +33,22 @@ def test_the_example_of_the_page_gives_image_mesh_and_metrics(tmp_path):
     assert names["metrics"]["step"] == 20 and np.isfinite(names["metrics"]["psnr"])
     written = trimesh.load(folder / "mesh.ply", process=False)
     np.testing.assert_allclose(names["surface"].mesh.vertices, written.vertices, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"color": "vertx"}, "color = 'vertx' must be one of 'vertex', 'texture', 'none'"),
+        ({"clean": "all"}, "clean = 'all' must be one of None, 'pieces'"),
+        ({"frame": "wrld"}, "frame = 'wrld' must be one of 'world', 'unit'"),
+        ({"up": "q"}, "up = 'q' must be"),
+        ({"output": "a.glb"}, "write Path('a.glb')"),
+        ({"resolution": 32.5}, "resolution = 32.5 must be a whole number"),
+    ],
+)
+def test_a_request_with_a_wrong_value_is_one_sentence(values, named):
+    with pytest.raises(UserError, match=re.escape(named)):
+        MeshRequest(**{"resolution": 32} | values)
 
 
 def test_the_installed_package_has_the_same_names():

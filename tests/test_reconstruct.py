@@ -20,7 +20,14 @@ from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
 from data.writers.neus import write_neus_scene
-from models.commands import evaluate, reconstruction, reconstruction_page, reconstruction_settings, train
+from models.commands import (
+    evaluate,
+    reconstruction,
+    reconstruction_folder,
+    reconstruction_page,
+    reconstruction_settings,
+    train,
+)
 from models.commands.arguments import parse_arguments
 from models.commands.program import PROGRAM_FOLDER
 from models.commands.reconstruction_folder import ReconstructionPlan
@@ -195,6 +202,14 @@ def test_the_steps_are_doubled_while_the_scores_increase():
         assert longer(plan(10), curve) == (steps and plan(steps))
     for steps, longest in ((80, 80), (41, 80), (10, None)):
         assert longer(plan(steps, longest), [[steps // 2, 1.0, 20.0], [steps, 2.0, 30.0]]) is None
+
+
+def test_results_are_written_again_after_a_longer_training(tmp_path, monkeypatch):
+    plan = ReconstructionPlan(2.0, {"train.end_iter": "200"}, 0.1, is_finished=True)
+    longer_one = replace(plan, settings={"train.end_iter": "400"}, is_finished=False)
+    for step, after in ((None, plan), (200, plan), (400, longer_one)):
+        monkeypatch.setattr(reconstruction_folder, "last_step", lambda folder, step=step: step)
+        assert reconstruction_folder.trained_further(tmp_path, plan) == after
 
 
 def test_the_page_shows_size_cameras_scores_and_times(tmp_path):

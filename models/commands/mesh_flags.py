@@ -13,7 +13,7 @@ from data.io.files import require_place
 from models.commands.command import OUTPUT, flag
 from models.commands.flag_types import MAX_INT, finite, positive, whole
 from models.commands.shared import FRAME, mesh_request
-from models.requests import LARGEST, NONE, PIECES, TEXTURE, UNIT, VERTEX, VIEWS, Y_AXIS, Z_AXIS, MeshRequest
+from models.requests import AXES, CLEANINGS, COLOURS, PIECES, TEXTURE, UNIT, VERTEX, MeshRequest
 
 TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 triangles
 LARGEST_TEXTURE = 16384  # the limit of GPUs
@@ -40,7 +40,7 @@ MESH_FILE = flag(
 UP = flag(
     "--up",
     OUTPUT,
-    choices=(Y_AXIS, Z_AXIS),
+    choices=AXES,
     help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh "
     "and --gt of other programs",
 )
@@ -77,7 +77,7 @@ FINISH = (
         nargs="?",
         const=PIECES,
         default=PIECES,
-        choices=(PIECES, VIEWS, LARGEST),
+        choices=CLEANINGS,
         help="validate_mesh: pieces: remove components below a hundredth of the area of the largest (default). views: "
         "also triangles that no camera sees or that lie outside the dilated masks. largest: also all "
         "components but the largest",
@@ -114,7 +114,7 @@ FINISH = (
     flag(
         "--colour",
         OUTPUT,
-        choices=(VERTEX, TEXTURE, NONE),
+        choices=COLOURS,
         help="validate_mesh: colours from the photographs (default: vertex, if the format supports it)",
     ),
     flag(

@@ -44,6 +44,7 @@ from models.commands.reconstruction_folder import (
     read_plan,
     score_curve,
     starting_over,
+    trained_further,
     why_stopped,
     write_pages,
     write_plan,
@@ -91,8 +92,9 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
             plan, end = _first_look(arguments, conf, most, is_auto, folder, started)
         else:
             say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
+            plan = trained_further(folder, plan)
         if plan.is_finished and (folder / RESULT / MESH).is_file():
-            ways = f"--overwrite repeats it, the last command of {PAGE} repeats only the mesh"
+            ways = f"--overwrite repeats it; flags of the mesh belong to the last command of {PAGE}, which repeats it"
             say(f"{folder / RESULT}: was already complete ({ways})")
             return EXIT_DONE
         status = _train_and_mesh(arguments, plan, folder, times, end)
@@ -246,10 +248,9 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     conf = read_conf(arguments)
     more = _with(arguments, {END_ITER: str(2 * conf.train.end_iter)})
     again = [
-        f"# continue the training to {2 * conf.train.end_iter} steps",
+        f"# continue the training to {2 * conf.train.end_iter} steps, and write all results again",
         _as_typed(_step(more, train.COMMAND, is_continue=True)),
-        f"# write the metrics of {MESH}, extracted again by the last command, and of the newest checkpoint to report/",
-        _as_typed(_evaluation(arguments, folder)),
+        _as_typed(_step(_of_checkpoint(arguments), arguments.command)),
         f"# extract {MESH} again",
         _as_typed(_mesh_step(arguments, folder)),
     ]

@@ -180,6 +180,14 @@ def last_step(folder: Path) -> int | None:
     return None if newest is None else newest.step
 
 
+def trained_further(folder: Path, plan: ReconstructionPlan) -> ReconstructionPlan:
+    """The plan; if a training has more steps since its results were written, with these, and not finished."""
+    last = last_step(folder) if plan.is_finished else None
+    if last is None or last <= int(plan.settings[END_ITER]):
+        return plan
+    return replace(plan, settings={**plan.settings, END_ITER: str(last)}, is_finished=False)
+
+
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
     """Why a training stopped early, as a sentence, and whether there is a checkpoint for results."""
     from models.checkpoints.folder import latest_checkpoint

@@ -22,7 +22,7 @@ from models.commands.command import (
 )
 from models.commands.flag_types import MAX_INT, finite, whole
 from models.report.document import LANGUAGES
-from models.requests import UNIT, WORLD, MeshRequest
+from models.requests import FRAMES, WORLD, MeshRequest
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
@@ -55,7 +55,7 @@ LANGUAGE = flag(
 FRAME = flag(
     "--frame",
     OUTPUT,
-    choices=(WORLD, UNIT),
+    choices=FRAMES,
     default=WORLD,
     help="world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, "
     "--gt, --tau and --points (default: world)",

@@ -47,7 +47,7 @@ def _millimetres(value: float, _all: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any, _all: Mapping[str, Any]) -> str:
-    text = str(value)
+    text = str(value) or "none"
     return text if len(text) <= LONGEST else f"...{text[3 - LONGEST :]}"
 
 

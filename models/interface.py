@@ -153,8 +153,9 @@ def extract_mesh(
     no surface at `request.threshold`.
     """
     from models.methods.capacity import require_mesh
-    from models.surface.export import surface_to_world
+    from models.surface.export import require_valid, surface_to_world
 
+    require_valid(request)
     if request.mesh_file is not None:
         from models.results.colored import color_file
 
@@ -191,7 +192,9 @@ def evaluate(
     None stands for a metric without reference. Raises EmptySurfaceError.
     """
     from models.evaluation.references import read_references
+    from models.surface.export import require_valid
 
+    require_valid(request.mesh)
     conf = choose_device(conf, device, gpu)
     experiment = open_trained(conf, checkpoint)
     references = read_references(experiment, request)

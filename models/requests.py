@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.errors import UserError
-
 FRAMES = WORLD, UNIT = "world", "unit"  # --frame: world frame of the cameras, or unit-sphere frame
 AXES = Y_AXIS, Z_AXIS = "y", "z"  # --up
 # --clean: remove small components; also what no camera sees or the masks exclude; also all but the largest component
@@ -41,19 +39,6 @@ class MeshRequest:
     up: str | None = None  # up axis of the file; None for that of the format
     output: Path | None = None  # None for meshes/<step>.ply in the experiment folder
     mesh_file: Path | None = None  # coloured instead of an extracted mesh, in `frame`
-
-    def __post_init__(self) -> None:
-        """Raises UserError for a value that the flags do not have either."""
-        allowed = {"frame": FRAMES, "clean": (None, *CLEANINGS), "color": (*COLOURS, NETWORK), "up": (None, *AXES)}
-        for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                known = ", ".join(map(repr, values))
-                raise UserError(f"MeshRequest: {name} = {getattr(self, name)!r} must be one of {known}")
-        for name in ("output", "mesh_file"):
-            if isinstance(getattr(self, name), str):
-                raise UserError(f"MeshRequest: {name} must be a Path, not a text; write Path({getattr(self, name)!r})")
-        if not isinstance(self.resolution, int):
-            raise UserError(f"MeshRequest: resolution = {self.resolution!r} must be a whole number")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from runs import ROOT
 from data.errors import UserError
 from models import installed, interface
 from models.experiment import open_training
-from models.requests import MeshRequest
+from models.requests import EvaluationRequest, MeshRequest
 from models.surface.visibility import Visibility
 
 
@@ -47,8 +47,10 @@ def test_the_example_of_the_page_gives_image_mesh_and_metrics(tmp_path):
     ],
 )
 def test_a_request_with_a_wrong_value_is_one_sentence(values, named):
-    with pytest.raises(UserError, match=re.escape(named)):
-        MeshRequest(**{"resolution": 32} | values)
+    request = MeshRequest(**{"resolution": 32} | values)
+    for call in (interface.extract_mesh, lambda conf, mesh: interface.evaluate(conf, EvaluationRequest(mesh))):
+        with pytest.raises(UserError, match=re.escape(named)):
+            call(None, request)
 
 
 def test_the_installed_package_has_the_same_names():

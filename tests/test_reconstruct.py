@@ -105,9 +105,10 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
     assert json.loads((RESULT / "metrics.json").read_text())["triangles"] == delivered, "one mesh"
     assert read_page(FOLDER / "report.html")["mesh"]["whole"] == delivered
     (RESULT / "mesh.ply").unlink()
-    _, further, _, _, _, last = text.split("```bash\n")[1].split("\n```")[0].splitlines()
+    _, further, again, _, last = text.split("```bash\n")[1].split("\n```")[0].splitlines()
     assert exp_runner.main(shlex.split(last)[2:]) == 0 and (RESULT / "mesh.ply").read_bytes() == kept, last
     assert f"train.end_iter={2 * steps}" in further and "--mode train --is_continue" in further
+    assert "--mode reconstruct" in again and "train.end_iter" not in again and "--overwrite" not in again
     capsys.readouterr()
     phases = json.loads((RESULT / "metrics.json").read_text())["phases"]
     assert all(phases[name]["wall"] > 0 for name in ("mapping", "measuring", "training")), "of the stopped call too"

@@ -16,7 +16,6 @@ from types import FrameType
 from typing import Any, Self
 
 from data.errors import is_compiler_failure
-from models.machine import memory
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_BASE = 128  # a shell's exit status for a process that a signal ended is this plus the signal
@@ -63,6 +62,8 @@ class Interrupts:
         except RuntimeError as error:
             if self.received is None or not is_compiler_failure(error):
                 raise
+            from models.machine import memory  # imports Jittor, which has been loaded then
+
             memory.let_go(error)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:

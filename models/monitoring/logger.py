@@ -21,7 +21,6 @@ from data.errors import UserError, is_allocation_failure, one_line
 from data.io.bars import Bar
 from data.io.files import make_folder, open_regular
 from data.io.streams import complain, is_watched, say
-from models.machine import memory
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
 TEXT, TENSORBOARD = "text", "TensorBoard"  # parts of a log
@@ -85,6 +84,8 @@ class RunLogger(AbstractContextManager):
             return write()
         except (UserError, OSError, MemoryError, RuntimeError) as error:
             if is_allocation_failure(error):
+                from models.machine import memory  # imports Jittor, which has been loaded then
+
                 memory.let_go(error)
             elif isinstance(error, RuntimeError):
                 raise

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import trimesh
 
+from data.errors import UserError
 from data.parsed_scene import WorldFrame
 from data.prepare.gravity import plausible_up, rotation_to_z
 from data.scenes.scene import Scene
-from models.requests import UNIT, Y_AXIS, Z_AXIS
+from models.requests import AXES, CLEANINGS, COLOURS, FRAMES, NETWORK, UNIT, Y_AXIS, Z_AXIS, MeshRequest
 from models.surface.mesh import Surface
 
 # (x, y, z) -> (x, z, -y): z up becomes y up, which glTF 2.0 requires (section 3.4, with metres as the unit).
@@ -20,6 +21,19 @@ RADII = "radii of the region of interest"
 UNKNOWN_UP = "not known"
 FROM_CAMERAS = "the cameras"
 MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
+
+
+def require_valid(request: MeshRequest) -> None:
+    """Raises UserError for a value of a request that the flags do not have either."""
+    allowed = {"frame": FRAMES, "clean": (None, *CLEANINGS), "color": (*COLOURS, NETWORK), "up": (None, *AXES)}
+    for name, values in allowed.items():
+        if (value := getattr(request, name)) not in values:
+            raise UserError(f"MeshRequest: {name} = {value!r} must be one of {', '.join(map(repr, values))}")
+    for name in ("output", "mesh_file"):
+        if isinstance(value := getattr(request, name), str):
+            raise UserError(f"MeshRequest: {name} must be a Path, not a text; write Path({value!r})")
+    if not isinstance(request.resolution, int):
+        raise UserError(f"MeshRequest: resolution = {request.resolution!r} must be a whole number")
 
 
 @dataclass(frozen=True)

@@ -278,7 +278,8 @@ class Runner:
         score = self.scored.measured(context)
         if score is None:
             return
-        score = self.watch.after_score(context.seconds, score, self.scored.group, self.scored.text())
+        is_last = self.step >= self.conf.end_iter
+        score = self.watch.after_score(context.seconds, score, self.scored.group, self.scored.text(), is_last)
         if self.step >= self.conf.end_iter:
             self._failure = self.scored.failure(self.snapshot(), score)
 

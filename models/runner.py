@@ -155,7 +155,7 @@ class Runner:
         """Take the remaining steps, until a signal arrives."""
         with joined().until(lambda: interrupts.received is not None), interrupts.of_a_compiler():
             while self.step < self.conf.end_iter and interrupts.received is None:
-                if is_over():
+                if is_over(self.step):
                     self._end_with_the_next_step()
                 self._after_step(self.trainer.step(), bar)
         self.trainer.settle()
@@ -278,7 +278,8 @@ class Runner:
         score = self.scored.measured(context)
         if score is None:
             return
-        score = self.watch.after_score(context.seconds, score, self.scored.group, self.scored.text())
+        is_last = self.step >= self.conf.end_iter
+        score = self.watch.after_score(context.seconds, score, self.scored.group, self.scored.text(), is_last)
         if self.step >= self.conf.end_iter:
             self._failure = self.scored.failure(self.snapshot(), score)
 

@@ -8,7 +8,7 @@ import pytest
 from runs import ROOT
 
 from models.checkpoints.ours import CheckpointError
-from models.checkpoints.same_scene import require_same_data, scene_state
+from models.checkpoints.same_scene import require_not_trained_on, require_same_data, scene_state
 from models.checkpoints.state import StateError, check_state
 from models.experiment import training_scene
 from models.methods.conf import load_config
@@ -49,6 +49,21 @@ def test_other_keys_of_the_conf_are_no_change(keys, scene):
     checkpoint = SimpleNamespace(state=check_state(scene_state(scene)), step=100)
     require_same_data(checkpoint, demo(*keys))
     require_same_data(checkpoint, replace(scene, masks=None))
+
+
+def test_other_training_photographs_are_named():
+    checkpoint = SimpleNamespace(state=check_state(scene_state(demo("test_every=8"))), step=100)
+    with pytest.raises(CheckpointError, match=r"^the checkpoint of step 100 was not trained on 000\.png, 008\.png"):
+        require_same_data(checkpoint, demo("test_views=[1,2,3,4,5,6]"))
+
+
+def test_photographs_trained_on_are_no_test_photographs(scene):
+    checkpoint = SimpleNamespace(state=check_state(scene_state(demo("test_every=8"))), step=100)
+    with pytest.raises(CheckpointError, match=r"was trained on 001\.png, 002\.png, .* test photographs now"):
+        require_not_trained_on(checkpoint, scene)
+    moved = replace(scene, c2w=np.roll(scene.c2w, 5, axis=0))  # those of another folder, with the same names
+    require_not_trained_on(checkpoint, moved)
+    require_not_trained_on(SimpleNamespace(state={}, step=100), scene)
 
 
 @pytest.mark.parametrize("value", [3, {"photographs": 3}, {"other": {}}, {"cameras": {"a": [float("nan")]}}])

@@ -72,6 +72,17 @@ def test_what_stays_worse_ends_with_the_weights_of_the_best_checkpoint(monkeypat
         assert all(np.array_equal(values, last[network][name]) for name, values in tensors.items())
 
 
+def test_what_gets_worse_before_the_time_is_over_goes_back(monkeypatch, tmp_path, capsys):
+    begun = iter(range(99))
+    monkeypatch.setattr("models.runner.is_over", lambda step: next(begun) >= 5)
+    scripted(monkeypatch, 20.0, 25.0, 20.0, 24.5)
+    assert run(tmp_path, settings=SETTINGS) == 0
+    told = "".join(capsys.readouterr())
+    assert "the training ends with step 6 of 12" in told and "step 6: PSNR of 4 training photographs fell from" in told
+    record = recorded(saved(tmp_path, 5).state)
+    assert [step for step, _, _ in record.curve] == [2, 4, 6, 4, 5] and (record.best_step, record.low) == (4, 0)
+
+
 def test_a_training_below_its_blurred_photographs_fails_and_is_kept(monkeypatch, tmp_path, capsys):
     scripted(monkeypatch, 12.0, blurred=14.0)
     assert run(tmp_path, settings=SETTINGS) == 1

@@ -66,6 +66,15 @@ def test_it_is_waited_for_and_runs_once(ran, monkeypatch):
         assert ran.read_text() == "x" * count
 
 
+def test_waiting_for_it_is_told(ran, monkeypatch, capsys):
+    monkeypatch.setattr(ahead, "START", f"import time; time.sleep(1); {ENDS}")
+    for words in ("compiling what training and mesh use", ""):  # the second time nothing is left to compile
+        with ahead.compiled_ahead(ARGUMENTS, CONF):
+            pass
+        told = "".join(capsys.readouterr())
+        assert words in told and bool(told) == bool(words)
+
+
 def test_an_exception_ends_it(ran, monkeypatch):
     monkeypatch.setattr(ahead, "START", WAITS)
     before = children()

@@ -80,3 +80,12 @@ def test_masks_beside_photographs_of_any_folder(name, tmp_path):
     parsed, _ = read(tmp_path)
     require_true(parsed, posed)
     assert [image.mask_path.name for image in parsed.images] == [name.format(own[:-4]) for own in NAMES]
+
+
+def test_a_rolling_shutter_is_told(tmp_path):
+    posed = photographs(tmp_path, NAMES)
+    cameras = "".join(
+        camera(number, name, image.c2w) for number, (name, image) in enumerate(zip(NAMES, posed, strict=True))
+    )
+    metashape(tmp_path, posed, cameras.replace("</transform>", "</transform><rolling_shutter>1</rolling_shutter>", 2))
+    assert any("the rolling shutter of 2 cameras is not applied" in note for note in read(tmp_path)[0].notes)

@@ -187,6 +187,9 @@ def test_bundler(place, names, after, tmp_path):
     parsed = require_same(tmp_path, truth)
     assert (parsed.points.n_views == 2).all() and (parsed.points.rgb == [10, 20, 30]).all()
     assert any("without a pose, and left out: ./images/last.png" in note for note in parsed.notes)
+    for path in (tmp_path / place, tmp_path / names):  # as Windows saves them
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    require_same(tmp_path, truth)
 
 
 def test_bundler_that_cannot_be_read(tmp_path):

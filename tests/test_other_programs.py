@@ -212,6 +212,11 @@ def test_a_mesh_far_from_the_origin_keeps_its_shape(suffix, tmp_path):
     if suffix in (".glb", ".stl"):
         offset = json.loads((tmp_path / f"mesh{suffix}.json").read_text())["offset"]
         assert np.allclose(offset, [512400, 4650001, 316]) and f"mesh{suffix}.json" in str(offset_file(path))
+    if suffix == ".stl":  # without its record it is not where its coordinates say
+        (tmp_path / "mesh.stl.json").rename(tmp_path / "kept")
+        with pytest.raises(SceneError, match=r"mesh\.stl\.json: cannot be read"):
+            read_mesh(path)
+        (tmp_path / "kept").rename(tmp_path / "mesh.stl.json")
     near = Surface(ball, ball.vertex_normals.astype(np.float32))
     write_surface(near, path, About("world", "m", "z", 1, "c"))  # the old offset is not applied
     assert np.abs(read_mesh(path).triangles - ball.triangles).max() < 1e-5

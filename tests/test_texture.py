@@ -115,6 +115,7 @@ def test_a_mesh_in_another_frame_or_that_would_be_replaced_is_refused(tmp_path, 
         (("--output", str(tmp_path / "a.ply")), "no photograph sees it"),
         (("--output", str(mesh)), "is the mesh of --mesh"),
         (("--clean", "views"), "leave out"),
+        (("--object",), "leave out"),
     ):
         assert run(tmp_path, *flags, *more) == 2
         assert words in capsys.readouterr().err and mesh.read_bytes() == before

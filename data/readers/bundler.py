@@ -63,7 +63,7 @@ def read_bundler(folder: Path, files: CameraFiles) -> ParsedScene:
 
 def _read(source: Path) -> tuple[np.ndarray, tuple[list[np.ndarray], list[np.ndarray], list[int]]]:
     """The numbers of the cameras [N, 15], and places, colours and counts of views of the points."""
-    header, _, body = read_content(source, MAX_POINTS_BYTES).decode("utf-8", "replace").partition("\n")
+    header, _, body = read_content(source, MAX_POINTS_BYTES).decode("utf-8-sig", "replace").partition("\n")
     if header.strip() != HEADER:
         raise SceneError(f"{source}: does not begin with {HEADER!r}, the version that is read; export it again")
     try:
@@ -87,5 +87,5 @@ def _names(folder: Path, source: Path) -> list[str]:
     path = next((place for place in places if place.is_file()), None)
     if path is None:
         raise SceneError(f"{source}: has no list.txt beside it, which names the photographs; put it there")
-    lines = read_content(path).decode("utf-8", "replace").splitlines()
+    lines = read_content(path).decode("utf-8-sig", "replace").splitlines()
     return [LIST_SUFFIX.sub("", line.strip()) for line in lines if line.strip()]

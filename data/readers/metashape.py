@@ -89,6 +89,8 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
             "the photographs different names"
         )
     notes = (*missing, *([f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}"] if without else []))
+    if shutters := sum(camera.find("rolling_shutter") is not None for camera in cameras.values()):
+        notes += (f"{CAMERA_FILE}: the rolling shutter of {shutters} cameras is not applied, so that they are inexact",)
     others = [posed.path.name for part in framed.values() if part is not images for posed in part]
     if others:
         words = (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import cv2
 import numpy as np
 
+from data.errors import listed
 from data.io.images import to_float
 from data.scenes.scene import Scene
 from models.checkpoints.ours import Checkpoint, CheckpointError
@@ -18,6 +19,7 @@ FRAME_KEY, DATA_KEY = "scene_to_world", "data"  # in the state of a checkpoint
 # Largest differences of the numbers of `_data` between machines and sizes: levels of 255; radii, parts of an axis and
 # of the width; radii.
 TOLERANCES = dict(zip(DATA, (6.0, 6.0, 0.02, 0.1), strict=True))
+ACCEPT = "continue with the changed ones by --checkpoint FILE --overwrite instead of --is_continue"
 PARTS = 3  # of an image along each side, of which the mean colour is taken
 SAMPLES = 256  # pixels along each side that it is taken from, at least
 HULL, BACKDROP = "hull", "backdrop"  # buffers of occupancy sampling: its region, and the backdrop of derived masks
@@ -33,17 +35,22 @@ def scene_state(scene: Scene) -> dict[str, Any]:
 def _data(scene: Scene) -> dict[str, dict[str, list[float]]]:
     """Numbers of each photograph, mask and camera by name, and of the points, by which changes are noticed."""
     names, points = scene.image_names, scene.points
-    sides = np.array([image.shape[1] for image in scene.images])[:, None, None]
-    cameras = np.concatenate([scene.c2w[:, :3], scene.intrinsics / sides], axis=2)
     masks = scene.masks or [None] * len(names)
     views = list(zip(names, scene.images, masks, strict=True))
     found = {
         "photographs": {name: _means(image, mask) for name, image, mask in views},
         "masks": {name: _means(mask) for name, _, mask in views if mask is not None},
-        "cameras": {name: camera.ravel() for name, camera in zip(names, cameras, strict=True)},
+        "cameras": _cameras(scene),
         "points": {} if points is None else {"all": np.concatenate([points.xyz.mean(axis=0), points.xyz.std(axis=0)])},
     }
     return {kind: {name: np.round(row, 3).tolist() for name, row in rows.items()} for kind, rows in found.items()}
+
+
+def _cameras(scene: Scene) -> dict[str, np.ndarray]:
+    """The numbers of the camera of each photograph by name."""
+    sides = np.array([image.shape[1] for image in scene.images])[:, None, None]
+    cameras = np.concatenate([scene.c2w[:, :3], scene.intrinsics / sides], axis=2)
+    return {name: camera.ravel() for name, camera in zip(scene.image_names, cameras, strict=True)}
 
 
 def _means(image: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
@@ -59,22 +66,41 @@ def _means(image: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
 
 
 def require_same_data(checkpoint: Checkpoint, scene: Scene) -> None:
-    """Raises CheckpointError if photographs, masks, cameras or points of views in both are not those trained on.
+    """Raises CheckpointError if photographs, masks, cameras or points are not those trained on; there may be fewer.
 
     Checkpoints of the published code, and those before this check, do not say.
     """
     trained, now = checkpoint.state.get(DATA_KEY, {}), _data(scene)
+    if new := sorted(now["cameras"].keys() - trained.get("cameras", now["cameras"]).keys()):
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} was not trained on {listed(new)} of {scene.name}: restore the "
+            f"names of its photographs and dataset.test_every, test_views and validation_views, or {ACCEPT}"
+        )
     if bool(trained.get("masks")) != bool(now["masks"]):
         trained = {kind: rows for kind, rows in trained.items() if kind != "photographs"}  # which the masks cover
     changed = [kind for kind, rows in trained.items() if not _is_same(rows, now[kind], TOLERANCES[kind])]
     if changed:
         raise CheckpointError(
             f"the {' and '.join(changed)} of {scene.name} changed since the checkpoint of step {checkpoint.step}: "
-            "restore them, or continue with the changed ones by --checkpoint FILE --overwrite instead of --is_continue"
+            f"restore them, or {ACCEPT}"
         )
 
 
-def _is_same(trained: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], tolerance: float) -> bool:
+def require_not_trained_on(checkpoint: Checkpoint, test: Scene) -> None:
+    """Raises CheckpointError if a test photograph was trained on: name and camera are those of a training photograph.
+
+    Of other folders, photographs with the same names are others.
+    """
+    trained, now = checkpoint.state.get(DATA_KEY, {}).get("cameras", {}), _cameras(test)
+    names = [name for name in now if name in trained]
+    if seen := [name for name in names if _is_same({name: trained[name]}, now, TOLERANCES["cameras"])]:
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} was trained on {listed(seen)}, test photographs now: give "
+            "dataset.test_every, test_views, validation_views and test_dir as in its training"
+        )
+
+
+def _is_same(trained: Mapping[str, Any], now: Mapping[str, Any], tolerance: float) -> bool:
     """Whether the numbers of all names in both differ by at most `tolerance`."""
     pairs = [(trained[name], now[name]) for name in trained.keys() & now.keys()]
     return all(len(a) == len(b) and np.abs(np.subtract(a, b)).max(initial=0.0) <= tolerance for a, b in pairs)

@@ -151,10 +151,11 @@ def check(values: argparse.Namespace) -> None:
         raise UserError("--decimate, --simplify: one gives the number of triangles, the other the error; give only one")
     if values.mode == "validate_mesh" and values.mesh_file is not None:
         of_extraction = (values.bbox, values.checkpoint, values.mcube_threshold, values.simplify)
-        if any(value is not None for value in of_extraction) or values.clean != PIECES or values.watertight:
+        is_changed = values.clean != PIECES or values.watertight or values.is_object
+        if is_changed or any(value is not None for value in of_extraction):
             raise UserError(
                 "--mesh: is coloured as it is; leave out --bbox, --checkpoint, --clean, --no-clean, --mcube_threshold, "
-                "--simplify and --watertight"
+                "--object, --simplify and --watertight"
             )
     if values.mode in ("render", "compare"):
         return  # for these modes --output is not a mesh

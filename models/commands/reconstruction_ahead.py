@@ -20,6 +20,7 @@ from data.io.child import PR_SET_PDEATHSIG
 from data.io.files import write_result
 from data.io.phases import phase
 from data.io.search_path import safe_environment
+from data.io.streams import say
 from models.commands.command import Arguments
 from models.commands.conf import key_of
 from models.commands.printed import of_the_scene
@@ -57,6 +58,8 @@ def compiled_ahead(arguments: Arguments, conf: Path | None) -> Iterator[None]:
         _started(_commands(arguments, conf, Path(folder))) as child,
     ):
         yield
+        if child.poll() is None:
+            say("compiling what training and mesh use, once per machine; later commands start at once")
         with phase("compiling"):
             is_done = child.wait() == 0
     if is_done:

@@ -13,6 +13,7 @@ from data.io.streams import say
 from models.commands.command import Arguments, ExperimentConfig
 from models.commands.conf import given_value
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan
+from models.monitoring.deadline import LEAST_STEPS
 from models.requests import AUTO
 
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
@@ -21,7 +22,6 @@ LONGEST_SIDE, ITS_MINUTES = 512, 10.0
 # With at least SPARES photographs every eighth one is held out: a test photograph, or one of DECIDING validation
 # photographs if as many test photographs remain. With fewer, training photographs decide: a small scene needs them.
 SPARES, EVERY, DECIDING = 16, 8, 4
-LEAST_STEPS = 200  # fewer steps give no usable result
 DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
 LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored photographs
 

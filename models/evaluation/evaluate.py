@@ -222,7 +222,7 @@ def _about(
         "test_photographs": None if test is None else test.n_views,
         "decided_by": deciding_group(recorded(state), test is not None),
         "counts_first": None if test is None else "psnr_mask" if mask_first else "psnr",
-        "sides_missing": missing_sides(experiment.scene),
+        "sides_missing": missing_sides(experiment.scene) or None,
         "ground_truth": None if truth is None or mesh is None else truth.source,
     }
 

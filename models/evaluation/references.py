@@ -16,6 +16,7 @@ from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
 from data.scenes.scene import Scene, radius_of
 from data.scenes.split import TEST
+from models.checkpoints.same_scene import require_not_trained_on
 from models.evaluation.frames import SAMPLES, require_in_region
 from models.evaluation.ground_truth import GroundTruth, moved, read_ground_truth
 from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
@@ -62,11 +63,13 @@ class References:
 
 
 def read_references(experiment: Experiment, request: EvaluationRequest) -> References:
-    """Raises UserError for unusable references, or in another frame, and NoReferencesError if there are none."""
+    """Raises UserError for unusable references, in another frame, or trained on; NoReferencesError without any."""
     scene = experiment.scene
     tau = _tau(scene, request)
     require_table(request.csv or experiment.folder / "report" / "metrics.csv")
     test = held_out_scene(experiment, TEST)
+    if test is not None and experiment.checkpoint is not None:
+        require_not_trained_on(experiment.checkpoint, test)
     truth, words = _truth(experiment, request)
     is_world = request.gt is not None and frame_of(request.gt, request.frame) == WORLD
     otherwise = scene.scene_to_world if is_world else np.linalg.inv(scene.scene_to_world)

@@ -42,7 +42,7 @@ OPAQUE = 255
 DIGITS = 7  # significant ones of coordinates about the origin
 FAR = 2  # further digits from which on float32 is too coarse
 HEAD_BYTES = 2**16  # of a mesh file, which have the comments
-NEAR_STL = b"mesh, "  # begins the header of an STL of this program without an offset
+NEAR_STL, FAR_STL = b"mesh, ", b"mesh less an offset, "  # begin the header of an STL of this program
 ROWS = 2**16  # rows of an OBJ that are formatted at a time
 
 
@@ -84,9 +84,9 @@ def recorded(path: Path) -> dict[str, str]:
 
 
 def offset_of(path: Path) -> np.ndarray:
-    """The offset [3] of an STL that was written less one; raises SceneError if the file that records it is damaged."""
-    record = offset_file(path)
-    if path.suffix.lower() != ".stl" or not record.is_file() or path.read_bytes().startswith(NEAR_STL):
+    """The offset [3] of an STL that was written less one; raises SceneError if the file that records it is unusable."""
+    record, head = offset_file(path), path.read_bytes()[: len(FAR_STL)]
+    if path.suffix.lower() != ".stl" or head.startswith(NEAR_STL) or (head != FAR_STL and not record.is_file()):
         return np.zeros(3)
     values = read_object(record).get("offset")
     if not isinstance(values, list) or len(values) != 3:
@@ -174,8 +174,8 @@ def _stl(surface: Surface, about: About) -> bytes:
     """Binary STL; the header contains as much of the comment as fits."""
     # Readers take a header that begins with "solid" for the text format.
     offset = _offset(surface)
-    start = "mesh less an offset, " if offset.any() else NEAR_STL.decode()
-    words = f"{start}{', '.join(about.lines())}".encode("ascii", "replace")[:STL_HEADER_BYTES]
+    start = FAR_STL if offset.any() else NEAR_STL
+    words = f"{start.decode()}{', '.join(about.lines())}".encode("ascii", "replace")[:STL_HEADER_BYTES]
     return words.ljust(STL_HEADER_BYTES) + export_stl(_mesh(_less(surface, offset)))[STL_HEADER_BYTES:]
 
 

@@ -77,8 +77,8 @@ class Watch:
         if skipped and ((ends and not guard.has_taken) or guard.bad_in_a_row >= self._trainer.conf.max_bad_steps):
             self._recover(skipped[-1])
 
-    def after_score(self, seconds: float, score: float, group: str, views: str) -> float:
-        """Record a score in dB of the `views` of a `group` of photographs.
+    def after_score(self, seconds: float, score: float, group: str, views: str, is_last: bool) -> float:
+        """Record a score in dB of the `views` of a `group` of photographs; `is_last`: the training ends with this step.
 
         Training returns to the best checkpoint if scores are low for too long; at the last step it keeps the weights of
         the best one if a further return is of no use. Returns the score of the weights that the trainer has then.
@@ -88,7 +88,6 @@ class Watch:
         self._store.spare(self.record.best_step)
         self._log.scalars(step, {"Statistics/psnr_views": score})
         self._log.note(f"step {step}: PSNR of {views}, reduced in size, {score:.2f} dB")
-        is_last = step >= self._trainer.conf.end_iter
         before = self.record
         best = self._store.at(before.best_step) if before.low >= (1 if is_last else PATIENCE) else None
         if best is None or (before.falls >= MOST_FALLS and not is_last):

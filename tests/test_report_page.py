@@ -187,7 +187,7 @@ def test_charts_warnings_and_language_of_the_page(page_of):
     figures = [["held-out views"], ["primary metrics", "inside the mask"]]
     figures += [["PSNR, whole image", "20.00 dB"], ["PSNR, inside the mask", "29.81 dB"]]
     with page_of(locale="zh-CN", curves=curves, warnings=warnings, figures=figures) as page:
-        assert "留出视角的 PSNR 29.81 dB" in page.inner_text("#status")
+        assert "测试照片的 PSNR 29.81 dB" in page.inner_text("#status")
         chart, shown = "[data-chart=losses]", "[data-chart=losses] polyline"
         for count in (3, 4):  # one zero among wide values does not make the axis linear
             assert page.eval_on_selector(shown, "e => e.getAttribute('points').split(' ').length") == count

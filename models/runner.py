@@ -18,10 +18,11 @@ from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
 from models.evaluation.collapse import CollapseWatch
 from models.evaluation.validation import validate_image
-from models.experiment import Experiment, record
+from models.experiment import Experiment, plan_of, record
 from models.machine import backend, memory
 from models.machine.ranks.ranks import joined
-from models.methods.conf import to_hocon
+from models.methods.conf import flat, to_hocon
+from models.methods.decisions import with_table
 from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
 from models.monitoring.endings import Ending, named_if_the_gpu_fails, saved_at_an_early_end
@@ -31,6 +32,7 @@ from models.monitoring.recovery import Recovery
 from models.monitoring.saving import Saving
 from models.monitoring.setbacks import STOPPED_KEY
 from models.monitoring.speed import Speed
+from models.plan import PLAN_KEY, as_state
 from models.report.training_page import REPORT, TrainingReport
 from models.requests import NETWORK, MeshRequest
 from models.results.chunks import ResultChunks
@@ -54,15 +56,22 @@ class Runner:
         log.info(backend.device_info().line())
         if warning := backend.device_info().warning:
             log.warn(warning)
+        if old := ", ".join(f"{key} ({new})" for key, new in experiment.conf.outdated.items()):
+            log.warn(f"the conf has keys of the version before, read as those in parentheses: {old}")
         sizes = [line for line in [sizes_line(experiment.conf)] if line]
         for text in (*sizes, scene, *experiment.scene.notes):
             log.info(text)
         initial, pixels, jitter = generators(self.conf.seed)
-        model = build_model(experiment.conf.model, self.conf, initial)  # the scene determines what is trained
+        plan = ranks.broadcast(plan_of(experiment) if ranks.is_writer else None)
+        model = build_model(experiment.conf.model, self.conf, initial, plan)
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
-        if ranks.is_writer and experiment.checkpoint is None and (note := model.begin()):
-            log.info(note)
-        averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
+        if ranks.is_writer and experiment.checkpoint is None:
+            model.begin()
+        shared = {id(sampler): sampler, id(plan): plan}
+        averaged = copy.deepcopy(model, shared) if self.conf.ema_decay > 0 else None
+        if not plan.rows:
+            plan = with_table(plan, experiment.conf.model, self.conf, model.loss_weights, flat(experiment.conf))
+        self.experiment = experiment = replace(experiment, plan=plan)
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
         self.recovery = Recovery(experiment.conf, experiment.store, self.trainer, log)
         self.collapse = CollapseWatch(experiment, self.trainer, self.recovery, log)
@@ -139,7 +148,8 @@ class Runner:
                 raise stop
 
     def _begin(self, language: str | None, followers: Sequence[Callback]) -> None:
-        """Start the clock, choose the chunk size, and start the callbacks."""
+        """Print the plan, start the clock, choose the chunk size, and start the callbacks."""
+        self.log.info(*self.experiment.plan.lines())
         self.log.info(
             "Jittor compiles each kernel at its first use, once per machine; later runs start without compiling"
         )
@@ -285,4 +295,5 @@ class Runner:
         """The entries of a checkpoint's state besides those of the trainer."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()} | self.collapse.state()
         state |= chunk_state(self.conf, self.trainer.ray_chunk, self.trainer.parts)
+        state[PLAN_KEY] = as_state(self.experiment.plan)
         return state | self._scene_state

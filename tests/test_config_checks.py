@@ -27,7 +27,7 @@ train.seed=2147483648 train.mesh_resolution=1""",
     "nerf_cpu": """
 model.nerf_renderer.n_importance=100000000 model.nerf_renderer.n_samples=100000000 model.nerf_renderer.far=1e30""",
     "fast": """
-model.sdf_grid.bias=-1 model.packed.first_step=5 model.packed.first_levels=100 model.packed.hull_margin=1e30""",
+model.sdf_grid.bias=-1 model.packed.first_step=5 model.packed.first_levels=100 model.inside.hull_margin=1e30""",
     "fast_nerf": """
 model.density_grid.density=1e30 model.density_grid.density=1e-30 model.radiance.first_step=5
 model.radiance.first_levels=100""",

@@ -143,12 +143,10 @@ class PlainModel:
         del step
         return {}
 
-    def begin(self) -> str:
-        """Initialise a new training from the scene; called after `sampler`, unless a checkpoint is resumed.
+    loss_weights: Mapping[str, float] = {}  # of the losses that apply, by name, for the table of the plan
 
-        Returns a note for the log, or "".
-        """
-        return ""
+    def begin(self) -> None:
+        """Initialise a new training from the scene; called after `sampler`, unless a checkpoint is resumed."""
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """See `Model.behind`."""

@@ -11,7 +11,6 @@ from models.config.strict import ConfigError, limits
 class PatchesConfig:
     """The patch comparison across photographs; times are fractions of train.end_iter."""
 
-    weight: float = limits(0.0, at_least=0)
     begins: float = limits(0.2, at_least=0, at_most=1)
     radius: int = limits(3, at_least=1, at_most=10)
     neighbours: int = limits(8, at_least=1, at_most=32)

@@ -24,6 +24,7 @@ from models.methods.protocol import LevelSet, Parameters, PlainModel
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY
 from models.ops.splat_wander import step_of
+from models.plan import TrainingPlan
 from models.rendering.losses import mask_term
 from models.structs import MASK_THRESHOLD, Objective, RayView, StepContext, Term, Var
 
@@ -44,8 +45,10 @@ class GaussiansModel(PlainModel):
     entries = "pictures"
     shows_pictures = True
 
-    def __init__(self, conf: SplatsConfig, train: TrainConfig, generator: np.random.Generator) -> None:
-        self.conf, self.train = conf, train
+    def __init__(
+        self, conf: SplatsConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
+    ) -> None:
+        self.conf, self.train, self.plan = conf, train, plan
         self.splats = Splats(one_splat(conf))
         self.generator = generator
         self.extent = 1.0
@@ -57,6 +60,15 @@ class GaussiansModel(PlainModel):
     def networks(self) -> dict[str, jt.nn.Module]:
         """One network, `splats`."""
         return {densify.NETWORK: self.splats}
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        """The weights above 0 of the losses that apply, by name."""
+        conf = self.conf
+        names = ("mask", "distortion") * self.plan.uses_masks + ("opacity", "size") * (conf.densify == MCMC)
+        weights = {name: getattr(conf, f"{name}_weight", self.train.mask_weight) for name in (*names, "normal")}
+        weights["color"] = 1.0
+        return {name: weight for name, weight in weights.items() if weight > 0}
 
     @property
     def is_flat(self) -> bool:
@@ -80,7 +92,7 @@ class GaussiansModel(PlainModel):
         self.cameras = [
             PinholeCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
         ]
-        points = first_points(scene, self.conf, self.train.mask_weight > 0, self.generator)
+        points = first_points(scene, self.conf, self.plan.uses_masks, self.generator)
         require_seen(points, self.cameras, scene.name)
         self.splats.fill(from_points(points, self.conf, self.generator))
         self.pulled.forget()
@@ -116,7 +128,7 @@ class GaussiansModel(PlainModel):
             watched[name], self._seen[name] = probe, (radii, width, height)
             rgb, target = (
                 self.taken(shown[:, :, COLOR], picture.view),
-                picture.target(self.train.mask_weight > 0, context.background_rgb),
+                picture.target(self.plan.uses_masks, context.background_rgb),
             )
             color = Term(picture_loss(rgb, target, self.conf.structure_share), 1.0)
             for term, value in ({"color": color} | self._terms(picture, shown, context)).items():
@@ -137,7 +149,7 @@ class GaussiansModel(PlainModel):
         """The losses of one image besides its colours."""
         terms: dict[str, Term] = {}
         opacity = shown[:, :, OPACITY]
-        has_mask = picture.mask is not None and self.train.mask_weight > 0
+        has_mask = self.plan.uses_masks
         if has_mask:
             mask = jt.array((picture.mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
             terms["mask"] = mask_term(opacity.reshape((-1, 1)), mask, self.train.mask_weight)

@@ -128,7 +128,6 @@ def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) ->
 
 def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator: np.random.Generator) -> np.ndarray:
     """Random points [count, 3], working frame."""
-    uses_masks = uses_masks and scene.masks is not None
     if uses_masks:
         hull = carve_unit_sphere(masked_views(scene.cameras, scene.masks), HULL_CELLS, HULL_MARGIN)
         cells = np.argwhere(hull)

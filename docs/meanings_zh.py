@@ -193,26 +193,27 @@ SCENE_MEANINGS = {
         "没有掩膜时，到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；曲面由这些用平面扫描求得的深度图初始化"
         "；0：不用深度图"
     ),
-    "radius of the initial sphere; auto: 0.5, 0.3 with a background, 0.9 around cameras within it": (
-        "初始球面的半径；auto：0.5，有背景时 0.3，相机在其中时 0.9"
+    "radius of the initial sphere; auto: 0.5, 0.3 without masks, 0.9 in an interior": (
+        "初始球面的半径；auto：0.5，没有掩膜时 0.3，室内 0.9"
     ),
-    "maximum of inv_s, in 1 / last_step; auto: 4 where photographs show the rendered background outside their masks, "
-    "else none": "inv_s 的上限，以 1 / last_step 为单位；auto：照片在掩膜之外显示渲染的背景时为 4，否则没有上限",
+    "maximum of inv_s, in 1 / last_step; auto: 4 where photographs show the rendered background outside their masks": (
+        "inv_s 的上限，以 1 / last_step 为单位；auto：照片在掩膜之外显示渲染的背景时为 4"
+    ),
     "weight of the patch loss; 0 saves time": "图块损失的权重；0 节省时间",
     "as in inside": "同 inside",
-    "as in inside; auto: 0.3, 0.2 before a plain background, 0.05 from depth maps": (
-        "同 inside；auto：0.3，纯色背景前 0.2，从深度图开始时 0.05"
-    ),
+    "as in inside; auto: 0.3, plain 0.2, from depth maps 0.05": "同 inside；auto：0.3，纯色背景 0.2，从深度图开始 0.05",
     "fraction of end_iter before SfM points are used; 0 if photographed from within": (
         "从何时起使用 SfM 点，占 end_iter 的比例；从内部拍摄的场景为 0"
     ),
-    "fraction of end_iter with points of depth maps (plane sweep) for SfM points; the surface starts from them; 0: "
-    "none": ("到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；曲面由平面扫描求得的深度图初始化；0：不用深度图"),
-    "without masks: contracted, plain (one colour); auto: plain if the borders of all photographs have one colour": (
-        "没有掩膜时：contracted，或 plain（纯色）；auto：所有照片的边缘是同一种颜色时为 plain"
+    "fraction of end_iter with points of depth maps (plane sweep), from which the surface starts; 0: none": (
+        "到何时为止使用深度图（平面扫描）的点，占 end_iter 的比例；曲面由深度图初始化；0：不用深度图"
     ),
-    "object, interior; auto: interior if most cameras are in the region and a quarter of these look away from its "
-    "centre": "object 或 interior；auto：多数相机在区域内、且其中四分之一背对其中心时为 interior",
+    "object, interior; auto: interior if most cameras are inside and many look outwards": (
+        "object 或 interior；auto：多数相机在区域内、且许多朝外时为 interior"
+    ),
+    "contracted, plain; auto: plain if the borders of the photographs have one colour": (
+        "contracted 或 plain（纯色）；auto：照片的边缘是同一种颜色时为 plain"
+    ),
     "minimum step in the region, in 1 / inv_s; at most packed.first_step": (
         "区域内沿光线的最小步长，以 1 / inv_s 为单位；不超过 packed.first_step"
     ),
@@ -402,11 +403,8 @@ GRID_MEANINGS = {
 }
 
 PHOTOGRAPH_MEANINGS = {
-    "true: learns an affine colour transform per photograph, the identity on average; auto: if photographs differ by "
-    "0.2 stops from their neighbours (median brightness); held-out views: none": (
-        "true：为每张照片学习一个仿射颜色变换，平均为恒等变换；"
-        "auto：照片与相邻照片的亮度相差 0.2 档（取中位数）时学习；留出视角没有变换"
-    ),
+    "true: learns an affine colour transform per photograph; auto: if neighbouring photographs differ by 0.2 stops; "
+    "held-out views: none": ("true：为每张照片学习一个仿射颜色变换；auto：相邻照片相差 0.2 档时学习；留出视角没有变换"),
     "learning rate of the transforms, relative to train.learning_rate": "变换的学习率与 train.learning_rate 之比",
     "weight of the mean squared deviation from the identity": "与恒等变换之差的均方值的权重",
 }

@@ -53,7 +53,6 @@ class ContractedBackground:
         self.grid = OccupancyGrid(_shell(conf.cells))
         self.empty_cells = EmptyCells(self.grid, conf.threshold)
         self.is_shared = np.ones(self.grid.hull.shape, bool)  # cells that enough images see before the region
-        self.near_share = NEAR_SHARE
         self._kept: tuple[np.ndarray, np.ndarray, Var] | None = None  # the cells and what `_states` made of them
         self.is_plain = sky is not None
         self.sky = np.array(sky or np.zeros(3), np.float32)  # colour of rays that nothing absorbs
@@ -132,7 +131,7 @@ class ContractedBackground:
         A sample is between camera and region if its ray still approaches the origin there.
         """
         is_before = (points * directions).sum(dim=1, keepdims=True) < 0
-        return self.conf.section * (1.0 - (1.0 - self.near_share) * is_before.float32())
+        return self.conf.section * (1.0 - (1.0 - NEAR_SHARE) * is_before.float32())
 
     def evaluate(self, points: Var, directions: Var) -> tuple[Var, Var]:
         """Opacities [S, 1] and colours [S, 3] of samples at contracted points."""
@@ -154,22 +153,18 @@ class ContractedBackground:
         return {f"background_{name}": value for name, value in self.empty_cells.buffers().items()} | {
             "background_cells": self.grid.cells,
             "background_sky": self.sky,
-            "background_near_share": np.array([self.near_share], np.float32),
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
         cells, sky = buffers["background_cells"], buffers["background_sky"]
-        near_share = float(buffers["background_near_share"][0])
-        if not 0 < near_share <= 1:
-            raise ValueError("its background_near_share is not in (0, 1]")
         if not ((sky >= 0) & (sky <= 1)).all():
             raise ValueError("its background_sky is no colour")
         if cells.max() > OCCUPIED or cells[~self.grid.hull].any() or buffers["background_looks"][0] < 0:
             raise ValueError("its background_cells are not those of a training")
         self.empty_cells.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
         self.grid.set(cells)
-        self.sky, self.near_share = sky, near_share
+        self.sky = sky
 
 
 def expanded(places: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import OpenConfig, PackedConfig
 from models.estimators.merge import MergedBackground
 from models.estimators.occupancy import middles
-from models.estimators.packed import MOST_LOST, OF_EARLIER_VERSIONS, VIEW_BUDGET
+from models.estimators.packed import MOST_LOST, VIEW_BUDGET
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.estimators.seen_space import RAY_SPACING, SeenSpace, boundary_faces
 from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities
@@ -172,9 +172,9 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         return np.maximum(sdf, cut).astype(np.float32)
 
     def seen_space(self, spacing: float) -> SeenSpace | None:
-        """See `SurfaceOccupancyEstimator.seen_space`. Behind a wall, where no ray trains the field, its surface may
-        have several times the triangles of the seen one. None if the surface is smaller than the boundary of this
-        space, or the grid coarser than its cells.
+        """The space that cameras see, for a mesh of grid points at distance `spacing` of which only the seen parts are
+        kept. Behind a wall, where no ray trains the field, its surface may have several times the triangles of the seen
+        one. None if the surface is smaller than the boundary of this space, or the grid coarser than its cells.
         """
         if self._sampler is None or spacing > self.grid.side:
             return None
@@ -206,7 +206,7 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """See `OccupancyEstimator.load_buffers`."""
         super().load_buffers(buffers)
-        self.background.load_buffers(OF_EARLIER_VERSIONS | buffers)
+        self.background.load_buffers(buffers)
         self._cavities = None
 
 

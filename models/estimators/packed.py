@@ -27,12 +27,6 @@ from models.plan import TrainingPlan
 from models.structs import RayLayout, RaySamples, Var
 
 MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
-# Buffers that checkpoints of earlier versions do not contain, with the values that these versions used.
-OF_EARLIER_VERSIONS = {
-    "prunes_after": np.zeros(1, np.int64),
-    "least_step": np.zeros(1),
-    "background_near_share": np.ones(1, np.float32),
-}
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
 
 
@@ -220,7 +214,6 @@ class OccupancyEstimator(Estimator):
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        buffers = OF_EARLIER_VERSIONS | buffers
         for name, own in self.buffers().items():
             found = buffers.get(name)
             if found is None or found.dtype != own.dtype:

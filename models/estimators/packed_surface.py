@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from data.parsed_scene import training_points
@@ -24,6 +26,8 @@ CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edge lengths of a cell
 
 class SurfaceOccupancyEstimator(OccupancyEstimator):
     """The cells within a band around the surface, whose width shrinks with 1 / inv_s."""
+
+    seen_space: Callable[[float], SeenSpace | None] | None = None  # see `LevelSet`; none where masks bound the mesh
 
     def __init__(
         self,
@@ -106,12 +110,6 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         is_solid = self.grid.at(points) == SOLID
         sdf[is_solid] = np.minimum(sdf[is_solid], -self.grid.side)
         return sdf.astype(np.float32)
-
-    def seen_space(self, spacing: float) -> SeenSpace | None:
-        """The space that cameras see, for a mesh of grid points at distance `spacing` of which only the seen parts are
-        kept; None where it would be no help: masks bound the mesh.
-        """
-        del spacing
 
     @property
     def _reach(self) -> float:

@@ -222,8 +222,6 @@ class PackedSampler:
         """Continue from `state`; raises UserError, with nothing changed, if it does not fit."""
         with damage_named():
             per_ray, views, generator = state["per_ray"], int(state["views"]), dict(state["generator"])
-            if not isinstance(per_ray, Mapping):  # of an earlier version
-                per_ray = {"near": per_ray}
             per_ray = PerRay(**{name: float(value) for name, value in per_ray.items()})
             if not all(0.0 <= value < np.inf for value in asdict(per_ray).values()):
                 raise ValueError(f"per_ray = {per_ray}")

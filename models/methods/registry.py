@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,42 +34,17 @@ class Method:
     decide: Callable[[Any, TrainConfig, Scene, Before], TrainingPlan] = decide_plain
 
 
-def _neus(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan) -> Model:
-    from models.methods.neus.build import build
-
-    return build(conf, train, generator, plan)
-
-
-def _nerf(conf: NeRFConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan) -> Model:
-    from models.methods.nerf.build import build
-
-    return build(conf, train, generator, plan)
-
-
-def _fast_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan) -> Model:
-    from models.methods.fast.build import build_neus
-
-    return build_neus(conf, train, generator, plan)
-
-
-def _fast_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan) -> Model:
-    from models.methods.fast.build import build_nerf
-
-    return build_nerf(conf, train, generator, plan)
-
-
-def _gaussians(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan) -> Model:
-    from models.methods.gaussians.build import build
-
-    return build(conf, train, generator, plan)
+def _imported(module: str, name: str = "build") -> Callable[..., Model]:
+    """A function of a module of this package, which is imported at the first call."""
+    return lambda *given: getattr(import_module(f"models.methods.{module}"), name)(*given)
 
 
 METHODS: dict[str, Method] = {
-    NEUS: Method(NeuSConfig, _neus, decide_neus),
-    NERF: Method(NeRFConfig, _nerf, decide_nerf),
-    FAST_NEUS: Method(FastNeuSConfig, _fast_neus, decide_surface),
-    FAST_NERF: Method(FastNeRFConfig, _fast_nerf, decide_nerf),
-    GAUSSIANS: Method(GaussiansConfig, _gaussians, decide_gaussians),
+    NEUS: Method(NeuSConfig, _imported("neus.build"), decide_neus),
+    NERF: Method(NeRFConfig, _imported("nerf.build"), decide_nerf),
+    FAST_NEUS: Method(FastNeuSConfig, _imported("fast.build", "build_neus"), decide_surface),
+    FAST_NERF: Method(FastNeRFConfig, _imported("fast.build", "build_nerf"), decide_nerf),
+    GAUSSIANS: Method(GaussiansConfig, _imported("gaussians.build"), decide_gaussians),
 }
 
 

@@ -37,7 +37,7 @@ from models.methods.registry import decide
 from models.monitoring.lock import FolderLock
 from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
 from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, RunFiles
-from models.plan import PLAN_KEY, TrainingPlan, of_state
+from models.plan import PLAN_KEY, TrainingPlan, decide_masks, of_state
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.
@@ -215,7 +215,7 @@ def plan_of(experiment: Experiment) -> TrainingPlan:
     """The plan of a training; for results, that of the checkpoint if it has one."""
     conf, checkpoint = experiment.conf, experiment.checkpoint
     if experiment.store is None and checkpoint is not None and PLAN_KEY in checkpoint.state:
-        return of_state(checkpoint.state[PLAN_KEY])
+        return replace(of_state(checkpoint.state[PLAN_KEY]), masks=decide_masks(experiment.scene, conf.train))
     return decide(conf.model, conf.train, experiment.scene, began_with(checkpoint))
 
 

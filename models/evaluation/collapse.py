@@ -22,13 +22,13 @@ from models.evaluation import image_metrics
 from models.experiment import Experiment, held_out_scene
 from models.monitoring.logger import RunLogger
 from models.monitoring.recovery import Recovery
+from models.plan import SCORED_FROM
 from models.results.context import EvalContext
 from models.results.render import RenderedView
 from models.training.trainer import Trainer
 
 STATE_KEY = "scores"  # key in the state of a checkpoint
 CURVE_KEY = "score_curve"  # the same, for every score: [step, seconds of training, dB]
-SCORED_FROM = 500  # steps; earlier scores are not compared
 JUDGED_FROM = 1000  # steps after which the final score must exceed that of blurred photographs
 VIEWS = 4  # number of views, evenly spaced
 PIXELS = 4096  # of each view, about: one second for a network; the mean over 16,000 pixels varies by 0.1 dB

@@ -15,10 +15,12 @@ from models.methods.gaussians.conf import GaussiansConfig
 from models.methods.nerf.conf import NeRFConfig
 from models.methods.neus.conf import NeuSConfig
 from models.plan import (
+    DEPTH_MAPS,
     GIVEN,
     INTERIOR,
     NONE,
     OBJECT,
+    SCORED_FROM,
     TRIANGULATED,
     Before,
     Decision,
@@ -27,8 +29,18 @@ from models.plan import (
     decide_masks,
 )
 
+NO_RETURN = f"no return: no checkpoint from step {SCORED_FROM} on before the end [train.save_freq]"
 COLLAPSE = "back to the best checkpoint when scored views stay worse for two checkpoints [train.save_freq]"
 
+# Keys without effect unless a loss of this name applies.
+OF_LOSSES = {
+    "train.mask_weight": "mask",
+    "model.patches": "patches",
+    "model.packed.points_weight": "points",
+    "model.packed.curvature_weight": "curvature",
+    "model.photographs.exposure_rate": "exposure",
+    "model.photographs.exposure_weight": "exposure",
+}
 # The sizes of a step, of all methods.
 SAMPLES = (
     "train.batch_size",
@@ -96,17 +108,17 @@ def with_table(
     """
     base = base_values(conf.type)
     changed = [key for key, value in values.items() if not same(value, base, key)]
-    unused = [one for one in plan.unused if any(f"{key}.".startswith(f"{one}.") for key in changed)]
-    rows = [(name, getattr(plan, name).text()) for name in ("masks", "region", "background", "start", "points")]
+    idle = [*plan.unused, *(key for key, loss in OF_LOSSES.items() if loss not in losses and values.get(key, True))]
+    unused = [one for one in idle if any(f"{key}.".startswith(f"{one}.") for key in changed)]
+    rows = [(name, getattr(plan, name).text()) for name in ("masks", "region", "background", "start")]
+    first = "of the depth maps first, then " if plan.start.value == DEPTH_MAPS else ""
     rows += [
+        ("points", first + plan.points.text()),
         ("losses", _losses(plan, losses)),
         ("schedules", _schedules(plan, train)),
         ("samples", ", ".join(f"{key} = {values[key]}" for key in SAMPLES if key in values)),
         ("exposure", replace(plan.exposure, value="learned" if plan.exposure.value else "not learned").text()),
-        (
-            "collapse",
-            COLLAPSE if train.save_freq else "no return: no checkpoints during the training [train.save_freq]",
-        ),
+        ("collapse", COLLAPSE if train.save_freq and train.end_iter >= SCORED_FROM else NO_RETURN),
     ]
     return replace(plan, rows=rows, unused=unused)
 

@@ -52,15 +52,16 @@ test: lint ## before a merge: lint and every test
 	  $(TESTS) -k 'not cuda and not reference' $$files; \
 	done
 
-lint: $(DEV_STAMP) ## style checks only
+lint: $(DEV_STAMP) ## style and types only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 cuda-check: $(DEV_STAMP) ## compile every operation for CUDA and read its machine code; requires nvcc, a minute
 	$(BIN)/python -m benchmarks.cuda_check
 
 clean: ## remove .venv and caches, keep the results in exp/
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The next call completes an interrupted installation; a .venv that does not work is created again.

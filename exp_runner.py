@@ -42,6 +42,7 @@ MEMORY_SENTENCE = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: that of the process); returns the exit status."""
+    arguments = None
     try:
         check_limits()
         from models.commands.arguments import parse_arguments
@@ -60,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failed(str(error), EXIT_USER_ERROR)
     except KeyboardInterrupt:
         words = sys.argv[1:] if argv is None else argv
-        complain("interrupted: repeat the command to continue" + " without --overwrite" * ("--overwrite" in words))
+        continues = arguments is not None and arguments.command.continues
+        advice = "repeat the command" + " to continue" * continues
+        complain(f"stopped: {advice}" + " without --overwrite" * (continues and "--overwrite" in words))
         return EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("data", "models"):

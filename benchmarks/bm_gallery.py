@@ -25,9 +25,9 @@ from data.errors import UserError
 from data.io.files import write_result
 from data.io.images import read_image, size_within, write_image
 from data.io.streams import complain, say
-from models.evaluation.collapse import FALL
 from models.evaluation.evaluate import PICTURE
 from models.evaluation.metric_files import FOLDER, JSON_FILE, read_json
+from models.training.record import FALL
 
 DESCRIPTION = """
 Trains recipes on generated and captured scenes, with and without masks, evaluates them and writes one page of PSNR,
@@ -51,7 +51,7 @@ QUICK_SETTINGS += ("train.batch_size=2048",)
 CHECKPOINTS = 5  # in the course of a training: what its end is compared with
 METRICS = ("psnr", "psnr_mask", "counts_first", "chamfer", "f_score", "points_median", "points_p90", "triangles")
 SHOWN = {"psnr": ".2f", "chamfer": ".4f", "f_score": ".2f", "points_median": ".4f", "points_p90": ".4f"}
-SCORE = re.compile(r"INFO step \d+: PSNR of \d+ (?:held-out|training) views (-?[\d.]+) dB")
+SCORE = re.compile(r"INFO step \d+: PSNR of \d+ (?:validation|training) photographs, reduced in size, (-?[\d.]+) dB")
 RESTORED = re.compile(r"the training ends with the weights of step \d+, (-?[\d.]+) dB")
 SKIPPED = re.compile(r"WARNING step \d+ skipped:")
 STYLE = (

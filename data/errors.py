@@ -10,11 +10,11 @@ LONGEST_REASON = 200  # characters of a library's message, which may quote a who
 FIRST_LINES, LAST_LINES = 200, 40  # of a crash report: its cause is at the beginning
 MOST_LISTED = 5  # names in a message; further names are counted
 # Exceptions that parsers raise for damaged input.
-DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, EOFError, MemoryError)
-DAMAGE += (SyntaxError, struct.error)
+_INVALID = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+DAMAGE = (*_INVALID, RuntimeError, EOFError, MemoryError, SyntaxError, struct.error)
 # Texts with which Jittor, CUDA and the C++ library report that memory ran out.
-FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
-FAILURE_TEXTS += ("memory is overflow",)  # Jittor's, if its pool holds nearly all memory of a GPU
+FAILURE_TEXTS: tuple[str, ...] = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory")
+FAILURE_TEXTS += ("unable to alloc", "memory is overflow")  # the last is of Jittor, if its pool holds nearly all
 # The same while a library is loaded or a thread is started.
 FAILURE_TEXTS += ("failed to map segment", "resource temporarily unavailable", "can't start new thread")
 

@@ -22,6 +22,7 @@ MASK_HALF = 127
 HELD_OUT_EVERY = 8
 
 
+@dataclass(frozen=True, match_args=False)  # frozen: its members may be read-only
 class CameraFiles(Protocol):
     """What a reader takes from the `dataset` block: only the NeuS format has file names that a conf chooses."""
 
@@ -128,7 +129,5 @@ def transformed(parsed: ParsedScene, change: np.ndarray, frame: WorldFrame) -> P
     points = parsed.points
     if points is not None:
         points = replace(points, xyz=points.xyz @ change[:3, :3].T + change[:3, 3])
-    mats = {
-        name: None if (mat := getattr(parsed, name)) is None else change @ mat for name in ("scale_mat", "region_mat")
-    }
-    return replace(parsed, images=tuple(images), points=points, frame=frame, **mats)
+    scale_mat, region_mat = (None if mat is None else change @ mat for mat in (parsed.scale_mat, parsed.region_mat))
+    return replace(parsed, images=tuple(images), points=points, scale_mat=scale_mat, region_mat=region_mat, frame=frame)

@@ -31,7 +31,7 @@ HEADS = {
 KIND_NAMES = {bool: "bool", int: "int", float: "float", str: "text"}
 BLOCK_LINE = re.compile(r"\s*(\w+)\s*\{")
 KEY_LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s+#\s+(.*)")
-NUMBER = r"-?\d+(?:\.\d+)?"
+NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
 # The part of a comment that says no more than the column of ranges, such as `>= 1` or `0..24`.
 RANGE_NOTE = re.compile(rf"(>=|>) [\d.]+|at most [\d.]+|{NUMBER}\.\.{NUMBER}")
 
@@ -88,9 +88,16 @@ def _range_text(metadata: Mapping[str, Any]) -> str:
     if metadata.get("one_of"):
         return ", ".join(f"`{choice}`" for choice in metadata["one_of"])
     if least is not None and most is not None:
-        return f"= {least}" if least == most else f"{least:.10g}…{most:.10g}"
+        return f"= {least}" if least == most else f"{number_text(least)}…{number_text(most)}"
     texts = [(least, "≥"), (above, ">"), (most, "≤")]
-    return " ".join(f"{sign} {bound:.4g}" for bound, sign in texts if bound is not None)
+    return " ".join(f"{sign} {number_text(bound)}" for bound, sign in texts if bound is not None)
+
+
+def number_text(value: float) -> str:
+    """The number in the notation of a conf: 0.1, 16384, 1e9, 1e-9."""
+    text = f"{value:.10g}"
+    digits = text.rstrip("0")
+    return f"{digits}e{len(text) - len(digits)}" if len(text) - len(digits) >= 6 else text.replace("e-0", "e-")
 
 
 def flags() -> list[tuple[str, str]]:

@@ -73,7 +73,7 @@ CELLS = (
     ),
     (
         CODE,
-        "# Metrics on held-out photographs. 留出照片上的指标\n"
+        "# Metrics on test photographs. 测试照片上的指标\n"
         "metrics = interface.evaluate(conf, EvaluationRequest(MeshRequest(128)))\n"
         'Image(str(OUT / "report" / "report.png"))',
     ),

@@ -7,8 +7,14 @@ Keyed by the text and not by the flag or key, so that a changed English text req
 from __future__ import annotations
 
 FLAG_MEANINGS = {
+    "validate_mesh: remove the ground on which the object stands, and components below a tenth of the largest; the log "
+    "says if no ground was found. evaluate: of such a --mesh, points on the ground are not evaluated": (
+        "validate_mesh：去掉物体所在的地面，以及面积小于最大连通块十分之一的连通块；没有找到地面时日志会说明。"
+        "evaluate：对这样的 --mesh，不评估地面上的点"
+    ),
     "show this help message and exit": "显示帮助并退出",
     "mode of the program (default: train)": "程序的模式（默认：train）",
+    "print version and commit": "打印版本和提交",
     "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
     "name of the scene folder; replaces CASE_NAME and ${case} in the conf": (
         "场景文件夹的名字，替换配置里的 CASE_NAME 和 ${case}"
@@ -48,11 +54,15 @@ FLAG_MEANINGS = {
     "tagged ones are recognised without it": (
         "prepare、reconstruct：照片或视频帧是 360 度全景（等距柱状投影），将切成透视视图；带标记的照片会自动识别"
     ),
-    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh": (
-        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）；evaluate：--mesh 的向上轴"
+    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh and "
+    "--gt of other programs": (
+        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）；evaluate：其他程序写的 --mesh 和 "
+        "--gt 的向上轴"
     ),
-    "evaluate: mesh to evaluate in --frame, .ply, .obj or .stl (default: it is extracted)": (
-        "evaluate：要评测的网格，.ply、.obj 或 .stl，坐标系由 --frame 决定（默认：重新提取）"
+    "validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj, .stl "
+    "or .glb (default: it is extracted)": (
+        "validate_mesh、evaluate：要上色（不需要检查点）或要评测的网格，.ply、.obj、.stl 或 .glb，"
+        "坐标系由 --frame 决定（默认：重新提取）"
     ),
     "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, --gt, "
     "--tau and --points (default: world)": (
@@ -70,9 +80,9 @@ FLAG_MEANINGS = {
     "compare: experiment folders; the name of this flag may be omitted": (
         "compare：各实验的文件夹；这个参数名可以省略"
     ),
-    "evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl) or a point cloud (.ply) (default: "
+    "evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl, .glb) or a point cloud (.ply) (default: "
     "dataset.reference_mesh)": (
-        "evaluate：真值，网格（.ply、.obj、.stl）或点云（.ply），坐标系由 --frame 决定（默认：配置里的 "
+        "evaluate：真值，网格（.ply、.obj、.stl、.glb）或点云（.ply），坐标系由 --frame 决定（默认：配置里的 "
         "dataset.reference_mesh）"
     ),
     "evaluate: threshold of the F-score, in units of --frame (default: 0.01 radii of the region of interest)": (
@@ -128,9 +138,7 @@ FLAG_MEANINGS = {
     "NeRF (default: 25)": (
         "validate_mesh、evaluate：提取的等值面的值，即负的符号距离（默认：0）或 NeRF 的密度（默认：25）"
     ),
-    "validate_image: number of the training photograph, without held-out ones (default: 0)": (
-        "validate_image：训练照片的编号，不计留出的照片（默认：0）"
-    ),
+    "validate_image: number of the training photograph (default: 0)": "validate_image：训练照片的编号（默认：0）",
     "validate_image, render, interpolate: reduction factor, 1: full size (default: "
     "train.validate_resolution_level; for videos the largest that leaves 720 lines; 1 for a camera-path file)": (
         "validate_image、render、interpolate：缩小的倍数，1 为原尺寸（默认：配置里的 "
@@ -164,8 +172,8 @@ FLAG_MEANINGS = {
     "prepare, reconstruct: number of frames to use from a video (default: 80)": (
         "prepare、reconstruct：从视频中使用的帧数（默认：80）"
     ),
-    "reconstruct: minutes of training; auto (default): until doubling the steps hardly improves the PSNR, at most "
-    "10": "reconstruct：训练的分钟数；auto（默认）：直到步数加倍几乎不再提高 PSNR，最多 10",
+    "reconstruct: minutes of the whole command; auto (default): until doubling the steps hardly improves the PSNR, at "
+    "most 10": "reconstruct：整条命令的分钟数；auto（默认）：直到步数加倍几乎不再提高 PSNR，最多 10",
     "auto: a GPU if one works, else the CPU (default: auto)": (
         "auto：有可用的 GPU 时使用 GPU，否则使用 CPU（默认：auto）"
     ),
@@ -220,12 +228,13 @@ SCENE_MEANINGS = {
     "poses: bundle adjustment before training; focal: also focal lengths": (
         "poses：训练前用光束法平差优化位姿；focal：还优化焦距"
     ),
-    'scene folder of held-out photographs; "": none': 'evaluate 用的留出照片的场景文件夹；""：没有',
+    'scene folder of test photographs; "": none': '测试照片的场景文件夹；""：没有',
     "scene format; auto: detected": "场景格式；auto：自动识别",
     "reduction factor of the photographs": "照片的宽和高缩小的倍数",
-    "every n-th photograph, from the first, is held out; 0: none": "从第一张起，每 n 张照片留出一张；0：不留出",
-    "indices of held-out photographs, instead of test_every": "留出照片的编号，代替 test_every",
-    "indices of training photographs; []: all not held out": "训练照片的编号；[]：所有未留出的照片",
+    "every n-th photograph, from the first, is a test photograph; 0: none": "从第一张起，每 n 张取一张测试照片；0：无",
+    "indices of test photographs, instead of test_every": "测试照片的编号，代替 test_every",
+    "indices of validation photographs, before test_every": "验证照片的编号，优先于 test_every",
+    "indices of training photographs; []: all others": "训练照片的编号；[]：其余所有照片",
     "true: masks from a backdrop of one colour, if there are no others": "true：没有掩膜时，由单一颜色的背景得到掩膜",
     "true: SfM points are triangulated, if there are neither points nor masks": (
         "true：没有点和掩膜时，三角化得到 SfM 点"

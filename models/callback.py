@@ -20,7 +20,7 @@ class Callback:
     name = "a callback"  # name in the warning if it fails
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
-        """At a report: the logged scalars by name."""
+        """At a report: the logged scalars by name; losses times their weights, which add up to `Loss/loss`."""
 
     def picture(self, step: int, picture: ValidationImage) -> None:
         """At a validation: an image and its metrics."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from data.config import DatasetConfig
 from data.errors import SceneError, UserError
-from data.io.files import LINK_WORDS, make_folder, write_atomically, write_result
+from data.io.files import LINK_WORDS, make_folder
 from data.io.lock import TakenError
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.scene import Scene
@@ -30,9 +30,9 @@ from models.checkpoints.same_scene import (
 )
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.machine.ranks.place import here, is_writer
-from models.methods.conf import ExperimentConfig, network_differences, parse_config, to_hocon
+from models.methods.conf import ExperimentConfig, network_differences, parse_config
 from models.methods.device_values import as_trained
-from models.methods.gaussians.conf import GAUSSIANS
+from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.registry import decide
 from models.monitoring.lock import FolderLock
 from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
@@ -41,7 +41,7 @@ from models.plan import PLAN_KEY, TrainingPlan, decide_masks, of_state
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.
-WRITTEN = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING)
+WRITTEN: tuple[str, ...] = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING)
 WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "splats", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
 
@@ -60,7 +60,7 @@ class Experiment:
     traces: RunFiles | None = None  # files of this run, for removal; None if it writes none
     lock: FolderLock | None = None  # of a training
     store: CheckpointFolder | None = None  # the checkpoints of a training
-    plan: TrainingPlan | None = None  # once the model is built
+    plan: TrainingPlan = TrainingPlan()  # once the model is built
 
     def close(self) -> None:
         """Release the lock of the folder."""
@@ -71,6 +71,12 @@ class Experiment:
         """Remove the files of a run that failed before it started."""
         if self.traces is not None:
             self.traces.remove()
+
+    def confirm(self) -> bool:
+        """Keep the files from now on; False if the folder or its lock was deleted, which are then created again."""
+        if self.traces is not None:
+            self.traces.keep()
+        return self.lock is None or self.lock.confirm()
 
     def path(self, kind: str, name: str) -> Path:
         """Path of a result, `<folder>/<kind>/<name>`; the folder is created."""
@@ -159,10 +165,19 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
         raise CheckpointError(f"no checkpoint: there is no ckpt_*.safetensors in {checkpoints}; {hint}")
     conf = _fitting(conf, found)
+    if "conf" in found.state:  # the length of its training is that of the checkpoint, whatever the conf says now
+        length = parse_config(found.state["conf"], "the checkpoint's conf").train.end_iter
+        conf = replace(conf, train=replace(conf.train, end_iter=length))
     scene = training_scene(conf)
     require_same_frame(found, scene)
     require_same_masks(found, scene, conf)
     return Experiment(conf, folder, scene, found, RunFiles(folder, OF_A_RESULT))
+
+
+def open_scene(conf: ExperimentConfig) -> Experiment:
+    """The inputs of a result that needs no checkpoint; raises UserError for an unusable folder or scene."""
+    folder = results_folder(conf)
+    return Experiment(conf, folder, training_scene(conf), None, RunFiles(folder, OF_A_RESULT))
 
 
 def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[ExperimentConfig, Path, Scene, Checkpoint]:
@@ -170,7 +185,7 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
 
     A .ply has no learned exposures, so they are switched off in the conf.
     """
-    if conf.model.type != GAUSSIANS:
+    if not isinstance(conf.model, GaussiansConfig):
         raise UserError(
             f"--checkpoint {path}: contains Gaussians, and model.type is {conf.model.type}; use a conf for Gaussians, "
             "such as confs/gaussians.conf"
@@ -206,9 +221,9 @@ def first_scene_kept() -> Iterator[None]:
         _KEPT.reset(token)
 
 
-def held_out_scene(experiment: Experiment) -> Scene | None:
-    """The held-out images for `evaluate`; None if there are none. Raises UserError if they are invalid."""
-    return load_held_out(experiment.conf.dataset, experiment.scene, background(experiment.conf))
+def held_out_scene(experiment: Experiment, group: str) -> Scene | None:
+    """The images of the group VALIDATION or TEST; None if there are none. Raises UserError if they are invalid."""
+    return load_held_out(experiment.conf.dataset, experiment.scene, group, background(experiment.conf))
 
 
 def plan_of(experiment: Experiment) -> TrainingPlan:
@@ -222,32 +237,6 @@ def plan_of(experiment: Experiment) -> TrainingPlan:
 def background(conf: ExperimentConfig) -> float:
     """The grey value of the background: 1 for white, else 0."""
     return 1.0 if conf.train.use_white_bkgd else 0.0
-
-
-def record(experiment: Experiment) -> None:
-    """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published.
-
-    The packages in a folder are copied, too.
-    """
-    write_result(experiment.path(RECORDING, "config.conf"), to_hocon(experiment.conf).encode())
-    try:
-        for name in experiment.conf.general.recording:
-            source = Path(name)
-            for file in _python_files(source):
-                within = file.parent.relative_to(source)
-                target = make_folder(experiment.folder, Path(RECORDING) / source.name / within)
-                write_atomically(target / file.name, file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"the recording in {experiment.folder} cannot be written ({error}); correct general.recording"
-        ) from error
-
-
-def _python_files(folder: Path) -> list[Path]:
-    """The .py files of a folder and of the packages inside it."""
-    packages = sorted(path.parent for path in folder.glob("*/__init__.py") if not path.parent.is_symlink())
-    files = sorted(file for file in folder.glob("*.py") if file.is_file())
-    return files + [file for package in packages for file in _python_files(package)]
 
 
 def results_folder(conf: ExperimentConfig) -> Path:

@@ -149,10 +149,17 @@ def extract_mesh(
     """Extract the surface, write it to `request.output` and report.html; returns it in `request.frame` (world).
 
     `mesh` is a trimesh.Trimesh, `normals` float32 [V, 3] and `rgb` uint8 [V, 3] are those of its vertices, or None.
-    Raises EmptySurfaceError if there is no surface at `request.threshold`.
+    With `request.mesh_file` that mesh is coloured instead, without a checkpoint. Raises EmptySurfaceError if there is
+    no surface at `request.threshold`.
     """
     from models.methods.capacity import require_mesh
+    from models.surface.export import surface_to_world
 
+    if request.mesh_file is not None:
+        from models.results.colored import color_file
+
+        surface, scene = color_file(conf, request.mesh_file, request)
+        return surface if request.frame == UNIT else surface_to_world(surface, scene.scene_to_world)
     conf = choose_device(conf, device, gpu)
     require_mesh(request.resolution, f"--resolution {request.resolution}")
     experiment = open_trained(conf, checkpoint)
@@ -167,11 +174,7 @@ def extract_mesh(
         return surface
 
     surface = work_on(experiment, extracted)
-    if request.frame == UNIT:
-        return surface
-    from models.surface.export import surface_to_world
-
-    return surface_to_world(surface, experiment.scene.scene_to_world)
+    return surface if request.frame == UNIT else surface_to_world(surface, experiment.scene.scene_to_world)
 
 
 def evaluate(
@@ -276,7 +279,7 @@ def found_conf(path: Path) -> Path:
 def _rebased(dataset: DatasetConfig) -> DatasetConfig:
     """The dataset block with each path that exists in the program's folder and not here replaced by that there."""
     paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}
-    moved = {
+    moved: dict[str, Any] = {
         name: str(PROGRAM_FOLDER / path)
         for name, path in paths.items()
         if path and not os.path.exists(path) and os.path.exists(PROGRAM_FOLDER / path)

@@ -58,7 +58,7 @@ class TrainingPlan:
     prune_from: Decision = Decision(0.0)  # fraction of end_iter
     radius: float = 0.5  # of the initial sphere
     sky: Sequence[float] | None = None  # [3], colour of a plain background
-    rows: Sequence[Sequence[str]] = ()  # the table: names and texts
+    rows: Sequence[tuple[str, str]] = ()  # the table: names and texts
     unused: Sequence[str] = ()  # keys that were set and have no effect
     depth: FusedDepth | None = field(default=None, compare=False, repr=False)  # of a start from depth maps; not saved
 
@@ -109,7 +109,9 @@ def as_state(plan: TrainingPlan) -> dict[str, Any]:
 def of_state(values: Mapping[str, Any]) -> TrainingPlan:
     """The inverse of `as_state`; raises UserError if the values are damaged."""
     try:
-        named = {name: Decision(**one) if isinstance(one, Mapping) else one for name, one in values.items()}
+        named: dict[str, Any] = {
+            name: Decision(**one) if isinstance(one, Mapping) else one for name, one in values.items()
+        }
         return TrainingPlan(**named)
     except (TypeError, AttributeError) as error:
         raise UserError(f"the plan in the checkpoint is damaged ({error!r}); use an earlier checkpoint") from error

@@ -30,6 +30,7 @@ class MeshRequest:
     frame: str = WORLD
     is_refined: bool = False  # whether vertices are moved onto the level set
     clean: str | None = None
+    is_object: bool = False  # whether the ground is removed before small components are
     decimate: int | None = None  # triangles; None for all, or texture.TEXTURED_FACES with a texture
     simplify: float | None = None  # largest distance from the unsimplified surface, in units of `frame`
     is_watertight: bool = False  # whether holes are closed
@@ -37,6 +38,7 @@ class MeshRequest:
     texture_size: int = 0  # texels per side
     up: str | None = None  # up axis of the file; None for that of the format
     output: Path | None = None  # None for meshes/<step>.ply in the experiment folder
+    mesh_file: Path | None = None  # coloured instead of an extracted mesh, in `frame`
 
 
 @dataclass(frozen=True)
@@ -62,4 +64,5 @@ class EvaluationRequest:
     scan: int | None = None
     csv: Path | None = None  # table to which a row is added; None for that of the experiment
     mesh_file: Path | None = None  # evaluated instead of `mesh`, in `frame`
-    up: str | None = None  # up axis with which `mesh_file` was written; None for that of the format
+    up: str | None = None  # up axis of `mesh_file` and `gt` of other programs; None for that of the format
+    is_object: bool = False  # `mesh_file` has no ground, so that points on the ground are not evaluated

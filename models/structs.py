@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,8 +14,11 @@ else:
     Var = object
 
 
+Array = np.ndarray | Var
+Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
 OF_THE_BATCH = {"rows": False}  # metadata of an output without a row per ray: it is equal for all chunks
 MASK_THRESHOLD = 0.5  # mask value above which a pixel shows the object
+TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, if they differ
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class RaySamples:
     directions: Var  # [S, 3], unit, of the rays
     deltas: Var  # [S, 1], lengths of the intervals
     rays: RayLayout
-    distances: Var | np.ndarray | None = None  # [S, 1], distances of the midpoints along the rays; None if unused
+    distances: Var  # [S, 1], distances of the midpoints along the rays
     in_sphere: Var | None = None  # [S, 1], 1 in the unit sphere, else 0; None if all are inside
     near_sphere: Var | None = None  # [S, 1], 1 if the eikonal loss applies; None if it applies to all
     background: BackgroundSamples | None = None
@@ -93,15 +97,21 @@ class RenderOutput:
     weights: Var  # [T, 1], of all samples
     samples: RaySamples  # samples of the region
     rays: RayLayout  # layout of `weights`
-    geometry: FieldOutput | None = None  # at the samples; None for a radiance field
-    inv_s: Var | None = None  # [1], 1/s of the paper; None for a radiance field
-    coarse: RenderOutput | None = None  # the coarse pass of NeRF
+    coarse: RenderOutput | None = field(default=None, kw_only=True)  # the coarse pass of NeRF
 
     @property
     def region_weights(self) -> Var:
         """The weights of the samples of the region [S, 1]."""
         background = self.samples.background
         return self.weights if background is None else background.of_region(self.weights)
+
+
+@dataclass(frozen=True)
+class SurfaceOutput(RenderOutput):
+    """The same of a signed distance."""
+
+    geometry: FieldOutput  # at the samples
+    inv_s: Var  # [1], 1/s of the paper
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,11 @@ class Term:
     def mean(self, count: float | None = None) -> Var:
         """The unweighted term, [1]; `count` is that of the whole batch if this is a part of it."""
         return self.total / ((self.count if count is None else count) + self.margin)
+
+
+def loss_tag(name: str) -> str:
+    """The TensorBoard tag of a term; that of the weighted sum is `Loss/loss`."""
+    return f"Loss/{TAGS.get(name, name)}_loss"
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ JSON = {
     "frames missing": (edit(lambda c: c.pop("frames")), ["frames is missing"]),
     "frames as an object": (shared(frames={}), ["frames is an object", "must be a list"]),
     "a photograph twice": (edit(lambda c: c["frames"].append(c["frames"][1])), ["view_1.png", "listed twice"]),
-    "most missing": (removed(*(f"images/view_{i}.png" for i in range(4))), ["6 frames 4 do not", "images/view_0.png"]),
+    "most missing": (removed(*(f"images/view_{i}.png" for i in range(4))), ["4 of 6 photographs", "images/view_0.png"]),
     "a damaged photograph": (written("images/view_3.png", b"\x89PNG\r\n\x1a\n"), ["view_3.png", "truncated"]),
 }
 BLENDER = {

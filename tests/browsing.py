@@ -56,12 +56,12 @@ def demo_scene() -> Scene:
 
 
 @contextmanager
-def displayed(scene: Scene, port: int) -> Iterator[tuple[SceneDisplay, list[str]]]:
+def displayed(scene: Scene, port: int, is_alone: bool = False) -> Iterator[tuple[SceneDisplay, list[str]]]:
     """A scene in a viewer at this port or a later one, and its messages so far."""
     told: list[str] = []
     running = server.start("127.0.0.1", port, "test", told.append)
     try:
-        yield SceneDisplay(running, scene, words("en"), told.append), told
+        yield SceneDisplay(running, scene, words("en"), told.append, is_alone), told
     finally:
         server.stop(running)
 

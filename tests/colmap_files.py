@@ -65,21 +65,21 @@ def project(kind, parameters, camera_points):
     return np.stack([fx * u + cx, fy * v + cy], axis=1)
 
 
-def write_project(folder: Path, kind: str, where="sparse/0", names=None):
-    """A project with one image per camera model, binary or text by `kind`; returns its names."""
+def write_project(folder: Path, kind: str, where="sparse/0", names=None, matches=N_POINTS):
+    """A project with an image per camera model, binary or text by `kind`, with `matches` in each; returns its names."""
     names = names or [f"{index}_{model.lower()}.png" for index, model in enumerate(CAMERAS)]
     model = folder / where
     model.mkdir(parents=True, exist_ok=True)
     quaternions, translations = poses(len(names))
     cameras = list(CAMERAS.items())[: len(names)]
-    (write_binary if kind == "bin" else write_text)(model, cameras, quaternions, translations, names)
+    (write_binary if kind == "bin" else write_text)(model, cameras, quaternions, translations, names, matches)
     for name, (_, (_, (width, height), _)) in zip(names, cameras, strict=True):
         (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         write_image(folder / "images" / name, np.full((height, width, 3), 90, np.uint8))
     return names
 
 
-def write_text(model, cameras, quaternions, translations, names):
+def write_text(model, cameras, quaternions, translations, names, matches):
     lines = ["# Camera list"]
     for index, (name, (_, (width, height), parameters)) in enumerate(cameras):
         lines.append(f"{index + 1} {name} {width} {height} {' '.join(map(repr, parameters))}")
@@ -88,7 +88,7 @@ def write_text(model, cameras, quaternions, translations, names):
     for index, name in enumerate(names):
         numbers = [*quaternions[index].tolist(), *translations[index].tolist()]
         lines += [f"{index + 1} {' '.join(map(repr, numbers))} {index + 1} {name}"]
-        lines += [" ".join(f"1.0 2.0 {point + 1}" for point in range(N_POINTS))]
+        lines += [" ".join(f"1.0 2.0 {point + 1}" for point in range(matches))]
     (model / "images.txt").write_text("\n".join(lines) + "\n")
     lines = []
     for index, xyz in enumerate(points()):
@@ -97,7 +97,7 @@ def write_text(model, cameras, quaternions, translations, names):
     (model / "points3D.txt").write_text("\n".join(lines) + "\n")
 
 
-def write_binary(model, cameras, quaternions, translations, names):
+def write_binary(model, cameras, quaternions, translations, names, matches):
     content = struct.pack("<Q", len(cameras))
     for index, (_, (number, (width, height), parameters)) in enumerate(cameras):
         content += struct.pack("<iiQQ", index + 1, number, width, height)
@@ -106,8 +106,8 @@ def write_binary(model, cameras, quaternions, translations, names):
     content = struct.pack("<Q", len(names))
     for index, name in enumerate(names):
         content += struct.pack("<i7di", index + 1, *quaternions[index], *translations[index], index + 1)
-        content += name.encode() + b"\0" + struct.pack("<Q", N_POINTS)
-        for point in range(N_POINTS):
+        content += name.encode() + b"\0" + struct.pack("<Q", matches)
+        for point in range(matches):
             content += struct.pack("<ddq", 1.0, 2.0, point + 1)
     (model / "images.bin").write_bytes(content)
     content = struct.pack("<Q", N_POINTS)

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,13 @@ def pytest_terminal_summary(terminalreporter):
     )
     if reasons:
         terminalreporter.write_line("skipped: " + "; ".join(f"{count} ({reason})" for reason, count in reasons.items()))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_compiled_ahead(monkeypatch, request):
+    """The tests' kernels are compiled; their many settings would each start the process that compiles ahead."""
+    if request.path.name.startswith("test_reconstruct"):
+        monkeypatch.setattr("models.commands.reconstruction_ahead.SCENE", Path("/nonexistent"))
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from models.estimators.pixels import RayVars
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.nerf import NeRF
+from models.fields.protocol import SurfaceFields
 from models.fields.radiance import NerfField
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
@@ -28,7 +29,7 @@ from models.ops.placing import rounds
 from models.ops.volrend import annealed_cos, dense_offsets, interval_cdfs
 from models.rendering import kernels
 from models.rendering.losses import LOSSES, Rendered
-from models.rendering.render import SurfaceFields, render_passes, render_surface
+from models.rendering.render import render_passes, render_surface
 from models.structs import Objective, RayLayout, RenderOutput, Var
 from models.training.gradient import losses_of
 

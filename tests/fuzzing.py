@@ -28,8 +28,8 @@ from data.io.images import read_image
 from data.scenes.load import load_scene
 from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
-from models.evaluation.mesh_distance import read_mesh
 from models.methods.conf import load_config, parse_config, to_hocon
+from models.surface.mesh_file import read_mesh
 from models.training.chunks import settled_chunk
 
 EIGHT_RAYS = changed(train={"batch_size": 8}).train

@@ -31,7 +31,7 @@ from models.checkpoints.ours import load_checkpoint
 
 LONGEST_LIFE = 0.25  # s after the first sign of life; a checkpoint of these networks is written about every 30 ms
 LEAST_STEPS = 60  # the undisturbed run goes at least this far
-LOSS_LINE = re.compile(r" INFO step (\d+): (loss [\d.]+, PSNR [\d.]+, inv_s [\d.]+),")
+LOSS_LINE = re.compile(r" INFO step (\d+): (loss [\d.]+, batch PSNR [\d.]+, inv_s [\d.]+),")
 SETTINGS = ("train.batch_size=16", "model.neus_renderer.n_importance=4", "train.learning_rate_alpha=1")
 SETTINGS += ("train.val_freq=0", "train.val_mesh_freq=0", "train.warm_up_end=2")
 SETTINGS += ("train.save_freq=3", "train.report_freq=1")

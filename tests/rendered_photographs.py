@@ -28,6 +28,16 @@ def textures(seed):
     return [total[..., 3 * side : 3 * side + 3].astype(np.float32) for side in range(3)]
 
 
+def dots(seed, count=1500, side=1024, radius=4):
+    """Three colour textures [side, side, 3] float of dots, all of one size."""
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        surface = np.full((side, side, 3), 0.5, np.float32)
+        for x, y in rng.integers(0, side, (count, 2)).tolist():
+            cv2.circle(surface, (x, y), radius, rng.random(3).tolist(), -1, cv2.LINE_AA)
+        yield surface
+
+
 def poses(count):
     """c2w [count, 4, 4] (OpenCV) on an arc about the diagonal, looking at the corner."""
     found = []
@@ -57,7 +67,8 @@ def render(pose, surfaces, width=WIDTH, height=HEIGHT, focal=FOCAL):
         hit = pose[:3, 3] + distance[..., None] * rays
         u, v = np.moveaxis(np.delete(hit, axis, axis=-1), -1, 0) / 2.0
         inside = (distance > 0) & (distance < nearest) & (u >= 0) & (u <= 1) & (v >= 0) & (v <= 1)
-        seen = cv2.remap(surface, (u * 255).astype(np.float32), (v * 255).astype(np.float32), cv2.INTER_LINEAR)
+        places = [(part * (len(surface) - 1)).astype(np.float32) for part in (u, v)]
+        seen = cv2.remap(surface, *places, cv2.INTER_LINEAR)
         picture[inside], nearest[inside] = seen[inside], distance[inside]
     return np.rint(picture * 255).astype(np.uint8)
 
@@ -69,6 +80,19 @@ def write_photographs(folder, count, seed=1, prefix="photo"):
     for index, pose in enumerate(poses(count)):
         write_image(folder / f"{prefix}_{index}.png", render(pose, surfaces))
     return poses(count)
+
+
+def write_near_and_far(folder, near, far):
+    """Writes 0.png ... of 1280 x 960 pixels, the last `far` from twice as far; returns their poses.
+
+    The corner is dotted, and from there a dot has a radius of 1.5 pixels: too small for features of full size.
+    """
+    folder.mkdir()
+    found, surfaces = np.concatenate([poses(near), poses(far)]), list(dots(1))
+    found[near:, :3, 3] += found[near:, :3, 3] - 0.6
+    for index, pose in enumerate(found):
+        write_image(folder / f"{index}.png", render(pose, surfaces, 4 * WIDTH, 4 * HEIGHT, 4 * FOCAL))
+    return found
 
 
 ROOM, BLOCK = 3.0, 0.5  # half the sides of the room and of a block in its middle

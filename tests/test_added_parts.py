@@ -66,7 +66,7 @@ def test_a_surface_of_another_kind_trains_within_neus_and_resumes(monkeypatch, t
     monkeypatch.setitem(SURFACES, "toy", FieldKind(SphereConfig, Sphere))
     trained = tmp_path / "trained"
     assert run(trained, settings=(*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=6", *TOY)) == 0
-    assert (trained / "validations_fine/00000006_0_0_held_out.png").is_file()
+    assert (trained / "validations_fine/00000006_0_0.png").is_file()
     first, last = (saved(trained, step).tensors["sdf_network_fine"] for step in (3, 6))
     assert set(last) == {"centre", "radius", "shade"}
     assert all(np.any(first[name] != last[name]) for name in ("centre", "shade"))

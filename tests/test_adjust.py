@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rendered_photographs import HEIGHT, WIDTH, K, off_walls, walls
 from rendered_photographs import WALL_FOCAL as FOCAL
-from rendered_photographs import K, off_walls, walls
 from scipy.spatial.transform import Rotation
 
 from data.config import DatasetConfig
+from data.io.images import write_image
+from data.parsed_scene import Lens
 from data.scenes import adjust
-from data.scenes.adjust import adjusted
+from data.scenes.adjust import adjusted, located
 from data.scenes.load import load_held_out, load_scene
 
 
@@ -67,6 +69,21 @@ def test_a_focal_length_is_found_where_it_is_asked_for(parsed):
     off = replace(parsed, images=tuple(replace(p, lens=replace(p.lens, intrinsics=wrong)) for p in parsed.images))
     kept, found = (adjusted(off, refines).images[0].lens.intrinsics[0, 0] for refines in (False, True))
     assert kept == wrong[0, 0] and abs(found / FOCAL - 1) < 0.02
+
+
+@pytest.mark.slow
+def test_other_photographs_are_located_between_cameras_that_stay(parsed, tmp_path):
+    """With the focal length that was found for their lens; one of noise keeps its pose."""
+    wide = Lens(K * [[1.1], [1.1], [1.0]], size=(WIDTH, HEIGHT))
+    given = replace(parsed, images=tuple(replace(posed, lens=wide) for posed in parsed.images))
+    at = slice(2, 8, 3)
+    true, off = replace(parsed, images=parsed.images[at]), replace(parsed, images=moved(given, 5).images[at])
+    training = [replace(one, images=(*one.images[:2], *one.images[3:5], *one.images[6:])) for one in (given, parsed)]
+    found = replace(parsed, images=located(off.images, *training))
+    assert distance(off, true) > 4 and distance(found, true) < 0.2
+    write_image(tmp_path / "noise.png", np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8))
+    (noise,) = located([replace(off.images[0], path=tmp_path / "noise.png")], *training)
+    assert noise.c2w is off.images[0].c2w
 
 
 def test_both_halves_of_a_scene_have_the_same_adjusted_cameras(monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """Several scenes with one command: a queue, over ranks too; each as if trained by itself, a table at the end."""
 
 import shutil
+import signal
 import sys
 
 import pytest
@@ -90,3 +91,21 @@ def test_ranks_train_the_scenes_of_a_queue_and_a_failure_stops_no_other(tmp_path
     assert run(tmp_path / "alone") == 0
     for name in "AB":
         assert contents(saved(tmp_path / "results" / name, 6)) == contents(saved(tmp_path / "alone", 6))
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_exit_status_tells_which_signal_stopped_the_queue(signum, tmp_path, monkeypatch):
+    begun = []
+
+    def train(work, case):
+        begun.append(case)
+        signal.raise_signal(signum)
+        return cases.Outcome(case, cases.NOT_BEGUN)
+
+    monkeypatch.setattr(cases._Work, "train", train)
+    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        assert exp_runner.main(flags(tmp_path)) == 128 + signum and begun == ["A"]
+    finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)

@@ -103,6 +103,10 @@ def test_an_interruption_is_no_error_and_says_how_to_go_on(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(exp_runner, "phase", stopped)
-    for flags, words in (([], ""), (["--overwrite"], " without --overwrite")):
-        assert exp_runner.main(["--mode", "reconstruct", "--images", "photos", *flags]) == 130
-        assert capsys.readouterr().err == f"interrupted: repeat the command to continue{words}\n"
+    for words, advice in (
+        ("--mode reconstruct --images photos", "repeat the command to continue"),
+        ("--mode reconstruct --images photos --overwrite", "repeat the command to continue without --overwrite"),
+        ("--mode evaluate", "repeat the command"),
+        ("--mode train --overwrite", "repeat the command"),  # before its first step
+    ):
+        assert exp_runner.main(words.split()) == 130 and capsys.readouterr().err == f"stopped: {advice}\n"

@@ -1,15 +1,18 @@
 """If renderings become worse, training returns to its best checkpoint, and keeps the better of the two results."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from runs import SHORT, everything, run, saved
 from test_guard import NO_PROBE
 
+from models.checkpoints.ours import save_checkpoint
 from models.evaluation import collapse
-from models.evaluation.collapse import FALL, PATIENCE, ScoredViews, Scores, restored
-from models.monitoring.setbacks import restored as setbacks_of
+from models.evaluation.collapse import ScoredViews
+from models.training.record import FALL, Record, recorded
+from models.training.watch import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +33,11 @@ VALUES = [((20, 22, 22 - FALL), 0), ((20, 22, 22 - FALL - 0.01), 1), ((22, 20, 2
 
 @pytest.mark.parametrize(("values", "low"), VALUES)
 def test_scores_count_how_often_in_a_row_they_are_far_below_the_best(values, low):
-    scores = Scores()
+    record = Record()
     for step, value in enumerate(values):
-        scores = scores.after(step, value)
-    assert (scores.low, scores.best, scores.best_step) == (low, max(values), int(np.argmax(values)))
+        record = record.after_score(step, 2.0 * step, value, "validation")
+    assert (record.low, record.best, record.best_step) == (low, max(values), int(np.argmax(values)))
+    assert record.curve == tuple((step, 2.0 * step, value) for step, value in enumerate(values))
 
 
 def test_a_training_that_gets_worse_goes_back_to_the_best_and_resumes(monkeypatch, tmp_path, capsys):
@@ -41,13 +45,16 @@ def test_a_training_that_gets_worse_goes_back_to_the_best_and_resumes(monkeypatc
     scripted(monkeypatch, 20.0, 25.0, *[20.0] * PATIENCE, 24.5)
     assert run(whole, settings=SETTINGS) == 0
     told = capsys.readouterr().err
-    words = "step 8: PSNR of 4 held-out views fell from 25.0 dB at step 4 to 20.0 dB: returning to that step"
-    assert words in told and "with 0.5 times the learning rate of the conf\n" in told
+    words = "PSNR of 4 training photographs fell from 25.0 dB at step 4 to 20.0 dB: returning to the weights of step 4,"
+    assert f"step 8: {words}" in told and "zero Adam moments and 0.5 times the learning rate of the conf\n" in told
     assert (whole / "checkpoints/ckpt_000006.safetensors.worse").is_file()
     last = saved(whole, 12)
-    assert setbacks_of(last.state).total == 1
-    assert restored(last.state, 12) == Scores(best=25.0, best_step=4, low=0, returns=1, end_iter=12)
-    assert restored(last.state, 24) == Scores(end_iter=24)  # another schedule
+    record = recorded(last.state, 12)
+    assert (record.returns, record.falls, record.best, record.best_step, record.low) == (1, 1, 25.0, 4, 0)
+    assert record.group == "training"
+    other = recorded(last.state, 24)  # another schedule: its scores do not compare
+    assert (other.returns, other.falls, other.best_step, other.curve) == (1, 0, 0, record.curve)
+    assert last.adam_steps == 8  # moments were zero after the return to step 4
     shutil.copytree(whole, broken)
     for step in (8, 10, 12):
         (broken / f"checkpoints/ckpt_{step:06d}.safetensors").unlink()
@@ -69,7 +76,10 @@ def test_a_training_below_its_blurred_photographs_fails_and_is_kept(monkeypatch,
     scripted(monkeypatch, 12.0, blurred=14.0)
     assert run(tmp_path, settings=SETTINGS) == 1
     told = capsys.readouterr().err
-    assert "held-out views reach 12.0 dB, less than blurred photographs (14.0 dB)" in told and "Traceback" not in told
+    assert (
+        "training photographs reach 12.0 dB, less than blurred photographs (14.0 dB)" in told
+        and "Traceback" not in told
+    )
     assert "less than blurred photographs" in saved(tmp_path, 12).state["stopped"]
     assert (tmp_path / "report.html").is_file()
     assert run(tmp_path, "--is_continue", settings=SETTINGS) == 1  # already trained, and still without a surface
@@ -78,9 +88,22 @@ def test_a_training_below_its_blurred_photographs_fails_and_is_kept(monkeypatch,
 def test_a_real_training_is_scored_from_its_photographs(monkeypatch, tmp_path):
     monkeypatch.setattr(collapse, "SCORED_FROM", 1)
     assert run(tmp_path, settings=SETTINGS) == 0
-    found = restored(saved(tmp_path, 12).state, 12)
+    found = recorded(saved(tmp_path, 12).state, 12)
     assert 3 < found.best < 40 and found.best_step in range(2, 13, 2)
-    assert "held-out views " in (tmp_path / "logs/train.log").read_text()
+    assert "PSNR of 4 training photographs, reduced in size, " in (tmp_path / "logs/train.log").read_text()
+
+
+def test_scores_of_other_photographs_are_dropped_at_a_resume(monkeypatch, tmp_path):
+    """Those of an earlier version, which do not say of which; the curve begins anew, too."""
+    scripted(monkeypatch, 20.0)
+    assert run(tmp_path, settings=SETTINGS) == 0
+    (tmp_path / "checkpoints/ckpt_000012.safetensors").unlink()
+    before = saved(tmp_path, 10)
+    kept = {key: value for key, value in before.state["watch"].items() if key != "group"} | {"best": 99.0}
+    save_checkpoint(tmp_path / "checkpoints", replace(before, state=before.state | {"watch": kept}))
+    assert run(tmp_path, "--is_continue", settings=SETTINGS) == 0
+    record = recorded(saved(tmp_path, 12).state, 12)
+    assert record.best == 20.0 and [step for step, _, _ in record.curve] == [12]
 
 
 def test_the_best_checkpoint_is_spared_where_few_are_kept(tmp_path, monkeypatch):

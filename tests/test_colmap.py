@@ -29,9 +29,10 @@ def seen_by(posed, xyz):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("matches", [colmap_files.N_POINTS, 0])
 @pytest.mark.parametrize("kind", ["bin", "txt"])
-def test_points_are_seen_where_the_format_says(tmp_path, kind):
-    colmap_files.write_project(tmp_path, kind)
+def test_points_are_seen_where_the_format_says(tmp_path, kind, matches):
+    colmap_files.write_project(tmp_path, kind, matches=matches)
     parsed = read_colmap(tmp_path, None)
     quaternions, translations = colmap_files.poses(len(colmap_files.CAMERAS))
     xyz = colmap_files.points()
@@ -84,7 +85,7 @@ def with_half_the_masks(folder):
 
 BROKEN = {
     "no images folder": (lambda folder: (folder / "images").rename(folder / "elsewhere"), "no folder images/"),
-    "a photograph": (lambda at: (at / "images/3_radial.png").unlink(), "1 of the model's 9 images are missing"),
+    "a photograph": (lambda at: (at / "images/3_radial.png").unlink(), "1 of 9 photographs are missing"),
     "cameras truncated": (edited("cameras.bin", lambda content: content[:100]), "truncated"),
     "images truncated": (edited("images.bin", lambda content: content[:-10]), "truncated"),
     "points truncated": (edited("points3D.bin", lambda content: content[:300]), "truncated"),

@@ -10,7 +10,7 @@ import exp_runner
 from models.report.document import data_of
 
 BASE = {"scene": "jug", "model": "neus", "step": 5000, "seconds": 152.4, "resolution": 256, "world_per_radius": 2.5}
-BASE |= {"held_out": 4, "counts_first": "psnr", "psnr": 32.137, "ssim": 0.951, "chamfer": 0.00481, "tau": 0.01}
+BASE |= {"test_photographs": 4, "counts_first": "psnr", "psnr": 32.137, "ssim": 0.951, "chamfer": 0.00481, "tau": 0.01}
 BASE |= {"ground_truth": "--gt jug.ply"}
 CONF = {"train.learning_rate": 5e-4, "train.end_iter": 5000, "model.surface": "sdf_network", "dataset.roi": ""}
 
@@ -40,7 +40,7 @@ def test_what_differs_stands_on_top_and_the_figures_side_by_side(tmp_path, compa
     third = experiment(tmp_path / "c", {"model.surface": "grid"}, step=6000, is_metric=True)
     status, told, err = compare(first, second, third)
     assert status == 0 and err == ""
-    top, figures = told.split("held-out views")
+    top, figures = told.split("test photographs")
     assert cells(top, "train.learning_rate") == ["0.0005", "0.001", "0.0005"]
     assert cells(top, "model.surface") == ["sdf_network", "sdf_network", "grid"]
     assert "end_iter" not in top and "dataset.roi" not in top and "not measured alike" not in told
@@ -51,7 +51,7 @@ def test_what_differs_stands_on_top_and_the_figures_side_by_side(tmp_path, compa
     assert "SSIM, inside the mask" not in told  # what none of them has
     _, told, _ = compare(first, experiment(tmp_path / "d", tau=0.02, ground_truth="--gt other.ply"))
     assert "not comparable: the ground truths and the taus differ" in told
-    assert cells(told.split("held-out")[0], "tau") == ["0.01", "0.02"]
+    assert cells(told.split("test photographs")[0], "tau") == ["0.01", "0.02"]
 
 
 def damaged(folder, content):
@@ -61,11 +61,18 @@ def damaged(folder, content):
     return [experiment(folder / "a"), str(folder / "b")]
 
 
+def several(folder):
+    """A folder with two evaluated experiments, which does not say which one is meant."""
+    experiment(folder / "both/a"), experiment(folder / "both/b")
+    return str(folder / "both")
+
+
 REFUSED = {
     "one": (lambda folder: [experiment(folder / "a")], "name the folders of two experiments or more"),
     "not evaluated": (lambda folder: [experiment(folder / "a"), f"{folder}/a/report"], "has no report/metrics.json"),
     "no folder": (lambda folder: [experiment(folder / "a"), "nowhere"], "nowhere: no such folder; there: "),
     "none of two folders": (lambda folder: ["nowhere", "elsewhere"], "elsewhere: no such folder"),
+    "one of several, and none": (lambda folder: [several(folder), "nowhere"], "nowhere: no such folder"),
     "no JSON": (lambda folder: damaged(folder, b"{"), "cannot be read"),
 }
 

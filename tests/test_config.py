@@ -27,8 +27,8 @@ model.neus_renderer { n_samples = 64, n_importance = 64, up_sample_steps = 4, pe
 """
 OURS = """
 dataset { camera_outside_sphere = true, scale_mat_scale = 1.1, test_dir = "", reference_mesh = "", type = auto
-    downscale = 1, test_every = 0, test_views = [], train_views = [], refine_cameras = none, bbox = "", roi = ""
-    masks_from_backdrop = false, triangulate_points = false }
+    downscale = 1, test_every = 0, test_views = [], validation_views = [], train_views = []
+    refine_cameras = none, bbox = "", roi = "", masks_from_backdrop = false, triangulate_points = false }
 train { seed = 0, max_bad_steps = 10, keep_checkpoints = 0, render_chunk = auto, ray_chunk = auto, memory_limit = auto
     ema_decay = 0.0, tf32 = false, mesh_resolution = 64, learning_rate_decay = cosine, optimizer = adam
     adam_beta_2 = 0.999, adam_epsilon = 1e-8 }
@@ -106,7 +106,7 @@ GOOD_OVERRIDES = [
     ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/debug/x"),
     ("dataset.data_dir=./场景/é", "./场景/é"),
     ('dataset.data_dir="a \\" $ {b} = [1], \'c\' true"', "a \" $ {b} = [1], 'c' true"),
-    ("train.learning_rate=1e-300", 1e-300),
+    ("train.learning_rate=1e-9", 1e-9),
 ]
 
 

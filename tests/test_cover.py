@@ -1,10 +1,15 @@
 """What supports a mesh: photographs that see its parts, and points; and what the verdict says of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import trimesh
 from rigs import sphere_of_cameras, textured_scene
+from synthetic_scene import look_at
 
+from data.inspection.checks import findings
+from data.inspection.sides import missing_sides
 from models.commands.reconstruction_page import page, trust
 from models.evaluation.cover import BANDS, cover, cover_picture
 from models.surface.visibility import cameras_of
@@ -57,6 +62,31 @@ def test_a_flat_object_is_tested_by_its_plane_and_a_round_one_has_none(scene):
     assert "plane" not in trust(found)[0] and f"on {found['cover_points']:.0%} of its area" in trust(found)[0]
 
 
+def test_the_sides_without_photographs_are_named_for_the_photographer():
+    sides = {
+        "the left": [1, 0, 0],
+        "the right": [-1, 0, 0],
+        "behind": [0, -1, 0],
+        "above": [0, 0, 1],
+        "front": [0, 1, 0],
+    }
+    places = {name: look_at(2.5 * np.array(at, float) + [0.0, 0.01, 0.1]) for name, at in sides.items()}
+    front = [places.pop("front")] * 3  # the most photographs
+    for missing in ("the left", "the right", "behind", "above"):
+        kept = [*front, *(place for name, place in places.items() if name != missing)]
+        assert missing_sides(textured_scene(np.array(kept), masks=False)).split(" (")[0] == missing
+    assert missing_sides(textured_scene(np.array([*front, *places.values()]), masks=False)) == ""
+    front = textured_scene(np.array(front), masks=False)
+    said = missing_sides(front)
+    assert said == f"the left, the right, behind, above (the front is that of {front.photographs[0]})"
+    assert any(said in line and "take photographs there" in line for line in trust({"sides_missing": said}))
+    (finding,) = (finding for finding in findings(front) if finding.check == "coverage")
+    assert said in finding.figure
+    inside = front.c2w.copy()
+    inside[:, :3, 3] *= 0.1
+    assert missing_sides(replace(front, c2w=inside)) == ""
+
+
 def test_the_photographs_that_see_each_part_are_counted_and_drawn(scene):
     ball = trimesh.creation.icosphere(4, 0.5)
     found = cover(ball, cameras_of(scene), None)
@@ -70,5 +100,7 @@ def test_the_photographs_that_see_each_part_are_counted_and_drawn(scene):
     picture = cover_picture(ball, found, scene)
     band = np.searchsorted([least for least, _, _ in BANDS], found.views, side="right") - 1
     shown = [np.array(color) for at, (_, _, color) in enumerate(BANDS) if (band == at).mean() > 0.2]
-    shades = picture[:-28].reshape(-1, 3) / np.maximum(picture[:-28].reshape(-1, 3).max(axis=1, keepdims=True), 1)
+    shown_mesh = picture[:-56].reshape(-1, 3)
+    shades = shown_mesh / np.maximum(shown_mesh.max(axis=1, keepdims=True), 1)
+    assert (picture[-28:] != picture[-1, -1]).any() == bool(missing_sides(scene))
     assert shown and all((np.abs(shades - color / color.max()).max(axis=1) < 0.03).sum() > 500 for color in shown)

@@ -9,7 +9,8 @@ from rigs import project
 from data.cameras import decompose_projection
 from data.demo import make_demo
 from data.io.images import read_image
-from models.evaluation.mesh_distance import read_mesh, sample_surface
+from models.evaluation.mesh_distance import sample_surface
+from models.surface.mesh_file import read_mesh
 
 DEMO = Path(make_demo.__file__).parent
 SETS = [(DEMO, make_demo.TRAIN_VIEWS), (DEMO / "test", len(make_demo.TEST_DIRECTIONS))]

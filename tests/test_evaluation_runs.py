@@ -57,12 +57,14 @@ def test_ground_truth_in_either_frame_gives_the_figures_of_the_conf(trained, tmp
     world.export(tmp_path / "world.stl")
     found = []
     for flags in ("", f"--gt {tmp_path}/unit.ply --frame unit", f"--gt {tmp_path}/world.stl --tau 0.025"):
-        settings = NOTHING if flags else (*SETTINGS, "dataset.test_dir=")
+        # The length of the training is that of the newest checkpoint.
+        settings = (*(NOTHING if flags else (*SETTINGS, "dataset.test_dir=")), "train.end_iter=300")
         assert run(trained, *LOW, *flags.split(), settings=settings) == 0
         found.append(figures(trained))
     for name in ("accuracy", "completeness", "chamfer", "f_score", "normal_consistency", "tau"):
         assert found[1][name] == pytest.approx(found[0][name], rel=1e-4), name
         assert found[2][name] == pytest.approx(found[0][name], rel=1e-3), name
+    assert all(each["conf"]["train.end_iter"] == 2 for each in found)
     assert "world.stl" in found[2]["ground_truth"] and found[0]["world_per_radius"] == pytest.approx(SCALE)
     shown = f"Chamfer distance: mean of both +{found[2]['chamfer']:.4f} radii = {SCALE * found[2]['chamfer']:.4g} world"
     assert re.search(shown, capsys.readouterr().out)
@@ -109,7 +111,7 @@ def test_figures_of_views_and_the_conf_and_no_mesh_is_replaced(trained):
     assert run(trained, *LOW, settings=SETTINGS) == 0
     found = figures(trained)
     assert found["conf"]["train.end_iter"] == 2 and found["conf"]["model.sdf_network.d_hidden"] == 128
-    assert len(found["views"]) == found["held_out"] == 4 and table.read_text().count("\n") == rows + 1
+    assert len(found["views"]) == found["test_photographs"] == 4 and table.read_text().count("\n") == rows + 1
     assert (trained / "meshes/00000002.ply").read_bytes() == before
     rgb = trimesh.load(trained / "report/mesh.ply", process=False).visual.vertex_colors[:, :3]  # the colour network's
     assert len(np.unique(rgb, axis=0)) > 1
@@ -145,7 +147,7 @@ def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeyp
     points *= 0.5 / np.linalg.norm(points, axis=1, keepdims=True)
     scene = textured_scene(sphere_of_cameras(6, middle=np.zeros(3)), masks=False)
     scene = dataclasses.replace(scene, points=cloud(points[:200]))
-    monkeypatch.setattr("models.evaluation.references.held_out_scene", lambda experiment: scene)
+    monkeypatch.setattr("models.evaluation.references.held_out_scene", lambda experiment, group: scene)
     trimesh.PointCloud(points).export(tmp_path / "p.ply")
 
     def references(trains, **asked):

@@ -7,7 +7,7 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from data.io.images import to_uint8
-from models.evaluation.image_metrics import color_aligned, compare, greyed, mask_counts_first
+from models.evaluation.image_metrics import color_aligned, compare, greyed, mask_counts_first, mean
 from models.results.render import RenderedView
 
 RNG = np.random.default_rng(3)
@@ -47,12 +47,16 @@ def test_ssim_is_that_of_the_published_comparisons():
     assert ours.ssim == pytest.approx(expected, abs=1e-5)
 
 
+def test_an_image_without_error_counts_in_the_mean():
+    exact, off = (compare(rendering(OBJECT), OBJECT + error, None) for error in (0.0, 0.1))
+    assert exact.psnr == 100.0 and mean([exact, off]).psnr == pytest.approx((100.0 + off.psnr) / 2)
+
+
 @pytest.mark.parametrize("mask", [None, np.zeros_like(MASK)], ids=["no mask", "empty mask"])
 def test_what_cannot_be_compared_has_no_figure(mask):
     found = compare(rendering(OBJECT), photograph(ROOM), mask)
     assert found.psnr > 0 and found.psnr_mask is None and found.ssim_mask is None
     assert found.iou == (None if mask is None else 0.0)
-    assert compare(rendering(OBJECT), OBJECT, None).psnr is None  # JSON has no infinity
     assert compare(rendering(OBJECT[:9]), OBJECT[:9], None).ssim is None
 
 

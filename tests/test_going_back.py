@@ -10,8 +10,8 @@ from runs import SHORT, command, everything, finished, needs_mpi, run, saved, st
 from test_guard import NO_PROBE, spoil_batches, spoil_image
 
 from models.checkpoints.ours import save_checkpoint
-from models.monitoring import setbacks
-from models.monitoring.setbacks import Setbacks, restored
+from models.training import watch
+from models.training.record import Record, recorded
 
 pytestmark = pytest.mark.slow
 
@@ -57,11 +57,11 @@ def test_bad_moments_are_left_behind_and_the_lower_rate_stays(spoilt, tmp_path, 
     told = capsys.readouterr().err
     words = "1 NaN or Inf in the update of sdf_network_fine.lin1.bias"
     assert re.search(rf"step 7 skipped: {words} \(weight .* in these entries\)", told)
-    assert "staying at the weights of step 6, with other random numbers, zero Adam moments and 0.5 times" in told
+    assert "returning to the weights of step 6, with other random numbers, zero Adam moments and 0.5 times" in told
     assert told.count("steps in a row") == 1
     last = saved(spoilt, 20)
     assert finite(last) and last.adam_steps == 14
-    assert restored(last.state) == Setbacks(total=1, attempts=1, reached=6, target=6)
+    assert recorded(last.state, 20) == Record(returns=1, attempts=1, reached=6, end_iter=20)
 
     for step in (10, 6, 3):
         shutil.copy(spoilt / f"checkpoints/ckpt_{step:06d}.safetensors", tmp_path / "broken/checkpoints")
@@ -70,19 +70,19 @@ def test_bad_moments_are_left_behind_and_the_lower_rate_stays(spoilt, tmp_path, 
     assert everything(saved(tmp_path / "broken", 20)) == everything(saved(spoilt, 20))
 
 
-def test_a_run_that_stays_bad_tries_older_states_and_leaves_a_good_one(tmp_path, monkeypatch, capsys):
+def test_a_run_that_stays_bad_tries_an_older_state_and_leaves_a_good_one(tmp_path, monkeypatch, capsys):
     spoil_batches(monkeypatch, set(range(5, 200)), spoil_image)
     assert run(tmp_path, settings=LONG) == 1
     told = capsys.readouterr().err
     targets = re.findall(r"returning to the weights of step (\d+)", told)
-    assert targets == ["4", "2", "4"] and "Traceback" not in told
+    assert targets == ["5", "4", "4"] and "Traceback" not in told
     last = told.strip().splitlines()[-1]
     assert last.startswith("error: 3 steps in a row were skipped (") and "--is_continue resumes" in last
     assert "NaN or Inf in the colours of photograph" in last and "; 3 restarts from finite states failed" in last
     assert "the state of step 5 is saved in" in last and "ckpt_000005.safetensors" in last and "report.html" in last
     kept = saved(tmp_path, 5)
     assert finite(kept) and kept.adam_steps == 0 and not any(m.any() for n in kept.moments.values() for m in n.values())
-    assert restored(kept.state) == Setbacks(total=4) and "3 steps in a row" in kept.state["stopped"]
+    assert recorded(kept.state, 40) == Record(returns=4, end_iter=40) and "3 steps in a row" in kept.state["stopped"]
     assert "the training stopped at step 5 of 40" in (tmp_path / "report.html").read_text()
 
     monkeypatch.undo()
@@ -92,18 +92,28 @@ def test_a_run_that_stays_bad_tries_older_states_and_leaves_a_good_one(tmp_path,
 
 
 def test_attempts_are_counted_anew_after_progress(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(setbacks, "PROGRESS", 3)
+    monkeypatch.setattr(watch, "PROGRESS", 3)
     spoil_batches(monkeypatch, {at + k for at in (4, 14, 24, 34, 44) for k in range(3)}, spoil_image)
     assert run(tmp_path, settings=LONG) == 0
     told = capsys.readouterr().err
     assert told.count("returning to the weights") == 5 and told.count("(attempt 1 of 3)") == 5
-    assert restored(saved(tmp_path, 40).state).total == 5 and restored(saved(tmp_path, 40).state).attempts == 1
+    assert (recorded(saved(tmp_path, 40).state).returns, recorded(saved(tmp_path, 40).state).attempts) == (5, 1)
 
 
 @needs_mpi
 def test_two_ranks_go_back_as_one_process_does(spoilt, tmp_path):
     shutil.copytree(spoilt, tmp_path / "two")
     status, _, err = finished(started(command(tmp_path / "two", "--is_continue", settings=AVERAGED)))
-    assert status == 0 and err.count("staying at the weights of step 6") == 1, err
+    assert status == 0 and err.count("returning to the weights of step 6") == 1, err
     last = saved(tmp_path / "two", 20)
-    assert finite(last) and restored(last.state) == Setbacks(total=1, attempts=1, reached=6, target=6)
+    assert finite(last) and recorded(last.state, 20) == Record(returns=1, attempts=1, reached=6, end_iter=20)
+
+
+def test_the_record_of_an_earlier_version_is_read():
+    old = {
+        "setbacks": {"total": 2, "attempts": 1, "reached": 7, "target": 5, "in_a_row": 3},
+        "score_curve": [[4, 9.5, 20.0]],
+    }
+    old["scores"] = {"best": 20.0, "best_step": 4, "low": 1, "returns": 1, "end_iter": 12}
+    found = Record(2, 1, 7, 3, 1, 20.0, 4, 1, 12, ((4, 9.5, 20.0),))
+    assert recorded(old, 12) == found == recorded(found.state(), 12)

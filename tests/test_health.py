@@ -36,7 +36,7 @@ HEALTHY = {
 ILL = {
     "empty": (course(lowest=0.1, inside_share=0.0), "no surface inside the region of interest"),
     "full": (course(inside_share=1.0), "fills the whole region of interest"),
-    "flat": (course(psnr=[12.0] * FLAT_VALIDATIONS), "PSNR has stayed at 12.0 dB"),
+    "flat": (course(psnr=[12.0] * FLAT_VALIDATIONS), "batch PSNR has stayed at 12.0 dB"),
     "fog": (course(inv_s=[20.0, 17.0, 14.0, 11.0, 8.0]), "from 20.0 to 8.0"),
 }
 DISTANCE = LevelSet(np.negative, 0.0, "the signed distance")  # its function is not called here

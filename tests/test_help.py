@@ -1,5 +1,7 @@
 """The pages of --help, and what a message says where another program's name, spelling or place is given."""
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,15 @@ def test_a_missing_folder_names_its_neighbours(elsewhere, capsys):
     assert "no such folder; there: bear, dtu_scan24; dataset.data_dir" in told(*fast, "quux")
     assert "confs/wmask.conf? (there: " in told("--conf", "wmsk.conf")
     assert "did you mean public_data?" in told("--mode", "prepare", "--images", "public-data", "--case", "x")
+
+
+def test_help_first_points_to_that_of_a_mode_and_version_names_the_commit(capsys):
+    with pytest.raises(SystemExit):
+        exp_runner.main(["--help"])
+    words = "usage: exp_runner.py --mode MODE --help\n\n--mode MODE --help explains one mode"
+    assert capsys.readouterr().out.startswith(words)
+    with pytest.raises(SystemExit) as left:
+        exp_runner.main(["--version"])
+    number = tomllib.loads((PROGRAM_FOLDER / "pyproject.toml").read_text())["project"]["version"]
+    assert left.value.code == 0
+    assert re.fullmatch(rf"neus-jittor {number}(, commit [0-9a-f]{{10}}(, changed)?)?\n", capsys.readouterr().out)

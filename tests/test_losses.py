@@ -12,7 +12,7 @@ from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
 from models.rendering.losses import SHARP, color_term, eikonal_term, mask_term, masked_psnr, patches
-from models.structs import RayLayout, RenderOutput, Term
+from models.structs import RayLayout, SurfaceOutput, Term
 
 RAYS, SECTIONS = 6, 5
 RNG = np.random.default_rng(0)
@@ -46,7 +46,7 @@ def rendered(order=slice(None)):
     rgb, opacity, gradient, near = (jt.array(array[order].copy()) for array in (RGB, OPACITY, GRADIENT, NEAR))
     samples = SimpleNamespace(near_sphere=near)
     geometry, rays = SimpleNamespace(gradient=gradient.reshape((-1, 3))), RayLayout(None, SECTIONS)
-    return SimpleNamespace(rendering=RenderOutput(rgb, opacity, None, samples, rays, geometry))
+    return SimpleNamespace(rendering=SurfaceOutput(rgb, opacity, None, samples, rays, geometry, None))
 
 
 def training_terms(order=slice(None), train=TRAIN, mask=MASK):
@@ -97,9 +97,9 @@ def test_an_empty_mask_or_sphere_gives_zero_and_finite_gradients():
 def test_patches_count_once_the_surface_is_sharp(inv_s, share):
     costs, is_compared = jt.array(np.float32([0.2, 0.6, 0.0])), jt.array(np.float32([1, 1, 0]))
     sharpness = jt.array(np.float32([inv_s]))
-    compared = SimpleNamespace(costs=lambda batch, rendering: (costs, is_compared))
+    compared = SimpleNamespace(costs=lambda *inputs: (costs, is_compared))
     method = SimpleNamespace(patches_at=lambda step: compared, loss_weight=lambda name: 0.5)
-    batch, rendering = SimpleNamespace(every=1), SimpleNamespace(inv_s=sharpness)
+    batch, rendering = SimpleNamespace(every=[1], step=[0.1], view=None), SimpleNamespace(inv_s=sharpness)
     term = patches(SimpleNamespace(method=method, step=0, batch=batch, rendering=rendering))
     assert term.mean().item() == pytest.approx(share * 0.4, rel=1e-4) and term.weight == 0.5
     by_costs, by_sharpness = (value.numpy() for value in jt.grad(term.total, [costs, sharpness]))

@@ -23,7 +23,7 @@ from models.results.meshes import box
 from models.surface.formats import companions, write_surface
 from models.surface.mesh import About, Surface
 
-ABOUT = About("world", "those of the cameras' file", 300, "confs/wmask.conf")
+ABOUT = About("world", "those of the cameras' file", "not known", 300, "confs/wmask.conf")
 MESH = trimesh.creation.icosphere(3, 0.7)
 RGB = np.random.default_rng(0).integers(0, 256, (len(MESH.vertices), 3)).astype(np.uint8)
 NORMALS = MESH.vertex_normals.astype(np.float32)
@@ -84,6 +84,7 @@ def test_glb_has_colours_in_linear_light_unit_normals_and_extras(tmp_path):
         accessor, values = tree["accessors"][primitive["attributes"][name]], glb(path, name, dtype)[1]
         assert (accessor["componentType"], accessor["type"], accessor["count"]) == (kind, shape, len(MESH.vertices))
         assert accessor.get("normalized", False) == (name == "COLOR_0")
+        assert tree["bufferViews"][accessor["bufferView"]]["target"] == 34962
         assert np.allclose(accessor["min"], values.min(axis=0)) and np.allclose(accessor["max"], values.max(axis=0))
 
 
@@ -91,6 +92,9 @@ def test_trimesh_reads_and_writes_the_colours_of_a_glb(tmp_path):
     path = written(tmp_path, COLORED, ".glb")[0]
     plain = trimesh.load(path, skip_materials=True).to_geometry()  # else it has the material's colour, if it has one
     assert np.abs(plain.visual.vertex_colors[:, :3] - linear(RGB)).max() <= 1
+    (loaded,) = trimesh.load(path).geometry.values()
+    kept = loaded.visual.vertex_attributes["color"]  # beside a material
+    assert np.array_equal(kept, glb(path, "COLOR_0", "u1")[1])
     trimesh.load(path).export(tmp_path / "again.glb")  # as its `show` does in a notebook
     assert np.array_equal(glb(tmp_path / "again.glb", "COLOR_0", "u1")[1], glb(path, "COLOR_0", "u1")[1])
 

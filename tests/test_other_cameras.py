@@ -1,58 +1,14 @@
-"""Camera files of OpenMVG, Meshroom, OpenSfM and Bundler, written here from cameras with known distortion."""
+"""Camera files of OpenMVG, OpenSfM and Bundler, written here from cameras with known distortion."""
 
 import json
 
-import cv2
 import numpy as np
 import pytest
+from lens_truth import FISHEYE, K1, K2, K3, K4, P1, P2, PLACES, PLANE, Truth, require_same
 from scipy.spatial.transform import Rotation
 from synthetic_scene import NAMES, VIEWS, photographs, read
 
 from data.errors import SceneError
-from data.io.images import read_image
-
-PLACES = np.array([[4.0, -7.0, 1.5], [4.6, -6.5, 1.9], [3.1, -7.9, 1.0]])
-K1, K2, K3, P1, P2, K4 = 0.05, -0.02, 0.01, 0.003, -0.002, 0.004
-PLANE, FISHEYE = (K1, K2, P1, P2, K3), (K1, K2, K3, K4)
-
-
-class Truth:
-    """The true cameras with a lens of one's own: pixels count from the centre of the first pixel."""
-
-    def __init__(self, folder, distortion=(), fish=False, centre=None, focal=None):
-        self.posed = photographs(folder, NAMES)
-        self.height, self.width = read_image(self.posed[0].path).shape[:2]
-        self.longer = max(self.width, self.height)
-        self.middle = np.array([self.width - 1, self.height - 1]) / 2
-        own = self.posed[0].lens.intrinsics
-        self.focal = np.array([own[0, 0]] * 2 if focal is None else focal)
-        self.centre = np.array(self.middle if centre is None else centre, dtype=float)
-        self.distortion, self.fish = np.array(distortion or (0.0,) * 4), fish
-        self.w2c = [np.linalg.inv(image.c2w) for image in self.posed]
-        self.c2w = [image.c2w for image in self.posed]
-
-    def pixels(self, view):
-        intrinsics = np.array([[self.focal[0], 0, self.centre[0]], [0, self.focal[1], self.centre[1]], [0, 0, 1.0]])
-        return projected(self.w2c[view], intrinsics, self.distortion, self.fish)
-
-
-def projected(w2c, intrinsics, distortion, fish):
-    rotation, centre = cv2.Rodrigues(w2c[:3, :3])[0], w2c[:3, 3]
-    project = cv2.fisheye.projectPoints if fish else cv2.projectPoints
-    coefficients = np.array(distortion if len(distortion) else (0.0,) * 4)
-    return project(PLACES[:, None], rotation, centre, intrinsics, coefficients)[0][:, 0]
-
-
-def require_same(folder, truth):
-    """The scene shows the places where the truth does, and its own points are the places."""
-    parsed, scene = read(folder)
-    assert len(parsed.images) == len(scene.images) == VIEWS
-    for view, image in enumerate(parsed.images):
-        found = projected(np.linalg.inv(image.c2w), image.lens.intrinsics, image.lens.distortion, image.lens.is_fisheye)
-        assert np.abs(found - truth.pixels(view)).max() < 0.01, image.path.name
-    if parsed.points is not None:
-        assert np.allclose(parsed.points.xyz, PLACES)
-    return parsed
 
 
 def openmvg(truth, lens, **more):
@@ -104,6 +60,27 @@ def test_openmvg(lens, distortion, tmp_path):
     require_same(tmp_path, truth)
 
 
+@pytest.mark.parametrize("lens", [{"disto_k5": [0, 0.1]}, {"k4": 0.1}, {"disto_k1": [0.1], "disto_t2": [0.1] * 5}])
+def test_lenses_of_openmvg_that_are_not_read_are_named(lens, tmp_path):
+    (tmp_path / "sfm_data.json").write_text(json.dumps(openmvg(Truth(tmp_path), lens)))
+    with pytest.raises(SceneError, match=f"{list(lens)[-1]} of its lens cannot be applied"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["../images", "/home/x/images", r"..\photos"])
+def test_folders_of_another_place(place, tmp_path):
+    truth = Truth(tmp_path)
+    content = openmvg(truth, {})
+    for view in content["views"]:
+        view["value"]["ptr_wrapper"]["data"]["local_path"] = place
+    (tmp_path / "sfm_data.json").write_text(json.dumps(content))
+    require_same(tmp_path, truth)
+    (tmp_path / "sfm_data.json").unlink()
+    bundler(tmp_path, truth)
+    (tmp_path / "list.txt").write_text("\n".join(f"{place}/{name}" for name in [*NAMES, "last.png"]))
+    require_same(tmp_path, truth)
+
+
 def test_openmvg_without_poses_or_pinholes(tmp_path):
     truth = Truth(tmp_path)
     content = openmvg(truth, {}, extrinsics=[])
@@ -114,86 +91,6 @@ def test_openmvg_without_poses_or_pinholes(tmp_path):
     del content["intrinsics"][0]["value"]["ptr_wrapper"]["data"]["focal_length"]
     (tmp_path / "sfm_data.json").write_text(json.dumps(content))
     with pytest.raises(SceneError, match="no pinhole or fisheye"):
-        read(tmp_path)
-
-
-def meshroom(truth, version, kind, distortion, **lens):
-    texts = lambda values: [f"{value:.15g}" for value in np.ravel(values)]  # noqa: E731
-    own = {
-        "intrinsicId": "7",
-        "width": str(truth.width),
-        "height": str(truth.height),
-        "sensorWidth": "36",
-        "type": kind,
-    }
-    own |= {
-        "distortionParams": texts(distortion) or "",
-        "principalPoint": texts(truth.centre - [truth.width / 2, truth.height / 2]),
-    }
-    return {
-        "version": version.split("."),
-        "views": [
-            {"viewId": str(n), "poseId": str(n), "intrinsicId": "7", "path": f"D:/x/y/{name}"}
-            for n, name in enumerate(NAMES)
-        ],
-        "intrinsics": [own | lens],
-        "poses": [
-            {"poseId": str(n), "pose": {"transform": {"rotation": texts(w2c[:3, :3].T), "center": texts(c2w[:3, 3])}}}
-            for n, (w2c, c2w) in enumerate(zip(truth.w2c, truth.c2w, strict=True))
-        ],
-        "structure": [{"X": texts(place), "color": ["9", "8", "7"], "observations": ""} for place in PLACES],
-    }
-
-
-@pytest.mark.parametrize(
-    ("version", "kind", "own", "distortion"),
-    [
-        ("1.2.6", "pinhole", (), ()),
-        ("1.2.6", "radial1", (K1,), (K1, 0, 0, 0)),
-        ("1.2.6", "radial3", (K1, K2, K3), (K1, K2, 0, 0, K3)),
-        ("1.2.6", "brown", (K1, K2, K3, P1, P2), PLANE),
-        ("1.2.6", "fisheye4", FISHEYE, FISHEYE),
-        ("1.2.8", "brown", (K1, K2, K3, P1, P2), PLANE),
-    ],
-)
-def test_meshroom(version, kind, own, distortion, tmp_path):
-    truth = Truth(tmp_path, distortion, kind == "fisheye4", centre=(101.3, 98.2))
-    lens = {"focalLength": str(truth.focal[0] / truth.width * 36), "pixelRatio": "1"}
-    lens |= {"type": "pinhole", "distortionType": kind, "undistortionType": "none"} if version == "1.2.8" else {}
-    (tmp_path / "cameras.sfm").write_text(json.dumps(meshroom(truth, version, kind, own, **lens)))
-    assert (require_same(tmp_path, truth).points.rgb == [9, 8, 7]).all()
-
-
-@pytest.mark.parametrize("version", ["1.0.0", "1.2.0", "1.2.1", "1.2.4", "1.2.6", "1.2.11"])
-def test_focal_lengths_of_meshroom(version, tmp_path):
-    step = tuple(map(int, version.split(".")))
-    truth = Truth(tmp_path, centre=(101.3, 98.2), focal=(210.0, 210.0 if step < (1, 2) else 214.2))
-    fx, fy = truth.focal
-    lens = {"pxFocalLength": str(fx) if step < (1, 2) else [str(fx), str(fy)]}
-    if step >= (1, 2, 2):
-        ratio = fx / fy if step < (1, 2, 5) else fy / fx
-        lens = {"focalLength": str((fx if step < (1, 2, 11) else fy) / truth.width * 36), "pixelRatio": str(ratio)}
-    content = meshroom(truth, version, "pinhole", (), **lens)
-    if step < (1, 2, 1):
-        content["intrinsics"][0]["principalPoint"] = [str(value) for value in truth.centre]
-    (tmp_path / "other.sfm").write_text(json.dumps(content))
-    require_same(tmp_path, truth)
-
-
-@pytest.mark.parametrize("change", [{"type": "equidistant"}, {"type": "radial3", "undistortionType": "3deradial4"}])
-def test_lenses_of_meshroom_that_are_not_read(change, tmp_path):
-    truth = Truth(tmp_path)
-    lens = {"focalLength": "40", "distortionType": "none", **change}
-    (tmp_path / "cameras.sfm").write_text(json.dumps(meshroom(truth, "1.2.8", "pinhole", (), **lens)))
-    with pytest.raises(SceneError, match=r"its lens .* is not read"):
-        read(tmp_path)
-
-
-def test_photographs_of_one_name_in_two_folders(tmp_path):
-    content = meshroom(Truth(tmp_path), "1.2.6", "pinhole", (), focalLength="40")
-    content["views"][1]["path"] = f"D:/x/z/{NAMES[0]}"
-    (tmp_path / "cameras.sfm").write_text(json.dumps(content))
-    with pytest.raises(SceneError, match="is listed twice"):
         read(tmp_path)
 
 
@@ -233,6 +130,24 @@ def test_opensfm(kind, distortion, tmp_path):
     other = {"cameras": {}, "shots": {}, "points": {}}
     (tmp_path / "reconstruction.json").write_text(json.dumps([other, opensfm(truth, kind, **lens)]))
     require_same(tmp_path, truth)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        ("brown", {"k4": 0.1}, "k4 of its lens cannot be applied"),
+        ("fisheye62", {}, "its camera fisheye62 is not read"),
+        ("spherical", {}, "its camera spherical is not read"),
+        (None, {}, "its camera is not in the file"),
+    ],
+)
+def test_cameras_of_opensfm_that_are_not_read(kind, change, words, tmp_path):
+    content = opensfm(Truth(tmp_path), kind or "brown", focal=1.0, **change)
+    if kind is None:
+        content["cameras"] = {}
+    (tmp_path / "reconstruction.json").write_text(json.dumps([content]))
+    with pytest.raises(SceneError, match=words):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize("content", [{}, [], [1], [{"shots": []}], [{"shots": {"a": {"camera": "b"}}}]])

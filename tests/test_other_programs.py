@@ -1,28 +1,23 @@
 """What other programs write, on the bundled scene: read as its own cameras say, or refused in one sentence."""
 
 import json
+import re
 
 import cv2
 import numpy as np
 import pytest
 import trimesh
+from foreign_files import require_true, transforms
 from synthetic_scene import NAMES, VIEWS, photographs, read
 
 from data.errors import SceneError
+from data.inspection.checks import bad_geometry, findings
 from data.io.images import read_image, write_image
-from models.surface.formats import write_surface
+from models.commands.inspection import as_json
+from models.commands.reconstruction_page import warnings
+from models.evaluation.mesh_distance import read_mesh
+from models.surface.formats import offset_file, write_surface
 from models.surface.mesh import About, Surface
-
-OPENGL = np.diag([1.0, -1.0, -1.0, 1.0])
-
-
-def require_true(parsed, posed):
-    """The cameras of `parsed` show the centre of the object where the true ones do, to a hundredth of a pixel."""
-    places = np.array([[4.0, -7.0, 1.5, 1.0], [4.6, -6.5, 1.9, 1.0]]).T
-    assert len(parsed.images) == len(posed)
-    for found, true in zip(parsed.images, posed, strict=True):
-        pixels = [image.lens.intrinsics @ (np.linalg.inv(image.c2w) @ places)[:3] for image in (found, true)]
-        assert np.allclose(*(pixel[:2] / pixel[2] for pixel in pixels), atol=0.01), found.path.name
 
 
 def colmap_text(folder, names, posed, change=lambda lines: lines, in_model=None):
@@ -66,9 +61,9 @@ def test_a_tenth_of_the_photographs_may_be_missing(tmp_path):
     (tmp_path / "images" / NAMES[3]).unlink()
     parsed, _ = read(tmp_path)
     require_true(parsed, [*posed[:3], *posed[4:]])
-    assert f"1 of the model's 10 images are missing and left out: {NAMES[3]}" in parsed.notes
+    assert any(note.endswith(f"1 of 10 photographs are missing and left out: {NAMES[3]}") for note in parsed.notes)
     (tmp_path / "images" / NAMES[4]).unlink()
-    with pytest.raises(SceneError, match="2 of the model's 10 images are missing, the first is DJI_3"):
+    with pytest.raises(SceneError, match="2 of 10 photographs are missing, the first is DJI_3"):
         read(tmp_path)
 
 
@@ -86,6 +81,7 @@ def test_reduced_photographs_alone(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        (lambda lines: [re.sub(r"^3 \S+ \S+ \S+ \S+", "3 0 0 0 0.0", line) for line in lines], "DJI_2 .* is 0 0 0 0"),
         (lambda lines: [line.replace(".", ",") for line in lines], "images.txt, line 2: has decimal commas"),
         (lambda lines: [line.replace("DJI", "照片") for line in lines], "images.txt, line 2: is not UTF-8"),
         (lambda lines: [*lines, "1 2 three"], "is neither a pose with a name nor a line of matches"),
@@ -97,31 +93,19 @@ def test_text_models_that_cannot_be_read(change, words, tmp_path):
         read(tmp_path)
 
 
-def transforms(folder, posed, names, own=lambda name: {}, **shared):
-    height, width = read_image(posed[0].path).shape[:2]
-    intrinsics = posed[0].lens.intrinsics
-    lens = {"fl_x": intrinsics[0, 0], "fl_y": intrinsics[1, 1], "cx": intrinsics[0, 2] + 0.5, "w": width, "h": height}
-    frames = [
-        {"file_path": name, "transform_matrix": (image.c2w @ OPENGL).tolist(), **own(name)}
-        for name, image in zip(names, posed, strict=True)
-    ]
-    (folder / "transforms.json").write_text(
-        json.dumps({**lens, "cy": intrinsics[1, 2] + 0.5, **shared, "frames": frames})
-    )
-
-
-def test_absolute_names_of_another_machine(tmp_path):
+@pytest.mark.parametrize("place", ["/home/x/bear/images", "../bear/images", r"..\..\images", r"C:\bear"])
+def test_names_of_another_machine(place, tmp_path):
     posed = photographs(tmp_path, NAMES)
-    transforms(tmp_path, posed, [f"/home/x/bear/images/{name}" for name in NAMES])
+    transforms(tmp_path, posed, [f"{place}/{name}" for name in NAMES])
     parsed, _ = read(tmp_path)
     require_true(parsed, posed)
-    assert any("10 absolute names" in note for note in parsed.notes)
+    assert any("10 names of another place" in note for note in parsed.notes)
 
 
 def test_is_fisheye_beside_keys_of_nerfstudio(tmp_path):
     posed = photographs(tmp_path, NAMES)
     inside = [f"images/{name}" for name in NAMES]
-    transforms(tmp_path, posed, inside, lambda name: {"colmap_im_id": 1}, is_fisheye=True, k1=0.05, k4=0.001)
+    transforms(tmp_path, posed, inside, lambda name: {"colmap_im_id": 1}, is_fisheye=1, k1=0.05, k4=0.001)
     parsed, _ = read(tmp_path)
     assert all(image.lens.is_fisheye and image.lens.distortion == (0.05, 0.0, 0.0, 0.001) for image in parsed.images)
     transforms(tmp_path, posed, inside, is_fisheye=True, camera_model="OPENCV")
@@ -139,66 +123,6 @@ def test_keys_of_lenses_that_are_not_applied_are_named(key, tmp_path):
         read(tmp_path)
 
 
-def metashape(folder, posed, cameras, calibration="", sensors="", components=""):
-    intrinsics = posed[0].lens.intrinsics
-    height, width = read_image(posed[0].path).shape[:2]
-    size = f'<resolution width="{width}" height="{height}"/>'
-    lens = calibration or (
-        f"<f>{intrinsics[0, 0]}</f><cx>{intrinsics[0, 2] + 0.5 - width / 2}</cx>"
-        f"<cy>{intrinsics[1, 2] + 0.5 - height / 2}</cy>"
-    )
-    given = f'<calibration class="adjusted">{size}{lens}</calibration>'
-    text = f'<sensor id="0" type="frame">{size}{given}</sensor>' + sensors.format(size=size, given=given)
-    parts = f"<chunk><sensors>{text}</sensors><components>{components}</components><cameras>{cameras}</cameras></chunk>"
-    (folder / "cameras.xml").write_text(f"<document>{parts}</document>")
-
-
-def camera(number, name, c2w=None, **more):
-    attributes = " ".join(f'{key}="{value}"' for key, value in {"sensor_id": 0, **more}.items())
-    numbers = "" if c2w is None else f"<transform>{' '.join(f'{value:.12g}' for value in c2w.ravel())}</transform>"
-    return f'<camera id="{number}" label="{name}" {attributes}>{numbers}</camera>'
-
-
-def test_a_rig_of_metashape(tmp_path):
-    posed = photographs(tmp_path, NAMES)
-    offset = np.linalg.inv(posed[0].c2w) @ posed[1].c2w
-    rotation, place = (" ".join(map(str, part.ravel())) for part in (offset[:3, :3], offset[:3, 3]))
-    slave = f'<sensor id="1" master_id="0" type="frame">{{size}}{{given}}<rotation>{rotation}</rotation>'
-    slave += f"<translation>{place}</translation></sensor>"
-    cameras = camera(0, NAMES[0], posed[0].c2w) + camera(1, NAMES[1], sensor_id=1, master_id=0)
-    cameras += "".join(camera(number, NAMES[number], posed[number].c2w) for number in range(2, VIEWS))
-    metashape(tmp_path, posed, cameras, sensors=slave)
-    require_true(read(tmp_path)[0], posed)
-
-
-def test_components_of_metashape_without_a_common_frame(tmp_path):
-    posed = photographs(tmp_path, NAMES)
-    cameras = "".join(camera(n, NAMES[n], posed[n].c2w, component_id=int(n >= 7)) for n in range(VIEWS))
-    metashape(tmp_path, posed, cameras, components='<component id="0"/><component id="1"/>')
-    parsed, _ = read(tmp_path)
-    require_true(parsed, posed[:7])
-    assert any("no common frame; the largest, of 7 photographs, is used" in note for note in parsed.notes)
-
-
-def test_calibrations_of_metashape(tmp_path):
-    posed = photographs(tmp_path, NAMES)
-    cameras = "".join(camera(n, NAMES[n], posed[n].c2w) for n in range(VIEWS))
-    (fx, _, cx), (_, fy, cy), _ = posed[0].lens.intrinsics
-    metashape(tmp_path, posed, cameras, f"<fx>{fx}</fx><fy>{fy}</fy><cx>{cx + 0.5}</cx><cy>{cy + 0.5}</cy>")
-    require_true(read(tmp_path)[0], posed)
-    metashape(tmp_path, posed, cameras, f"<f>{fx}</f><p1>0.001</p1><p3>5</p3><p4>-3</p4>")
-    with pytest.raises(SceneError, match="p3 and p4 of its frame calibration is not supported"):
-        read(tmp_path)
-
-
-def test_equal_labels_of_metashape(tmp_path):
-    posed = photographs(tmp_path, NAMES)
-    cameras = "".join(camera(n, NAMES[min(n, 8)], posed[n].c2w) for n in range(VIEWS))
-    metashape(tmp_path, posed, cameras)
-    with pytest.raises(SceneError, match=r"several cameras have the label DJI_8 \(408\).png"):
-        read(tmp_path)
-
-
 @pytest.mark.parametrize("name", ["cameras.xml", "transforms.json", "sfm_data.json", "cameras.sfm", "images/a.xmp"])
 def test_empty_files(name, tmp_path):
     photographs(tmp_path, ["a.png"])
@@ -208,22 +132,28 @@ def test_empty_files(name, tmp_path):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("is_normalised", [False, True])
-def test_intrinsics_apart_from_poses(is_normalised, tmp_path):
+HALF = np.array([[99.5, 0, 99.5], [0, 99.5, 99.5], [0, 0, 1]])  # -1 to 1 for 200 pixels
+
+
+@pytest.mark.parametrize("pixels", [np.eye(3), HALF, np.diag([200.0, 200.0, 1.0])])
+@pytest.mark.parametrize("size", [3, 4])
+def test_intrinsics_apart_from_poses(size, pixels, tmp_path):
     posed = photographs(tmp_path, NAMES, "image")
-    intrinsics = posed[0].lens.intrinsics
-    half = np.array([[99.5, 0, 99.5], [0, 99.5, 99.5], [0, 0, 1]])
-    apart = np.eye(4)
-    apart[:3, :3] = np.linalg.inv(half) @ intrinsics if is_normalised else intrinsics
+    apart = np.eye(size)
+    apart[:3, :3] = np.linalg.inv(pixels) @ posed[0].lens.intrinsics
     arrays = {f"world_mat_{n}": np.linalg.inv(image.c2w) for n, image in enumerate(posed)}
     np.savez(tmp_path / "cameras_sphere.npz", **arrays)
     with pytest.raises(SceneError, match="world_mat_0 has no intrinsics, and there is no camera_mat_0"):
         read(tmp_path)
-    arrays |= {f"camera_mat_{n}": apart for n in range(VIEWS)}
-    np.savez(tmp_path / "cameras_sphere.npz", **arrays)
+    np.savez(tmp_path / "cameras_sphere.npz", **arrays, **{f"camera_mat_{n}": apart for n in range(VIEWS)})
     parsed, scene = read(tmp_path, roi="4 -7 1.5 2.5")
     require_true(parsed, posed)
     assert parsed.scale_mat is None and np.allclose(scene.scene_to_world[:3, 3], [4, -7, 1.5])
+    apart[0, 2] = 9.0
+    np.savez(tmp_path / "cameras_sphere.npz", **arrays, **{f"camera_mat_{n}": apart for n in range(VIEWS)})
+    if apart[0, 0] < 16:
+        with pytest.raises(SceneError, match="is not in pixels, and its principal point"):
+            read(tmp_path)
 
 
 def test_an_opaque_alpha_channel_is_no_mask(tmp_path):
@@ -248,8 +178,20 @@ def test_inverted_masks_are_told(is_inverted, tmp_path):
         [f"images/{name}" for name in NAMES],
         lambda name: {"mask_path": name.replace("images", "masks")},
     )
-    told = any("the masks look inverted" in note for note in read(tmp_path)[1].notes)
-    assert told == is_inverted
+    scene = read(tmp_path)[1]
+    told = [note for note in scene.notes if "the masks look inverted" in note]
+    assert len(told) == is_inverted and list(scene.doubts) == told
+    health = json.loads(as_json(scene, findings(scene)))
+    assert warnings(health)[:1] == told or not is_inverted  # in result.md
+
+
+def test_bad_geometry_is_what_inspect_calls_bad(tmp_path):
+    posed = photographs(tmp_path, NAMES[:4])
+    transforms(tmp_path, posed, [f"images/{name}" for name in NAMES[:4]])
+    scene = read(tmp_path, roi="4 -7 1.5 2.5", masks_from_backdrop=False)[1]
+    of_images = ("cameras", "sharpness", "exposure", "masks")
+    bad = [one.check for one in findings(scene) if one.verdict == "bad" and one.check not in of_images]
+    assert "views" in bad and [one.check for one in bad_geometry(scene)] == bad
 
 
 def test_cameras_of_programs_that_are_not_read_are_named(tmp_path):
@@ -259,12 +201,17 @@ def test_cameras_of_programs_that_are_not_read_are_named(tmp_path):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("suffix", [".ply", ".obj", ".glb"])
+@pytest.mark.parametrize("suffix", [".ply", ".obj", ".glb", ".stl"])
 def test_a_mesh_far_from_the_origin_keeps_its_shape(suffix, tmp_path):
-    ball = trimesh.creation.icosphere(3)
+    ball, path = trimesh.creation.icosphere(3), tmp_path / f"mesh{suffix}"
     far = trimesh.Trimesh(ball.vertices * 4.5 + [512400.3, 4650000.7, 315.7], ball.faces, process=False)
-    surface = Surface(far, ball.vertex_normals.astype(np.float32), np.zeros((len(ball.vertices), 3), np.uint8))
-    write_surface(surface, tmp_path / f"mesh{suffix}", About("world", "m", 1, "c"))
-    found = trimesh.load_mesh(tmp_path / f"mesh{suffix}", process=False)
-    assert np.abs(found.vertices - far.vertices).max() < 1e-5
-    assert (found.faces == far.faces).all()
+    surface = Surface(far, ball.vertex_normals.astype(np.float32))
+    write_surface(surface, path, About("world", "m", "z", 1, "c"))
+    found = read_mesh(path)
+    assert np.abs(found.triangles - far.triangles).max() < 1e-5
+    if suffix in (".glb", ".stl"):
+        offset = json.loads((tmp_path / f"mesh{suffix}.json").read_text())["offset"]
+        assert np.allclose(offset, [512400, 4650001, 316]) and f"mesh{suffix}.json" in str(offset_file(path))
+    near = Surface(ball, ball.vertex_normals.astype(np.float32))
+    write_surface(near, path, About("world", "m", "z", 1, "c"))  # the old offset is not applied
+    assert np.abs(read_mesh(path).triangles - ball.triangles).max() < 1e-5

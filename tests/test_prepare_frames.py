@@ -23,6 +23,7 @@ from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video, groups
 from data.prepare.panorama import YAWS, cut, facing_views, is_tagged, require_no_mask_files, view_name
 from data.prepare.progress import Bar
 from data.prepare.sources import find_images
+from data.prepare.video import frames
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -89,6 +90,28 @@ def test_the_sharpest_frames_are_taken_from_a_file_of_any_name(clip, tmp_path, m
     corners = [read_image(tmp_path / "out" / frame.name)[10:30, 10:30].mean() for frame in frames]
     assert np.allclose(corners, [30, 100, 120, 230], atol=3)
     assert set(asked) == {str(tmp_path / name)}, "never an address or a pattern"
+
+
+def matrix(*rotation):
+    """The matrix of a track of MP4 (ISO/IEC 14496-12, section 8.3.2), of a rotation [2, 2] by rows."""
+    a, b, c, d = (round(value * 2**16).to_bytes(4, "big", signed=True) for value in rotation)
+    return a + b + bytes(4) + c + d + bytes(12) + (2**30).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    ("turn", "row", "column"), [((0, 1, -1, 0), 0, -1), ((-1, 0, 0, -1), -1, -1), ((0, -1, 1, 0), -1, 0)]
+)
+def test_frames_of_a_turned_telephone_are_upright(tmp_path, turn, row, column):
+    writer = cv2.VideoWriter(str(tmp_path / "a.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (64, 48))
+    frame = np.zeros((48, 64, 3), np.uint8)
+    frame[:16, :16] = 255  # stored at the top left
+    writer.write(frame)
+    writer.release()
+    whole = (tmp_path / "a.mp4").read_bytes()
+    begin = whole.index(matrix(1, 0, 0, 1), whole.index(b"tkhd"))
+    (tmp_path / "a.mp4").write_bytes(whole[:begin] + matrix(*turn) + whole[begin + 36 :])
+    (found,) = frames(tmp_path / "a.mp4")
+    assert found.shape == ((64, 48, 3) if turn[0] == 0 else (48, 64, 3)) and found[row, column].min() > 200
 
 
 DAMAGED_AVI = b"RIFF\xff\xff\xff\xffAVI LIST" + b"\xff" * 500

@@ -50,10 +50,10 @@ def test_grabcut_finds_what_differs_from_outside_the_sphere():
 def test_masks_have_the_names_that_common_programs_give_them(tmp_path, name):
     write_image(tmp_path / "IMG_11.png", np.zeros((2, 2), np.uint8))
     with pytest.raises(UserError, match=r"1 of 2 photographs have no mask, the first is IMG_1\.jpg"):
-        masks.mask_files(tmp_path, ["IMG_1.jpg", "IMG_11.jpg"])
+        masks.require_masks(tmp_path, ["IMG_1.jpg", "IMG_11.jpg"])
     (tmp_path / name).write_bytes((tmp_path / "IMG_11.png").read_bytes())
     source = "IMG_1.JPG" if "JPG.mask" in name else "IMG_1.jpg"
-    assert [path.name for path in masks.mask_files(tmp_path, [source, "IMG_11.jpg"])] == [name, "IMG_11.png"]
+    assert [path.name for path in masks.require_masks(tmp_path, [source, "IMG_11.jpg"])] == [name, "IMG_11.png"]
 
 
 def test_a_mask_is_turned_with_its_photograph(tmp_path):

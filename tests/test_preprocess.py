@@ -97,13 +97,15 @@ def test_what_does_not_belong_together_is_named(tmp_path):
 
 def test_every_way_of_holding_out_views_and_lists_that_cannot_be():
     for keys, expected in (
-        ({}, [[0, 1, 2, 3, 4, 5], [6, 7]]),
-        ({"test_every": 3}, [[1, 2, 4, 5], [0, 3]]),
-        ({"test_views": (4, 1), "test_every": 3}, [[0, 2, 3, 5], [4, 1]]),
-        ({"train_views": (5, 2)}, [[5, 2], [6, 7]]),
+        ({}, [[0, 1, 2, 3, 4, 5], [], [6, 7]]),
+        ({"test_every": 3}, [[1, 2, 4, 5], [], [0, 3]]),
+        ({"test_every": 3, "validation_views": (3, 5)}, [[1, 2, 4], [3, 5], [0]]),
+        ({"test_views": (4, 1), "test_every": 3}, [[0, 2, 3, 5], [], [4, 1]]),
+        ({"train_views": (5, 2), "validation_views": (0,)}, [[5, 2], [0], [6, 7]]),
         ({"test_views": (6,)}, "dataset.test_views: there is no photograph 6; scene has 0 to 5"),
         ({"train_views": (2, 2)}, "names photograph 2 twice"),
-        ({"train_views": (3, 2), "test_every": 3}, "photograph 3 is in dataset.train_views and held out"),
+        ({"train_views": (3, 2), "test_every": 3}, "photograph 3 is in two of dataset.train_views"),
+        ({"test_views": (4,), "validation_views": (4,)}, "photograph 4 is in two of"),
         ({"test_every": 1}, "no photograph is left to train on"),
     ):
         folder = Path("scene")
@@ -113,7 +115,9 @@ def test_every_way_of_holding_out_views_and_lists_that_cannot_be():
             with pytest.raises(SceneError, match=expected):
                 split(parsed, conf)
         else:
-            assert [[int(posed.path.stem) for posed in part] for part in split(parsed, conf)] == expected
+            found = split(parsed, conf)
+            groups = (found.training, found.validation, found.test)
+            assert [[int(posed.path.stem) for posed in group] for group in groups] == expected
 
 
 def test_openings_are_backdrop_and_specks_of_its_colour_are_not():

@@ -149,7 +149,7 @@ def test_a_scene_of_colmap2nerf(tmp_path):
     assert posed.lens.intrinsics.tolist() == [[1375.52, 0, 554.058], [0, 1374.49, 964.768], [0, 0, 1]]
     assert posed.lens.distortion == (0.0578421, -0.0805099, -0.000980296, 0.00015575)
     np.testing.assert_allclose(posed.c2w[:3, 1], [-0.087996, 0.036755, -0.995443], atol=1e-6)
-    assert parsed.notes[0].startswith("transforms.json: 1 of 2 frames") and "./images/0002.png" in parsed.notes[0]
+    assert "1 of 2 photographs are missing" in parsed.notes[0] and "./images/0002.png" in parsed.notes[0]
 
 
 # point clouds in PLY files

@@ -16,6 +16,7 @@ from models.methods.conf import known_leaves
 
 # The pages of docs/ in both languages; the others are in English.
 BILINGUAL = {"usage", "photographs", "formats", "confs", "flags", "cuda", "troubleshooting"}
+LINES = 171  # of a README
 READMES = ("README.md", PAIRS["README.md"])
 COMMANDS = {line: name for name, text in TEXTS.items() for line in pages.commands(text)}
 INLINE = {span: name for name, text in TEXTS.items() for span in pages.spans(text) if re.match(r"(make|python) ", span)}
@@ -83,6 +84,19 @@ def test_every_page_is_linked_from_the_readme():
     for suffix, name in zip((".md", pages.CHINESE), READMES, strict=True):
         wanted = {f"{page}{suffix if page in BILINGUAL else '.md'}" for page in english}
         assert wanted <= {path.name for path, _ in pages.targets(name)}
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_the_readme_begins_with_a_picture_its_readers_and_a_result(name):
+    text = TEXTS[name]
+    assert text.count("\n") <= LINES and text.index("![") < text.index("\n## ")
+    intro, trial, _ = text.split("\n## ", 2)
+    assert all(f"\n- {program}" in intro for program in ("nerfstudio", "Metashape", "OpenMVS")) and "\n| " not in trial
+    at_once = [shlex.split(line) for line in pages.commands(trial)][-2:]
+    assert at_once[0][1:3] == ["-m", "data.demo.make_photographs"]
+    assert str(parse_arguments(at_once[1][2:]).values.images) == at_once[0][3], "the photographs that were written"
+    assert all(f"\n- **{system}" in text for system in ("Windows", "macOS"))
+    assert re.search(r"\n- \*\*.+\*\*.*tour.ipynb", text)
 
 
 def first_cells(text):

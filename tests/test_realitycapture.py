@@ -89,7 +89,7 @@ XMP = [
 ]
 CSV = [
     ("view_1.png,", "view_0.png,", "view_0.png .* is listed twice"),
-    ("view_0.png,", "../view_0.png,", "line 2: its name ../view_0.png leads out of the scene folder"),
+    ("view_0.png,", "../view_9.png,", "line 2: its name ../view_9.png leads out of the scene folder"),
     ("view_", "IMG_", r"none of its photographs \(IMG_0.png, .*\) is in"),
     ("view_0.png,", "\udcff", "cannot be read as CSV"),
 ]
@@ -98,7 +98,7 @@ CSV = [
 METASHAPE = [
     ("</chunk>", "</chunk><chunk/>", "has 2 chunks"),
     ("<f>", "<k4>0.1</k4><f>", "camera view_0.png: k4 of its frame calibration is not supported"),
-    ('label="view_1"', 'label="view_9"', "label images/view_9 does not exist"),
+    ('label="view_1"', 'label="view_9"', "1 of 6 photographs are missing, the first is view_9"),
     ('sensor_id="1"', 'sensor_id="77"', "its sensor_id names no sensor"),
 ]
 

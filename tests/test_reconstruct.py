@@ -45,6 +45,7 @@ RESULTS = (
     "metrics.json",
     "overview.png",
     "report.png",
+    "result.html",
     "result.md",
 )
 
@@ -78,12 +79,13 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
         stopped.setattr(reconstruction, "train", stand_in(train, lambda *given: 130))
         status, said = run(capsys, *call)
     assert status == 130 and "repeat the command to continue" in said.out
+    assert "--minutes 0.0001 is too short: " in said.out and "the whole command will take about" in said.out
     assert said.out.index("before the training: views (bad): 6; so few") < said.out.index("step 3 of 5")
     plan = json.loads((FOLDER / "reconstruct.json").read_text())
     steps = int(plan["settings"]["train.end_iter"])
     assert steps >= 6 and plan["seconds_per_step"] > 0
 
-    monkeypatch.setattr(pace, "seconds_per_step", lambda *given: pytest.fail("measured again"))
+    monkeypatch.setattr(pace, "measured_pace", lambda *given: pytest.fail("measured again"))
     status, said = run(capsys, *call)
     assert status == 0, said.err
     text, kept = (RESULT / "result.md").read_text(), (RESULT / "mesh.ply").read_bytes()
@@ -123,7 +125,7 @@ def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch):
 
 def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
     (tmp_path / "image").mkdir()
-    for view in range(16):
+    for view in range(57):
         write_image(tmp_path / "image" / f"{view:03d}.png", np.zeros((4, 4, 3), np.uint8))
     place, chosen = f"dataset.data_dir={tmp_path}", "dataset.train_views=[0,1,2]"
     typed = ["--mode", "reconstruct", "--images", str(tmp_path), "--case", "a", "--conf", str(FAST), "--set", place]
@@ -131,17 +133,21 @@ def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
         conf = load_config(FAST, "a", (place, *in_conf))
         found = reconstruction_settings.chosen_settings(parse_arguments([*typed, *flags]), conf, 10.0)
         assert found.get("dataset.test_every") == expected
+        assert found.get("dataset.validation_views") == (expected and "[8, 24, 40, 56]")
+    (tmp_path / "image" / "056.png").unlink()  # seven photographs are too few for two groups
+    found = reconstruction_settings.chosen_settings(parse_arguments(typed), load_config(FAST, "a", (place,)), 10.0)
+    assert found == {"dataset.test_every": "8"}
 
 
 @pytest.mark.slow
 def test_only_an_evaluation_without_references_may_fail(photographs, capsys, monkeypatch):
-    refusal = Mock(side_effect=[UserError("exp: no space is left"), NoReferencesError("has no held-out photographs")])
+    refusal = Mock(side_effect=[UserError("exp: no space is left"), NoReferencesError("has no test photographs")])
     monkeypatch.setattr(reconstruction, "evaluate", stand_in(evaluate, refusal))
     call = ("--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4)
     status, said = run(capsys, *call)
     assert status == 2 and "no space is left" in said.err and "no metrics" not in said.out
     status, said = run(capsys, *call)
-    assert status == 0 and "no metrics: has no held-out photographs" in said.out, said.err
+    assert status == 0 and "no metrics: has no test photographs" in said.out, said.err
     assert (RESULT / "mesh.ply").is_file() and "could not be measured" in (RESULT / "result.md").read_text()
 
 

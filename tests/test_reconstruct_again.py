@@ -15,7 +15,7 @@ from data.io.images import write_image
 from models.checkpoints.folder import EARLIER, latest_checkpoint
 from models.checkpoints.ours import save_checkpoint
 from models.commands import reconstruction
-from models.commands.command import EXIT_DONE, EXIT_STOPPED
+from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL
 from models.commands.conf import given_value
 from models.commands.reconstruction_folder import ReconstructionPlan
 
@@ -52,11 +52,11 @@ class Links:
         self.started_at.append(found.step if found and not step.values.overwrite else 0)
         if self.stops_before > 0:
             self.stops_before -= 1
-            return EXIT_STOPPED
+            return EXIT_OF_SIGNAL + 15
         if step.values.overwrite:
             shutil.rmtree(CHECKPOINTS)
         save_checkpoint(CHECKPOINTS, make_checkpoint(self.started_at[-1] + 10))
-        return EXIT_DONE if len(self.lengths) <= self.finishes else EXIT_STOPPED
+        return EXIT_DONE if len(self.lengths) <= self.finishes else EXIT_OF_SIGNAL + 15
 
 
 def interrupted(*given):
@@ -92,7 +92,7 @@ def test_checkpoints_of_others_are_refused_before_the_cameras_are_sought(links, 
 def test_overwrite_replaces_a_damaged_plan_whatever_the_clock_says(links, capsys):
     """As the sentence on a damaged plan advises; and interrupted, it goes on."""
     call("--minutes", "3")
-    assert call() == EXIT_STOPPED and call("--minutes", "5") == 2
+    assert call() == EXIT_OF_SIGNAL + 15 and call("--minutes", "5") == 2
     assert "contains a reconstruction with --minutes 3; pass that to continue it" in capsys.readouterr().err
     PLAN.write_text("{")
     assert call() == 2
@@ -147,10 +147,10 @@ def test_a_plan_sets_its_own_keys_alone_and_of_other_types_it_is_damaged(links, 
 
 def test_an_automatic_training_doubles_its_steps_and_is_continued(links, monkeypatch):
     first = ReconstructionPlan(10.0, {"train.end_iter": "10"}, 1.0, longest=80)
-    monkeypatch.setattr(reconstruction, "timed_plan", lambda *given: first)
+    monkeypatch.setattr(reconstruction, "timed_plan", lambda *given: (first, None))
     monkeypatch.setattr(reconstruction, "score_curve", lambda folder: [[10, 1.0, 20.0], [20, 2.0, 21.0]])
     links.finishes = 2
     for _ in range(2):
-        assert call("--minutes", "auto") == EXIT_STOPPED
+        assert call("--minutes", "auto") == EXIT_OF_SIGNAL + 15
     assert links.lengths == [10, 20, 40, 40] and links.started_at == [0, 10, 20, 30]
     assert exp_runner.main(["--mode", "reconstruct", "--images", "photos", "--minutes", "10"]) == 2

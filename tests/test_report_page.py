@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import shutil
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
 from runs import run
 
 from data.errors import UserError
+from models.machine.version import program_version
 from models.report import parts
 from models.report.document import data_of, document
 from models.report.history import History
@@ -44,7 +46,10 @@ def test_the_page_of_a_training_holds_all_of_it(trained):
     assert found["curves"]["step"] == [2, 4, 6, 8, 10, 12]
     curves = {"Loss/loss", "Statistics/psnr", "Statistics/learning_rate", "inv_s", "seconds", "memory", "speed"}
     assert curves <= set(found["curves"])
-    assert [(shown["step"], shown["held_out"]) for shown in found["pictures"]] == [(n, True) for n in (4, 6, 8, 12)]
+    parts = [column for name, column in found["curves"].items() if re.fullmatch("Loss/.+_loss", name)]
+    assert len(parts) > 2 and np.allclose(np.sum(parts, axis=0), found["curves"]["Loss/loss"], rtol=1e-4), "weighted"
+    assert dict(found["environment"])["version"] == program_version()
+    assert [(shown["step"], shown["group"]) for shown in found["pictures"]] == [(n, "training") for n in (4, 6, 8, 12)]
     assert found["mesh"]["step"] == 12 and found["overview"].startswith("data:image/webp")
     colors = np.array(decoded(found["mesh"], "colors", np.uint8))
     assert 64 < colors.min() < colors.max() < 192  # a sigmoid of values near zero: the colour network has hardly begun
@@ -71,8 +76,9 @@ def test_a_page_that_cannot_be_read_or_written_stops_no_training(trained, tmp_pa
 def test_an_evaluation_puts_its_figures_into_the_page(trained):
     assert run(trained, "--mode", "evaluate", "--resolution", "24", "--language", "zh", settings=SETTINGS) == 0
     found = content(trained)
-    assert ["held-out views"] in found["figures"] and "PSNR, whole image" in [row[0] for row in found["figures"]]
-    assert [shown["step"] for shown in found["pictures"]] == [4, 6, 8, 12] and found["pictures"][-1]["held_out"]
+    assert ["test photographs"] in found["figures"] and "PSNR, whole image" in [row[0] for row in found["figures"]]
+    assert [shown["step"] for shown in found["pictures"]] == [4, 6, 8, 12, 12]
+    assert found["pictures"][-1]["group"] == "test"
     metrics = json.loads((trained / "report" / "metrics.json").read_text())
     assert found["mesh"]["whole"] == metrics["triangles"] and found["mesh"]["step"] == 12
     assert run(trained, "--mode", "validate_mesh", "--resolution", "32", settings=SETTINGS) == 0
@@ -82,13 +88,15 @@ def test_an_evaluation_puts_its_figures_into_the_page(trained):
 
 
 def test_what_is_shown_of_files_and_history(tmp_path):
-    """Of an evaluation's image, which replaces that of its step; of the newest mesh's formats; of a damaged history."""
+    """An evaluation's image, which replaces that of its step and view, and the newest mesh's formats."""
     history = History()
     for step in (2, 4, 6):
-        history.add_picture({"step": step, "view": "held-out 0"}, "a")
-    history.put_picture({"step": 4, "view": 3}, "b")
-    assert [(shown["step"], shown["view"]) for shown in history.pictures][1:] == [(4, 3), (6, "held-out 0")]
-    assert history.photographs == {"held-out 0": "a", "3": "b"}
+        history.add_picture({"step": step, "view": "training 0"}, "a")
+    for view in ("training 0", "test 3"):
+        history.put_picture({"step": 4, "view": view}, view)
+    shown = [(shown["step"], shown["view"]) for shown in history.pictures]
+    assert shown == [(2, "training 0"), (4, "training 0"), (4, "test 3"), (6, "training 0")]
+    assert history.photographs == {"training 0": "training 0", "test 3": "test 3"}
     (tmp_path / "meshes").mkdir()
     for name in ("00000100.ply", "00000200.glb", "00000200.ply"):
         (tmp_path / "meshes" / name).touch()
@@ -176,7 +184,10 @@ def test_the_page_in_a_browser(page_of, tmp_path, size):
 def test_charts_warnings_and_language_of_the_page(page_of):
     curves = {"step": [1, 2, 3, 4], "Loss/a": [0.0, 1000.0, 1.0, 10.0], "Loss/b": [5.0, 5.0, 7.0, None]}
     warnings = ["step 4: no mesh yet: the level set is empty", "of another kind"]
-    with page_of(locale="zh-CN", curves=curves, warnings=warnings) as page:
+    figures = [["held-out views"], ["primary metrics", "inside the mask"]]
+    figures += [["PSNR, whole image", "20.00 dB"], ["PSNR, inside the mask", "29.81 dB"]]
+    with page_of(locale="zh-CN", curves=curves, warnings=warnings, figures=figures) as page:
+        assert "留出视角的 PSNR 29.81 dB" in page.inner_text("#status")
         chart, shown = "[data-chart=losses]", "[data-chart=losses] polyline"
         for count in (3, 4):  # one zero among wide values does not make the axis linear
             assert page.eval_on_selector(shown, "e => e.getAttribute('points').split(' ').length") == count

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 from bad_input_builders import BREAKING, FORGED, broken_streams
@@ -137,3 +138,9 @@ def test_libraries_say_nothing():
     program += 'warnings.warn("a warning"), np.array([1.0]) / 0, logging.error("a record"), cv2.imread("nowhere.png")'
     done = subprocess.run([sys.executable, "-c", program, ROOT], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_message_is_printed_while_another_thread_imports_the_bars(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", ModuleType("tqdm"))  # not yet with its contents
+    streams.complain("compiling")
+    assert capsys.readouterr().err == "compiling\n"

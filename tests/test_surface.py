@@ -5,10 +5,10 @@ import pytest
 from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from scipy.spatial.transform import Rotation
 
-from models.evaluation import mesh_distance as metrics
 from models.surface import export
 from models.surface.formats import write_surface
 from models.surface.mesh import About, Surface
+from models.surface.mesh_file import read_mesh
 
 
 def sphere_mesh(radius, resolution=40):
@@ -45,5 +45,5 @@ def test_a_map_onto_a_plane_is_refused_whatever_its_rounding():
 @pytest.mark.parametrize("suffix", [".PLY", ".stl"])
 def test_a_mesh_survives_the_disk(tmp_path, suffix):
     mesh, path = sphere_mesh(0.5, 12), tmp_path / "new" / f"mesh{suffix}"
-    write_surface(Surface(mesh), path, About("unit", "", 0, ""))
-    assert np.allclose(metrics.read_mesh(path).triangles, mesh.triangles, atol=1e-6)
+    write_surface(Surface(mesh), path, About("unit", "", "z", 0, ""))
+    assert np.allclose(read_mesh(path).triangles, mesh.triangles, atol=1e-6)

@@ -8,6 +8,7 @@ from data.errors import UserError
 from models.evaluation import mesh_distance as metrics
 from models.evaluation.ground_truth import GroundTruth, read_ground_truth
 from models.evaluation.surface_metrics import against_truth
+from models.surface.mesh_file import read_mesh
 
 
 def square(height=0.0, size=1.0):
@@ -43,7 +44,7 @@ PROPERTIES = b"property float x\nproperty float y\nproperty float z\nend_header\
 POINTS = b"ply\nformat ascii 1.0\nelement vertex %d\n" + PROPERTIES
 
 
-@pytest.mark.parametrize("read", [metrics.read_mesh, lambda path: read_ground_truth(path, "--gt", None)])
+@pytest.mark.parametrize("read", [read_mesh, lambda path: read_ground_truth(path, "--gt", None)])
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -120,3 +121,13 @@ def test_a_mesh_and_a_cloud_are_read_into_the_working_frame(tmp_path):
     assert found.mesh.area == pytest.approx(4 * np.pi, rel=0.05) and cloud.faces is None
     for points in (found.points, cloud.points):
         assert np.linalg.norm(points, axis=1) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_few_points_are_no_surface_to_compare_with(tmp_path):
+    for count, is_enough in ((1, False), (99, False), (100, True)):
+        trimesh.PointCloud(np.random.default_rng(0).random((count, 3))).export(tmp_path / "a.ply")
+        if is_enough:
+            assert len(read_ground_truth(tmp_path / "a.ply", "--gt", None).points) == count
+        else:
+            with pytest.raises(UserError, match=f"a.ply: contains {count} points and no triangles"):
+                read_ground_truth(tmp_path / "a.ply", "--gt", None)

@@ -74,7 +74,10 @@ class BallModel(PixelModel):
     ) -> None:
         self.train, self.plan = train, plan
         self.ball = Ball(conf.ball, generator)
-        self.networks = {"ball": self.ball}
+
+    @property
+    def networks(self):
+        return {"ball": self.ball}
 
     @property
     def level_set(self):
@@ -83,14 +86,8 @@ class BallModel(PixelModel):
 
         return LevelSet(outward, 0.0, "the distance to the ball")
 
-    def sharpness(self):
-        return None
-
     def draw_noise(self, entries, generator):
         return {"breath": generator.random((entries, 1), dtype=np.float32)}
-
-    def precompute(self, batch, noise, moment):
-        return None
 
     def objective(self, batch, noise, moment, precomputed=None):
         rgb, opacity = self._render(batch.rays, noise, moment)
@@ -111,8 +108,6 @@ class BallModel(PixelModel):
         near = -(rays.origins * rays.directions).sum(axis=1, keepdims=True) - self.ball.radius.numpy()
         normal = (rays.origins + rays.directions * near).astype(np.float32)
         return RayView(rgb, normal * opacity, near.astype(np.float32), opacity)
-
-    view_fully = view
 
     def _render(self, rays, noise, moment):
         placed, radius = upload(rays), self.ball.radius

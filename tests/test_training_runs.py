@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
 
 def test_a_run_writes_what_the_published_code_writes(trained):
     written = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
-    pictures = {f"{kind}/00000006_0_0_held_out.png" for kind in ("validations_fine", "normals")}
+    pictures = {f"{kind}/00000006_0_0.png" for kind in ("validations_fine", "normals")}
     checkpoints = {f"checkpoints/ckpt_00000{step}.safetensors" for step in (3, 6)}
     assert written >= checkpoints | pictures | {"meshes/00000006.ply"}
     assert any(name.startswith("logs/events.out.tfevents") for name in written)
@@ -33,7 +33,7 @@ def test_a_run_writes_what_the_published_code_writes(trained):
     assert conf.train.end_iter == 6 and conf.general.base_exp_dir == str(trained)
     lines = [line for line in (trained / "logs/train.log").read_text().splitlines() if " INFO step " in line]
     assert [line.partition(" INFO ")[2].split(":")[0] for line in lines] == ["step 4", "step 6"]
-    assert all(word in line for line in lines for word in ("loss ", "PSNR ", "inv_s ", "rays/s"))
+    assert all(word in line for line in lines for word in ("loss ", ", batch PSNR ", "inv_s ", "rays/s"))
     assert_every_parameter_moves(trained)
 
 

@@ -8,14 +8,16 @@ import subprocess
 
 import numpy as np
 import pytest
+import trimesh
 from browsing import CANVAS, demo_scene, displayed, needs_viser, on_screen, opened, wait_until, without_fonts
-from runs import command, run
+from runs import ROOT, command, run
 
 from data.errors import UserError
 from data.io.images import read_image
 from models.viewer import server
 from models.viewer.boxes import Boxes
 from models.viewer.cameras import hit
+from models.viewer.crop import ConfKeys, CropBox
 
 DESKTOP = (800, 600)  # no graphics card draws it here
 
@@ -43,6 +45,7 @@ def stage():
 def test_sphere_cameras_and_boxes_in_a_browser(stage, tmp_path):
     shown, told = stage
     boxes, scene = Boxes(shown, tmp_path, 1, told.append), shown.scene
+    CropBox(shown, ConfKeys(ROOT / "confs/debug.conf", tmp_path), told.append)
     boxes.view.value = 2
     with opened(f"http://127.0.0.1:{shown.server.get_port()}", DESKTOP) as (page, errors):
         page.wait_for_function(CANVAS)
@@ -57,6 +60,8 @@ def test_sphere_cameras_and_boxes_in_a_browser(stage, tmp_path):
         assert wait_until(page, lambda: shown.region.position[0] > 0.1)
         assert wait_until(page, lambda: any(text.startswith('--roi "') for text in told))
 
+        page.get_by_role("button", name="save region and box as a conf").click()  # beside the sphere
+        assert wait_until(page, lambda: (tmp_path / "region.conf").is_file())
         shown.cameras.show(True)
         shown.region.visible = False  # it stands before some of them
         page.wait_for_timeout(1500)
@@ -110,11 +115,15 @@ def test_a_model_is_shown_until_ctrl_c_and_a_closed_tab_ends_nothing(tmp_path):
         with opened(address, DESKTOP) as (page, errors):  # a tab that is closed, and another one
             page.wait_for_function(CANVAS)
             page.get_by_text("step 6", exact=False).first.wait_for(timeout=60_000)
+            page.get_by_text("export", exact=True).click()
+            page.get_by_role("button", name="write the mesh").click()
+            page.get_by_text("written:").wait_for(timeout=120_000)
+            assert len(trimesh.load(tmp_path / "meshes/00000006.glb", force="mesh").faces) > 100
             choose(page, "mesh", "normals")
             page.wait_for_timeout(1500)
             assert without_fonts(errors) == []
         with opened(address, DESKTOP) as (page, errors):
-            choose(page, "normals", "rendering")
+            choose(page, "normals", "colours")
             for before, step in ((6, 3), (3, 6)):  # the list of checkpoints goes there and back
                 choose(page, f"step {before}", f"step {step}")
                 page.locator("p", has_text=f"step {step}").wait_for(timeout=60_000)  # below the controls

@@ -1,7 +1,9 @@
 """The tools of the viewer: what they save is what the other modes read; colours as in the photographs."""
 
 import math
+import re
 import shlex
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -18,9 +20,11 @@ from models.results.camera_paths import from_file
 from models.surface.mesh import Surface
 from models.viewer import ruler
 from models.viewer.camera_tools import CameraTools
-from models.viewer.crop import CONF_FILE, ConfKeys, CropBox
+from models.viewer.crop import CONF_FILE, ConfKeys, CropBox, world_box
+from models.viewer.export import ExportPanel
 from models.viewer.live_render import LiveRenderer
 from models.viewer.ruler import Ruler
+from models.viewer.words import TEXTS
 
 pytestmark = needs_viser
 CONF = ROOT / "confs/debug.conf"
@@ -58,7 +62,7 @@ def test_region_and_crop_box_are_saved_as_keys_that_a_conf_reads(stage, tmp_path
     crop.shown.value = True
     scale = scale_of(scene)
     for corner, place in zip(crop.corners, ((0.5, -0.5, 0.25), (-0.5, 0.5, -0.25)), strict=True):
-        corner.position = tuple(np.array(place) / scale)
+        corner.position = tuple((np.array(place) - scene.scene_to_world[:3, 3]) / scale)
     crop.save()
     assert f"--conf {tmp_path / CONF_FILE}" in told[-1]
     conf = load_config(tmp_path / CONF_FILE, "", OF_DEMO)
@@ -71,6 +75,65 @@ def test_region_and_crop_box_are_saved_as_keys_that_a_conf_reads(stage, tmp_path
     assert np.allclose(again.box, crop.box, atol=1e-4)
     again.save()  # into the conf that it was started with, which must not include itself
     assert load_config(tmp_path / CONF_FILE, "", OF_DEMO) == conf
+
+
+def test_tools_of_a_scene_far_from_its_origin(tmp_path, scene):
+    """What a browser holds in single precision is near the origin, and what is saved has the digits."""
+    matrix = scene.scene_to_world.copy()
+    matrix[:3, 3] += [512400.3, 4650000.7, 315.7]
+    far, radius = replace(scene, scene_to_world=matrix), scale_of(scene)
+    with displayed(far, 9840) as (shown, told):
+        crop = CropBox(shown, ConfKeys(CONF, tmp_path), told.append)
+        assert np.abs([corner.position for corner in crop.corners]).max() < 4
+        assert np.allclose(crop.box - matrix[:3, 3], world_box(scene) - scene.scene_to_world[:3, 3], atol=1e-3)
+        crop.shown.value, shown.region.position = True, (0.25, 0.0, -0.125)
+        crop.save()
+        conf = load_config(tmp_path / CONF_FILE).dataset
+        assert np.allclose(np.reshape(conf.bbox.split(), (2, 3)).astype(float), crop.box, atol=1e-3 * radius)
+        assert np.allclose(np.array(conf.roi.split(), float)[:3], in_world(far, [0.25, 0, -0.125]), atol=1e-3 * radius)
+        ends = np.array(Ruler(shown, told.append).flag().split()[1:7], float).reshape(2, 3)
+        assert np.abs(ends - matrix[:3, 3]).max() < 2 * radius and np.abs(ends[1] - ends[0]).max() > 0.1 * radius
+
+
+def test_beside_a_mesh_all_else_is_shown_on_request(scene):
+    for is_alone in (False, True):
+        with displayed(scene, 9800, is_alone) as (shown, _):
+            found = [shown.region.visible, shown.cameras.photographs.visible, LiveRenderer(shown)._status.content]
+            assert found == [not is_alone, not is_alone, "computing ..."]
+
+
+def test_the_status_says_what_is_computed(stage):
+    live = LiveRenderer(stage[0])
+    live.tell("step 6")
+    assert live._status.content == "step 6 · computing ..."
+    live.busy(False)
+    assert live._status.content == "step 6"
+
+
+def test_the_export_panel_asks_for_a_mesh_and_shows_what_was_written(stage, tmp_path):
+    panel, asked = ExportPanel(stage[0], crop := CropBox(stage[0], ConfKeys(CONF, tmp_path), print)), []
+    panel.serve(tmp_path, 7, asked.append)
+    panel.press()
+    panel.serve(tmp_path, 7, asked.append)
+    panel.serve(tmp_path, 7, asked.append)
+    assert len(asked) == 1 and asked[0].output == tmp_path / "meshes/00000007.glb"
+    assert asked[0].bbox is None and asked[0].clean == "pieces", "a scene with masks"
+    assert "00000007.glb" in panel.told.content
+    panel.format.value, panel.is_textured.value, panel.is_cropped.value, panel.triangles.value = ".obj", True, True, 500
+    panel.press()
+    panel.serve(tmp_path, 7, asked.append)
+    assert (asked[1].decimate, asked[1].color) == (500, "texture") and "00000007.mtl" in panel.told.content
+    assert np.allclose(asked[1].bbox, crop.box.reshape(-1))
+    panel.format.value = ".stl"
+    panel.press()
+    panel.serve(tmp_path, 7, asked.append)
+    assert len(asked) == 2 and ".stl cannot hold" in panel.told.content
+
+
+def test_the_words_of_the_page_on_the_viewer_are_those_that_it_shows():
+    page = (ROOT / "docs/looking.md").read_text().partition("## The viewer")[2].partition("\n## ")[0]
+    named = re.findall(r"\*\*([^*]+)\*\*", page)
+    assert len(named) > 12 and set(named) <= {english for english, _ in TEXTS.values()}
 
 
 @pytest.mark.parametrize("is_cycle", [False, True])

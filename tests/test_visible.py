@@ -8,10 +8,10 @@ from dense_renderer import tiny_fields
 from data.cameras import camera_rays, image_pixels
 from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator
+from models.fields.protocol import SurfaceFields
 from models.fields.state import export_state, import_state
 from models.methods.neus import visible
 from models.methods.neus.model import NeuSModel
-from models.rendering.render import SurfaceFields
 from models.structs import StepContext
 
 GREY = np.float32([0.2, 0.5, 0.9])

@@ -11,10 +11,10 @@ from runs import GOLDEN, ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
 from data.errors import UserError
-from models.experiment import Experiment, record
 from models.methods.conf import load_config
 from models.monitoring.lock import LOCK_NAME
 from models.monitoring.logger import RunLogger
+from models.monitoring.run_files import record
 from models.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_what_is_refused_costs_no_checkpoint_and_leaves_no_folder(copy, tmp_path
         assert run(tmp_path / "above/new", "--mode", mode, "--checkpoint", source) == 2
         error = capsys.readouterr().err
         assert "sdf_network_fine" in error and error.count("\n") == 1
-    monkeypatch.setattr("models.runner.settled_chunk", refuse)
+    monkeypatch.setattr("models.runner.chosen_chunk", refuse)
     assert run(copy, "--overwrite") == 2
     assert files(copy) == before and sorted(path.name for path in copy.iterdir()) == ["checkpoints"]
     assert not (tmp_path / "above").exists()
@@ -102,8 +102,8 @@ def test_a_last_step_that_leads_back_is_not_the_last(tmp_path, monkeypatch, caps
     spoil_batches(monkeypatch, {4, 5}, spoil_image)
     assert run(tmp_path, settings=(*SHORT, "train.max_bad_steps=2", "train.ray_chunk=256")) == 0
     told = capsys.readouterr()
-    assert "returning to the weights of step 3" in told.err and "trained to step 6" in told.out
-    assert saved(tmp_path, 6).adam_steps == 3  # with fresh moments
+    assert "returning to the weights of step 4" in told.err and "trained to step 6" in told.out
+    assert saved(tmp_path, 6).adam_steps == 2  # with fresh moments
 
 
 def test_pictures_and_meshes_that_do_not_fit_the_disk_end_no_training(tmp_path, monkeypatch, capsys):
@@ -112,7 +112,7 @@ def test_pictures_and_meshes_that_do_not_fit_the_disk_end_no_training(tmp_path, 
 
     for place in ("data.io.images", "data.io.files"):
         monkeypatch.setattr(f"{place}.write_atomically", refuse)
-    monkeypatch.setattr("models.runner.record", lambda experiment: None)
+    monkeypatch.setattr("models.runner.record", lambda *_: None)
     spoil_batches(monkeypatch, {1, 2}, spoil_image)
     often = ("train.val_freq=2", "train.val_mesh_freq=2", "train.validate_resolution_level=20", "train.ray_chunk=256")
     assert run(tmp_path, settings=(*SHORT[:3], *often)) == 0
@@ -138,9 +138,9 @@ def test_logs_and_recordings_follow_no_link(tmp_path):
             log.info("text")
             log.scalars(1, {"Loss/loss": 1.0})
         with contextlib.suppress(UserError):
-            record(Experiment(conf, folder, None, None))
+            record(folder, conf)
         assert not list(outside.iterdir())
-    record(Experiment(conf, tmp_path / "run", None, None))
+    record(tmp_path / "run", conf)
     assert len(list((tmp_path / "run/recording/source").rglob("*.py"))) == 4
 
 

@@ -25,11 +25,12 @@ from data.prepare.metric import Known, find_markers, length_of, measured
 from data.readers.neus import FRAME_FILE
 from data.scenes.load import load_scene
 from data.writers.neus import write_neus_scene
-from models.evaluation.references import given_surface
-from models.requests import UNIT, WORLD, EvaluationRequest, MeshRequest
-from models.results import meshes
+from models.evaluation.ground_truth import read_ground_truth
+from models.requests import UNIT, WORLD, MeshRequest
+from models.results import colored
 from models.surface.export import file_axes
 from models.surface.mesh import Surface
+from models.surface.mesh_file import given_surface, mesh_to_working
 
 WIDTH = 480
 TURN = Rotation.from_euler("xyz", [0.5, 1.1, -0.4]).as_matrix()
@@ -188,16 +189,33 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     scene = replace(any_scene(), frame=frame, scene_to_world=np.eye(4), c2w=np.stack([x_up] * 4))
     conf = SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp"))
     experiment, log = SimpleNamespace(scene=scene, conf=conf), SimpleNamespace(info=print)
-    context, path = SimpleNamespace(experiment=experiment, step=1, log=log), tmp_path / f"mesh{suffix}"
+    path = tmp_path / f"mesh{suffix}"
     surface = Surface(trimesh.creation.box((1.0, 2.0, 3.0)))
-    meshes.write(context, MeshRequest(0, frame=asked, up=up), surface, path)
+    colored.write(experiment, 1, log, MeshRequest(0, frame=asked, up=up), surface, path)
     read = trimesh.load_mesh(path)
     assert np.allclose(read.extents, extents, rtol=1e-6) and read.volume > 0, "faces point outwards"
-    if suffix != ".glb":  # which evaluate does not read
-        again = given_surface(scene, EvaluationRequest(MeshRequest(2), frame=asked, mesh_file=path, up=up))
-        assert np.allclose(again.mesh.bounds, surface.mesh.bounds, atol=1e-6) and again.mesh.volume > 0
+    again = given_surface(scene, path, WORLD, None)  # the file says its axes
+    assert np.allclose(again.mesh.bounds, surface.mesh.bounds, atol=1e-6) and again.mesh.volume > 0
     words = {".stl": b"units: millimetres", ".glb": b"metres"}.get(suffix, b"units: metres")
     assert (words in path.read_bytes()) == (frame is METRIC and asked == WORLD)
+
+
+@pytest.mark.parametrize("suffix", [".obj", ".ply", ".stl", ".glb"])
+@pytest.mark.parametrize("up", [None, "y", "z"])
+@pytest.mark.parametrize("frame", [WORLD, UNIT])
+def test_meshes_of_other_programs_have_the_axes_of_their_frame(suffix, up, frame, tmp_path):
+    """As --mesh and --gt alike; y is up in GLB, and where --up says so."""
+    scene = replace(any_scene(), frame=METRIC)
+    box = trimesh.creation.box((1.0, 2.0, 3.0))
+    true = box.copy().apply_transform(np.eye(4) if frame == UNIT else np.linalg.inv(scene.scene_to_world))
+    if up == "y" or (up is None and suffix == ".glb"):
+        box.apply_transform([[1, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0], [0, 0, 0, 1]])
+    box.export(tmp_path / f"a{suffix}")
+    path = tmp_path / f"a{suffix}"
+    found = given_surface(scene, path, frame, up).mesh
+    truth = read_ground_truth(path, "", mesh_to_working(scene, path, frame, up)).mesh
+    for mesh in (found, truth):
+        assert np.allclose(mesh.bounds, true.bounds, atol=1e-5) and mesh.volume > 0
 
 
 def test_the_log_names_the_up_axis_its_source_and_the_unit_as_far_as_known():

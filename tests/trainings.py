@@ -24,9 +24,9 @@ from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.machine.backend import jt
-from models.methods.block import PlainBlock
+from models.methods.block import ModelConfig
 from models.methods.conf import ExperimentConfig
-from models.methods.protocol import Batch, PlainModel
+from models.methods.protocol import Batch, Model
 from models.methods.registry import METHODS, Method, build_model, decide
 from models.ops.march import PackedSamples
 from models.plan import Before
@@ -82,7 +82,7 @@ def stopped_after(step: int, trained: Path, folder: Path) -> Path:
 BLOCKS = ("general", "dataset", "train")  # what every conf has; none of the files of a kind that is built in
 
 
-class ToyBlock(PlainBlock):
+class ToyBlock(ModelConfig):
     """The block of a kind whose weights depend on no block: any one can go on from any other."""
 
     @property
@@ -124,7 +124,7 @@ def run_conf(conf: Path, folder: Path, *arguments: str, settings: tuple[str, ...
     return exp_runner.main(["--conf", str(conf), *arguments, *flags])
 
 
-class PixelModel(PlainModel):
+class PixelModel(Model):
     """A kind whose batches are random pixels of one image after the other."""
 
     def sampler(self, scene, batch_size, generator):

@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 
 from data.demo.make_demo import SUPERSAMPLES, look_at_center, shade, sphere_trace, write_png
+from data.io.bars import shown
 
 COUNT, WIDTH = 36, 400  # neighbouring images overlap by two thirds; pixels
 LEAST_COUNT, LEAST_WIDTH = 12, 160  # with less, structure from motion fails
@@ -113,7 +114,7 @@ def main() -> None:
     pattern = cloth()
     try:
         given.folder.mkdir(parents=True, exist_ok=True)
-        for index, pose in enumerate(poses(given.count)):
+        for index, pose in enumerate(shown(poses(given.count), "photographs")):
             image = render_image(pose, given.width, pattern, given.markers)
             write_png(given.folder / f"{index:03d}.png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     except OSError as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-Colour = tuple[int, int, int]
+Colour = tuple[int, ...]  # red, green and blue
 
 PAPER: Colour = (255, 255, 255)
 PANEL: Colour = (249, 250, 251)

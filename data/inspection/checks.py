@@ -12,6 +12,7 @@ from data.errors import listed_views
 from data.inspection.camera_checks import cameras as camera_check
 from data.inspection.finding import Finding, graded
 from data.inspection.image_checks import exposure, masks, sharpness
+from data.inspection.sides import SEEN_ANGLE, missing_sides
 from data.roi.frustum import Cameras, frustum_distances
 from data.roi.sparse import LEAST_POINTS, well_supported
 from data.scenes.scene import Scene
@@ -19,9 +20,6 @@ from data.scenes.scene import Scene
 # Number of views: the published recipe trains on 49 or 64; with fewer than eight the surface is underdetermined.
 GOOD_VIEWS, FAIR_VIEWS = 20, 8
 
-# A surface patch is well observed by a camera within this angle of its normal; beyond, foreshortening reduces it to
-# less than 0.7 of its size.
-SEEN_ANGLE = 45.0  # degrees
 # Fraction of all directions observed so: 0.71 for a ring around the object, 0.4 for a half ring, 0.15 for one side.
 GOOD_COVERAGE, FAIR_COVERAGE = 0.6, 0.3
 DIRECTIONS = 2000  # sampled; 20 of them are 1 % of the sphere
@@ -50,20 +48,32 @@ FAIR_STRAYED = 0.1  # fraction of the views that do not show the sphere's centre
 
 def findings(scene: Scene) -> tuple[Finding, ...]:
     """The results of all checks, in the order of the table."""
-    cameras = scene.cameras
-    directions = cameras.origins / np.linalg.norm(cameras.origins, axis=1, keepdims=True)
+    directions = _directions(scene)
+    *geometry, points = _of_geometry(scene)
+    images = camera_check(scene), sharpness(scene, directions), exposure(scene, directions)
+    return (*geometry, *images, masks(scene, scene.cameras), points)
+
+
+def bad_geometry(scene: Scene) -> list[Finding]:
+    """The bad ones of the results that need no image, which take no time."""
+    return [finding for finding in _of_geometry(scene) if finding.verdict == "bad"]
+
+
+def _directions(scene: Scene) -> np.ndarray:
+    """Unit vectors [V, 3] from the centre of the sphere to the cameras."""
+    return scene.cameras.origins / np.linalg.norm(scene.cameras.origins, axis=1, keepdims=True)
+
+
+def _of_geometry(scene: Scene) -> tuple[Finding, ...]:
+    cameras, directions = scene.cameras, _directions(scene)
     return (
         _views(scene),
-        _coverage(directions),
+        _coverage(scene, directions),
         _overlap(cameras),
         _baseline(scene, directions),
         _parallax(directions),
         _sphere_size(cameras),
         _aim(scene, cameras),
-        camera_check(scene),
-        sharpness(scene, directions),
-        exposure(scene, directions),
-        masks(scene, cameras),
         _points(scene),
     )
 
@@ -88,7 +98,7 @@ def _views(scene: Scene) -> Finding:
     return Finding("views", f"{count}", verdict, consequence[verdict])
 
 
-def _coverage(directions: np.ndarray) -> Finding:
+def _coverage(scene: Scene, directions: np.ndarray) -> Finding:
     """The fraction of directions around the sphere with a camera within SEEN_ANGLE."""
     cosines = (sphere_points(DIRECTIONS) @ directions.T).max(axis=1)
     share = float(np.mean(cosines >= np.cos(np.deg2rad(SEEN_ANGLE))))
@@ -98,12 +108,9 @@ def _coverage(directions: np.ndarray) -> Finding:
         "fair": "the mesh is arbitrary on the sides that no camera sees: photograph them, or cut them off the mesh",
         "bad": "only one side is observed: the back of the mesh is arbitrary",
     }
-    return Finding(
-        "coverage",
-        f"{share:.0%} of the sphere within {SEEN_ANGLE:.0f} degrees of a view",
-        verdict,
-        consequence[verdict],
-    )
+    figure = f"{share:.0%} of the sphere within {SEEN_ANGLE:.0f} degrees of a view"
+    sides = missing_sides(scene)
+    return Finding("coverage", figure + (f", none from {sides}" if sides else ""), verdict, consequence[verdict])
 
 
 def _overlap(cameras: Cameras) -> Finding:

@@ -14,6 +14,11 @@ class Finding:
     verdict: str  # good, fair or bad
     consequence: str  # for the training, one sentence
 
+    @property
+    def line(self) -> str:
+        """The finding in one line."""
+        return f"{self.check} ({self.verdict}): {self.figure}; {self.consequence}"
+
 
 def graded(value: float, good: float, fair: float) -> str:
     """The verdict on a value that is good from `good` and fair from `fair` upwards; downwards if good < fair."""

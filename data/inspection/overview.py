@@ -10,6 +10,7 @@ import numpy as np
 from data.cameras import evenly_spaced, mean_up, pixels_to_rays
 from data.inspection.canvas import INK, MUTED, Canvas, colour_of
 from data.io.images import eight_bits
+from data.parsed_scene import SparsePoints
 from data.roi.frustum import enclosing_ball
 from data.roi.region import SENTENCE
 from data.scenes.scene import Scene
@@ -145,7 +146,7 @@ def _draw_panel(
     sphere = place(np.zeros((1, 3)))[0]
     canvas.disc(sphere, size / 2 / half, fill=(232, 238, 246), edge=(92, 128, 176))
     if scene.points is not None:
-        _draw_points(canvas, scene, place, axes)
+        _draw_points(canvas, scene.c2w, scene.points, place, axes)
     cone = FRUSTUM * half
     for view in np.argsort(scene.c2w[:, :3, 3] @ np.cross(axes[0], axes[1]))[::-1]:
         is_shown = bool(np.isin(view, chosen))
@@ -163,14 +164,14 @@ def _framed(c2w: np.ndarray) -> tuple[np.ndarray, float]:
     return centre, ROOM * radius
 
 
-def _draw_points(canvas: Canvas, scene: Scene, place: Callable[[np.ndarray], np.ndarray], axes: np.ndarray) -> None:
+def _draw_points(canvas: Canvas, c2w: np.ndarray, points: SparsePoints, place: Callable, axes: np.ndarray) -> None:
     """SfM points in their colours, the nearest last; points outside the panel are left out."""
-    centre, half = _framed(scene.c2w)
-    xyz = scene.points.xyz
+    centre, half = _framed(c2w)
+    xyz = points.xyz
     keep = np.flatnonzero(np.isfinite(xyz).all(axis=1) & (np.abs((xyz - centre) @ axes.T) < half).all(axis=1))
     keep = keep[:: max(1, len(keep) // MOST_DRAWN_POINTS)]
     keep = keep[np.argsort(xyz[keep] @ np.cross(axes[0], axes[1]))[::-1]]
-    canvas.dots(place(xyz[keep]), scene.points.rgb[keep])
+    canvas.dots(place(xyz[keep]), points.rgb[keep])
 
 
 def _frustum(scene: Scene, view: int, depth: float) -> np.ndarray:

@@ -10,9 +10,16 @@ from typing import Any
 from tqdm import tqdm
 
 from data.errors import one_line
+from data.io.streams import is_watched
 
+A_MOMENT = 2.0  # seconds; longer work has a bar
 # Exceptions of a stream that is closed, full or disconnected.
 GONE = (OSError, ValueError)
+
+
+def shown(items: Iterable[Any], name: str) -> Iterable[Any]:
+    """`items` with a progress bar, which only a terminal shows, and only of work that takes longer than A_MOMENT."""
+    return Bar(items, desc=name, disable=not is_watched(), delay=A_MOMENT, leave=False, dynamic_ncols=True)
 
 
 class Bar(tqdm):
@@ -49,6 +56,12 @@ class Bar(tqdm):
             super().clear(*arguments, **options)
         except GONE:
             self.disable = True
+
+    def leave_out(self) -> None:
+        """Leave the time and the units since the last drawing out of the rate, and so out of the remaining time."""
+        if not self.disable:
+            self.unpause()
+            self.last_print_n = self.n
 
     def close(self) -> None:
         """Finish the bar's line; also remove a disabled bar from tqdm's list, which tqdm itself does not."""

@@ -28,8 +28,8 @@ def read_exif(path: Path) -> tuple[int, float | None]:
     try:
         with Image.open(path) as image:
             tags = image.getexif()
-            orientation, focal = tags.get(ORIENTATION), tags.get_ifd(EXIF_BLOCK).get(FOCAL_LENGTH_35MM)
-            focal = float(focal) if focal is not None else math.nan
+            orientation = tags.get(ORIENTATION, 1)
+            focal = float(tags.get_ifd(EXIF_BLOCK).get(FOCAL_LENGTH_35MM, math.nan))
     except (*DAMAGE, OSError, Image.DecompressionBombError):
         return 1, None
     in_range = SHORTEST_FOCAL <= focal <= LONGEST_FOCAL

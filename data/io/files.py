@@ -17,6 +17,11 @@ LONGEST_NAME = 235  # bytes: file systems allow 255, and the temporary name is "
 HARD_LINK_WORDS = "it is a hard link, and this program does not write through links: remove it"
 
 
+def from_home(text: str) -> str:
+    """The path with ~ or ~NAME at its beginning replaced by the home folder, as a shell does."""
+    return os.path.expanduser(text) if text.startswith("~") else text
+
+
 def is_file(path: Path) -> bool:
     """Whether the file exists; False for a name that is too long for the file system.
 
@@ -122,7 +127,7 @@ def open_regular(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        words = {errno.ELOOP: LINK_WORDS, errno.ENXIO: "it is not a file"}.get(error.errno, error.strerror)
+        words = {errno.ELOOP: LINK_WORDS, errno.ENXIO: "it is not a file"}.get(error.errno or 0, error.strerror)
         raise OSError(error.errno, words, str(path)) from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:

@@ -1,9 +1,12 @@
-"""The headers of image files: format and size, without decoding."""
+"""The headers of image files: format and size, without decoding; pages of TIFF files."""
 
 from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from data.errors import UserError
 
@@ -13,7 +16,10 @@ JPEG_SIGNATURE = b"\xff\xd8\xff"
 WEBP_ANIMATION = 0x02  # flag of the chunk VP8X (RFC 9649, section 2.7)
 TIFF_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}  # signatures, and the order of bytes
 TIFF_SUFFIXES = (".tif", ".tiff")  # raw photographs have these signatures too, and a small picture first
-TIFF_WIDTH, TIFF_HEIGHT, TIFF_SHORT = 256, 257, 3  # tags, and the type of 16 bits
+BIG_TIFFS = (b"II+\0", b"MM\0+")
+TIFF_SHORT = 3  # the type of 16 bits
+MOST_PAGES = 1000
+ASSOCIATED, UNASSOCIATED = 1, 2  # kinds of an alpha channel: the colours are multiplied by it, or not
 DAMAGED = "cannot be decoded: the file is truncated or damaged; save it again"
 # JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
 JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -21,6 +27,24 @@ JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 class ImageError(UserError):
     """An image file that cannot be read or written, or is inconsistent with the others."""
+
+
+class TiffPage(NamedTuple):
+    """What a directory of a TIFF file says (TIFF 6.0, section 8), the first value of each tag."""
+
+    number: int  # of the page in the file, from 0
+    width: int
+    height: int
+    bits: int = 1  # per sample
+    photometric: int = 2  # 0 and 1: grey
+    samples: int = 1  # per pixel
+    planes: int = 1  # 2: one after the other
+    alpha: int = 0  # ASSOCIATED, UNASSOCIATED, 0 unknown
+    form: int = 1  # of samples: unsigned integers
+
+
+TIFF_TAGS = {256: "width", 257: "height", 258: "bits", 262: "photometric", 277: "samples", 284: "planes"}
+TIFF_TAGS |= {338: "alpha", 339: "form"}
 
 
 def header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
@@ -33,9 +57,12 @@ def header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
         if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
             return _webp_size(head, path)
         if head[:4] in TIFF_ORDERS and Path(path).suffix.lower() in TIFF_SUFFIXES:
-            return _tiff_size(head, TIFF_ORDERS[head[:4]])
+            page = tiff_page(head)
+            return page and _readable(page, path)
     except (struct.error, IndexError):
         return None
+    if head[:4] in BIG_TIFFS:
+        raise ImageError(f"{path}: is a BigTIFF, which is not read; save it as TIFF or PNG")
     if head[:4] in TIFF_ORDERS:
         raise ImageError(f"{path}: is a raw photograph (DNG, NEF, CR2, ...); develop it and save it as TIFF or JPEG")
     if not head:
@@ -50,7 +77,7 @@ def require_whole_png(encoded: bytes, path: Path | str) -> None:
     """
     if not encoded.startswith(PNG_SIGNATURE):
         return
-    position, kinds = len(PNG_SIGNATURE), []
+    position, kinds = len(PNG_SIGNATURE), list[bytes]()
     while position + PNG_CHUNK_FRAME <= len(encoded) and kinds[-1:] != [b"IEND"]:
         length, kind = struct.unpack_from(">I4s", encoded, position)
         position += length + PNG_CHUNK_FRAME
@@ -84,7 +111,8 @@ def _webp_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
     if kind == b"VP8X":
         if encoded[body] & WEBP_ANIMATION:
             raise ImageError(f"{path}: is an animation; save one frame of it as a PNG")
-        return tuple(1 + int.from_bytes(encoded[at : at + 3], "little") for at in (body + 4, body + 7))
+        width, height = (1 + int.from_bytes(encoded[at : at + 3], "little") for at in (body + 4, body + 7))
+        return width, height
     if kind == b"VP8L":  # after a signature, 14 bits each of the width and of the height, less 1
         bits = struct.unpack_from("<I", encoded, body + 1)[0]
         return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
@@ -94,15 +122,49 @@ def _webp_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
     raise ImageError(f"{path}: {DAMAGED}")
 
 
-def _tiff_size(encoded: bytes, order: str) -> tuple[int, int] | None:
-    """(width, height) in the first directory (TIFF 6.0, section 2); None without any, struct.error if it is not there.
+def tiff_page(encoded: bytes) -> TiffPage | None:
+    """The largest page of a TIFF file, the first of equals: others are thumbnails, reduced copies and masks.
 
-    A directory is often at the end of the file.
+    None if a page has no size; raises struct.error if a directory is not in `encoded`: it is often at the end.
     """
+    order, pages = TIFF_ORDERS[encoded[:4]], list[TiffPage]()
     (at,) = struct.unpack_from(f"{order}I", encoded, 4)
-    (count,) = struct.unpack_from(f"{order}H", encoded, at)
-    found = {}
-    for entry in range(at + 2, at + 2 + 12 * count, 12):
-        tag, kind = struct.unpack_from(f"{order}HH", encoded, entry)
-        found[tag] = struct.unpack_from(f"{order}{'H' if kind == TIFF_SHORT else 'I'}", encoded, entry + 8)[0]
-    return (found[TIFF_WIDTH], found[TIFF_HEIGHT]) if {TIFF_WIDTH, TIFF_HEIGHT} <= found.keys() else None
+    while at and len(pages) < MOST_PAGES:
+        (count,), found = struct.unpack_from(f"{order}H", encoded, at), {}
+        for entry in range(at + 2, at + 2 + 12 * count, 12):
+            tag, kind, values = struct.unpack_from(f"{order}HHI", encoded, entry)
+            if tag in TIFF_TAGS:
+                form = "H" if kind == TIFF_SHORT else "I"
+                apart = values * struct.calcsize(f"{order}{form}") > 4
+                place = struct.unpack_from(f"{order}I", encoded, entry + 8)[0] if apart else entry + 8
+                found[TIFF_TAGS[tag]] = struct.unpack_from(f"{order}{form}", encoded, place)[0]
+        if not {"width", "height"} <= found.keys():
+            return None
+        pages.append(TiffPage(len(pages), **found))
+        (at,) = struct.unpack_from(f"{order}I", encoded, at + 2 + 12 * count)
+    return max(pages, key=lambda page: page.width * page.height, default=None)
+
+
+def _readable(page: TiffPage, path: Path | str) -> tuple[int, int]:
+    """(width, height); raises ImageError for samples that OpenCV reads as others, or not at all."""
+    if page.bits > 16 or page.form != 1:
+        kind = "unsigned integers" if page.form == 1 else "floats or signed integers"
+        raise ImageError(f"{path}: has {kind} of {page.bits} bits; save it with 8 or 16 bits per channel")
+    if page.planes == 2 and page.bits == 16 and page.samples > 1:
+        raise ImageError(f"{path}: has its channels one after the other (planar); save it interleaved, or as PNG")
+    if page.photometric < 2 and page.samples > 1:
+        raise ImageError(f"{path}: is grey with an alpha channel; save it as RGBA or PNG")
+    return page.width, page.height
+
+
+def straight(pixels: np.ndarray, page: TiffPage) -> np.ndarray:
+    """Pixels [H, W, C] of a TIFF page, RGB(A), not multiplied by an alpha channel, as they are in PNG.
+
+    For 8 bits libtiff multiplies them if the file has not.
+    """
+    is_multiplied = page.alpha == ASSOCIATED or (page.alpha == UNASSOCIATED and pixels.dtype == np.uint8)
+    if pixels.shape[2] < 4 or not is_multiplied:
+        return pixels
+    most, values = np.iinfo(pixels.dtype).max, pixels.astype(np.float64)
+    rgb = np.minimum(np.rint(values[..., :3] * most / np.maximum(values[..., 3:], 1)), most).astype(pixels.dtype)
+    return np.concatenate([rgb, pixels[..., 3:]], axis=2)

@@ -9,21 +9,30 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 import cv2
 import numpy as np
 
 from data.errors import listed, reason
-from data.io.files import is_file, read_regular, write_atomically
-from data.io.image_headers import DAMAGED, TIFF_SUFFIXES, ImageError, header_size, require_whole_png
+from data.io.files import read_regular, write_atomically
+from data.io.image_headers import (
+    DAMAGED,
+    TIFF_ORDERS,
+    TIFF_SUFFIXES,
+    ImageError,
+    header_size,
+    require_whole_png,
+    straight,
+    tiff_page,
+)
 from data.io.quiet import native_stderr_silenced
 
 WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
 IMAGE_SUFFIXES = (*WRITTEN_SUFFIXES, ".webp", *TIFF_SUFFIXES)
 
 # Image formats that cameras, scanners and browsers write and that this module does not read.
-UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".gif", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
+UNREAD_SUFFIXES: tuple[str, ...] = (".heic", ".heif", ".avif", ".gif", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
 UNREAD_SUFFIXES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
 
 # Larger images are rejected before decoding. The largest camera sensors have about 2 * 10^8 pixels; a header that
@@ -80,36 +89,6 @@ def photographs_folder(folder: Path) -> Path | None:
     return min(reduced, key=lambda entry: int(entry.name[7:]), default=None)
 
 
-def named_file(folder: Path, name: str) -> Path | None:
-    """The image that a name, perhaps of another system, means: the file in `folder` with the longest end of it.
-
-    Else the only file with its last part, in any letter case, of its own folder or, where that does not exist, anywhere
-    below `folder` but in folders of masks and maps; None if there is none, or several.
-    """
-    name_in_parts = PureWindowsPath(name)
-    parts = name_in_parts.parts[bool(name_in_parts.anchor) :]
-    if ".." in parts or not parts:
-        return None
-    home, last = folder.joinpath(*parts[:-1]), parts[-1].lower()
-    if is_file(home / parts[-1]):
-        return home / parts[-1]
-    if home.is_dir() and (len(parts) > 1 or any(entry.name.lower() == last for entry in home.iterdir())):
-        found = [path for path in home.iterdir() if path.name.lower() == last and path.is_file()]
-    else:
-        tails = [folder.joinpath(*parts[start:]) for start in range(1, len(parts))]
-        found = list(filter(is_file, tails))[:1] or [
-            path
-            for path in folder.rglob("*")
-            if path.name.lower() == last and path.is_file() and not _is_of_maps(path.relative_to(folder))
-        ]
-    return found[0] if len(found) == 1 else None
-
-
-def _is_of_maps(path: Path) -> bool:
-    """Whether a folder of a relative path is one of masks, depths or normals."""
-    return any(part.lower().startswith(("mask", "depth", "normal")) for part in path.parts[:-1])
-
-
 def left_out(folder: Path) -> tuple[str, ...]:
     """A note on images that `list_images` ignores, in other formats or as broken links; () if there are none.
 
@@ -132,15 +111,23 @@ def read_image(path: Path | str) -> np.ndarray:
     """
     encoded = _read_encoded(path)
     try:
+        page = tiff_page(encoded) if encoded[:4] in TIFF_ORDERS else None
         with native_stderr_silenced():
-            pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
+            pixels = _decoded(np.frombuffer(encoded, dtype=np.uint8), page.number if page else 0)
     except (cv2.error, MemoryError) as error:
         raise ImageError(f"{path}: cannot be decoded ({reason(error)}); save it again") from error
     if pixels is None:
         raise ImageError(f"{path}: {DAMAGED}")
     if pixels.dtype not in (np.uint8, np.uint16):
         raise ImageError(f"{path}: has samples of type {pixels.dtype}; save it with 8 or 16 bits per channel")
-    return _rgb_order(pixels)
+    return straight(_rgb_order(pixels), page) if page else _rgb_order(pixels)
+
+
+def _decoded(encoded: np.ndarray, page: int) -> np.ndarray | None:
+    """A page of an image file as OpenCV decodes it; None if it cannot."""
+    if page == 0:
+        return cv2.imdecode(encoded, cv2.IMREAD_UNCHANGED)
+    return next(iter(cv2.imdecodemulti(encoded, cv2.IMREAD_UNCHANGED, range=(page, page + 1))[1]), None)
 
 
 def _read_encoded(path: Path | str) -> bytes:
@@ -253,6 +240,11 @@ def to_float(image: np.ndarray) -> np.ndarray:
 def to_uint8(image: np.ndarray) -> np.ndarray:
     """Floats as uint8, clipped to [0, 1] and rounded; the exact inverse of `to_float` for uint8."""
     return np.rint(np.clip(image, 0.0, 1.0) * 255.0).astype(np.uint8)
+
+
+def size_of(image: np.ndarray) -> tuple[int, int]:
+    """(width, height) of an image [H, W] or [H, W, C]."""
+    return image.shape[1], image.shape[0]
 
 
 def size_within(size: tuple[int, int], longest: int) -> tuple[tuple[int, int], float]:

@@ -10,6 +10,7 @@ import math
 import reprlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def read_json(path: Path, most_bytes: int = MAX_FILE_BYTES) -> object:
         raise SceneError(f"{path}: cannot be read as JSON ({_reason(error)}); write it again") from error
 
 
-def read_object(path: Path, most_bytes: int = MAX_FILE_BYTES) -> dict[str, object]:
+def read_object(path: Path, most_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
     """The JSON object in the file, as `read_json`; raises SceneError for anything else."""
     content = read_json(path, most_bytes)
     if not isinstance(content, dict):

@@ -40,11 +40,11 @@ class _Clock:
 
     def settle(self) -> None:
         """Add the time since the last call to the innermost phase."""
-        now = _now()
+        moment = now()
         if self.opened:
             name = self.opened[-1]
-            self.times[name] = self.times.get(name, Spent()) + (now - self.since)
-        self.since = now
+            self.times[name] = self.times.get(name, Spent()) + (moment - self.since)
+        self.since = moment
 
 
 _CLOCK: ContextVar[_Clock | None] = ContextVar("clock", default=None)
@@ -94,6 +94,7 @@ def as_values(times: Times) -> dict[str, dict[str, float]]:
     return {name: {key: round(value, 3) for key, value in asdict(spent).items()} for name, spent in times.items()}
 
 
-def _now() -> Spent:
+def now() -> Spent:
+    """The clocks of this process; differences are times."""
     used = os.times()
     return Spent(time.perf_counter(), used.user + used.system + used.children_user + used.children_system)

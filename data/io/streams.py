@@ -37,9 +37,10 @@ def secure() -> None:
             if not _is_open(descriptor):
                 os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number, which is this
     if sys.stdin is None and _is_open(STDIN):
-        sys.stdin = sys.__stdin__ = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 (for the whole process)
-    sys.stdout = sys.__stdout__ = _lasting(STDOUT, sys.stdout)
-    sys.stderr = sys.__stderr__ = _lasting(STDERR, sys.stderr)
+        sys.stdin = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 (for the whole process)
+        vars(sys)["__stdin__"] = sys.stdin
+    sys.stdout, sys.stderr = _lasting(STDOUT, sys.stdout), _lasting(STDERR, sys.stderr)
+    vars(sys).update(__stdout__=sys.stdout, __stderr__=sys.stderr)  # declared final, as a rule rightly
 
 
 def say(*lines: str) -> None:
@@ -94,8 +95,8 @@ def _print(lines: tuple[str, ...], stream: TextIO | None) -> None:
 @contextlib.contextmanager
 def _above_bars(stream: TextIO | None) -> Iterator[None]:
     """Clear the progress bars while the body runs; tqdm is not imported for that."""
-    bars = sys.modules.get("tqdm")
-    with bars.tqdm.external_write_mode(file=stream) if bars and stream else contextlib.nullcontext():
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)  # None also while another thread imports it
+    with bars.external_write_mode(file=stream) if bars and stream else contextlib.nullcontext():
         yield
 
 

@@ -118,7 +118,7 @@ def around(scene: Scene, points: np.ndarray) -> Scene:
     place[:3, 3] = centre
     c2w = scene.c2w.copy()
     c2w[:, :3, 3] = (c2w[:, :3, 3] - centre) / radius
-    moved = replace(scene.points, xyz=(scene.points.xyz - centre) / radius)
+    moved = scene.points and replace(scene.points, xyz=(scene.points.xyz - centre) / radius)
     found = replace(scene, c2w=c2w, points=moved, scene_to_world=scene.scene_to_world @ place)
     source = f"from {len(points)} SfM points in the boxes"
     region = described_region(found.scene_to_world[:3, 3], radius_of(found), source)

@@ -30,7 +30,7 @@ class Box:
     """A rectangle around the object on one image."""
 
     name: str  # of the image
-    corners: tuple[float, float, float, float]  # left, top, right, bottom
+    corners: tuple[float, ...]  # left, top, right, bottom
     source: str  # file or flag, for messages
 
 

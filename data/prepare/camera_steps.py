@@ -17,7 +17,7 @@ from data.config import DatasetConfig
 from data.errors import UserError
 from data.inspection.image_checks import GOOD_AGREEMENT
 from data.io.files import remove
-from data.io.images import mask_of, read_image, write_image
+from data.io.images import mask_of, read_image, size_of, write_image
 from data.parsed_scene import MASK_HALF
 from data.prepare.database import count_rows, has_features, is_sound
 from data.prepare.frames import Frame, groups
@@ -193,8 +193,8 @@ def mask_agreement(work: Path) -> float | None:
     None if too few masks bound the object.
     """
     posed_images = read_colmap(work, DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE)).images
-    masks = [mask_of(read_image(posed.mask_path)) for posed in posed_images]
-    lenses = undistorters(posed_images, [mask.shape[::-1] for mask in masks])
+    masks = [mask_of(read_image(posed.mask_path)) for posed in posed_images if posed.mask_path]
+    lenses = undistorters(posed_images, [size_of(mask) for mask in masks])
     intrinsics, c2w = np.stack([lens.intrinsics for lens in lenses]), np.stack([posed.c2w for posed in posed_images])
     cameras = Cameras(intrinsics, c2w, np.array([lens.size for lens in lenses]))
     usable = masked_views(cameras, [lens(mask) for lens, mask in zip(lenses, masks, strict=True)])

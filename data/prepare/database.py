@@ -73,6 +73,26 @@ def read_links(database: Path, called: Mapping[str, str]) -> dict[tuple[str, str
         raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
 
 
+def copy_without(database: Path, to: Path, names: Collection[str]) -> None:
+    """Copy the database without the features and matches of the images `names`.
+
+    Raises WorkError if the database is damaged.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as opened, contextlib.closing(sqlite3.connect(to)) as copy:
+            opened.backup(copy)
+            for key, name in copy.execute("SELECT image_id, name FROM images").fetchall():
+                if name in names:
+                    for table in ("keypoints", "descriptors"):
+                        copy.execute(f"DELETE FROM {table} WHERE image_id = ?", (key,))
+                    for table in ("matches", "two_view_geometries"):
+                        ends = f"pair_id / {PAIR_BASE} = ? OR pair_id % {PAIR_BASE} = ?"
+                        copy.execute(f"DELETE FROM {table} WHERE {ends}", (key, key))
+            copy.commit()
+    except sqlite3.Error as error:
+        raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
+
+
 def read_largest(database: Path, names: Sequence[str], count: int) -> list[np.ndarray]:
     """The descriptors [K, 128], of length 1, of the K <= `count` largest features of each image.
 
@@ -85,12 +105,12 @@ def read_largest(database: Path, names: Sequence[str], count: int) -> list[np.nd
     try:
         with contextlib.closing(sqlite3.connect(database)) as opened:
             rows = [opened.execute(query, (name,)).fetchone() for name in names]
-        return [_largest(*row, count) for row in rows]
+        return [_largest(count, *row) for row in rows]
     except (sqlite3.Error, TypeError, ValueError, IndexError) as error:
         raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
 
 
-def _largest(width: int, keypoints: bytes | None, length: int, descriptors: bytes | None, count: int) -> np.ndarray:
+def _largest(count: int, width: int, keypoints: bytes | None, length: int, descriptors: bytes | None) -> np.ndarray:
     """`read_largest` for the matrices of an image."""
     # x, y, and the affine shape (a11, a12, a21, a22), whose columns are as long as the feature's scale
     shapes = np.frombuffer(keypoints or b"", np.float32).reshape(-1, width)

@@ -13,7 +13,7 @@ import numpy as np
 from data.errors import UserError
 from data.io.exif import focal_pixels, read_exif, upright
 from data.io.files import write_result
-from data.io.images import WRITTEN_SUFFIXES, eight_bits, rgb_of, size_within, write_image
+from data.io.images import WRITTEN_SUFFIXES, eight_bits, rgb_of, size_of, size_within, write_image
 from data.prepare.panorama import cut, is_tagged, require_whole, view_name
 from data.prepare.progress import Bar
 from data.prepare.sources import MIN_IMAGES, read_source_image
@@ -121,7 +121,7 @@ def read_frame_list(value: Any) -> list[Frame]:
 
 def groups(frames: Iterable[Frame]) -> list[Group]:
     """The frames grouped by camera: frames of equal size and focal length share one."""
-    by_camera: dict[tuple[object, ...], list[str]] = {}
+    by_camera: dict[tuple[int, int, float | None], list[str]] = {}
     for frame in frames:
         key = (frame.width, frame.height, frame.focal and round(frame.focal, 1))
         by_camera.setdefault(key, []).append(frame.name)
@@ -147,5 +147,5 @@ def _write(path: Path, pixels: np.ndarray) -> tuple[int, int]:
 
 def scaled_down(pixels: np.ndarray) -> np.ndarray:
     """`pixels` [H, W, ...] reduced by averaging areas until no side exceeds MAX_SIDE."""
-    size, scale = size_within((pixels.shape[1], pixels.shape[0]), MAX_SIDE)
+    size, scale = size_within(size_of(pixels), MAX_SIDE)
     return pixels if scale == 1 else cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)

@@ -93,7 +93,7 @@ def _require_transfer(scene: Scene, points: np.ndarray, own: Mapping[int, np.nda
 def _overlap(mask: np.ndarray, other: np.ndarray) -> float:
     """The intersection over union of two masks uint8 [H, W]."""
     first, second = mask > MASK_HALF, other > MASK_HALF
-    return np.sum(first & second) / max(1, np.sum(first | second))
+    return np.count_nonzero(first & second) / max(1, np.count_nonzero(first | second))
 
 
 def _each(scene: Scene, cut: Callable[[int], np.ndarray]) -> tuple[np.ndarray, ...]:

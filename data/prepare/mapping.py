@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from data.prepare.colmap_tasks import MOST_ERROR, SEED, Report, image_error, known_images, refine
+from data.prepare.joining import Matched, joined
 from data.prepare.matching import components
 
 SMALLEST_MODEL = 3  # images
@@ -18,25 +19,31 @@ ALMOST_ALL = 0.9  # of the images: with cameras for fewer, other options and the
 # COLMAP's options of the first pair of images, and those for a camera that moves forwards. 29 photographs along a
 # street, none of which looks across: 2 and 27 cameras.
 FIRST_PAIRS: tuple[dict[str, float], ...] = ({}, {"init_max_forward_motion": 1.0, "init_min_tri_angle": 4.0})
-INCREMENTAL, GLOBAL = "incremental", "global"
+INCREMENTAL, GLOBAL, JOINED = "incremental", "global", "joined"
 LEAST_AGREEING = 0.5  # of the matches of two images, for cameras that agree with them
 
 
 @dataclass(frozen=True)
-class Matched:
-    """The verified matches of two images."""
+class _Judged:
+    """The pycolmap models of a mapper, and how the cameras of the largest agree with the matches."""
 
-    names: tuple[str, str]
-    pixels: tuple[np.ndarray, np.ndarray]  # [M, 2] each
+    models: dict[int, Any]
+    largest: int | None  # its key; None without models
+    agreeing: list[str]  # names of the most images that agreeing matches connect
+    matches: int  # of these images that agree
+
+    @property
+    def score(self) -> tuple[int, int]:
+        return len(self.agreeing), self.matches
 
 
 def reconstruct(report: Report, database: str, images: str, output: str, cores: int) -> dict[str, Any]:
     """Mapping into output/0, output/1, ...; reports the start of each attempt, and added images.
 
-    Where that leaves images out, the global mapper is tried on the same matches. The models with the most images whose
-    cameras agree with the matches are taken, and among equals those that agree with the most matches (the reprojection
-    error is no such measure: it falls with what a model leaves out). Images of the largest model that do not agree are
-    left out, and the model is refined.
+    Where that leaves images out, the global mapper is tried on the same matches, and the better one's models are joined
+    where they have points in common. The models with the most images whose cameras agree with the matches are taken,
+    and among equals those that agree with the most matches (the reprojection error is no such measure: it falls with
+    what a model leaves out). Images of the largest model that do not agree are left out, and the model is refined.
 
     Returns "mapper"; "tried", the number of images of each mapper's largest model; "doubtful", the names of those left
     out; "models", the one to be used first, each with its folder, image names, number of points, mean reprojection
@@ -46,21 +53,25 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
 
     pycolmap.set_random_seed(SEED)
     count, pairs = len(known_images(database)), read_pairs(database)
-    tried = {INCREMENTAL: _incremental(report, database, images, cores, ALMOST_ALL * count)}
-    if len(tried[INCREMENTAL]) > 1 or most_images(tried[INCREMENTAL]) < ALMOST_ALL * count:
+    tried = {INCREMENTAL: _judged(_incremental(report, database, images, cores, ALMOST_ALL * count), pairs)}
+    if len(tried[INCREMENTAL].models) > 1 or most_images(tried[INCREMENTAL].models) < ALMOST_ALL * count:
         report("start")
-        tried[GLOBAL] = _global(database, images, cores)
-    mapper = max(tried, key=lambda name: _score(tried[name], pairs))  # the first of equals
-    models = tried[mapper]
-    largest, doubtful = _largest(models), []
+        tried[GLOBAL] = _judged(_global(database, images, cores), pairs)
+    best = max(tried.values(), key=lambda found: found.score)  # the first of equals
+    by_size = sorted(best.models.values(), key=lambda model: -model.num_reg_images())
+    whole = joined(by_size, pairs, database, images, cores)
+    if best.largest is not None and whole is not None:
+        tried[JOINED] = _judged({**best.models, best.largest: whole}, pairs)
+    mapper = max(tried, key=lambda name: tried[name].score)
+    models, largest, doubtful = tried[mapper].models, tried[mapper].largest, []
     if largest is not None:
-        doubtful = _leave_out_doubtful(models[largest], pairs)
+        doubtful = _leave_out_doubtful(models[largest], tried[mapper].agreeing)
         models[largest] = refine(models[largest])
     for key, model in models.items():
         folder = Path(output) / str(key)
         folder.mkdir(parents=True)
         model.write(str(folder))
-    sizes = {name: most_images(found) for name, found in tried.items()}
+    sizes = {name: most_images(found.models) for name, found in tried.items()}
     others = [key for key in models if key != largest]
     described = [_described(str(key), models[key]) for key in ([] if largest is None else [largest, *others])]
     return {"mapper": mapper, "tried": sizes, "doubtful": doubtful, "models": described}
@@ -116,10 +127,6 @@ def most_images(models: Mapping[int, Any]) -> int:
     return max((model.num_reg_images() for model in models.values()), default=0)
 
 
-def _largest(models: Mapping[int, Any]) -> int | None:
-    return max(models, key=lambda key: models[key].num_reg_images(), default=None)
-
-
 def _described(folder: str, model: Any) -> dict[str, Any]:
     posed = [image for image in model.images.values() if image.has_pose]
     return {
@@ -143,8 +150,8 @@ def read_pairs(database: str) -> list[Matched]:
         for pair, geometry in zip(*opened.read_two_view_geometries(), strict=True):
             first, second = pycolmap.pair_id_to_image_pair(pair)
             of_first, of_second = np.asarray(geometry.inlier_matches).reshape(-1, 2).T
-            both = pixels[first][of_first], pixels[second][of_second]
-            found += [Matched((names[first], names[second]), both)] if len(of_first) else []
+            both = (of_first, of_second), (pixels[first][of_first], pixels[second][of_second])
+            found += [Matched((names[first], names[second]), *both)] if len(of_first) else []
         return found
     finally:
         opened.close()
@@ -161,13 +168,13 @@ def agreement(model: Any, pairs: Sequence[Matched]) -> dict[tuple[str, str], int
     for pair in pairs:
         if not all(name in posed for name in pair.names):
             continue
-        errors = _epipolar_errors(model, *(posed[name] for name in pair.names), pair.pixels)
+        errors = _epipolar_errors(model, pair.pixels, *(posed[name] for name in pair.names))
         count = int(np.count_nonzero(errors <= MOST_ERROR))
         found[pair.names] = count if count >= LEAST_AGREEING * len(errors) else 0
     return found
 
 
-def _epipolar_errors(model: Any, one: Any, other: Any, pixels: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _epipolar_errors(model: Any, pixels: tuple[np.ndarray, np.ndarray], one: Any, other: Any) -> np.ndarray:
     """Sampson's distance of matches to the epipolar geometry of two posed images, in pixels [M]; NaN: undefined."""
     cameras = [model.cameras[image.camera_id] for image in (one, other)]
     rays = [
@@ -183,33 +190,26 @@ def _epipolar_errors(model: Any, one: Any, other: Any, pixels: tuple[np.ndarray,
         return residuals / slopes * np.mean([camera.mean_focal_length() for camera in cameras])
 
 
-def _agreeing_images(model: Any, pairs: Sequence[Matched]) -> tuple[list[str], int]:
-    """The largest set of images that agreeing matches connect, and the number of these matches."""
-    names = sorted(image.name for image in model.images.values() if image.has_pose)
-    links = agreement(model, pairs)
-    kept = components(names, links)[0]
-    return kept, sum(count for pair, count in links.items() if set(pair) <= set(kept))
-
-
-def _score(models: Mapping[int, Any], pairs: Sequence[Matched]) -> tuple[int, int]:
-    """The number of images whose cameras agree with the matches in the largest model, and of matches that agree."""
-    largest = _largest(models)
+def _judged(models: dict[int, Any], pairs: Sequence[Matched]) -> _Judged:
+    """How the cameras of the largest of pycolmap models agree with the matches."""
+    largest = max(models, key=lambda key: models[key].num_reg_images(), default=None)
     if largest is None:
-        return 0, 0
-    kept, count = _agreeing_images(models[largest], pairs)
-    return len(kept), count
+        return _Judged(models, None, [], 0)
+    names = sorted(image.name for image in models[largest].images.values() if image.has_pose)
+    links = agreement(models[largest], pairs)
+    kept = components(names, links)[0]
+    return _Judged(models, largest, kept, sum(count for pair, count in links.items() if set(pair) <= set(kept)))
 
 
-def _leave_out_doubtful(model: Any, pairs: Sequence[Matched]) -> list[str]:
-    """Remove the cameras of images that do not agree with the matches from a pycolmap model; returns their names.
+def _leave_out_doubtful(model: Any, agreeing: Collection[str]) -> list[str]:
+    """Remove the cameras of images that are not `agreeing` from a pycolmap model; returns their names.
 
     Where most do not agree, as with a camera that stood still, all are left to the later checks.
     """
-    kept = set(_agreeing_images(model, pairs)[0])
     posed = {image.name: image.frame_id for image in model.images.values() if image.has_pose}
-    if 2 * len(kept) <= len(posed):
+    if 2 * len(agreeing) <= len(posed):
         return []
-    doubtful = {name: frame for name, frame in sorted(posed.items()) if name not in kept}
+    doubtful = {name: frame for name, frame in sorted(posed.items()) if name not in agreeing}
     for frame in doubtful.values():
         model.deregister_frame(frame)
     return list(doubtful)

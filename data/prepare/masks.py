@@ -13,7 +13,8 @@ import numpy as np
 from data.errors import UserError
 from data.inspection.overview import outline_pixels
 from data.io.exif import read_exif, upright
-from data.io.images import list_images, mask_of, read_image, rgb_of, size_within
+from data.io.images import mask_of, read_image, rgb_of, size_of, size_within
+from data.io.named_files import mask_files
 from data.prepare.frames import scaled_down
 
 METHODS = ("colorkey", "grabcut", "box", "rembg")
@@ -36,23 +37,18 @@ FAR = 10000.0  # pixels; OpenCV's polygons overflow beyond 2^15, and an outline 
 REMBG_MODEL = "u2net"
 
 
-def mask_files(folder: Path, sources: Sequence[str]) -> list[Path]:
-    """The mask file of each image, for IMG_1.jpg one of IMG_1.png, IMG_1_mask.png (Metashape), IMG_1.jpg.png (COLMAP)
-    and IMG_1.jpg.mask.png (RealityCapture), also as JPEG; raises UserError if one is missing.
-    """
+def require_masks(folder: Path, sources: Sequence[str]) -> list[Path]:
+    """The mask file of each image; raises UserError if one is missing."""
     if not folder.is_dir():
         raise UserError(f"--masks {folder}: no such folder, and none of {', '.join(METHODS)}")
-    by_stem = {path.stem: path for path in list_images(folder)}
-    # The photographs may be in the folder, too.
-    stems = ([f"{source}.mask", f"{Path(source).stem}_mask", source, Path(source).stem] for source in sources)
-    found = [next((by_stem[stem] for stem in names if stem in by_stem), None) for names in stems]
+    found = mask_files(folder, sources)
     missing = [source for source, path in zip(sources, found, strict=True) if path is None]
     if missing:
         raise UserError(
             f"--masks {folder}: {len(missing)} of {len(sources)} photographs have no mask, the first is {missing[0]}; "
             f"name its mask {Path(missing[0]).stem}.png"
         )
-    return found
+    return [path for path in found if path is not None]
 
 
 def read_mask(path: Path, size: tuple[int, int], orientation_of: Path) -> np.ndarray:
@@ -63,10 +59,10 @@ def read_mask(path: Path, size: tuple[int, int], orientation_of: Path) -> np.nda
     """
     mask = mask_of(read_image(path))
     orientation = read_exif(orientation_of)[0]
-    stored = scaled_down(mask).shape[::-1]
+    stored = size_of(scaled_down(mask))
     if stored != size and orientation >= 5 and stored == size[::-1]:
         mask = upright(mask, orientation)
-    if scaled_down(mask).shape[::-1] != size:
+    if size_of(scaled_down(mask)) != size:
         raise UserError(
             f"{path}: is {mask.shape[1]}x{mask.shape[0]} pixels and does not fit the photograph {orientation_of.name}; "
             "masks have the size of their photographs"
@@ -131,11 +127,12 @@ def _cut(image: np.ndarray, outlines: Sequence[np.ndarray]) -> np.ndarray:
     small = cv2.cvtColor(cv2.resize(image, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
     labels = np.full(small.shape[:2], cv2.GC_BGD, np.uint8)
     for outline in outlines:
-        cv2.fillPoly(labels, [np.rint(np.clip(outline * ratio, -FAR, FAR)).astype(np.int32)], cv2.GC_PR_FGD)
+        cv2.fillPoly(labels, [np.rint(np.clip(outline * ratio, -FAR, FAR)).astype(np.int32)], (cv2.GC_PR_FGD,))
     if not (labels == cv2.GC_BGD).any() or not (labels == cv2.GC_PR_FGD).any():
         return np.where(cv2.resize(labels, (width, height)) == cv2.GC_BGD, 0, ON_OBJECT).astype(np.uint8)
     cv2.setRNGSeed(0)  # its colour clusters are initialised randomly
-    cv2.grabCut(small, labels, None, np.zeros((1, 65)), np.zeros((1, 65)), GRABCUT_ROUNDS, cv2.GC_INIT_WITH_MASK)
+    models = np.zeros((1, 65)), np.zeros((1, 65))
+    cv2.grabCut(small, labels, (0, 0, 0, 0), *models, GRABCUT_ROUNDS, cv2.GC_INIT_WITH_MASK)
     found = np.where((labels == cv2.GC_FGD) | (labels == cv2.GC_PR_FGD), ON_OBJECT, 0).astype(np.uint8)
     soft = cv2.resize(found, (width, height), interpolation=cv2.INTER_LINEAR)
     return np.where(soft > ON_OBJECT // 2, ON_OBJECT, 0).astype(np.uint8)

@@ -115,8 +115,8 @@ def _detected(grey: np.ndarray, name: str) -> dict[int, np.ndarray]:
     options.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_APRILTAG
     dictionary = cv2.aruco.getPredefinedDictionary(getattr(cv2.aruco, name))
     quads, numbers, _ = cv2.aruco.ArucoDetector(dictionary, options).detectMarkers(grey)
-    numbers = [] if numbers is None else [int(number) for number in numbers.reshape(-1)]
-    return {one: quad[0] - FIRST_CENTER for one, quad in zip(numbers, quads, strict=True) if numbers.count(one) == 1}
+    seen = [] if numbers is None else [int(number) for number in numbers.reshape(-1)]
+    return {one: quad[0] - FIRST_CENTER for one, quad in zip(seen, quads, strict=True) if seen.count(one) == 1}
 
 
 def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

@@ -41,6 +41,7 @@ from data.prepare.reconstruct import (
     LOG,
     MASKS,
     MODELS,
+    MORE,
     OF_OBJECT,
     PAIR_LIST,
 )
@@ -51,7 +52,7 @@ from data.roi.region import parse_roi
 
 WORK = "prepare"
 FINISHED = FRESH
-FEATURES = tuple(str(Path(name).parent) for name in (DATABASE, OF_OBJECT.database))
+FEATURES = tuple(str(Path(name).parent) for name in (DATABASE, OF_OBJECT.database, MORE.database))
 OUTPUTS = (IMAGES, *FEATURES, PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all but the steps' records
 
 
@@ -164,7 +165,7 @@ def _check_masks(request: Request, sources: Sequence[Path]) -> list[Path]:
         return []
     if not request.images.is_dir():
         raise UserError(f"--masks {request.masks}: frames of a video have no files of masks; use colorkey or grabcut")
-    return masks.mask_files(Path(request.masks), [path.name for path in sources])
+    return masks.require_masks(Path(request.masks), [path.name for path in sources])
 
 
 def _is_finished(request: Request, steps: Steps, say: Say) -> bool:

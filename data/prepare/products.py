@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -127,7 +128,7 @@ def differences(target: Path, written: Mapping[str, object]) -> tuple[list[str],
     return damaged, [name for name in other if name not in damaged]
 
 
-def _is_usable(path: Path, size_and_sum: object) -> bool:
+def _is_usable(path: Path, size_and_sum: Any) -> bool:
     """Whether the file is an image that can be decoded, or another file of at least its original size."""
     try:
         if path.suffix.lower() in IMAGE_SUFFIXES:

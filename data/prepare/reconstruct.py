@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
 from data.io.child import ChildError, run_apart
-from data.io.files import write_result
+from data.io.files import remove, write_result
 from data.io.phases import phase
 from data.prepare import colmap_tasks, mapping
-from data.prepare.database import count_rows, read_largest, read_links
-from data.prepare.frames import Frame, Group
+from data.prepare.database import copy_without, count_rows, read_largest, read_links
+from data.prepare.frames import Frame, Group, groups
 from data.prepare.matching import (
     COARSE_FEATURES,
     EXHAUSTIVE_LIMIT,
@@ -49,10 +49,12 @@ class Source:
     database: str
     pairs: str
     masks: str = ""  # folder of the masks that contain the features; "" for features of whole images
+    is_fine: bool = False  # features at full size, with the first octave
 
 
 WHOLE = Source(DATABASE, PAIR_LIST)
-OF_OBJECT = Source("object/matches.db", "object/pairs.txt", "object/masks")
+OF_OBJECT = Source("object/matches.db", "object/pairs.txt", "object/masks", is_fine=True)
+MORE = Source("more/matches.db", "more/pairs.txt", is_fine=True)  # of images that are left out
 
 
 class DiskError(WorkError):
@@ -65,9 +67,8 @@ def find_features(work: Path, cameras: Sequence[Group], source: Source = WHOLE) 
     tasks = [(list(camera.names), max(camera.size), _parameters(camera)) for camera in cameras]
     total = sum(len(camera.names) for camera in cameras)
     masks = str(work / source.masks) if source.masks else ""
-    _run(
-        work / source.database, "features", total, "descriptors", colmap_tasks.extract, str(work / IMAGES), masks, tasks
-    )
+    task, given = colmap_tasks.extract, (str(work / IMAGES), masks, source.is_fine, tasks)
+    _run(work / source.database, "features", total, "descriptors", task, *given)
 
 
 def _parameters(camera: Group) -> str:
@@ -80,11 +81,16 @@ def _parameters(camera: Group) -> str:
 def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool, source: Source = WHOLE) -> int:
     """Match the images; returns the number of pairs. Raises WorkError if COLMAP fails."""
     names = [frame.name for frame in frames]
-    database, pairs = work / source.database, work / source.pairs
-    chosen = _pairs(database, names, is_sequence)
-    write_result(pairs, "".join(f"{names[i]} {names[j]}\n" for i, j in chosen).encode())
-    _run(database, "matches", len(chosen), "two_view_geometries", colmap_tasks.match, str(pairs), unit="pair")
+    chosen = _pairs(work / source.database, names, is_sequence)
+    _match(work, source, [(names[i], names[j]) for i, j in chosen])
     return len(chosen)
+
+
+def _match(work: Path, source: Source, pairs: Sequence[tuple[str, str]]) -> None:
+    """Match the pairs of names that were not matched before."""
+    write_result(work / source.pairs, "".join(f"{a} {b}\n" for a, b in pairs).encode())
+    task, given = colmap_tasks.match, str(work / source.pairs)
+    _run(work / source.database, "matches", len(pairs), "two_view_geometries", task, given, unit="pair")
 
 
 def _pairs(database: Path, names: Sequence[str], is_sequence: bool) -> list[tuple[int, int]]:
@@ -98,30 +104,23 @@ def _pairs(database: Path, names: Sequence[str], is_sequence: bool) -> list[tupl
 
 
 def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
-    """Run the mapper; returns its largest model as described by `mapping.reconstruct`, with "notes".
+    """Run the mappers; returns the largest model as described by `mapping.reconstruct`, with "notes".
 
-    Raises UserError, with an explanation from the matches, if there is no model or it has too few of the images.
+    Where it has not all images, once more with more features of the others. Raises UserError, with an explanation from
+    the matches, if there is no model or it has too few of the images.
     """
     called = {frame.name: frame.source for frame in frames}
     links = read_links(work / source.database, called)
     sources = list(called.values())
-    with phase("mapping"), Bar("mapping", len(frames)) as bar:
-        found = _apart(
-            work,
-            mapping.reconstruct,
-            *(str(work / part) for part in (source.database, IMAGES, MODELS)),
-            _cores(),
-            on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
-        )
+    found = _mapped(work, frames, source, MODELS)
+    left = _left_out(found, frames)
+    if left and _has_more(frames, links, source):
+        found = _mapped_with_more(work, frames, source, left, found)
     models = found["models"]
     if not models:
-        _require_moved(work / source.database, frames)
         raise UserError(f"no cameras were found: {why_disconnected(sources, links)}; {HINT}")
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
-    # The global mapper finds cameras without parallax, too.
-    if found["mapper"] == mapping.GLOBAL or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
-        _require_moved(work / source.database, frames)
     if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
         raise UserError(
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
@@ -131,9 +130,63 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
     return {**largest, "notes": notes}
 
 
+def _mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> dict[str, Any]:
+    """The result of `mapping.reconstruct`, with the models in the folder `models`; UserError if the camera stood."""
+    with phase("mapping"), Bar("mapping", len(frames)) as bar:
+        found = _apart(
+            work,
+            mapping.reconstruct,
+            *(str(work / part) for part in (source.database, IMAGES, models)),
+            _cores(),
+            on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
+        )
+    # Only the incremental mapper does not find cameras without parallax.
+    n_left = len(_left_out(found, frames))
+    if found["mapper"] != mapping.INCREMENTAL or n_left >= (1 - colmap_tasks.LEAST_SHARE) * len(frames):
+        _require_moved(work / source.database, frames)
+    return found
+
+
+def _left_out(found: Mapping[str, Any], frames: Sequence[Frame]) -> list[str]:
+    """The names of the images that are not in the first model."""
+    posed = {name for model in found["models"][:1] for name in model["names"]}
+    return [frame.name for frame in frames if frame.name not in posed]
+
+
+def _has_more(frames: Sequence[Frame], links: Collection[tuple[str, str]], source: Source) -> bool:
+    """Whether there are pairs that were not matched, or features that were not extracted."""
+    is_fine = source.is_fine or all(max(frame.width, frame.height) < colmap_tasks.SMALL_SIDE for frame in frames)
+    return not is_fine or len(links) < len(all_pairs(len(frames)))
+
+
+def _mapped_with_more(
+    work: Path, frames: Sequence[Frame], source: Source, left: Sequence[str], before: dict[str, Any]
+) -> dict[str, Any]:
+    """`before`, or the result with more features of the images `left` and all pairs of these if it has more images."""
+    folder, more = (work / MORE.database).parent, replace(MORE, masks=source.masks)
+    remove(folder)
+    try:
+        folder.mkdir()
+        copy_without(work / source.database, work / more.database, [] if source.is_fine else left)
+        find_features(work, groups(frames), more)
+        names = [frame.name for frame in frames]
+        pairs = [(names[i], names[j]) for i, j in all_pairs(len(names))]
+        _match(work, more, [pair for pair in pairs if not set(left).isdisjoint(pair)])
+        found = _mapped(work, frames, more, str(folder / MODELS))
+        if len(_left_out(found, frames)) >= len(left):
+            return before
+        remove(work / MODELS)
+        (folder / MODELS).rename(work / MODELS)
+        return {**found, "added": len(left) - len(_left_out(found, frames))}
+    finally:
+        remove(folder)
+
+
 def _mapper_notes(found: Mapping[str, Any], called: Mapping[str, str]) -> list[str]:
     """Notes on the choice of the mapper, and on images whose cameras did not agree with the matches."""
     notes = []
+    if added := found.get("added"):
+        notes.append(f"more features and pairs gave cameras of {added} more photographs")
     if len(found["tried"]) > 1:
         sizes = ", ".join(f"{name} {count}" for name, count in found["tried"].items())
         notes.append(f"photographs with cameras by mapper: {sizes}; the {found['mapper']} one is used")

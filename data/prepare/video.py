@@ -63,7 +63,7 @@ def choose_frames(path: Path, count: int, tick: Tick) -> list[int]:
 
 
 def read_frames(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-    """(index, RGB uint8 [H, W, 3]) of the `wanted` ascending indices. OpenCV rotates the frames upright."""
+    """(index, RGB uint8 [H, W, 3]) of the `wanted` ascending indices."""
     remaining = iter(wanted)
     following = next(remaining, None)
     for number, frame in enumerate(frames(path)):
@@ -91,7 +91,7 @@ def frame_count(path: Path) -> int | None:
 
 
 def frames(path: Path) -> Iterator[np.ndarray]:
-    """Every frame of a local file, BGR uint8 [H, W, 3]; none if it is not a video. Raises UserError on damage."""
+    """Every upright frame of a local file, BGR uint8 [H, W, 3]; none of other files. Raises UserError on damage."""
     video = _opened(path)
     try:
         while True:
@@ -112,4 +112,6 @@ def _opened(path: Path) -> cv2.VideoCapture:
     The path is made absolute: a relative path such as `http:/a.mp4` would be opened over the network.
     """
     with native_stderr_silenced():
-        return cv2.VideoCapture(os.path.abspath(path), cv2.CAP_FFMPEG)
+        video = cv2.VideoCapture(os.path.abspath(path), cv2.CAP_FFMPEG)
+        video.set(cv2.CAP_PROP_ORIENTATION_AUTO, 1)  # telephones store all frames in one direction, and how they turn
+        return video

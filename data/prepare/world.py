@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from data.io.exif import upright_size
-from data.parsed_scene import ParsedScene
+from data.parsed_scene import ParsedScene, WorldFrame
 from data.prepare.frames import Frame
 from data.prepare.gravity import upright
 from data.prepare.metric import Known, measured
@@ -36,4 +36,4 @@ def world_frame(
     named = {frame.source: errors[frame.name] for frame in frames if frame.name in errors and frame.name in shown}
     stood = facing_views(stood, parse_roi(roi).centre if roi else None)
     without = tuple(frame.source for frame in frames if frame.name not in shown)
-    return replace(stood, frame=replace(stood.frame, camera_errors=named, without_camera=without))
+    return replace(stood, frame=replace(stood.frame or WorldFrame(""), camera_errors=named, without_camera=without))

@@ -16,6 +16,7 @@ from data.cameras import PIXEL_CENTRE
 from data.errors import SceneError
 from data.io.child import ChildError, run_apart
 from data.io.images import photographs_folder
+from data.io.named_files import masks_folder
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, SparsePoints
 from data.readers.colmap_files import (
     ModelFileError,
@@ -91,7 +92,10 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     """
     model, notes = _choose_model(folder)
     tables = _load(model)
-    image_folder = next(filter(None, map(photographs_folder, _places(folder, model))), None)
+    places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
+    image_folder, mask_folder = (
+        next(filter(None, map(find, places)), None) for find in (photographs_folder, masks_folder)
+    )
     if image_folder is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
     _require_sound(model, tables)
@@ -101,7 +105,7 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
         Shot(image.name, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]))
         for image in tables.images
     ]
-    images, more = posed_images(image_folder, _beside(folder, model, "masks"), shots)
+    images, more = posed_images(image_folder, mask_folder, shots)
     points = SparsePoints(tables.xyz, tables.n_views, tables.error, tables.rgb)
     return ParsedScene(
         name=folder.resolve().name,
@@ -147,8 +151,8 @@ def _load(model: Path) -> Tables:
         with tempfile.TemporaryDirectory() as scratch:
             log, most, copy = Path(scratch) / "log", LEAST_MEMORY + MEMORY_PER_BYTE * size, Path(scratch) / "model"
             copy.mkdir()
-            names = readable_copy(model, files, copy)
-            return run_apart(load_tables, str(copy), names, log=log, most_memory=most)
+            changed = readable_copy(model, files, copy)
+            return run_apart(load_tables, str(copy), *changed, log=log, most_memory=most)
     except (ModelFileError, ChildError) as error:
         if NOT_UTF8 in str(error):
             words = (
@@ -179,7 +183,7 @@ def _lens(model: Path, key: int, name: str, width: int, height: int, parameters:
     if layout is None:
         raise SceneError(
             f"{model}: camera {key} has the camera model {name}, which is not supported; "
-            f"reconstruct with one of {', '.join(CAMERA_MODELS)}, or undistort the photographs with COLMAP"
+            "cut panoramas into views, as --mode prepare does, or undistort the photographs with COLMAP"
         )
     focals, centre, rest = np.split(np.asarray(parameters, dtype=np.float64), [layout.focals, layout.focals + 2])
     if len(rest) != layout.distortion or not np.isfinite(parameters).all() or focals.min() <= 0:
@@ -191,13 +195,3 @@ def _lens(model: Path, key: int, name: str, width: int, height: int, parameters:
     intrinsics[:2, 2] = centre - PIXEL_CENTRE
     distortion = (*rest.tolist(), *[0.0] * (layout.padded - layout.distortion))
     return Lens(intrinsics, distortion, layout.is_fisheye, (width, height), layout.own)
-
-
-def _places(folder: Path, model: Path) -> list[Path]:
-    """The project folder; if `folder` is the model itself, also its parents."""
-    return [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
-
-
-def _beside(folder: Path, model: Path, name: str) -> Path | None:
-    """The folder `name` in one of `_places`."""
-    return next((place / name for place in _places(folder, model) if (place / name).is_dir()), None)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from data.errors import one_line
 from data.io.images import natural_key
 
 COUNT = struct.Struct("<Q")
@@ -88,19 +89,28 @@ def count_images(folder: Path) -> int:
     return len(_text_images(path))
 
 
-def readable_copy(model: Path, files: Sequence[Path], target: Path) -> dict[str, str]:
+def readable_copy(model: Path, files: Sequence[Path], target: Path) -> tuple[dict[str, str], dict[int, int]]:
     """Put what pycolmap reads into the folder `target`: links to `files`, an empty file for points that are missing.
 
     Of a text model the photographs are renamed to their numbers, so that names may have spaces and lines of matches may
-    be missing; returns their names by number, {} for a binary model. Raises ModelFileError for a text that is not
-    UTF-8 or has decimal commas.
+    be missing; returns their names by number, {} for a binary model. Points lose their tracks if the images have no
+    matches, to which the tracks would refer; also returned are the numbers of images in these, {} if they are kept.
+    Raises ModelFileError for a text that is not UTF-8 or has decimal commas, and for a quaternion of length 0.
     """
     names: dict[str, str] = {}
+    views: dict[int, int] = {}
+    has_matches = True
     for path in files:
         if path.suffix == ".txt":
             _require_points(path)
-        if path.name == "images.txt":
+        if path.name == "images.bin":
+            has_matches = _has_matches(memoryview(path.read_bytes()))
+        if path.stem == "points3D" and not has_matches:
+            content, views = _without_tracks(path)
+            (target / path.name).write_bytes(content)
+        elif path.name == "images.txt":
             images = _text_images(path)
+            has_matches = any(matches for _, _, matches in images)
             names = {str(number): name for number, (_, name, _) in enumerate(images)}
             lines = (f"{pose} {number}\n{matches}\n" for number, (pose, _, matches) in enumerate(images))
             (target / path.name).write_text("".join(lines), encoding="utf-8")
@@ -111,7 +121,34 @@ def readable_copy(model: Path, files: Sequence[Path], target: Path) -> dict[str,
     points = target / f"points3D{model_suffix(model)}"
     if not points.exists():
         points.write_bytes(COUNT.pack(0) if points.suffix == ".bin" else b"")
-    return names
+    return names, views
+
+
+def _has_matches(images: memoryview) -> bool:
+    """Whether an image of images.bin, which is whole, has points."""
+    (count,), position = COUNT.unpack_from(images), COUNT.size
+    for _ in range(count):
+        at, points = _image_points(images, position)
+        if points:
+            return True
+        position = at
+    return False
+
+
+def _without_tracks(path: Path) -> tuple[bytes, dict[int, int]]:
+    """The content of a file of points, which is whole, without their tracks; and the number of images in each track."""
+    if path.suffix == ".txt":
+        rows = [line.split() for line in _lines(path) if line.strip() and not line.startswith("#")]
+        views = {int(row[0]): len(set(row[8::2])) for row in rows if row[0].isdecimal()}
+        return "".join(" ".join(row[:8]) + "\n" for row in rows).encode(), views
+    content = memoryview(path.read_bytes())
+    (count,), position, kept, views = COUNT.unpack_from(content), COUNT.size, [content[: COUNT.size]], {}
+    for _ in range(count):
+        start, (key, *_, track) = position, POINT_HEADER.unpack_from(content, position)
+        position = _after_point(content, position)
+        kept += [content[start : start + POINT_HEADER.size - COUNT.size], memoryview(bytes(COUNT.size))]
+        views[key] = len(set(np.frombuffer(content[position - track * TRACK_BYTES : position], "<i4")[::2].tolist()))
+    return b"".join(kept), views
 
 
 def _require_points(path: Path) -> None:
@@ -139,12 +176,20 @@ def _text_images(path: Path) -> list[tuple[str, str, str]]:
         if not words or words[0].startswith("#"):
             continue
         if len(words) == 10 and not _is_matches(line):
+            given = [not NUMBER.fullmatch(word) or float(word) for word in words[1:5]]
+            _require_rotation(path.name, words[9], given)
             found.append((" ".join(words[:9]), words[9].rstrip(), ""))
         elif found and not found[-1][2] and _is_matches(line):
             found[-1] = (*found[-1][:2], line)
         else:
             raise ModelFileError(f"{path.name}, line {number}: is neither a pose with a name nor a line of matches")
     return found
+
+
+def _require_rotation(file: str, name: str, quaternion: Iterable[float]) -> None:
+    """Raises ModelFileError for a quaternion of length 0, which COLMAP takes for no rotation."""
+    if not any(quaternion):
+        raise ModelFileError(f"{file}: the quaternion of {one_line(name)} is 0 0 0 0, no rotation")
 
 
 def _is_matches(line: str) -> bool:
@@ -183,14 +228,20 @@ def _after_camera(content: memoryview, position: int) -> int:
 
 
 def _after_image(content: memoryview, position: int) -> int:
-    IMAGE_HEADER.unpack_from(content, position)
+    at, points = _image_points(content, position)
+    return at + points * IMAGE_POINT_BYTES
+
+
+def _image_points(content: memoryview, position: int) -> tuple[int, int]:
+    """Where the points of an image begin, and their number."""
+    number, *quaternion = IMAGE_HEADER.unpack_from(content, position)[:5]
+    _require_rotation("images.bin", f"image {number}", quaternion)
     position += IMAGE_HEADER.size
     while content[position : position + 1].tobytes() != b"\0":
         if position >= len(content):
             raise struct.error
         position += 1
-    (points,) = COUNT.unpack_from(content, position + 1)
-    return position + 1 + COUNT.size + points * IMAGE_POINT_BYTES
+    return position + 1 + COUNT.size, COUNT.unpack_from(content, position + 1)[0]
 
 
 def _after_point(content: memoryview, position: int) -> int:
@@ -212,10 +263,13 @@ def _after_frame(content: memoryview, position: int) -> int:
     return position + FRAME_HEADER.size + images * FRAME_IMAGE_BYTES
 
 
-def load_tables(report: Callable[[object], None], folder: str, names: Mapping[str, str]) -> Tables:
+def load_tables(
+    report: Callable[[object], None], folder: str, names: Mapping[str, str], views: Mapping[int, int]
+) -> Tables:
     """Read the model in `folder` with pycolmap, which raises or aborts on errors. A task for `run_apart`.
 
-    `names`: the names of photographs by those in the files, which may have replaced them.
+    `names`: the names of photographs by those in the files, which may have replaced them; `views`: the numbers of
+    images that see points, by the numbers of those without tracks.
     """
     import pycolmap
 
@@ -230,12 +284,15 @@ def load_tables(report: Callable[[object], None], folder: str, names: Mapping[st
         if image.has_pose
     )
     points = list(model.points3D.values())
+    seen = [
+        views.get(key, len({part.image_id for part in point.track.elements})) for key, point in model.points3D.items()
+    ]
     error = np.array([point.error for point in points], dtype=np.float64)
     return Tables(
         cameras=cameras,
         images=images,
         xyz=np.array([point.xyz for point in points], dtype=np.float64).reshape(-1, 3),
-        n_views=np.array([len({part.image_id for part in point.track.elements}) for point in points], dtype=np.int64),
+        n_views=np.array(seen, dtype=np.int64),
         error=np.where(error < 0, np.nan, error),  # COLMAP writes -1 for an unknown error
         rgb=np.array([point.color for point in points], dtype=np.uint8).reshape(-1, 3),
     )

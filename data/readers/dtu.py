@@ -41,13 +41,13 @@ class DtuReference:
 def reference_files(folder: Path, scan: int) -> tuple[Path, Path, Path]:
     """Paths of observation mask, plane and points of a scan; raises SceneError for a missing file."""
     names = (f"ObsMask/ObsMask{scan}_10.mat", f"ObsMask/Plane{scan}.mat", f"Points/stl/stl{scan:03d}_total.ply")
-    paths = tuple(folder / name for name in names)
-    for path in paths:
+    mask, plane, points = (folder / name for name in names)
+    for path in (mask, plane, points):
         if not os.path.isfile(path):  # Path.is_file raises on a long name
             raise SceneError(
                 f"{path}: no such file; --dtu names the folder with ObsMask/ and Points/stl/ of the DTU evaluation"
             )
-    return paths
+    return mask, plane, points
 
 
 def read_dtu(folder: Path, scan: int) -> DtuReference:

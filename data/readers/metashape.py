@@ -1,7 +1,7 @@
 """The format of Agisoft Metashape: cameras.xml, as File > Export > Export Cameras writes it.
 
     folder/cameras.xml   one chunk: sensors with their calibration, cameras with label and transform
-    folder/images/       the photographs, named by the labels, with or without suffix; else in the folder itself
+    folder/images/       the photographs, named by the labels, with or without suffix; else anywhere below the folder
 
 Lens models: Metashape Professional user manual, appendix D, "Camera models". With x = X / Z, y = Y / Z (fisheye: scaled
 so that their length is the angle from the axis), r^2 = x^2 + y^2 and R = 1 + k1 r^2 + k2 r^4 + k3 r^6 + k4 r^8:
@@ -18,7 +18,6 @@ with `master_id` has the pose of its master and, relative to that, the rotation 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -26,12 +25,14 @@ from xml.etree import ElementTree
 import numpy as np
 
 from data.errors import SceneError, listed, one_line
-from data.io.images import image_size
+from data.io.images import image_size, photographs_folder
 from data.io.json_file import positive, side
+from data.io.named_files import masks_folder, spelled_below, spelled_file
 from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.poses import rigid_pose
-from data.readers.transforms import Frame, require_same_shape, required_file
+from data.readers.shots import numbers, with_masks
+from data.readers.transforms import require_most, require_same_shape
 
 CAMERA_FILE = "cameras.xml"
 CORNER_TO_CENTRE = -0.5
@@ -52,6 +53,8 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
     cameras = {camera.get("id"): camera for camera in chunk.iterfind("cameras//camera")}
     worlds = _worlds(source, chunk)
     without: list[str] = []
+    found: dict[str, Path | None] = {}
+    place = photographs_folder(folder) or folder
     framed: dict[str | None, list[PosedImage]] = {}
     for camera in cameras.values():
         label = camera.get("label", "")
@@ -59,19 +62,23 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
         if camera.get("enabled", "true").lower() in ("false", "0"):
             continue
         master = cameras.get(camera.get("master_id"), camera)
+        if master is not camera and master.get("master_id", master.get("id")) != master.get("id"):
+            raise SceneError(f"{where}: its master has a master itself; export the cameras again")
         if master.find("transform") is None:
             without.append(label)
             continue
         sensor = lenses.get(camera.get("sensor_id"))
         if sensor is None:
             raise SceneError(f"{where}: its sensor_id names no sensor of the file; export the cameras again")
-        pose = np.array(_numbers(where, master, "transform", 16)).reshape(4, 4)
+        pose = numbers(where, "transform", master.findtext("transform"), 16).reshape(4, 4)
         pose = pose if master is camera else pose @ _offset(where, sensor)
         frame, world = worlds.get(master.get("component_id"), worlds[None])
-        inside = f"images/{label}" if (folder / "images").is_dir() else label
-        image = required_file(Frame(where, folder, label, {}, {}), "label", inside)
+        found[label] = image = _photograph(place, label)
+        if image is None:
+            continue
         posed = _posed_image(where, image, sensor, rigid_pose(where, "transform", world @ pose))
         framed.setdefault(frame, []).append(posed)
+    missing = require_most(source, list(found), list(found.values()))
     if not framed:
         raise SceneError(f"{source}: no camera has a transform; align the photographs and export the cameras again")
     images = max(framed.values(), key=len)
@@ -81,14 +88,20 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
             f"{source}: several cameras have the label {listed(twice)}, so that their photographs are not known; give "
             "the photographs different names"
         )
-    notes = (f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}",) if without else ()
+    notes = (*missing, *([f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}"] if without else []))
     others = [posed.path.name for part in framed.values() if part is not images for posed in part]
     if others:
         words = (
             f"{CAMERA_FILE}: its components have no common frame; the largest, of {len(images)} photographs, is used"
         )
         notes += (f"{words}, left out: {listed(others)}",)
-    return ParsedScene(name=folder.resolve().name, source=source, images=tuple(images), notes=notes)
+    masked = with_masks(place, masks_folder(folder), images)
+    return ParsedScene(name=folder.resolve().name, source=source, images=masked, notes=notes)
+
+
+def _photograph(place: Path, label: str) -> Path | None:
+    """The photograph with a label, which may lack the suffix, in the folder or below it."""
+    return spelled_file(place, label) or spelled_below(place, label)
 
 
 def _worlds(source: Path, chunk: ElementTree.Element) -> dict[str | None, tuple[str | None, np.ndarray]]:
@@ -105,10 +118,10 @@ def _offset(where: str, sensor: ElementTree.Element) -> np.ndarray:
     """The pose [4, 4] of a slave's sensor in the frame of its master, the identity where it is not given."""
     found = np.eye(4)
     if sensor.find("rotation") is not None:
-        found[:3, :3] = np.array(_numbers(where, sensor, "rotation", 9)).reshape(3, 3)
+        found[:3, :3] = numbers(where, "rotation", sensor.findtext("rotation"), 9).reshape(3, 3)
     name = next((name for name in ("translation", "location") if sensor.find(name) is not None), None)
     if name is not None:
-        found[:3, 3] = _numbers(where, sensor, name, 3)
+        found[:3, 3] = numbers(where, name, sensor.findtext(name), 3)
     return found
 
 
@@ -134,7 +147,7 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
         resolution = sensor.find("resolution")
     if resolution is None:
         raise SceneError(f"{where}: its sensor has no resolution; export the cameras again")
-    width, height = (side(where, key, _float(where, key, resolution.get(key))) for key in ("width", "height"))
+    width, height = (side(where, key, numbers(where, key, resolution.get(key), 1)[0]) for key in ("width", "height"))
     actual = image_size(image)
     require_same_shape(where, (width, height), actual)
     f, cx, cy, b1, b2, k1, k2, k3, k4, p1, p2, p3, p4 = _coefficients(where, calibration, width, height)
@@ -150,17 +163,16 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
         )
     middle = width / 2 + cx + CORNER_TO_CENTRE, height / 2 + cy + CORNER_TO_CENTRE
     intrinsics = np.array([[f + b1, 0.0, middle[0]], [0.0, f, middle[1]], [0.0, 0.0, 1.0]])
-    distortion = (k1, k2, k3, k4) if is_fisheye else (k1, k2, p2, p1, k3)
-    if not is_fisheye and not any(distortion):
-        distortion = ()
+    plain = (k1, k2, p2, p1, k3)
+    distortion = (k1, k2, k3, k4) if is_fisheye else plain if any(plain) else ()
     return PosedImage(image, Lens(intrinsics, distortion, is_fisheye, (width, height)), c2w, size=actual)
 
 
 def _coefficients(where: str, calibration: ElementTree.Element, width: int, height: int) -> list[float]:
     """The numbers of a calibration, by the names in COEFFICIENTS, those of PhotoScan 1.2 converted."""
-    found = {name: _float(where, name, calibration.findtext(name, "0")) for name in COEFFICIENTS}
+    found = {name: numbers(where, name, calibration.findtext(name, "0"), 1)[0] for name in COEFFICIENTS}
     if calibration.find("f") is None and calibration.find("fx") is not None:
-        fx, fy, skew = (_float(where, name, calibration.findtext(name, "0")) for name in ("fx", "fy", "skew"))
+        fx, fy, skew = (numbers(where, name, calibration.findtext(name, "0"), 1)[0] for name in ("fx", "fy", "skew"))
         found |= {"f": fy, "b1": fx - fy, "b2": skew, "cx": found["cx"] - width / 2, "cy": found["cy"] - height / 2}
     return list(found.values())
 
@@ -172,26 +184,9 @@ def _similarity(source: Path, part: ElementTree.Element) -> np.ndarray | None:
         return None
     where = f"{source}: {part.tag} {one_line(part.get('label', ''))}"
     found = np.eye(4)
-    scale = _numbers(where, transform, "scale", 1)[0] if transform.find("scale") is not None else 1.0
-    found[:3, :3] = positive(where, "scale", scale) * np.array(_numbers(where, transform, "rotation", 9)).reshape(3, 3)
+    scale = numbers(where, "scale", transform.findtext("scale"), 1)[0] if transform.find("scale") is not None else 1.0
+    rotation = numbers(where, "rotation", transform.findtext("rotation"), 9).reshape(3, 3)
+    found[:3, :3] = positive(where, "scale", scale) * rotation
     if transform.find("translation") is not None:
-        found[:3, 3] = _numbers(where, transform, "translation", 3)
+        found[:3, 3] = numbers(where, "translation", transform.findtext("translation"), 3)
     return found
-
-
-def _numbers(where: str, element: ElementTree.Element, name: str, count: int) -> list[float]:
-    words = (element.findtext(name) or "").split()
-    if len(words) != count:
-        raise SceneError(f"{where}: {name} has {len(words)} numbers and must have {count}; export the cameras again")
-    return [_float(where, name, word) for word in words]
-
-
-def _float(where: str, name: str, word: str | None) -> float:
-    """A finite number; raises SceneError for anything else."""
-    try:
-        value = float(word or "")
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise SceneError(f"{where}: {name} is {one_line(repr(word))} and must be a finite number; export again")
-    return value

@@ -36,6 +36,7 @@ from data.readers.transforms import (
     posed_image,
     read_frames,
     require_distinct,
+    require_most,
     required_file,
 )
 
@@ -55,8 +56,16 @@ def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
     source = folder / TRANSFORMS_FILE
     content, frames = read_frames(source)
     _check_world(source, content)
-    held_out = _split(source, content, frames)
-    posed_images = [_posed_image(frame, held_out[index]) for index, frame in enumerate(frames) if index in held_out]
+    paths = [find_file(frame, "file_path", frame.name) for frame in frames]
+    held_out = _split(source, content, frames, paths)
+    found = zip(frames, paths, strict=True)
+    posed_images = [
+        _posed_image(frame, path, held_out[index])
+        for index, (frame, path) in enumerate(found)
+        if path and index in held_out
+    ]
+    used = sorted(held_out)
+    missing = require_most(source, [frames[index].name for index in used], [paths[index] for index in used])
     require_distinct(source, posed_images)
     return ParsedScene(
         name=folder.resolve().name,
@@ -64,20 +73,20 @@ def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
         images=tuple(posed_images),
         points=_points(folder, source, content),
         notes=(
-            *_notes(content, len(frames) - len(posed_images), [posed.mask_path is None for posed in posed_images]),
+            *missing,
+            *_notes(content, len(frames) - len(used), [posed.mask_path is None for posed in posed_images]),
             *moved_notes(source, frames),
         ),
     )
 
 
-def _posed_image(frame: Frame, is_held_out: bool) -> PosedImage:
+def _posed_image(frame: Frame, image: Path, is_held_out: bool) -> PosedImage:
     model = frame.get("camera_model", FISHEYE_MODEL if is_fisheye(frame) else "PERSPECTIVE")
     if model not in (*PINHOLE_MODELS, FISHEYE_MODEL):
         supported = ", ".join((*PINHOLE_MODELS, FISHEYE_MODEL))
         raise SceneError(f"{frame.where}: camera_model {reprlib.repr(model)} is not supported; it may be {supported}")
     if is_fisheye(frame) and model != FISHEYE_MODEL:
         raise SceneError(f"{frame.where}: is_fisheye is true and camera_model {model}; remove the wrong one")
-    image = required_file(frame, "file_path", frame.name)
     mask = None
     if "mask_path" in frame.own:
         mask = required_file(frame, "mask_path", text(frame.where, "mask_path", frame.own["mask_path"]))
@@ -93,11 +102,13 @@ def _check_world(source: Path, content: Mapping[str, object]) -> None:
         positive(str(source), "applied_scale", content["applied_scale"])
 
 
-def _split(source: Path, content: Mapping[str, object], frames: Sequence[Frame]) -> dict[int, bool]:
+def _split(
+    source: Path, content: Mapping[str, object], frames: Sequence[Frame], paths: Sequence[Path | None]
+) -> dict[int, bool]:
     """The indices of the used frames, and whether each is held out."""
     if not any(key in content for key in SPLITS):
         return dict.fromkeys(range(len(frames)), False)
-    index_of = {find_file(frame, "file_path", frame.name): index for index, frame in enumerate(frames)}
+    index_of = {path or frames[index].name: index for index, path in enumerate(paths)}
     named: dict[str, set[int]] = {}
     for key in SPLITS:
         named[key] = {_index_in(source, key, name, index_of) for name in _file_names(source, key, content)}
@@ -117,10 +128,10 @@ def _file_names(source: Path, key: str, content: Mapping[str, object]) -> list[s
     return [text(str(source), f"an entry of {key}", name) for name in value]
 
 
-def _index_in(source: Path, key: str, name: str, index_of: Mapping[Path | None, int]) -> int:
+def _index_in(source: Path, key: str, name: str, index_of: Mapping[Path | str, int]) -> int:
     as_frame = Frame(f"{source}: {key}", source.parent, name, {}, {})
-    path = find_file(as_frame, key, name)
-    if path is None or path not in index_of:
+    path = find_file(as_frame, key, name) or name
+    if path not in index_of:
         raise SceneError(f"{source}: {key} names {one_line(name)}, which no frame has; correct it")
     return index_of[path]
 

@@ -31,6 +31,7 @@ FRAME_FILE = "frame.json"  # not in the published format: up and unit of the wor
 CAMERA_MATRIX = re.compile(r"(world|scale|camera)_mat_[0-9]{1,9}")
 NO_INTRINSICS = 1e-3  # of the product of a rotation with its transpose
 LEAST_PIXELS = 16  # of a focal length in pixels; DVR counts in halves of the image
+FROM_MIDDLE = 0.25  # of a principal point in parts of the image
 # Camera files are often stored in float32 after a few products: equal numbers differ by about 1e-6.
 MATRIX_TOLERANCE = 1e-4
 
@@ -54,7 +55,7 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
     Images with different cameras may differ in size. Raises SceneError for missing or inconsistent files.
     """
     image_paths = _list_images(folder)
-    masks = _list_masks(folder, image_paths)
+    masks: Sequence[Path | None] = _list_masks(folder, image_paths) or [None] * len(image_paths)
     source = folder / files.render_cameras_name
     matrices = _read_matrices(source, "dataset.render_cameras_name", CAMERA_MATRIX)
     world_mats, scale_mat = _checked_cameras(source, matrices, image_paths)
@@ -66,9 +67,7 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
         source=source,
         images=tuple(
             PosedImage(path, Lens(intrinsics), c2w, mask)
-            for path, (intrinsics, c2w), mask in zip(
-                image_paths, cameras, masks or [None] * len(image_paths), strict=True
-            )
+            for path, (intrinsics, c2w), mask in zip(image_paths, cameras, masks, strict=True)
         ),
         points=read_points(folder / POINTS_FILE) if (folder / POINTS_FILE).is_file() else None,
         scale_mat=scale_mat,
@@ -172,11 +171,28 @@ def _world_mat(path: Path, matrices: Mapping[str, np.ndarray], index: int, image
     key = f"camera_mat_{index}"
     if key not in matrices:
         raise SceneError(f"{path}: world_mat_{index} has no intrinsics, and there is no {key}; multiply them into it")
-    intrinsics = _checked(path, key, matrices[key], rows=(4,))[:3, :3]
-    if np.abs(intrinsics[0, 0]) < LEAST_PIXELS:  # -1 to 1 from the first pixel to the last
-        half = (np.array(image_size(image)) - 1) / 2
-        intrinsics = np.array([[half[0], 0, half[0]], [0, half[1], half[1]], [0, 0, 1]]) @ intrinsics
+    matrix = matrices[key]
+    square = matrix.shape == (3, 3)
+    intrinsics = _checked(path, key, np.pad(matrix, ((0, 0), (0, 1))) if square else matrix, rows=(3, 4))[:3, :3]
+    if np.abs(intrinsics[0, 0]) < LEAST_PIXELS:
+        intrinsics = _in_pixels(path, key, intrinsics, np.array(image_size(image)))
     return intrinsics @ world
+
+
+def _in_pixels(path: Path, key: str, intrinsics: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Intrinsics for an image of `size` (width, height), from ones divided by it, or with -1 to 1 from pixel to pixel.
+
+    The principal point, near the middle of the image, tells which: 0.5, or 0. Raises SceneError for another one.
+    """
+    away = np.abs(intrinsics[:2, 2])
+    if away.max() < FROM_MIDDLE:
+        scale = shift = (size - 1) / 2
+    elif np.abs(away - 0.5).max() < FROM_MIDDLE:
+        scale, shift = size, np.zeros(2)
+    else:
+        centre = intrinsics[:2, 2].tolist()
+        raise SceneError(f"{path}: {key} is not in pixels, and its principal point {centre} is neither near 0 nor 0.5")
+    return np.array([[scale[0], 0, shift[0]], [0, scale[1], shift[1]], [0, 0, 1]]) @ intrinsics
 
 
 def _read_object_matrix(path: Path, is_optional: bool) -> np.ndarray | None:

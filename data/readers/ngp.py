@@ -20,14 +20,11 @@ of transforms_val.json, are held out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from data.errors import SceneError
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage
 from data.readers.transforms import (
     TRANSFORMS_FILE,
-    Frame,
     find_file,
     held_out_file,
     is_fisheye,
@@ -36,9 +33,10 @@ from data.readers.transforms import (
     posed_image,
     read_frames,
     require_distinct,
+    require_most,
 )
 
-LEAST_PRESENT = 0.5  # fraction of the frames whose images must exist; otherwise the folder is probably the wrong one
+MOST_ABSENT = 0.5  # of the photographs, as in instant-ngp; if more are missing, the folder is probably the wrong one
 
 
 def matches(folder: Path) -> str:
@@ -63,22 +61,10 @@ def _read_file(path: Path, is_held_out: bool) -> tuple[list[PosedImage], list[st
     """The existing images of a camera file, and notes on the missing ones."""
     frames = read_frames(path)[1]
     images = [find_file(frame, "file_path", frame.name) for frame in frames]
-    missing = [frame for frame, image in zip(frames, images, strict=True) if image is None]
-    if len(frames) - len(missing) < LEAST_PRESENT * len(frames):
-        raise SceneError(
-            f"{path}: of the photographs of its {len(frames)} frames {len(missing)} do not exist, the first is "
-            f"{missing[0].name}; add them or remove the frames"
-        )
+    notes = require_most(path, [frame.name for frame in frames], images, MOST_ABSENT)
     posed_images = [
         posed_image(frame, image, is_fisheye(frame), is_held_out)
         for frame, image in zip(frames, images, strict=True)
         if image is not None
     ]
-    return posed_images, [*_missing_notes(path, frames, missing), *moved_notes(path, frames)]
-
-
-def _missing_notes(path: Path, frames: Sequence[Frame], missing: Sequence[Frame]) -> list[str]:
-    if not missing:
-        return []
-    counts = f"{len(missing)} of {len(frames)} frames are left out"
-    return [f"{path.name}: {counts}, since their photographs do not exist; the first is {missing[0].name}"]
+    return posed_images, [*notes, *moved_notes(path, frames)]

@@ -13,11 +13,13 @@ versions wrote the pinhole of disto_t2 as value0. Images are sampled at whole pi
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from data.errors import SceneError, one_line
 from data.io.json_file import MAX_POINTS_BYTES, read_object, text
 from data.parsed_scene import CameraFiles, Lens, ParsedScene
 from data.readers.shots import camera, field, numbers, records, scene_of_shots, shot, sparse
+from data.readers.transforms import require_read
 
 CAMERA_FILE = "sfm_data.json"
 # The key of each lens model, with the places of its coefficients in OpenCV's order; None: 0.
@@ -57,12 +59,14 @@ def read_openmvg(folder: Path, files: CameraFiles) -> ParsedScene:
     return scene_of_shots(folder, source, shots, points, without)
 
 
-def _lens(where: str, data: object) -> Lens:
+def _lens(where: str, data: Any) -> Lens:
     base = data.get("value0") if isinstance(data, dict) else None
     data = {**data, **base} if isinstance(base, dict) else data
     if not isinstance(data, dict) or "focal_length" not in data:
         raise SceneError(f"{where}: its intrinsic is no pinhole or fisheye (spherical?); cut it into such views first")
-    key = next((key for key in ORDERS if key in data), "")
+    keys = [key for key in ORDERS if key in data]
+    require_read(where, data, keys[:1])
+    key = next(iter(keys), "")
     order = ORDERS.get(key, ())
     given = numbers(where, key, data[key], sum(place is not None for place in order)) if key else ()
     pinhole = [[data["focal_length"]] * 2, data.get("principal_point")]

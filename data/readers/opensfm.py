@@ -20,12 +20,13 @@ from data.errors import SceneError, one_line
 from data.io.json_file import MAX_POINTS_BYTES, read_json
 from data.parsed_scene import CameraFiles, Lens, ParsedScene
 from data.readers.shots import camera, field, numbers, scene_of_shots, shot, sparse
+from data.readers.transforms import require_read
 
 CAMERA_FILE = "reconstruction.json"
 # The keys of the coefficients of each projection, in OpenCV's order.
 PLANE, FISHEYE = ("k1", "k2", "p1", "p2", "k3"), ("k1", "k2", "k3", "k4")
-KINDS = {"perspective": PLANE, "simple_radial": PLANE, "radial": PLANE, "brown": PLANE}
-KINDS |= {"fisheye": FISHEYE, "fisheye_opencv": FISHEYE}
+KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("perspective", "simple_radial", "radial", "brown"), PLANE)
+KINDS |= dict.fromkeys(("fisheye", "fisheye_opencv"), FISHEYE)
 
 
 def matches(folder: Path) -> str:
@@ -62,9 +63,12 @@ def _objects(where: str, part: object, key: str) -> dict[str, dict[str, object]]
 
 
 def _lens(where: str, given: dict[str, object] | None) -> Lens:
-    kind = str((given or {}).get("projection_type", "perspective"))
-    if given is None or kind not in KINDS:
+    if given is None:
+        raise SceneError(f"{where}: its camera is not in the file; export it again")
+    kind = str(given.get("projection_type", "perspective"))
+    if kind not in KINDS:
         raise SceneError(f"{where}: its camera {one_line(kind)} is not read; it may be {', '.join(KINDS)}")
+    require_read(where, given, KINDS[kind])
     size = numbers(where, "width and height", [given.get("width"), given.get("height")], 2)
     values = [given.get("focal_x", given.get("focal")), given.get("focal_y", given.get("focal"))]
     focal = size.max() * numbers(where, "focal", values, 2)

@@ -21,7 +21,6 @@ about x by pitch, then about z by -heading, clockwise as on a compass.
 from __future__ import annotations
 
 import csv
-import math
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +29,11 @@ from scipy.spatial.transform import Rotation
 from data.errors import SceneError, listed, one_line
 from data.io.images import image_size, list_images
 from data.io.json_file import positive, read_content
+from data.io.named_files import masks_folder
 from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
+from data.readers.shots import numbers, with_masks
 from data.readers.transforms import Frame, find_file, require_distinct
 
 SUFFIX, TABLE_SUFFIX = ".xmp", ".csv"
@@ -73,7 +74,7 @@ def read_realitycapture(folder: Path, files: CameraFiles) -> ParsedScene:
     notes = [f"{path}: not read, as photographs have an {SUFFIX} file" for path in tables]
     if others := [path.name for path in pictures if path not in found]:
         notes.append(f"{place}: without an {SUFFIX} file, and left out: {listed(others)}")
-    images = tuple(_posed_image(path) for path in found)
+    images = with_masks(place, masks_folder(folder), [_posed_image(path) for path in found])
     return ParsedScene(name=folder.resolve().name, source=place, images=images, notes=tuple(notes))
 
 
@@ -131,7 +132,8 @@ def _read_table(folder: Path, place: Path, source: Path) -> ParsedScene:
     notes = [f"{source}: without a photograph, and left out: {listed(missing)}"] if missing else []
     if others := [path.name for path in list_images(place) if path not in known]:
         notes.append(f"{source}: does not name, and left out: {listed(others)}")
-    return ParsedScene(name=folder.resolve().name, source=source, images=tuple(images), notes=tuple(notes))
+    masked = with_masks(place, masks_folder(folder), images)
+    return ParsedScene(name=folder.resolve().name, source=source, images=masked, notes=tuple(notes))
 
 
 def _rows(source: Path) -> list[tuple[str, dict[str, str]]]:
@@ -154,12 +156,12 @@ def _rows(source: Path) -> list[tuple[str, dict[str, str]]]:
 
 
 def _image_of_row(where: str, values: dict[str, str], path: Path) -> PosedImage:
-    (focal,) = _numbers(where, values, "f", 1)
+    (focal,) = numbers(where, "f", values.get("f"), 1)
     heading, pitch, roll, *centre = (
-        _numbers(where, values, name, 1)[0] for name in ("heading", "pitch", "roll", "x", "y", "alt")
+        numbers(where, name, values.get(name), 1)[0] for name in ("heading", "pitch", "roll", "x", "y", "alt")
     )
     principal, distortion = (
-        [_numbers(where, values, name, 1, "0")[0] for name in names] for names in (("px", "py"), LENS_COLUMNS)
+        [numbers(where, name, values.get(name, "0"), 1)[0] for name in names] for names in (("px", "py"), LENS_COLUMNS)
     )
     pose = np.eye(4)
     pose[:3, :3] = Rotation.from_euler("ZXY", [-heading, pitch, roll], degrees=True).as_matrix()
@@ -173,20 +175,20 @@ def _posed_image(path: Path) -> PosedImage:
     source = _sidecar(path)
     values = _values(source)
     where, size = str(source), image_size(path)
-    distortion = _numbers(where, values, "DistortionCoeficients", 6, "0 0 0 0 0 0")
+    distortion = numbers(where, "DistortionCoeficients", values.get("DistortionCoeficients", "0 0 0 0 0 0"), 6)
     (skew,), (aspect,) = (
-        _numbers(where, values, name, 1, default) for name, default in (("Skew", "0"), ("AspectRatio", "1"))
+        numbers(where, name, values.get(name, default), 1) for name, default in (("Skew", "0"), ("AspectRatio", "1"))
     )
     if skew != 0.0 or aspect != 1.0:
         raise SceneError(
             f"{where}: Skew {skew:g} and AspectRatio {aspect:g} must be 0 and 1; export undistorted photographs"
         )
-    focal = positive(where, "FocalLength35mm", _numbers(where, values, "FocalLength35mm", 1)[0])
-    principal = [_numbers(where, values, name, 1, "0")[0] for name in ("PrincipalPointU", "PrincipalPointV")]
-    lens = _lens(where, size, focal, principal, distortion, values.get("DistortionModel", "perspective"))
+    focal = positive(where, "FocalLength35mm", numbers(where, "FocalLength35mm", values.get("FocalLength35mm"), 1)[0])
+    principal = [numbers(where, name, values.get(name, "0"), 1)[0] for name in ("PrincipalPointU", "PrincipalPointV")]
+    lens = _lens(where, size, focal, principal, list(distortion), values.get("DistortionModel", "perspective"))
     pose = np.eye(4)
-    pose[:3, :3] = np.reshape(_numbers(where, values, "Rotation", 9), (3, 3)).T
-    pose[:3, 3] = _numbers(where, values, "Position", 3)
+    pose[:3, :3] = np.reshape(numbers(where, "Rotation", values.get("Rotation"), 9), (3, 3)).T
+    pose[:3, 3] = numbers(where, "Position", values.get("Position"), 3)
     return PosedImage(path, lens, rigid_pose(where, "Rotation", pose), size=size)
 
 
@@ -211,25 +213,9 @@ def _lens(
 def _values(source: Path) -> dict[str, str]:
     """The attributes and elements of RealityCapture in an XMP file, by name; raises SceneError for other files."""
     root = read_xml(source, "RealityCapture", "export it again")
-    mark, found = f"{{{NAMESPACE}}}", {}
+    mark, found = f"{{{NAMESPACE}}}", dict[str, str]()
     for element in root.iter():
         found |= {name.removeprefix(mark): value for name, value in element.attrib.items() if name.startswith(mark)}
         if element.tag.startswith(mark):
             found[element.tag.removeprefix(mark)] = element.text or ""
     return found
-
-
-def _numbers(where: str, values: dict[str, str], name: str, count: int, default: str = "") -> list[float]:
-    """`count` finite numbers; raises SceneError for anything else."""
-    words = values.get(name, default).split()
-    try:
-        numbers = [float(word) for word in words]
-    except ValueError:
-        numbers = []
-    if len(numbers) != count or not all(map(math.isfinite, numbers)):
-        wanted = "a finite number" if count == 1 else f"{count} finite numbers"
-        raise SceneError(
-            f"{where}: {name} is {one_line(repr(' '.join(words)))} and must be {wanted}; align the photographs and "
-            "export the file again"
-        )
-    return numbers

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from data.errors import SceneError, listed, one_line
-from data.io.files import is_file
-from data.io.images import left_out, list_images, named_file, natural_key, photographs_folder
+from data.errors import SceneError, listed
+from data.io.images import left_out, list_images, natural_key, photographs_folder
 from data.io.json_file import positive, side
+from data.io.named_files import leads_out, mask_files, masks_folder, named_file
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.readers.poses import rigid_pose
-from data.readers.transforms import require_distinct
-
-MOST_MISSING = 0.1  # of the photographs of a model; if more are missing, the folder is probably the wrong one
+from data.readers.transforms import require_distinct, require_most
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +33,18 @@ class Shot:
 
 
 def numbers(where: str, key: str, value: object, count: int) -> np.ndarray:
-    """`value`, numbers or texts of numbers in nested lists, as [count] float64; raises SceneError for anything else."""
+    """`value`, a text of numbers, or numbers or texts in nested lists, as [count] float64; else raises SceneError."""
     try:
-        found = np.array(value, dtype=np.float64).ravel()
+        found = np.array(value.split() if isinstance(value, str) else value, dtype=np.float64).ravel()
     except (ValueError, TypeError, OverflowError):
         found = np.empty(0)
     if len(found) != count or not np.isfinite(found).all():
-        raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be {count} finite numbers; export it again")
+        wanted = "a finite number" if count == 1 else f"{count} finite numbers"
+        raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be {wanted}; export it again")
     return found
 
 
-def field(where: str, value: object, *keys: str) -> object:
+def field(where: str, value: object, *keys: str) -> Any:
     """The value at `keys` in nested objects; raises SceneError if there is none."""
     for key in keys:
         if not isinstance(value, dict) or key not in value:
@@ -53,7 +53,7 @@ def field(where: str, value: object, *keys: str) -> object:
     return value
 
 
-def records(where: str, content: object, key: str) -> list[dict[str, object]]:
+def records(where: str, content: object, key: str) -> list[dict[str, Any]]:
     """The list of objects `key`, [] if it is missing; raises SceneError for anything else."""
     found = content.get(key) or [] if isinstance(content, dict) else None
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
@@ -96,8 +96,7 @@ def scene_of_shots(
     """The scene of a camera file with `points`, perhaps none; `without`: names of photographs without pose."""
     if not shots:
         raise SceneError(f"{source}: no photograph has a pose; align the photographs and export the cameras again")
-    place = photographs_folder(folder) or folder
-    images, notes = posed_images(place, folder / "masks" if (folder / "masks").is_dir() else None, shots)
+    images, notes = posed_images(photographs_folder(folder) or folder, masks_folder(folder), shots)
     if without:
         notes = [f"{source.name}: without a pose, and left out: {listed(without)}", *notes]
     return ParsedScene(folder.resolve().name, source, images, points if len(points.xyz) else None, notes=tuple(notes))
@@ -110,13 +109,9 @@ def posed_images(
     # The cameras of a rig are in subfolders, with the same file names in each.
     shots = sorted(shots, key=lambda shot: (natural_key(Path(shot.name)), shot.name))
     paths, notes = _image_paths(place, [shot.name for shot in shots])
-    shots, paths = zip(*((shot, path) for shot, path in zip(shots, paths, strict=True) if path), strict=True)
-    masks = _mask_paths(mask_folder, [path.relative_to(place).as_posix() for path in paths])
-    images = tuple(
-        PosedImage(path, shot.lens, shot.c2w, mask) for shot, path, mask in zip(shots, paths, masks, strict=True)
-    )
+    images = [PosedImage(path, shot.lens, shot.c2w) for shot, path in zip(shots, paths, strict=True) if path]
     require_distinct(place, images)  # names in two folders, whose photographs were put into one
-    return images, [*notes, *_left_out(place, paths), *left_out(place)]
+    return with_masks(place, mask_folder, images), [*notes, *_left_out(place, paths), *left_out(place)]
 
 
 def _image_paths(image_folder: Path, names: list[str]) -> tuple[list[Path | None], list[str]]:
@@ -125,22 +120,14 @@ def _image_paths(image_folder: Path, names: list[str]) -> tuple[list[Path | None
     A name that is no file of the folder, such as one with a path or letters in another case, stands for the only file
     with its last part. Raises SceneError if more than MOST_MISSING are missing.
     """
-    outside = next((name for name in names if not name or ".." in PureWindowsPath(name).parts), None)
-    if outside is not None:
-        raise SceneError(f"{image_folder}: the model names the photograph {outside!r}, which is outside; correct it")
     found = [named_file(image_folder, name) for name in names]
     own = [path == image_folder / name for name, path in zip(names, found, strict=True)]
     taken = {path for path, is_own in zip(found, own, strict=True) if is_own}
     found = [path if is_own or path not in taken else None for path, is_own in zip(found, own, strict=True)]
-    missing = [name for name, path in zip(names, found, strict=True) if path is None]
-    if len(missing) > MOST_MISSING * len(names):
-        raise SceneError(
-            f"{image_folder}: {len(missing)} of the model's {len(names)} images are missing, the first is "
-            f"{one_line(missing[0])}; put them there under the names the model has"
-        )
-    notes = []
-    if missing:
-        notes.append(f"{len(missing)} of the model's {len(names)} images are missing and left out: {listed(missing)}")
+    outside = [name for name, path in zip(names, found, strict=True) if path is None and leads_out(name)]
+    if outside:
+        raise SceneError(f"{image_folder}: the model names the photograph {outside[0]!r}, which is outside; correct it")
+    notes = require_most(image_folder, names, found)
     others = [name for name, path in zip(names, found, strict=True) if path and path != image_folder / name]
     if others:
         notes.append(
@@ -149,24 +136,22 @@ def _image_paths(image_folder: Path, names: list[str]) -> tuple[list[Path | None
     return found, notes
 
 
-def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
-    """The mask of each image: name.jpg.png as in COLMAP, or name.png, or the image's own name."""
-    if folder is None:
-        return [None] * len(names)
-    found = []
-    for name in names:
-        candidates = (folder / f"{name}.png", (folder / name).with_suffix(".png"), folder / name)
-        found.append(next(filter(is_file, candidates), None))
-    missing = [name for name, path in zip(names, found, strict=True) if path is None]
+def with_masks(place: Path, mask_folder: Path | None, images: Sequence[PosedImage]) -> tuple[PosedImage, ...]:
+    """The images, which are below `place`, with their masks; raises SceneError if one has none."""
+    if mask_folder is None:
+        return tuple(images)
+    names = [image.path.relative_to(place).as_posix() for image in images]
+    masks = mask_files(mask_folder, names)
+    missing = [name for name, path in zip(names, masks, strict=True) if path is None]
     if missing:
         raise SceneError(
-            f"{folder}: {len(missing)} of {len(names)} photographs have no mask, the first is {missing[0]}; "
+            f"{mask_folder}: {len(missing)} of {len(names)} photographs have no mask, the first is {missing[0]}; "
             f"name its mask {missing[0]}.png, or remove the folder"
         )
-    return found
+    return tuple(replace(image, mask_path=mask) for image, mask in zip(images, masks, strict=True))
 
 
-def _left_out(image_folder: Path, used: list[Path]) -> tuple[str, ...]:
+def _left_out(image_folder: Path, used: Sequence[Path | None]) -> tuple[str, ...]:
     """A note on images in the folder without a pose in the model."""
     unused = sorted(set(list_images(image_folder)) - set(used), key=natural_key)
     if not unused:

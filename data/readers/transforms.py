@@ -14,19 +14,19 @@ centre of the image: w / 2 from the corner, (w - 1) / 2 here.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
+from typing import Any
 
 import numpy as np
 
 from data.cameras import LONGEST_FOCAL
-from data.errors import SceneError, one_line
-from data.io.files import is_file
-from data.io.images import IMAGE_SUFFIXES, image_size, named_file
+from data.errors import SceneError, listed, one_line
+from data.io.images import IMAGE_SUFFIXES, image_size
 from data.io.json_file import kind, matrix, number, objects, positive, read_content, read_object, side, text
+from data.io.named_files import leads_out, spelled_below, spelled_file
 from data.parsed_scene import Lens, PosedImage
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
 
@@ -41,10 +41,11 @@ FOCAL_KEYS = {"x": ("x_fov", "fl_x", "camera_angle_x"), "y": ("y_fov", "fl_y", "
 # Lens models of instant-ngp (nerf_loader.cu, read_lens) that are not pinholes with OpenCV's distortion.
 OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
 # Keys of lenses in other programs' exports that would change where a pixel looks.
-UNREAD_KEYS = re.compile(r"k[5-9]|p[3-9]|b\d|s[xy]?\d|tau_?[xy]|skew\w*")
+LENS_KEYS = re.compile(r"k\d+|p\d+|b\d|s[xy]?\d|tau_?[xy]|skew\w*|disto\w*|fisheye\w*")
+READ_KEYS = ("k1", "k2", "k3", "k4", "p1", "p2", "distortion_params")
+MOST_MISSING = 0.1  # of the photographs of a scene; if more are missing, the folder is probably the wrong one
 HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first existing one is used
 LONGEST_NAME = 120  # characters of a file name in a message
-SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
 
 
 def is_of_nerfstudio(path: Path) -> bool:
@@ -95,24 +96,34 @@ def held_out_file(folder: Path) -> Path | None:
 def find_file(frame: Frame, key: str, name: str) -> Path | None:
     """The image file `name`, relative to the camera file; None if it does not exist.
 
-    The name is tried as given, then with .png, .jpg or .jpeg appended, and with its suffix in the other letter case. An
-    absolute one, of the machine where the cameras were estimated, stands for the file that ends like it. Raises
-    SceneError for a name that leads out of the scene folder, OSError for a folder that may not be entered.
+    The name is tried as given, then with an image suffix appended, and with its suffix in the other letter case. One of
+    another place, such as an absolute one of the machine where the cameras were estimated, stands for the file that
+    ends like it. Raises SceneError for a name that leads out of the scene folder, OSError for a folder that may not be
+    entered.
     """
-    relative = os.path.normpath(name.replace("\\", "/"))  # instant-ngp accepts Windows paths, too
-    if PureWindowsPath(relative).anchor:
-        return next(filter(None, (named_file(frame.folder, name + spelt) for spelt in ("", *SPELLINGS))), None)
-    if relative.split("/")[0] == "..":
+    is_out = leads_out(name)
+    if is_out or PureWindowsPath(name).anchor:
+        found = spelled_below(frame.folder, name)
+        if is_out and found is None:
+            raise SceneError(
+                f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to "
+                f"{frame.folder}"
+            )
+        return found
+    return spelled_file(frame.folder, name)  # instant-ngp accepts Windows paths, too
+
+
+def require_most(
+    source: Path, names: Sequence[str], paths: Sequence[Path | None], most: float = MOST_MISSING
+) -> list[str]:
+    """A note on photographs whose `paths` are None; raises SceneError if they are more than `most` of all."""
+    missing = [name for name, path in zip(names, paths, strict=True) if path is None]
+    counts = f"{len(missing)} of {len(names)} photographs are missing"
+    if len(missing) > most * len(names):
         raise SceneError(
-            f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to {frame.folder}"
+            f"{source}: {counts}, the first is {_shown(missing[0])}; add them under the names that the cameras have"
         )
-    path = frame.folder / relative
-    try:
-        longer = [path.with_name(path.name + spelt) for spelt in SPELLINGS]
-        others = [path.with_suffix(spelt) for spelt in SPELLINGS if spelt.lower() == path.suffix.lower()]
-    except ValueError:  # "." is not a file name
-        return None
-    return next(filter(is_file, [path, *longer, *others]), None)
+    return [f"{source}: {counts} and left out: {listed([_shown(name) for name in missing])}"] if missing else []
 
 
 def required_file(frame: Frame, key: str, name: str) -> Path:
@@ -146,16 +157,21 @@ def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
     other = next((key for key in OTHER_LENSES if frame.get(key)), None)
     if other is not None:
         raise SceneError(f"{frame.where}: {other} names a lens that is not supported; undistort the photographs first")
-    odd = sorted(key for key in {*frame.own, *frame.shared} if UNREAD_KEYS.fullmatch(key) and frame.get(key))
-    if odd:
-        named = " and ".join(odd)
-        raise SceneError(f"{frame.where}: {named} of its lens cannot be applied; undistort the photographs first")
+    require_read(frame.where, {**frame.shared, **frame.own}, READ_KEYS)
     size = _stated_size(frame, actual)
     intrinsics = np.eye(3)
     intrinsics[0, 0], intrinsics[1, 1] = _focal_lengths(frame, size)
     for axis, (key, length) in enumerate(zip(("cx", "cy"), size, strict=True)):
         intrinsics[axis, 2] = number(frame.where, key, frame.get(key, length / 2)) + CORNER_TO_CENTRE
     return Lens(intrinsics, _distortion(frame, is_fisheye), is_fisheye, size)
+
+
+def require_read(where: str, given: Mapping[str, Any], read: Sequence[str]) -> None:
+    """Raises SceneError for keys of lenses beside `read` whose values are not 0."""
+    others = {key: value for key, value in given.items() if LENS_KEYS.fullmatch(key) and key not in read}
+    odd = sorted(key for key, value in others.items() if not isinstance(value, str) and np.any(value))
+    if odd:
+        raise SceneError(f"{where}: {' and '.join(odd)} of its lens cannot be applied; undistort the photographs first")
 
 
 def _stated_size(frame: Frame, actual: tuple[int, int]) -> tuple[int, int]:
@@ -208,11 +224,11 @@ def _focal_length(where: str, keys: Mapping[str, object], axis: str, length: int
 
 def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
     """OpenCV's distortion coefficients; () if all are 0."""
-    listed = frame.get("distortion_params")
+    given = frame.get("distortion_params")
     names = ("k1", "k2", "k3", "k4", "p1", "p2")  # also nerfstudio's order of distortion_params
-    if listed is not None and not (isinstance(listed, list) and len(listed) == len(names)):
+    if given is not None and not (isinstance(given, list) and len(given) == len(names)):
         raise SceneError(f"{frame.where}: distortion_params must be the six numbers {' '.join(names)}; correct it")
-    values = [frame.get(name, 0.0) for name in names] if listed is None else listed
+    values = [frame.get(name, 0.0) for name in names] if given is None else given
     k1, k2, k3, k4, p1, p2 = (number(frame.where, name, value) for name, value in zip(names, values, strict=True))
     if is_fisheye and (p1 or p2):
         raise SceneError(f"{frame.where}: a fisheye lens has no p1 and p2; remove them, or call the lens OPENCV")
@@ -223,23 +239,25 @@ def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
             f"{frame.where}: k4 belongs to a fisheye lens; set is_fisheye or camera_model to one, or undistort the "
             "photographs first"
         )
-    given = (k1, k2, p1, p2, k3) if k3 else (k1, k2, p1, p2)
-    return given if any(given) else ()
+    found = (k1, k2, p1, p2, k3) if k3 else (k1, k2, p1, p2)
+    return found if any(found) else ()
 
 
 def is_fisheye(frame: Frame) -> bool:
-    """The key of instant-ngp; raises SceneError for anything but true or false."""
+    """The key of instant-ngp; raises SceneError for anything but true or false, 1 or 0."""
     value = frame.get("is_fisheye", False)
-    if not isinstance(value, bool):
+    if not isinstance(value, int | float) or value not in (0, 1):
         raise SceneError(f"{frame.where}: is_fisheye is {kind(value)} and must be true or false; correct it")
-    return value
+    return bool(value)
 
 
 def moved_notes(path: Path, frames: Sequence[Frame]) -> list[str]:
-    """A note on frames whose photographs have absolute names, and are found by their ends."""
-    moved = [frame.name for frame in frames if PureWindowsPath(frame.name).anchor]
+    """A note on frames whose photographs have names of another place, and are found by their ends."""
+    moved = [frame.name for frame in frames if PureWindowsPath(frame.name).anchor or leads_out(frame.name)]
     return (
-        [f"{path.name}: {len(moved)} absolute names, such as {_shown(moved[0])}: found by their ends"] if moved else []
+        [f"{path.name}: {len(moved)} names of another place, such as {_shown(moved[0])}: found by their ends"]
+        if moved
+        else []
     )
 
 

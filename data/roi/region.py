@@ -286,7 +286,12 @@ def described_region(centre: np.ndarray, radius: float, source: str) -> Region:
 
 
 def region_words(centre: np.ndarray, radius: float) -> list[str]:
-    """Centre and radius with four digits of the radius, also far from the origin, as `--roi` takes them."""
-    ratio = np.abs(centre).max() / radius
-    digits = 4 + max(0, math.ceil(math.log10(ratio))) if 1 < ratio < math.inf else 4
-    return [*(f"{value:.{digits}g}" for value in centre), f"{radius:.4g}"]
+    """Centre and radius with four digits of the radius, as `--roi` takes them."""
+    return [*in_digits(centre, radius), f"{radius:.4g}"]
+
+
+def in_digits(values: np.ndarray, size: float, digits: int = 4) -> list[str]:
+    """Coordinates of something of a size with that many digits of the size, also far from the origin."""
+    ratio = np.abs(values).max() / size if size else 1.0
+    digits += max(0, math.ceil(math.log10(ratio))) if 1 < ratio < math.inf else 0
+    return [f"{value:.{digits}g}" for value in values]

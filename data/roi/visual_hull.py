@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from data.cameras import evenly_spaced, pixels_to_rays
-from data.io.images import size_within
+from data.io.images import size_of, size_within
 from data.parsed_scene import MASK_HALF
 from data.roi.cells import cell_centres, octants
 from data.roi.frustum import Cameras, meeting_point
@@ -71,7 +71,7 @@ def masked_views(cameras: Cameras, masks: Sequence[np.ndarray]) -> MaskedViews:
     reduced = [_reduced(masks[view]) for view in chosen]
     is_used = np.array([0 < mask.mean() < FULLEST_MASK for mask in reduced], dtype=bool)
     chosen, reduced = chosen[is_used], [mask for mask, ok in zip(reduced, is_used, strict=True) if ok]
-    sizes = np.array([mask.shape[::-1] for mask in reduced], dtype=np.float64).reshape(-1, 2)
+    sizes = np.array([size_of(mask) for mask in reduced], dtype=np.float64).reshape(-1, 2)
     scales = sizes / cameras.sizes[chosen]
     to_reduced = np.zeros((len(chosen), 3, 3))
     to_reduced[:, 0, 0], to_reduced[:, 1, 1], to_reduced[:, 2, 2] = scales[:, 0], scales[:, 1], 1
@@ -108,7 +108,7 @@ def _distances(views: MaskedViews) -> list[np.ndarray]:
 
 def _reduced(mask: np.ndarray) -> np.ndarray:
     """`mask` uint8 [H, W] as 0 and 1, its longer side at most MASK_SIDE pixels."""
-    size, _ = size_within(mask.shape[::-1], MASK_SIDE)
+    size, _ = size_within(size_of(mask), MASK_SIDE)
     on = (mask > MASK_HALF).astype(np.uint8)
     return (cv2.resize(255 * on, size, interpolation=cv2.INTER_AREA) > MASK_HALF).astype(np.uint8)
 
@@ -225,7 +225,7 @@ def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarr
 
 
 def _land(
-    points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, int]
+    points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Column, row (int) and depth of the `points` [N, 3] that project into the image, and which those are, bool [N]."""
     to_camera = intrinsics @ c2w[:3, :3].T
@@ -248,7 +248,7 @@ def _agreements(cubes: np.ndarray, side: float, views: MaskedViews) -> np.ndarra
 
 
 def silhouette(
-    cubes: np.ndarray, side: float, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, int]
+    cubes: np.ndarray, side: float, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, ...]
 ) -> np.ndarray:
     """The silhouette of cubes (centres [N, 3]) in an image of `shape` (h, w): uint8, 1 inside; a square per cube."""
     drawn = np.zeros(shape, dtype=np.uint8)

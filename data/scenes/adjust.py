@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +17,19 @@ import numpy as np
 from data.cameras import similarity
 from data.errors import SceneError
 from data.io.child import ChildError, run_apart
-from data.io.images import ImageError, eight_bits, read_image, rgb_of
+from data.io.images import ImageError, eight_bits, read_image, rgb_of, size_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage
-from data.scenes.bundle import Adjusted, adjust
-from data.scenes.tracks import LARGEST_SIDE, LEAST_TRACKS, ImageFeatures, bundle_of, image_features, points_of
+from data.scenes.bundle import Adjusted, adjust, resected
+from data.scenes.features import neighbour_pairs
+from data.scenes.tracks import (
+    LARGEST_SIDE,
+    LEAST_TRACKS,
+    NEIGHBOURS,
+    ImageFeatures,
+    bundle_of,
+    image_features,
+    points_of,
+)
 from data.scenes.undistort import fitted
 
 LEAST_SEEN = 20  # tracks that an image needs for its pose to be refined
@@ -27,7 +38,7 @@ LOST = 15.0  # pixels of reprojection error beyond which the region of interest 
 MOST_FOCAL_CHANGE = 0.2  # relative; a larger change means that the images do not determine the focal length
 ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round keeps this fraction of the points: outlier tracks are far off
 
-_done: dict[tuple, ParsedScene] = {}  # results of this process: training and held-out scene share one adjustment
+_done: dict[tuple, ParsedScene] = {}  # results of this process: all groups of photographs share one adjustment
 
 
 def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
@@ -42,6 +53,29 @@ def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
     if key not in _done:
         _done[key] = _adjusted(parsed, refines_focal)
     return _done[key]
+
+
+def located(images: Sequence[PosedImage], given: ParsedScene, found: ParsedScene) -> tuple[PosedImage, ...]:
+    """Other images of the scene `found`, which `adjusted` made of `given`, with refined poses.
+
+    Each pose is fitted to points of the NEIGHBOURS nearest images of `found`, whose cameras are kept. A lens is that of
+    `found` if one of its images has the same, else as given. An image with too few matches keeps its pose.
+    """
+    pairs = zip(given.images, found.images, strict=True)
+    lenses = {before.lens.key: after.lens for before, after in pairs if after is not before}
+    features = cache(lambda view: _extract_features(found.images[view]))
+    return tuple(
+        _located(replace(posed, lens=lenses.get(posed.lens.key, posed.lens)), found, features) for posed in images
+    )
+
+
+def _located(posed: PosedImage, found: ParsedScene, features: Callable[[int], ImageFeatures]) -> PosedImage:
+    """An image with its pose; `features` of the images of `found`, by index."""
+    poses = np.stack([*(one.c2w for one in found.images), posed.c2w])
+    near = [view for view, other in neighbour_pairs(poses, NEIGHBOURS) if other == len(poses) - 1]
+    bundle, _ = bundle_of([*map(features, near), _extract_features(posed)])
+    w2c, matches = resected(bundle)
+    return posed if matches < LEAST_SEEN else replace(posed, c2w=np.linalg.inv(np.vstack([w2c, poses[0, 3:]])))
 
 
 def _digest(path: Path) -> bytes:
@@ -98,7 +132,7 @@ def _too_few_tracks(parsed: ParsedScene, tracks: int) -> SceneError:
 def _extract_features(posed: PosedImage) -> ImageFeatures:
     image = eight_bits(rgb_of(read_image(posed.path)))
     try:
-        lens = replace(posed.lens, intrinsics=fitted(posed.lens, (image.shape[1], image.shape[0])))
+        lens = replace(posed.lens, intrinsics=fitted(posed.lens, size_of(image)))
     except ValueError as error:
         raise ImageError(f"{posed.path}: {error}; correct the image or its camera") from error
     return image_features(image, lens, posed.c2w)

@@ -76,11 +76,11 @@ def shows_outside_masks(scene: Scene, colour: np.ndarray | None) -> bool:
     """Whether a scene with masks shows the colour [3] outside them, None for black: that of the backdrop from which the
     masks were derived, or the colour of nearly all pixels. False if there are no such pixels.
     """
-    if scene.backdrop is not None and np.array_equal(colour, scene.backdrop):
+    if colour is not None and scene.backdrop is not None and np.array_equal(colour, scene.backdrop):
         return True
     colour = np.zeros(3, np.float32) if colour is None else colour.reshape(3)
     plain, count = 0, 0
-    for image, mask in zip(scene.images, scene.masks, strict=True):
+    for image, mask in zip(scene.images, scene.masks or (), strict=True):
         image, mask = (whole[::PLAIN_STRIDE, ::PLAIN_STRIDE] for whole in (image, mask))
         outside = to_float(image[mask <= MASK_HALF])
         plain += np.count_nonzero(np.abs(outside - colour).max(axis=-1) <= PLAIN_STEP)
@@ -139,7 +139,7 @@ def _note(colours: np.ndarray, is_kept: np.ndarray) -> str:
 
 def _outline_contrast(image: np.ndarray, mask: np.ndarray, colour: np.ndarray) -> np.ndarray:
     """The largest difference from the backdrop within EDGE_REACH pixels of each pixel of the mask's outline, [N]."""
-    is_outline = cv2.erode(mask, np.ones((3, 3), np.uint8), borderValue=255) < mask
+    is_outline = cv2.erode(mask, np.ones((3, 3), np.uint8), borderValue=(255,)) < mask
     difference = np.abs(to_float(image) - colour).max(axis=2)
     side = 2 * EDGE_REACH + 1
     return cv2.dilate(difference, np.ones((side, side), np.uint8))[is_outline]

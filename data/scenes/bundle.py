@@ -1,4 +1,4 @@
-"""Bundle adjustment by pycolmap: a task for `run_apart`. V views, N tracks, O observations.
+"""Bundle adjustment by pycolmap, a task for `run_apart`, and poses by given points. V views, N tracks, O observations.
 
 Poses are world to camera. Pixels and intrinsics are those of undistorted pinhole images.
 """
@@ -6,7 +6,7 @@ Poses are world to camera. Pixels and intrinsics are those of undistorted pinhol
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ LIMITS = (40.0, 8.0, 2.0)
 LOSS_SCALES = (4.0, 1.0, 0.5)  # scales of the Cauchy loss in the same rounds, pixels
 LEAST_ANGLE = np.deg2rad(1.5)  # triangulation angle of a track
 LEAST_VIEWS = 2  # of a track
+LEAST_POINTS = 6  # for a pose: twice the minimal set
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +97,47 @@ def consistent(bundle: Bundle, error: np.ndarray, limit: float) -> np.ndarray:
     kept = error <= limit
     counts = np.bincount(bundle.track[kept], minlength=int(bundle.track.max(initial=-1)) + 1)
     return kept & (counts[bundle.track] >= LEAST_VIEWS)
+
+
+def resected(bundle: Bundle) -> tuple[np.ndarray, int]:
+    """The pose [3, 4] of the last view that fits the points of the other views, and the number of its inliers.
+
+    The points are triangulated from the other views alone, whose cameras are kept.
+    """
+    last = len(bundle.w2c) - 1
+    own, others = (_selected(bundle, rows) for rows in (bundle.view == last, bundle.view != last))
+    xyz = triangulate(others, bundle.w2c, bundle.pinholes)
+    kept = consistent(others, errors(others, bundle.w2c, bundle.pinholes, xyz), LIMITS[-1])
+    xyz[np.bincount(others.track[kept], minlength=len(xyz)) == 0] = np.nan
+    w2c = bundle.w2c.copy()
+    for limit, scale in zip(LIMITS, LOSS_SCALES, strict=True):
+        near = _selected(own, errors(own, w2c, bundle.pinholes, xyz) <= limit)
+        if len(near.view) < LEAST_POINTS:
+            break
+        w2c[last] = _fitted(near, w2c[last], xyz[near.track], scale)
+    return w2c[last], int((errors(own, w2c, bundle.pinholes, xyz) <= LIMITS[-1]).sum())
+
+
+def _fitted(seen: Bundle, pose: np.ndarray, xyz: np.ndarray, scale: float) -> np.ndarray:
+    """The pose [3, 4] that projects the points [O, 3] to the pixels of `seen` best, from a pose nearby."""
+    from scipy.optimize import least_squares
+    from scipy.spatial.transform import Rotation
+
+    focal, centre = np.split(seen.pinholes[seen.lens[seen.view]], 2, axis=1)
+
+    def moved(change: np.ndarray) -> np.ndarray:
+        return np.column_stack([Rotation.from_rotvec(change[:3]).as_matrix() @ pose[:, :3], pose[:, 3] + change[3:]])
+
+    def residuals(change: np.ndarray) -> np.ndarray:
+        points = xyz @ moved(change)[:, :3].T + moved(change)[:, 3]
+        return (points[:, :2] / points[:, 2:] * focal + centre - seen.pixels).ravel()
+
+    return moved(least_squares(residuals, np.zeros(6), x_scale="jac", loss="cauchy", f_scale=scale).x)
+
+
+def _selected(bundle: Bundle, rows: np.ndarray) -> Bundle:
+    """The bundle with some of its observations, bool [O]."""
+    return replace(bundle, view=bundle.view[rows], track=bundle.track[rows], pixels=bundle.pixels[rows])
 
 
 def _adjusted(

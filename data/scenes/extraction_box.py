@@ -59,7 +59,7 @@ def box_in_frame(box: np.ndarray, scale_mat: np.ndarray, given_by: str) -> tuple
     low, high = found
     if not (np.abs(found).max() <= FARTHEST_BOX and (high - low).min() >= NARROWEST_BOX):
         raise UserError(
-            f"{given_by} {' '.join(f'{value:g}' for value in box.reshape(-1))}: must be at least {NARROWEST_BOX:g} and "
-            f"reach at most {FARTHEST_BOX:g} radii of the region of interest; correct it"
+            f"{given_by} {' '.join(f'{value:.12g}' for value in box.reshape(-1))}: must be at least "
+            f"{NARROWEST_BOX:g} and reach at most {FARTHEST_BOX:g} radii of the region of interest; correct it"
         )
     return low, high

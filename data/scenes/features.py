@@ -45,7 +45,7 @@ class Match:
     second: Camera
     pixels_1: np.ndarray
     pixels_2: np.ndarray
-    rows: np.ndarray | None = None  # int [M, 2], their indices among the features of the two images
+    rows: np.ndarray  # int [M, 2], their indices among the features of the two images
 
 
 def neighbour_pairs(c2w: np.ndarray, count: int) -> list[tuple[int, int]]:
@@ -67,8 +67,8 @@ def neighbour_pairs(c2w: np.ndarray, count: int) -> list[tuple[int, int]]:
 def find_features(grey: np.ndarray, mask: np.ndarray | None = None, most: int = MOST_FEATURES) -> Features:
     """The features of a grey image, uint8 [H, W], inside `mask` (uint8 [H, W], above 0 inside)."""
     # Without precise upscaling SIFT's keypoints are off by a quarter of a pixel.
-    detector = cv2.SIFT_create(most, contrastThreshold=CONTRAST, enable_precise_upscale=True)
-    points, descriptors = detector.detectAndCompute(grey, mask)
+    detector = cv2.SIFT.create(most, contrastThreshold=CONTRAST, enable_precise_upscale=True)
+    points, descriptors = detector.detectAndCompute(grey, mask)  # type: ignore[arg-type]  # None is no mask
     pixels = np.array([point.pt for point in points], dtype=np.float64).reshape(-1, 2)
     return Features(pixels, np.zeros((0, 128), np.float32) if descriptors is None else descriptors)
 
@@ -98,7 +98,7 @@ def match_features(first: Camera, features_1: Features, second: Camera, features
 def normalised(lens: Lens, pixels: np.ndarray) -> np.ndarray:
     """Undistorted homogeneous camera coordinates [M, 3] of pixels [M, 2]."""
     if lens.colmap_model:
-        flat = colmap_camera(lens, lens.intrinsics).cam_from_img(np.float64(pixels) + PIXEL_CENTRE)
+        flat = np.asarray(colmap_camera(lens, lens.intrinsics).cam_from_img(np.float64(pixels) + PIXEL_CENTRE))
         return np.concatenate([flat, np.ones((len(flat), 1))], axis=1)
     if not (lens.is_fisheye or any(lens.distortion)):
         return np.concatenate([pixels, np.ones((len(pixels), 1))], axis=1) @ np.linalg.inv(lens.intrinsics).T

@@ -1,4 +1,4 @@
-"""Loads the training scene and the held-out scene of the `dataset` block of a conf."""
+"""Loads the training, validation and test photographs of the `dataset` block of a conf as scenes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from data.errors import SceneError
 from data.parsed_scene import ParsedScene
 from data.readers import READERS
 from data.readers.detect import recognise
-from data.scenes.adjust import adjusted
+from data.scenes.adjust import adjusted, located
 from data.scenes.preprocess import preprocess
 from data.scenes.scene import Scene, check_scene
-from data.scenes.split import split
+from data.scenes.split import TEST, split
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -32,19 +32,21 @@ def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
     Raises UserError (`SceneError`, `ImageError`) for a scene that cannot be trained on.
     """
     with _failures_named(conf):
-        parsed = _parse(conf)
-        images, _ = split(parsed, conf)
-        return check_scene(preprocess(parsed, images, conf, background), conf.camera_outside_sphere)
+        parsed = _refined(_training(parse_scene(conf), conf), conf)
+        return check_scene(preprocess(parsed, parsed.images, conf, background), conf.camera_outside_sphere)
 
 
-def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0) -> Scene | None:
-    """The held-out images for evaluation, in the frame of the `training` scene; None if there are none.
+def load_held_out(conf: DatasetConfig, training: Scene, group: str = TEST, background: float = 0.0) -> Scene | None:
+    """The images of the group VALIDATION or TEST, in the frame of the `training` scene; None if there are none.
 
-    They are the images of the folder `dataset.test_dir` if it is given, else those that `split` holds out.
+    The test images are those of the folder `dataset.test_dir` if it is given, else those of `split`. Refined poses are
+    found against the cameras of the training photographs, which are kept.
     Raises UserError as `load_scene`, and if the unit sphere of the folder differs from that of `training`.
     """
     with _failures_named(conf):
-        if conf.test_dir:
+        parsed = whole = parse_scene(conf)
+        images = getattr(split(whole, conf), group)
+        if group == TEST and conf.test_dir:
             parsed = parse_scene(replace(conf, data_dir=conf.test_dir))
             images = parsed.images
             own = training.scene_to_world if conf.roi or parsed.scale_mat is None else parsed.scale_mat
@@ -53,11 +55,11 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
                     f"dataset.test_dir = {conf.test_dir}: its region of interest (scale_mat_0) differs from that of "
                     "the training scene; use the same one for both, or set dataset.roi"
                 )
-        else:
-            parsed = _parse(conf)
-            _, images = split(parsed, conf)
         if not images:
             return None
+        if conf.refine_cameras != NO_REFINEMENT:
+            given = _training(whole, conf)
+            images = located(images, given, _refined(given, conf))
         scene = preprocess(parsed, images, conf, background, training)
         return check_scene(scene, conf.camera_outside_sphere)
 
@@ -68,9 +70,13 @@ def parse_scene(conf: DatasetConfig) -> ParsedScene:
     return READERS[recognise(folder) if conf.type == AUTO_FORMAT else conf.type].read(folder, conf)
 
 
-def _parse(conf: DatasetConfig) -> ParsedScene:
-    """The scene folder, with refined cameras if `conf` asks for them."""
-    parsed = parse_scene(conf)
+def _training(parsed: ParsedScene, conf: DatasetConfig) -> ParsedScene:
+    """The scene with its training images alone."""
+    return replace(parsed, images=split(parsed, conf).training)
+
+
+def _refined(parsed: ParsedScene, conf: DatasetConfig) -> ParsedScene:
+    """The scene, with refined cameras if `conf` asks for them."""
     if conf.refine_cameras == NO_REFINEMENT:
         return parsed
     return adjusted(parsed, conf.refine_cameras == POSES_AND_FOCAL)

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from data.io.bars import Bar
-from data.io.images import eight_bits, size_within
+from data.io.images import eight_bits, size_of, size_within
 from data.roi.frustum import Cameras
 from data.scenes.undistort import resized
 
@@ -79,7 +79,7 @@ def swept(
 
 def _reduced(images: Sequence[np.ndarray], cameras: Cameras) -> tuple[list[np.ndarray], Cameras]:
     """Grey images float32 [h, w] of at most SIDE pixels, and their cameras."""
-    sizes = [size_within(image.shape[1::-1], SIDE)[0] for image in images]
+    sizes = [size_within(size_of(image), SIDE)[0] for image in images]
     grey = [
         cv2.resize(cv2.cvtColor(eight_bits(image), cv2.COLOR_RGB2GRAY), size, interpolation=cv2.INTER_AREA)
         for image, size in zip(images, sizes, strict=True)
@@ -138,9 +138,9 @@ def _correlation(
         warped = cv2.warpPerspective(
             grey[source],
             _homography(cameras, view, source, depth),
-            reference.image.shape[::-1],
+            size_of(reference.image),
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
-            borderValue=OUTSIDE,
+            borderValue=(OUTSIDE,),
         )
         is_outside = warped < 0
         warped[is_outside] = 0
@@ -151,7 +151,7 @@ def _correlation(
         value[is_outside] = WORST
         for rank, held in enumerate(ranked):
             ranked[rank], value = np.maximum(held, value), np.minimum(held, value)
-    return sum(ranked) / len(ranked)
+    return sum(ranked[1:], ranked[0]) / len(ranked)
 
 
 def _homography(cameras: Cameras, view: int, source: int, depth: float) -> np.ndarray:

@@ -15,7 +15,7 @@ from data.cameras import LONGEST_FOCAL, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row
 from data.config import DatasetConfig
 from data.errors import SceneError, listed
 from data.io.exif import read_exif
-from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
+from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of, size_of
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.roi.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.backdrop import derived_masks, held_out_masks
@@ -27,6 +27,8 @@ from data.scenes.undistort import Undistorter, resized
 INVERTED = "the masks look inverted: white at the borders and black in the middle, where white is to mark the object"
 MOST_BORDER, LEAST_MIDDLE = 0.9, 0.5  # of the pixels are white in masks that are not
 OPAQUE = 255  # an alpha channel that has nothing else is no mask
+MULTIPLIED = "the photographs look multiplied by their alpha channel: save them with straight alpha, or edges are dark"
+LEAST_PARTIAL = 100  # pixels that are partly transparent, of an image that shows it
 SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
 
 
@@ -52,17 +54,16 @@ def preprocess(
     _require_focal_lengths(parsed, posed_images, sizes)
     lenses = undistorters(posed_images, sizes)
     _require_invertible(parsed, posed_images, lenses)
-    images, masks = _decode_all(posed_images, lenses, conf.downscale, background)
-    inverted = [INVERTED] if masks is not None and _look_inverted(masks) else []
-    notes, backdrop = (*parsed.notes, *inverted, *_turned(posed_images)), None
+    images, masks, odd = _decode_all(posed_images, lenses, conf.downscale, background, training)
+    notes, backdrop = (*parsed.notes, *odd, *_turned(posed_images)), None
     if masks is None and training is not None and training.backdrop is not None:
         masks, backdrop = held_out_masks(images, training.images, training.backdrop), training.backdrop
     elif masks is None and training is None and conf.masks_from_backdrop and (derived := derived_masks(images)):
-        posed_images, lenses, images = ([of[view] for view in derived.views] for of in (posed_images, lenses, images))
+        posed_images, lenses = [posed_images[view] for view in derived.views], [lenses[view] for view in derived.views]
+        images = tuple(images[view] for view in derived.views)
         masks, backdrop, notes = derived.masks, derived.colour, (*notes, derived.note)
-    reduced = [(image.shape[1], image.shape[0]) for image in images]
-    lens_and_size = zip(lenses, reduced, strict=True)
-    intrinsics = np.stack([resized(lens.intrinsics, lens.size, size) for lens, size in lens_and_size])
+    reduced = [size_of(image) for image in images]
+    intrinsics = np.stack([resized(lens.intrinsics, lens.size, to) for lens, to in zip(lenses, reduced, strict=True)])
     poses = np.stack([posed.c2w for posed in posed_images])
     if training is not None:
         scale_mat = training.scene_to_world
@@ -87,6 +88,7 @@ def preprocess(
         points=_points_in_frame(parsed.points, scale_mat),
         spare_cameras=parsed.spare_cameras,
         notes=notes,
+        doubts=tuple(odd),
         backdrop=backdrop,
         frame=parsed.frame,
     )
@@ -146,18 +148,30 @@ def undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, 
 
 
 def _decode_all(
-    posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter], downscale: int, background: float
-) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...] | None]:
-    """(images, masks or None) as in `Scene`. Beside the result, one decoded image at a time is in memory."""
-    images, masks, has_masks = [], [], any(posed.mask_path for posed in posed_images)
+    posed_images: Sequence[PosedImage],
+    lenses: Sequence[Undistorter],
+    downscale: int,
+    background: float,
+    training: Scene | None,
+) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...] | None, list[str]]:
+    """(images, masks or None) as in `Scene`, and notes. Beside them, one decoded image at a time is in memory.
+
+    Whether alpha channels are masks is decided once for a scene, by the training views.
+    """
+    given = None if training is None else training.masks is not None and training.backdrop is None
+    images: list[np.ndarray] = []
+    masks: list[np.ndarray | None] = []
+    multiplied: list[bool] = []
+    has_masks = given is True or any(posed.mask_path for posed in posed_images)
     is_opaque = not has_masks
     for posed, lens in zip(posed_images, lenses, strict=True):
         try:
-            parts = _decode(posed, background)
-            is_opaque = is_opaque and (parts[1] is None or parts[1].min() == OPAQUE)
-            if has_masks and parts[1] is None:  # unmasked beside masked ones: all object
-                parts = parts[0], np.full(parts[0].shape[:2], OPAQUE, np.uint8)
-            rgb, mask = (None if part is None else _reduced(lens(part), downscale) for part in parts)
+            rgb, mask, looks_multiplied = _decode(posed, background)
+            multiplied += [] if looks_multiplied is None else [looks_multiplied]
+            is_opaque = is_opaque and (given is False or mask is None or mask.min() == OPAQUE)
+            if has_masks and mask is None:  # unmasked beside masked ones: all object
+                mask = np.full(rgb.shape[:2], OPAQUE, np.uint8)
+            rgb, mask = _reduced(lens(rgb), downscale), None if mask is None else _reduced(lens(mask), downscale)
         except MemoryError as error:
             raise ImageError(
                 f"{posed.path}: the {len(posed_images)} images do not fit into memory; set dataset.downscale = 2"
@@ -169,15 +183,17 @@ def _decode_all(
             )
         images.append(rgb)
         masks.append(mask)
+    notes = [MULTIPLIED] if multiplied and all(multiplied) else []
     if is_opaque:
-        return tuple(images), None
+        return tuple(images), None, notes
     for posed, mask in zip(posed_images, masks, strict=True):
         if (mask is None) != (masks[0] is None):
             had = "no alpha channel" if mask is None else "an alpha channel"
             raise ImageError(
                 f"{posed.path}: has {had}, unlike {posed_images[0].path.name}; save all in the same way, or give masks"
             )
-    return tuple(images), tuple(masks)
+    present = tuple(mask for mask in masks if mask is not None)
+    return tuple(images), present, [*notes, *([INVERTED] if _look_inverted(present) else [])]
 
 
 def _look_inverted(masks: Sequence[np.ndarray]) -> bool:
@@ -191,14 +207,20 @@ def _look_inverted(masks: Sequence[np.ndarray]) -> bool:
     return float(np.mean(votes)) > 0.5
 
 
-def _decode(posed: PosedImage, background: float) -> tuple[np.ndarray, np.ndarray | None]:
-    """Colours [H, W, 3] and mask [H, W] as stored; the mask is the mask file, else the alpha channel, else None."""
+def _decode(posed: PosedImage, background: float) -> tuple[np.ndarray, np.ndarray | None, bool | None]:
+    """Colours [H, W, 3] and mask [H, W] as stored; the mask is the mask file, else the alpha channel, else None.
+
+    Also whether the colours look multiplied by the alpha channel; None: it does not show.
+    """
     pixels = read_image(posed.path)
     rgb = np.ascontiguousarray(rgb_of(pixels))
     if posed.mask_path is not None:
-        return rgb, mask_of(read_image(posed.mask_path))
+        return rgb, mask_of(read_image(posed.mask_path)), None
     alpha = alpha_of(pixels)
-    return (rgb, None) if alpha is None else (over_background(rgb, alpha, background), alpha)
+    if alpha is None:
+        return rgb, None, None
+    shows = np.count_nonzero((alpha > 0) & (alpha < OPAQUE)) >= LEAST_PARTIAL
+    return over_background(rgb, alpha, background), alpha, bool((rgb <= pixels[..., 3:]).all()) if shows else None
 
 
 def _reduced(pixels: np.ndarray, downscale: int) -> np.ndarray:

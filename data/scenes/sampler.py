@@ -15,13 +15,8 @@ from data.rays import PixelBatch
 from data.scenes.scene import Scene
 
 
-class PixelSampler:
-    """An endless sequence of pixel batches, each from one image.
-
-    As published (exp_runner.py, train; models/dataset.py, gen_random_rays_at; https://github.com/Totoro97/NeuS at
-    commit 6e0a230): the images are taken in a random order, which is drawn anew after each pass; the pixels of a batch
-    are uniform over the image and may repeat.
-    """
+class ViewSampler:
+    """An endless sequence of images in random order, drawn anew after each pass."""
 
     def __init__(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> None:
         self._scene = scene
@@ -29,14 +24,6 @@ class PixelSampler:
         self._generator = generator
         self._order = generator.permutation(scene.n_views)
         self._position = 0
-
-    def next(self) -> PixelBatch:
-        """The next batch of R = batch_size pixels: rays, float32 colours and mask, index of the image."""
-        view = self._next_view()
-        width, height = self._scene.size(view)
-        x = self._generator.integers(width, size=self._batch_size)
-        y = self._generator.integers(height, size=self._batch_size)
-        return pixel_batch(self._scene, view, x, y)
 
     def _next_view(self) -> int:
         if self._position == len(self._order):
@@ -68,6 +55,23 @@ class PixelSampler:
         restore_generator(self._generator, generator)
         self._order = np.array(order)
         self._position = position
+
+
+class PixelSampler(ViewSampler):
+    """An endless sequence of pixel batches, each from one image.
+
+    As published (exp_runner.py, train; models/dataset.py, gen_random_rays_at; https://github.com/Totoro97/NeuS at
+    commit 6e0a230): the images are taken in a random order, which is drawn anew after each pass; the pixels of a batch
+    are uniform over the image and may repeat.
+    """
+
+    def next(self) -> PixelBatch:
+        """The next batch of R = batch_size pixels: rays, float32 colours and mask, index of the image."""
+        view = self._next_view()
+        width, height = self._scene.size(view)
+        x = self._generator.integers(width, size=self._batch_size)
+        y = self._generator.integers(height, size=self._batch_size)
+        return pixel_batch(self._scene, view, x, y)
 
 
 @contextmanager

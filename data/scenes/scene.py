@@ -12,7 +12,7 @@ import numpy as np
 
 from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
 from data.errors import SceneError
-from data.io.images import sample_bilinear, to_float
+from data.io.images import sample_bilinear, size_of, to_float
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
 from data.rays import Rays
 from data.roi.frustum import Cameras
@@ -46,6 +46,7 @@ class Scene:
     points: SparsePoints | None = None  # SfM points, working frame
     spare_cameras: int = 0  # cameras without an image, in formats that pair them by order
     notes: tuple[str, ...] = ()  # for the log: the source of the region of interest, images left out
+    doubts: tuple[str, ...] = ()  # those of the notes that are warnings: images or masks look wrong
     backdrop: np.ndarray | None = None  # [3] in [0, 1], the colour that the masks were derived from
     frame: WorldFrame | None = None  # what is known of the world frame
 
@@ -96,7 +97,7 @@ class Scene:
     def rays(self, view: int, resolution_level: float = 1) -> tuple[Rays, tuple[int, int]]:
         """The rays of a whole view, row-major, and its (h, w) at `resolution_level` (see `image_pixels`)."""
         pixels = image_pixels(*self.size(view), resolution_level)
-        return camera_rays(pixels, self.intrinsics[view], self.c2w[view]), pixels.shape[:2]
+        return camera_rays(pixels, self.intrinsics[view], self.c2w[view]), (len(pixels), pixels.shape[1])
 
     def rgb_image(self, view: int, resolution_level: float = 1) -> np.ndarray:
         """The image as float32 [h, w, 3] in [0, 1], at the pixels of `rays(view, resolution_level)`.
@@ -113,7 +114,7 @@ class Scene:
     def _seen(self, image: np.ndarray, resolution_level: float) -> np.ndarray:
         if resolution_level == 1:
             return to_float(image)
-        return sample_bilinear(image, image_pixels(image.shape[1], image.shape[0], resolution_level))
+        return sample_bilinear(image, image_pixels(*size_of(image), resolution_level))
 
 
 def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:

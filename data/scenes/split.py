@@ -1,39 +1,57 @@
-"""The split of a scene's images into training and held-out images."""
+"""The three groups of a scene's photographs: training, validation, which may decide, and test, which is measured."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from data.config import DatasetConfig
 from data.errors import SceneError
 from data.parsed_scene import ParsedScene, PosedImage
 
+TRAINING, VALIDATION, TEST = "training", "validation", "test"  # the groups in messages, metrics and reports
 
-def split(parsed: ParsedScene, conf: DatasetConfig) -> tuple[tuple[PosedImage, ...], tuple[PosedImage, ...]]:
-    """(training images, held-out images). Indices count the images that the format does not hold out, from 0.
 
-    `dataset.test_every` = n holds out images 0, n, 2 n, ..., `dataset.test_views` the listed images instead;
-    `dataset.train_views` restricts training to the listed images. If one of the first two is given, the images that
-    the format holds out are not used at all.
-    Raises SceneError for an index that is out of range or in both lists, and if no training image is left.
+@dataclass(frozen=True)
+class Split:
+    """The groups; each photograph is in one at most."""
+
+    training: tuple[PosedImage, ...]
+    validation: tuple[PosedImage, ...]  # decide on the training; without any, training photographs do
+    test: tuple[PosedImage, ...]  # not read before `evaluate`
+
+
+def split(parsed: ParsedScene, conf: DatasetConfig) -> Split:
+    """The groups, by the order of the images. Indices count those that the format does not hold out, from 0.
+
+    The validation images are those of `dataset.validation_views`. The test images are those of `dataset.test_views`,
+    else 0, n, 2 n, ... for `dataset.test_every` = n without validation images, else those that the format holds out,
+    which otherwise are not used. The others, or those of `dataset.train_views`, are trained on.
+    Raises SceneError for an index that is out of range or in two lists, and if no training image is left.
     """
     own = [image for image in parsed.images if not image.is_held_out]
-    test = _checked(conf.test_views, "dataset.test_views", len(own), parsed)
+    train, validation, test = (
+        _checked(getattr(conf, key), f"dataset.{key}", len(own), parsed)
+        for key in ("train_views", "validation_views", "test_views")
+    )
     if conf.test_every and not test:
-        test = range(0, len(own), conf.test_every)
-    train = _checked(conf.train_views, "dataset.train_views", len(own), parsed) or range(len(own))
-    if both := sorted(set(conf.train_views) & set(test)):
+        test = [view for view in range(0, len(own), conf.test_every) if view not in validation]
+    twice = sorted(view for view, count in Counter([*train, *validation, *test]).items() if count > 1)
+    if twice:
         raise SceneError(
-            f"{parsed.source}: photograph {both[0]} is in dataset.train_views and held out; remove it from one of them"
+            f"{parsed.source}: photograph {twice[0]} is in two of dataset.train_views, dataset.validation_views and "
+            "dataset.test_views (or test_every); leave it in one"
         )
-    kept = tuple(own[view] for view in train if view not in set(test))
+    held_out = {*validation, *test}
+    kept = tuple(own[view] for view in train or range(len(own)) if view not in held_out)
     if not kept:
         raise SceneError(
             f"{parsed.source}: no photograph is left to train on (of {len(own)}); hold out fewer "
-            "(dataset.test_every, dataset.test_views)"
+            "(dataset.test_every, dataset.test_views, dataset.validation_views)"
         )
-    held_out = [own[view] for view in test] or [image for image in parsed.images if image.is_held_out]
-    return kept, tuple(held_out)
+    measured = [own[view] for view in test] or [image for image in parsed.images if image.is_held_out]
+    return Split(kept, tuple(own[view] for view in validation), tuple(measured))
 
 
 def _checked(views: Sequence[int], key: str, count: int, parsed: ParsedScene) -> Sequence[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from data.io.images import size_within
+from data.io.images import size_of, size_within
 from data.parsed_scene import Lens, SparsePoints
 from data.scenes.bundle import Bundle
 from data.scenes.features import Camera, Features, find_features, match_features, neighbour_pairs, normalised
@@ -34,7 +34,7 @@ class ImageFeatures:
 
 def image_features(image: np.ndarray, lens: Lens, c2w: np.ndarray) -> ImageFeatures:
     """The features of an image, uint8 [H, W, 3]; the lens is that of its full size, c2w [4, 4]."""
-    size = (image.shape[1], image.shape[0])
+    size = size_of(image)
     small, scale = size_within(size, LARGEST_SIDE)
     if scale < 1:
         image = cv2.resize(image, small, interpolation=cv2.INTER_AREA)

@@ -106,7 +106,8 @@ def colmap_camera(lens: Lens, intrinsics: np.ndarray) -> pycolmap.Camera:
 
     (fx, _, x), (_, fy, y), _ = intrinsics
     parameters = [fx, fy, x + PIXEL_CENTRE, y + PIXEL_CENTRE, *lens.distortion]
-    return pycolmap.Camera(model=lens.colmap_model, width=lens.size[0], height=lens.size[1], params=parameters)
+    width, height = lens.size or (0, 0)
+    return pycolmap.Camera(model=lens.colmap_model, width=width, height=height, params=parameters)
 
 
 def _valid_rectangle(x: np.ndarray, y: np.ndarray, size: tuple[int, int]) -> tuple[int, int, int, int]:

@@ -122,7 +122,7 @@ def _adam(optimizer: object, tensors: Tensors) -> tuple[dict[str, dict[str, np.n
 def _parameter_indices(optimizer: object) -> list[Any]:
     """The keys of Adam's per-parameter state, in the order of the parameters."""
     groups = _part(optimizer, "param_groups")
-    lists = [_part(group, "params") for group in groups] if isinstance(groups, list) else [None]
+    lists: list[Any] = [_part(group, "params") for group in groups] if isinstance(groups, list) else [None]
     if not all(isinstance(indices, list) for indices in lists):
         raise _UnfitError("its optimizer's 'param_groups' do not list parameters")
     indices = [index for indices in lists for index in indices]

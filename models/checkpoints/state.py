@@ -90,7 +90,7 @@ def _check_text(value: object, key: str) -> None:
         raise StateError(f"the {key} in its state is not a text")
 
 
-def _check_seconds(value: object, key: str) -> None:
+def _check_seconds(value: Any, key: str) -> None:
     if type(value) not in (int, float) or not 0 <= value <= LONGEST_TRAINING:
         raise StateError(f"the {key} in its state are not a time")
 
@@ -125,7 +125,7 @@ def _check_generator(value: object, key: str) -> None:
         raise StateError(f"the {key} in its state is not a random state of {GENERATOR}")
 
 
-def _check_sampler(value: object, key: str) -> None:
+def _check_sampler(value: Any, key: str) -> None:
     """The generator and, if present, the order of the images and the position in it.
 
     Further entries are validated by the sampler itself.
@@ -141,7 +141,7 @@ def _check_sampler(value: object, key: str) -> None:
         raise StateError(f"the position of the {key} in its state is invalid")
 
 
-def _check_data(value: object, key: str) -> None:
+def _check_data(value: Any, key: str) -> None:
     """Numbers of the scene by kind and name, see models.checkpoints.same_scene."""
     is_known = type(value) is dict and value.keys() <= {*DATA}
     tables = list(value.values()) if is_known else [None]
@@ -150,10 +150,21 @@ def _check_data(value: object, key: str) -> None:
         raise StateError(f"the {key} in its state are not finite numbers of {', '.join(DATA)}")
 
 
-def _check_setbacks(value: object, key: str) -> None:
-    """Counts of recoveries of the training, see models.watch.setbacks."""
-    if type(value) is not dict or not all(_is_whole(number, 0, 2**53) for number in value.values()):
+def _check_watch(value: object, key: str) -> None:
+    """Counts and scores of the training, see models.training.record."""
+    entries = dict(value) if type(value) is dict else {"": None}
+    _check_curve(entries.pop("curve", []), key)
+    _check_curve([[entries.pop("best", 0.0)]], key)
+    _check_text(entries.pop("group", ""), key)
+    if not all(_is_whole(number, 0, 2**53) for number in entries.values()):
         raise StateError(f"the {key} in its state are not counts")
+
+
+def _check_curve(value: object, key: str) -> None:
+    """Rows of finite numbers."""
+    rows = value if type(value) is list else [None]
+    if not all(type(row) is list and all(type(x) in (int, float) and math.isfinite(x) for x in row) for row in rows):
+        raise StateError(f"the {key} in its state has entries that are not finite numbers")
 
 
 def _part(value: object, name: str, key: str) -> Any:
@@ -177,6 +188,9 @@ _CHECKS: dict[str, Callable[[object, str], None]] = {
     "data": _check_data,
     "sampler": _check_sampler,
     "jitter": _check_generator,
-    "setbacks": _check_setbacks,
+    "watch": _check_watch,
+    "setbacks": _check_watch,  # with the next two, of version 0.2
+    "scores": _check_watch,
+    "score_curve": _check_curve,
     "stopped": _check_text,
 }

@@ -127,7 +127,7 @@ def _read_archive(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo])
 
     def storage(persistent_id: object) -> _Storage:
         match persistent_id:
-            case ("storage", _StorageType() as kind, str() as key, _, count) if _are_counts((count,)):
+            case ("storage", _StorageType() as kind, str() as key, _, int() as count) if _are_counts((count,)):
                 if f"data/{key}" not in entries:
                     raise RefusedError(f"is damaged: it has no entry data/{key[:20]}")
                 if key not in contents:

@@ -24,6 +24,7 @@ _OPERATIONS = (
     "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS "
     "PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID"
 )
+_Python: Any = pickle._Unpickler  # a type checker does not know its parts
 
 
 class RefusedError(Exception):
@@ -55,7 +56,7 @@ def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Call
         raise RefusedError("is damaged: its pickle is truncated or invalid") from error
 
 
-class _Unpickler(pickle._Unpickler):
+class _Unpickler(_Python):
     """An unpickler with only the operations in `dispatch`, none of which recurses or trusts a length."""
 
     def __init__(self, data: bytes, names: Mapping[str, object], persistent: Callable[[object], object]) -> None:
@@ -106,8 +107,7 @@ class _Table(dict):
     """Handlers by opcode; raises RefusedError for unsupported ones."""
 
     def __missing__(self, code: int) -> NoReturn:
-        known = pickletools.code2op.get(chr(code))
-        name = known.name if known else f"{code:#04x}"
+        name = next((known.name for known in pickletools.opcodes if known.code == chr(code)), f"{code:#04x}")
         raise RefusedError(f"uses the pickle operation {name}, which a published checkpoint does not need")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
+from data.io.files import from_home
 from data.io.nearby import files_beside
 from data.io.streams import say
 from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
@@ -19,6 +20,7 @@ from models.commands.flag_types import MAX_INT, whole
 from models.commands.hints import argument_hint, mode_hint, respelt
 from models.commands.program import CALLED, FROM_A_CLONE
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
+from models.machine.version import program_version
 
 PAGE_WIDTH = 120
 NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -30,9 +32,9 @@ _NEED = textwrap.fill(
     PAGE_WIDTH,
 )
 DESCRIPTION = f"""\
-NeuS, NeRF and Gaussian splatting in Jittor: from posed images to a triangle mesh and novel views.
-
 --mode MODE --help explains one mode and its flags.
+
+NeuS, NeRF and Gaussian splatting in Jittor: from posed images to a triangle mesh and novel views.
 
 modes:
 {_LINES}
@@ -70,6 +72,7 @@ EPILOG = _EPILOG.replace(FROM_A_CLONE, CALLED)
 # The flags of all modes; in each group the modes' own flags follow, in the order of the table.
 COMMON = (
     flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="mode of the program (default: train)"),
+    flag("--version", EXPERIMENT, action="store_true", help="print version and commit"),
     flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="conf file (default: ./confs/demo.conf)"),
     flag(
         "--case",
@@ -117,11 +120,14 @@ def parse_mode(text: str) -> Mode:
 def parse_arguments(argv: Sequence[str]) -> Arguments:
     """Parse the command line (without the program's name); raises UserError for mistakes.
 
-    --help prints the help page, with --mode that of the mode, and raises SystemExit(0), as in argparse.
+    --help prints the help page, with --mode that of the mode, --version the version, and both raise SystemExit(0).
     """
     parser = make_parser()
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-    argv = respelt(argv, flags)
+    argv = [_with_home(argument) for argument in respelt(argv, flags)]
+    if "--version" in argv:
+        say(f"neus-jittor {program_version()}")
+        raise SystemExit(0)
     if (mode := _explained_mode(argv)) is not None:
         make_parser(BY_NAME[mode.name]).parse_args(["--help"])
     values, unknown = parser.parse_known_args(argv)
@@ -149,6 +155,12 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     )
 
 
+def _with_home(argument: str) -> str:
+    """An argument with the home folder in place of ~, also after `=`, where a shell leaves it."""
+    name, equals, value = argument.partition("=")
+    return name + equals + from_home(value) if equals else from_home(argument)
+
+
 def _flags() -> list[Flag]:
     """The flags of all modes, then the modes' own, which may repeat."""
     return [*COMMON, *(entry for command in COMMANDS for entry in command.flags)]
@@ -163,7 +175,7 @@ def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:
     name = command.plain_word if command is not None else ""
     if not name or getattr(values, name) is not None or any(word.startswith("-") for word in unknown):
         return unknown
-    takes_many = any(entry.name == f"--{name}" and "nargs" in entry.options for entry in command.flags)
+    takes_many = any(entry.name == f"--{name}" and "nargs" in entry.options for entry in BY_NAME[values.mode].flags)
     if not unknown or (len(unknown) > 1 and not takes_many):
         return unknown
     setattr(values, name, [Path(word) for word in unknown] if takes_many else Path(unknown[0]))
@@ -186,7 +198,7 @@ def make_parser(command: Command | None = None) -> argparse.ArgumentParser:
     program = CALLED.removeprefix("python ")
     parser = _Parser(
         prog=program,
-        usage=None if command is None else f"{program} --mode {command.title} [flags]",
+        usage=f"{program} --mode {'MODE --help' if command is None else f'{command.title} [flags]'}",
         description=DESCRIPTION if command is None else f"--mode {command.title}: {command.line}",
         epilog=EPILOG if command is None else _examples(command),
         formatter_class=argparse.RawDescriptionHelpFormatter,

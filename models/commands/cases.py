@@ -19,7 +19,7 @@ from types import FrameType
 
 from data.errors import UserError, crash_report, listed
 from data.io.streams import complain, hush, say
-from models.commands.command import EXIT_DONE, EXIT_STOPPED, Arguments, failed
+from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL, Arguments, failed
 from models.commands.program import PROGRAM
 from models.machine.ranks import place
 from models.machine.ranks.ranks import joined
@@ -28,7 +28,7 @@ from models.machine.ranks.shield import PR_SET_PDEATHSIG
 ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 EXIT_SOME_FAILED = 1
 LISTS = (".txt", ".list", ".csv")  # suffixes of list files
-PSNR = ", PSNR "  # precedes the value in a log line
+PSNR = ", batch PSNR "  # precedes the value in a log line
 DONE, NOT_BEGUN = "done", "not begun"
 
 
@@ -115,15 +115,15 @@ def run_cases(arguments: Arguments) -> int:
     group, work, outcomes = joined(), _Work(arguments), []
     hush(False)  # each process tells of its scenes
     for name in group.mine(names):
-        if not work.is_stopped:
+        if not work.stopped_by:
             outcomes.append(work.train(name))
-    with group.until(lambda: work.is_stopped):
+    with group.until(lambda: work.stopped_by != 0):
         outcomes = sum(group.gather(outcomes) or (), [])
     hush(not group.is_writer)
     found = {outcome.case: outcome for outcome in outcomes}
     say(*table([found.get(name, Outcome(name, NOT_BEGUN)) for name in names]))
-    if work.is_stopped:
-        return EXIT_STOPPED
+    if work.stopped_by:
+        return EXIT_OF_SIGNAL + work.stopped_by
     group.close()
     wrong = [outcome.case for outcome in outcomes if outcome.state != DONE]
     return failed(f"{listed(wrong)} failed, see the table", EXIT_SOME_FAILED) if wrong else EXIT_DONE
@@ -131,7 +131,7 @@ def run_cases(arguments: Arguments) -> int:
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
     """The result table: a line for each scene, in the given order."""
-    rows = [("scene", "steps", "minutes", "PSNR", "result")]
+    rows = [("scene", "steps", "minutes", "batch PSNR", "result")]
     rows += [(one.case, str(one.step), f"{one.seconds / 60:.1f}", one.psnr, one.state) for one in outcomes]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:4], widths[1:]), row[4]]) for row in rows]
@@ -160,14 +160,14 @@ class _Work:
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
         self._process: subprocess.Popen[str] | None = None
-        self.is_stopped = False
+        self.stopped_by = 0  # the number of a signal
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(signum, self._stop)
 
     def _stop(self, signum: int, frame: FrameType | None) -> None:
         """Forward the signal to the current training."""
         del frame
-        self.is_stopped = True
+        self.stopped_by = signum
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signum)
 
@@ -202,7 +202,7 @@ class _Work:
         from models.checkpoints.folder import latest_checkpoint
         from models.methods.conf import load_config
 
-        folder = Path(load_config(self._arguments.conf, case, self._arguments.overrides).general.base_exp_dir)
+        folder = Path(load_config(self._arguments.conf or "", case, self._arguments.overrides).general.base_exp_dir)
         try:
             found = latest_checkpoint(folder / "checkpoints", complain)
         except UserError:

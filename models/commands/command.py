@@ -19,7 +19,7 @@ EXIT_DONE = 0
 EXIT_EMPTY_SURFACE = 2  # as for mistakes of the user: another threshold, region or more steps may help
 EXIT_NOT_FINITE = 1
 EXIT_GPU_FAILED = 3
-EXIT_STOPPED = 143  # 128 + SIGTERM
+EXIT_OF_SIGNAL = 128  # plus the number of the signal that ended the program
 # The groups of the help page, in its order.
 EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "experiment", "output", "preparation", "device"
 GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)
@@ -63,7 +63,7 @@ class Command:
 
     name: str
     line: str  # on the help page
-    run: Callable[[Arguments, ExperimentConfig], int]  # returns the exit status; None without a conf
+    run: Callable[[Arguments, Any], int]  # takes the conf, None without one; returns the exit status
     flags: tuple[Flag, ...] = ()
     # Raises UserError for invalid flags. Called for every mode, since a flag may be given with a mode that lacks it.
     check: Callable[[argparse.Namespace], None] = lambda values: None
@@ -75,6 +75,7 @@ class Command:
     needs_conf: bool = True  # otherwise a conf is read only if the command line names one
     is_shared: bool = False  # whether processes started by mpirun share the work; otherwise one of them does it
     conf_of_case: Path | None = None  # the default conf for --case without --conf; None: that is an error
+    continues: bool = False  # whether the same command continues after Ctrl-C
     plain_word: str = ""  # the flag that positional words after the mode are values of
 
     @property

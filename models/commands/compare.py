@@ -37,13 +37,13 @@ def check(values: argparse.Namespace) -> None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Print the metrics of evaluated experiments side by side and write their page; returns the exit status."""
-    from models.evaluation.comparison import compare, evaluated, experiment_in
+    from models.evaluation.comparison import compare, evaluated
     from models.report.comparison_page import write_page
 
     del conf
     values = arguments.values
-    folders = [experiment_in(folder) for folder in values.experiments]
-    found = evaluated(folders)
+    found = evaluated(values.experiments)
+    folders = [Path(name) for name, _ in found]
     lines = list(compare(found))  # raises before anything is printed
     say(*lines, "")
     write_page(folders, found, values.output, values.language, say)

@@ -10,7 +10,7 @@ from data.errors import UserError
 from models import interface
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, whole
-from models.commands.mesh_flags import UP
+from models.commands.mesh_flags import ALONE, MESH_FILE, UP
 from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, common, ended, mesh_request
 from models.requests import EvaluationRequest
 
@@ -22,19 +22,11 @@ LARGEST_SCAN = 128  # of the DTU data set
 
 FLAGS = (
     flag(
-        "--mesh",
-        OUTPUT,
-        dest="mesh_file",
-        type=Path,
-        metavar="FILE",
-        help="evaluate: mesh to evaluate in --frame, .ply, .obj or .stl (default: it is extracted)",
-    ),
-    flag(
         "--gt",
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl) or a point cloud (.ply) (default: "
+        help="evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl, .glb) or a point cloud (.ply) (default: "
         "dataset.reference_mesh)",
     ),
     flag(
@@ -99,15 +91,15 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
     """The metrics that the flags ask for."""
-    names = ("gt", "tau", "points", "frame", "dtu", "scan", "csv", "mesh_file", "up")
+    names = ("gt", "tau", "points", "frame", "dtu", "scan", "csv", "mesh_file", "up", "is_object")
     return EvaluationRequest(mesh_request(values), **{name: getattr(values, name) for name in names})
 
 
 COMMAND = Command(
     name="evaluate",
-    line="metrics on held-out views, against ground truth and SfM points, and of cameras: a table and files",
+    line="metrics on test photographs, against ground truth and SfM points, and of cameras: a table and files",
     run=run,
-    flags=(CHECKPOINT, *MESH, FRAME, UP, *FLAGS, LANGUAGE),
+    flags=(CHECKPOINT, *MESH, FRAME, UP, MESH_FILE, ALONE, *FLAGS, LANGUAGE),
     check=check,
     needs_checkpoint=True,
 )

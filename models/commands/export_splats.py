@@ -8,7 +8,7 @@ from data.errors import UserError
 from data.io.files import write_result
 from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.shared import CHECKPOINT, choose_device, open_trained
-from models.methods.gaussians.conf import GAUSSIANS, SURFELS
+from models.methods.gaussians.conf import GAUSSIANS, SURFELS, GaussiansConfig
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
@@ -35,12 +35,12 @@ def _write(experiment: Experiment) -> None:
     from models.checkpoints.splat_ply import NETWORK, encode
     from models.monitoring.logger import RunLogger
 
-    checkpoint = experiment.checkpoint
-    splats = checkpoint.tensors.get(NETWORK)
-    if splats is None:
+    checkpoint, model = experiment.checkpoint, experiment.conf.model
+    if checkpoint is None or NETWORK not in checkpoint.tensors:
         raise UserError("--mode export_splats: the checkpoint has no Gaussians; use one with model.type = gaussians")
     path = experiment.path("splats", f"{checkpoint.step:08d}.ply")
-    is_flat = experiment.conf.model.gaussians.form == SURFELS
+    splats = checkpoint.tensors[NETWORK]
+    is_flat = isinstance(model, GaussiansConfig) and model.gaussians.form == SURFELS
     write_result(path, encode(splats, experiment.scene.scene_to_world, is_flat))
     with RunLogger(experiment.folder, resumed_at=checkpoint.step) as log:
         log.info(f"{len(splats['means'])} Gaussians: {path}")

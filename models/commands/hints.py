@@ -40,7 +40,7 @@ FLAGS = {
     "--case NAME": "scene_name object_name subject",
     "--cases A,B,C": "scenes",
     "--language en": "lang locale",
-    "--mode doctor": "version check info",
+    "--mode doctor": "check info",
 }
 MODES = {
     "train": "fit optimize run training",

@@ -86,6 +86,7 @@ def as_json(scene: Scene, found: Sequence[Finding]) -> str:
         "scene": scene.name,
         "views": list(scene.photographs),
         "notes": list(scene.notes),
+        "doubts": list(scene.doubts),
         "findings": [dataclasses.asdict(finding) for finding in found],
     }
     return json.dumps(report, indent=2) + "\n"

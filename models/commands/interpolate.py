@@ -27,8 +27,9 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     experiment = open_trained(arguments, conf, *arguments.mode.views)
     from models.results.interpolation import interpolate
 
+    first, second = arguments.mode.views
     level = arguments.values.resolution_level
-    return show(experiment, lambda context: interpolate(context, *arguments.mode.views, level))
+    return show(experiment, lambda context: interpolate(context, first, second, level))
 
 
 COMMAND = Command(

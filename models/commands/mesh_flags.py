@@ -28,11 +28,29 @@ OUTPUT_FILE = flag(
     "texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: "
     "compare.html in the first experiment)",
 )
+MESH_FILE = flag(
+    "--mesh",
+    OUTPUT,
+    dest="mesh_file",
+    type=Path,
+    metavar="FILE",
+    help="validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj, .stl "
+    "or .glb (default: it is extracted)",
+)
 UP = flag(
     "--up",
     OUTPUT,
     choices=(Y_AXIS, Z_AXIS),
-    help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh",
+    help="validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh "
+    "and --gt of other programs",
+)
+ALONE = flag(
+    "--object",
+    OUTPUT,
+    dest="is_object",
+    action="store_true",
+    help="validate_mesh: remove the ground on which the object stands, and components below a tenth of the largest; "
+    "the log says if no ground was found. evaluate: of such a --mesh, points on the ground are not evaluated",
 )
 FINISH = (
     flag(
@@ -72,6 +90,7 @@ FINISH = (
         const=None,
         help="validate_mesh: keep all components, except closed cavities without a camera",
     ),
+    ALONE,
     flag(
         "--decimate",
         OUTPUT,
@@ -123,13 +142,20 @@ def check(values: argparse.Namespace) -> None:
         low < high for low, high in zip(values.bbox[:3], values.bbox[3:], strict=True)
     ):
         raise UserError(
-            f"--bbox {' '.join(f'{value:g}' for value in values.bbox)}: each of the first three numbers must be below "
-            "its counterpart among the last three"
+            f"--bbox {' '.join(f'{value:.12g}' for value in values.bbox)}: each of the first three numbers must be "
+            "below its counterpart among the last three"
         )
     if values.up is not None and values.frame == UNIT:
         raise UserError("--up: applies only to the world frame; omit --up or --frame unit")
     if values.decimate is not None and values.simplify is not None:
         raise UserError("--decimate, --simplify: one gives the number of triangles, the other the error; give only one")
+    if values.mode == "validate_mesh" and values.mesh_file is not None:
+        of_extraction = (values.bbox, values.checkpoint, values.mcube_threshold, values.simplify)
+        if any(value is not None for value in of_extraction) or values.clean != PIECES or values.watertight:
+            raise UserError(
+                "--mesh: is coloured as it is; leave out --bbox, --checkpoint, --clean, --no-clean, --mcube_threshold, "
+                "--simplify and --watertight"
+            )
     if values.mode in ("render", "compare"):
         return  # for these modes --output is not a mesh
     if values.output is not None and values.mode != "reconstruct":  # which refuses it
@@ -144,10 +170,10 @@ def _require_places(output: Path, wanted: str) -> None:
 
     A .png or .mtl without the .obj is foreign, such as a photograph.
     """
-    from models.surface.formats import companions
+    from models.surface.formats import companions, offset_file
 
     require_place(output, "--output")
-    for path in companions(output, wanted):
+    for path in (*companions(output, wanted), offset_file(output)):
         require_place(path, "--output")
         if os.path.lexists(path) and not os.path.lexists(output):
             raise UserError(f"--output {output}: {path} exists and would be replaced; name another file")
@@ -171,10 +197,12 @@ def full_request(values: argparse.Namespace) -> MeshRequest:
         up=values.up,
         is_refined=values.is_refined,
         clean=values.clean,
+        is_object=values.is_object,
         decimate=values.decimate,
         simplify=values.simplify,
         is_watertight=values.watertight,
         color=color(values),
         texture_size=values.texture_size,
         output=values.output,
+        mesh_file=values.mesh_file,
     )

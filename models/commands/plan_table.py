@@ -18,7 +18,7 @@ from models.methods.conf import ExperimentConfig
 from models.methods.registry import ModelConfig, build_model, decide
 from models.results.chunks import ResultChunks
 from models.results.sizes import picture_level
-from models.training.chunks import settled_chunk, training_chunk
+from models.training.chunks import chosen_chunk
 from models.training.pace import UNSWEPT
 from models.training.trainer import Trainer
 
@@ -64,8 +64,7 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
     model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed), plan)
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
     trainer = Trainer(model, model.sampler(scene, conf.train.batch_size, pixels), conf.train, jitter)
-    settled = settled_chunk(conf.train, {})
-    choice = training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
+    choice = chosen_chunk(trainer, {})
     trainer.ray_chunk = choice.chunk
     step_peak, base = memory.growth(trainer.step), memory.held_bytes()
     rays, _ = scene.rays(0, picture_level(scene, 0, conf.train.validate_resolution_level))

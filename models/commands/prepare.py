@@ -79,6 +79,7 @@ COMMAND = Command(
     name="prepare",
     line="estimate cameras from photographs or a video (--images); create the scene folder ./public_data/NAME",
     run=run,
+    continues=True,
     flags=(
         OVERWRITE,
         flag(

@@ -83,14 +83,15 @@ COMMAND = Command(
     name=NAME,
     line="create a mesh, images and metrics from photographs or a video (--images); resumes when repeated",
     run=run,
+    continues=True,
     flags=(
         flag(
             "--minutes",
             PREPARATION,
             type=minutes_or_auto,
             metavar="M",
-            help=f"reconstruct: minutes of training; {AUTO} (default): until doubling the steps hardly improves the "
-            f"PSNR, at most {AUTO_MINUTES:g}",
+            help=f"reconstruct: minutes of the whole command; {AUTO} (default): until doubling the steps hardly "
+            f"improves the PSNR, at most {AUTO_MINUTES:g}",
         ),
         *prepare.COMMAND.flags,
         *MESH,

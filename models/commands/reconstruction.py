@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from data.errors import UserError
-from data.io.files import write_result
+from data.io import phases
 from data.io.phases import Times, phase
 from data.io.streams import say
 from data.readers.neus import FRAME_FILE, read_frame
@@ -28,8 +29,10 @@ from models.commands.command import (
 )
 from models.commands.conf import found_conf, given_value, key_of, read_conf
 from models.commands.printed import command_line, given_flags, of_the_scene
+from models.commands.reconstruction_ahead import compiled_ahead
 from models.commands.reconstruction_folder import (
     END_ITER,
+    HTML,
     MESH,
     PAGE,
     RESULT,
@@ -37,16 +40,19 @@ from models.commands.reconstruction_folder import (
     add_figures,
     collect,
     drop_earlier,
+    last_step,
     read_plan,
     score_curve,
     starting_over,
     why_stopped,
+    write_pages,
     write_plan,
 )
-from models.commands.reconstruction_page import COVER, PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
-from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
+from models.commands.reconstruction_page import PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
+from models.commands.reconstruction_settings import chosen_settings, longer, require_same_settings, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
+from models.monitoring.deadline import training_ends_at
 from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")
@@ -59,8 +65,8 @@ NO_SURFACE = (
 def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, times: Times) -> int:
     """From photographs to a mesh; returns the exit status of the first step that fails, or EXIT_DONE.
 
-    `minutes`: of training, AUTO, or None to continue an existing reconstruction and otherwise as AUTO; `times`: of
-    this call's phases. Raises UserError as the steps, and if the folder contains another reconstruction.
+    `minutes`: of the whole command, AUTO, or None to continue an existing reconstruction and otherwise as AUTO;
+    `times`: of this call's phases. Raises UserError as the steps, and if the folder contains another reconstruction.
     """
     arguments = replace(arguments, case=case, conf=arguments.conf or found_conf(CONF))
     conf = read_conf(arguments)
@@ -69,44 +75,29 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
     if plan is not None and plan.starts_over:
         plan = None
     if plan is not None:
-        _require_same_settings(arguments, plan, minutes, folder)
+        require_same_settings(arguments, plan, minutes, folder)
     is_auto = minutes in (AUTO, None)
-    most = AUTO_MINUTES if is_auto else minutes
+    most = AUTO_MINUTES if minutes is None or isinstance(minutes, str) else minutes
+    started, end = time.perf_counter(), None
     data_dir = Path(conf.dataset.data_dir)
-    with starting_over(folder, most, data_dir) if arguments.values.overwrite else contextlib.nullcontext():
+    again = starting_over(folder, most, data_dir) if arguments.values.overwrite else contextlib.nullcontext()
+    ahead = compiled_ahead(arguments, arguments.conf) if plan is None else contextlib.nullcontext()
+    with again, ahead:
         _run(_step(arguments, prepare.COMMAND), 1)
     from models.experiment import first_scene_kept
 
     with first_scene_kept():
         if plan is None:
-            plan = _first_look(arguments, conf, most, is_auto, folder)
+            plan, end = _first_look(arguments, conf, most, is_auto, folder, started)
         else:
             say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
         if plan.is_finished and (folder / RESULT / MESH).is_file():
             again = f"--overwrite repeats it, the last command of {PAGE} repeats only the mesh"
             say(f"{folder / RESULT}: was already complete ({again})")
             return EXIT_DONE
-        return _train_and_mesh(arguments, plan, folder, times)
-
-
-def _require_same_settings(
-    arguments: Arguments, plan: ReconstructionPlan, minutes: float | str | None, folder: Path
-) -> None:
-    """Raises UserError if the command line has other minutes or values of keys than the existing reconstruction."""
-    planned = AUTO if plan.is_auto else plan.minutes
-    if minutes not in (planned, None):
-        words = planned if plan.is_auto else f"{planned:g}"
-        raise UserError(
-            f"{folder}: contains a reconstruction with --minutes {words}; pass that to continue it, --overwrite to "
-            "start again, or another --case"
-        )
-    for key, value in plan.settings.items():
-        given = given_value(arguments.overrides, key)
-        if given not in (None, value):
-            raise UserError(
-                f"--set {key}={given}: {folder} contains a reconstruction with {key} = {value}; leave it out to "
-                "continue it, pass --overwrite to start again, or another --case"
-            )
+        status = _train_and_mesh(arguments, plan, folder, times, end)
+        say(phases.line(times))
+        return status
 
 
 def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
@@ -129,9 +120,9 @@ def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
 
 
 def _first_look(
-    arguments: Arguments, conf: ExperimentConfig, minutes: float, is_auto: bool, folder: Path
-) -> ReconstructionPlan:
-    """Inspect the scene, print warnings, and choose the settings of the training."""
+    arguments: Arguments, conf: ExperimentConfig, minutes: float, is_auto: bool, folder: Path, started: float
+) -> tuple[ReconstructionPlan, float | None]:
+    """Inspect the scene, print warnings, and choose the settings of the training; the results of `timed_plan`."""
     settings = chosen_settings(arguments, conf, minutes)
     arguments = _with(arguments, settings)
     _run(_step(arguments, inspect.COMMAND), 2)
@@ -140,11 +131,12 @@ def _first_look(
         say(f"before the training: {line}")
     if (given := given_value(arguments.overrides, END_ITER)) is not None:
         longest = read_conf(arguments).train.end_iter if is_auto else None
-        plan = ReconstructionPlan(minutes, {**settings, END_ITER: given}, longest=longest)
+        plan, end = ReconstructionPlan(minutes, {**settings, END_ITER: given}, longest=longest), None
     else:
-        plan = timed_plan(choose_device(arguments, read_conf(arguments)), settings, minutes, is_auto)
+        chosen, resolution = choose_device(arguments, read_conf(arguments)), arguments.values.resolution
+        plan, end = timed_plan(chosen, settings, minutes, is_auto, started, resolution)
     _set_checkpoints_aside(folder)
-    return write_plan(folder, plan)
+    return write_plan(folder, plan), end
 
 
 def _set_checkpoints_aside(folder: Path) -> None:
@@ -161,9 +153,12 @@ def _set_checkpoints_aside(folder: Path) -> None:
             lock.release()
 
 
-def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path, times: Times) -> int:
-    """Train, extract the mesh and evaluate; returns the exit status."""
-    plan, status = _trained(arguments, plan, folder)
+def _train_and_mesh(
+    arguments: Arguments, plan: ReconstructionPlan, folder: Path, times: Times, end: float | None
+) -> int:
+    """Train until `end` at the latest, extract the mesh and evaluate; returns the exit status."""
+    with training_ends_at(end):
+        plan, status = _trained(arguments, plan, folder)
     arguments = _with(arguments, plan.settings)
     if status not in (EXIT_DONE, EXIT_NOT_FINITE):
         write_plan(folder, plan.after(times))
@@ -195,7 +190,7 @@ def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path
 
 def _evaluation(arguments: Arguments, folder: Path) -> Arguments:
     """The step that evaluates the extracted mesh."""
-    return _step(arguments, evaluate.COMMAND, mesh_file=folder / RESULT / MESH)
+    return _step(_of_checkpoint(arguments), evaluate.COMMAND, mesh_file=folder / RESULT / MESH)
 
 
 def _evaluated(arguments: Arguments, folder: Path) -> int:
@@ -216,6 +211,9 @@ def _trained(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> tu
     """
     while True:
         status = _run(_step(_with(arguments, plan.settings), train.COMMAND, is_continue=True), 3)
+        if status == EXIT_DONE and (last := last_step(folder)) is not None and last < int(plan.settings[END_ITER]):
+            ended_early = replace(plan, settings={**plan.settings, END_ITER: str(last)})
+            return write_plan(folder, ended_early), status
         more = longer(plan, score_curve(folder)) if status == EXIT_DONE else None
         if more is None:
             return plan, status
@@ -237,9 +235,9 @@ def _mesh_step(arguments: Arguments, folder: Path) -> Arguments:
     """
     dataset, wanted = read_conf(arguments).dataset, arguments.values.clean
     is_masked = (Path(dataset.data_dir) / "mask").is_dir()
-    finer = _with(arguments, {"dataset.downscale": str(-(-dataset.downscale // 2))})
+    finer = _with(_of_checkpoint(arguments), {"dataset.downscale": str(-(-dataset.downscale // 2))})
     clean = VIEWS if wanted == PIECES and not is_masked else wanted
-    return _step(finer, validate_mesh.COMMAND, output=folder / RESULT / MESH, clean=clean)
+    return _step(finer, validate_mesh.COMMAND, output=folder / RESULT / MESH, clean=clean, mesh_file=None)
 
 
 def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
@@ -260,12 +258,12 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     size = size_and_cameras(conf.dataset, measured)
     frame = read_frame(Path(conf.dataset.data_dir) / FRAME_FILE) or UNKNOWN
     text = page(arguments.case, health, figures, again, notes, has_mesh, size, frame)
-    write_result(folder / RESULT / PAGE, text.encode("utf-8", "surrogateescape"))  # paths of any bytes
+    write_pages(folder, arguments.case, text, figures, arguments.values.language)
     say(*notes)
     if has_mesh:
         say(*(f"reliability: {line}" for line in trust(figures, frame)))
-    made = [name for name in (MESH, "report.png", COVER, "overview.png", PAGE) if (folder / RESULT / name).is_file()]
-    say(f"{folder / RESULT}: {', '.join(made)}")
+    say(f"{folder / RESULT}: {', '.join(sorted(path.name for path in (folder / RESULT).iterdir()))}")
+    say(f"open {folder / RESULT / HTML} in a browser: mesh, reliability, metrics and further commands")
 
 
 def _step(arguments: Arguments, command: Command, **flags: object) -> Arguments:
@@ -286,6 +284,11 @@ def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:
     """The arguments with other values of the conf."""
     kept = (text for text in arguments.overrides if key_of(text) not in settings)
     return replace(arguments, overrides=(*kept, *(f"{key}={value}" for key, value in settings.items())))
+
+
+def _of_checkpoint(arguments: Arguments) -> Arguments:
+    """The arguments without the number of steps: a result has that of the newest checkpoint."""
+    return replace(arguments, overrides=tuple(text for text in arguments.overrides if key_of(text) != END_ITER))
 
 
 def _as_typed(step: Arguments) -> str:

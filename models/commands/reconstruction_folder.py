@@ -6,9 +6,10 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from data.errors import UserError, listed
 from data.io.files import read_regular, remove, write_result
@@ -21,14 +22,15 @@ from models.commands.inspection import PAGE as HEALTH_PAGE
 from models.commands.inspection import PICTURE as OVERVIEW
 from models.commands.reconstruction_page import COVER, CURVE, PHASES
 from models.evaluation.metric_files import JSON_FILE, read_json, write_json
-from models.monitoring.setbacks import STOPPED_KEY
+from models.report.document import REPORT
+from models.report.result_page import result_page
 
 PLAN = "reconstruct.json"
-RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"
+RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
 MOST_BYTES = 1 << 20  # of a plan
 # The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
 END_ITER = "train.end_iter"
-SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", END_ITER)
+SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "dataset.validation_views", END_ITER)
 AGAIN = "the results are of that step; repeat the command to continue from there"
 REPORT_FOLDER, PICTURES = "report/", "validations_fine"
 # The results besides the mesh: path in the experiment's folder, and name in the folder of results.
@@ -46,7 +48,7 @@ PARTS = (
 class ReconstructionPlan:
     """The settings that later calls keep."""
 
-    minutes: float  # of training; the maximum if `is_auto`
+    minutes: float  # of the whole command; the maximum if `is_auto`
     settings: dict[str, str]  # values of the conf by key, of SETTLED_KEYS
     seconds_per_step: float | None = None  # measured; None if the user set the number of steps
     starts_over: bool = False  # a call with --overwrite was interrupted: the next call makes a new plan
@@ -70,8 +72,9 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
     if not os.path.lexists(path):
         return None
     try:
-        plan = ReconstructionPlan(**json.loads(read_regular(path, MOST_BYTES)))
-        plan = replace(plan, times={name: Spent(**spent) for name, spent in plan.times.items()})
+        content = json.loads(read_regular(path, MOST_BYTES))
+        times = {name: Spent(**spent) for name, spent in content.pop("times", {}).items()}
+        plan = ReconstructionPlan(**content, times=times)
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
         numbers = all(isinstance(value, float) for spent in plan.times.values() for value in asdict(spent).values())
         flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
@@ -89,8 +92,7 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
 
 
 def _is_positive(value: object) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < value < math.inf
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def write_plan(folder: Path, plan: ReconstructionPlan) -> ReconstructionPlan:
@@ -142,6 +144,13 @@ def collect(folder: Path, has_mesh: bool = True) -> None:
         write_result(folder / RESULT / "report.png", pictures[-1].read_bytes())
 
 
+def write_pages(folder: Path, title: str, text: str, figures: Mapping[str, Any], language: str | None) -> None:
+    """Write result.md, and result.html from it; raises UserError if writing fails."""
+    write_result(folder / RESULT / PAGE, text.encode("utf-8", "surrogateescape"))  # paths of any bytes
+    report = folder / REPORT if (folder / RESULT / MESH).is_file() else None
+    write_result(folder / RESULT / HTML, result_page(title, text, folder / RESULT, report, figures, language))
+
+
 def add_figures(folder: Path, times: Times) -> None:
     """Add the times of the phases and the scores of the training to metrics.json of the folder of results.
 
@@ -153,19 +162,29 @@ def add_figures(folder: Path, times: Times) -> None:
 
 
 def score_curve(folder: Path) -> list[list[float]]:
-    """[step, seconds, PSNR in dB] of the validation views, at each checkpoint in ascending order."""
+    """[step, seconds, PSNR in dB] of the scored photographs, at each checkpoint in ascending order."""
     from models.checkpoints.folder import latest_checkpoint
-    from models.evaluation.collapse import CURVE_KEY
+    from models.experiment import CHECKPOINTS
+    from models.training.record import recorded
+
+    newest = latest_checkpoint(folder / CHECKPOINTS, complain)
+    return [] if newest is None else [list(entry) for entry in recorded(newest.state).curve]
+
+
+def last_step(folder: Path) -> int | None:
+    """The step of the newest checkpoint; None if there is none."""
+    from models.checkpoints.folder import latest_checkpoint
     from models.experiment import CHECKPOINTS
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
-    return [] if newest is None else newest.state.get(CURVE_KEY, [])
+    return None if newest is None else newest.step
 
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
     """Why a training stopped early, as a sentence, and whether there is a checkpoint for results."""
     from models.checkpoints.folder import latest_checkpoint
     from models.experiment import CHECKPOINTS
+    from models.training.watch import STOPPED_KEY
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     if newest is None:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, one_line
+from data.inspection.finding import Finding
 from data.io.files import read_regular
 from data.parsed_scene import WorldFrame
+from data.scenes.split import TRAINING
 from models.evaluation.held_out_points import MISSING
 from models.evaluation.metric_table import lines
 from models.plan import PLAN_KEY
@@ -17,7 +19,7 @@ from models.report.markdown import escaped
 
 MOST_BYTES = 1 << 24
 SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong
-# PSNR of held-out views, dB: below the first the views are inconsistent, below the second fine detail is wrong.
+# PSNR of test photographs, dB: below the first the views are inconsistent, below the second fine detail is wrong.
 LEAST_PSNR, FAIR_PSNR = 16.0, 20.0
 COVER = "cover.png"
 UNTESTED = 0.05  # fraction of the mesh off the dominant plane, and of that part near points, below which it is none
@@ -45,12 +47,10 @@ def read_figures(path: Path) -> dict[str, Any]:
 
 
 def warnings(health: Mapping[str, Any]) -> list[str]:
-    """A sentence for each finding of `inspect` that is not good, the worst first."""
+    """A sentence for each doubt and each finding of `inspect` that is not good, the worst first."""
     found = [entry for entry in health.get("findings", ()) if entry["verdict"] != "good"]
     found.sort(key=lambda entry: entry["verdict"] != "bad")
-    return [
-        one_line(f"{entry['check']} ({entry['verdict']}): {entry['figure']}; {entry['consequence']}") for entry in found
-    ]
+    return [*map(one_line, health.get("doubts", ())), *(one_line(Finding(**entry).line) for entry in found)]
 
 
 def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
@@ -77,8 +77,13 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
             f"3 or more of {figures['photographs']} photographs with cameras see {views:.0%} of the mesh's area, and "
             f"at least {figures['views_median']:.0f} see half of it ({COVER})"
         )
+    if sides := figures.get("sides_missing"):
+        found.append(
+            f"no photograph with a camera is from {sides}: if the object has these sides, take photographs there, each "
+            "overlapping the next by two thirds"
+        )
     if psnr is not None:
-        reached = f"PSNR of held-out photographs {psnr:.1f} dB"
+        reached = f"PSNR of test photographs {psnr:.1f} dB"
         if psnr < LEAST_PSNR:
             found.append(f"{reached}: the views are not consistent with one shape")
         elif psnr < FAIR_PSNR:
@@ -109,7 +114,7 @@ def _covered(figures: Mapping[str, Any]) -> str:
 def _is_untested(figures: Mapping[str, Any]) -> bool:
     """Whether points lie on a plane and the mesh does not: they test a table, not the object on it."""
     area, tested = figures.get("area_off_plane"), figures.get("cover_off_plane")
-    return area is not None and area >= UNTESTED and tested < UNTESTED
+    return area is not None and tested is not None and area >= UNTESTED and tested < UNTESTED
 
 
 def page(
@@ -138,7 +143,7 @@ def page(
     text += _plan_table(figures.get(PLAN_KEY, {}))
     text += size
     text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]
-    text += _curve_table(figures.get(CURVE, []))
+    text += _curve_table(figures)
     text += _time_table(figures.get(PHASES, {}))
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"
@@ -150,13 +155,14 @@ def _plan_table(plan: Mapping[str, str]) -> list[str]:
     return ["## Training plan", "", "| | decision |", "|---|---|", *rows, ""] if rows else []
 
 
-def _curve_table(curve: Sequence[Sequence[float]]) -> list[str]:
+def _curve_table(figures: Mapping[str, Any]) -> list[str]:
     """The lines on the scores of the training, [step, seconds, dB]; none without scores."""
-    if not curve:
+    if not (curve := figures.get(CURVE)):
         return []
+    head = f"| step | seconds | PSNR of four {figures.get('decided_by') or TRAINING} photographs, reduced in size, dB |"
     rows = [f"| {step} | {seconds:.0f} | {score:.2f} |" for step, seconds, score in curve]
     why = "If the last rows still increase, more `--minutes` improve the result."
-    return ["## Training", "", why, "", "| step | seconds | PSNR of four views, dB |", "|---|---|---|", *rows, ""]
+    return ["## Training", "", why, "", head, "|---|---|---|", *rows, ""]
 
 
 def _time_table(phases: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The settings that `--mode reconstruct` chooses: image size, held-out images and the number of steps."""
+"""The settings that `--mode reconstruct` chooses: image size, groups of photographs and the number of steps."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from data.errors import UserError
 from data.io.images import image_size, list_images
 from data.io.streams import say
 from models.commands.command import Arguments, ExperimentConfig
 from models.commands.conf import given_value
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan
+from models.requests import AUTO
 
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
 # as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.
 LONGEST_SIDE, ITS_MINUTES = 512, 10.0
-# With at least SPARES photographs every eighth one is held out for evaluation.
-SPARES, EVERY = 16, 8
-# Fraction of the minutes for training steps; images, meshes, checkpoints and the report take the rest. With 1.0, ten
-# minutes on the fox's photographs took 11.6; with this value 9.0.
-STEPPING = 0.86
+# With at least SPARES photographs every eighth one is held out: a test photograph, or one of DECIDING validation
+# photographs if as many test photographs remain. With fewer, training photographs decide: a small scene needs them.
+SPARES, EVERY, DECIDING = 16, 8, 4
 LEAST_STEPS = 200  # fewer steps give no usable result
 DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
-LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the validation views
+LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored photographs
 
 
 def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
-    """Settings chosen for these photographs unless the user set them: downscale and held-out images."""
+    """Settings chosen for these photographs unless the user set them: downscale and groups of photographs."""
     dataset, settings = conf.dataset, {}
     pictures = list_images(Path(dataset.data_dir) / "image")
     longest = max(max(image_size(path)) for path in pictures)
@@ -35,35 +35,67 @@ def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float
     times = min(64, round(longest / side))
     if dataset.downscale == 1 and given_value(arguments.overrides, "dataset.downscale") is None and times > 1:
         settings["dataset.downscale"] = str(times)
-    keys = ("dataset.test_every", "dataset.test_views", "dataset.test_dir", "dataset.train_views")
+    names = ("test_every", "test_views", "test_dir", "validation_views", "train_views")
     is_split = any(
-        given_value(arguments.overrides, key) is not None or getattr(dataset, key.partition(".")[2]) for key in keys
+        given_value(arguments.overrides, f"dataset.{name}") is not None or getattr(dataset, name) for name in names
     )
     if len(pictures) >= SPARES and not is_split:
         settings["dataset.test_every"] = str(EVERY)
+        held_out = range(0, len(pictures), EVERY)
+        between = len(held_out) // DECIDING
+        if between > 1:
+            settings["dataset.validation_views"] = str(list(held_out[between // 2 :: between][:DECIDING]))
     for key, value in settings.items():
         say(f"{key} = {value} (--set {key}=... chooses another)")
     return settings
 
 
-def timed_plan(conf: ExperimentConfig, settings: dict[str, str], minutes: float, is_auto: bool) -> ReconstructionPlan:
-    """The plan with the number of steps that fit into the minutes, for which it measures the time of a step.
+def require_same_settings(
+    arguments: Arguments, plan: ReconstructionPlan, minutes: float | str | None, folder: Path
+) -> None:
+    """Raises UserError if the command line has other minutes or values of keys than the existing reconstruction."""
+    planned = AUTO if plan.is_auto else plan.minutes
+    if minutes not in (planned, None):
+        words = planned if plan.is_auto else f"{planned:g}"
+        raise UserError(
+            f"{folder}: contains a reconstruction with --minutes {words}; pass that to continue it, --overwrite to "
+            "start again, or another --case"
+        )
+    for key, value in plan.settings.items():
+        given = given_value(arguments.overrides, key)
+        if given not in (None, value):
+            raise UserError(
+                f"--set {key}={given}: {folder} contains a reconstruction with {key} = {value}; leave it out to "
+                "continue it, pass --overwrite to start again, or another --case"
+            )
 
-    If `is_auto`, the first training has 1 / 2^DOUBLINGS of these steps.
+
+def timed_plan(
+    conf: ExperimentConfig, settings: dict[str, str], minutes: float, is_auto: bool, started: float, resolution: int
+) -> tuple[ReconstructionPlan, float | None]:
+    """The plan with the number of steps that fit into the minutes of the command, which began at `started`.
+
+    Measures the time of a step. If `is_auto`, the first training has 1 / 2^DOUBLINGS of these steps. Also returns the
+    moment when the training must end, both of time.perf_counter(); None if the minutes are too short.
     """
     from models.experiment import training_scene
 
     scene = training_scene(conf)
-    from models.training.pace import seconds_per_step
+    from models.commands.reconstruction_time import announce, budget
+    from models.training.pace import measured_pace
 
     say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
-    seconds = seconds_per_step(conf.model, conf.train, scene)
+    pace = measured_pace(conf.model, conf.train, scene)
     rounds = 2**DOUBLINGS if is_auto else 1
-    steps = max(LEAST_STEPS, conf.train.warm_up_end + 1, int(STEPPING * 60 * minutes / seconds / rounds))
-    until = f"at first, at most {steps * rounds}" if is_auto else f"for {minutes:g} minutes"
-    say(f"a step takes {1000 * seconds:.0f} ms here: {END_ITER} = {steps} {until}")
+    given = budget(minutes, started, scene.n_views, resolution, pace.slowdown)
+    fitting = given.steps(pace)
+    steps = max(LEAST_STEPS, int(conf.train.warm_up_end) + 1, fitting // rounds)
+    until = f"at first, at most {steps * rounds}" if is_auto else f"for {minutes:g} minutes in all"
+    say(f"a step takes {1000 * pace.seconds:.0f} ms here: {END_ITER} = {steps} {until}")
+    can_be_kept = announce(given, pace, steps * rounds, fitting)
     longest = steps * rounds if is_auto else None
-    return ReconstructionPlan(minutes, {**settings, END_ITER: str(steps)}, seconds, longest=longest)
+    plan = ReconstructionPlan(minutes, {**settings, END_ITER: str(steps)}, pace.seconds, longest=longest)
+    return plan, given.end_of_training(pace) if can_be_kept else None
 
 
 def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> ReconstructionPlan | None:
@@ -81,7 +113,7 @@ def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> Recons
     if steps in scores and steps // 2 in scores:
         gain = scores[steps] - scores[steps // 2]
         words = (
-            f"PSNR of the validation views: {scores[steps]:.1f} dB after {steps} steps, {gain:+.1f} dB since step "
+            f"PSNR of the scored photographs: {scores[steps]:.1f} dB after {steps} steps, {gain:+.1f} dB since step "
             f"{steps // 2}"
         )
         if gain < LEAST_GAIN:

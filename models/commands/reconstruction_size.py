@@ -34,7 +34,7 @@ def pixel_size(parsed: ParsedScene) -> float:
 
     The median over the images. A scene of NeuS has a region of interest.
     """
-    centre = parsed.scale_mat @ [0.0, 0.0, 0.0, 1.0]
+    centre = (np.eye(4) if parsed.scale_mat is None else parsed.scale_mat)[:, 3]
     depths = np.array([(np.linalg.inv(image.c2w) @ centre)[2] for image in parsed.images])
     focals = np.array([image.lens.intrinsics[0, 0] for image in parsed.images])
     return float(np.median(np.abs(depths) / focals))

@@ -113,6 +113,7 @@ COMMAND = Command(
     name="render",
     line="write a video along a camera path (--path): colour, normals, depth or the mesh (--show)",
     run=run,
+    continues=True,
     flags=(
         CHECKPOINT,
         *MESH,

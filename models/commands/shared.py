@@ -129,7 +129,7 @@ def ended(work: Callable[[], object], advice: str = "") -> int:
     return EXIT_DONE
 
 
-def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
+def work_on(experiment: Experiment, work: Callable[[Runner], object]) -> int:
     """Load Jittor and do the work, with a log; returns the exit status."""
     return ended(lambda: interface.work_on(experiment, work))
 

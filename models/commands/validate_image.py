@@ -26,7 +26,7 @@ COMMAND = Command(
             type=whole(0, MAX_INT),
             default=0,
             metavar="N",
-            help="validate_image: number of the training photograph, without held-out ones (default: 0)",
+            help="validate_image: number of the training photograph (default: 0)",
         ),
         RESOLUTION_LEVEL,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models import interface
 from models.commands.command import Arguments, Command, ExperimentConfig
-from models.commands.mesh_flags import FINISH, OUTPUT_FILE, check, full_request
+from models.commands.mesh_flags import FINISH, MESH_FILE, OUTPUT_FILE, check, full_request
 from models.commands.shared import CHECKPOINT, MESH, common, ended
 
 
@@ -18,7 +18,8 @@ COMMAND = Command(
     name="validate_mesh",
     line="write the surface of a checkpoint as a coloured mesh",
     run=run,
-    flags=(CHECKPOINT, *MESH, *FINISH, OUTPUT_FILE),
+    continues=True,
+    flags=(CHECKPOINT, *MESH, *FINISH, MESH_FILE, OUTPUT_FILE),
     check=check,
     needs_checkpoint=True,
 )

@@ -12,9 +12,13 @@ import numpy as np
 
 from models.config.optimizers import ADAM, OPTIMIZERS
 from models.config.schedules import DECAYS, Schedule, decaying, warmed_up
-from models.config.strict import AUTO, Auto, ConfigError, limits
+from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, weight
 
 LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
+MOST_RAYS = 10**7  # of a batch or a chunk; more than the pixels of a photograph in training
+COARSEST_LEVEL = 64  # of validation images, as of dataset.downscale
+FINEST_MESH = 2**15  # grid points per side
+LEAST_EPSILON = 1e-20  # the root of the smallest second moment that is stored, 1.2e-38, is 1e-19
 LARGEST_EMA_DECAY = 0.999999  # with a larger one, float32 rounds the contribution of a step to zero
 
 
@@ -30,32 +34,38 @@ class GeneralConfig:
 class TrainConfig:
     """Schedule, losses and frequencies. Steps count optimiser steps; a frequency of 0 means never."""
 
-    learning_rate: float = limits(above=0)
+    learning_rate: float = limits(at_least=LEAST_RATE, at_most=1)
     learning_rate_alpha: float = limits(at_least=0, at_most=1)
-    end_iter: int = limits(at_least=1)
-    batch_size: int = limits(at_least=1)
-    validate_resolution_level: int = limits(at_least=0)  # 0: at most 800 pixels on the longer side
-    use_white_bkgd: bool
-    save_freq: int = limits(at_least=0)
-    val_freq: int = limits(at_least=0)
-    val_mesh_freq: int = limits(at_least=0)
-    report_freq: int = limits(at_least=1)
-    igr_weight: float = limits(at_least=0)
-    mask_weight: float = limits(at_least=0)
-    warm_up_end: float = limits(0.0, at_least=0)
-    anneal_end: float = limits(0.0, at_least=0)
-    max_bad_steps: int = limits(10, at_least=1)  # consecutive skipped steps before a return to the last checkpoint
-    keep_checkpoints: int = limits(0, at_least=0)  # 0: all, as published
+    end_iter: int = every(least=1)
+    batch_size: int = limits(at_least=1, at_most=MOST_RAYS)
+    validate_resolution_level: int = limits(
+        at_least=0, at_most=COARSEST_LEVEL
+    )  # 0: at most 800 pixels on the longer side
+    use_white_bkgd: bool = limits()
+    save_freq: int = every()
+    val_freq: int = every()
+    val_mesh_freq: int = every()
+    report_freq: int = every(least=1)
+    igr_weight: float = weight()
+    mask_weight: float = weight()
+    warm_up_end: float = every(0.0)
+    anneal_end: float = every(0.0)
+    max_bad_steps: int = every(10, least=1)  # consecutive skipped steps before a return to the last checkpoint
+    keep_checkpoints: int = every(0)  # 0: all, as published
     seed: int = limits(0, at_least=0, at_most=LARGEST_SEED)
-    render_chunk: int | Auto = limits(AUTO, at_least=1)  # rays per chunk of an image
-    ray_chunk: int | Auto = limits(AUTO, at_least=1)  # rays per chunk of a training batch
-    memory_limit: float | Auto = limits(AUTO, above=0)  # GB (10^9 bytes), for the choice of "auto" chunks
+    render_chunk: int | Auto = limits(AUTO, at_least=1, at_most=MOST_RAYS)  # rays per chunk of an image
+    ray_chunk: int | Auto = limits(AUTO, at_least=1, at_most=MOST_RAYS)  # rays per chunk of a training batch
+    memory_limit: float | Auto = limits(
+        AUTO, at_least=1e-3, at_most=1e6
+    )  # GB (10^9 bytes), for the choice of "auto" chunks
     ema_decay: float = limits(0.0, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the averaged weights; 0: none
-    mesh_resolution: int = limits(64, at_least=2)  # grid points per side of the meshes written during training
+    mesh_resolution: int = limits(
+        64, at_least=2, at_most=FINEST_MESH
+    )  # grid points per side of the meshes written during training
     learning_rate_decay: str = limits("cosine", one_of=DECAYS)
     optimizer: str = limits(ADAM, one_of=OPTIMIZERS)
     adam_beta_2: float = limits(0.999, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the second moment
-    adam_epsilon: float = limits(1e-8, above=0)  # added to the root of the second moment
+    adam_epsilon: float = limits(1e-8, at_least=LEAST_EPSILON, at_most=1)  # added to the root of the second moment
     tf32: bool = False  # matrix products on CUDA in TF32: 10-bit factors, float32 sums
 
     @property

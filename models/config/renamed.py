@@ -24,9 +24,16 @@ def renamed(key: str) -> str:
     return f"{block}.{RENAMED.get(name) or name}"
 
 
+def outdated_line(found: Mapping[str, str]) -> str:
+    """A line on what `migrate` found; "" for nothing."""
+    keys = ", ".join(f"{old} ({new})" for old, new in found.items())
+    return keys and f"the conf has keys of the version before, read as those in parentheses: {keys}"
+
+
 def migrate(tree: Mapping[str, Any]) -> dict[str, str]:
     """Replace the old keys in the nested dicts of a conf; returns them with those of today."""
-    model, found = tree.get("model"), {}
+    model = tree.get("model")
+    found: dict[str, str] = {}
     if not isinstance(model, dict):
         return found
     for old, new in RENAMED.items():

@@ -10,18 +10,26 @@ import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from data.errors import UserError
+from data.io.files import from_home
 from models.config.other_names import other_name
 
-Block = TypeVar("Block")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Block = TypeVar("Block", bound="DataclassInstance")
 Auto = Literal["auto"]  # `int | Auto`: a number, or "auto" for a choice by the program
 AUTO: Auto = "auto"
 
 # The words that pyhocon's get_bool accepts (unquoted true and false are bool already).
 BOOLEAN_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 LARGEST_INT = 2**63 - 1  # the largest 64-bit integer of numpy and Jittor
+MOST_STEPS = 10**9  # at a millisecond each, eleven days
+LARGEST_WEIGHT = 1e6  # a larger one leaves the other losses below the rounding of float32
+# Below it, float32 rounds the steps of weights of order 1 to zero; above it, each step replaces the weights.
+LEAST_RATE, LARGEST_RATE = 1e-9, 100.0
 SHOWN_CHARACTERS = 60  # of a wrong value in a message
 KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
@@ -41,6 +49,26 @@ def limits(
     """A dataclass field with a range for `check_limits`; without a default the key is required."""
     metadata = {"at_least": at_least, "above": above, "at_most": at_most, "one_of": one_of}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def weight(default: Any = dataclasses.MISSING) -> Any:
+    """The weight of a loss; 0: without it."""
+    return limits(default, at_least=0, at_most=LARGEST_WEIGHT)
+
+
+def rate(default: float) -> Any:
+    """A learning rate besides train.learning_rate, or a factor on it."""
+    return limits(default, at_least=LEAST_RATE, at_most=LARGEST_RATE)
+
+
+def every(default: Any = dataclasses.MISSING, least: int = 0) -> Any:
+    """A number of steps."""
+    return limits(default, at_least=least, at_most=MOST_STEPS)
+
+
+def share(default: Any = dataclasses.MISSING) -> Any:
+    """A fraction of a whole."""
+    return limits(default, at_least=0, at_most=1)
 
 
 def shown(value: object) -> str:
@@ -66,7 +94,7 @@ def field_types(block_class: type) -> Mapping[str, Any]:
     return {name: next(filter(dataclasses.is_dataclass, get_args(hint)), hint) for name, hint in hints.items()}
 
 
-def leaf_fields(block_class: type, prefix: str = "") -> dict[str, tuple[Any, Mapping[str, Any]]]:
+def leaf_fields(block_class: Any, prefix: str = "") -> dict[str, tuple[Any, Mapping[str, Any]]]:
     """Dotted key -> annotated type and `limits` of every leaf below a block class."""
     leaves: dict[str, tuple[Any, Mapping[str, Any]]] = {}
     kinds = field_types(block_class)
@@ -143,7 +171,7 @@ def _fault(value: Any, metadata: Mapping[str, Any]) -> str:
 
 def _convert(value: object, kind: Any, path: str) -> Any:
     """The value as `kind`: a block, a scalar or a tuple of scalars; raises ConfigError for anything else."""
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return from_tree(kind, value, path)
     if kind in KIND_NAMES:
         return _scalar(value, kind, path)
@@ -174,6 +202,8 @@ def _scalar(value: object, kind: type, path: str) -> Any:
         value = BOOLEAN_WORDS.get(value.lower(), value)
     if kind is str and isinstance(value, str) and not value.isprintable():
         raise ConfigError(f"{path} = {shown(value)}: must not contain control characters")
+    if kind is str and isinstance(value, str):
+        value = from_home(value)
     fits = isinstance(value, kind)
     if kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
         value, fits = _number(value, kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from data.errors import crash_report
 from data.io.child import ChildError, run_apart
@@ -49,7 +50,7 @@ def _compute_apart(device: str, gpu: int, take: Callable[[Line], None]) -> None:
     compiling = Compiling()
 
     def on_event(event: Line | CompileStage | Word) -> None:
-        handle = take if isinstance(event, Line) else compiling.begin if isinstance(event, CompileStage) else show
+        handle: Any = take if isinstance(event, Line) else compiling.begin if isinstance(event, CompileStage) else show
         handle(event)
 
     with tempfile.TemporaryDirectory() as name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def operations(begun: Callable[[str], None] = lambda name: None) -> Iterator[Lin
             yield Line(f"op {name}", "not compared: it has no example")
         else:
             begun(f"op {name}, {number} of {len(found)}")
-            yield from guarded(f"op {name}", lambda name=name: _line(name), FAILED)
+            yield from guarded(f"op {name}", partial(_line, name), FAILED)
 
 
 def _line(name: str) -> Iterator[Line]:

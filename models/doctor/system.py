@@ -123,7 +123,7 @@ def _begins(own: list[int], bound: list[int]) -> bool:
 
 def _numbers(version: str) -> list[int]:
     """The leading numbers of a version."""
-    return [int(number) for number in re.match(r"[\d.]*", version)[0].split(".") if number]
+    return [int(number) for number in re.split(r"[^\d.]", version)[0].split(".") if number]
 
 
 def compiler() -> Iterator[Line]:
@@ -132,10 +132,10 @@ def compiler() -> Iterator[Line]:
     with tempfile.TemporaryDirectory() as name:
         source, program = Path(name) / "program.cc", Path(name) / "program"
         source.write_text(PROGRAM, encoding="utf-8")
-        call = [command, "-std=c++14", *isa.core_flags(), *isa.operation_flags(), "-fopenmp", source, "-o", program]
+        flags = ["-std=c++14", *isa.core_flags(), *isa.operation_flags(), "-fopenmp"]
         try:
             shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
-            subprocess.run(call, capture_output=True, text=True, check=True)
+            subprocess.run([command, *flags, source, "-o", program], capture_output=True, text=True, check=True)
             subprocess.run([program], check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from data.scenes.scene import Scene
 from models.machine.backend import jt
+from models.structs import Noise
 
 
 class Estimator:
@@ -27,9 +29,17 @@ class Estimator:
     def begin(self) -> None:
         """Start a new training; called once, after `sampler`, unless a checkpoint is resumed."""
 
-    def precompute(self, *unused: object) -> object | None:
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
+        """Batches of the scene passed to `fit`."""
+        raise NotImplementedError
+
+    def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
+        """The jitter of a batch; None without drawing numbers if there is none, or if batches contain it."""
+        return None
+
+    def precompute(self, batch: Any, *how: Any) -> Any:
         """What is computed once per chunk, without gradients, and passed to `sample`; None if there is nothing."""
-        del unused
+        del batch, how
 
     def before_step(self, step: int) -> None:
         """Update the schedule; called before the batch of a step is drawn."""

@@ -12,7 +12,7 @@ from data.rays import Rays
 from models.machine.backend import jt
 from models.ops.later import Later
 from models.ops.march import PackedSamples
-from models.structs import MASK_THRESHOLD, Var
+from models.structs import MASK_THRESHOLD, Array, Var
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Placed:
     @property
     def counts(self) -> Counts:
         """The numbers of rays and samples; waits for the device."""
-        return Counts(*self.counted.read().tolist())
+        return Counts(*(self.counted or Later(self._count())).read().tolist())
 
     def part(self, start: int, stop: int, is_last: bool) -> Placed:
         """The samples of the rays start to stop - 1, the last ray with the points of no ray; waits for the device."""
-        cut = (None if one is None else _part(one, start, stop, is_last) for one in (self.near, self.far))
-        return Placed(*cut)
+        far = None if self.far is None else _part(self.far, start, stop, is_last)
+        return Placed(_part(self.near, start, stop, is_last), far)
 
 
 def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSamples:
@@ -80,21 +80,21 @@ class PackedBatch:
     The values of rays are arrays, or Vars if they were drawn on the device.
     """
 
-    origins: np.ndarray | Var  # [R, 3]
-    directions: np.ndarray | Var  # [R, 3], unit
-    near: np.ndarray | Var  # [R, 1]
-    far: np.ndarray | Var  # [R, 1]
-    jitter: np.ndarray | Var  # [R, 1] in [0, 1)
-    rgb: np.ndarray | Var  # [R, 3] in [0, 1]
-    view: np.ndarray | Var  # [R] int32, index of the image
+    origins: Array  # [R, 3]
+    directions: Array  # [R, 3], unit
+    near: Array  # [R, 1]
+    far: Array  # [R, 1]
+    jitter: Array  # [R, 1] in [0, 1)
+    rgb: Array  # [R, 3] in [0, 1]
+    view: Array  # [R] int32, index of the image
     others: np.ndarray  # [P, 3]: SfM points, then random points of the hull; they fill the samples not used by rays
     step: np.ndarray  # [1], the length of each interval
     # int32 [5]: S; maximum numbers of samples before and after removal of hidden ones; both for the background.
     sizes: np.ndarray
-    mask: np.ndarray | Var | None = None  # [R, 1] in [0, 1], None for a scene without masks
+    place: Callable[[PackedBatch], Placed]  # function of the estimator that computes the samples
+    mask: Array | None = None  # [R, 1] in [0, 1], None for a scene without masks
     anchors: np.ndarray | None = None  # int32 [1]: number of SfM points; None if there are none
     every: np.ndarray | None = None  # int32 [1], n: patches are compared for every n-th ray; None: no patches
-    place: Callable[[PackedBatch], Placed] | None = None  # function of the estimator that computes the samples
 
     def __len__(self) -> int:
         """The number of rays R."""
@@ -125,11 +125,11 @@ class PackedBatch:
         values = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray | jt.Var)}
         return {name: value.numpy() if isinstance(value, jt.Var) else value for name, value in values.items()}
 
-    def is_free_ray(self) -> np.ndarray | Var:
-        """Whether each ray passes beside the object according to its mask, bool [R]."""
-        return self.mask[:, 0] <= MASK_THRESHOLD
+    def is_free_ray(self) -> Array | None:
+        """Whether each ray passes beside the object according to its mask, bool [R]; None without masks."""
+        return None if self.mask is None else self.mask[:, 0] <= MASK_THRESHOLD
 
-    def of_rays(self, is_such: np.ndarray | Var) -> Var:
+    def of_rays(self, is_such: Array) -> Var:
         """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""
         near = self.placed.near
         flags = jt.array(is_such).float32()[near.rays].unsqueeze(1)
@@ -138,7 +138,8 @@ class PackedBatch:
     def is_anchor(self) -> Var:
         """Whether each sample is an SfM point, float32 [S, 1]."""
         behind = jt.index(self.placed.near.depths.shape, dim=0) - self.placed.near.offsets[-1:].unsqueeze(1)
-        return ((behind >= 0) & (behind < int(self.anchors[0]))).float32()
+        count = 0 if self.anchors is None else int(self.anchors[0])
+        return ((behind >= 0) & (behind < count)).float32()
 
     def words(self) -> dict[str, np.ndarray]:
         """The arrays by descriptive names, for messages."""

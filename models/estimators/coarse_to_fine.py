@@ -17,9 +17,7 @@ from models.estimators.pixels import PixelEstimator, RayVars, upload
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf, merge_depths
 from models.ops.volrend import dense_offsets, points_along
-from models.structs import RayLayout, RaySamples, Var
-
-Noise = dict[str, np.ndarray]
+from models.structs import Noise, RayLayout, RaySamples, Var
 
 
 class CoarseToFineEstimator(PixelEstimator):

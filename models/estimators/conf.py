@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from data.cameras import SPAN_LENGTH
-from models.config.strict import AUTO, Auto, ConfigError, limits
+from models.config.strict import AUTO, Auto, ConfigError, every, limits, rate, share, weight
 from models.fields.conf import LARGEST_LEVELS
 from models.ops.sizes import BACKGROUND_RADIUS
 
 MOST_SAMPLES = 2**16  # per ray; a few such rays would exceed the memory
+MOST_PACKED = 10**7  # per step
+# In round i, samples are drawn with inv_s = 64 * 2^i (NeuS): the last of these is beyond the largest inv_s, 1e6.
+MOST_ROUNDS = 15
+LEAST_STEP = 1e-4  # 20,000 samples of a ray
+LEAST_SECTION = 1e-3  # 8,300 samples of a ray
 FARTHEST = 1e4  # of depths, in unit-sphere radii; above, the sample spacing exceeds the size of the region
 POINTS_SHARE = 1 / 16  # fraction of the samples that are SfM points: at least as many as a batch has rays
 
@@ -23,8 +28,8 @@ class HierarchicalConfig:
     n_samples: int = limits(at_least=1, at_most=MOST_SAMPLES)
     n_importance: int = limits(at_least=0, at_most=MOST_SAMPLES)
     n_outside: int = limits(at_least=0, at_most=MOST_SAMPLES)
-    up_sample_steps: int = limits(at_least=0, at_most=MOST_SAMPLES)
-    perturb: float = limits(at_least=0)
+    up_sample_steps: int = limits(at_least=0, at_most=MOST_ROUNDS)
+    perturb: float = share()
 
     def fault(self, count: int) -> str:
         """Why `count` is invalid as n_importance, which requires n_samples >= 2 and up_sample_steps >= 1; "" if it is
@@ -43,7 +48,7 @@ class CoarseToFineConfig:
 
     n_samples: int = limits(64, at_least=2, at_most=MOST_SAMPLES)
     n_importance: int = limits(128, at_least=1, at_most=MOST_SAMPLES)
-    perturb: float = limits(1.0, at_least=0)
+    perturb: float = share(1.0)
     near: float = limits(0.0, at_least=0, at_most=FARTHEST)
     far: float = limits(0.0, at_least=0, at_most=FARTHEST)
 
@@ -52,17 +57,17 @@ class CoarseToFineConfig:
 class SamplesConfig:
     """Sample counts and schedules of packed samples; times are fractions of train.end_iter."""
 
-    samples: int = limits(8192, at_least=64)
+    samples: int = limits(8192, at_least=64, at_most=MOST_PACKED)
     anywhere: float = limits(0.1, at_least=0, at_most=0.9)
     cells: int = limits(128, at_least=8, at_most=512)
-    first_step: float = limits(0.035, above=0, at_most=SPAN_LENGTH / 2)
-    last_step: float = limits(0.007, above=0)
+    first_step: float = limits(0.035, at_least=LEAST_STEP, at_most=SPAN_LENGTH / 2)
+    last_step: float = limits(0.007, at_least=LEAST_STEP, at_most=SPAN_LENGTH / 2)
     steps_until: float = limits(0.5, above=0, at_most=1)
     first_levels: int = limits(4, at_least=1, at_most=LARGEST_LEVELS)
     levels_until: float = limits(0.4, above=0, at_most=1)
-    prune_every: int = limits(64, at_least=1)
-    warm_up: int = limits(100, at_least=0)
-    network_rate: float = limits(0.5, above=0)
+    prune_every: int = every(64, least=1)
+    warm_up: int = every(100)
+    network_rate: float = rate(0.5)
 
     block: ClassVar[str] = "packed"  # its name below model
 
@@ -86,11 +91,11 @@ class SamplesConfig:
 class PackedConfig(SamplesConfig):
     """Sampling of a surface, and the weights of losses at its samples."""
 
-    free_weight: float = limits(1.0, at_least=0)
-    points_weight: float = limits(0.0, at_least=0)
+    free_weight: float = weight(1.0)
+    points_weight: float = weight(0.0)
     # More fills concave parts, half as much leaves bumps on smooth surfaces.
-    curvature_weight: float = limits(2e-3, at_least=0)
-    sharpness_rate: float = limits(0.4, above=0)
+    curvature_weight: float = weight(2e-3)
+    sharpness_rate: float = rate(0.4)
 
 
 @dataclass(frozen=True)
@@ -99,27 +104,27 @@ class InsideConfig:
 
     hull_margin: float = limits(0.07, at_least=0, at_most=SPAN_LENGTH)
     # Above 4, a single sample has all the weight of a ray, and edges are sharper than the pixels that average them.
-    largest_inv_s: float | Auto = limits(AUTO, above=0)
-    patches_weight: float = limits(0.0, at_least=0)
-    prune_from: float = limits(0.2, at_least=0, at_most=1)
-    shell: float = limits(5.0, above=0)
+    largest_inv_s: float | Auto = limits(AUTO, at_least=0.01, at_most=1000)
+    patches_weight: float = weight(0.0)
+    prune_from: float = share(0.2)
+    shell: float = limits(5.0, at_least=0.1, at_most=1000)
 
 
 @dataclass(frozen=True)
 class OpenConfig:
     """Cells and losses without masks, and sampling outside the unit sphere."""
 
-    samples: int = limits(8192, at_least=64)
-    section: float = limits(0.12, above=0, at_most=1)
+    samples: int = limits(8192, at_least=64, at_most=MOST_PACKED)
+    section: float = limits(0.12, at_least=LEAST_SECTION, at_most=1)
     cells: int = limits(64, at_least=8, at_most=512)
     threshold: float = limits(0.01, above=0, at_most=0.5)
-    patches_weight: float = limits(0.0, at_least=0)
-    prune_from: float | Auto = limits(AUTO, at_least=0, at_most=1)
-    shell: float = limits(10.0, above=0)
-    blur_step: float = limits(2.0, at_least=0)
+    patches_weight: float = weight(0.0)
+    prune_from: float | Auto = share(AUTO)
+    shell: float = limits(10.0, at_least=0.1, at_most=1000)
+    blur_step: float = limits(2.0, at_least=0, at_most=1e6)
     # Points that are used before a surface has formed cost quality.
-    points_from: float = limits(0.2, at_least=0, at_most=1)
-    depth_until: float = limits(0.0, at_least=0, at_most=1)
+    points_from: float = share(0.2)
+    depth_until: float = share(0.0)
 
     def check(self) -> None:
         """Raises ConfigError for a budget below one ray, of a camera up to about twenty radii away."""
@@ -137,15 +142,15 @@ class RadianceConfig(SamplesConfig):
 
     block: ClassVar[str] = "radiance"
 
-    samples: int = limits(16384, at_least=64)
+    samples: int = limits(16384, at_least=64, at_most=MOST_PACKED)
     anywhere: float = limits(0.0, at_least=0, at_most=0.9)
     hull_margin: float = limits(0.02, at_least=0, at_most=SPAN_LENGTH)
-    first_step: float = limits(0.02, above=0, at_most=SPAN_LENGTH / 2)
-    last_step: float = limits(0.01, above=0)
+    first_step: float = limits(0.02, at_least=LEAST_STEP, at_most=SPAN_LENGTH / 2)
+    last_step: float = limits(0.01, at_least=LEAST_STEP, at_most=SPAN_LENGTH / 2)
     steps_until: float = limits(0.3, above=0, at_most=1)
     first_levels: int = limits(6, at_least=1, at_most=LARGEST_LEVELS)
     levels_until: float = limits(0.3, above=0, at_most=1)
-    prune_from: float = limits(0.02, at_least=0, at_most=1)
-    prune_every: int = limits(32, at_least=1)
+    prune_from: float = share(0.02)
+    prune_every: int = every(32, least=1)
     threshold: float = limits(0.05, above=0, at_most=0.5)
-    network_rate: float = limits(1.0, above=0)
+    network_rate: float = rate(1.0)

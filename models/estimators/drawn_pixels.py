@@ -62,8 +62,9 @@ class DevicePixels:
 
     def draw(self, generator: np.random.Generator, count: int) -> tuple[PixelBatch, Var]:
         """`count` pixels and the jitter of their rays, as Vars, sorted by view."""
-        keys, turn = generator.integers(2**31, size=2).tolist(), np.float64(generator.random())
-        return draw_pixels(self._photographs, Draw(count, *keys, turn, int(self._photographs.masks is not None)))
+        (first, second), turn = generator.integers(2**31, size=2).tolist(), np.float64(generator.random())
+        masked = int(self._photographs.masks is not None)
+        return draw_pixels(self._photographs, Draw(count, first, second, turn, masked))
 
 
 def pixels_of(scene: Scene, windows: np.ndarray) -> HostPixels | DevicePixels:

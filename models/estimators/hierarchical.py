@@ -23,9 +23,8 @@ from models.ops.intervals import interval_lengths, intervals
 from models.ops.placing import place
 from models.ops.upsample import merge_depths
 from models.ops.volrend import alpha_from_density, dense_offsets, inverted_sphere, points_along
-from models.structs import RayLayout, RaySamples, Var
+from models.structs import Noise, RayLayout, RaySamples, Var
 
-Noise = dict[str, np.ndarray]
 Distance = Callable[[Var], Var]  # points [P, 3] -> signed distances [P, 1]
 
 
@@ -96,7 +95,7 @@ class HierarchicalEstimator(PixelEstimator):
         layout = RayLayout(dense_offsets(rows, count), count)
         background = None
         if self.nerf is not None:
-            background = self.background(rays, t_starts, in_sphere.reshape((rows, count)), noise)
+            background = self.background(self.nerf, rays, t_starts, in_sphere.reshape((rows, count)), noise)
         return RaySamples(positions, directions, deltas, layout, distances, in_sphere, near_sphere, background)
 
     def t_starts(self, rays: RayVars, distance: Distance, noise: Noise | None, sdf: Var | None = None) -> Var:
@@ -117,7 +116,7 @@ class HierarchicalEstimator(PixelEstimator):
         return SPAN_LENGTH / self.conf.n_samples
 
     def background(
-        self, rays: RayVars, t_starts: Var, in_sphere: Var, noise: Noise | None = None
+        self, nerf: NeRF, rays: RayVars, t_starts: Var, in_sphere: Var, noise: Noise | None = None
     ) -> InverseSphereBackground:
         """The background network, evaluated at the intervals of the region with `in_sphere` [R, N] = 0 and at those
         behind it.
@@ -132,6 +131,6 @@ class HierarchicalEstimator(PixelEstimator):
         directions = rays.directions.unsqueeze(1).broadcast((rows, count, 3)).reshape((-1, 3)).stop_grad()
         unused = jt.concat([in_sphere, jt.zeros((rows, self.conf.n_outside))], dim=1)
         selected = (unused < 0.5).reshape((-1,)).stop_grad()
-        raw, rgb = self.nerf(inverted_sphere(positions).reshape((-1, 4)), directions, selected)
+        raw, rgb = nerf(inverted_sphere(positions).reshape((-1, 4)), directions, selected)
         alpha = alpha_from_density(softplus(raw).reshape((rows, count)), deltas)
         return InverseSphereBackground(alpha, rgb.sigmoid().reshape((rows, count, 3)), in_sphere)

@@ -22,6 +22,7 @@ from models.estimators.seen_space import RAY_SPACING, SeenSpace, boundary_faces
 from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
+from models.fields.sdf_grid import SDFGrid
 from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.ops.compact import compact, merged_order
@@ -38,6 +39,7 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
     """A surface whose rays go on into the background; hidden samples of both are skipped."""
 
     skips_hidden = True
+    background: ContractedBackground
 
     def __init__(
         self,
@@ -70,14 +72,14 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
     @cached_property
     def depth(self) -> FusedDepth | None:
         """The fused depth that the surface starts from, computed again after a resume; None if it does not."""
-        if self.plan.start.value != DEPTH_MAPS:
+        if self.plan.start.value != DEPTH_MAPS or self._scene is None:
             return None
         return self.plan.depth or fused_depth(self._scene)
 
     def begin(self) -> None:
         """See `Estimator.begin`: start from fused depth maps, if the plan says so."""
-        fused = self.depth
-        if fused is None:
+        fused, sdf = self.depth, self._sdf
+        if fused is None or not isinstance(sdf, SDFGrid):
             return
         generator, plan = np.random.default_rng(0), self.plan
 
@@ -89,7 +91,7 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
                 distances = np.minimum(distances, plan.radius - np.linalg.norm(anywhere, axis=1, keepdims=True))
             return np.concatenate([on_surface, anywhere]), np.concatenate([np.zeros_like(distances), distances])
 
-        self._sdf.begin_with(draw, self.conf.first_levels)
+        sdf.begin_with(draw, self.conf.first_levels)
         self._sharpness.reset(FIRST_INV_S)
 
     def before_step(self, step: int) -> None:
@@ -134,11 +136,12 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
 
     def _sampled(self, placed: Placed, step: float) -> RaySamples:
         """Samples at distance `step`, with opacities and colours of the background."""
-        near, far = placed.near, placed.far
+        near, far, samples = placed.near, placed.far, super()._sampled(placed, step)
+        if far is None:
+            return samples
         alpha, rgb = self.background.evaluate(far.points, far.directions)
-        order, both = merged_order(near, far), RayLayout(near.offsets + far.offsets)
-        background = MergedBackground(alpha, rgb, *order, both, near.rays.shape[0])
-        return replace(super()._sampled(placed, step), background=background)
+        (place, sample), both = merged_order(near, far), RayLayout(near.offsets + far.offsets)
+        return replace(samples, background=MergedBackground(alpha, rgb, place, sample, both, near.rays.shape[0]))
 
     def _shown(self, near: PackedSamples, rays: Rays, seen: Visibility) -> tuple[Placed, int]:
         traversed = near.offsets.shape[0] - 1
@@ -156,10 +159,11 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
 
     def probe_opacities(self) -> np.ndarray:
         """Opacity [R] of the region along the probe rays."""
-        if self._sampler is None:
+        probes = None if self._sampler is None else self._sampler.probes
+        if probes is None:
             return np.zeros(0, np.float32)
         with jt.no_grad():
-            return opacities(self.grid, self._sampler.probes, self._sdf.at_weights().distance, self._sharpness())
+            return opacities(self.grid, probes, self._sdf.at_weights().distance, self._sharpness())
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
         """See `SurfaceOccupancyEstimator.extracted`. It is negative in closed cavities, too. A surface that continues

@@ -61,8 +61,9 @@ class OccupancyEstimator(Estimator):
 
     def fit(self, scene: Scene) -> None:
         """Carve the visual hull of the masks, if the plan uses them; raises UserError if it is empty."""
-        if self.plan.uses_masks:
-            views = masked_views(scene.cameras, scene.masks)
+        masks = scene.masks if self.plan.uses_masks else None
+        if masks is not None:
+            views = masked_views(scene.cameras, masks)
             hull = carve_unit_sphere(views, self.conf.cells, self._hull_margin)
             if not hull.any():
                 raise UserError(
@@ -78,9 +79,6 @@ class OccupancyEstimator(Estimator):
         self._sampler = PackedSampler(scene, self, batch_size, self.conf.samples, generator)
         self._schedule(0)
         return self._sampler
-
-    def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
-        """None: the jitter is part of the batch."""
 
     def sample(self, batch: PackedBatch, *unused: object) -> RaySamples:
         """The samples of a batch, computed on the device."""

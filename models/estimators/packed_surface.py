@@ -9,6 +9,7 @@ import numpy as np
 from data.parsed_scene import training_points
 from data.roi.sparse import well_supported
 from data.scenes.scene import Scene
+from models.estimators.background import ContractedBackground
 from models.estimators.conf import InsideConfig, OpenConfig, PackedConfig
 from models.estimators.packed import OccupancyEstimator
 from models.estimators.seen_space import SeenSpace
@@ -28,6 +29,8 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
     """The cells within a band around the surface, whose width shrinks with 1 / inv_s."""
 
     seen_space: Callable[[float], SeenSpace | None] | None = None  # see `LevelSet`; none where masks bound the mesh
+    conf: PackedConfig
+    background: ContractedBackground | None = None
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         plan = self.plan
         if isinstance(self._sdf, SDFGrid) and (plan.is_interior or plan.radius != self._sdf.conf.radius):
             self._sdf.begin_with_sphere(plan.radius, is_inverted=plan.is_interior)
-        if plan.points.value != NONE:
+        if plan.points.value != NONE and scene.points is not None:
             xyz = well_supported(training_points(scene.points)).astype(np.float32)
             xyz = xyz[~self._is_outside(xyz) & (np.abs(xyz).max(axis=1) < 1)]
             self._scene_points = xyz if len(xyz) else None

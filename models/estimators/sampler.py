@@ -104,17 +104,17 @@ class PackedSampler:
         pixels, jitter = self._pixels.draw(self._generator, drawn)
         others, points = self._others(free)
         self._last = PackedBatch(
-            *vars(pixels.rays).values(),
-            jitter,
-            pixels.rgb,
-            pixels.view,
-            others,
-            np.array([estimator.step_size], np.float32),
-            sizes,
-            pixels.mask if estimator.plan.uses_masks else None,
-            points,
-            self._every(drawn),
-            estimator.place,
+            **vars(pixels.rays),
+            jitter=jitter,
+            rgb=pixels.rgb,
+            view=pixels.view,
+            others=others,
+            step=np.array([estimator.step_size], np.float32),
+            sizes=sizes,
+            place=estimator.place,
+            mask=pixels.mask if estimator.plan.uses_masks else None,
+            anchors=points,
+            every=self._every(drawn),
         )
         return self._last
 
@@ -143,7 +143,7 @@ class PackedSampler:
     def _follow(self) -> None:
         """Update the estimates for the next batch from the sample counts of earlier ones."""
         last, self._last = self._last, None
-        if last is not None and "placed" in vars(last):
+        if last is not None and "placed" in vars(last) and last.placed.counted is not None:
             self._counted.append(last.placed.counted)
         while len(self._counted) > self._uncounted:
             self._consider(_read(self._counted.pop(0)))
@@ -184,7 +184,7 @@ class PackedSampler:
             return None
         count = OPEN_PROBES if is_open else PROBES
         pixels = HostPixels(self._scene, self._windows).pixels(np.random.default_rng(0), count, self._scene.n_views)
-        if is_open:
+        if is_open or pixels.mask is None:
             return pixels.rays
         rays = pixels.rays.at(pixels.mask[:, 0] > MASK_THRESHOLD)
         return rays.at(self._meets(rays))
@@ -198,7 +198,7 @@ class PackedSampler:
 
     def lost_share(self) -> float:
         """The fraction of the rays of the masks that cross the hull but no occupied cell."""
-        if not len(self.probes):
+        if self.probes is None or not len(self.probes):
             return 0.0
         return 1.0 - float(self._meets(self.probes).mean())
 
@@ -212,10 +212,11 @@ class PackedSampler:
     def state(self) -> dict[str, Any]:
         """The state that determines the next batches besides that of the estimator, as JSON values."""
         self._follow()
-        state = {"per_ray": asdict(self._per_ray), "views": self._scene.n_views}
-        self._counted = [_read(counted) for counted in self._counted]
-        if self._counted:
-            state["counted"] = [asdict(counts) for counts in self._counted]
+        state: dict[str, Any] = {"per_ray": asdict(self._per_ray), "views": self._scene.n_views}
+        counted = [_read(one) for one in self._counted]
+        self._counted = [*counted]
+        if counted:
+            state["counted"] = [asdict(counts) for counts in counted]
         return state | {"generator": self._generator.bit_generator.state}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -230,7 +231,7 @@ class PackedSampler:
                 raise ValueError(f"counted = {counted}")
         require_views(views, self._scene)
         restore_generator(self._generator, generator)
-        self._per_ray, self._last, self._counted = per_ray, None, counted
+        self._per_ray, self._last, self._counted = per_ray, None, [*counted]
 
 
 def _read(counted: Later | Counts) -> Counts:

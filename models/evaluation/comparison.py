@@ -16,10 +16,11 @@ from models.evaluation.metric_table import aligned, lines
 
 UNTOLD = ("general.base_exp_dir", "general.recording")  # keys that differ without effect
 # Options of the evaluation; metrics of runs that differ in these are not comparable.
-EVALUATED = ("scene", "model", "held_out", "ground_truth", "tau", "points_from", "dtu_scan", "resolution", "threshold")
+EVALUATED: tuple[str, ...] = ("scene", "model", "test_photographs", "decided_by", "ground_truth", "tau", "points_from")
+EVALUATED += ("dtu_scan", "resolution", "threshold")
 MEASURES = {
     "scene": "the scenes",
-    "held_out": "the numbers of held-out views",
+    "test_photographs": "the numbers of test photographs",
     "ground_truth": "the ground truths",
     "tau": "the taus",
     "points_from": "the points",
@@ -35,10 +36,11 @@ Runs = Sequence[tuple[str, Mapping[str, Any]]]  # folder and metrics of each exp
 
 
 def evaluated(folders: Sequence[Path]) -> Runs:
-    """The experiments with their metrics; raises UserError, which names every folder without metrics."""
+    """The experiments of these folders with their metrics; raises UserError, which names every folder without one."""
     found, errors = [], []
-    for folder in folders:
+    for given in folders:
         try:
+            folder = experiment_in(given)
             found.append((str(folder), _figures(folder)))
         except UserError as error:
             errors.append(str(error))

@@ -10,7 +10,9 @@ import trimesh
 from scipy.spatial import cKDTree
 
 from data.cameras import evenly_spaced
-from data.inspection.canvas import INK, Canvas
+from data.inspection.canvas import INK, Canvas, Colour
+from data.inspection.sides import missing_sides
+from data.io.bars import shown
 from data.io.images import to_uint8
 from data.prepare.gravity import fitted_plane, largest_plane
 from data.scenes.scene import Scene
@@ -25,8 +27,8 @@ THICK = 0.03  # radii from the dominant plane, such as a table, within which a p
 DOMINANT = 0.5  # fraction of the points on a plane that dominates
 ENOUGH = 3  # photographs that determine a part of the surface: two may be matched wrongly
 # Number of photographs from which on a part has a colour.
-BANDS = ((0, "0", (96, 96, 96)), (1, "1-2", (214, 72, 60)), (3, "3-5", (240, 178, 62)))
-BANDS += ((6, "6-9", (132, 190, 88)), (10, "10 or more", (52, 122, 190)))
+BANDS: tuple[tuple[int, str, Colour], ...] = ((0, "0", (96, 96, 96)), (1, "1-2", (214, 72, 60)))
+BANDS += ((3, "3-5", (240, 178, 62)), (6, "6-9", (132, 190, 88)), (10, "10 or more", (52, 122, 190)))
 SHOWN, HEIGHT, LEGEND = 3, 360, 28  # views of the picture, and pixels
 DARKEST = 0.35  # brightness of surfaces seen at a grazing angle
 
@@ -63,14 +65,14 @@ def cover(mesh: trimesh.Trimesh, cameras: Sequence[Camera], points: np.ndarray |
     near = cKDTree(points).query(samples)[0] <= NEAR
     points_off, area_off = _off_plane(points, samples)
     of_the_rest = float(near[area_off].mean()) if area_off.any() else 0.0
-    figures = (int(points_off.sum()), float(area_off.mean()), float(near.mean()), of_the_rest)
-    return Cover(CoverMetrics(*seen, *figures), samples, views)
+    figures = CoverMetrics(*seen, int(points_off.sum()), float(area_off.mean()), float(near.mean()), of_the_rest)
+    return Cover(figures, samples, views)
 
 
 def _seen_by(points: np.ndarray, normals: np.ndarray, cameras: Sequence[Camera], visibility: Visibility) -> np.ndarray:
     """The number of cameras that see each of the points [P, 3] with normals [P, 3]: int [P]."""
     views = np.zeros(len(points), int)
-    for camera in cameras:
+    for camera in shown(cameras, "cover"):
         asked = np.flatnonzero(camera.shows(*project(points, camera)))
         views[asked] += visibility.sees(points[asked], normals[asked], camera.center)
     return views
@@ -103,12 +105,14 @@ def cover_picture(mesh: trimesh.Trimesh, found: Cover, scene: Scene) -> np.ndarr
         size = HEIGHT, max(1, round(scale * width))
         pictures.append(to_uint8(paint_mesh(mesh, shaded, intrinsics, scene.c2w[view], *size)))
     pictures = np.concatenate(pictures, axis=1)
-    return np.concatenate([pictures, _legend(pictures.shape[1])])
+    return np.concatenate([pictures, _legend(pictures.shape[1], missing_sides(scene))])
 
 
-def _legend(width: int) -> np.ndarray:
-    """The colours and their numbers of photographs, uint8 [LEGEND, width, 3]."""
-    canvas, left = Canvas(width, LEGEND), 8
+def _legend(width: int, missing: str) -> np.ndarray:
+    """The colours and their numbers of photographs, and the sides without any, uint8 [2 * LEGEND, width, 3]."""
+    canvas, left = Canvas(width, 2 * LEGEND), 8
+    if missing:
+        canvas.text(f"no photograph from: {missing}", (left, LEGEND + 18), 0.42, INK)
     canvas.text("photographs that see it:", (left, 18), 0.42, INK)
     left += 176
     for _, words, color in BANDS:

@@ -11,9 +11,12 @@ import numpy as np
 import trimesh
 
 from data.inspection.epipolar import median_distance, pair_distances
+from data.inspection.sides import missing_sides
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene, is_metric, radius_of
+from data.scenes.split import TEST, TRAINING
 from models.evaluation import image_metrics, outlier_views
+from models.evaluation.collapse import deciding_group
 from models.evaluation.cover import Cover, CoverMetrics, cover, cover_picture
 from models.evaluation.dtu import DtuMetrics, dtu_metrics, masked
 from models.evaluation.frames import SAMPLES, frame_note
@@ -29,14 +32,16 @@ from models.evaluation.validation import ValidationImage
 from models.methods.conf import flat, parse_config
 from models.plan import PLAN_KEY
 from models.requests import EvaluationRequest, MeshRequest
+from models.results.colored import write
 from models.results.context import EvalContext
-from models.results.meshes import extract_mesh, write, write_world_mesh
+from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.render import RenderedView, normal_picture
 from models.results.shading import shade_mesh
 from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.mesh import Surface
 from models.surface.visibility import cameras_of
+from models.training.record import recorded
 
 MESH_FILE, PICTURE, COVER_PICTURE = "mesh.ply", "report.png", "cover.png"
 
@@ -54,7 +59,7 @@ class CameraMetrics:
 class Evaluation:
     """The metrics of a run; None for missing references or a missing surface."""
 
-    pictures: ImageMetrics | None  # means over the held-out views
+    pictures: ImageMetrics | None  # means over the test photographs
     surface: SurfaceMetrics | None
     points: PointMetrics | None
     cover: CoverMetrics | None
@@ -84,7 +89,7 @@ class Evaluated:
     """What an evaluation found."""
 
     values: dict[str, Any]  # every metric by name
-    picture: ValidationImage  # the first held-out view, or the first photograph
+    picture: ValidationImage  # the first test photograph, or the first one
     surface: Surface | None  # working frame
 
 
@@ -92,16 +97,16 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     """Compute all metrics with available references; write a table, report/metrics.json, a row of metrics.csv,
     report.png.
 
-    Without held-out views the image shows the first photograph. All files are written at the end. Raises
+    Without test photographs the image shows the first photograph. All files are written at the end. Raises
     EmptySurfaceError if there is no surface, and UserError for ground truth in another frame.
     """
-    scene = references.held_out or context.experiment.scene
+    scene = references.test or context.experiment.scene
     mesh = _mesh(context, request, references)
     # first, since they may raise
     (surface, note), dtu = _against_truth(mesh, references), _by_dtu(context, mesh, references)
     mask_first = image_metrics.mask_first(context, scene)
     first = context.render(*scene.rays(0))
-    views = _compare_views(context, references.held_out, first, mask_first) if references.held_out else ()
+    views = _compare_views(context, references.test, first, mask_first) if references.test else ()
     notes = (*references.notes, *([note] if note else []), *outlier_views.notes(context))
     sfm_points = references.sfm_points
     found = None if mesh is None else _cover(context, mesh, sfm_points)
@@ -115,8 +120,8 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
         views=views,
     )
     values = _about(context, request, references, mesh, mask_first) | evaluation.values()
-    surface = _written(context, references, mesh)
-    if found is not None:
+    written = _written(context, references, mesh)
+    if found is not None and mesh is not None:
         write_image(
             context.experiment.path(FOLDER, COVER_PICTURE), cover_picture(mesh, found, context.experiment.scene)
         )
@@ -127,15 +132,15 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     folder = context.experiment.folder / FOLDER
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
     context.log.info(f"{panels}: {folder / PICTURE}", f"metrics: {folder / JSON_FILE}, {_table_file(context, request)}")
-    return Evaluated(values, _validation(context, scene, references.held_out is not None, first), surface)
+    return Evaluated(values, _validation(context, scene, TEST if references.test else TRAINING, first), written)
 
 
-def _validation(context: EvalContext, scene: Scene, is_held_out: bool, view: RenderedView) -> ValidationImage:
+def _validation(context: EvalContext, scene: Scene, group: str, view: RenderedView) -> ValidationImage:
     """The first view of `scene` for the page of the experiment."""
     photograph = scene.rgb_image(0)
     compared = image_metrics.compare(view, photograph, scene.mask_image(0))
     path = context.experiment.folder / FOLDER / PICTURE
-    return ValidationImage(path, 0, scene.photographs[0], is_held_out, scene.c2w[0], view, photograph, compared)
+    return ValidationImage(path, 0, scene.photographs[0], group, scene.c2w[0], view, photograph, compared)
 
 
 def _mesh(context: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
@@ -183,16 +188,14 @@ def _cameras(scene: Scene) -> CameraMetrics:
     return CameraMetrics(median_distance(pairs, tried), len(pairs))
 
 
-def _compare_views(
-    context: EvalContext, held_out: Scene, first: RenderedView, mask_first: bool
-) -> tuple[ViewMetrics, ...]:
-    """The metrics of all held-out views, the first of which is already rendered; each is logged in the text log."""
+def _compare_views(context: EvalContext, test: Scene, first: RenderedView, mask_first: bool) -> tuple[ViewMetrics, ...]:
+    """The metrics of all test photographs, the first of which is already rendered; each is logged in the text log."""
     views = []
-    for view in context.log.progress(range(held_out.n_views), desc="held-out views"):
-        rendered = context.render(*held_out.rays(view)) if view else first
-        compared = image_metrics.compare(rendered, held_out.rgb_image(view), held_out.mask_image(view))
-        views.append(ViewMetrics(**asdict(compared), view=held_out.photographs[view]))
-        context.log.note(f"held-out view {held_out.photographs[view]}: PSNR {image_metrics.text(compared, mask_first)}")
+    for view in context.log.progress(range(test.n_views), desc="test photographs"):
+        rendered = context.render(*test.rays(view)) if view else first
+        compared = image_metrics.compare(rendered, test.rgb_image(view), test.mask_image(view))
+        views.append(ViewMetrics(**asdict(compared), view=test.photographs[view]))
+        context.log.note(f"test photograph {test.photographs[view]}: PSNR {image_metrics.text(compared, mask_first)}")
     return tuple(views)
 
 
@@ -204,7 +207,8 @@ def _about(
     mask_first: bool,
 ) -> dict[str, Any]:
     """The inputs and options of the evaluation."""
-    experiment, held_out, truth = context.experiment, references.held_out, references.truth
+    experiment, test, truth = context.experiment, references.test, references.truth
+    state = {} if experiment.checkpoint is None else experiment.checkpoint.state
     return {
         "experiment": str(experiment.folder),
         "scene": experiment.scene.name,
@@ -216,8 +220,10 @@ def _about(
         "triangles": None if mesh is None else len(mesh.faces),
         "world_per_radius": radius_of(experiment.scene),
         "is_metric": is_metric(experiment.scene),  # the world unit is a metre
-        "held_out": None if held_out is None else held_out.n_views,
-        "counts_first": None if held_out is None else "psnr_mask" if mask_first else "psnr",
+        "test_photographs": None if test is None else test.n_views,
+        "decided_by": deciding_group(recorded(state), test is not None),
+        "counts_first": None if test is None else "psnr_mask" if mask_first else "psnr",
+        "sides_missing": missing_sides(experiment.scene),
         "ground_truth": None if truth is None or mesh is None else truth.source,
     }
 
@@ -244,7 +250,7 @@ def _written(context: EvalContext, references: References, mesh: trimesh.Trimesh
     """Write the evaluated mesh; returns it with its colours, in the working frame."""
     path, surface = context.experiment.path(FOLDER, MESH_FILE), references.surface
     if surface is not None:
-        write(context, MeshRequest(0), surface, path)
+        write(context.experiment, context.step, context.log, MeshRequest(0), surface, path)
         return surface
     return None if mesh is None else write_world_mesh(context, mesh, path)
 

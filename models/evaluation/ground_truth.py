@@ -12,8 +12,10 @@ import trimesh
 from data.errors import UserError
 from data.io.files import is_file, read_regular
 from data.readers.points import HEADER_BYTES, read_points
-from models.evaluation.mesh_distance import has_area, read_mesh, sample_surface
+from models.evaluation.mesh_distance import sample_surface
+from models.surface.mesh_file import has_area, read_mesh
 
+LEAST_POINTS = 100  # the fewest points that are taken for a surface
 MOST_POINTS = 1_000_000  # random points from which distances are measured; distances to the cloud use all points
 
 
@@ -41,7 +43,7 @@ class GroundTruth:
 
 
 def read_ground_truth(path: Path | str, source: str, to_working: np.ndarray | None) -> GroundTruth:
-    """Read a mesh (PLY, OBJ, STL) or the points of a PLY file without faces.
+    """Read a mesh (PLY, OBJ, STL, GLB) or the points of a PLY file without faces.
 
     to_working: [4, 4], from the file's frame to the working frame; None for the identity. Raises UserError for a file
     that is missing, damaged, empty or not finite.
@@ -51,10 +53,16 @@ def read_ground_truth(path: Path | str, source: str, to_working: np.ndarray | No
         cloud = read_points(path)
         if cloud is None:
             raise UserError(f"{path}: contains neither triangles nor points; give a mesh or points")
+        if len(cloud.xyz) < LEAST_POINTS:
+            raise UserError(
+                f"{path}: contains {len(cloud.xyz)} points and no triangles, too few to show a surface; give a mesh "
+                f"or at least {LEAST_POINTS} points"
+            )
         return GroundTruth(source, moved(cloud.xyz, to_working), None)
     mesh = read_mesh(path)
     found = GroundTruth(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
-    if not has_area(found.mesh):  # so small that it degenerates in float64 at its position
+    # It may be so small that it degenerates in float64 at its position.
+    if (triangles := found.mesh) is None or not has_area(triangles):
         raise UserError(
             f"{path}: its triangles have no area in the frame of the scene; give the mesh in the units of the scene"
         )

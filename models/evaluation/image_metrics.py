@@ -26,7 +26,7 @@ GREY = 0.5  # colour to which the background of a report is faded
 
 @dataclass(frozen=True)
 class ImageMetrics:
-    """Metrics of one view, or means over several; None without reference or if infinite."""
+    """Metrics of one view, or means over several; None without reference."""
 
     psnr: float | None  # dB, over the whole image
     ssim: float | None  # the same
@@ -40,7 +40,7 @@ NAMES = tuple(entry.name for entry in fields(ImageMetrics))
 
 @dataclass(frozen=True)
 class ViewMetrics(ImageMetrics):
-    """The metrics of one held-out photograph."""
+    """The metrics of one test photograph."""
 
     view: str  # its name in `Scene.photographs`
 
@@ -53,11 +53,11 @@ def compare(rendered: RenderedView, photograph: np.ndarray, mask: np.ndarray | N
     inside = mask > HALF
     if not inside.any():
         return ImageMetrics(*whole, None, None, _overlap(rendered.opacity > HALF, inside))
-    object_only = [np.where(inside[..., None], picture, 0.0) for picture in (rendered.rgb, photograph)]
+    of_object, of_photograph = (np.where(inside[..., None], picture, 0.0) for picture in (rendered.rgb, photograph))
     return ImageMetrics(
         *whole,
         psnr_mask=_finite(psnr(rendered.rgb[inside], photograph[inside])),
-        ssim_mask=_ssim(*object_only, inside),
+        ssim_mask=_ssim(of_object, of_photograph, inside),
         iou=_overlap(rendered.opacity > HALF, inside),
     )
 
@@ -152,5 +152,5 @@ def _overlap(first: np.ndarray, second: np.ndarray) -> float | None:
 
 
 def _finite(value: float) -> float | None:
-    """The value; None for an infinite one, which JSON cannot represent."""
+    """The value; None for NaN, which JSON cannot represent."""
     return value if np.isfinite(value) else None

@@ -55,6 +55,11 @@ def _first(value: Any, _all: Mapping[str, Any]) -> str:
     return "inside the mask" if value == "psnr_mask" else "whole image"
 
 
+def _photographs(value: str, _all: Mapping[str, Any]) -> str:
+    """The photographs of a group."""
+    return f"{value} photographs"
+
+
 def _seconds(value: float, _all: Mapping[str, Any]) -> str:
     return f"{value:.0f} s"
 
@@ -69,9 +74,10 @@ def _length(value: float, figures: Mapping[str, Any]) -> str:
 
 GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     (
-        "held-out views",
+        "test photographs",
         (
-            Row("held_out", "number", _text),
+            Row("test_photographs", "number", _text),
+            Row("decided_by", "training decided by", _photographs),
             Row("counts_first", "primary metrics", _first),
             Row("psnr", "PSNR, whole image", _decibels, HIGHER),
             Row("ssim", "SSIM, whole image", _plain, HIGHER),
@@ -111,6 +117,7 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         "cover of the mesh",
         (
             Row("photographs", "photographs with cameras", _text),
+            Row("sides_missing", "no photograph from", _text),
             Row("views_median", "photographs that see half of its area", _count),
             Row("cover_views", "area that 3 photographs see", _percent, HIGHER),
             Row("cover_points", "area within 0.05 radii of a point", _percent, HIGHER),

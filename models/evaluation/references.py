@@ -15,16 +15,17 @@ from data.parsed_scene import SparsePoints, training_points
 from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
 from data.scenes.scene import Scene, radius_of
+from data.scenes.split import TEST
 from models.evaluation.frames import SAMPLES, require_in_region
 from models.evaluation.ground_truth import GroundTruth, moved, read_ground_truth
 from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
-from models.evaluation.mesh_distance import read_mesh
 from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU
 from models.experiment import Experiment, held_out_scene
 from models.requests import UNIT, WORLD, EvaluationRequest
-from models.surface.export import scene_axes, surface_to_world
+from models.surface.ground import THICK, find_ground
 from models.surface.mesh import Surface
+from models.surface.mesh_file import frame_of, given_surface, mesh_to_working
 from models.surface.visibility import cameras_of
 
 FRAME_WORDS = {
@@ -35,7 +36,7 @@ CONF_WORDS = "give it in the unit-sphere frame, or with --gt in the world frame 
 DTU_WORDS = "the world frame of the scene must be that of the scan, in millimetres, and --scan the number of the scan"
 LARGEST_TAU = 2.0  # radii, the diameter of the region
 NOTHING = (
-    "{name}: has no held-out photographs, no SfM points and no ground truth: hold photographs out "
+    "{name}: has no test photographs, no SfM points and no ground truth: hold some out "
     "(dataset.test_every = 8 before the training, or dataset.test_dir), or pass --gt FILE or --points FILE"
 )
 
@@ -48,7 +49,7 @@ class NoReferencesError(UserError):
 class References:
     """The available references; None for missing ones."""
 
-    held_out: Scene | None
+    test: Scene | None  # the test photographs
     truth: GroundTruth | None
     truth_words: str  # advice for ground truth in another frame
     truth_otherwise: np.ndarray  # [4, 4], moves the ground truth to where it is if read in the other frame
@@ -65,18 +66,19 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     scene = experiment.scene
     tau = _tau(scene, request)
     require_table(request.csv or experiment.folder / "report" / "metrics.csv")
-    held_out = held_out_scene(experiment)
+    test = held_out_scene(experiment, TEST)
     truth, words = _truth(experiment, request)
-    is_world = request.gt is not None and request.frame == WORLD
+    is_world = request.gt is not None and frame_of(request.gt, request.frame) == WORLD
     otherwise = scene.scene_to_world if is_world else np.linalg.inv(scene.scene_to_world)
     dtu = None if request.dtu is None else _dtu(scene, request.dtu, request.scan)
     sfm_points, notes = _sfm_points(experiment, request)
-    if held_out is None and truth is None and dtu is None and sfm_points is None:
+    if test is None and truth is None and dtu is None and sfm_points is None:
         raise NoReferencesError(NOTHING.format(name=scene.name))
+    file = request.mesh_file
     given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
-    surface = None if request.mesh_file is None else given_surface(scene, request)
+    surface = None if file is None else given_surface(scene, file, request.frame, request.up)
     needs = next((flag for flag, value in given.items() if value is not None), "")
-    return References(held_out, truth, words, otherwise, tau, sfm_points, dtu, surface, needs, notes)
+    return References(test, truth, words, otherwise, tau, sfm_points, dtu, surface, needs, notes)
 
 
 def _tau(scene: Scene, request: EvaluationRequest) -> float:
@@ -102,7 +104,8 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
     named = experiment.conf.dataset.reference_mesh
     if request.gt is not None:
         source, words = f"--gt {request.gt}", FRAME_WORDS[request.frame]
-        truth = read_ground_truth(request.gt, source, _to_working(experiment.scene, request.frame))
+        change = mesh_to_working(experiment.scene, request.gt, request.frame, request.up)
+        truth = read_ground_truth(request.gt, source, change)
     elif named:
         source, words = f"dataset.reference_mesh = {named}", CONF_WORDS
         truth = read_ground_truth(named, source, None)
@@ -115,10 +118,10 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
 def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
     """The SfM points that were not used in training, and notes on excluded points."""
     scene, conf = experiment.scene, experiment.conf
-    is_trained_on = conf.model.trains_on_points and scene.points is not None
-    trained_on = training_points(scene.points) if is_trained_on else None
+    trained_on = training_points(scene.points) if scene.points and conf.model.trains_on_points else None
+    notes: tuple[str, ...] = ()
     if request.points is not None:
-        source, found = f"--points {request.points}", _points(scene, request)
+        source, found = f"--points {request.points}", _points(scene, request.points, request.frame)
     elif scene.points is not None:
         source, found = "the SfM points of the scene", scene.points
     else:
@@ -129,8 +132,6 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
         if len(new.xyz) == 0 and request.points is not None:
             raise UserError(f"{told}; give points that were not used")
         notes = (told,)
-    else:
-        notes = ()
     masks = scene.masks if conf.train.mask_weight > 0 else None
     sfm_points = held_out_points(new, source, cameras_of(scene), masks)
     if len(sfm_points.xyz) == 0:
@@ -140,25 +141,31 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
                 f"{FRAME_WORDS[request.frame]}"
             )
         return None, (*notes, f"{source}: no point is inside the region of interest and the masks")
+    if request.is_object:
+        left, on_ground = _off_ground(sfm_points, scene)
+        return left, (*notes, *on_ground)
     return sfm_points, notes
 
 
-def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
+def _off_ground(points: HeldOutPoints, scene: Scene) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
+    """The points off the ground, which is not a part of the mesh, or None, and a note."""
+    ground = find_ground(points.xyz, scene.c2w[:, :3, 3])
+    if ground is None:
+        return points, ()
+    kept = ground.height(points.xyz) > THICK
+    note = f"{points.source}: {np.sum(~kept)} of {len(kept)} points are on the ground or below it and not evaluated"
+    left = replace(points, xyz=points.xyz[kept], pixels=points.pixels[kept]) if kept.any() else None
+    return left, (note,)
+
+
+def _points(scene: Scene, path: Path, frame: str) -> SparsePoints:
     """The points of --points in the working frame; raises UserError if they are unusable."""
-    found = read_points(request.points)
+    found = read_points(path)
     if found is None:
-        raise UserError(f"--points {request.points}: contains no points; write the file again")
-    xyz = moved(found.xyz, _to_working(scene, request.frame))
-    require_in_region(xyz, f"--points {request.points}", FRAME_WORDS[request.frame])
+        raise UserError(f"--points {path}: contains no points; write the file again")
+    xyz = moved(found.xyz, _to_working(scene, frame))
+    require_in_region(xyz, f"--points {path}", FRAME_WORDS[frame])
     return replace(found, xyz=xyz)
-
-
-def given_surface(scene: Scene, request: EvaluationRequest) -> Surface:
-    """The mesh of --mesh in the working frame, with the colours of its vertices; raises UserError as `read_mesh`."""
-    mesh = read_mesh(request.mesh_file)
-    rgb = np.asarray(mesh.visual.vertex_colors)[:, :3] if mesh.visual.kind == "vertex" else None
-    axes = scene_axes(request.mesh_file.suffix.lower(), scene, request.frame, request.up)
-    return surface_to_world(Surface(mesh, rgb=rgb), np.linalg.inv(axes.change))
 
 
 def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:

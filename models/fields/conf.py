@@ -14,13 +14,14 @@ from models.ops.grid_sizes import FEATURES, GridSizes, grid_sizes
 from models.ops.sizes import encoding_width
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
-MAX_SDF_LAYERS = 30  # the native network stores its skips as the bits of a 32-bit integer
+MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer
 ANALYTIC, NUMERICAL = "analytic", "numerical"  # values of sdf_grid.gradient
 MAX_LOG2_ROWS = 24  # per level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
 LARGEST_LEVELS = 32  # of a feature grid
 FINEST_CELLS = 2**16  # per side of a level: float32 then places a point to a 256th of a cell
 LARGEST_INIT_VAL = 1.38  # inv_s = exp(10 * value) is clamped at 1e-6 and 1e6, and has no gradient there
-LARGEST_BIAS = 100.0  # radius of an initial sphere; contains any region
+MAX_WIDTH = 2**13  # of a layer: 256 MiB of weights between two such layers, and seven times that in training
+LEAST_BIAS, LARGEST_BIAS = 1e-3, 100.0  # radius of an initial sphere; the largest contains any region
 # Initial densities per unit-sphere radius: a smaller one is invisible, a larger one opaque at the first sample, and
 # neither has a gradient.
 LEAST_DENSITY, LARGEST_DENSITY = 1e-3, 1e3
@@ -43,13 +44,13 @@ Widths = list[tuple[int, int]]  # (inputs, outputs) of each layer
 class NerfConfig:
     """The background network (inverted-sphere NeRF); with model.type = nerf, the coarse and the fine network."""
 
-    D: int = limits(8, at_least=1)
-    W: int = limits(256, at_least=2)
+    D: int = limits(8, at_least=1, at_most=MAX_LAYERS)
+    W: int = limits(256, at_least=2, at_most=MAX_WIDTH)
     d_in: int = limits(3, at_least=3, at_most=4)
     d_in_view: int = limits(3, at_least=3, at_most=3)
     multires: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
     multires_view: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
-    output_ch: int = limits(4, at_least=1)
+    output_ch: int = limits(4, at_least=1, at_most=MAX_WIDTH)
     skips: tuple[int, ...] = (4,)
     use_viewdirs: bool = False
 
@@ -91,13 +92,13 @@ class SdfConfig:
     """The signed distance network."""
 
     d_in: int = limits(at_least=3, at_most=3)
-    d_out: int = limits(at_least=2)
-    d_hidden: int = limits(at_least=1)
-    n_layers: int = limits(at_least=1, at_most=MAX_SDF_LAYERS)
+    d_out: int = limits(at_least=2, at_most=MAX_WIDTH + 1)
+    d_hidden: int = limits(at_least=1, at_most=MAX_WIDTH)
+    n_layers: int = limits(at_least=1, at_most=MAX_LAYERS)
     skip_in: tuple[int, ...] = (4,)
     multires: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
-    bias: float = limits(0.5, above=0, at_most=LARGEST_BIAS)
-    scale: float = limits(1.0, above=0)
+    bias: float = limits(0.5, at_least=LEAST_BIAS, at_most=LARGEST_BIAS)
+    scale: float = limits(1.0, at_least=1e-3, at_most=1e3)
     geometric_init: bool = True
     weight_norm: bool = True
     inside_outside: bool = False
@@ -146,12 +147,12 @@ class SdfConfig:
 class ColorConfig:
     """Sizes and inputs of the colour network."""
 
-    d_feature: int = limits(at_least=1)
+    d_feature: int = limits(at_least=1, at_most=MAX_WIDTH)
     mode: str = limits(one_of=tuple(MODE_INPUTS))
-    d_in: int = limits(at_least=1)
+    d_in: int = limits(at_least=6, at_most=9)
     d_out: int = limits(at_least=3, at_most=3)
-    d_hidden: int = limits(at_least=1)
-    n_layers: int = limits(at_least=1)
+    d_hidden: int = limits(at_least=1, at_most=MAX_WIDTH)
+    n_layers: int = limits(at_least=1, at_most=MAX_LAYERS)
     weight_norm: bool = True
     multires_view: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
     squeeze_out: bool = True
@@ -219,9 +220,9 @@ class TableConfig:
 class GridConfig(TableConfig):
     """A field on a feature grid with a network."""
 
-    d_hidden: int = limits(64, at_least=1)
+    d_hidden: int = limits(64, at_least=1, at_most=MAX_WIDTH)
     n_layers: int = limits(1, at_least=1, at_most=4)
-    d_feature: int = limits(15, at_least=1)
+    d_feature: int = limits(15, at_least=1, at_most=MAX_WIDTH)
 
     @property
     def features(self) -> int:
@@ -244,7 +245,7 @@ class GridConfig(TableConfig):
 class SdfGridConfig(GridConfig):
     """A signed distance, initialised as that of a sphere of radius `bias`."""
 
-    bias: float | Auto = limits(AUTO, above=0, at_most=LARGEST_BIAS)
+    bias: float | Auto = limits(AUTO, at_least=LEAST_BIAS, at_most=LARGEST_BIAS)
     gradient: str = limits(ANALYTIC, one_of=(ANALYTIC, NUMERICAL))
 
     block: ClassVar[str] = "sdf_grid"

@@ -35,7 +35,7 @@ class Density:
 
 
 @dataclass(frozen=True)
-class _AtWeights:
+class DensityAtWeights:
     """The field bound to its current parameters."""
 
     table: Var
@@ -59,10 +59,10 @@ class DensityGrid(GridField):
     def __init__(self, conf: DensityGridConfig, rng: np.random.Generator) -> None:
         super().__init__(conf, rng, _even(rng, conf))
 
-    def at_weights(self) -> _AtWeights:
+    def at_weights(self) -> DensityAtWeights:
         """The field bound to its current parameters."""
         sizes = self.sizes
-        return _AtWeights(self.table, self.weights(sizes), sizes)
+        return DensityAtWeights(self.table, self.weights(sizes), sizes)
 
 
 def _even(rng: np.random.Generator, conf: DensityGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:

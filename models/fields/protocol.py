@@ -6,6 +6,8 @@ current parameters; it is called once per rendering, so that nothing is computed
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -37,8 +39,8 @@ class DistanceField(Protocol):
 class ColorField(Protocol):
     """The colour of a surface."""
 
-    def execute(self, points: Var, normals: Var, view_dirs: Var, features: Var) -> Var:
-        """RGB [P, 3] in [0, 1]; differentiable in the parameters, in normals and in features.
+    def __call__(self, points: Var, normals: Var, view_dirs: Var, features: Var) -> Var:
+        """RGB [P, 3] in [0, 1] (`execute` of a module); differentiable in the parameters, in normals and in features.
 
         Args:
             points: [P, 3].
@@ -46,6 +48,28 @@ class ColorField(Protocol):
             view_dirs: [P, 3], unit, from the camera outwards.
             features: [P, F], of the distance field.
         """
+
+
+@dataclass(frozen=True)
+class SurfaceFields:
+    """The networks of a surface."""
+
+    sdf: DistanceField
+    color: ColorField
+    sharpness: Callable[[], Var]  # inv_s [1], 1/s of the paper
+
+    def at_weights(self) -> SurfaceAtWeights:
+        """The fields bound to their current parameters."""
+        return SurfaceAtWeights(self.sdf.at_weights(), self.color, self.sharpness())
+
+
+@dataclass(frozen=True)
+class SurfaceAtWeights:
+    """The same with bound parameters."""
+
+    sdf: DistanceAtWeights
+    color: ColorField
+    inv_s: Var  # [1]
 
 
 class RadianceAtWeights(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.fields.color import RenderingNetwork
-from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
+from models.fields.density_grid import LARGEST_LOG, DensityAtWeights, DensityGrid, density_of
 from models.fields.nerf import NeRF
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
@@ -86,7 +86,7 @@ class GridRadianceField:
 
 @dataclass(frozen=True)
 class _GridAtWeights:
-    grid: object  # of DensityGrid.at_weights
+    grid: DensityAtWeights
     color: RenderingNetwork
 
     def density(self, points: Var) -> Var:

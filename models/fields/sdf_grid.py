@@ -39,6 +39,8 @@ class _AtWeights:
 class SDFGrid(GridField):
     """Grid and network; a `DistanceField`."""
 
+    conf: SdfGridConfig
+
     def __init__(self, conf: SdfGridConfig, rng: np.random.Generator) -> None:
         super().__init__(conf, rng, _sphere(rng, conf))
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from data.errors import UserError, is_allocation_failure
-from models.machine import environment, stops, toolchain
+from models.machine import environment, libraries, stops, toolchain
 from models.machine.available import available_bytes
 from models.machine.cuda import start, trial
 from models.machine.cuda.conclude import insisted
@@ -158,6 +158,7 @@ def _load() -> Any:
 
 def _prepared() -> Any:
     """Import Jittor and set its device."""
+    libraries.mend(toolchain.cache_folder(), os.environ["cache_name"])
     module = _import_quietly()
     module.flags.use_cuda = 0 if choice.home is None else 1
     if choice.home is not None:
@@ -183,13 +184,13 @@ def _start_again(is_second: bool) -> NoReturn:
     if choice.is_trial:
         raise RuntimeError(trial.AGAIN)
     if is_second:
-        raise UserError(f"Jittor rebuilds itself at every start: remove {_cache_folder()} and try again")
+        raise UserError(f"Jittor rebuilds itself at every start: remove {toolchain.cache_folder()} and try again")
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {RERUN: "1"})
 
 
 def cuda_ready(gpu: int) -> start.Ready:
     """The CUDA home for GPU `gpu`, made if needed, or the reason why there is none."""
-    return start.ready(gpu, _cache_folder(), toolchain.compiler())
+    return start.ready(gpu, toolchain.cache_folder(), toolchain.compiler())
 
 
 @cache
@@ -203,7 +204,7 @@ def _place(device: str, gpu: int) -> tuple[Home | None, str]:
     found = cuda_ready(gpu)
     home, reason = found.home, found.reason
     if home is not None and not choice.is_trial and (words := _trial(home)):
-        home, reason = None, f"{found.home.plan.gpu.words} is not used because Jittor fails on it, {words}"
+        reason, home = f"{home.plan.gpu.words} is not used because Jittor fails on it, {words}", None
     if home is None and device == "cuda":
         raise UserError(insisted(reason))
     return home, "" if home else reason
@@ -283,11 +284,6 @@ def _attach_matmul(module: Any) -> str:
         return gemm.attach(module)
 
 
-def _cache_folder() -> Path:
-    """The folder of Jittor's caches and of the CUDA homes."""
-    return Path(toolchain.jittor_home()) / ".cache" / "jittor"
-
-
 def _cache() -> list[Path]:
     """The cache folder of Jittor's current import."""
     utils = sys.modules.get("jittor_utils")
@@ -296,4 +292,4 @@ def _cache() -> list[Path]:
 
 def _caches() -> list[Path]:
     """The possible cache folders of another process of this program."""
-    return list(_cache_folder().glob(f"jt*/*/*/*/*/*/{toolchain.cache_name()}-cuda-*/**"))
+    return list(toolchain.cache_folder().glob(f"jt*/*/*/*/*/*/{toolchain.cache_name()}-cuda-*/**"))

@@ -10,12 +10,12 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from models.machine import isa, precompiled, toolchain
+from models.machine import isa, libraries, precompiled, toolchain
 from models.machine.cuda import start
 from models.machine.cuda.home import Home
 
 # Variables that later libraries read, too; they do not change the choice of CUDA home and cache.
-STAYING = {toolchain.THREADS_VARIABLE, "OMP_WAIT_POLICY", isa.ONEDNN_VARIABLE}
+STAYING = {toolchain.THREADS_VARIABLE, "OMP_WAIT_POLICY", isa.ONEDNN_VARIABLE, libraries.SEARCHED_FOLDERS}
 
 
 @contextlib.contextmanager
@@ -65,6 +65,7 @@ def tell(home: Home | None, gpu: int = 0) -> None:
     for name in toolchain.FORGOTTEN_VARIABLES:
         os.environ.pop(name, None)
     os.environ["JITTOR_HOME"] = toolchain.jittor_home()
+    libraries.use_linker(toolchain.compiler(), toolchain.cache_folder())
     os.environ["use_mkl"] = "0"  # otherwise Jittor downloads oneDNN; models.machine.gemm replaces it
     os.environ["nvcc_path"] = "" if home is None else home.nvcc
     if home is not None:

@@ -34,8 +34,8 @@ FLOATING_POINT = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract
 # GCC's default without -ffast-math, made explicit because approximate reciprocals give NaN for subnormal numbers.
 NO_ESTIMATES = "-mno-recip"
 # Flags that ignore NaN, infinity, subnormal numbers or the order of sums; they are rejected in the user's flags.
-RELAXATIONS = ("-Ofast", "-ffast-math", "-ffinite-math-only", "-funsafe-math-optimizations", "-fassociative-math")
-RELAXATIONS += ("-freciprocal-math", "-mrecip", "-mdaz-ftz")
+RELAXATIONS: tuple[str, ...] = ("-Ofast", "-ffast-math", "-ffinite-math-only", "-funsafe-math-optimizations")
+RELAXATIONS += ("-fassociative-math", "-freciprocal-math", "-mrecip", "-mdaz-ftz")
 VECTOR_FUNCTIONS = """
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(_OPENMP)
 extern "C" {

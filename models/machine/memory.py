@@ -30,7 +30,7 @@ class Choice:
     """The chosen chunk and its memory."""
 
     chunk: int
-    peak: int  # measured, or an upper bound
+    peak: float  # bytes, measured, or an upper bound
     fits: bool  # False: not even the smallest chunk does
 
 

@@ -20,7 +20,7 @@ class Pinned:
         memory, event = ctypes.c_void_p(0), ctypes.c_void_p(0)
         _demand(_cudart().cudaHostAlloc(ctypes.byref(memory), ctypes.c_size_t(BYTES), 0))
         _demand(_cudart().cudaEventCreateWithFlags(ctypes.byref(event), NO_TIMING))
-        self.address, self.event = memory.value, event.value
+        self.address, self.event = memory.value or 0, event.value or 0
         self._bytes = np.ctypeslib.as_array((ctypes.c_uint8 * BYTES).from_address(self.address))
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -33,6 +33,8 @@ class Pinned:
 @cache
 def _cudart() -> ctypes.CDLL:
     """The CUDA runtime that Jittor has loaded."""
+    if choice.home is None:
+        raise RuntimeError("no GPU is used")
     library = ctypes.CDLL(str(choice.home.folder / "lib64" / "libcudart.so"))
     library.cudaGetErrorString.restype = ctypes.c_char_p
     return library

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,8 @@ from data.io.streams import complain, is_watched, redraw
 # The number of object files of Jittor's core (1.3.11, CPU), for the progress line.
 CORE_OBJECT_FILES = 150
 INTERVAL_SECONDS = 2.0
+OWN = "Jittor compiles itself; this happens once, and takes a minute or two."
+OTHERS = "another process compiles Jittor, which this one waits for; this happens once, and takes a minute or two."
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ def show(word: Word) -> None:
         complain(word.text)
 
 
-_tell = show
+_tell: Callable[[Word], None] = show
 
 
 def hand_on(tell: Callable[[Word], None]) -> None:
@@ -67,11 +70,17 @@ def _report(done: threading.Event, caches: Callable[[], Sequence[Path]]) -> None
         if count == 0:
             continue
         if not spoke:
-            _tell(Word("Jittor compiles itself; this happens once, and takes a minute or two."))
+            _tell(Word(OWN if _is_own() else OTHERS))
         _tell(Word(f"  {min(count, CORE_OBJECT_FILES)}/{CORE_OBJECT_FILES} files, {elapsed:.0f} s ", is_passing=True))
         spoke = True
     if spoke:
         _tell(Word(f"  compiled in {time.time() - begin:.0f} s", is_last=True))
+
+
+def _is_own() -> bool:
+    """Whether this process compiles: it holds the lock of Jittor's cache, or has not imported it, for a child does."""
+    locks = sys.modules.get("jittor_utils.lock")
+    return locks is None or locks.jittor_lock.is_locked
 
 
 def _fresh_object_files(caches: Sequence[Path], since: float) -> int:

@@ -24,13 +24,14 @@ NUMBER_VARIABLES = ("log_silent", "log_v", "log_sync", "use_parallel_op_compiler
 FLAG_VARIABLES = ("cc_flags", "kernel_flags")  # the user's compiler flags, appended to those of the program
 # Environment variables that would set flags of Jittor. The program chooses the device; the other flags change results,
 # or make Jittor read foreign files.
-FORGOTTEN_VARIABLES = ("use_cuda", "use_cuda_managed_allocator", "device_id", "gdb_attach", "gdb_path", "no_grad")
-FORGOTTEN_VARIABLES += ("no_fuse", "amp_reg", "auto_mixed_precision_level", "auto_convert_64_to_32", "check_graph")
+FORGOTTEN_VARIABLES: tuple[str, ...] = ("use_cuda", "use_cuda_managed_allocator", "device_id", "gdb_attach", "gdb_path")
+FORGOTTEN_VARIABLES += ("no_grad", "no_fuse", "amp_reg", "auto_mixed_precision_level", "auto_convert_64_to_32")
 FORGOTTEN_VARIABLES += ("cpu_mem_limit", "device_mem_limit", "exclude_pass", "jit_search_kernel", "lazy_execution")
 FORGOTTEN_VARIABLES += ("node_order", "reuse_array", "th_mode", "rewrite_op", "gopt_disable", "sync_run", "cc_type")
 FORGOTTEN_VARIABLES += ("cache_path", "jittor_path", "python_path", "log_file", "log_vprefix", "trace_py_var")
 FORGOTTEN_VARIABLES += ("trace_depth", "trace_var_data", "profiler_enable", "profile_memory_enable", "l1_cache_size")
 FORGOTTEN_VARIABLES += ("use_threading", "use_tensorcore", "try_use_32bit_index", "use_stat_allocator", "enable_tuner")
+FORGOTTEN_VARIABLES += ("check_graph",)
 # Bytes that the libraries need, in total and per thread: measured at 1.4 GB of address space and 0.3 GB of data with
 # one thread, 1.6 and 0.4 with two. With less, some libraries end the process.
 LEAST_LIMITS = {
@@ -106,7 +107,7 @@ def check_environment() -> None:
     if not re.fullmatch(r"[\w.+-]{1,100}", cache, re.ASCII) or set(cache) == {"."}:
         raise UserError(f"the environment variable cache_name = {cache!r}: must be a plain name; set it or unset it")
     try:
-        folder = Path(jittor_home()) / ".cache" / "jittor"
+        folder = cache_folder()
         if not folder.is_absolute() or os.environ.get("HOME") == "":  # an empty HOME means the root folder
             raise ValueError("HOME is empty or not absolute")
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,6 +125,11 @@ def jittor_home() -> str:
     It is always passed to Jittor, which would otherwise remember a JITTOR_HOME of one run for all later runs.
     """
     return os.environ.get("JITTOR_HOME") or str(Path.home())
+
+
+def cache_folder() -> Path:
+    """The folder of Jittor's caches, of the linkers and of the CUDA homes."""
+    return Path(jittor_home()) / ".cache" / "jittor"
 
 
 def _check_memory_of_homes(path: Path) -> None:

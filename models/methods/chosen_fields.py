@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from models.config.strict import ConfigError, nearest
 from models.fields.conf import ColorConfig, VarianceConfig
 from models.fields.registry import COLORS, NERF, RADIANCE, RENDERING_NETWORK, SDF_GRID, SDF_NETWORK, SURFACES
-from models.methods.block import PlainBlock
+from models.methods.block import ModelConfig
 
 # The key that sets the feature width of a field, for messages.
 FEATURES_OF = {SDF_NETWORK: "model.sdf_network.d_out - 1", SDF_GRID: "model.sdf_grid.d_feature"}
@@ -19,7 +19,7 @@ DEFAULT = "default"  # the field name that selects the default of the method
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChosenFieldsConfig(PlainBlock):
+class ChosenFieldsConfig(ModelConfig):
     """Blocks of fields, some of which the conf selects by name."""
 
     defaults: ClassVar[Mapping[str, str]] = {}  # the field that DEFAULT selects, by key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,13 +112,13 @@ def from_blocks(tree: object) -> ExperimentConfig:
     """
     blocks = from_tree(_Blocks, tree)
     name = blocks.model.get("type", NEUS)
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ConfigError(f"model.type = {shown(name)}: must be one of {', '.join(METHODS)}")
     block = METHODS[name].block
     further = _further(block)
     names = {field.name for field in fields(block)} - {MORE} - _unused(block, blocks.model)
     known = _model_types()
-    own, more = {}, {}
+    own, more = dict[str, Any](), dict[str, Any]()
     for key, value in blocks.model.items():
         if key not in known:
             raise ConfigError(f"model.{key}: unknown key{nearest(str(key), known)}")
@@ -151,7 +151,8 @@ def known_leaves() -> dict[str, tuple[Any, Mapping[str, Any]]]:
         for prefix, block in blocks.items():
             leaves |= leaf_fields(block, f"{prefix}.")
     del leaves[f"{MODEL}.{MORE}"]
-    choices = {"type": METHODS, "surface": SURFACES, "color": COLORS, "radiance_field": RADIANCE}
+    choices: dict[str, Iterable[str]] = {"type": METHODS, "surface": SURFACES, "color": COLORS}
+    choices["radiance_field"] = RADIANCE
     choices |= {key: (DEFAULT, *known) for key, known in choices.items() if key != "type"}
     return leaves | {f"{MODEL}.{key}": (str, {"one_of": tuple(known)}) for key, known in choices.items()}
 

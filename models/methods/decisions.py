@@ -102,10 +102,12 @@ def decide_gaussians(conf: GaussiansConfig, train: TrainConfig, scene: Scene, be
 def with_table(
     plan: TrainingPlan, conf: ModelConfig, train: TrainConfig, losses: Mapping[str, float], values: Mapping[str, Any]
 ) -> TrainingPlan:
-    """The plan with its table, and of the keys without effect those that differ from confs/base.
+    """The plan with its table, unless it has one, and of the keys without effect those that differ from confs/base.
 
     losses: the weights by name; values: all keys of the conf, dotted.
     """
+    if plan.rows:
+        return plan
     base = base_values(conf.type)
     changed = [key for key, value in values.items() if not same(value, base, key)]
     idle = [*plan.unused, *(key for key, loss in OF_LOSSES.items() if loss not in losses and values.get(key, True))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.config.strict import Auto, limits
+from models.config.strict import Auto, rate, weight
 
 EXPOSURE = "exposure"  # name of the network in checkpoints
 
@@ -14,5 +14,5 @@ class PhotographsConfig:
     """Exposure and white balance of each photograph, not learned by default."""
 
     exposure: bool | Auto = False
-    exposure_rate: float = limits(0.3, above=0)
-    exposure_weight: float = limits(0.01, at_least=0)
+    exposure_rate: float = rate(0.3)
+    exposure_weight: float = weight(0.01)

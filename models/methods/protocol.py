@@ -16,9 +16,8 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.estimators.seen_space import SeenSpace
 from models.machine.backend import jt
-from models.structs import Objective, RayView, StepContext, Var
+from models.structs import Noise, Objective, RayView, StepContext, Var
 
-Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
 Precomputed = Any  # the part of a chunk that is computed once, without gradients
 
 
@@ -81,11 +80,14 @@ class Parameters(Protocol):
 
 
 class Model(Protocol):
-    """A method with its networks. All random numbers are passed in."""
+    """A method with its networks. All random numbers are passed in.
 
-    entries: str  # name of the entries of a batch, for messages
-    shows_pictures: bool  # whether `view` takes only the rays of whole images (`ImageRays`)
-    warm_up: int  # steps over which its learning rates rise
+    By default it has one learning rate, no state but the networks, and nothing to do around a step.
+    """
+
+    entries: str = "rays"  # name of the entries of a batch, for messages
+    shows_pictures: bool = False  # whether `view` takes only the rays of whole images (`ImageRays`)
+    warm_up: int = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -100,15 +102,21 @@ class Model(Protocol):
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of one batch; None, without drawing numbers, if the conf disables it."""
+        return None
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The colour [3] behind everything in images, given that of the conf; None for black."""
+        return background_rgb
 
-    def precompute(self, batch: Batch, noise: Noise | None, context: StepContext) -> Precomputed:
-        """The part of a chunk that is computed once, without gradients; `objective` takes it, or computes it itself."""
+    def precompute(self, batch: Any, noise: Noise | None, context: StepContext) -> Precomputed:
+        """The part of a chunk that is computed once, without gradients; `objective` takes it, or computes it itself.
+
+        batch: one of the method's sampler, or a part of it. None: nothing is computed ahead.
+        """
+        return None
 
     def objective(
-        self, batch: Batch, noise: Noise | None, context: StepContext, precomputed: Precomputed = None
+        self, batch: Any, noise: Noise | None, context: StepContext, precomputed: Precomputed = None
     ) -> Objective:
         """The terms of the training loss."""
 
@@ -126,34 +134,29 @@ class Model(Protocol):
 
     def view_fully(self, rays: Rays, context: StepContext) -> RayView:
         """The same with all networks evaluated at all samples: an upper bound of the memory of an image."""
+        return self.view(rays, context)
 
     def sharpness(self) -> float | None:
         """inv_s of a surface; None if the method has none."""
+        return None
 
-
-class PlainModel:
-    """Defaults of a method: one learning rate, no state but the networks, nothing to do around a step."""
-
-    entries = "rays"
-    shows_pictures = False
-    warm_up = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
-
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """Factors on the learning rate by network or `<network>.<parameter>`; 1 for others."""
         del step
         return {}
 
-    loss_weights: Mapping[str, float] = {}  # of the losses that apply, by name, for the table of the plan
+    @property
+    def loss_weights(self) -> Mapping[str, float]:
+        """The weights of the losses that apply, by name, for the table of the plan."""
+        return {}
 
     def begin(self) -> None:
         """Initialise a new training from the scene; called after `sampler`, unless a checkpoint is resumed."""
-
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """See `Model.behind`."""
-        return background_rgb
+        return
 
     def before_step(self, context: StepContext) -> None:
         """Called before the batch of a step is drawn."""
+        return
 
     def after_collapse(self, step: int) -> str:
         """Called after training returned to a checkpoint because renderings had become worse up to this step.
@@ -173,6 +176,7 @@ class PlainModel:
 
         gradients: d loss / d parameter by `<network>.<name>`, and those of `Objective.watched`.
         """
+        return
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
         """Adapt to the shapes of a checkpoint, network -> name -> shape, before its values are read.

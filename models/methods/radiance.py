@@ -16,11 +16,12 @@ from models.fields.grid_field import GridField
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
-from models.methods.protocol import LevelSet, Noise
+from models.methods.protocol import LevelSet
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import expected_distance
 from models.plan import TrainingPlan
-from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, Rendered, masked_mean, masked_psnr, masked_target
+from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, OfRays, masked_mean, masked_psnr, masked_target
+from models.rendering.protocol import RayBatch
 from models.rendering.render import radiance_loss, render_passes, render_radiance
 from models.rendering.views import packed_view
 from models.structs import RayView, RenderOutput, StepContext, Var
@@ -38,9 +39,12 @@ class TwoPassRays(ComparedRays):
 
 
 class RadianceModel(VolumeModel):
-    """A density and an emitted colour; `coarse` is another field that determines the samples of this one."""
+    """A density and an emitted colour; `coarse` is another field that determines the samples of this one.
 
-    losses = NERF_LOSSES
+    Nothing is precomputed: the coarse pass is differentiated.
+    """
+
+    losses: tuple[str, ...] = NERF_LOSSES
     objective = radiance_loss
 
     def __init__(
@@ -56,10 +60,7 @@ class RadianceModel(VolumeModel):
         super().__init__(estimator, named, train, {"mask": train.mask_weight}, plan, photographs)
         self.field, self.coarse = field, coarse
 
-    def precompute(self, batch: object, noise: Noise | None, context: StepContext) -> None:
-        """Nothing: the coarse pass is differentiated, and the fine samples depend on it."""
-
-    def scalar_inputs(self, rendered: Rendered) -> ComparedRays:
+    def scalar_inputs(self, rendered: OfRays) -> ComparedRays:
         """The inputs of the scalars."""
         rendering = rendered.rendering
         values = (rendering.rgb, rendered.target, rendered.counts)
@@ -76,9 +77,6 @@ class RadianceModel(VolumeModel):
             found["Statistics/weight_max"] = masked_mean(output.weight_max, mask)
             found["Statistics/coarse_psnr"] = masked_psnr(output.coarse_rgb, target, mask)
         return found
-
-    def sharpness(self) -> None:
-        """None: a density has no inv_s."""
 
     @property
     def level_set(self) -> LevelSet:
@@ -119,8 +117,6 @@ class TwoPassModel(RadianceModel):
             normals = self.field.at_weights().with_normals(jt.array(points), jt.array(rays.directions))[1].numpy()
         return RayView(found.rgb.numpy(), normals * opacity, distance, np.clip(opacity, 0.0, 1.0))
 
-    view_fully = view
-
 
 class PackedRadianceModel(RadianceModel):
     """A radiance field sampled in occupied cells."""
@@ -142,16 +138,16 @@ class PackedRadianceModel(RadianceModel):
 
     losses = FAST_NERF_LOSSES
 
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """The table learns at the full rate, the networks at fractions of it."""
-        found = dict(super().rates(step))
+        found = super().rates(step)
         for name, network in self.field.networks.items():
             found[name] = self._conf.network_rate
             if isinstance(network, GridField):
                 found[f"{name}.table"] = 1.0
         return found
 
-    def targets(self, batch: object, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
+    def targets(self, batch: RayBatch, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
         """All rays count; with masks, pixels outside are fitted to the background."""
         counts = jt.ones((len(batch), 1))
         if batch.mask is None:
@@ -177,8 +173,6 @@ class PackedRadianceModel(RadianceModel):
             return render_radiance(shown, samples, behind), normals, count
 
         return packed_view(rays, look, behind)
-
-    view_fully = view
 
     def _emptiness(self, points: np.ndarray) -> np.ndarray:
         return -self.estimator.extracted(points)

@@ -11,21 +11,25 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
+from models.estimators.batch import PackedBatch
 from models.estimators.conf import PackedConfig
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
+from models.estimators.sampler import PackedSampler
 from models.estimators.visibility import NO_ANNEALING, alpha_visibility
+from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
 from models.methods.protocol import LevelSet, Noise
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs
-from models.plan import PLAIN, TrainingPlan
+from models.plan import TrainingPlan
 from models.rendering.conf import PatchesConfig
-from models.rendering.losses import FAST_NEUS_LOSSES, NEUS_LOSSES, Rendered, masked_mean, masked_psnr
+from models.rendering.losses import FAST_NEUS_LOSSES, NEUS_LOSSES, OfSurface, masked_mean, masked_psnr
 from models.rendering.patches import MOST_COMPARED, PatchComparison
-from models.rendering.render import SurfaceFields, render_surface, surface_alpha, surface_loss
+from models.rendering.protocol import RayBatch
+from models.rendering.render import render_surface, surface_alpha, surface_loss
 from models.rendering.views import packed_view
-from models.structs import OF_THE_BATCH, FieldOutput, RayView, RenderOutput, StepContext, Var
+from models.structs import OF_THE_BATCH, Array, FieldOutput, RayView, RenderOutput, StepContext, Var
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class DenseSurfaceRays(SurfaceRays):
 class SurfaceModel(VolumeModel):
     """A surface as the zero level set of a signed distance."""
 
-    losses = NEUS_LOSSES
+    losses: tuple[str, ...] = NEUS_LOSSES
     objective = surface_loss
 
     def __init__(
@@ -70,13 +74,13 @@ class SurfaceModel(VolumeModel):
         """The function `cos_anneal_ratio` at a step."""
         return cos_anneal_ratio(step, self.train)
 
-    def precompute(self, batch: object, noise: Noise | None, context: StepContext) -> object | None:
+    def precompute(self, batch: RayBatch, noise: Noise | None, context: StepContext) -> Var | None:
         """What the estimator computes once per chunk."""
         del context
         with jt.no_grad():
             return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
 
-    def scalar_inputs(self, rendered: Rendered) -> SurfaceRays:
+    def scalar_inputs(self, rendered: OfSurface) -> SurfaceRays:
         """The inputs of the scalars."""
         rendering = rendered.rendering
         values = (rendering.rgb, rendered.target, rendered.counts, rendering.inv_s)
@@ -167,7 +171,7 @@ class PackedSurfaceModel(SurfaceModel):
         del step
         return NO_ANNEALING
 
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """Tables learn at the full rate, the networks and inv_s at fractions of it."""
         packed = self._packed
         return super().rates(step) | {
@@ -181,18 +185,19 @@ class PackedSurfaceModel(SurfaceModel):
             "background_color": packed.network_rate,
         }
 
-    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> object:
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""
         sampler = super().sampler(scene, batch_size, generator)
         self.patches = PatchComparison(scene, self._patches_conf) if self.loss_weight("patches") > 0 else None
         self.estimator.compare_patches(None if self.patches is None else MOST_COMPARED)
         return sampler
 
-    def free_rays(self, batch: object) -> np.ndarray | Var | None:
+    def free_rays(self, batch: PackedBatch) -> Array | None:
         """Rays outside the masks; without masks, rays with the colour of a uniform backdrop."""
-        if self.plan.background.value == PLAIN:
-            return self.estimator.background.shows_alone(jt.array(batch.rgb))
-        return None if batch.mask is None else batch.is_free_ray()
+        background = self.estimator.background
+        if background is not None and background.is_plain:
+            return background.shows_alone(jt.array(batch.rgb))
+        return batch.is_free_ray()
 
     def patches_at(self, step: int) -> PatchComparison | None:
         """The comparison, from `patches.begins` on."""
@@ -212,8 +217,6 @@ class PackedSurfaceModel(SurfaceModel):
             return render_surface(fields, samples, NO_ANNEALING, behind, seen), seen.gradient, count
 
         return packed_view(rays, look, behind)
-
-    view_fully = view
 
     @property
     def level_set(self) -> LevelSet:

@@ -15,14 +15,14 @@ from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
-from models.methods.protocol import Noise, PlainModel
+from models.methods.protocol import Model, Noise
 from models.plan import DEPTH_MAPS, NONE, PLAIN, TrainingPlan
 from models.rendering.losses import binary_mask
-from models.structs import RenderOutput, StepContext, Var
+from models.rendering.protocol import Output, RayBatch
+from models.structs import StepContext, Var, loss_tag
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
-TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, if they differ
 NO_EXPOSURE = PhotographsConfig()
 
 
@@ -35,7 +35,7 @@ class ComparedRays:
     mask: Var  # [R, 1], 1 if the colour counts
 
 
-class VolumeModel(PlainModel):
+class VolumeModel(Model):
     """A `models.methods.protocol.Model` without fields, objective, views and surface."""
 
     losses: tuple[str, ...] = ()  # keys of rendering.losses.LOSSES
@@ -94,7 +94,7 @@ class VolumeModel(PlainModel):
         if self.exposure is not None and EXPOSURE in shapes:
             take_rows(self.exposure, shapes[EXPOSURE])
 
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """Factors on the learning rate; exposure has a separate one."""
         del step
         return {} if self.exposure is None else {EXPOSURE: self._photographs.exposure_rate}
@@ -115,13 +115,13 @@ class VolumeModel(PlainModel):
         """See `Model.behind`."""
         return self.estimator.behind(background_rgb)
 
-    def exposed(self, rendering: RenderOutput, batch: Any) -> RenderOutput:
+    def exposed(self, rendering: Output, batch: RayBatch) -> Output:
         """Colours with the exposure of their images."""
         if self.exposure is None:
             return rendering
         return replace(rendering, rgb=self.exposure(rendering.rgb, jt.array(batch.view)))
 
-    def targets(self, batch: Any, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
+    def targets(self, batch: RayBatch, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
         """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
         del background_rgb
         counts = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)
@@ -130,7 +130,7 @@ class VolumeModel(PlainModel):
 
     def loss_scalars(self, losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses by TensorBoard tag."""
-        found = {f"Loss/{TAGS.get(name, name)}_loss": losses[name] for name in self.losses if name in losses}
+        found = {loss_tag(name): losses[name] for name in self.losses if name in losses}
         return {"Loss/loss": losses["total"]} | found
 
     def buffers(self) -> dict[str, np.ndarray]:

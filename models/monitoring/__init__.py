@@ -1,1 +1,1 @@
-"""Monitoring of a run: skipped steps, recovery, health, signals, locks, logs."""
+"""Monitoring of a run: health, signals, locks, logs."""

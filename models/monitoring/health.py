@@ -85,7 +85,7 @@ def _flat(history: Sequence[Vitals]) -> str:
     if len(values) < FLAT_VALIDATIONS or max(values) - min(values) >= FLAT_DB or max(values) >= LOW_PSNR:
         return ""
     return (
-        f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} "
+        f"step {history[-1].step}: batch PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} "
         "validations: usually the cameras do not match the photographs (--mode inspect measures it), or the "
         f"background is not modelled (use {history[-1].background})"
     )
@@ -104,3 +104,29 @@ def _fog(history: Sequence[Vitals]) -> str:
         "photographs are inconsistent, the region of interest is far too large (--roi selects another), or the "
         f"background is not modelled (use {history[-1].background})"
     )
+
+
+class Health:
+    """Examines a training at its validations. Each kind of problem is reported once until it disappears."""
+
+    def __init__(self) -> None:
+        self._vitals: list[Vitals] = []
+        self._psnrs: list[float] = []
+        self._told: set[str] = set()
+
+    def note_psnr(self, value: float) -> None:
+        """Record a logged PSNR in dB."""
+        self._psnrs.append(value)
+
+    def examine(self, step: int, inv_s: float | None, surface: LevelSet | None) -> list[str]:
+        """The new problems at a validation; [] without a surface, or if its field is not finite (see `Guard`)."""
+        if surface is None:
+            return []
+        values = surface.outward(probe_points())
+        if not np.isfinite(values).all():
+            return []
+        self._vitals = [*self._vitals, vitals(step, inv_s, values, surface, self._psnrs)][-HISTORY:]
+        self._psnrs = []
+        found = findings(self._vitals)
+        new, self._told = found.keys() - self._told, set(found)
+        return [found[kind] for kind in found if kind in new]

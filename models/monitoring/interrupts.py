@@ -10,8 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import Self
+from typing import Any, Self
+
+from data.errors import is_compiler_failure
+from models.machine import memory
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_BASE = 128  # a shell's exit status for a process that a signal ended is this plus the signal
@@ -38,7 +43,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -49,6 +54,16 @@ class Interrupts:
     def __exit__(self, *_: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, signal.SIG_DFL if handler is None else handler)
+
+    @contextmanager
+    def of_a_compiler(self) -> Iterator[None]:
+        """Context manager: after a signal, a failed compiler is no error: a terminal sends Ctrl-C to it, too."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.received is None or not is_compiler_failure(error):
+                raise
+            memory.let_go(error)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         """Record the first signal; exit at the second without flushing, as checkpoints are complete at any time."""

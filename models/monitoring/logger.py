@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
-from data.errors import one_line
+from data.errors import UserError, is_allocation_failure, one_line
 from data.io.bars import Bar
 from data.io.files import make_folder, open_regular
 from data.io.streams import complain, is_watched, say
+from models.machine import memory
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
 TEXT, TENSORBOARD = "text", "TensorBoard"  # parts of a log
@@ -28,6 +29,8 @@ TEXT, TENSORBOARD = "text", "TensorBoard"  # parts of a log
 TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
 MOST_WARNINGS = 100  # number of warnings kept
 FLUSH_SECONDS = 10.0  # maximum delay of TensorBoard; a flush waits for the disk
+
+Result = TypeVar("Result")
 
 
 class RunLogger(AbstractContextManager):
@@ -51,6 +54,7 @@ class RunLogger(AbstractContextManager):
         self._next_flush = 0.0
         self._failed = set() if is_written else {TEXT, TENSORBOARD}  # parts of the log that failed
         self.warnings: list[str] = []  # the newest ones
+        self._unwritten: set[str] = set()  # kinds of results that were reported as not written
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -74,6 +78,20 @@ class RunLogger(AbstractContextManager):
         """Add `text`, which was already printed to stderr, to the warnings of the text log and the report."""
         self.warnings = [*self.warnings[1 - MOST_WARNINGS :], text]
         self._append("WARNING", text)
+
+    def unless_it_fails(self, step: int, what: str, write: Callable[[], Result]) -> Result | None:
+        """Write an optional result; on failure the training continues, and each kind is reported once."""
+        try:
+            return write()
+        except (UserError, OSError, MemoryError, RuntimeError) as error:
+            if is_allocation_failure(error):
+                memory.let_go(error)
+            elif isinstance(error, RuntimeError):
+                raise
+            if what not in self._unwritten:
+                self._unwritten.add(what)
+                self.warn(f"step {step}: {what} could not be written; the training continues: {error}")
+        return None
 
     def scalars(self, step: int, values: dict[str, float]) -> None:
         """Write scalars of one step to TensorBoard; keys are tags such as 'Loss/loss'."""

@@ -1,4 +1,4 @@
-"""Remove the files of a run that fails before its first result."""
+"""The files of a run: its recording, and what remains if it fails before its first result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 from pathlib import Path
 
 from data.errors import UserError
-from data.io.files import missing_folders, remove, remove_empty
+from data.io.files import make_folder, missing_folders, remove, remove_empty, write_atomically, write_result
+from models.methods.conf import ExperimentConfig, to_hocon
 from models.monitoring.lock import LOCK_NAME
 from models.monitoring.logger import LOG_FOLDER
 
@@ -39,6 +40,30 @@ class RunFiles:
             with contextlib.suppress(UserError):
                 remove(path)
         remove_empty(self._missing)
+
+
+def record(folder: Path, conf: ExperimentConfig) -> None:
+    """Write the resolved conf and copies of the recorded folders' .py files to `folder`/recording, as published.
+
+    The packages in a folder are copied, too.
+    """
+    try:
+        write_result(make_folder(folder, RECORDING) / "config.conf", to_hocon(conf).encode())
+        for name in conf.general.recording:
+            source = Path(name)
+            for file in _python_files(source):
+                within = file.parent.relative_to(source)
+                target = make_folder(folder, Path(RECORDING) / source.name / within)
+                write_atomically(target / file.name, file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"the recording in {folder} cannot be written ({error}); correct general.recording") from error
+
+
+def _python_files(folder: Path) -> list[Path]:
+    """The .py files of a folder and of the packages inside it."""
+    packages = sorted(path.parent for path in folder.glob("*/__init__.py") if not path.parent.is_symlink())
+    files = sorted(file for file in folder.glob("*.py") if file.is_file())
+    return files + [file for package in packages for file in _python_files(package)]
 
 
 def _entries(folder: Path) -> list[Path]:

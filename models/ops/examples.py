@@ -125,7 +125,7 @@ def _grid_sdf(rng: np.random.Generator) -> Example:
 def _alpha(rng: np.random.Generator) -> Example:
     sdf, cos = _normal(rng, POINTS, 1, size=0.05), _normal(rng, POINTS, 1)
     lengths = jt.array(rng.uniform(0.01, 0.1, (POINTS, 1)).astype(np.float32))
-    sharpness = jt.array(np.float32([40.0]))
+    sharpness = jt.array(np.array([40.0], np.float32))
     return Example(section_alpha, (sdf, cos, lengths, sharpness, 0.7), (sdf, cos, sharpness))
 
 
@@ -170,7 +170,7 @@ def _readings(rng: np.random.Generator) -> Example:
 
 
 def _all_finite(rng: np.random.Generator) -> Example:
-    return Example(all_finite, ([_normal(rng, 9), jt.array(np.float32([np.inf]))],))
+    return Example(all_finite, ([_normal(rng, 9), jt.array(np.array([np.inf], np.float32))],))
 
 
 def _pack(rng: np.random.Generator) -> Example:

@@ -56,7 +56,7 @@ def _reference(
         offsets: int32 [R + 1].
     """
     values = [value.numpy().astype(np.float32) for value in (sdf, gradient, weights, places, directions)]
-    at = _sought(*values, offsets.numpy(), sizes)
+    at = _sought(sizes, offsets.numpy(), *values)
     row, is_hit = jt.array(np.maximum(at, 0)), jt.array(at[:, None] >= 0)
     direction, normal = directions[row], gradient[row]
     # `ternary` needs finite derivatives on both sides.
@@ -69,13 +69,13 @@ def _reference(
 
 
 def _sought(
+    sizes: Hits,
+    offsets: np.ndarray,
     sdf: np.ndarray,
     gradient: np.ndarray,
     weights: np.ndarray,
     places: np.ndarray,
     directions: np.ndarray,
-    offsets: np.ndarray,
-    sizes: Hits,
 ) -> np.ndarray:
     """The sample indices of `SurfaceHits.at`, in NumPy."""
     found = np.full(len(offsets) - 1, -1, np.int32)
@@ -106,7 +106,7 @@ class _SurfaceHits(jt.Function):
         super().__init__()
         self.given, self.offsets, self.sizes = given, offsets, sizes
         self.fields: list[Var] = []
-        self.at: Var | None = None
+        self.at: Var = None
 
     def execute(self, sdf: Var, gradient: Var) -> tuple[Var, Var]:
         """Points and normals."""

@@ -111,7 +111,7 @@ def _native(
 ) -> PackedSamples:
     """One operation: steps from cell to cell, and over empty boxes at once."""
     rays = origins.shape[0]
-    outputs = [((rays + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
+    outputs: list[tuple[tuple[int, ...], str]] = [((rays + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
     outputs += [((samples, width), "float32") for width in (1, 3, 3)]
     layout = March(occupied.shape[0], samples, step)
     found = SOURCE.call("march", layout, outputs, [origins, directions, near, far, jitter, occupied])

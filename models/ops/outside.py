@@ -115,7 +115,7 @@ def occupied(
     if not len(kept):  # operations need a row: a sample of no ray
         arrays = [np.zeros((1, *values.shape[1:]), values.dtype) for values in arrays]
     *samples, is_before = map(jt.array, arrays)
-    return PackedSamples(jt.array(offsets), jt.array(np.int32([len(rays)])), *samples), is_before
+    return PackedSamples(jt.array(offsets), jt.array(np.array([len(rays)], np.int32)), *samples), is_before
 
 
 def _reference(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var, sizes: Outside) -> PackedSamples:
@@ -137,7 +137,7 @@ def _reference(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var
 def _native(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var, sizes: Outside) -> PackedSamples:
     """One operation, with `sizes.samples` rows; those that are not used are zero."""
     count, samples = len(rays), sizes.samples
-    outputs = [((count + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
+    outputs: list[tuple[tuple[int, ...], str]] = [((count + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
     outputs += [((samples, width), "float32") for width in (1, 3, 3)]
     inputs = [jt.array(value) for value in (rays.origins, rays.directions, jitter)]
     found = SOURCE.call("outside_samples", sizes, outputs, [*inputs, transmits, states])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
@@ -80,7 +81,7 @@ def rounds(
     return [*added, depths]
 
 
-def _reference(origins: Var, directions: Var, depths: Var, sdf: Var | None, distance: Distance, *plan: object) -> Var:
+def _reference(origins: Var, directions: Var, depths: Var, sdf: Var | None, distance: Distance, *plan: Any) -> Var:
     """All depths ascending; the arguments are those of `rounds`."""
     return rounds(origins, directions, depths, sdf, distance, *plan)[-1]
 

@@ -120,7 +120,7 @@ def _struct(layout: type) -> str:
         raise TypeError(f"{layout} is no dataclass")
     members, parts, reads = [], [], []
     for name, kind in get_type_hints(layout).items():
-        if is_dataclass(kind):
+        if isinstance(kind, type) and is_dataclass(kind):
             members.append(f"    {kind.__name__} {name};")
             parts.append(f"{name}(data)")
         elif kind in _TYPES:

@@ -44,8 +44,8 @@ def _native(
     if len(totals) > MOST_TERMS:
         return _reference(totals, counts, margins, weights)
     known = [int(not hasattr(count, "shape")) for count in counts]
-    numbers = [count if is_known else 0.0 for count, is_known in zip(counts, known, strict=True)]
-    layout = WeightedMeans(*(tuple(map(float, values)) for values in (weights, margins, numbers)), tuple(known))
+    numbers = [float(count) if is_known else 0.0 for count, is_known in zip(counts, known, strict=True)]
+    layout = WeightedMeans(tuple(map(float, weights)), tuple(map(float, margins)), tuple(numbers), tuple(known))
     return list(_Means([count for count, is_known in zip(counts, known, strict=True) if not is_known], layout)(*totals))
 
 

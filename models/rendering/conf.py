@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.config.strict import ConfigError, limits
+from models.config.strict import ConfigError, limits, share
+
+MOST_NEIGHBOURS = 32  # of a photograph
 
 
 @dataclass(frozen=True)
 class PatchesConfig:
     """The patch comparison across photographs; times are fractions of train.end_iter."""
 
-    begins: float = limits(0.2, at_least=0, at_most=1)
+    begins: float = share(0.2)
     radius: int = limits(3, at_least=1, at_most=10)
-    neighbours: int = limits(8, at_least=1, at_most=32)
-    best: int = limits(4, at_least=1)
+    neighbours: int = limits(8, at_least=1, at_most=MOST_NEIGHBOURS)
+    best: int = limits(4, at_least=1, at_most=MOST_NEIGHBOURS)
 
     def check(self) -> None:
         """Raises ConfigError if `best` exceeds the number of neighbours."""

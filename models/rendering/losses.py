@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,11 @@ from models.config.blocks import TrainConfig
 from models.machine.backend import jt
 from models.ops.elementwise import hard_clip, length, magnitude
 from models.rendering.patches import surface_of
-from models.structs import MASK_THRESHOLD, RenderOutput, Term, Var
+from models.rendering.protocol import Method, Output, PackedMethod, PackedRays, RayBatch, SurfaceMethod
+from models.structs import MASK_THRESHOLD, RenderOutput, SurfaceOutput, Term, Var
+
+OfBatch = TypeVar("OfBatch", bound=RayBatch)
+OfMethod = TypeVar("OfMethod", bound=Method)
 
 COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
 # Opacities are clamped this far from 0 and 1 in the mask loss; clamped rays have no gradient (as published).
@@ -29,15 +33,15 @@ MASK_NOISE = 8.0 / 255.0  # of JPEG masks around the object
 
 
 @dataclass(frozen=True)
-class Rendered:
+class Rendered(Generic[Output, OfBatch, OfMethod]):
     """A batch, its rendering and its targets."""
 
-    rendering: RenderOutput
-    batch: Any  # of the method's estimator, host arrays
+    rendering: Output
+    batch: OfBatch
     target: Var  # [R, 3], colours
     counts: Var  # [R, 1], 1 if the colour of a ray counts, else 0
     mask: Var | None  # [R, 1], target opacity of a ray; None if unknown
-    method: Any  # the method: `fields`, `loss_weight(name)`, and its conf
+    method: OfMethod
     step: int  # finished training steps
 
     def generator(self) -> np.random.Generator:
@@ -45,32 +49,37 @@ class Rendered:
         return np.random.default_rng((self.method.train.seed, self.step))
 
 
-Loss = Callable[[Rendered], Term | None]
+# What a loss needs: any method, one with a signed distance, or one with packed samples.
+OfRays = Rendered[RenderOutput, RayBatch, Method]
+OfSurface = Rendered[SurfaceOutput, RayBatch, SurfaceMethod]
+OfPacked = Rendered[SurfaceOutput, PackedRays, PackedMethod]
+Loss = Callable[[Any], Term | None]
 
 
-def color(rendered: Rendered) -> Term:
+def color(rendered: OfRays) -> Term:
     """Absolute error over channels and counted rays, by the number of these rays (NeuS, section 3.4)."""
     return color_term(rendered.rendering.rgb, rendered.target, rendered.counts)
 
 
-def color_mse(rendered: Rendered) -> Term:
+def color_mse(rendered: OfRays) -> Term:
     """Mean squared error over channels and counted rays (NeRF, eq. 6)."""
     return squared_term(rendered.rendering.rgb, rendered.target, rendered.counts)
 
 
-def coarse_mse(rendered: Rendered) -> Term:
+def coarse_mse(rendered: OfRays) -> Term | None:
     """The same of the coarse pass."""
-    return squared_term(rendered.rendering.coarse.rgb, rendered.target, rendered.counts)
+    coarse = rendered.rendering.coarse
+    return None if coarse is None else squared_term(coarse.rgb, rendered.target, rendered.counts)
 
 
-def eikonal(rendered: Rendered) -> Term:
+def eikonal(rendered: OfSurface) -> Term:
     """Mean of (|gradient| - 1)^2 near the unit sphere (NeuS, section 3.4)."""
     rendering, near = rendered.rendering, rendered.rendering.samples.near_sphere
     counts = jt.ones((rendering.geometry.gradient.shape[0],)) if near is None else near.reshape((-1,))
     return eikonal_term(rendering.geometry.gradient, counts, rendered.method.loss_weight("eikonal"))
 
 
-def mask(rendered: Rendered) -> Term | None:
+def mask(rendered: OfRays) -> Term | None:
     """Binary cross-entropy of opacities against masks (NeuS, section 3.4); of both passes if there are two."""
     if rendered.mask is None:
         return None
@@ -82,7 +91,7 @@ def mask(rendered: Rendered) -> Term | None:
     return Term((term.total + coarse.total) * 0.5, term.count, weight)
 
 
-def free_space(rendered: Rendered) -> Term | None:
+def free_space(rendered: OfPacked) -> Term | None:
     """Mean depth inside the object of the samples on rays that do not hit it.
 
     The mask loss constrains the same rays, but has no gradient once a ray is opaque.
@@ -95,30 +104,30 @@ def free_space(rendered: Rendered) -> Term | None:
     return Term(inside, flags.sum(), rendered.method.loss_weight("free"), COUNT_EPS)
 
 
-def sfm_points(rendered: Rendered) -> Term | None:
+def sfm_points(rendered: OfPacked) -> Term | None:
     """Mean distance of SfM points from the surface (Geo-NeuS, arXiv 2205.15848, eq. 8)."""
-    if getattr(rendered.batch, "anchors", None) is None:
+    if rendered.batch.anchors is None:
         return None
     flags = rendered.batch.is_anchor()
     distances = (magnitude(rendered.rendering.geometry.sdf) * flags).sum()
     return Term(distances, flags.sum(), rendered.method.loss_weight("points"), COUNT_EPS)
 
 
-def patches(rendered: Rendered) -> Term | None:
+def patches(rendered: OfPacked) -> Term | None:
     """Mean cost of patches compared across images (Geo-NeuS, arXiv 2205.15848, eq. 12).
 
     It counts from an inv_s of SHARP on. Patches lie on the zero level set; while the density is not concentrated there,
     a field without a surface, and so without patches, would have the lowest loss.
     """
-    comparison = rendered.method.patches_at(rendered.step)
-    if comparison is None or rendered.batch.every is None:
+    comparison, batch = rendered.method.patches_at(rendered.step), rendered.batch
+    if comparison is None or batch.every is None:
         return None
-    costs, is_compared = comparison.costs(rendered.batch, rendered.rendering)
+    costs, is_compared = comparison.costs(rendered.rendering, batch.view, float(batch.step[0]), int(batch.every[0]))
     is_sharp = hard_clip(rendered.rendering.inv_s * (1.0 / SHARP) - 1.0, 0.0, 1.0).stop_grad()
     return Term((costs * is_sharp).sum(), is_compared.sum(), rendered.method.loss_weight("patches"), COUNT_EPS)
 
 
-def curvature(rendered: Rendered) -> Term | None:
+def curvature(rendered: OfPacked) -> Term | None:
     """Mean curvature of the surface where rays meet it, along one tangent per ray: |f(x + h t) + f(x - h t) - 2 f(x)| /
     h^2 in 1/radii (after Neuralangelo, arXiv 2306.03092, eq. 7, which adds up the axes at every sample).
 
@@ -132,7 +141,7 @@ def curvature(rendered: Rendered) -> Term | None:
     rendering, step = rendered.rendering, float(rendered.batch.step[0])
     if rendering.samples.positions.shape[0] == 0:  # a part of a batch, without a row that could be read
         return Term(jt.zeros(1), jt.zeros(1), weight, COUNT_EPS)
-    hits = surface_of(rendered.batch, rendering, every=1)
+    hits = surface_of(rendering, step, every=1)
     is_hit, row = (hits.at >= 0).unsqueeze(1).float32(), jt.maximum(hits.at, 0)
     points, distances = rendering.samples.positions[row].detach(), rendering.geometry.sdf[row]
     # Each normal times one random vector; the same for all parts of a batch.
@@ -145,7 +154,7 @@ def curvature(rendered: Rendered) -> Term | None:
     return Term((magnitude(second) * is_hit).sum(), is_hit.sum(), weight, COUNT_EPS)
 
 
-def exposure(rendered: Rendered) -> Term | None:
+def exposure(rendered: OfRays) -> Term | None:
     """Mean square of the difference of exposures from the identity."""
     if rendered.method.exposure is None:
         return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cv2
 import numpy as np
 
@@ -16,7 +14,7 @@ from models.machine.backend import jt
 from models.ops.hits import Hits, SurfaceHits, surface_hits
 from models.ops.patches import CAMERA, Patches, patch_costs
 from models.rendering.conf import PatchesConfig
-from models.structs import RenderOutput, Var
+from models.structs import Array, SurfaceOutput, Var
 
 MOST_COMPARED = 512  # rays of a batch: more would double the cost of a step, and surface points recur in later steps
 WORST = 0.9  # cost of a pair without information: a random correlation of 0.1
@@ -42,23 +40,23 @@ class PatchComparison:
         self.cameras = jt.array(_rows(cameras)).stop_grad()
         self.layout = Patches(int(height), int(width), conf.neighbours, conf.radius, conf.best, WORST)
 
-    def costs(self, batch: Any, rendering: RenderOutput) -> tuple[Var, Var]:
+    def costs(self, rendering: SurfaceOutput, view: Array, step: float, every: int) -> tuple[Var, Var]:
         """The cost of the patch at the surface of each ray, and whether there is one (0 or 1), [R, 1] each.
 
-        batch: a batch of packed samples, with the image of each ray in `view` and the sampling fraction in `every`.
+        view: [R], the image of each ray; step: the length of an interval; every: of so many rays one is compared.
         """
-        hits = surface_of(batch, rendering, int(batch.every[0]))
+        hits = surface_of(rendering, step, every)
         is_hit = (hits.at >= 0).unsqueeze(1)
-        views = self.views[jt.array(batch.view)]
+        views = self.views[jt.array(view)]
         views = jt.ternary(is_hit.broadcast(views.shape), views, jt.full_like(views, -1))
         costs = patch_costs(hits.points, hits.normals, views, self.cameras, self.images, self.layout)
         return costs, is_hit.float32()
 
 
-def surface_of(batch: Any, rendering: RenderOutput, every: int) -> SurfaceHits:
-    """Where the rays of a batch of packed samples meet the surface, one ray in `every`."""
+def surface_of(rendering: SurfaceOutput, step: float, every: int) -> SurfaceHits:
+    """Where the rays of packed samples, `step` apart, meet the surface, one ray in `every`."""
     samples, geometry = rendering.samples, rendering.geometry
-    reach = MOST_STEPS * float(batch.step[0])
+    reach = MOST_STEPS * step
     sizes = Hits(samples.positions.shape[0], every, LEAST_OPACITY, reach, STEEPEST)
     places = samples.positions, samples.directions, samples.rays.offsets
     return surface_hits(geometry.sdf, geometry.gradient, rendering.region_weights, *places, sizes)

@@ -9,45 +9,35 @@ samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from models.fields.protocol import ColorField, DistanceAtWeights, DistanceField
+from data.rays import Rays
+from models.fields.protocol import SurfaceAtWeights
 from models.rendering import kernels
 from models.rendering.losses import Rendered, terms_of
-from models.structs import FieldOutput, Objective, RadianceOutput, RaySamples, RenderOutput, StepContext, Var
+from models.rendering.protocol import Method, RadianceMethod, RayBatch, SurfaceMethod
+from models.structs import (
+    FieldOutput,
+    Noise,
+    Objective,
+    RadianceOutput,
+    RaySamples,
+    RenderOutput,
+    StepContext,
+    SurfaceOutput,
+    Var,
+)
 
 
-@dataclass(frozen=True)
-class SurfaceFields:
-    """The networks of a surface."""
-
-    sdf: DistanceField
-    color: ColorField
-    sharpness: Callable[[], Var]  # inv_s [1], 1/s of the paper
-
-    def at_weights(self) -> SurfaceAtWeights:
-        """The fields bound to their current parameters."""
-        return SurfaceAtWeights(self.sdf.at_weights(), self.color, self.sharpness())
-
-
-@dataclass(frozen=True)
-class SurfaceAtWeights:
-    """The same with bound parameters."""
-
-    sdf: DistanceAtWeights
-    color: ColorField
-    inv_s: Var  # [1]
-
-
-def surface_loss(method: Any, batch: Any, noise: Any, context: StepContext, precomputed: Any = None) -> Objective:
+def surface_loss(
+    method: SurfaceMethod, batch: RayBatch, noise: Noise | None, context: StepContext, precomputed: Var | None = None
+) -> Objective:
     """The training loss of a surface: |C - C_image| + 0.1 eikonal + mask terms (NeuS, section 3.4), and others.
 
     Args:
-        method: a `methods.surface.SurfaceModel`: estimator, fields, losses and their weights.
+        method: estimator, fields, losses and their weights, see `methods.surface.SurfaceModel`.
         noise: jitter of the samples; None for none.
         precomputed: what the estimator computed before, without gradients; None to compute it here.
     """
@@ -64,7 +54,7 @@ def render_surface(
     ratio: float,
     behind: np.ndarray | None,
     geometry: FieldOutput | None = None,
-) -> RenderOutput:
+) -> SurfaceOutput:
     """Colours of rays through a signed-distance field.
 
     ratio: of annealing, see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black; geometry:
@@ -75,7 +65,8 @@ def render_surface(
         samples.positions, geometry.gradient, samples.directions, geometry.feature
     )  # c(x, n, v, feature)
     alpha = surface_alpha(geometry, samples.directions, samples.deltas, fields.inv_s, ratio)
-    return _composited(samples, alpha, rgb, behind, geometry, fields.inv_s)
+    found = _composited(samples, alpha, rgb, behind)
+    return SurfaceOutput(**vars(found), geometry=geometry, inv_s=fields.inv_s)
 
 
 def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Var, ratio: float) -> Var:
@@ -85,13 +76,17 @@ def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Va
     return kernels.alpha_from_sdf(geometry.sdf, cos, deltas, inv_s, ratio)
 
 
-def radiance_loss(method: Any, batch: Any, noise: Any, context: StepContext, precomputed: None = None) -> Objective:
+def radiance_loss(
+    method: RadianceMethod, batch: RayBatch, noise: Noise | None, context: StepContext, precomputed: None = None
+) -> Objective:
     """The training loss of a radiance field; see `surface_loss`."""
     rendering = render_passes(method, batch, noise, method.behind(context.background_rgb))
     return _compared(method, batch, rendering, context)
 
 
-def render_passes(method: Any, batch: Any, noise: Any, behind: np.ndarray | None) -> RenderOutput:
+def render_passes(
+    method: RadianceMethod, batch: RayBatch | Rays, noise: Noise | None, behind: np.ndarray | None
+) -> RenderOutput:
     """Colours of a batch. If there is a coarse field, its weights determine the samples of the fine field."""
     samples, coarse = method.estimator.sample(batch, noise), None
     if method.coarse is not None:
@@ -108,14 +103,7 @@ def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarr
     return _composited(samples, alpha, found.rgb, behind)
 
 
-def _composited(
-    samples: RaySamples,
-    alpha: Var,
-    rgb: Var,
-    behind: np.ndarray | None,
-    geometry: FieldOutput | None = None,
-    inv_s: Var | None = None,
-) -> RenderOutput:
+def _composited(samples: RaySamples, alpha: Var, rgb: Var, behind: np.ndarray | None) -> RenderOutput:
     """Colours of rays from the opacities and colours of their samples, including those of the background."""
     rays = samples.rays
     if samples.background is not None:
@@ -123,10 +111,10 @@ def _composited(
     weights, opacity = kernels.weights_from_alpha(alpha, rays)  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10), sum w_i
     color = kernels.composite(weights, rgb, rays)  # C = sum w_i c_i (eq. 3)
     color = kernels.over_background(color, opacity, behind)  # + (1 - sum w_i) background
-    return RenderOutput(color, opacity, weights, samples, rays, geometry, inv_s)
+    return RenderOutput(color, opacity, weights, samples, rays)
 
 
-def _compared(method: Any, batch: Any, rendering: RenderOutput, context: StepContext) -> Objective:
+def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, context: StepContext) -> Objective:
     """The terms of the method's losses for the rendering and the pixels; rays without samples are not counted."""
     target, counts, mask = method.targets(batch, method.behind(context.background_rgb))
     counts = counts * rendering.rays.has_any

@@ -70,7 +70,7 @@ def mesh_library() -> str:
     from trimesh import resources, util
 
     try:
-        archive = util.decompress(resources.get_bytes(TEMPLATE), file_type="zip")
+        archive: Any = util.decompress(resources.get_bytes(TEMPLATE), file_type="zip")
         text = archive[PAGE].read().decode("utf-8")
     except (OSError, KeyError, ValueError):
         return ""

@@ -39,8 +39,9 @@ class History:
             self.photographs = {view: uri for view, uri in self.photographs.items() if view in shown}
 
     def put_picture(self, picture: dict[str, Any], photograph: str) -> None:
-        """Add an image in the order of the steps, in place of one of the same step; later ones are kept."""
-        others = [shown for shown in self.pictures if shown[STEP] != picture[STEP]]
+        """Add an image in the order of the steps, in place of one of the same step and view; later ones are kept."""
+        place = (picture[STEP], picture["view"])
+        others = [shown for shown in self.pictures if (shown[STEP], shown["view"]) != place]
         self.pictures = sorted([*others, picture], key=lambda shown: shown[STEP])[-MOST_PICTURES:]
         self.photographs[str(picture["view"])] = photograph
 

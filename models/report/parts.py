@@ -41,12 +41,13 @@ def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
 
     Raises UserError if it is too large to decimate.
     """
-    is_textured = surface.picture is not None and surface.uv is not None
-    if is_textured and len(surface.mesh.faces) <= TEXTURED_FACES:
-        mesh, look = surface.mesh, _texture(surface)
+    picture, uv = surface.picture, surface.uv
+    if picture is not None and uv is not None:
+        surface = replace(surface, rgb=_vertex_colors(picture, uv))
+    if picture is not None and uv is not None and len(surface.mesh.faces) <= TEXTURED_FACES:
+        mesh, look = surface.mesh, _texture(picture, uv, surface.normals)
     else:
-        colored = replace(surface, rgb=_vertex_colors(surface)) if is_textured else surface
-        mesh, rgb = thinned(colored, faces)
+        mesh, rgb = thinned(surface, faces)
         look = {} if rgb is None else {"colors": _encoded(rgb)}
     return {
         "positions": _encoded(np.asarray(mesh.vertices, "<f4")),
@@ -57,20 +58,20 @@ def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
     }
 
 
-def _texture(surface: Surface) -> dict[str, str]:
+def _texture(picture: np.ndarray, uv: np.ndarray, normals: np.ndarray | None) -> dict[str, str]:
     """The texture and its coordinates; also the normals, since vertices on chart borders are duplicated."""
-    look = {"picture": picture_uri(surface.picture, LONGEST_TEXTURE), "uv": _encoded(np.asarray(surface.uv, "<f4"))}
-    if surface.normals is not None:
-        look["normals"] = _encoded(np.rint(np.nan_to_num(surface.normals) * 127).astype(np.int8))
+    look = {"picture": picture_uri(picture, LONGEST_TEXTURE), "uv": _encoded(np.asarray(uv, "<f4"))}
+    if normals is not None:
+        look["normals"] = _encoded(np.rint(np.nan_to_num(normals) * 127).astype(np.int8))
     return look
 
 
-def _vertex_colors(surface: Surface) -> np.ndarray:
+def _vertex_colors(picture: np.ndarray, uv: np.ndarray) -> np.ndarray:
     """The colours of the vertices uint8 [V, 3]: those of the texture at its coordinates."""
-    height, width = surface.picture.shape[:2]
-    columns = np.clip(surface.uv[:, 0] * width, 0, width - 1).astype(int)
-    rows = np.clip((1.0 - surface.uv[:, 1]) * height, 0, height - 1).astype(int)
-    return surface.picture[rows, columns]
+    height, width = picture.shape[:2]
+    columns = np.clip(uv[:, 0] * width, 0, width - 1).astype(int)
+    rows = np.clip((1.0 - uv[:, 1]) * height, 0, height - 1).astype(int)
+    return picture[rows, columns]
 
 
 def camera_lines(scene: Scene) -> str:

@@ -24,11 +24,12 @@ from data.io.files import is_file, write_result
 from data.io.images import to_uint8
 from data.io.phases import phase
 from data.scenes.scene import facts
-from models.callback import TRAINING, Callback
+from models.callback import FINISHED, TRAINING, Callback
 from models.config.defaults import base_values, same
 from models.evaluation.validation import ValidationImage
 from models.experiment import Experiment
 from models.machine import backend, memory
+from models.machine.version import program_version
 from models.methods.conf import flat
 from models.monitoring.logger import RunLogger
 from models.report.document import REPORT, document, read_page
@@ -91,7 +92,13 @@ class TrainingReport(Callback):
             history, conf = self._history, self._experiment.conf.train
             history.warnings = [*self._earlier_warnings, *self._log.warnings]
             now = time.perf_counter() - self._begun
-            status = {"step": step, "end": conf.end_iter, "seconds": seconds, "state": state, "updated": time.time()}
+            status = {
+                "step": step,
+                "end": step if state == FINISHED else conf.end_iter,
+                "seconds": seconds,
+                "state": state,
+                "updated": time.time(),
+            }
             status |= {"session_steps": step - self._first_step, "session_seconds": now, "val_freq": conf.val_freq}
             status["mesh"] = self._mesh_words
             content = {**self._fixed, "status": status, **history.parts()}
@@ -143,6 +150,7 @@ def fixed_parts(experiment: Experiment) -> dict[str, Any]:
 def _environment(experiment: Experiment) -> list[list[str]]:
     """Command, device, versions and folder of the run."""
     found = [["folder", str(experiment.folder.absolute())], ["command", one_line(" ".join(sys.argv))]]
+    found += [["version", program_version()]]
     found += [["started", datetime.now().astimezone().isoformat(" ", timespec="seconds")]]
     found += [["device", backend.device_info().line().removeprefix("device ")], ["processor", str(os.cpu_count())]]
     found += [["system", platform.platform()], ["python", platform.python_version()]]
@@ -160,9 +168,20 @@ def shown_picture(step: int, picture: ValidationImage) -> tuple[dict[str, Any], 
         panels["normals"] = picture_uri(normal_picture(rendered.normal, picture.c2w))
     panels["error"] = picture_uri(error_picture(rendered.rgb, picture.photograph))
     panels["distance"] = picture_uri(distance_picture(rendered.distance, rendered.opacity))
-    view = f"held-out {picture.view}" if picture.is_held_out else picture.view
-    shown = {"step": step, "view": view, "held_out": picture.is_held_out, "name": picture.name, "panels": panels}
-    shown |= {"psnr": told.psnr, "ssim": told.ssim, "psnr_mask": told.psnr_mask, "iou": told.iou}
+    shown: dict[str, Any] = {
+        "step": step,
+        "view": f"{picture.group} {picture.view}",
+        "group": picture.group,
+        "name": picture.name,
+    }
+    shown |= {
+        "name": picture.name,
+        "panels": panels,
+        "psnr": told.psnr,
+        "ssim": told.ssim,
+        "psnr_mask": told.psnr_mask,
+        "iou": told.iou,
+    }
     return shown, picture_uri(to_uint8(picture.photograph))
 
 

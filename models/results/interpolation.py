@@ -29,7 +29,7 @@ def interpolate(context: EvalContext, first: int, second: int, level: int | None
         ratio = np.sin((index / VIDEO_FRAMES - 0.5) * np.pi) * 0.5 + 0.5
         pose = interpolate_pose(scene.c2w[first], scene.c2w[second], ratio)
         rays = camera_rays(pixels, scene.intrinsics[first], pose)
-        frames.append(to_uint8(context.render(rays, pixels.shape[:2]).rgb))
+        frames.append(to_uint8(context.render(rays, (len(pixels), pixels.shape[1])).rgb))
     path = context.experiment.path("render", f"{context.step:08d}_{first}_{second}.mp4")
     coded = write_video(path, frames + frames[::-1], VIDEO_FRAMES_PER_SECOND)
     context.log.info(f"video, {coded}: {path}")

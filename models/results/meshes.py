@@ -14,21 +14,22 @@ from data.scenes.extraction_box import box_in_frame
 from data.scenes.scene import Scene, radius_of
 from models.machine import memory
 from models.methods.protocol import LevelSet
-from models.requests import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
+from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
+from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
 from models.results.seen_only import seen_space, within, without_boundary
 from models.surface import clean, solid, sparse
-from models.surface.color import Fallback, Photographs, paint
-from models.surface.export import scene_axes, surface_to_world
+from models.surface.color import Fallback
 from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.formats import companions, write_surface
-from models.surface.mesh import About, Surface
+from models.surface.ground import without_ground
+from models.surface.mesh import Surface
 from models.surface.refine import onto_level
 from models.surface.visibility import Visibility, cameras_of
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
 WIDE = 8
+PART = 0.1  # of the area of the largest component: without the ground, smaller ones are no parts of the object
 
 
 @phase("mesh")
@@ -43,11 +44,10 @@ def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
 
     Finished blocks of an incomplete mesh are kept in the experiment folder until it is written.
     """
-    suffix = ".glb" if request.color == TEXTURE else ".ply"
     found = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED)
     surface = _finished(context, request, found.mesh)
-    path = request.output or context.experiment.path("meshes", f"{context.step:08d}{suffix}")
-    write(context, request, surface, path)
+    path = request.output or context.experiment.path("meshes", f"{context.step:08d}{default_suffix(request)}")
+    write(context.experiment, context.step, context.log, request, surface, path)
     found.kept.clear()
     return surface
 
@@ -64,7 +64,7 @@ def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) ->
     Returns it with these colours in the working frame.
     """
     surface = _as_the_network_says(context, mesh, None)
-    write(context, MeshRequest(0, color=NETWORK), surface, path)
+    write(context.experiment, context.step, context.log, MeshRequest(0, color=NETWORK), surface, path)
     return surface
 
 
@@ -106,7 +106,7 @@ def _level_set(context: EvalContext) -> LevelSet:
 
 def _chunk(context: EvalContext) -> int:
     """Points per evaluation."""
-    return context.chunks.points(context.model.level_set.outward)
+    return context.chunks.points(_level_set(context).outward)
 
 
 def _threshold(level_set: LevelSet, request: MeshRequest) -> float:
@@ -146,12 +146,7 @@ def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimes
         found, error = solid.simplified(mesh, request.simplify / radius)
         context.log.info(f"{len(mesh.faces)} triangles simplified to {len(found.faces)}, error {error * radius:.3g}")
         return found
-    faces = request.decimate
-    if request.color == TEXTURE and faces is None:
-        from models.surface.texture import TEXTURED_FACES
-
-        faces = TEXTURED_FACES
-    return mesh if faces is None else clean.decimated(mesh, faces)
+    return decimated(mesh, request)
 
 
 def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
@@ -164,7 +159,7 @@ def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
 
 def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Apply --clean; raises EmptySurfaceError if nothing is left."""
-    if request.clean is None:
+    if request.clean is None and not request.is_object:
         return mesh
     scene = context.experiment.scene
     if request.clean in (VIEWS, LARGEST):
@@ -177,12 +172,24 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
                 f"check the {checked} (--mode inspect draws them), or omit --clean"
             )
         context.log.info(f"{before - len(mesh.faces)} triangles that no camera sees{excluded} are removed")
-    is_alone = request.clean == LARGEST
-    found = clean.without_dust(mesh, 1.0 if is_alone else clean.SMALL)
+    small = 1.0 if request.clean == LARGEST else clean.SMALL
+    if request.is_object:
+        mesh, small = _off_ground(context, mesh), max(small, PART)
+    found = clean.without_dust(mesh, small)
     removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
-    below = "beside the largest" if is_alone else f"below {clean.SMALL:.0%} of the largest one's area"
+    below = "beside the largest" if small == 1.0 else f"below {small:.0%} of the largest one's area"
     context.log.info(f"{removed} {below} removed, {found.kept} kept")
     return found.mesh
+
+
+def _off_ground(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+    """The mesh without the ground, which is logged; the mesh itself if there is none."""
+    above = without_ground(mesh, context.experiment.scene.c2w[:, :3, 3])
+    if above is None:
+        context.log.info("no ground plane with an object on it was found, so none is removed")
+        return mesh
+    context.log.info(f"{1.0 - above.area / mesh.area:.0%} of the surface is the ground or below it, and removed")
+    return above
 
 
 def _on_level(
@@ -208,33 +215,9 @@ def _on_level(
 
 
 def _colored(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
-    """Colours from the photographs, per vertex or as a texture."""
-    scene, level_set, visibility = context.experiment.scene, _level_set(context), Visibility(mesh)
-    photographs = Photographs(cameras_of(scene), scene.images, scene.masks)
-    shares = []
-
-    def colors(points: np.ndarray, towards: np.ndarray) -> np.ndarray:
-        found = paint(
-            points,
-            towards,
-            photographs,
-            visibility,
-            _in_chunks(level_set.color, _wide_chunk(context)),
-            partial(context.parts, desc="colours"),
-        )
-        shares.append(found.seen)
-        return found.rgb
-
-    if request.color == TEXTURE:
-        from models.surface.texture import texture
-
-        surface = texture(mesh, request.texture_size, colors)
-    else:
-        found = colors(np.asarray(mesh.vertices), clean.vertex_normals(mesh) if normals is None else normals)
-        surface = Surface(mesh, normals, np.rint(found * 255.0).astype(np.uint8))
-    rest = "the colour network" if level_set.color is not None else "their mean colour"
-    context.log.info(f"colours: {shares[0]:.1%} of the surface from photographs, the rest from {rest}")
-    return surface
+    """Colours from the photographs, per vertex or as a texture, and elsewhere those of the colour network."""
+    color = _in_chunks(_level_set(context).color, _wide_chunk(context))
+    return colored(context.experiment.scene, request, Surface(mesh, normals), color, context.log, context.parts)
 
 
 def _as_the_network_says(context: EvalContext, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
@@ -259,20 +242,4 @@ def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
         return None
     return lambda points, normals: np.concatenate(
         [color(points[at : at + chunk], normals[at : at + chunk]) for at in range(0, len(points), chunk)]
-    )
-
-
-def write(context: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
-    """Write the surface in the requested frame, and log its size."""
-    axes = scene_axes(path.suffix.lower(), context.experiment.scene, request.frame, request.up)
-    surface = surface_to_world(surface, axes.change)
-    conf = context.experiment.conf.general.base_exp_dir
-    write_surface(surface, path, About(request.frame, axes.units, context.step, conf, axes.up))
-    closed = "watertight" if clean.is_watertight(surface.mesh) else "not watertight"
-    if surface.picture is not None:
-        closed = "textured"
-    names = ", ".join(str(name) for name in (path, *companions(path, request.color)))
-    context.log.info(
-        f"mesh of {len(surface.mesh.vertices)} vertices and {len(surface.mesh.faces)} triangles, {closed}, "
-        f"{axes.words(request.frame)}: {names}"
     )

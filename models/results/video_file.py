@@ -62,7 +62,7 @@ def _vp9(path: Path, frames: Iterator[np.ndarray], fps: float) -> int:
         for frame in frames:
             if writer is None:
                 size = (frame.shape[1], frame.shape[0])
-                writer = cv2.VideoWriter(str(path), cv2.CAP_FFMPEG, cv2.VideoWriter_fourcc(*VP9_CODE), fps, size)
+                writer = cv2.VideoWriter(str(path), cv2.CAP_FFMPEG, cv2.VideoWriter.fourcc(*VP9_CODE), fps, size)
                 if not writer.isOpened():
                     return 0
             writer.write(frame[..., ::-1])

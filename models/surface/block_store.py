@@ -8,6 +8,7 @@ import io
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class Kept:
         if self._folder is None:
             return None
         try:
-            found = read_members(self._path(key), None, MOST_BYTES)
+            found: dict[str, Any] = read_members(_path(self._folder, key), None, MOST_BYTES)
             patch = Patch(**found | {name: float(found[name]) for name in ("steepest", "allowed")})
         except (OSError, NpzError, KeyError, TypeError):
             return None
@@ -74,7 +75,7 @@ class Kept:
         if self._folder is not None:
             content = io.BytesIO()
             np.savez(content, **vars(patch))
-            write_result(self._path(key), content.getvalue())
+            write_result(_path(self._folder, key), content.getvalue())
 
     def clear(self) -> None:
         """Delete the patches, after the mesh was written."""
@@ -86,5 +87,6 @@ class Kept:
     def _count(self) -> int:
         return len(list(self._folder.glob("*.npz"))) if self._folder and self._folder.is_dir() else 0
 
-    def _path(self, key: Key) -> Path:
-        return self._folder / ("_".join(map(str, key)) + ".npz")
+
+def _path(folder: Path, key: Key) -> Path:
+    return folder / ("_".join(map(str, key)) + ".npz")

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from data.errors import UserError
+from data.io.bars import shown
 from data.parsed_scene import MASK_HALF
 from models.surface.mesh import Surface
 from models.surface.visibility import Camera, Visibility, dots, lengths, project
@@ -113,7 +114,7 @@ def as_seen(
     """
     vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
     seen = np.zeros(len(vertices), bool)
-    for camera in cameras:
+    for camera in shown(cameras, "visibility"):
         unseen = np.flatnonzero(~seen)
         asked = unseen[camera.shows(*project(vertices[unseen], camera))]
         seen[asked] = visibility.sees(vertices[asked], normals[asked], camera.center)

@@ -23,6 +23,7 @@ ROUNDS = 10  # iterations of the geometric median
 SOFTEST = 0.02  # of the range of colours: convergence threshold
 # of the range, in any channel, from the median: smaller differences are shading, larger ones other objects
 OUTLIER = 0.12
+LEAST_WEIGHT = 1e-6  # of the colour of the vertices beside the photographs: alone where no photograph has a weight
 POINTS = 2**16  # points at a time: V colours of each are in memory
 
 Fallback = Callable[[np.ndarray, np.ndarray], np.ndarray]  # points, normals float32 [P, 3] -> RGB [P, 3] in [0, 1]
@@ -38,11 +39,24 @@ class Photographs:
 
 
 @dataclass(frozen=True)
+class Corners:
+    """Points [P] in triangles."""
+
+    index: np.ndarray  # [P, 3] of the vertices
+    share: np.ndarray  # float32 [P, 3] barycentric coordinates
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """Values of vertices [N, ...], interpolated: [P, ...]."""
+        return np.einsum("pk,pk...->p...", self.share, values[self.index])
+
+
+@dataclass(frozen=True)
 class Painted:
     """Colours of points, and their source."""
 
     rgb: np.ndarray  # float32 [P, 3] in [0, 1]
     seen: float  # fraction of the points that some photograph sees
+    weights: np.ndarray  # float32 [V, P] of the photographs, 0 for outliers; V is 0 if they are not kept
 
 
 def paint(
@@ -52,16 +66,21 @@ def paint(
     visibility: Visibility,
     fallback: Fallback | None,
     progress: Callable[[Iterable], Iterable],
+    is_weighted: bool = False,
 ) -> Painted:
     """Colours of points [P, 3] with outward unit normals from the photographs, and from `fallback` elsewhere.
 
-    Without a fallback, unseen points get the mean colour of the seen ones.
+    Without a fallback, unseen points get the mean colour of the seen ones. `is_weighted`: also return the weights.
     """
     rgb, seen = np.zeros((len(points), 3), np.float32), np.zeros(len(points), bool)
+    kept = np.zeros((len(photographs.cameras) if is_weighted else 0, len(points)), np.float32)
     for start in progress(range(0, len(points), POINTS)):
         part = slice(start, start + POINTS)
         colors, weights = gather(points[part], normals[part], photographs, visibility)
-        rgb[part], seen[part] = blend(colors, weights), weights.max(axis=0, initial=0.0) > 0
+        rgb[part], agreeing = blend(colors, weights)
+        seen[part] = weights.max(axis=0, initial=0.0) > 0
+        if is_weighted:
+            kept[:, part] = agreeing
     dark = np.flatnonzero(~seen)
     if len(dark) and fallback is not None:
         for start in range(0, len(dark), POINTS):
@@ -69,7 +88,7 @@ def paint(
             rgb[rows] = fallback(points[rows].astype(np.float32), normals[rows].astype(np.float32))
     elif len(dark):
         rgb[dark] = rgb[seen].mean(axis=0) if seen.any() else 0.5
-    return Painted(np.clip(rgb, 0.0, 1.0), float(seen.mean()) if len(seen) else 0.0)
+    return Painted(np.clip(rgb, 0.0, 1.0), float(seen.mean()) if len(seen) else 0.0, kept)
 
 
 def gather(
@@ -93,8 +112,8 @@ def gather(
     return colors, weights / max(float(weights.max(initial=0.0)), 1e-30)
 
 
-def blend(colors: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """One colour [P, 3] from samples [V, P, 3] and weights [V, P], without outliers.
+def blend(colors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One colour [P, 3] from samples [V, P, 3] and weights [V, P], and the weights without those of outliers.
 
     The unweighted geometric median (Weiszfeld's method), then the weighted mean of the samples near it; of all samples
     if none is near it.
@@ -105,7 +124,23 @@ def blend(colors: np.ndarray, weights: np.ndarray) -> np.ndarray:
         away = lengths(colors - middle)
         middle = _mean(colors, votes / np.maximum(away, SOFTEST))
     agreeing = weights * (np.abs(colors - middle).max(axis=2) <= OUTLIER)
-    return np.where((agreeing.sum(axis=0) > 0)[:, None], _mean(colors, agreeing), middle)
+    return np.where((agreeing.sum(axis=0) > 0)[:, None], _mean(colors, agreeing), middle), agreeing
+
+
+def between(points: np.ndarray, corners: Corners, painted: Painted, photographs: Photographs) -> np.ndarray:
+    """Colours [P, 3] of points [P, 3] in triangles whose vertices are painted, with interpolated weights.
+
+    Which photographs see a point and agree is thus decided at the vertices only. Points without a weight get the
+    interpolated colour of the vertices.
+    """
+    total, rgb = np.zeros(len(points), np.float32), corners.mean(painted.rgb) * LEAST_WEIGHT
+    total += LEAST_WEIGHT
+    for weights, camera, image in zip(painted.weights, photographs.cameras, photographs.images, strict=True):
+        weight = corners.mean(weights)
+        rows = np.flatnonzero(weight)
+        rgb[rows] += weight[rows, None] * sample_bilinear(image, project(points[rows], camera)[0])
+        total += weight
+    return rgb / total[:, None]
 
 
 def _mean(colors: np.ndarray, weights: np.ndarray) -> np.ndarray:

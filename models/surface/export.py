@@ -100,5 +100,5 @@ def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:
     normals = surface.normals
     if normals is not None:
         normals = normals @ np.linalg.inv(matrix[:3, :3])
-        normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), np.finfo(float).tiny)
+        normals = normals / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), np.finfo(float).tiny)
     return replace(surface, mesh=trimesh.Trimesh(vertices, np.array(faces), process=False), normals=normals)

@@ -4,12 +4,17 @@ trimesh writes all formats but OBJ. For OBJ it needs three times the time and tw
 12 s and 1.0 GB, here 4 s and 0.6 GB), and rounds coordinates to eight decimals for any scale.
 
 A mesh that is small beside its distance from the origin, as in UTM coordinates, would lose its shape in float32: PLY
-then has double coordinates, OBJ more digits, GLB the offset as the translation of its node, and STL is refused.
+then has double coordinates, OBJ more digits; GLB and STL are written less an offset, which a JSON file beside them
+records, and in GLB also the translation of its node.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,17 +28,21 @@ from trimesh.exchange.ply import export_ply
 from trimesh.exchange.stl import export_stl
 from trimesh.visual.material import PBRMaterial
 
-from data.errors import UserError
+from data.errors import SceneError, UserError
 from data.io.files import write_result
+from data.io.json_file import number, read_object
 from models.requests import NONE, TEXTURE, VERTEX
 from models.surface.mesh import About, Surface
 
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
 STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13
+OF_VERTICES, OF_INDICES = 34962, 34963  # targets of glTF's buffer views (section 3.6.2)
 UNLIT = "KHR_materials_unlit"
 OPAQUE = 255
 DIGITS = 7  # significant ones of coordinates about the origin
 FAR = 2  # further digits from which on float32 is too coarse
+HEAD_BYTES = 2**16  # of a mesh file, which have the comments
+NEAR_STL = b"mesh, "  # begins the header of an STL of this program without an offset
 ROWS = 2**16  # rows of an OBJ that are formatted at a time
 
 
@@ -59,20 +68,52 @@ def companions(path: Path, color: str) -> list[Path]:
     return [path.with_suffix(suffix) for suffix in (".mtl", ".png")] if is_textured else []
 
 
-def write_surface(surface: Surface, path: Path, about: About) -> None:
+def offset_file(path: Path) -> Path:
+    """The file beside a GLB or STL that records its offset."""
+    return path.with_name(f"{path.name}.json")
+
+
+def recorded(path: Path) -> dict[str, str]:
+    """What this program wrote into a mesh file: the fields of `About` as texts; {} for a file of another program."""
+    head = path.read_bytes()[:HEAD_BYTES].decode("utf-8", "replace")
+    if path.suffix.lower() == ".glb":
+        found = re.search(r'"frame": ?"(\w+)"(?:.{,400}?"up": ?"([^"]*)")?', head, re.DOTALL)
+    else:
+        found = re.search(r"\bframe: (\w+)(?:.{,400}?\bup: ([^,\n]*))?", head, re.DOTALL)
+    return {"frame": found[1], "up": (found[2] or "").partition(",")[0]} if found else {}
+
+
+def offset_of(path: Path) -> np.ndarray:
+    """The offset [3] of an STL that was written less one; raises SceneError if the file that records it is damaged."""
+    record = offset_file(path)
+    if path.suffix.lower() != ".stl" or not record.is_file() or path.read_bytes().startswith(NEAR_STL):
+        return np.zeros(3)
+    values = read_object(record).get("offset")
+    if not isinstance(values, list) or len(values) != 3:
+        raise SceneError(f"{record}: offset must be three numbers; write the mesh again, or remove the file")
+    return np.array([number(str(record), "offset", value) for value in values])
+
+
+def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
     """Write the mesh; `path` never contains an incomplete file. Raises UserError if it cannot be written.
 
-    The .mtl and .png of a textured OBJ are in the same folder and are written first.
+    Returns all files. The .mtl and .png of a textured OBJ and the record of an offset are in the same folder and are
+    written first.
     """
-    suffix = path.suffix.lower()
+    suffix, written = path.suffix.lower(), [path]
     image, material = path.with_suffix(".png"), path.with_suffix(".mtl")
     if suffix == ".obj" and surface.picture is not None:
         write_result(image, cv2.imencode(".png", surface.picture[..., ::-1])[1].tobytes())
+        written += [material, image]
         write_result(material, f"newmtl surface\nKa 1 1 1\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {image.name}\n".encode())
-    if suffix == ".stl" and _is_far(surface):
-        raise UserError(f"{path}: STL cannot hold coordinates this far from the origin; write .ply, .obj or .glb")
-    encode = {".ply": _ply, ".obj": partial(_obj, material=material.name), ".glb": to_glb, ".stl": _stl}[suffix]
-    write_result(path, encode(surface, about))
+    if suffix in (".stl", ".glb") and _is_far(surface):
+        recorded = {"offset": _offset(surface).tolist(), **vars(about)}
+        write_result(offset_file(path), json.dumps(recorded, indent=2).encode())
+        written.append(offset_file(path))
+    encode: dict[str, Callable[[Surface, About], bytes]] = {".ply": _ply, ".glb": to_glb, ".stl": _stl}
+    encode[".obj"] = partial(_obj, material=material.name)
+    write_result(path, encode[suffix](surface, about))
+    return written
 
 
 def _mesh(surface: Surface, **more: Any) -> trimesh.Trimesh:
@@ -90,6 +131,18 @@ def _digits(surface: Surface) -> int:
 
 def _is_far(surface: Surface) -> bool:
     return _digits(surface) > DIGITS + FAR
+
+
+def _offset(surface: Surface) -> np.ndarray:
+    """The centre [3] of a far mesh, in digits of the size of its extent; zeros for others."""
+    if not _is_far(surface):
+        return np.zeros(3)
+    low, high = surface.mesh.bounds
+    return np.round(0.5 * (low + high), -math.floor(math.log10((high - low).max())))
+
+
+def _less(surface: Surface, offset: np.ndarray) -> Surface:
+    return replace(surface, mesh=trimesh.Trimesh(surface.mesh.vertices - offset, surface.mesh.faces, process=False))
 
 
 def _unit(normals: np.ndarray) -> np.ndarray:
@@ -120,8 +173,10 @@ def _with_doubles(ply: bytes, vertices: np.ndarray) -> bytes:
 def _stl(surface: Surface, about: About) -> bytes:
     """Binary STL; the header contains as much of the comment as fits."""
     # Readers take a header that begins with "solid" for the text format.
-    words = f"mesh, {', '.join(about.lines())}".encode("ascii", "replace")[:STL_HEADER_BYTES]
-    return words.ljust(STL_HEADER_BYTES) + export_stl(_mesh(surface))[STL_HEADER_BYTES:]
+    offset = _offset(surface)
+    start = "mesh less an offset, " if offset.any() else NEAR_STL.decode()
+    words = f"{start}{', '.join(about.lines())}".encode("ascii", "replace")[:STL_HEADER_BYTES]
+    return words.ljust(STL_HEADER_BYTES) + export_stl(_mesh(_less(surface, offset)))[STL_HEADER_BYTES:]
 
 
 def to_glb(surface: Surface, about: About) -> bytes:
@@ -129,7 +184,9 @@ def to_glb(surface: Surface, about: About) -> bytes:
 
     Without a material glTF prescribes a metal, which is nearly black in most viewers, and Blender shows no colours.
     """
-    mesh = _mesh(surface, metadata=vars(about))
+    place = np.eye(4)
+    place[:3, 3] = _offset(surface)
+    mesh = _mesh(_less(surface, place[:3, 3]), metadata=vars(about))
     picture = None if surface.picture is None else Image.fromarray(surface.picture)
     material = PBRMaterial(baseColorTexture=picture, metallicFactor=0.0, doubleSided=True)
     mesh.visual = trimesh.visual.TextureVisuals(surface.uv, material)
@@ -138,16 +195,16 @@ def to_glb(surface: Surface, about: About) -> bytes:
 
     def finish(tree: dict[str, Any]) -> None:
         tree["asset"]["extras"] = vars(about)
+        primitive = tree["meshes"][0]["primitives"][0]
+        for index in (primitive["indices"], *primitive["attributes"].values()):
+            view = tree["bufferViews"][tree["accessors"][index]["bufferView"]]
+            view["target"] = OF_INDICES if index == primitive["indices"] else OF_VERTICES
         if surface.rgb is not None or picture is not None:
             tree["materials"][0]["extensions"] = {UNLIT: {}}
             tree["extensionsUsed"] = [UNLIT]
 
-    offset = np.eye(4)
-    if _is_far(surface):
-        offset[:3, 3] = mesh.bounds.mean(axis=0)
-        mesh.vertices = np.asarray(mesh.vertices) - offset[:3, 3]
     scene = trimesh.Scene()
-    scene.add_geometry(mesh, transform=offset)
+    scene.add_geometry(mesh, transform=place)
     return export_glb(scene, include_normals=surface.normals is not None, tree_postprocessor=finish)
 
 

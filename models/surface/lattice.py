@@ -105,7 +105,7 @@ def steepest(values: np.ndarray, known: np.ndarray, spacing: np.ndarray) -> floa
     places = np.flatnonzero(~np.isnan(padded))
     here, square = padded[places], 0.0
     for step in DIRECTIONS:
-        there = places + int(np.ravel_multi_index(np.array(step) + 1, shape) - np.ravel_multi_index((1, 1, 1), shape))
+        there = places + int(np.dot(step, (shape[1] * shape[2], shape[2], 1)))
         most = float(np.fmax.reduce(np.square(padded[there] - here), initial=0.0))
         square = max(square, most / float(np.sum(np.square(step * spacing))))
     return float(np.sqrt(square))

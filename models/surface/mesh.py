@@ -25,9 +25,9 @@ class About:
 
     frame: str  # "world", that of the scene's cameras, or "unit", that of the unit sphere
     units: str  # units of the coordinates, in words
+    up: str  # the axis of its coordinates that points up, and how it was found, in words
     step: int  # finished optimiser steps
     conf: str  # the conf of the training
-    up: str = "not known"  # the axis of its coordinates that points up
 
     def lines(self) -> list[str]:
         """The comments of the file as `key: value`, one per line."""

@@ -66,7 +66,7 @@ def _simple(loop: Sequence[int], source: np.ndarray) -> tuple[list[np.ndarray], 
     With one patch over all parts, an edge from such a vertex to the centre of the patch would have four triangles in
     files without indices, such as STL. source: [V], the original vertex of each copy.
     """
-    parts, same, first, path = [], {}, {}, []
+    parts, same, first, path = [], {}, dict[int, int](), list[int]()
     for vertex in loop:
         place = int(source[vertex])
         if place in first:

@@ -177,7 +177,8 @@ class _Work:
         found = set()
         for key, patch in self.patches.items():
             for axis, end in itertools.product(range(3), range(2)):
-                other = tuple(index + (2 * end - 1) * (axis == at) for at, index in enumerate(key))
+                x, y, z = (index + (2 * end - 1) * (axis == at) for at, index in enumerate(key))
+                other = (x, y, z)
                 if min(other) < 0 or max(other) >= self._grid.blocks:
                     continue
                 differs = patch.signs[axis, end] != self._signs(other, axis, 1 - end)

@@ -1,82 +1,63 @@
-"""Unwrap a mesh, and paint a texture."""
+"""Paint a texture of a mesh."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import cv2
 import numpy as np
 import trimesh
 from scipy.ndimage import distance_transform_edt
 
-from data.errors import UserError
+from models.surface.charts import Layout, unwrap
+from models.surface.color import Corners, Painted, Photographs, between
 from models.surface.mesh import Surface
 
-TEXTURED_FACES = 100_000  # default number of triangles: unwrapping more takes minutes, and the texture has the detail
-PADDING = 2  # texels between charts: interpolation needs one, the first mipmap level two
+TEXTURED_FACES = 100_000  # default number of triangles: the texture has the detail
 SUBTEXEL = 4  # fractional bits of vertex coordinates in drawing
-FEWEST_TEXELS = 0.5  # mean texels per triangle: a smaller texture shows mostly the borders of charts
-
-Paint = Callable[[np.ndarray, np.ndarray], np.ndarray]  # points, normals [P, 3] -> RGB [P, 3] in [0, 1]
+TEXELS = 2**18  # texels at a time
 
 
-@dataclass(frozen=True)
-class Layout:
-    """A mesh cut into charts in texture space."""
+def texture(
+    mesh: trimesh.Trimesh,
+    size: int,
+    painted: Painted,
+    photographs: Photographs,
+    progress: Callable[[Iterable], Iterable],
+) -> Surface:
+    """The mesh with a texture of `size` texels per side; raises UserError if it is too small.
 
-    source: np.ndarray  # [V] index of the original vertex of each new one
-    faces: np.ndarray  # [F, 3] indices of new vertices
-    uv: np.ndarray  # [V, 2] in [0, 1]
-
-
-def unwrap(mesh: trimesh.Trimesh, size: int) -> Layout:
-    """Charts for a texture of `size` texels per side; raises UserError if it is too small."""
-    if len(mesh.faces) * FEWEST_TEXELS > size * size:
-        raise _too_small(size, f"{len(mesh.faces)} triangles")
-    import xatlas  # imported only here
-
-    atlas = xatlas.Atlas()
-    atlas.add_mesh(np.asarray(mesh.vertices, np.float32), np.asarray(mesh.faces, np.uint32))
-    packing = xatlas.PackOptions()
-    packing.resolution, packing.padding, packing.bilinear = size, PADDING, True
-    atlas.generate(pack_options=packing)
-    # xatlas shrinks charts that do not fit, and the padding with them, to less than a texel.
-    if atlas.atlas_count > 1 or max(atlas.width, atlas.height) > PADDING * size:
-        raise _too_small(size, f"{atlas.chart_count} charts")
-    source, faces, uv = atlas[0]
-    # xatlas divides by the width and height that it used; the larger one keeps the charts' aspect.
-    scale = np.array([atlas.width, atlas.height]) / max(atlas.width, atlas.height, size)
-    return Layout(source.astype(np.int64), faces.astype(np.int64), (uv * scale).astype(np.float64))
-
-
-def _too_small(size: int, what: str) -> UserError:
-    """The error for a texture that is too small."""
-    return UserError(f"--texture_size {size}: too small for the {what} of this mesh; raise it, or lower --decimate")
-
-
-def texture(mesh: trimesh.Trimesh, size: int, paint: Paint) -> Surface:
-    """The mesh with a texture of `size` texels per side, painted by `paint`; raises UserError if it is too small.
-
-    Vertices on chart borders are duplicated for each chart. Texels outside charts get the colour of the nearest one, so
-    that interpolation shows no seams.
+    `painted`: its vertices, with weights. Vertices on chart borders are duplicated for each chart. Texels outside
+    charts get the colour of the nearest one, so that interpolation shows no seams.
     """
-    layout = unwrap(mesh, size)
+    layout, vertices = unwrap(mesh, size), np.asarray(mesh.vertices)
+    painted = replace(painted, weights=_seen_around(painted.weights, mesh.faces))
     face = _face_of_texels(layout, size)
     rows, columns = np.nonzero(face >= 0)
-    corners = layout.faces[face[rows, columns]]
-    place = np.stack([(columns + 0.5) / size, 1.0 - (rows + 0.5) / size], axis=1)
-    share = _barycentric(place, layout.uv[corners])
-    source = layout.source[corners]
-    points = np.einsum("pk,pkc->pc", share, np.asarray(mesh.vertices)[source])
-    normals = np.einsum("pk,pkc->pc", share, np.asarray(mesh.vertex_normals)[source])
-    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
     picture = np.zeros((size, size, 3), np.uint8)
-    picture[rows, columns] = np.rint(np.clip(paint(points, normals), 0.0, 1.0) * 255.0)
+    for start in progress(range(0, len(rows), TEXELS)):
+        row, column = rows[start : start + TEXELS], columns[start : start + TEXELS]
+        corner = layout.faces[face[row, column]]
+        place = np.stack([(column + 0.5) / size, 1.0 - (row + 0.5) / size], axis=1)
+        corners = Corners(layout.source[corner], _barycentric(place, layout.uv[corner]).astype(np.float32))
+        colors = between(corners.mean(vertices), corners, painted, photographs)
+        picture[row, column] = np.rint(np.clip(colors, 0.0, 1.0) * 255.0)
     nearest = distance_transform_edt(face < 0, return_distances=False, return_indices=True)
-    flat = trimesh.Trimesh(np.asarray(mesh.vertices)[layout.source], layout.faces, process=False)
+    flat = trimesh.Trimesh(vertices[layout.source], layout.faces, process=False)
     normals = np.asarray(mesh.vertex_normals, np.float32)[layout.source]
     return Surface(flat, normals, None, layout.uv.astype(np.float32), picture[tuple(nearest)])
+
+
+def _seen_around(weights: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Weights [V, N] that are 0 also at the neighbours of vertices without a weight.
+
+    Interpolated, they are continuous, and 0 in each triangle that a photograph sees only in part.
+    """
+    found = weights.copy()
+    for one, kept in zip(weights, found, strict=True):
+        kept[faces[(one[faces] == 0.0).any(axis=1)]] = 0.0
+    return found
 
 
 def _face_of_texels(layout: Layout, size: int) -> np.ndarray:
@@ -85,7 +66,7 @@ def _face_of_texels(layout: Layout, size: int) -> np.ndarray:
     places = np.stack([layout.uv[:, 0] * size - 0.5, (1.0 - layout.uv[:, 1]) * size - 0.5], axis=1)
     fixed = np.rint(places * (1 << SUBTEXEL)).astype(np.int32)[layout.faces]
     for index, corners in enumerate(fixed):
-        cv2.fillConvexPoly(drawn, corners, index, lineType=cv2.LINE_8, shift=SUBTEXEL)
+        cv2.fillConvexPoly(drawn, corners, (index,), lineType=cv2.LINE_8, shift=SUBTEXEL)
     return drawn
 
 

@@ -54,8 +54,15 @@ def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -
     if conf.ray_chunk != AUTO:
         return min(int(conf.ray_chunk), conf.batch_size)
     kept = state.get(STATE_KEY)
-    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(PARTS_KEY, 1) == parts
-    return int(kept["rays"]) if is_same else None
+    if isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(PARTS_KEY, 1) == parts:
+        return int(kept["rays"])
+    return None
+
+
+def chosen_chunk(trainer: Trainer, state: Mapping[str, Any]) -> memory.Choice:
+    """The settled chunk size, given the state of a checkpoint or {}; else that of `training_chunk`."""
+    settled = settled_chunk(trainer.conf, state, trainer.parts)
+    return training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
 
 
 def chunk_state(conf: TrainConfig, chunk: int, parts: int = 1) -> dict[str, Any]:

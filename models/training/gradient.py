@@ -29,6 +29,7 @@ class BatchGradient:
     losses: dict[str, Var]  # the mean of each term, and `total`, their weighted sum
     output: Any  # output of the objective
     gradients: list[Var]  # in the order of the parameters
+    weights: dict[str, float] = field(default_factory=dict)  # of the terms in `total`
     watched: dict[str, Var] = field(default_factory=dict)  # d total / d each value in `Objective.watched`
 
 
@@ -79,7 +80,7 @@ class GradientSum:
         self._sum, self._outputs, self._missing = None, [], len(spans)
         if len(spans) == 1 and self._over_all is None:
             return [Chunk(self.batch, self.noise)]
-        chunks, counts = [], {}
+        chunks, counts = list[Chunk](), dict[str, float]()
         for rows in spans:
             batch, noise = self.batch.part(rows.start, rows.stop), _rows_of(self.noise, rows)
             chunks.append(Chunk(batch, noise, self._model.precompute(batch, noise, context)))
@@ -87,8 +88,8 @@ class GradientSum:
                 terms = self._model.objective(batch, noise, context, chunks[-1].precomputed).terms
                 own = {name: term.count for name, term in terms.items()}
                 del terms
-                for name, count in own.items():
-                    value = float(count.item()) if hasattr(count, "item") else count
+                for name, size_or_var in own.items():
+                    value = float(size_or_var.item()) if hasattr(size_or_var, "item") else size_or_var
                     counts[name] = counts.get(name, 0.0) + value
         if not self._counts:
             values = np.array(list(counts.values()))
@@ -104,7 +105,9 @@ class GradientSum:
         gradients, others = [_cut(value) for value in found[: len(self._parameters)]], found[len(self._parameters) :]
         watched = {name: _cut(value) for name, value in zip(objective.watched, others, strict=True)}
         output = mapped(_cut, objective.output)
-        one = BatchGradient({name: _cut(value) for name, value in losses.items()}, output, gradients, watched)
+        weights = {name: term.weight for name, term in objective.terms.items()}
+        means = {name: _cut(value) for name, value in losses.items()}
+        one = BatchGradient(means, output, gradients, weights, watched)
         # The returned values must not keep the graph: its activations would stay in memory during the next chunk or
         # step.
         del objective, losses, found, others
@@ -118,6 +121,8 @@ class GradientSum:
     def result(self) -> BatchGradient:
         """Losses and gradients of the whole batch, float32, and the output of what was added here."""
         found = self._sum
+        if found is None:
+            raise ValueError("no chunk was added")
         if len(self._outputs) > 1:
             found = replace(found, output=joined(self._outputs))
             found = _with(found, [_cut(value.float32()) for value in _values(found)])

@@ -69,13 +69,20 @@ class Guard:
     """Reads the result of each step's check in the next step; counts the skipped ones."""
 
     def __init__(self) -> None:
-        self.bad_steps = 0  # total
+        self.steps = 0  # of this session
+        self.bad_steps = 0  # of these, the skipped ones
         self.bad_in_a_row = 0
         self._pending: tuple[StepInputs, StepUpdate, Later] | None = None
         self._unreported: list[BadStep] = []
 
+    @property
+    def has_taken(self) -> bool:
+        """Whether any step of this session was taken and not skipped, as far as is known."""
+        return self.bad_steps < self.steps
+
     def watch(self, inputs: StepInputs, update: StepUpdate) -> None:
         """Remember a step that was just launched."""
+        self.steps += 1
         jt.sync([*update.readings, update.taken])  # references no graph: the values are computed with the step
         self._pending = (inputs, update, Later(update.taken))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +24,8 @@ def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], se
         return update.adam(before, gradients, corrected, layout)
     values = (before.parameters, gradients, before.exp_avg, before.exp_avg_sq)
     rows = [[value.float64() for value in row] for row in zip(*values, strict=True)]
-    return update.gated(before, [rule(*row, rate, settings) for row, rate in zip(rows, rates, strict=True)])
+    after = [rule(x, g, m, v, rate, settings) for (x, g, m, v), rate in zip(rows, rates, strict=True)]
+    return update.gated(before, after)
 
 
 class Optimizer:
@@ -40,12 +42,12 @@ class Optimizer:
         """`networks`: network -> name -> parameter, in the order of optimisation. `name`: a key of `OPTIMIZERS`.
         `averages`: of the parameters, or none; their rows change with those of the parameters.
         """
-        self._numbers = {"beta_2": beta_2, "epsilon": epsilon, "optimizer": name}
         self._places = [(network, name) for network, values in networks.items() for name in values]
         self.names = [f"{network}.{name}" for network, name in self._places]
         self.parameters = [value for values in networks.values() for value in values.values()]
         self._averages = list(averages)
-        self.settings: UpdateSettings | None = None  # of the last step
+        self.settings = UpdateSettings(0.0, 0, beta_2, epsilon, optimizer=name)  # of the last step
+        self.steps, self.exp_avg, self.exp_avg_sq = 0, list[Var](), list[Var]()
         self.reset_moments()
 
     def step(
@@ -66,7 +68,8 @@ class Optimizer:
         """
         if len(gradients) != len(self.parameters):
             raise ValueError(f"{len(gradients)} gradients for {len(self.parameters)} parameters")
-        settings = UpdateSettings(learning_rate, self.steps + 1, factors=dict(factors or {}), **self._numbers)
+        last = self.settings
+        settings = replace(last, learning_rate=learning_rate, steps=self.steps + 1, factors=dict(factors or {}))
         may_be = jt.array(np.ones(1, bool)) if accepted is None else accepted
         before = Update(self.parameters, self.exp_avg, self.exp_avg_sq, may_be)
         rates = [settings.rate(name) for name in self.names]

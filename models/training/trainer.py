@@ -19,7 +19,7 @@ from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, Ranks
 from models.methods.protocol import Batch, Model, Noise, Sampler
 from models.ops.update import all_finite, readings
-from models.structs import StepContext
+from models.structs import StepContext, loss_tag
 from models.training.ema import WeightAverage
 from models.training.gradient import TOTAL, BatchGradient, GradientSum
 from models.training.guard import Guard, StepInputs, StepUpdate
@@ -41,6 +41,11 @@ class StepOutput:
         values = self.model.scalars(self.found.output, self.found.losses)
         return {name: float(value.item()) for name, value in values.items()}
 
+    def weighted(self, scalars: Mapping[str, float]) -> dict[str, float]:
+        """The scalars with the losses as they are in their sum `Loss/loss`: times their weights."""
+        weights = {loss_tag(name): weight for name, weight in self.found.weights.items()}
+        return {name: value * weights.get(name, 1.0) for name, value in scalars.items()}
+
 
 def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
     """Of initial weights, pixels and jitter."""
@@ -49,15 +54,12 @@ def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.
 
 
 class Trainer:
-    """Takes steps; holds the optimiser, the step count and the random generators of the jitter.
-
-    Without a sampler it can only differentiate given batches.
-    """
+    """Takes steps; holds the optimiser, the step count and the random generators of the jitter."""
 
     def __init__(
         self,
         model: Model,
-        sampler: Sampler | None,
+        sampler: Sampler,
         conf: TrainConfig,
         generator: np.random.Generator,
         averaged: Model | None = None,

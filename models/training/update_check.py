@@ -53,9 +53,9 @@ def _span(low: float, high: float) -> str:
 
 def updated(entries: Entries, rate: float, settings: UpdateSettings, kind: type[np.floating]) -> np.ndarray:
     """New weights, first and second moments in `kind`, [3, ...], by the rule; `rate` is that of the parameter."""
-    numbers = (getattr(entries, name).astype(kind) for name in INPUTS)
+    value, gradient, first, second = (getattr(entries, name).astype(kind) for name in INPUTS)
     with np.errstate(all="ignore"):
-        return np.stack(OPTIMIZERS[settings.optimizer](*numbers, rate, settings))
+        return np.stack(OPTIMIZERS[settings.optimizer](value, gradient, first, second, rate, settings))
 
 
 def is_updated(entries: Entries, rate: float, settings: UpdateSettings) -> bool:

@@ -111,11 +111,11 @@ def guarded(access: Access) -> Iterator[list[bool]]:
         seen.append(True)
         return original(*arguments, process_request=_checked(access, process_request), **others)
 
-    websockets_server.serve = serve
+    vars(websockets_server)["serve"] = serve
     try:
         yield seen
     finally:
-        websockets_server.serve = original
+        vars(websockets_server)["serve"] = original
 
 
 def _checked(access: Access, answer: Answer | None) -> Answer:

@@ -68,8 +68,8 @@ class CameraTools:
             self.told.content = words("path_short")
             return
         width, height = self._stage.scene.size(0)
-        content = {"width": width, "height": height, "fps": FPS, "seconds": float(self.seconds.value)}
-        content |= {"is_cycle": bool(self.is_cycle.value), "keys": self.keys}
+        content: dict[str, Any] = {"width": width, "height": height, "fps": FPS}
+        content |= {"seconds": float(self.seconds.value), "is_cycle": bool(self.is_cycle.value), "keys": self.keys}
         path = _free_name(self._folder)
         try:
             write_result(path, (json.dumps(content, indent=1) + "\n").encode())

@@ -1,4 +1,6 @@
-"""A crop box in the viewer, and the button that saves it and the region of interest as keys of a conf."""
+"""A crop box in the viewer, and the button that saves it and the region of interest as keys of a conf, in the folder of
+the region.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ from scipy.spatial.transform import Rotation
 
 from data.errors import UserError
 from data.io.files import write_result
+from data.roi.region import in_digits
 from data.scenes.extraction_box import bounds, parse_bbox
 from data.scenes.scene import Scene, radius_of
 from models.config.hocon import quoted
-from models.viewer.scene_display import SceneDisplay, region_numbers
+from models.viewer.scene_display import DIGITS, SceneDisplay, region_numbers
 
 CONF_FILE = "region.conf"  # in the scene folder
 RED = (200, 60, 60)
@@ -43,24 +46,23 @@ class CropBox:
         """Add the box and its controls to the page; the box is shown on request."""
         self._stage, self._keys, self._say = stage, keys, say
         server, words, scene = stage.server, stage.words, stage.scene
-        self._radius, to_unit = radius_of(scene), np.linalg.inv(scene.scene_to_world)
-        x, y, z, w = Rotation.from_matrix(to_unit[:3, :3] * self._radius).as_quat()
-        # The frame has the axes of the world, so that the box is aligned with them, and the unit of the working frame.
-        self._frame = server.scene.add_frame(
-            "/crop", show_axes=False, wxyz=(w, x, y, z), position=to_unit[:3, 3], visible=bool(keys.bbox)
-        )
-        low, high = parse_bbox(keys.bbox) if keys.bbox else world_box(scene)
+        self._radius, self._centre = radius_of(scene), scene.scene_to_world[:3, 3]
+        x, y, z, w = Rotation.from_matrix(scene.scene_to_world[:3, :3].T / self._radius).as_quat()
+        # The frame has the axes of the world, so that the box is aligned with them, and unit and origin of the working
+        # frame: browsers have single precision, too little for a world far from its origin.
+        self._frame = server.scene.add_frame("/crop", show_axes=False, wxyz=(w, x, y, z), visible=bool(keys.bbox))
+        low, high = ((parse_bbox(keys.bbox) if keys.bbox else world_box(scene)) - self._centre) / self._radius
         self.corners = [
             server.scene.add_transform_controls(
-                f"/crop/{name}", scale=HANDLE, disable_rotations=True, position=tuple(corner / self._radius)
+                f"/crop/{name}", scale=HANDLE, disable_rotations=True, position=tuple(corner)
             )
             for name, corner in (("low", low), ("high", high))
         ]
         self._lines = server.scene.add_line_segments(
             "/crop/edges", self._edges(), RED, thickness=LINE_WIDTH, thickness_units="screen"
         )
-        with server.gui.add_folder(words("crop"), expand_by_default=False):
-            self.shown = server.gui.add_checkbox(words("show_crop"), bool(keys.bbox))
+        with stage.region_folder:
+            self.shown = server.gui.add_checkbox(words("crop"), bool(keys.bbox))
             save = server.gui.add_button(words("save_conf"))
             self._told = server.gui.add_markdown("")
         self.shown.on_update(self._show)
@@ -71,8 +73,8 @@ class CropBox:
     @property
     def box(self) -> np.ndarray:
         """The low and the high corner, float64 [2, 3], world frame."""
-        ends = self._radius * np.array([corner.position for corner in self.corners], float)
-        return np.sort(ends, axis=0)
+        ends = np.array([corner.position for corner in self.corners], float)
+        return np.sort(ends, axis=0) * self._radius + self._centre
 
     def save(self) -> None:
         """Write the conf with the region of interest, if it was moved, and with the box, if it is shown."""
@@ -101,7 +103,7 @@ class CropBox:
         """The value of dataset.bbox; "" for none. Raises UserError for a box without a volume."""
         if not self.shown.value:
             return ""
-        text = " ".join(f"{value:.5g}" for value in self.box.reshape(-1))
+        text = " ".join(in_digits(self.box.reshape(-1), self._radius, DIGITS))
         parse_bbox(text)
         return text
 
@@ -113,7 +115,8 @@ class CropBox:
 
     def _edges(self) -> np.ndarray:
         """The edges of the box, float32 [12, 2, 3], in the frame /crop."""
-        corners = np.array(list(itertools.product(*(self.box / self._radius).T)), np.float32)
+        box = (self.box - self._centre) / self._radius
+        corners = np.array(list(itertools.product(*box.T)), np.float32)
         return corners[np.array(EDGES)]
 
 

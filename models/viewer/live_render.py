@@ -55,7 +55,8 @@ class LiveRenderer:
         names = {self._words(kind): kind for kind in SHOWN}
         self._mode = stage.server.gui.add_dropdown(self._words("show"), tuple(names))
         self._names = names
-        self._status = stage.server.gui.add_markdown("")
+        self._told, self._is_busy = "", True
+        self._status = stage.server.gui.add_markdown(self._words("computing"))
         self._mode.on_update(lambda _event: self._switch())
         stage.server.on_client_connect(self._welcome)
         stage.server.on_client_disconnect(lambda client: self._rays.pop(client.client_id, None))
@@ -67,7 +68,18 @@ class LiveRenderer:
 
     def tell(self, text: str) -> None:
         """Show `text` below the controls."""
-        self._status.content = text
+        self._told = text
+        self._show_status()
+
+    def busy(self, is_busy: bool) -> None:
+        """Show that something is computed, or no longer."""
+        if is_busy != self._is_busy:
+            self._is_busy = is_busy
+            self._show_status()
+
+    def _show_status(self) -> None:
+        parts = (self._told, self._words("computing") if self._is_busy else "")
+        self._status.content = " · ".join(filter(None, parts))
 
     def refresh(self) -> None:
         """The model has changed: discard the renderings."""

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from models.viewer.tools import add_tools
 from models.viewer.words import words
 
 if TYPE_CHECKING:
+    from models.requests import MeshRequest
     from models.results.context import EvalContext
     from models.surface.mesh import Surface
     from models.viewer.live_render import LiveRenderer
@@ -37,6 +38,7 @@ MOST_CHECKPOINTS = 500
 def look_at_model(
     context: Callable[[], EvalContext],
     mesh: Callable[[EvalContext], Surface | None],
+    write: Callable[[EvalContext, MeshRequest], object],
     checkpoints: Mapping[int, Path],
     go_to: Callable[[Path], None],
     keys: ConfKeys,
@@ -47,17 +49,19 @@ def look_at_model(
     Args:
         context: the model.
         mesh: its mesh; None if there is no surface.
+        write: writes a mesh, for the export panel.
         checkpoints: files by step; the list calls `go_to` to load one.
         keys: the conf and its scene folder.
     """
+    from models.viewer.export import ExportPanel
     from models.viewer.live_render import LiveRenderer
 
     now = context()
     say, dataset = now.log.info, now.experiment.conf.dataset
     server = start(place.host, place.port, now.experiment.folder.name, say)
-    stage = SceneDisplay(server, now.experiment.scene, words(place.language), say)
+    stage = SceneDisplay(server, now.experiment.scene, words(place.language), say, is_alone=True)
     live = LiveRenderer(stage)
-    add_tools(stage, keys, dataset.downscale, now.experiment.folder, say)
+    panel = ExportPanel(stage, add_tools(stage, keys, dataset.downscale, now.experiment.folder, say))
     steps = sorted(checkpoints)[-MOST_CHECKPOINTS:]
     names = {f"{stage.words('step')} {step}": step for step in steps}
     chosen = None
@@ -67,20 +71,25 @@ def look_at_model(
             stage.words("checkpoint"), tuple(names), initial_value=f"{stage.words('step')} {at}"
         )
         chosen.on_update(lambda _event: live.refresh())
-    shown = None
+    shown, paused = None, now
     live.warm_up(now)
     try:
         while True:
             wanted = now.step if chosen is None else names[chosen.value]
             if wanted != shown:
                 shown = wanted
+                live.busy(True)
                 if wanted == now.step or _loaded(live, go_to, checkpoints[wanted]):
                     now = context()
                     live.forget_mesh()
-                    live.tell(f"{stage.words('step')} {now.step}: {stage.words('extracting')}")
+                    live.tell(f"{stage.words('step')} {now.step}")
                     # Browsers get their images between the parts of the extraction.
-                    _show(live, stage, now, mesh(replace(now, pause=partial(live.draw, now, AT_ONCE, BETWEEN))))
-            if live.draw(now, AT_ONCE, PATIENCE) == 0.0:
+                    paused = replace(now, pause=partial(live.draw, now, AT_ONCE, BETWEEN))
+                    _show(live, stage, now, mesh(paused))
+            panel.serve(now.experiment.folder, now.step, partial(write, paused))
+            is_idle = live.draw(now, AT_ONCE, PATIENCE) == 0.0
+            live.busy(not is_idle)
+            if is_idle:
                 live.wait(A_MOMENT)
     except KeyboardInterrupt:
         say("the viewer is closed")
@@ -126,29 +135,29 @@ class ViewerCallback(Callback):
         """Start the server; raises UserError if it cannot be started. Camera paths are written to `results`."""
         self._scene, self._keys, self._downscale, self._say = scene, keys, downscale, say
         self._results = results
-        self._place, self._live, self._stage = place, None, None
+        self._place = place
         self._server = start(place.host, place.port, scene.name, say)
         self._begun = self._fresh = time.perf_counter()
         self._spent = 0.0
         self._is_closed = False
 
-    def _ready(self) -> None:
-        """Build the scene, after Jittor is initialised."""
-        if self._live is None:
-            from models.viewer.live_render import LiveRenderer
+    @cached_property
+    def _live(self) -> LiveRenderer:
+        """The renderings, built with the scene at the first use, after Jittor is initialised."""
+        from models.viewer.live_render import LiveRenderer
 
-            # Browsers without a GPU use the CPU cores of the training: the region is drawn only on request.
-            self._stage = SceneDisplay(
-                self._server, self._scene, words(self._place.language), self._say, with_region=False
-            )
-            self._live = LiveRenderer(self._stage)
-            add_tools(self._stage, self._keys, self._downscale, self._results, self._say)
+        # Browsers without a GPU use the CPU cores of the training: the rest is drawn only on request.
+        stage = SceneDisplay(self._server, self._scene, words(self._place.language), self._say, is_alone=True)
+        live = LiveRenderer(stage)
+        live.busy(False)
+        add_tools(stage, self._keys, self._downscale, self._results, self._say)
+        return live
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
         """Show the logged scalars."""
         del seconds
         psnr, say = values["Statistics/psnr"], words(self._place.language)
-        self._alone(lambda: self._live.tell(f"{say('training')}, {say('step')} {step}, PSNR {psnr:.2f}"))
+        self._alone(lambda: self._live.tell(f"{say('training')}, {say('step')} {step}, {say('batch_psnr')} {psnr:.2f}"))
 
     def mesh(self, step: int, surface: Surface) -> None:
         """Show the newest mesh."""
@@ -184,7 +193,6 @@ class ViewerCallback(Callback):
         if self._is_closed:
             return
         try:
-            self._ready()
             work()
         except Exception as error:  # noqa: BLE001 (errors of a library that runs its own threads)
             self._is_closed = True

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import trimesh
 
-from models.viewer.scene_display import SceneDisplay
+from data.roi.region import in_digits
+from data.scenes.scene import radius_of
+from models.viewer.scene_display import DIGITS, SceneDisplay
 
 GREEN = (40, 150, 90)
 HANDLE = 0.25  # radii
@@ -60,8 +62,8 @@ class Ruler:
 
     def flag(self) -> str:
         """The flag that scales the scene so that the distance becomes the real length."""
-        values = (*self.points.reshape(-1), float(self.length.value))
-        return f"--scale {' '.join(f'{value:.5g}' for value in values)}"
+        points = in_digits(self.points.reshape(-1), radius_of(self._stage.scene), DIGITS)
+        return f"--scale {' '.join(points)} {self.length.value:.{DIGITS}g}"
 
     def pick(self, client: Any) -> None:
         """Move A, then B, to the next two clicks on the mesh or on an SfM point."""

@@ -13,6 +13,7 @@ import trimesh
 from scipy.spatial.transform import Rotation
 
 from data.cameras import mean_up
+from data.roi.region import in_digits
 from data.scenes.scene import Scene, radius_of
 from models.viewer.cameras import Cameras, fov_of, hit
 from models.viewer.words import Words
@@ -25,6 +26,7 @@ AWAY = 1.5  # initial distance of the browser's camera, relative to that of the 
 MOST_POINTS = 100_000
 POINT = 0.006  # radii
 BLUE = (70, 130, 190)
+DIGITS = 5  # of lengths in flags and confs
 LARGEST_REGION = 4.0  # largest radius of the slider, relative to the current one
 
 
@@ -37,12 +39,13 @@ class SceneDisplay:
         scene: Scene,
         words: Words,
         say: Callable[[str], None],
-        with_region: bool = True,
+        is_alone: bool = False,
     ) -> None:
-        """Build the display. `say` gets the flag of a region that was moved; without `say` the region is shown on
-        request.
+        """Build the display. `say` gets the flag of a region that was moved. `is_alone`: cameras, points and region are
+        shown on request, beside a mesh.
         """
-        self.server, self.scene, self.words, self._say = server, scene, words, say
+        self.server: Any = server  # by its types, an event may be of no browser
+        self.scene, self.words, self._say = scene, words, say
         self.up = mean_up(scene.c2w)
         server.scene.set_up_direction(tuple(self.up))
         self.surface: trimesh.Trimesh | None = None  # the displayed mesh, working frame
@@ -52,14 +55,15 @@ class SceneDisplay:
         eye = AWAY * distance * _unit(2.0 * _unit(scene.c2w[level, :3, 3]) + self.up)
         server.initial_camera.position, server.initial_camera.look_at = tuple(eye), (0.0, 0.0, 0.0)
         server.initial_camera.up = tuple(self.up)
-        self._add_cameras(FRUSTUM * distance)
-        self._add_points()
-        self._add_region(with_region)
+        self._add_cameras(FRUSTUM * distance, not is_alone)
+        self._add_points(not is_alone)
+        self._add_region(not is_alone)
 
-    def _add_cameras(self, scale: float) -> None:
+    def _add_cameras(self, scale: float, is_shown: bool) -> None:
         """A pyramid with its photograph for each camera; a click moves the browser's camera there."""
         self.cameras = Cameras(self.server.scene, self.scene, scale)
-        box = self.server.gui.add_checkbox(self.words("cameras"), True)
+        self.cameras.show(is_shown)
+        box = self.server.gui.add_checkbox(self.words("cameras"), is_shown)
         box.on_update(lambda _event: self.cameras.show(box.value))
 
         @self.cameras.photographs.on_click
@@ -68,15 +72,15 @@ class SceneDisplay:
             if event.client is not None and view is not None:
                 look_through(event.client, self.scene, view)
 
-    def _add_points(self) -> None:
+    def _add_points(self, is_shown: bool) -> None:
         if self.scene.points is None or not len(self.scene.points.xyz):
             return
         every = max(1, len(self.scene.points.xyz) // MOST_POINTS)
         xyz, rgb = self.scene.points.xyz[::every], self.scene.points.rgb[::every]
         cloud = self.server.scene.add_point_cloud(
-            "/points", xyz.astype(np.float32), rgb, point_size=POINT, precision="float32"
+            "/points", xyz.astype(np.float32), rgb, point_size=POINT, precision="float32", visible=is_shown
         )
-        box = self.server.gui.add_checkbox(self.words("points"), True)
+        box = self.server.gui.add_checkbox(self.words("points"), is_shown)
 
         @box.on_update
         def _(_event: Any) -> None:
@@ -84,7 +88,8 @@ class SceneDisplay:
 
     def _add_region(self, is_shown: bool) -> None:
         """A sphere with handles, its radius, and the flag that selects it."""
-        with self.server.gui.add_folder(self.words("region")):
+        self.region_folder = self.server.gui.add_folder(self.words("region"), expand_by_default=is_shown)
+        with self.region_folder:
             shown = self.server.gui.add_checkbox(self.words("show_region"), is_shown)
             radius = self.server.gui.add_slider(self.words("radius"), 0.05, LARGEST_REGION, 0.01, 1.0)
             told = self.server.gui.add_markdown(self._told(np.zeros(3), 1.0))
@@ -125,8 +130,8 @@ def roi_flag(scene: Scene, centre: np.ndarray, radius: float) -> str:
 
 def region_numbers(scene: Scene, centre: np.ndarray, radius: float) -> str:
     """The value of dataset.roi, "x y z r" in the world frame, for a sphere given in the working frame."""
-    world = scene.scene_to_world @ np.append(centre, 1.0)
-    return " ".join(f"{value:.5g}" for value in (*world[:3], radius_of(scene) * radius))
+    world, size = scene.scene_to_world @ np.append(centre, 1.0), radius_of(scene) * radius
+    return " ".join([*in_digits(world[:3], size, DIGITS), f"{size:.{DIGITS}g}"])
 
 
 def wxyz_of(c2w: np.ndarray) -> tuple[float, ...]:

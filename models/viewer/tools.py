@@ -14,9 +14,10 @@ from models.viewer.scene_display import SceneDisplay
 
 def add_tools(
     stage: SceneDisplay, keys: ConfKeys, downscale: int, results: Path, say: Callable[[str], None]
-) -> CameraTools:
-    """Add the tools to the page; camera paths are written to the folder `results`."""
-    CropBox(stage, keys, say)
+) -> CropBox:
+    """Add the tools to the page; camera paths are written to the folder `results`. Returns the crop box."""
+    crop = CropBox(stage, keys, say)
     Boxes(stage, keys.folder, downscale, say)
     Ruler(stage, say)
-    return CameraTools(stage, results, say)
+    CameraTools(stage, results, say)
+    return crop

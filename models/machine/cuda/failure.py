@@ -11,7 +11,7 @@ from data.errors import LONGEST_REASON
 
 # Names and texts of CUDA's fatal errors (driver_types.h), in lower case; without errors of invalid calls or out of
 # memory, after which the next call may succeed.
-TEXTS = ("illegaladdress", "illegal memory access", "launchfailure", "unspecified launch failure")
+TEXTS: tuple[str, ...] = ("illegaladdress", "illegal memory access", "launchfailure", "unspecified launch failure")
 TEXTS += ("cudaerrorassert", "device-side assert", "launchtimeout", "launch timed out")
 TEXTS += ("eccuncorrectable", "uncorrectable ecc", "nvlinkuncorrectable", "uncorrectable nvlink", "cudaerrorcontained")
 TEXTS += ("illegalinstruction", "illegal instruction was", "misalignedaddress", "misaligned address")

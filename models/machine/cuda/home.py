@@ -266,7 +266,7 @@ def _refusal(plan: CudaBuild, folder: Path) -> str:
     """The compiler's error for a kernel that includes all headers; "" if it compiles."""
     source = folder / "probe.cu"
     source.write_text(PROBE, encoding="utf-8")
-    command = [folder / "bin" / "nvcc", "-x", "cu", "-std=c++14", "-w", f"-I{folder / 'include'}"]
+    command: list[str | Path] = [folder / "bin" / "nvcc", "-x", "cu", "-std=c++14", "-w", f"-I{folder / 'include'}"]
     command += ["-c", source, "-o", folder / "probe.o"]
     try:
         done = subprocess.run(command, capture_output=True, check=False, timeout=PROBE_SECONDS)

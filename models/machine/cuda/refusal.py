@@ -20,7 +20,7 @@ from models.machine.cuda.facts import Toolkit
 PATIENCE = 600.0  # seconds until a failed toolkit is tested again
 MOST_BYTES = 1 << 16  # of a record
 # Environment variables that compilers read.
-VARIABLES = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+VARIABLES: tuple[str, ...] = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 VARIABLES += ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CICC_PATH", "CUDA_PATH")
 
 

@@ -122,7 +122,7 @@ class Ranks:
     @contextlib.contextmanager
     def undoing(self, snapshot: Callable[[], Callable[[], None]]) -> Iterator[None]:
         """Context manager: if its body is ended by a signal, call what `snapshot` returned before it."""
-        undo = snapshot() if self.size > 1 else None
+        undo = snapshot() if self.size > 1 else lambda: None
         try:
             yield
         except AbandonedError:
@@ -170,7 +170,8 @@ class MpiRanks(Ranks):
     def gather(self, value: Any) -> list[Any] | None:
         """See `Ranks`."""
         if not self.is_writer:
-            return self._send(value, 0, TAG_GATHERED)
+            self._send(value, 0, TAG_GATHERED)
+            return None
         return [value, *(self._receive(rank, TAG_GATHERED) for rank in range(1, self.size))]
 
     def broadcast(self, value: Any) -> Any:

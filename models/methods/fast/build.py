@@ -11,32 +11,32 @@ from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
+from models.fields.protocol import SurfaceFields
 from models.fields.registry import COLORS, RADIANCE, SURFACES
 from models.fields.sharpness import SingleVarianceNetwork
 from models.methods.fast.conf import FastNeRFConfig, FastNeuSConfig
 from models.methods.radiance import PackedRadianceModel
 from models.methods.surface import PackedSurfaceModel
 from models.plan import NONE, TrainingPlan
-from models.rendering.render import SurfaceFields
 
 
 def build_neus(
     conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
 ) -> PackedSurfaceModel:
     """A `PackedSurfaceModel` of the conf: inside masks, or open with a background."""
-    fields = SurfaceFields(
-        SURFACES[conf.surface].build(conf.block(conf.surface), generator),
-        COLORS[conf.color].build(conf, generator),
-        SingleVarianceNetwork(conf.variance_network),
-    )
-    both = (train.end_iter, plan, fields.sdf, fields.sharpness)
+    sdf = SURFACES[conf.surface].build(conf.block(conf.surface), generator)
+    color = COLORS[conf.color].build(conf, generator)
+    sharpness = SingleVarianceNetwork(conf.variance_network)
+    estimator: SurfaceOccupancyEstimator
     if plan.background.value == NONE:
-        estimator = SurfaceOccupancyEstimator(conf.packed, conf.inside, *both, conf.inside.hull_margin)
+        margin = conf.inside.hull_margin
+        estimator = SurfaceOccupancyEstimator(conf.packed, conf.inside, train.end_iter, plan, sdf, sharpness, margin)
     else:
         density = DensityGrid(conf.density_grid, generator)
-        color = RenderingNetwork(conf.background_color, generator)
-        background = ContractedBackground(density, color, conf.open, plan.sky)
-        estimator = OpenSurfaceEstimator(conf.packed, conf.open, *both, background)
+        behind = RenderingNetwork(conf.background_color, generator)
+        background = ContractedBackground(density, behind, conf.open, plan.sky)
+        estimator = OpenSurfaceEstimator(conf.packed, conf.open, train.end_iter, plan, sdf, sharpness, background)
+    fields = SurfaceFields(sdf, color, sharpness)
     return PackedSurfaceModel(fields, estimator, train, plan, conf.packed, conf.patches, conf.photographs)
 
 

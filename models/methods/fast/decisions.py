@@ -70,6 +70,7 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Befor
         )
     background = decide_background(conf.plan.background, scene, before)
     start, depth = decide_start(conf, scene, before)
+    colours = backdrop_colours(scene.images, np.inf) if background.value == PLAIN else None
     return replace(
         plan,
         background=background,
@@ -77,7 +78,7 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Befor
         patches=Decision(conf.open.patches_weight, "", "model.open.patches_weight"),
         prune_from=decide_pruning(conf.open.prune_from, background, start),
         radius=(INTERIOR_RADIUS if plan.is_interior else OPEN_RADIUS) if radius == AUTO else radius,
-        sky=None if background.value != PLAIN else backdrop_colours(scene.images, np.inf)[0].tolist(),
+        sky=None if colours is None else colours[0].tolist(),
         unused=("model.inside", "train.use_white_bkgd", *UNUSED),
         depth=depth,
     )

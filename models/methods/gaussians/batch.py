@@ -8,7 +8,7 @@ import numpy as np
 
 from data.cameras import PIXEL_CENTRE
 from data.io.images import to_float
-from data.scenes.sampler import PixelSampler
+from data.scenes.sampler import ViewSampler
 from data.scenes.scene import Scene
 from models.machine.backend import jt
 from models.ops.splat_project import camera_numbers
@@ -66,7 +66,7 @@ class PictureBatch:
         return found
 
 
-class PictureSampler(PixelSampler):
+class PictureSampler(ViewSampler):
     """Photographs in random order, reshuffled after each epoch."""
 
     def __init__(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from models.config.strict import ConfigError, limits
+from models.config.strict import ConfigError, every, limits, rate, share, weight
 from models.machine.available import FLOAT_BYTES
-from models.methods.block import TRAINED_COPIES, PlainBlock
+from models.methods.block import TRAINED_COPIES, ModelConfig
 from models.methods.exposure_conf import PhotographsConfig
 
 GAUSSIANS = "gaussians"
@@ -24,35 +24,35 @@ class SplatsConfig:
 
     form: str = limits(ELLIPSOIDS, one_of=(ELLIPSOIDS, SURFELS))
     degree: int = limits(3, at_least=0, at_most=3)
-    degrees_until: float = limits(0.3, at_least=0, at_most=1)
+    degrees_until: float = share(0.3)
     first: int = limits(20000, at_least=1, at_most=10_000_000)
     most: int = limits(60000, at_least=1, at_most=10_000_000)
-    beyond: float = limits(0.3, at_least=0, at_most=1)
+    beyond: float = share(0.3)
     densify: str = limits(MCMC, one_of=(ADAPTIVE, MCMC))
     absolute: bool = False
-    densify_from: float = limits(0.02, at_least=0, at_most=1)
-    densify_until: float = limits(0.8, at_least=0, at_most=1)
-    densify_every: int = limits(100, at_least=1)
+    densify_from: float = share(0.02)
+    densify_until: float = share(0.8)
+    densify_every: int = every(100, least=1)
     growth: float = limits(1.05, at_least=1, at_most=2)
-    least_pull: float = limits(2e-4, above=0)
-    split_size: float = limits(0.01, above=0)
+    least_pull: float = limits(2e-4, above=0, at_most=1)
+    split_size: float = limits(0.01, above=0, at_most=10)
     least_opacity: float = limits(0.005, above=0, at_most=0.5)
     reset_every: float = limits(0.1, above=0, at_most=1)
     noise: float = limits(5e5, at_least=0, at_most=1e8)
-    opacity_weight: float = limits(0.01, at_least=0)
-    size_weight: float = limits(0.01, at_least=0)
-    structure_share: float = limits(0.2, at_least=0, at_most=1)
-    distortion_weight: float = limits(0.0, at_least=0)
-    normal_weight: float = limits(0.0, at_least=0)
-    mean_rate: float = limits(1.6e-4, above=0)
-    mean_rate_end: float = limits(1.6e-6, above=0)
-    color_rate: float = limits(2.5e-3, above=0)
-    rest_rate: float = limits(1.25e-4, above=0)
-    opacity_rate: float = limits(5e-2, above=0)
-    size_rate: float = limits(5e-3, above=0)
-    turn_rate: float = limits(1e-3, above=0)
-    first_size: float = limits(1.0, above=0)
-    first_opacity: float = limits(0.1, above=0, at_most=0.9)
+    opacity_weight: float = weight(0.01)
+    size_weight: float = weight(0.01)
+    structure_share: float = share(0.2)
+    distortion_weight: float = weight(0.0)
+    normal_weight: float = weight(0.0)
+    mean_rate: float = rate(1.6e-4)
+    mean_rate_end: float = rate(1.6e-6)
+    color_rate: float = rate(2.5e-3)
+    rest_rate: float = rate(1.25e-4)
+    opacity_rate: float = rate(5e-2)
+    size_rate: float = rate(5e-3)
+    turn_rate: float = rate(1e-3)
+    first_size: float = limits(1.0, at_least=1e-3, at_most=1e3)
+    first_opacity: float = limits(0.1, at_least=1e-3, at_most=0.9)
 
     @property
     def rest(self) -> int:
@@ -84,7 +84,7 @@ class SplatsConfig:
 
 
 @dataclass(frozen=True)
-class GaussiansConfig(PlainBlock):
+class GaussiansConfig(ModelConfig):
     """The block `model` of Gaussians."""
 
     gaussians: SplatsConfig = SplatsConfig()

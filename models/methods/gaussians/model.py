@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +21,13 @@ from models.methods.gaussians.picture import Viewpoint, depth_of, paint, ray_vie
 from models.methods.gaussians.pulled import Pulled
 from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
 from models.methods.gaussians.terms import distortion_term, normal_term
-from models.methods.protocol import LevelSet, Parameters, PlainModel
+from models.methods.protocol import LevelSet, Model, Parameters
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY
 from models.ops.splat_wander import step_of
 from models.plan import TrainingPlan
 from models.rendering.losses import mask_term
-from models.structs import MASK_THRESHOLD, Objective, RayView, StepContext, Term, Var
+from models.structs import MASK_THRESHOLD, Objective, RayView, StepContext, Term, Var, loss_tag
 
 SPREAD = 1.1  # extent of a scene relative to the spread of its cameras
 GEOMETRY_FROM = 0.25  # fraction of the training after which the 2DGS losses apply
@@ -39,7 +40,7 @@ class Shown:
     error: Var  # [R, 1], mean squared error of each image
 
 
-class GaussiansModel(PlainModel):
+class GaussiansModel(Model):
     """Gaussians as a `models.methods.protocol.Model`."""
 
     entries = "pictures"
@@ -80,9 +81,6 @@ class GaussiansModel(PlainModel):
         """The fused distances of all cameras; None without a scene."""
         return Fusion(self._depth_of, tuple(self.cameras)).level_set() if self.cameras else None
 
-    def sharpness(self) -> None:
-        """None: Gaussians have no inv_s."""
-
     # the batch
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PictureSampler:
@@ -98,12 +96,6 @@ class GaussiansModel(PlainModel):
         self.pulled.forget()
         return PictureSampler(scene, batch_size, generator)
 
-    def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
-        """None: there is no jitter."""
-
-    def precompute(self, batch: PictureBatch, noise: None, context: StepContext) -> None:
-        """None: nothing is computed ahead."""
-
     # what is computed
 
     def degree(self, step: int) -> int:
@@ -114,7 +106,7 @@ class GaussiansModel(PlainModel):
     def _viewpoint(self, camera: np.ndarray, size: tuple[int, int], context: StepContext) -> Viewpoint:
         return Viewpoint(camera, size, self.degree(context.step), context.background_rgb)
 
-    def objective(self, batch: PictureBatch, noise: None, context: StepContext, precomputed: None = None) -> Objective:
+    def objective(self, batch: PictureBatch, noise: Any, context: StepContext, precomputed: Any = None) -> Objective:
         """The published losses, averaged over the images."""
         sums: dict[str, list[Term]] = {}
         errors, watched = [], {}
@@ -149,13 +141,13 @@ class GaussiansModel(PlainModel):
         """The losses of one image besides its colours."""
         terms: dict[str, Term] = {}
         opacity = shown[:, :, OPACITY]
-        has_mask = self.plan.uses_masks
-        if has_mask:
-            mask = jt.array((picture.mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
-            terms["mask"] = mask_term(opacity.reshape((-1, 1)), mask, self.train.mask_weight)
+        mask = picture.mask if self.plan.uses_masks else None
+        if mask is not None:
+            shows = jt.array((mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
+            terms["mask"] = mask_term(opacity.reshape((-1, 1)), shows, self.train.mask_weight)
         if self.is_flat and context.step >= GEOMETRY_FROM * self.train.end_iter:
             # Without masks, its pull on foreground and background exceeds the colour loss.
-            if has_mask and self.conf.distortion_weight > 0:
+            if mask is not None and self.conf.distortion_weight > 0:
                 terms["distortion"] = distortion_term(shown, self.conf.distortion_weight)
             if self.conf.normal_weight > 0 and min(shown.shape[:2]) > 2:
                 terms["normal"] = normal_term(shown, picture.camera, self.conf.normal_weight)
@@ -177,7 +169,7 @@ class GaussiansModel(PlainModel):
 
     # around a step
 
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """Learning rates of the published code, relative to train.learning_rate, which should be 1."""
         conf, done = self.conf, min(1.0, step / self.train.end_iter)
         mean_rate = conf.mean_rate * (conf.mean_rate_end / conf.mean_rate) ** done
@@ -267,7 +259,7 @@ class GaussiansModel(PlainModel):
     def scalars(self, output: Shown, losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses, and the PSNR of the batch."""
         decibels = output.error.mean().log() * (-10.0 / np.log(10.0))
-        named = {f"Loss/{name}_loss": value for name, value in losses.items() if name != "total"}
+        named = {loss_tag(name): value for name, value in losses.items() if name != "total"}
         count = jt.array(np.array([self.splats.count], np.float32))
         return {"Loss/loss": losses["total"], "Statistics/psnr": decibels, "Statistics/splats": count} | named
 
@@ -281,8 +273,6 @@ class GaussiansModel(PlainModel):
             raise ValueError("Gaussians render whole images only")
         with jt.no_grad():
             return ray_view(*self._seen_by(rays.camera, context), rays)
-
-    view_fully = view
 
     def _seen_by(self, camera: PinholeCamera, context: StepContext) -> tuple[Var, np.ndarray]:
         """The image of a camera, and the camera's numbers."""

@@ -44,7 +44,7 @@ class PhotographedGaussians(GaussiansModel):
         """Those of the Gaussians, and that of exposure."""
         return super().loss_weights | {EXPOSURE: self.photographs.exposure_weight}
 
-    def rates(self, step: int) -> Mapping[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """The rates of Gaussians, and that of exposure."""
         return {**super().rates(step), EXPOSURE: self.photographs.exposure_rate}
 

@@ -65,8 +65,8 @@ class Points:
 
 def one_splat(conf: SplatsConfig) -> dict[str, np.ndarray]:
     """A placeholder until a scene or a checkpoint is given."""
-    shapes = {"means": (1, 3), "quats": (1, 4), "sizes": (1, 3), "opacities": (1, 1), "dc": (1, 3)}
-    shapes |= {"rest": (1, conf.rest, 3)}
+    shapes: dict[str, tuple[int, ...]] = {"means": (1, 3), "quats": (1, 4), "sizes": (1, 3), "opacities": (1, 1)}
+    shapes |= {"dc": (1, 3), "rest": (1, conf.rest, 3)}
     return {name: np.full(shape, name == "quats", np.float32) for name, shape in shapes.items()}
 
 
@@ -128,8 +128,9 @@ def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) ->
 
 def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator: np.random.Generator) -> np.ndarray:
     """Random points [count, 3], working frame."""
-    if uses_masks:
-        hull = carve_unit_sphere(masked_views(scene.cameras, scene.masks), HULL_CELLS, HULL_MARGIN)
+    masks = scene.masks if uses_masks else None
+    if masks is not None:
+        hull = carve_unit_sphere(masked_views(scene.cameras, masks), HULL_CELLS, HULL_MARGIN)
         cells = np.argwhere(hull)
         if len(cells):
             chosen = cells[generator.integers(len(cells), size=count)]
@@ -137,7 +138,7 @@ def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator
     directions = generator.normal(size=(count, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     radius = generator.random(count) ** (1 / 3)
-    if not uses_masks:
+    if masks is None:
         far = generator.random(count) < beyond
         radius = np.where(far, 1.0 / generator.uniform(1.0 / FARTHEST, 1.0, count), radius)
     return directions * radius[:, None]

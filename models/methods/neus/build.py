@@ -7,12 +7,12 @@ import numpy as np
 from models.config.blocks import TrainConfig
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.fields.nerf import NeRF
+from models.fields.protocol import SurfaceFields
 from models.fields.registry import COLORS, SURFACES
 from models.fields.sharpness import SingleVarianceNetwork
 from models.methods.neus.conf import NeuSConfig
 from models.methods.neus.model import NeuSModel
 from models.plan import TrainingPlan
-from models.rendering.render import SurfaceFields
 
 
 def build(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan) -> NeuSModel:

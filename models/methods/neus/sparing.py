@@ -6,6 +6,8 @@ there.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from data.cameras import SPAN_LENGTH
@@ -13,13 +15,14 @@ from data.rays import Rays
 from models.estimators import sampling
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.estimators.pixels import upload
+from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
 from models.methods.neus import visible
 from models.ops import volrend
 from models.rendering.kernels import composite, over_background, weights_from_alpha
-from models.rendering.render import SurfaceFields, render_surface
+from models.rendering.render import render_surface
 from models.rendering.views import region_view
-from models.structs import RayView, Var
+from models.structs import RayView
 
 
 def sparing_view(
@@ -71,31 +74,23 @@ def _view_object(
     """Render rays that may be opaque; `sdf` is that of `_uniform_distances`."""
     placed = upload(rays)
     t_starts = estimator.t_starts(placed, fields.sdf.at_weights().distance, None, jt.array(sdf))
-    fields = _evaluated_where_seen(fields, estimator, rays, t_starts)
-    samples = estimator.samples_of(placed, t_starts)
-    rendering = render_surface(fields.at_weights(), samples, cos_anneal_ratio, background_rgb)
+    samples, bound, geometry = estimator.samples_of(placed, t_starts), fields.at_weights(), None
+    if estimator.nerf is not None:  # with a background, the networks are evaluated only inside the sphere
+        rows = visible.Rows.where(visible.may_be_inside(rays, t_starts.numpy(), estimator.last_length))
+        geometry = visible.distance_at(bound.sdf, rows, samples.positions)
+        bound = replace(bound, color=visible.ColorAt(bound.color, rows))
+    rendering = render_surface(bound, samples, cos_anneal_ratio, background_rgb, geometry)
     return region_view(rendering, rendering.geometry.gradient)
-
-
-def _evaluated_where_seen(
-    fields: SurfaceFields, estimator: HierarchicalEstimator, rays: Rays, t_starts: Var
-) -> SurfaceFields:
-    """Fields for rays at t_starts [R, N]; with a background, evaluated only inside the sphere."""
-    if estimator.nerf is None:
-        return fields
-    within = visible.Rows.where(visible.may_be_inside(rays, t_starts.numpy(), estimator.last_length))
-    return SurfaceFields(
-        visible.DistanceAt(fields.sdf, within), visible.ColorAt(fields.color, within), fields.sharpness
-    )
 
 
 def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rgb: np.ndarray | None) -> RayView:
     """Render rays without opaque intervals, as if there were no object."""
-    if estimator.nerf is None:
+    placed, samples = upload(rays), None
+    if estimator.nerf is not None:
+        samples = estimator.samples_of(placed, estimator.t_starts(placed, visible.no_object, None))
+    if samples is None or samples.background is None:
         behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
         return visible.unseen(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))
-    placed = upload(rays)
-    samples = estimator.samples_of(placed, estimator.t_starts(placed, visible.no_object, None))
     nothing = jt.zeros((samples.positions.shape[0], 3))
     alpha, rgb, layout = samples.background.joined(nothing[:, :1], nothing)
     weights, opacity = weights_from_alpha(alpha, layout)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.rays import Rays
-from models.fields.protocol import STEEPEST, ColorField, DistanceAtWeights, DistanceField
+from models.fields.protocol import STEEPEST, ColorField, DistanceAtWeights
 from models.machine.backend import jt
 from models.ops.volrend import ALPHA_EPS
 from models.structs import FieldOutput, RayView, Var
@@ -83,42 +83,25 @@ class Rows:
         return jt.concat([values, jt.zeros((1, values.shape[1]))], dim=0)[self.places]
 
 
-@dataclass(frozen=True)
-class DistanceAt:
-    """A signed-distance field evaluated at some rows. Features, which are wide, stay gathered for `ColorAt`."""
-
-    field: DistanceField
-    rows: Rows
-
-    def at_weights(self) -> _DistanceAtRows:
-        """The field with its current weights."""
-        return _DistanceAtRows(self.field.at_weights(), self.rows)
-
-
-@dataclass(frozen=True)
-class _DistanceAtRows:
-    """The same with bound weights."""
-
-    field: DistanceAtWeights
-    rows: Rows
-
-    def evaluate(self, points: Var) -> FieldOutput:
-        """Signed distance and gradient [P, ...], zero in other rows; features [K, F]."""
-        field = self.field.evaluate(self.rows.gather(points))
-        return FieldOutput(self.rows.spread(field.sdf), field.feature, self.rows.spread(field.gradient))
+def distance_at(field: DistanceAtWeights, rows: Rows, points: Var) -> FieldOutput:
+    """Signed distance and gradient [P, ...], zero in other rows. Features, which are wide, stay gathered for `ColorAt`:
+    [K, F].
+    """
+    found = field.evaluate(rows.gather(points))
+    return FieldOutput(rows.spread(found.sdf), found.feature, rows.spread(found.gradient))
 
 
 @dataclass(frozen=True)
 class ColorAt:
-    """A colour field evaluated at the rows of a `DistanceAt`."""
+    """A colour field evaluated at the rows of `distance_at`."""
 
     field: ColorField
     rows: Rows
 
-    def __call__(self, points: Var, normals: Var, views: Var, features: Var) -> Var:
-        """RGB [P, 3], zero in other rows; features [K, F] of `DistanceAt`."""
-        gathered = (self.rows.gather(values) for values in (points, normals, views))
-        return self.rows.spread(self.field(*gathered, features))
+    def __call__(self, points: Var, normals: Var, view_dirs: Var, features: Var) -> Var:
+        """RGB [P, 3], zero in other rows; features [K, F] of `distance_at`."""
+        gather = self.rows.gather
+        return self.rows.spread(self.field(gather(points), gather(normals), gather(view_dirs), features))
 
 
 def no_object(points: Var) -> Var:

@@ -88,6 +88,11 @@ function measured(name, value, unit) {
   return value === null || value === undefined ? "" : `${name} ${short(value)}${unit ? ` ${unit}` : ""}`;
 }
 
+/* The group of a shown photograph, as a key of words; pages of earlier versions have training and held-out ones. */
+function groupOf(shown) {
+  return `group_${shown.group || (shown.held_out ? "held_out" : "training")}`;
+}
+
 function note(text) {
   return el("p", { class: "note" }, text);
 }

@@ -25,7 +25,7 @@ function picturesPart() {
       const shown = run.pictures[index];
       const uri = panel === "photograph" ? run.photographs[shown.view] : shown.panels[panel];
       if (uri) image.src = uri; else image.removeAttribute("src");
-      told.textContent = [`${t("step")} ${shown.step}`, `${shown.name} (${t(shown.held_out ? "held_out" : "training_view")})`, measured("PSNR", shown.psnr, "dB")].filter(Boolean).join(" · ");
+      told.textContent = [`${t("step")} ${shown.step}`, `${shown.name} (${t(groupOf(shown))})`, measured("PSNR", shown.psnr, "dB")].filter(Boolean).join(" · ");
     };
     const bar = slider(`steps-${at}`, steps.map((step) => `${t("step")} ${step}`), nearest(steps, place), show);
     const [input, output] = bar.children;

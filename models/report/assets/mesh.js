@@ -1,5 +1,7 @@
 "use strict";
-/* A turning mesh: drag to turn it, wheel or two fingers to come nearer. Needs three.js. */
+/* A turning mesh: drag to turn it, wheel or two fingers to come nearer, two clicks to measure. Needs three.js. */
+const CLICK = 4, MARK = 0.015; /* pixels that a click may move; radius of a measured point, of the mesh's */
+
 function decoded(text, Kind) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   return new Kind(bytes.buffer);
@@ -22,6 +24,7 @@ class MeshView {
     this.away = away.normalize();
     this.side = new THREE.Vector3().crossVectors(this.up, this.away);
     this.turn = 0; this.tilt = 0.3; this.distance = 3.2; this.isTurning = true; this.shape = false; this.wires = false; this.showsCameras = false;
+    this.lit = false; this.light = -0.6; this.measures = false; this.ends = [];
     this.middle = new THREE.Vector3();
     this.pointers = new Map();
     this.listen();
@@ -39,11 +42,11 @@ class MeshView {
     else geometry.computeVertexNormals();
     geometry.computeBoundingSphere();
     const clay = new THREE.MeshLambertMaterial({ color: 0xccd4e0, side: THREE.DoubleSide });
-    const colours = part.picture ? this.textured(part, geometry)
-      : part.colors ? new THREE.MeshBasicMaterial({ vertexColors: true, side: THREE.DoubleSide }) : clay;
-    this.mesh = new THREE.Mesh(geometry, colours);
-    this.materials = [colours, clay];
-    this.hasColours = colours !== clay;
+    const colours = part.picture ? { map: this.texture(part, geometry) } : part.colors ? { vertexColors: true } : null;
+    const [plain, lit] = colours ? [THREE.MeshBasicMaterial, THREE.MeshLambertMaterial].map((Kind) => new Kind({ ...colours, side: THREE.DoubleSide })) : [clay, clay];
+    this.mesh = new THREE.Mesh(geometry, plain);
+    this.materials = { plain, lit, clay };
+    this.hasColours = Boolean(colours);
     this.middle.copy(geometry.boundingSphere.center);
     this.radius = geometry.boundingSphere.radius;
     if (!this.placed) { this.distance = 2.9 * this.radius; this.placed = true; }
@@ -52,10 +55,34 @@ class MeshView {
   }
 
   /* Shown as soon as the browser has decoded the image. */
-  textured(part, geometry) {
+  texture(part, geometry) {
     geometry.setAttribute("uv", new THREE.BufferAttribute(decoded(part.uv, Float32Array), 2));
-    const texture = new THREE.TextureLoader().load(part.picture, () => this.set("dirty", true));
-    return new THREE.MeshBasicMaterial({ map: texture, side: THREE.DoubleSide });
+    return new THREE.TextureLoader().load(part.picture, () => this.set("dirty", true));
+  }
+
+  /* Takes where a click meets the mesh as the next of two points; beside the mesh, nothing. */
+  pick(event) {
+    const box = this.canvas.getBoundingClientRect(), caster = new THREE.Raycaster();
+    const place = new THREE.Vector2(2 * (event.clientX - box.left) / box.width - 1, 1 - 2 * (event.clientY - box.top) / box.height);
+    caster.setFromCamera(place, this.camera);
+    const [found] = caster.intersectObject(this.mesh);
+    if (found) this.mark([...(this.ends.length < 2 ? this.ends : []), found.point]);
+  }
+
+  mark(ends) {
+    this.ends = ends;
+    this.scene.remove(this.marks);
+    this.marks = new THREE.Group();
+    const paint = { color: 0xd4582a, depthTest: false };
+    for (const end of ends) {
+      const ball = new THREE.Mesh(new THREE.SphereGeometry(MARK * this.radius), new THREE.MeshBasicMaterial(paint));
+      ball.position.copy(end);
+      this.marks.add(ball);
+    }
+    this.marks.add(new THREE.Line(new THREE.BufferGeometry().setFromPoints(ends), new THREE.LineBasicMaterial(paint)));
+    this.scene.add(this.marks);
+    this.dirty = true;
+    if (this.onmeasure) this.onmeasure();
   }
 
   cameras(text) {
@@ -86,7 +113,7 @@ class MeshView {
     const canvas = this.canvas;
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
-      this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
+      this.pointers.set(event.pointerId, this.pressed = [event.clientX, event.clientY]);
       this.isTurning = false;
       if (this.onstop) this.onstop();
     });
@@ -102,6 +129,10 @@ class MeshView {
         this.tilt = Math.max(-1.5, Math.min(1.5, this.tilt + (event.clientY - before[1]) * 0.01));
       }
       this.dirty = true;
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      const [x, y] = this.pressed || [NaN, NaN];
+      if (this.measures && Math.hypot(event.clientX - x, event.clientY - y) <= CLICK) this.pick(event);
     });
     for (const name of ["pointerup", "pointercancel"])
       canvas.addEventListener(name, (event) => this.pointers.delete(event.pointerId));
@@ -134,16 +165,18 @@ class MeshView {
     this.camera.up.copy(this.up);
     this.camera.position.copy(this.middle).addScaledVector(eye, this.distance * wide);
     this.camera.lookAt(this.middle);
-    this.lamp.position.copy(this.camera.position).addScaledVector(this.up, 0.6 * this.distance).addScaledVector(this.side, -0.4 * this.distance);
-    this.mesh.material = this.materials[this.shape ? 1 : 0];
+    const right = new THREE.Vector3().crossVectors(this.up, eye).normalize();
+    this.lamp.position.copy(eye).multiplyScalar(Math.cos(this.light)).addScaledVector(right, Math.sin(this.light)).addScaledVector(this.up, 0.5);
+    this.mesh.material = this.materials[this.shape ? "clay" : this.lit ? "lit" : "plain"];
     this.mesh.material.wireframe = this.wires;
     this.renderer.render(this.scene, this.camera);
     this.canvas.dataset.turn = this.turn.toFixed(4);
   }
 }
 
-/* The mesh with its buttons; a sentence where the browser or the page cannot show it. */
-function meshView(part, up, front, cameras) {
+/* The mesh with its buttons; a sentence where the browser or the page cannot show it. `ruler`: the length of a unit of
+   the mesh and its name; without it nothing is measured. */
+function meshView(part, up, front, cameras, ruler) {
   if (typeof THREE === "undefined") return { node: note(t("no_viewer")) };
   let view;
   try {
@@ -153,17 +186,26 @@ function meshView(part, up, front, cameras) {
   } catch (error) {
     return { node: note(t("no_webgl")) };
   }
-  const buttons = el("div", { class: "buttons" });
+  const buttons = el("div", { class: "buttons" }), told = el("p", { class: "note", id: "measured", "aria-live": "polite" });
+  const lamp = el("input", { type: "range", id: "light", min: -3.1, max: 3.1, step: 0.1, value: view.light, "aria-label": t("light_from") });
+  lamp.addEventListener("input", () => { view.set("light", Number(lamp.value)); if (!view.lit) { view.set("lit", true); redraw(); } });
+  view.onmeasure = () => {
+    const [from, to] = view.ends;
+    told.textContent = !view.measures ? "" : to ? `${t("distance_of")} ${short(ruler.scale * from.distanceTo(to))} ${t(ruler.unit)}` : t(from ? "pick_second" : "pick_first");
+  };
   const redraw = () => {
     const button = (id, words, pressed, action) => el("button", { id, "aria-pressed": pressed, onclick: () => { action(); redraw(); } }, t(words));
     buttons.replaceChildren(...[
       button("turning", "turning", view.isTurning, () => view.set("isTurning", !view.isTurning)),
       view.hasColours ? button("shape", "shape", view.shape, () => view.set("shape", !view.shape)) : null,
+      button("lit", "light", view.lit || view.shape, () => view.set("lit", !view.lit)),
       button("wires", "wires", view.wires, () => view.set("wires", !view.wires)),
       cameras ? button("cameras", "cameras", view.showsCameras, () => view.showCameras(!view.showsCameras)) : null,
+      ruler ? button("measures", "measure", view.measures, () => { view.measures = !view.measures; view.mark([]); }) : null,
     ].filter(Boolean));
   };
   view.onstop = redraw;
   redraw();
-  return { node: el("div", {}, view.canvas, buttons), view, redraw };
+  const light = el("label", { class: "slider" }, t("light_from"), lamp);
+  return { node: el("div", {}, view.canvas, told, buttons, light), view, redraw };
 }

@@ -10,34 +10,36 @@ function statusPart() {
   const share = end > 0 ? Math.min(1, step / end) : 0;
   const rate = DATA.status.session_seconds > 0 ? DATA.status.session_steps / DATA.status.session_seconds : 0;
   const left = state === "training" && rate > 0 ? duration((end - step) / rate) : null;
-  const last = DATA.pictures[DATA.pictures.length - 1];
   const fact = (key, value) => value === null ? null : el("span", {}, `${t(key)} `, el("b", {}, value));
   return el("section", { id: "status" },
     el("div", { class: "facts" }, el("b", { id: "state" }, t("state_" + state)), fact("step", `${step} / ${end}`), fact("elapsed", duration(seconds)),
-      left === null ? null : fact("left", left), last && last.psnr !== null ? fact("psnr_picture", `${last.psnr.toFixed(2)} dB`) : null),
+      left === null ? null : fact("left", left), fact("psnr_held_out", heldOutPsnr())),
     el("div", { class: "progress" }, el("div", { style: `width:${100 * share}%` })),
     el("div", { class: "soft" }, `${t("updated")} ${new Date(DATA.status.updated * 1000).toLocaleString(LANGUAGE === "zh" ? "zh-CN" : "en")}`,
       state !== "training" ? "" : Date.now() / 1000 - DATA.status.updated > SILENCE_SECONDS ? ` · ${t("silent")}` : ` · ${t("follows")}`));
 }
 
+/* The PSNR of the table of metrics that counts first; null before an evaluation. */
+function heldOutPsnr() {
+  const values = Object.fromEntries(DATA.figures);
+  return values[`PSNR, ${values["primary metrics"]}`] ?? null;
+}
+
 function viewChoice(views) {
   if (views.length < 2) return null;
   const choice = el("select", { id: "view", "aria-label": t("view"), onchange: (event) => { shownView = event.target.value; draw(); } },
-    ...views.map((shown) => el("option", { value: shown.view }, `${shown.name} (${t(kindOf(shown))})`)));
+    ...views.map((shown) => el("option", { value: shown.view }, `${shown.name} (${t(groupOf(shown))})`)));
   choice.value = shownView;
   return el("div", { class: "tools" }, el("label", {}, t("view"), choice));
-}
-
-/* A picture of a page of an earlier version is of a photograph of the training. */
-function kindOf(shown) {
-  return shown.held_out ? "held_out" : "training_view";
 }
 
 function picturesPart() {
   if (!DATA.pictures.length) return section("pictures", note(whyNoPictures(DATA)));
   const views = [...new Map(DATA.pictures.map((shown) => [String(shown.view), shown])).values()];
-  if (!views.some((shown) => String(shown.view) === shownView)) shownView = String(DATA.pictures[DATA.pictures.length - 1].view);
-  const pictures = DATA.pictures.filter((shown) => String(shown.view) === shownView);
+  const ofView = (view) => DATA.pictures.filter((shown) => String(shown.view) === view);
+  if (!views.some((shown) => String(shown.view) === shownView)) /* at first the view with the most steps */
+    shownView = views.map((shown) => String(shown.view)).reduce((most, view) => ofView(view).length >= ofView(most).length ? view : most);
+  const pictures = ofView(shownView);
   if (!split) split = new SplitView();
   const panels = el("div", { class: "panels" }), told = el("p", { class: "note", id: "told" });
   const show = (at) => {
@@ -50,7 +52,7 @@ function picturesPart() {
       role: "button", tabindex: 0, "aria-pressed": name === shownPanel, onclick: () => pick(name), onkeydown: (event) => { if (event.key === "Enter") pick(name); },
     }, el("img", { src: uri, alt: t(name), "data-panel": name }), el("figcaption", {}, t(name)))));
     split.show([shown.panels[shownPanel], t(shownPanel)], [photograph, t("photograph")]);
-    told.textContent = [`${t("step")} ${shown.step}`, `${shown.name} (${t(kindOf(shown))})`, measured("PSNR", shown.psnr, "dB"), measured("SSIM", shown.ssim),
+    told.textContent = [`${t("step")} ${shown.step}`, `${shown.name} (${t(groupOf(shown))})`, measured("PSNR", shown.psnr, "dB"), measured("SSIM", shown.ssim),
       measured(`PSNR ${t("inside")}`, shown.psnr_mask, "dB"), measured("IoU", shown.iou)].filter(Boolean).join(" · ");
   };
   const place = pictures.findIndex((shown) => shown.step === shownAt);

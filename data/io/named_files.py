@@ -1,0 +1,97 @@
+"""Photographs and masks that other programs name, perhaps on another system."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path, PureWindowsPath
+
+from data.io.files import is_file
+from data.io.images import IMAGE_SUFFIXES, list_images
+
+SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
+MASK_FOLDERS = ("masks", "mask")
+
+
+def parts_inside(name: str) -> tuple[str, ...]:
+    """The parts of a path of any system, without its drive or root and without leading `..`."""
+    path = PureWindowsPath(os.path.normpath(name.replace("\\", "/")))
+    parts = path.parts[bool(path.anchor) :]
+    return parts[sum(part == ".." for part in parts) :]  # after normpath they are the first ones
+
+
+def leads_out(name: str) -> bool:
+    """Whether a relative path begins with `..`, or is empty."""
+    return not name or os.path.normpath(name.replace("\\", "/")).split("/")[0] == ".."
+
+
+def spelled_file(folder: Path, name: str) -> Path | None:
+    """The file, or the one with an image suffix appended or its suffix in the other letter case; None without any."""
+    parts = parts_inside(name)
+    if not parts:
+        return None
+    path = folder.joinpath(*parts)
+    longer = [path.with_name(path.name + spelt) for spelt in SPELLINGS]
+    others = [path.with_suffix(spelt) for spelt in SPELLINGS if spelt.lower() == path.suffix.lower()]
+    return next(filter(is_file, [path, *longer, *others]), None)
+
+
+def named_file(folder: Path, name: str) -> Path | None:
+    """The image that a name, perhaps of another system, means: the file in `folder` with the longest end of it.
+
+    Else the only file with its last part, in any letter case, of its own folder or, where that does not exist, anywhere
+    below `folder` but in folders of masks and maps; None if there is none, or several.
+    """
+    parts = parts_inside(name)
+    if not parts:
+        return None
+    home, last = folder.joinpath(*parts[:-1]), parts[-1].lower()
+    if is_file(home / parts[-1]):
+        return home / parts[-1]
+    is_there = home.is_dir()
+    found = [path for path in home.iterdir() if path.name.lower() == last and path.is_file()] if is_there else []
+    if not found and (len(parts) == 1 or not is_there):
+        tails = [folder.joinpath(*parts[start:]) for start in range(1, len(parts))]
+        found = list(filter(is_file, tails))[:1] or [
+            path
+            for path in folder.rglob("*")
+            if path.name.lower() == last and path.is_file() and not _is_of_maps(path.relative_to(folder))
+        ]
+    return found[0] if len(found) == 1 else None
+
+
+def spelled_below(folder: Path, name: str) -> Path | None:
+    """`named_file` of the name, or of it with an image suffix."""
+    return next(filter(None, (named_file(folder, name + spelt) for spelt in ("", *SPELLINGS))), None)
+
+
+def _is_of_maps(path: Path) -> bool:
+    """Whether a folder of a relative path is one of masks, depths or normals."""
+    return any(part.lower().startswith(("mask", "depth", "normal")) for part in path.parts[:-1])
+
+
+def masks_folder(folder: Path) -> Path | None:
+    """masks/ or mask/ of a scene folder; None without any."""
+    return next((folder / name for name in MASK_FOLDERS if (folder / name).is_dir()), None)
+
+
+def mask_files(folder: Path, names: Sequence[str]) -> list[Path | None]:
+    """The mask file of each photograph, None where there is none, or not one for each.
+
+    `names` are paths relative to the folder of the photographs. For a/IMG_1.jpg it is one of IMG_1.jpg.mask.png
+    (RealityCapture), IMG_1_mask.png (Metashape), IMG_1.jpg.png (COLMAP) and IMG_1.png in a/ or in the mask folder
+    itself, in any letter case and also as JPEG.
+    """
+    listed: dict[Path, dict[str, Path]] = {}
+    found = []
+    for path in map(Path, names):
+        homes = [folder.joinpath(*path.parts[start:-1]) for start in range(len(path.parts))]
+        for home in homes:
+            if home not in listed:
+                masks = list_images(home) if home.is_dir() else []
+                listed[home] = {mask.stem.lower(): mask for mask in masks}
+        stems = [stem.lower() for stem in (f"{path.name}.mask", f"{path.stem}_mask", path.name, path.stem)]
+        found.append(next((listed[home][stem] for home in homes for stem in stems if stem in listed[home]), None))
+    uses = Counter(found)  # the same name in two folders
+    return [mask if uses[mask] == 1 else None for mask in found]

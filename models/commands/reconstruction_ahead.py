@@ -1,0 +1,107 @@
+"""What a recipe compiles, compiled by another process while COLMAP, which needs no Jittor, estimates the cameras."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from data.errors import UserError
+from data.io.child import PR_SET_PDEATHSIG
+from data.io.files import write_result
+from data.io.phases import phase
+from data.io.search_path import safe_environment
+from models.commands.command import Arguments
+from models.commands.conf import key_of
+from models.commands.printed import of_the_scene
+from models.commands.program import PROGRAM
+from models.commands.reconstruction_folder import END_ITER
+from models.machine.toolchain import jittor_home
+
+SCENE = PROGRAM.parent / "data" / "demo"
+STEPS, RESOLUTION = 64, 64
+NICE = 10  # of 19: estimating cameras comes first
+# The child's program: the modes that follow the cameras, on the bundled scene.
+START = """
+import json, os, sys
+sys.path[:] = sys.argv[2:]
+from exp_runner import main
+os._exit(next((status for status in map(main, json.loads(sys.argv[1])) if status), 0))
+"""
+
+
+@contextlib.contextmanager
+def compiled_ahead(arguments: Arguments, conf: Path | None) -> Iterator[None]:
+    """Compile while the body runs, and wait for the rest, which would be compiled next anyway.
+
+    An exception of the body ends the child, as does the end of this process. A failure changes nothing: the kernels are
+    then compiled when they are used. A mark in Jittor's cache says what is compiled already.
+    """
+    words = _commands(arguments, conf, Path("FOLDER"))
+    mark = Path(jittor_home()) / ".cache" / "jittor" / f"ahead-{_key(words)}"
+    if mark.exists() or not SCENE.is_dir():
+        yield
+        return
+    with (
+        TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        _started(_commands(arguments, conf, Path(folder))) as child,
+    ):
+        yield
+        with phase("compiling"):
+            is_done = child.wait() == 0
+    if is_done:
+        with contextlib.suppress(OSError, UserError):
+            write_result(mark, b"")
+
+
+def _commands(arguments: Arguments, conf: Path | None, folder: Path) -> list[list[str]]:
+    """The command lines of the child, with results below `folder`."""
+    ours = (f"dataset.data_dir={SCENE}", "dataset.test_every=8", f"general.base_exp_dir={folder}")
+    ours += (f"{END_ITER}={STEPS}", f"train.val_freq={STEPS}")
+    kept = (text for text in arguments.overrides if key_of(text).partition(".")[0] in ("model", "train"))
+    unmasked = () if arguments.values.masks else ("train.mask_weight=0",)
+    scene = of_the_scene(replace(arguments, case="", overrides=(*kept, *ours, *unmasked)), conf)
+    resolution = ["--resolution", str(RESOLUTION)]
+    mesh = ["--mode", "validate_mesh", "--clean", "views", "--output", str(folder / "mesh.ply"), *resolution]
+    return [[*scene, *mode] for mode in (["--mode", "train"], mesh, ["--mode", "evaluate", *resolution])]
+
+
+def _key(words: Sequence[Sequence[str]]) -> str:
+    """Of what is compiled: the commands and the program's sources."""
+    sources = sorted((str(path), path.stat().st_mtime_ns) for path in (PROGRAM.parent / "models").rglob("*.*"))
+    return hashlib.sha256(json.dumps([words, sources, sys.version]).encode()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _started(commands: Sequence[Sequence[str]]) -> Iterator[subprocess.Popen]:
+    """The child process, which is killed at the end of the block."""
+    words = [sys.executable, "-P", "-c", START, json.dumps(commands), str(PROGRAM.parent), *sys.path]
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    child = subprocess.Popen(words, env=safe_environment(), preexec_fn=_obedient(), **quiet)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _obedient() -> Callable[[], None]:
+    """What the child does first: give way to others, and end with this process."""
+    library, parent = ctypes.CDLL(None), os.getpid()
+
+    def obey() -> None:
+        os.nice(NICE)
+        library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return obey

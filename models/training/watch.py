@@ -1,0 +1,255 @@
+"""Watch a training, save it, and return to an earlier state where it goes wrong.
+
+A step that is not finite changes no weight (`Guard`). After `train.max_bad_steps` of them in a row, or after two low
+scores, training returns to its best finite state with other random numbers, zero moments and half the learning rate.
+At the end the best state remains, with the reason if the training failed. Values may remain finite in a collapse: cells
+that contain the surface are marked empty, or the background replaces the surface, and the loss remains high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from data.errors import UserError, is_allocation_failure, listed
+from data.io.streams import complain
+from models.checkpoints.folder import CheckpointFolder
+from models.checkpoints.ours import Checkpoint, CheckpointError, not_finite
+from models.machine import memory
+from models.machine.cuda.failure import GpuFailedError, last_words
+from models.monitoring.health import probe_points
+from models.monitoring.interrupts import DivergedError
+from models.monitoring.logger import RunLogger
+from models.training.guard import MAX_NAMED, BadStep, find_in_weights
+from models.training.record import Record, recorded
+from models.training.trainer import Trainer
+
+STOPPED_KEY = "stopped"  # key in the state: why the training that wrote the checkpoint was stopped
+MOST_ATTEMPTS = 3  # without progress in between
+PROGRESS = 300  # steps beyond the failed one after which attempts are counted from zero again
+PATIENCE = 2  # consecutive low scores; a change of a schedule is transient
+MOST_FALLS = 1  # a further return would have the same result
+LOOK = "--mode inspect checks photographs and cameras"
+
+
+class Watch:
+    """Watches and saves one training."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        store: CheckpointFolder,
+        log: RunLogger,
+        state: Callable[[], dict[str, Any]],
+        resumed: Checkpoint | None,
+    ) -> None:
+        """`state` returns the experiment's entries of a checkpoint; `resumed`: to which the trainer was restored."""
+        self._trainer, self._store, self._log, self._state = trainer, store, log, state
+        before = {} if resumed is None else resumed.state
+        self.record, self.stopped = recorded(before, trainer.conf.end_iter), str(before.get(STOPPED_KEY, ""))
+        trainer.guard.bad_in_a_row, trainer.rate_factor = self.record.skipped, self.record.rate_factor
+        self._last_good: Checkpoint | None = None  # the last usable state, since the last progress
+        self._beginning: Checkpoint | None = None  # the initial state of a session that has no checkpoint yet
+        if self.record.returns:
+            times = "once" if self.record.returns == 1 else f"{self.record.returns} times"
+            log.info(f"the training has returned to an earlier state {times}: it continues with {self._rate_words()}")
+
+    def begin(self) -> None:
+        """Keep the best checkpoint, and the initial state: the training may diverge before its first checkpoint."""
+        self._store.spare(self.record.best_step)
+        if self._trainer.optimizer.steps == 0:
+            self._beginning = self._present(self._trainer.finished_steps)
+
+    def after_step(self, ends: bool = False) -> None:
+        """Report the steps skipped since the last call; return to an earlier state after too many in a row.
+
+        `ends`: at the last step, training also returns if all steps of the session were skipped. Raises DivergedError
+        if returning did not help, with the trainer at the last finite state.
+        """
+        guard = self._trainer.guard
+        skipped = guard.take()
+        for bad in skipped:
+            self._log.warn(bad.sentence())
+        if skipped and ((ends and not guard.has_taken) or guard.bad_in_a_row >= self._trainer.conf.max_bad_steps):
+            self._recover(skipped[-1])
+
+    def after_score(self, seconds: float, score: float, group: str, views: str) -> float:
+        """Record a score in dB of the `views` of a `group` of photographs.
+
+        Training returns to the best checkpoint if scores are low for too long; at the last step it keeps the weights of
+        the best one if a further return is of no use. Returns the score of the weights that the trainer has then.
+        """
+        step = self._trainer.finished_steps
+        self.record = self.record.after_score(step, seconds, score, group)
+        self._store.spare(self.record.best_step)
+        self._log.scalars(step, {"Statistics/psnr_views": score})
+        self._log.note(f"step {step}: PSNR of {views}, reduced in size, {score:.2f} dB")
+        is_last = step >= self._trainer.conf.end_iter
+        before = self.record
+        best = self._store.at(before.best_step) if before.low >= (1 if is_last else PATIENCE) else None
+        if best is None or (before.falls >= MOST_FALLS and not is_last):
+            return score
+        if before.falls < MOST_FALLS:
+            fell = f"step {step}: PSNR of {views} fell from {before.best:.1f} dB at step {before.best_step} to "
+            self._return_to(best, replace(before, low=0, falls=before.falls + 1), f"{fell}{score:.1f} dB", step)
+        else:
+            self._trainer.restore(best)
+            self._trainer.rewind_to(step)
+            self._store.set_later_aside(before.best_step)
+            self._log.warn(
+                f"step {step}: the training ends with the weights of step {before.best_step}, {before.best:.1f} dB"
+            )
+        return before.best
+
+    def save(self, stopped: str = "") -> Path | None:
+        """Write a checkpoint of this step, unless its weights are not finite; old checkpoints beyond the limit are
+        removed.
+
+        `stopped`: why the training is stopped. Raises CheckpointError if the file cannot be written.
+        """
+        self._trainer.settle()
+        record = replace(self.record, skipped=self._trainer.guard.bad_in_a_row)
+        state = self._state() | record.state() | ({STOPPED_KEY: stopped} if stopped else {})
+        checkpoint = self._trainer.checkpoint(state)
+        if name := not_finite(checkpoint):
+            self._log.warn(f"step {checkpoint.step}: no checkpoint is written because {name} is not finite")
+            return None
+        return self._store.save(checkpoint)
+
+    def save_progress(self, frequency: int) -> None:
+        """Write a checkpoint during training, unless the last step was skipped or led to an earlier state.
+
+        If the file cannot be written, the next attempt is `frequency` steps later: stopping would lose more steps.
+        """
+        self._trainer.settle()
+        if self._trainer.guard.bad_in_a_row > 0 or self._trainer.optimizer.steps == 0:
+            return
+        try:
+            self.save()
+        except CheckpointError as error:
+            self._log.warn(f"{error} The training continues and writes the next checkpoint in {frequency} steps")
+
+    def ended_by(self, error: Exception, report: Path) -> Exception | None:
+        """The error with which a training ends: after a divergence or without memory it is saved first; data on a GPU
+        that failed cannot be saved. None for an error of another kind.
+        """
+        step = self._trainer.finished_steps
+        if isinstance(error, DivergedError):
+            text = self._after_divergence(str(error), report)
+            self._log.keep(f"the training stopped at step {step} of {self._trainer.conf.end_iter}: {text}")
+            return DivergedError(text)
+        if is_allocation_failure(error):
+            memory.let_go(error)
+            saved = "no step was completed"
+            if self._trainer.guard.has_taken:
+                self.save()
+                saved = "its checkpoint is written, continue with --is_continue"
+            return UserError(
+                f"memory ran out after step {step}; {saved}: end other programs, or lower train.ray_chunk, "
+                "train.memory_limit or train.batch_size"
+            )
+        words = last_words(error)
+        return GpuFailedError(words, self._kept()) if words else None
+
+    def _after_divergence(self, reason: str, report: Path) -> str:
+        """Save the last finite state, which the trainer has; returns the sentence with the files and the advice."""
+        step = self._trainer.finished_steps
+        path, why = None, "no step of this session had finite values, so no checkpoint is written"
+        if self._trainer.guard.has_taken:
+            try:
+                path, why = self.save(reason), "no checkpoint is written because its weights are not finite"
+            except CheckpointError as error:
+                why = str(error)
+        if path is None:
+            return f"{reason}; {why}: {LOOK}; {self._kept()}"
+        return (
+            f"{reason}; the state of step {step} is saved in {path}, the report is {report}: {LOOK}, --is_continue "
+            "resumes from there with the lower learning rate"
+        )
+
+    def _kept(self) -> str:
+        """A clause for the message if a training can no longer be saved: the newest checkpoint, and how to resume."""
+        newest = self._store.last_finite(complain)
+        if newest is None:
+            return "this run has written no checkpoint yet, run again"
+        return f"the checkpoint of step {newest.step} is the newest, run again with --is_continue"
+
+    def _recover(self, last: BadStep) -> None:
+        """Retry from a finite state: the present one first, then the best checkpoint."""
+        trainer, before = self._trainer, self.record
+        count, seen = trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
+        why = f"{count} {'step was' if count == 1 else 'steps in a row were'} skipped ({seen})"
+        good = trainer.finished_steps - count - (not trainer.settle())  # discard the step that was launched meanwhile
+        trainer.guard.take()
+        if trainer.optimizer.steps >= PROGRESS and good >= before.reached + PROGRESS:
+            before, self._last_good = replace(before, attempts=0), None
+        if self._last_good is None and not find_in_weights(last.weights) and self._is_usable():
+            self._last_good = self._present(good)
+        if before.attempts >= MOST_ATTEMPTS:
+            self._give_up(why)
+        present = self._last_good if before.attempts == 0 else None
+        target = present or self._best() or self._beginning or self._last_good
+        if target is None:
+            raise DivergedError(f"{why}, and there is no checkpoint with finite weights to return to")
+        after = replace(before, attempts=before.attempts + 1, reached=max(good, before.reached))
+        self._return_to(target, after, why)
+
+    def _best(self) -> Checkpoint | None:
+        """The newest finite checkpoint; that with the best score if later scores are low."""
+        best = self._store.at(self.record.best_step) if self.record.low else None
+        return best or self._store.last_finite(complain)
+
+    def _return_to(self, target: Checkpoint, record: Record, why: str, fallen: int | None = None) -> None:
+        """Continue from `target` with zero moments, other random numbers and half the learning rate.
+
+        `fallen`: the step up to which renderings became worse.
+        """
+        self._trainer.restore(target)
+        self._store.set_later_aside(target.step)
+        self.record = replace(record, returns=record.returns + 1)
+        self._start_afresh()
+        more = f" (attempt {record.attempts} of {MOST_ATTEMPTS})"
+        if fallen is not None:
+            more = self._trainer.model.after_collapse(fallen)
+        self._log.warn(
+            f"{why}: returning to the weights of step {target.step}, with other random numbers, zero Adam moments and "
+            f"{self._rate_words()}{more}"
+        )
+
+    def _start_afresh(self) -> None:
+        """Reset moments, learning rate and random numbers at the current step."""
+        self._trainer.optimizer.reset_moments()
+        self._trainer.rate_factor = self.record.rate_factor
+        self._trainer.reseed(self._trainer.conf.seed, self._trainer.finished_steps, self.record.returns)
+
+    def _give_up(self, why: str) -> NoReturn:
+        """Restore the last good state and raise DivergedError."""
+        if kept := self._last_good or self._best() or self._beginning:
+            self._trainer.restore(kept)
+        tried = f"{MOST_ATTEMPTS} restarts from finite states failed in the same way, the last one with "
+        tried += self._rate_words()
+        self.record = replace(self.record, returns=self.record.returns + 1, attempts=0, reached=0)
+        self._start_afresh()
+        raise DivergedError(f"{why}; {tried}")
+
+    def _present(self, step: int) -> Checkpoint:
+        """A checkpoint of the current weights, with the step number `step` and zero moments."""
+        state = self._trainer.checkpoint({})
+        zeros = {
+            moment: {name: np.zeros_like(values) for name, values in named.items()}
+            for moment, named in state.moments.items()
+        }
+        return replace(state, step=step, moments=zeros, adam_steps=0)
+
+    def _is_usable(self) -> bool:
+        """Whether the weights are usable: the surface field is finite."""
+        surface = self._trainer.model.level_set
+        return surface is None or bool(np.isfinite(surface.outward(probe_points())).all())
+
+    def _rate_words(self) -> str:
+        """The learning rate, as part of a sentence."""
+        return f"{self.record.rate_factor:.3g} times the learning rate of the conf"

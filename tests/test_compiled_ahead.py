@@ -1,0 +1,92 @@
+"""The process that compiles while cameras are estimated: what it runs, and that it ends with its parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from models.commands import reconstruction_ahead as ahead
+from models.commands.arguments import parse_arguments
+
+ARGUMENTS = parse_arguments(["--mode", "reconstruct", "--images", "photos", "--set", "model.photographs.exposure=true"])
+CONF = Path("confs/fast.conf")
+WAITS = "import pathlib, sys, time; pathlib.Path(sys.argv[1][3:-3]).touch(); time.sleep(60)"
+ENDS = "import pathlib, sys; open(sys.argv[1][3:-3], 'a').write('x')"
+
+
+@pytest.fixture
+def ran(tmp_path, monkeypatch):
+    """A file that the child writes; its name is all that its commands say, and Jittor's home is empty."""
+    monkeypatch.setattr(ahead, "SCENE", tmp_path)
+    monkeypatch.setattr(ahead, "jittor_home", lambda: str(tmp_path))
+    monkeypatch.setattr(ahead, "_commands", lambda *given: [[str(tmp_path / "ran")]])
+    return tmp_path / "ran"
+
+
+def until(is_true):
+    """Whether it becomes true within twenty seconds."""
+    end = time.monotonic() + 20
+    while not is_true() and time.monotonic() < end:
+        time.sleep(0.02)
+    return is_true()
+
+
+def children():
+    path = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    return path.read_text().split()
+
+
+def test_its_commands_are_valid_and_keep_the_recipe(tmp_path):
+    modes = []
+    for words in ahead._commands(ARGUMENTS, CONF, tmp_path):
+        parsed = parse_arguments(words)
+        modes.append(parsed.command.name)
+        assert {"model.photographs.exposure=true", "train.mask_weight=0"} <= set(parsed.overrides)
+        assert f"general.base_exp_dir={tmp_path}" in parsed.overrides and parsed.conf == CONF
+    assert modes == ["train", "validate_mesh", "evaluate"]
+
+
+def test_it_is_waited_for_and_runs_once(ran, monkeypatch):
+    monkeypatch.setattr(ahead, "START", ENDS)
+    for _ in range(2):
+        with ahead.compiled_ahead(ARGUMENTS, CONF):
+            pass
+        assert ran.read_text() == "x"
+    monkeypatch.setattr(ahead, "START", f"{ENDS}; sys.exit(1)")
+    monkeypatch.setattr(ahead, "STEPS", 65)
+    monkeypatch.setattr(ahead, "_key", lambda words: "other")
+    for count in (2, 3):  # without success there is no mark
+        with ahead.compiled_ahead(ARGUMENTS, CONF):
+            pass
+        assert ran.read_text() == "x" * count
+
+
+def test_an_exception_ends_it(ran, monkeypatch):
+    monkeypatch.setattr(ahead, "START", WAITS)
+    before = children()
+    with pytest.raises(UserError), ahead.compiled_ahead(ARGUMENTS, CONF):
+        assert until(ran.exists) and children() != before
+        raise UserError("no cameras")
+    assert children() == before
+
+
+def test_it_ends_with_a_parent_that_is_killed(tmp_path):
+    program = f"""
+import sys; sys.path.insert(0, {str(Path.cwd())!r})
+from models.commands import reconstruction_ahead as ahead
+ahead.START = "import json, os, sys, time; open(json.loads(sys.argv[1])[0], 'w').write(str(os.getpid())); time.sleep(9)"
+with ahead._started([{str(tmp_path / "pid")!r}]) as child:
+    child.wait()
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program])
+    assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    child = Path(f"/proc/{(tmp_path / 'pid').read_text()}")
+    assert int((child / "stat").read_text().split()[18]) >= min(19, ahead.NICE)  # its priority
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert until(lambda: not child.exists() or (child / "stat").read_text().split()[2] == "Z")

@@ -84,6 +84,7 @@ def test_every_number_has_a_range():
     open_ended = {key for key, limits in numbers.items() if limits.get("at_most") is None} - {
         "dataset.test_views",  # compared with the photographs
         "dataset.train_views",
+        "dataset.validation_views",
         "model.nerf.skips",
         "model.sdf_network.skip_in",  # compared with the layers
     }

@@ -15,9 +15,9 @@ from data.inspection.checks import bad_geometry, findings
 from data.io.images import read_image, write_image
 from models.commands.inspection import as_json
 from models.commands.reconstruction_page import warnings
-from models.evaluation.mesh_distance import read_mesh
 from models.surface.formats import offset_file, write_surface
 from models.surface.mesh import About, Surface
+from models.surface.mesh_file import read_mesh
 
 
 def colmap_text(folder, names, posed, change=lambda lines: lines, in_model=None):

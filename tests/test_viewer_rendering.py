@@ -55,7 +55,7 @@ def test_images_come_before_the_mesh_and_while_it_is_extracted(tmp_path, monkeyp
     log = SimpleNamespace(progress=lambda items, **_: iter(items), info=str, warn=str, warning=str)
     model = EvalContext(SimpleNamespace(conf=conf, folder=tmp_path, scene=scene), None, 4, 1.0, None, log, None)
     place = Place("127.0.0.1", 9880, "en")
-    model_viewer.look_at_model(lambda: model, mesh, {}, lambda path: None, ConfKeys(CONF, tmp_path), place)
+    model_viewer.look_at_model(lambda: model, mesh, Mock(), {}, lambda path: None, ConfKeys(CONF, tmp_path), place)
     images = [event for event in events if isinstance(event, tuple)]
     assert len(sizes) == len(images) + 2  # two warm it up, before a browser connects
     assert events[:2] == ["extraction", 0] and isinstance(events[2], tuple)  # after the first part of three

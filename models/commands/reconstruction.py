@@ -92,8 +92,8 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
         else:
             say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
         if plan.is_finished and (folder / RESULT / MESH).is_file():
-            again = f"--overwrite repeats it, the last command of {PAGE} repeats only the mesh"
-            say(f"{folder / RESULT}: was already complete ({again})")
+            ways = f"--overwrite repeats it, the last command of {PAGE} repeats only the mesh"
+            say(f"{folder / RESULT}: was already complete ({ways})")
             return EXIT_DONE
         status = _train_and_mesh(arguments, plan, folder, times, end)
         say(phases.line(times))

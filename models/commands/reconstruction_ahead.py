@@ -65,7 +65,7 @@ def compiled_ahead(arguments: Arguments, conf: Path | None) -> Iterator[None]:
 
 def _commands(arguments: Arguments, conf: Path | None, folder: Path) -> list[list[str]]:
     """The command lines of the child, with results below `folder`."""
-    ours = (f"dataset.data_dir={SCENE}", "dataset.test_every=8", f"general.base_exp_dir={folder}")
+    ours: tuple[str, ...] = (f"dataset.data_dir={SCENE}", "dataset.test_every=8", f"general.base_exp_dir={folder}")
     ours += (f"{END_ITER}={STEPS}", f"train.val_freq={STEPS}")
     kept = (text for text in arguments.overrides if key_of(text).partition(".")[0] in ("model", "train"))
     unmasked = () if arguments.values.masks else ("train.mask_weight=0",)
@@ -85,8 +85,8 @@ def _key(words: Sequence[Sequence[str]]) -> str:
 def _started(commands: Sequence[Sequence[str]]) -> Iterator[subprocess.Popen]:
     """The child process, which is killed at the end of the block."""
     words = [sys.executable, "-P", "-c", START, json.dumps(commands), str(PROGRAM.parent), *sys.path]
-    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    child = subprocess.Popen(words, env=safe_environment(), preexec_fn=_obedient(), **quiet)
+    no = subprocess.DEVNULL
+    child = subprocess.Popen(words, env=safe_environment(), preexec_fn=_obedient(), stdin=no, stdout=no, stderr=no)
     try:
         yield child
     finally:

@@ -29,6 +29,7 @@ from models.machine.toolchain import jittor_home
 
 SCENE = PROGRAM.parent / "data" / "demo"
 STEPS, RESOLUTION = 64, 64
+SOURCES = (".py", ".h", ".hpp")
 NICE = 10  # of 19: estimating cameras comes first
 # The child's program: the modes that follow the cameras, on the bundled scene.
 START = """
@@ -77,8 +78,11 @@ def _commands(arguments: Arguments, conf: Path | None, folder: Path) -> list[lis
 
 def _key(words: Sequence[Sequence[str]]) -> str:
     """Of what is compiled: the commands and the program's sources."""
-    sources = sorted((str(path), path.stat().st_mtime_ns) for path in (PROGRAM.parent / "models").rglob("*.*"))
-    return hashlib.sha256(json.dumps([words, sources, sys.version]).encode()).hexdigest()[:16]
+    found = hashlib.sha256(json.dumps([words, sys.version]).encode())
+    for path in sorted((PROGRAM.parent / "models").rglob("*.*")):
+        if path.suffix in SOURCES:
+            found.update(path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 @contextlib.contextmanager

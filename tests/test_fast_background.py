@@ -200,7 +200,7 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
     model = trainer_of(conf, dataclasses.replace(scene, images=tuple(images))).model
     shown = jt.array(np.float32([[230, 230, 230], [230, 230, 226]]) / 255)
     np.testing.assert_array_equal(model.estimator.background.shows_alone(shown).numpy(), [plain, False])
-    assert (model.free_rays(SimpleNamespace(rgb=shown, mask=None)) is not None) == plain
+    assert (model.free_rays(SimpleNamespace(rgb=shown, is_free_ray=lambda: None)) is not None) == plain
     np.testing.assert_allclose(model.estimator.background.sky, 230 / 255 if plain else 0, atol=1e-6)
     far = jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))
     density = model.estimator.background.density.at_weights().evaluate(far).density.numpy()

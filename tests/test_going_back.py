@@ -115,5 +115,5 @@ def test_the_record_of_an_earlier_version_is_read():
         "score_curve": [[4, 9.5, 20.0]],
     }
     old["scores"] = {"best": 20.0, "best_step": 4, "low": 1, "returns": 1, "end_iter": 12}
-    found = Record(2, 1, 7, 3, 1, 20.0, 4, 1, 12, ((4, 9.5, 20.0),))
+    found = Record(2, 1, 7, 3, 1, 20.0, 4, 1, 12, curve=((4, 9.5, 20.0),))
     assert recorded(old, 12) == found == recorded(found.state(), 12)

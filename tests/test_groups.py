@@ -37,7 +37,7 @@ PATCHES = ("model.patches.begins=0", "model.inside.patches_weight=0.5")
 REFINED = "dataset.refine_cameras=focal"
 EXPOSURE = ("model.photographs.exposure=true",)
 DERIVED, ADJUSTED, PATCHED, EXPOSED = "masks: derived", "cameras adjusted to", "Loss/patches_loss", "Loss/exposure_loss"
-SURFACE = "surface starts from depth maps"
+SURFACE = "depth maps: "
 # recipe, whether the scene has masks, further keys, and what the log or the report says of them
 CASES = [
     ("fast", True, TINY, ()),

@@ -46,7 +46,7 @@ CAPTURED = {
     "fox": (False, (EVERY_EIGHTH, "dataset.downscale=4"), "", ""),
 }
 # Of the quick form: steps are half a pixel of the photographs, so that few samples are many rays.
-QUICK_SETTINGS = ("model.packed.samples=3072", "model.packed.last_step=0.015", "model.background.samples=1024")
+QUICK_SETTINGS = ("model.packed.samples=3072", "model.packed.last_step=0.015", "model.open.samples=1024")
 QUICK_SETTINGS += ("train.batch_size=2048",)
 CHECKPOINTS = 5  # in the course of a training: what its end is compared with
 METRICS = ("psnr", "psnr_mask", "counts_first", "chamfer", "f_score", "points_median", "points_p90", "triangles")

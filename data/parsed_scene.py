@@ -66,6 +66,7 @@ class SparsePoints:
     n_views: np.ndarray  # [N] int, images that see the point
     error: np.ndarray  # [N] float64, mean reprojection error in pixels; NaN where unknown
     rgb: np.ndarray  # [N, 3] uint8
+    are_derived: bool = False  # triangulated from the photographs by this program
 
     def at(self, rows: np.ndarray | slice) -> SparsePoints:
         """The points selected by indices, bool [N] or a slice."""

@@ -193,29 +193,38 @@ SCENE_MEANINGS = {
     ),
     "published key, not used": "某些官方配置里的键；不使用",
     "weight of the distance of SfM points from the surface": "表面与 SfM 点之间距离的权重",
-    "fraction of end_iter until SfM points end": "SfM 点使用到何时，占 end_iter 的比例",
     "most background samples per step, besides packed.samples": "每步背景采样点数的上限，在 packed.samples 之外",
     "step along a ray, as a fraction of the distance from the centre": "光线上的步长，占到中心距离的比例",
     "cells per side of the occupancy grid in contracted space": "收缩空间中占据栅格每边的格数",
     "cells that absorb a smaller fraction of the light are empty": "吸收光的比例小于它的格子视为空",
-    "fraction of end_iter with points of depth maps (plane sweep) for SfM points, without masks; the surface "
     "starts from them; 0: none": (
         "没有掩膜时，到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；曲面由这些用平面扫描求得的深度图初始化"
         "；0：不用深度图"
     ),
-    "replaces packed.prune_from without masks": "没有掩膜时代替 packed.prune_from",
-    "maximum of inv_s, in 1 / last_step, where photographs show the rendered background outside their masks": (
-        "照片在掩膜之外显示渲染的背景时，inv_s 的上限，以 1 / last_step 为单位"
+    "radius of the initial sphere; auto: 0.5, 0.3 without masks, 0.9 in an interior": (
+        "初始球面的半径；auto：0.5，没有掩膜时 0.3，室内 0.9"
     ),
-    "replaces packed.shell without masks": "没有掩膜时代替 packed.shell",
-    "replaces patches.weight without masks": "没有掩膜时代替 patches.weight",
+    "maximum of inv_s, in 1 / last_step; auto: 4 where photographs show the rendered background outside their masks": (
+        "inv_s 的上限，以 1 / last_step 为单位；auto：照片在掩膜之外显示渲染的背景时为 4"
+    ),
+    "weight of the patch loss; 0 saves time": "图块损失的权重；0 节省时间",
+    "as in inside": "同 inside",
+    "as in inside; auto: 0.3, plain 0.2, from depth maps 0.05": "同 inside；auto：0.3，纯色背景 0.2，从深度图开始 0.05",
+    "fraction of end_iter before SfM points are used; 0 if photographed from within": (
+        "从何时起使用 SfM 点，占 end_iter 的比例；从内部拍摄的场景为 0"
+    ),
+    "fraction of end_iter with points of depth maps (plane sweep), from which the surface starts; 0: none": (
+        "到何时为止使用深度图（平面扫描）的点，占 end_iter 的比例；曲面由深度图初始化；0：不用深度图"
+    ),
+    "object, interior; auto: interior if most cameras are inside and many look outwards": (
+        "object 或 interior；auto：多数相机在区域内、且许多朝外时为 interior"
+    ),
+    "contracted, plain; auto: plain if the borders of the photographs have one colour": (
+        "contracted 或 plain（纯色）；auto：照片的边缘是同一种颜色时为 plain"
+    ),
     "minimum step in the region, in 1 / inv_s; at most packed.first_step": (
         "区域内沿光线的最小步长，以 1 / inv_s 为单位；不超过 packed.first_step"
     ),
-    "fraction of end_iter before SfM points are used, without masks; 0 if photographed from within": (
-        "没有掩膜时从何时起使用 SfM 点，占 end_iter 的比例；从内部拍摄的场景为 0"
-    ),
-    "replaces sdf_grid.bias without masks": "没有掩膜时代替 sdf_grid.bias",
     "poses: bundle adjustment before training; focal: also focal lengths": (
         "poses：训练前用光束法平差优化位姿；focal：还优化焦距"
     ),
@@ -375,9 +384,6 @@ GRID_MEANINGS = {
     "fraction of end_iter until all levels are active": "何时启用所有层，占 end_iter 的比例",
     "fraction of end_iter before the first update of the occupancy grid": "占据栅格何时首次更新，占 end_iter 的比例",
     "steps between updates of the occupancy grid": "两次更新占据栅格之间的步数",
-    "weight of the patch loss, 1 - normalised cross-correlation; 0 saves time": (
-        "图块损失（1 - 归一化互相关）的权重；0 节省时间"
-    ),
     "fraction of end_iter before the patch loss": "图块损失何时开始，占 end_iter 的比例",
     "patch radius in pixels": "图块半径，单位像素",
     "photographs that each is compared with: those that share most points": (
@@ -385,7 +391,6 @@ GRID_MEANINGS = {
     ),
     "best-matching neighbours in the loss; not above neighbours": "损失中使用的最匹配的相邻照片数；不大于 neighbours",
     "steps of learning-rate warm-up": "学习率预热的步数",
-    "radius of the initial sphere": "初始球的半径",
     "cells farther from the surface, in 1 / inv_s, are empty or inside": (
         "到表面的距离超过这么多个 1 / inv_s 的格子视为空或内部"
     ),
@@ -407,13 +412,8 @@ GRID_MEANINGS = {
 }
 
 PHOTOGRAPH_MEANINGS = {
-    "transforms only if photographs differ by so many stops from their neighbours (median brightness); fast_neus, "
-    "fast_nerf": (
-        "照片与相邻照片的亮度之差（档，取中位数）达到此值时才学习变换；用于 model.type = fast_neus 和 fast_nerf"
-    ),
-    "true: learns an affine colour transform per photograph, the identity on average; held-out views: none": (
-        "true：为每张照片学习一个颜色仿射变换，平均为恒等变换；留出视角不作变换"
-    ),
+    "true: learns an affine colour transform per photograph; auto: if neighbouring photographs differ by 0.2 stops; "
+    "held-out views: none": ("true：为每张照片学习一个仿射颜色变换；auto：相邻照片相差 0.2 档时学习；留出视角没有变换"),
     "learning rate of the transforms, relative to train.learning_rate": "变换的学习率与 train.learning_rate 之比",
     "weight of the mean squared deviation from the identity": "与恒等变换之差的均方值的权重",
 }

@@ -23,7 +23,7 @@ from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints,
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.same_scene import (
-    require_same_background,
+    began_with,
     require_same_data,
     require_same_frame,
     require_same_masks,
@@ -33,9 +33,11 @@ from models.machine.ranks.place import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
+from models.methods.registry import decide
 from models.monitoring.lock import FolderLock
 from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
 from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, RunFiles
+from models.plan import PLAN_KEY, TrainingPlan, decide_masks, of_state
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.
@@ -58,6 +60,7 @@ class Experiment:
     traces: RunFiles | None = None  # files of this run, for removal; None if it writes none
     lock: FolderLock | None = None  # of a training
     store: CheckpointFolder | None = None  # the checkpoints of a training
+    plan: TrainingPlan = TrainingPlan()  # once the model is built
 
     def close(self) -> None:
         """Release the lock of the folder."""
@@ -120,8 +123,7 @@ def open_training(
     if found is not None:
         conf = _fitting(conf, found)
         require_same_frame(found, scene)
-        require_same_masks(found, scene)
-        require_same_background(found, scene, conf)
+        require_same_masks(found, scene, conf)
         if checkpoint is None:
             require_same_data(found, scene)
     goes_on = is_continue and checkpoint is None
@@ -168,7 +170,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         conf = replace(conf, train=replace(conf.train, end_iter=length))
     scene = training_scene(conf)
     require_same_frame(found, scene)
-    require_same_masks(found, scene)
+    require_same_masks(found, scene, conf)
     return Experiment(conf, folder, scene, found, RunFiles(folder, OF_A_RESULT))
 
 
@@ -222,6 +224,14 @@ def first_scene_kept() -> Iterator[None]:
 def held_out_scene(experiment: Experiment, group: str) -> Scene | None:
     """The images of the group VALIDATION or TEST; None if there are none. Raises UserError if they are invalid."""
     return load_held_out(experiment.conf.dataset, experiment.scene, group, background(experiment.conf))
+
+
+def plan_of(experiment: Experiment) -> TrainingPlan:
+    """The plan of a training; for results, that of the checkpoint if it has one."""
+    conf, checkpoint = experiment.conf, experiment.checkpoint
+    if experiment.store is None and checkpoint is not None and PLAN_KEY in checkpoint.state:
+        return replace(of_state(checkpoint.state[PLAN_KEY]), masks=decide_masks(experiment.scene, conf.train))
+    return decide(conf.model, conf.train, experiment.scene, began_with(checkpoint))
 
 
 def background(conf: ExperimentConfig) -> float:

@@ -16,12 +16,14 @@ from data.io.phases import phase
 from data.scenes.scene import summary
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
+from models.config.renamed import outdated_line
 from models.evaluation.collapse import ScoredViews, scored_views
 from models.evaluation.validation import validate_image
-from models.experiment import Experiment
+from models.experiment import Experiment, plan_of
 from models.machine import backend, memory
 from models.machine.ranks.ranks import joined
-from models.methods.conf import to_hocon
+from models.methods.conf import flat, to_hocon
+from models.methods.decisions import with_table
 from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
 from models.monitoring.deadline import is_over
@@ -30,13 +32,14 @@ from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
 from models.monitoring.run_files import record
 from models.monitoring.speed import Speed
+from models.plan import PLAN_KEY, as_state
 from models.report.training_page import REPORT, TrainingReport
 from models.requests import NETWORK, MeshRequest
 from models.results.chunks import ResultChunks
 from models.results.context import EvalContext
 from models.results.meshes import validate_mesh
 from models.surface.extraction import EmptySurfaceError
-from models.training.chunks import chunk_state, settled_chunk, training_chunk
+from models.training.chunks import chosen_chunk, chunk_state
 from models.training.trainer import StepOutput, Trainer, generators
 from models.training.watch import Watch
 
@@ -54,18 +57,21 @@ class Runner:
         self.experiment, self.log = experiment, log
         self.conf = experiment.conf.train
         log.info(backend.device_info().line())
-        if warning := backend.device_info().warning:
-            log.warn(warning)
+        for text in filter(None, (backend.device_info().warning, outdated_line(experiment.conf.outdated))):
+            log.warn(text)
         for text in filter(None, (sizes_line(experiment.conf), scene, *experiment.scene.notes)):
             (log.warn if text in experiment.scene.doubts else log.info)(text)
         for finding in bad_geometry(experiment.scene) if experiment.checkpoint is None else ():
             log.warn(finding.line)
         initial, pixels, jitter = generators(self.conf.seed)
-        model = build_model(experiment.conf.model, self.conf, initial)  # the scene determines what is trained
+        plan = ranks.broadcast(plan_of(experiment) if ranks.is_writer else None)
+        model = build_model(experiment.conf.model, self.conf, initial, plan)
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
-        if ranks.is_writer and experiment.checkpoint is None and (note := model.begin()):
-            log.info(note)
-        averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
+        if ranks.is_writer and experiment.checkpoint is None:
+            model.begin()
+        averaged = copy.deepcopy(model, {id(sampler): sampler, id(plan): plan}) if self.conf.ema_decay > 0 else None
+        plan = with_table(plan, experiment.conf.model, self.conf, model.loss_weights, flat(experiment.conf))
+        self.experiment = experiment = replace(experiment, plan=plan)
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
         self._failure = ""  # why the result of the finished training is unusable
         self._health = Health()
@@ -163,10 +169,9 @@ class Runner:
             self.watch.after_step()
 
     def _begin(self, language: str | None, followers: Sequence[Callback]) -> None:
-        """Start the clock, choose the chunk size, and start the callbacks."""
-        self.log.info(
-            "Jittor compiles each kernel at its first use, once per machine; later runs start without compiling"
-        )
+        """Print the plan, start the clock, choose the chunk size, and start the callbacks."""
+        note = "Jittor compiles each kernel at its first use, once per machine; later runs start without compiling"
+        self.log.info(*self.experiment.plan.lines(), note)
         self._started = time.perf_counter()
         self._choose_chunk()
         self.watch.begin()
@@ -205,22 +210,17 @@ class Runner:
             self.log.warn(f"the folder {folder} or its lock was deleted during training; it is created again")
 
     def _choose_chunk(self) -> None:
-        checkpoint = self.experiment.checkpoint
-        chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {}, self.trainer.parts)
-        if chunk is None:
-            choice = training_chunk(self.trainer)
-            chunk = choice.chunk
-            if not choice.fits:
-                keys = self.experiment.conf.model.memory_keys
-                self.log.warn(
-                    f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: increase "
-                    "train.memory_limit" + (f", or lower {keys}" if keys else "")
-                )
-        self.trainer.ray_chunk = chunk
-        if chunk < self.conf.batch_size:
-            self.log.info(
-                f"steps of {self.conf.batch_size} {self.trainer.model.entries}, {chunk} at a time (train.ray_chunk)"
+        checkpoint, entries = self.experiment.checkpoint, self.trainer.model.entries
+        choice = chosen_chunk(self.trainer, checkpoint.state if checkpoint else {})
+        if not choice.fits:
+            keys = self.experiment.conf.model.memory_keys
+            self.log.warn(
+                f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: increase "
+                "train.memory_limit" + (f", or lower {keys}" if keys else "")
             )
+        self.trainer.ray_chunk = choice.chunk
+        if choice.chunk < self.conf.batch_size:
+            self.log.info(f"steps of {self.conf.batch_size} {entries}, {choice.chunk} at a time (train.ray_chunk)")
 
     def _due(self, frequency: int) -> bool:
         """Whether what is done every `frequency` steps, and after the last one, is due now; 0 means never."""
@@ -295,6 +295,7 @@ class Runner:
 
     def _state(self) -> dict[str, Any]:
         """The entries of a checkpoint's state besides those of the trainer."""
-        state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
+        conf, plan = to_hocon(self.experiment.conf), as_state(self.experiment.plan)
+        state = {"conf": conf, "seconds": self._seconds(), PLAN_KEY: plan}
         state |= chunk_state(self.conf, self.trainer.ray_chunk, self.trainer.parts)
         return state | self._scene_state

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from test_fast_neus import CONF, TINY
 from test_fast_parts import assert_learns, field_of
+from trainings import trainer_of
 
+from data.scenes.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.methods.registry import build_model
 from models.rendering.losses import curvature
 from models.structs import FieldOutput
 
@@ -116,4 +117,4 @@ def test_table_and_network_learn_from_it(gradient):
 def test_it_is_not_used_with_tf32_whose_rounding_exceeds_it(is_reduced, weight):
     settings = [f"train.tf32={is_reduced}", f"model.packed.curvature_weight={WEIGHT}"]
     conf = load_config(CONF, "demo", [*TINY, *settings])
-    assert build_model(conf.model, conf.train, np.random.default_rng(0)).loss_weight("curvature") == weight
+    assert trainer_of(conf, load_scene(conf.dataset)).model.loss_weight("curvature") == weight

@@ -18,11 +18,12 @@ from trainings import on_host, run_conf, stopped_after, trainer_of
 from data.parsed_scene import SparsePoints
 from data.scenes.fused_depth import fused_depth
 from data.writers.neus import write_neus_scene
-from models.estimators import sampler
+from models.estimators import open_surface
 from models.methods.conf import load_config
+from models.methods.fast import decisions
 
 pytestmark = pytest.mark.slow
-DEPTH = (*OPEN, *SHORT, "model.background.depth_until=0.25", "model.background.points_from=0.25")
+DEPTH = (*OPEN, *SHORT, "model.open.prune_from=auto", "model.open.depth_until=0.25", "model.open.points_from=0.25")
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +38,21 @@ def scene():
 @pytest.fixture(scope="module", autouse=True)
 def swept_once():
     """The fused depth of a scene is computed once for all tests."""
-    with mock.patch.object(sampler, "fused_depth", lru_cache(fused_depth)):
+    swept = lru_cache(fused_depth)
+    with mock.patch.object(decisions, "fused_depth", swept), mock.patch.object(open_surface, "fused_depth", swept):
         yield
 
 
 def begun(scene, *settings):
-    trainer = trainer_of(load_config(CONF, "sphere", [*DEPTH, *settings]), scene)
-    return trainer, trainer.model.begin()
+    trainer = trainer_of(load_config(CONF, "sphere", [*DEPTH, *settings]), scene, before={})
+    trainer.model.begin()
+    return trainer, trainer.model.plan.start
 
 
 def test_the_surface_begins_where_the_depth_maps_show_it(scene):
-    trainer, note = begun(scene)
+    trainer, start = begun(scene)
     estimator, fused = trainer.model.estimator, trainer.model.estimator.points
-    assert note.startswith("the surface starts from depth maps: ") and note.endswith("have a depth")
+    assert start.value == "depth maps" and start.reason.endswith("of the pixels of the photographs have a depth")
     assert np.median(np.abs(np.linalg.norm(fused, axis=1) - RADIUS)) < 0.01
     assert np.median(np.abs(estimator.trained(fused))) < 0.02
     inner = estimator.trained((0.5 * fused).astype(np.float32))
@@ -69,22 +72,21 @@ def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
         radii.append(np.median(np.linalg.norm(anchors, axis=1)))
     np.testing.assert_allclose(radii, [RADIUS, RADIUS, 0.5, 0.5], atol=0.01)
     without_loss = begun(scene, "model.packed.points_weight=0")[0].model.estimator
-    assert without_loss.points is None and without_loss.starts_from_depth
+    assert without_loss.points is None and without_loss.plan.start.value == "depth maps"
 
 
 def test_nothing_is_swept_with_masks_or_if_the_conf_does_not_ask(scene):
     masks = tuple(np.full(image.shape[:2], 255, np.uint8) * (image[..., 0] > 0) for image in scene.images)
     masked = replace(scene, masks=masks)
-    for other, setting in ((masked, "train.mask_weight=0.5"), (scene, "model.background.depth_until=0")):
-        trainer, note = begun(other, setting)
-        assert note == "" and not trainer.model.estimator.starts_from_depth
+    for other, setting in ((masked, "train.mask_weight=0.5"), (scene, "model.open.depth_until=0")):
+        with mock.patch.object(decisions, "fused_depth", None):
+            trainer, start = begun(other, setting)
+        assert start.value == "sphere"
         assert trainer.model.sharpness() == pytest.approx(np.exp(3.0), rel=1e-3)
-        assert "depth" not in vars(trainer.sampler)
     plain = tuple(np.full_like(image, 90) for image in scene.images)  # without texture
-    trainer, note = begun(replace(scene, images=plain))
-    estimator = trainer.model.estimator
-    assert note == "too few pixels have a depth; the surface starts as a sphere"
-    assert not estimator.starts_from_depth and estimator.first_pruning == pytest.approx(0.3 * 8)
+    trainer, start = begun(replace(scene, images=plain))
+    assert (start.value, start.reason) == ("sphere", "too few pixels have a depth")
+    assert trainer.model.estimator.first_pruning == pytest.approx(0.2 * 8)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ def test_a_resumed_training_is_the_unbroken_one_bit_for_bit(whole, tmp_path, ste
     folder = stopped_after(step, trained, tmp_path / "resumed")
     assert run_conf(CONF, folder, "--case", "sphere", "--is_continue", settings=settings) == 0
     one, other = (everything(saved(where, 8)) for where in (trained, folder))
-    assert one == other and saved(folder, 8).buffers["starts_from_depth"][0]
+    assert one == other and saved(folder, 8).state["plan"]["start"]["value"] == "depth maps"
 
 
 @pytest.mark.cli
@@ -115,4 +117,4 @@ def test_two_ranks_begin_with_the_same_surface(whole, tmp_path):
     command = [sys.executable, str(ROOT / "exp_runner.py"), "--conf", str(CONF), "--case", "sphere", *flags]
     status, _, err = finished(started([*command, "--set", "train.end_iter=2"]))
     assert status == 0, err
-    assert saved(tmp_path, 2).buffers["starts_from_depth"][0]
+    assert saved(tmp_path, 2).state["plan"]["start"]["value"] == "depth maps"

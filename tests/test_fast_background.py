@@ -19,12 +19,11 @@ from data.errors import UserError
 from data.rays import Rays
 from data.scenes.load import load_scene
 from models.config.strict import ConfigError
-from models.estimators.conf import BACKGROUND_RADIUS, BackgroundConfig
+from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
 from models.estimators.merge import MergedBackground
 from models.estimators.sampler import MOST_EMPTY, PerRay
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.methods.registry import build_model
 from models.ops.compact import merged_order
 from models.ops.kernel import REFERENCE, use
 from models.ops.outside import candidates, contracted
@@ -36,7 +35,7 @@ OPEN = (
     *TINY,
     "train.mask_weight=0",
     *(f"model.density_grid.{key}" for key in ("levels=4", "coarsest=4", "finest=16", "log2_rows=10", "d_hidden=16")),
-    *(f"model.background.{key}" for key in ("samples=2048", "cells=16", "section=0.3", "prune_from=0.3")),
+    *(f"model.open.{key}" for key in ("samples=2048", "cells=16", "section=0.3", "prune_from=0.3")),
 )
 
 
@@ -97,9 +96,9 @@ def test_samples_beyond_the_sphere_are_even_shares_of_their_distance(some_rays, 
 def test_a_budget_must_hold_the_samples_of_any_ray(some_rays, section):
     most = math.ceil(2.0 * math.log(BACKGROUND_RADIUS) / section)
     assert most / 3 < candidates(some_rays, np.zeros((50, 1)), section, 0.0).exist.sum(axis=1).max() <= most
-    BackgroundConfig(samples=max(64, most), section=section).check()
-    with pytest.raises(ConfigError, match=rf"model.background.samples = {most - 1}: a single ray may have {most} sam"):
-        BackgroundConfig(samples=most - 1, section=section).check()
+    OpenConfig(samples=max(64, most), section=section).check()
+    with pytest.raises(ConfigError, match=rf"model.open.samples = {most - 1}: a single ray may have {most} sam"):
+        OpenConfig(samples=most - 1, section=section).check()
 
 
 def test_contraction_is_that_of_mip_nerf_360():
@@ -198,11 +197,10 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
         backdrop = np.full_like(image, 230) if plain else rng.integers(0, 256, image.shape, dtype=np.uint8)
         backdrop[8:-8, 8:-8] = image[8:-8, 8:-8]
         images.append(backdrop)
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    model.sampler(dataclasses.replace(scene, images=tuple(images)), 64, np.random.default_rng(1))
+    model = trainer_of(conf, dataclasses.replace(scene, images=tuple(images))).model
     shown = jt.array(np.float32([[230, 230, 230], [230, 230, 226]]) / 255)
     np.testing.assert_array_equal(model.estimator.background.shows_alone(shown).numpy(), [plain, False])
-    assert (model.free_rays(SimpleNamespace(rgb=shown, mask=None)) is not None) == plain
+    assert (model.free_rays(SimpleNamespace(rgb=shown, is_free_ray=lambda: None)) is not None) == plain
     np.testing.assert_allclose(model.estimator.background.sky, 230 / 255 if plain else 0, atol=1e-6)
     far = jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))
     density = model.estimator.background.density.at_weights().evaluate(far).density.numpy()

@@ -10,16 +10,14 @@ import trimesh
 from config_samples import CONFS
 from gradcheck import assert_grad_close, central_differences, some_entries
 from runs import ROOT, SHORT, everything, run, saved
-from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, on_host, stopped_after
+from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, on_host, stopped_after, trainer_of
 
-from data.scenes.load import load_scene
 from models.config.strict import ConfigError
 from models.estimators.empty_cells import PATIENCE
 from models.fields.conf import DensityGridConfig
 from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.methods.registry import build_model
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.structs import StepContext
 from models.training.trainer import Trainer
@@ -41,8 +39,8 @@ def model_of(*settings):
     """A model on the bundled scene, with its sampler."""
     overrides = (f"dataset.data_dir={ROOT}/data/demo", *SETTINGS, *settings)
     conf = load_config(ROOT / "confs/debug.conf", overrides=overrides)
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    return model, model.sampler(load_scene(conf.dataset), 64, np.random.default_rng(1)), conf
+    trainer = trainer_of(conf)
+    return trainer.model, trainer.sampler, conf
 
 
 def roughened(model, spread=1.0):
@@ -145,7 +143,9 @@ def test_pixels_off_the_object_are_held_to_the_background():
     half = (np.arange(len(batch)) % 2).astype(np.float32)[:, None]
     target = model.objective(replace(batch, mask=half), None, WHITE).output.target
     np.testing.assert_array_equal(target.numpy(), np.where(half > 0, batch.rgb, 1.0).astype(np.float32))
-    without = model_of("train.mask_weight=0")[0].objective(batch, None, WHITE)
+    model, sampler, _ = model_of("train.mask_weight=0")
+    batch = sampler.next()
+    without = model.objective(batch, None, WHITE)
     assert "mask" not in without.terms
     np.testing.assert_array_equal(without.output.target.numpy(), batch.rgb)
 

@@ -13,7 +13,6 @@ from data.errors import UserError
 from data.scenes.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.methods.registry import build_model
 from models.ops.kernel import REFERENCE, use
 from models.ops.march import EMPTY, OCCUPIED, SOLID
 from models.structs import StepContext
@@ -27,7 +26,8 @@ TINY = (
     *(f"model.color_grid.{key}" for key in ("levels=3", "coarsest=8", "finest=32", "log2_rows=10")),
     *(f"model.rendering_network.{key}" for key in ("d_feature=7", "d_hidden=16")),
     *(f"model.packed.{key}" for key in ("samples=1024", "cells=32", "first_step=0.08", "last_step=0.03")),
-    *(f"model.packed.{key}" for key in ("prune_every=2", "prune_from=0.3")),
+    "model.packed.prune_every=2",
+    "model.inside.prune_from=0.3",
     "train.ray_chunk=4096",
     "train.batch_size=512",
     "train.report_freq=2",
@@ -124,7 +124,7 @@ def test_free_space_pulls_where_the_mask_loss_no_longer_does():
 
 @pytest.mark.slow
 def test_cells_that_lose_the_object_are_not_believed():
-    trainer = trained("model.packed.prune_every=1", "model.packed.prune_from=0", steps=2)
+    trainer = trained("model.packed.prune_every=1", "model.inside.prune_from=0", steps=2)
     model = trainer.model
     hull = model.estimator.grid.hull
     model.estimator.grid.update(np.ones(hull.sum(), bool), np.zeros(hull.sum(), bool))
@@ -153,14 +153,13 @@ def test_what_a_short_schedule_closed_a_longer_one_opens_again():
 
 @pytest.mark.slow
 def test_masks_that_leave_nothing_are_a_sentence():
-    conf = load_config(CONF, "demo", [*TINY, "model.packed.hull_margin=0"])
+    conf = load_config(CONF, "demo", [*TINY, "model.inside.hull_margin=0"])
     scene = load_scene(conf.dataset)
     masks = tuple(np.zeros_like(mask) for mask in scene.masks)
     for index, mask in enumerate(masks):
         mask[:3, : 3 + index % 2] = 255  # corners of different cells
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
     with pytest.raises(UserError, match="is empty in the region of interest"):
-        model.sampler(dataclasses.replace(scene, masks=masks), 64, np.random.default_rng(1))
+        trainer_of(conf, dataclasses.replace(scene, masks=masks))
 
 
 def test_values_that_contradict_each_other_are_sentences():

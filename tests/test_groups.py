@@ -32,12 +32,12 @@ NERF = (
     *(f"model.radiance.{key}" for key in PACKED),
 )
 MLP = ("model.neus_renderer.n_samples=8", "model.neus_renderer.n_importance=8", "train.batch_size=64")
-DEPTH = (*OPEN, "model.background.depth_until=0.25", "model.background.points_from=0.25")
-PATCHES = ("model.patches.begins=0", "model.patches.weight=0.5")
+DEPTH = (*OPEN, "model.open.depth_until=0.25", "model.open.points_from=0.25")
+PATCHES = ("model.patches.begins=0", "model.inside.patches_weight=0.5")
 REFINED = "dataset.refine_cameras=focal"
-EXPOSURE = ("model.photographs.exposure=true", "model.photographs.exposure_from=0")
+EXPOSURE = ("model.photographs.exposure=true",)
 DERIVED, ADJUSTED, PATCHED, EXPOSED = "masks: derived", "cameras adjusted to", "Loss/patches_loss", "Loss/exposure_loss"
-SURFACE = "surface starts from depth maps"
+SURFACE = "depth maps: "
 # recipe, whether the scene has masks, further keys, and what the log or the report says of them
 CASES = [
     ("fast", True, TINY, ()),

@@ -94,7 +94,7 @@ def test_every_number_has_a_range():
 REFUSED = """
 womask model.rendering_network.n_layers=300000000
 womask model.neus_renderer.up_sample_steps=2000
-geo model.background.section=1e-308
+geo model.open.section=1e-308
 geo model.packed.last_step=1e-308
 fast_nerf model.radiance.last_step=1e-308
 debug train.learning_rate=1e30

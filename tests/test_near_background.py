@@ -51,7 +51,7 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
 
 
 def test_pruning_that_rays_would_lose_the_surface_by_is_put_off(monkeypatch):
-    model = trained("model.background.prune_from=0", "model.background.bias=0.5", steps=0).model.estimator
+    model = trained("model.open.prune_from=0", "model.sdf_grid.bias=0.5", steps=0).model.estimator
     seen, kept = model.probe_opacities(), model.grid.cells
     assert (seen > 0.5).mean() > 0.2
     with monkeypatch.context() as empty:  # a field that takes everything for empty
@@ -76,10 +76,9 @@ def shells(*radii):
 
 
 def test_points_of_structure_from_motion_draw_the_surface():
-    settings = ("model.packed.points_weight=1", "model.packed.points_until=0.5", "model.background.points_from=0.25")
-    trainer = trained(*settings, steps=0)
+    conf = trainer_conf("model.packed.points_weight=1", "model.open.points_from=0.25")
+    trainer = trainer_of(conf, replace(load_scene(conf.dataset), points=shells(0.8, 2.4)))  # the second one is outside
     estimator = trainer.model.estimator
-    estimator.fit(replace(load_scene(trainer_conf().dataset), points=shells(0.8, 2.4)))  # the second one is outside
     for step in (0, 1):
         estimator.before_step(step)
         assert estimator.points is None
@@ -92,9 +91,6 @@ def test_points_of_structure_from_motion_draw_the_surface():
     term = trainer.model.objective(batch, None, trainer.context).terms["points"]
     assert term.mean().item() == pytest.approx(away, rel=1e-3) and away > 0.2
     assert sum(batch.part(at, at + 7).is_anchor().numpy().sum() for at in range(0, len(batch), 7)) == 64
-    for _ in range(5):
-        trainer.step()
-    assert estimator.points is None  # the first half of eight steps
 
 
 @pytest.mark.parametrize(("distance", "turn", "inside"), [(0.5, -1, 1), (0.95, -1, -1)])
@@ -114,7 +110,7 @@ def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, turn,
 
 def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
     settings = ("model.packed.prune_every=2", "model.packed.last_step=0.01", "model.packed.steps_until=0.01")
-    trainer, resumed = (trained(*settings, "model.background.blur_step=1", steps=steps) for steps in (2, 0))
+    trainer, resumed = (trained(*settings, "model.open.blur_step=1", steps=steps) for steps in (2, 0))
     blur = 1 / trainer.model.fields.sharpness().item()
     assert 0.01 < blur < trainer.model.estimator.conf.first_step
     for _ in range(2):  # the second step keeps the value of the first
@@ -124,13 +120,13 @@ def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
     trainer.step(), resumed.step()
     assert resumed.model.estimator.step_size == trainer.model.estimator.step_size
     for setting, size in (("blur_step=0", 0.01), ("blur_step=1e6", trainer.model.estimator.conf.first_step)):
-        model = trained(*settings, f"model.background.{setting}", steps=3).model.estimator
+        model = trained(*settings, f"model.open.{setting}", steps=3).model.estimator
         assert model.step_size == pytest.approx(size, rel=1e-6)
         assert model.resolving_step() == pytest.approx(size, rel=1e-2)
 
 
 def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan():
-    trainer = trained("train.mask_weight=0.5", "model.background.blur_step=1e6", "model.packed.steps_until=0.01")
+    trainer = trained("train.mask_weight=0.5", "model.open.blur_step=1e6", "model.packed.steps_until=0.01")
     estimator, variance = trainer.model.estimator, trainer.model.fields.sharpness.variance
     assert estimator.step_size == estimator.conf.last_step == estimator.resolving_step()
     for bad in (np.nan, np.inf):
@@ -141,12 +137,14 @@ def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan():
 
 
 def test_inv_s_is_bounded_where_photographs_show_the_rendered_background():
-    settings = ("model.packed.last_step=0.01", "model.packed.largest_inv_s=0.1")
+    settings = ("model.packed.last_step=0.4", "model.packed.first_step=0.4")
     with_masks = (*settings, "train.mask_weight=0.5")
-    for free in (settings, (*with_masks, "train.use_white_bkgd=true")):  # the photographs are black outside the masks
+    white = (*with_masks, "train.use_white_bkgd=true")  # the photographs are black outside the masks
+    for free in (settings, white):
         assert trained(*free).model.sharpness() > 15  # it begins with exp(3) = 20
+    assert trained(*white, "model.inside.largest_inv_s=4").model.sharpness() < 11
     bounded = trained(*with_masks)
-    assert bounded.model.sharpness() == pytest.approx(10, rel=0.1)  # 0.1 / 0.01, and the step after it
+    assert bounded.model.sharpness() == pytest.approx(10, rel=0.1)  # 4 / 0.4, and the step after it
     bounded.model.fields.sharpness.reset(5)
     bounded.step()
     assert bounded.model.sharpness() == pytest.approx(5, rel=0.1)
@@ -172,4 +170,4 @@ def test_a_run_goes_on_with_masks_or_without_as_it_began(tmp_path, capsys):
     call, weighted = (CONF, tmp_path / "masked", "--case", "x"), (*settings, "train.mask_weight=0.5")
     assert run_conf(*call, settings=weighted) == 0
     assert run_conf(*call, "--is_continue", settings=(*settings, "train.mask_weight=0")) == 2
-    assert "with masks, and train.mask_weight = 0 does not use them" in capsys.readouterr().err
+    assert "was trained with masks, and scene is now used without masks" in capsys.readouterr().err

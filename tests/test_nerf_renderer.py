@@ -15,6 +15,7 @@ from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.machine.backend import jt
 from models.methods.radiance import TwoPassModel
+from models.plan import TrainingPlan
 from models.rendering.losses import Rendered, binary_mask, terms_of
 from models.structs import Objective, StepContext
 from models.training.gradient import losses_of
@@ -35,7 +36,7 @@ def tiny(conf=SIZES, seed=0):
 
 def model_of(renderer):
     """The kind of model around it."""
-    return TwoPassModel(renderer.field, renderer.coarse, renderer.estimator, changed().train)
+    return TwoPassModel(renderer.field, renderer.coarse, renderer.estimator, changed().train, TrainingPlan())
 
 
 def losses(output, mask, conf):

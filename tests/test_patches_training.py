@@ -17,7 +17,7 @@ from models.rendering.render import render_surface
 
 pytestmark = pytest.mark.slow
 
-PATCHES = (*OPEN, "model.background.patches_weight=0.5", "model.patches.begins=0", "model.background.bias=0.5")
+PATCHES = (*OPEN, "model.open.patches_weight=0.5", "model.patches.begins=0", "model.sdf_grid.bias=0.5")
 PATCHES += ("model.variance_network.init_val=0.35",)  # inv_s = 33: patches count fully
 
 
@@ -74,13 +74,13 @@ def test_no_more_patches_are_compared_than_are_worth_it():
 
 
 def test_patches_come_in_when_they_are_due_and_with_masks_too():
-    trainer = trained("train.mask_weight=0.5", "model.patches.weight=0.5", "model.patches.begins=0.5", steps=0)
+    trainer = trained("train.mask_weight=0.5", "model.inside.patches_weight=0.5", "model.patches.begins=0.5", steps=0)
     seen = [trainer.step().found.losses for _ in range(5)]
     assert ["patches" in losses for losses in seen] == [False] * 4 + [True]
 
 
 def test_what_shows_nothing_is_left_out_and_makes_no_difference():
-    trainer = trained("model.variance_network.init_val=0.5", "model.background.bias=0.5")
+    trainer = trained("model.variance_network.init_val=0.5", "model.sdf_grid.bias=0.5")
     model, sampler, found, samples = trainer.model, trainer.sampler, [], []
     state = sampler.state()
     for model.estimator.background.is_plain in (False, True):  # which the bundled scene is

@@ -40,7 +40,7 @@ def test_colours_begin_as_they_are_and_slopes_are_finite_differences():
 
 @pytest.mark.parametrize(("spread", "is_learned"), [(0.0, False), (0.7, True)])
 def test_exposure_is_learned_where_the_photographs_differ_in_it(spread, is_learned):
-    settings = ("model.photographs.exposure=true", "model.photographs.exposure_from=0.2")
+    settings = ("model.photographs.exposure=auto",)
     conf = load_config(CONF, "demo", [*TINY, *SHORT, *settings])
     scene = load_scene(conf.dataset)
     gains = np.exp(np.random.default_rng(0).uniform(-spread, spread, scene.n_views))

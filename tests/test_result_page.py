@@ -106,10 +106,8 @@ def test_the_page_says_what_result_md_says_and_copies_its_commands(result):
         assert page.inner_text("h1") == "a_jug *1*" and "a **note** with `marks`" in body
         assert all(sentence in body for sentence in trust(FIGURES)) and "24.50" in body
         assert page.locator("img").evaluate_all("all => all.map((e) => e.naturalWidth)") == [160, 160]
-        assert (
-            page.locator("summary").inner_text()
-            == "step · seconds · PSNR of four training photographs, reduced in size, dB"
-        )
+        head = "step · seconds · PSNR of four training photographs, reduced in size, dB"
+        assert page.locator("summary").inner_text() == head
         assert page.locator("code").inner_text() == "--minutes"
         assert page.locator(".command pre").all_inner_texts() == [COMMANDS[1], COMMANDS[3]]
         assert "train <again> & more" in body

@@ -7,6 +7,7 @@ import pytest
 from test_fast_background import trained
 
 from data.cameras import camera_rays, image_pixels
+from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.requests import MeshRequest
 from models.results.seen_only import seen_space, within, without_boundary
 from models.surface.clean import as_seen
@@ -105,8 +106,6 @@ def test_all_of_the_surface_is_extracted_where_it_may_be_kept(model, monkeypatch
     for change in ({"clean": "dust"}, {"bbox": (-1, -1, -1, 1, 1, 1)}, {"threshold": 0.01}, {"resolution": 24}):
         request = MeshRequest(**{"resolution": 256, "clean": "views"} | change)
         assert seen_space(model.level_set, request, 2.0) is None
-    with monkeypatch.context() as patch:  # without hidden parts, with masks
-        patch.setattr(model.estimator, "trained", lambda points: np.linalg.norm(points, axis=1, keepdims=True) - 0.5)
-        assert model.level_set.seen_space(0.01) is None
-    monkeypatch.setattr(model.estimator, "background", None)
-    assert model.level_set.seen_space(0.01) is None
+    monkeypatch.setattr(model.estimator, "trained", lambda points: np.linalg.norm(points, axis=1, keepdims=True) - 0.5)
+    assert model.level_set.seen_space(0.01) is None  # without hidden parts
+    assert SurfaceOccupancyEstimator.seen_space is None  # with masks

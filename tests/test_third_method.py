@@ -27,6 +27,7 @@ from models.machine.backend import jt
 from models.methods.protocol import LevelSet
 from models.methods.registry import Method
 from models.ops.volrend import over_background
+from models.plan import TrainingPlan
 from models.rendering.losses import mask_term, masked_psnr, squared_term
 from models.structs import Objective, RayView, Var
 
@@ -68,8 +69,10 @@ Seen = make_dataclass("Seen", [(name, Var) for name in ("rgb", "target", "mask")
 class BallModel(PixelModel):
     """Opaque where a ray passes the centre within the radius, which varies a little in training."""
 
-    def __init__(self, conf: BallConfig, train: TrainConfig, generator: np.random.Generator) -> None:
-        self.train = train
+    def __init__(
+        self, conf: BallConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
+    ) -> None:
+        self.train, self.plan = train, plan
         self.ball = Ball(conf.ball, generator)
 
     @property

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 SCENE = (f"dataset.data_dir={ROOT}/data/demo", "dataset.test_dir=")
 WITHOUT_MASKS = ("train.mask_weight=0",)
-FEW = ("model.packed.samples=1024", "model.background.samples=1024")
+FEW = ("model.packed.samples=1024", "model.open.samples=1024")
 STEPS = 4
 READ, LATE, LAUNCHED = "read", "late", "launched"
 CONFS = {

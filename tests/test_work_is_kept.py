@@ -73,7 +73,7 @@ def test_what_is_refused_costs_no_checkpoint_and_leaves_no_folder(copy, tmp_path
         assert run(tmp_path / "above/new", "--mode", mode, "--checkpoint", source) == 2
         error = capsys.readouterr().err
         assert "sdf_network_fine" in error and error.count("\n") == 1
-    monkeypatch.setattr("models.runner.settled_chunk", refuse)
+    monkeypatch.setattr("models.runner.chosen_chunk", refuse)
     assert run(copy, "--overwrite") == 2
     assert files(copy) == before and sorted(path.name for path in copy.iterdir()) == ["checkpoints"]
     assert not (tmp_path / "above").exists()

@@ -27,18 +27,21 @@ from models.machine.backend import jt
 from models.methods.block import ModelConfig
 from models.methods.conf import ExperimentConfig
 from models.methods.protocol import Batch, Model
-from models.methods.registry import METHODS, Method, build_model
+from models.methods.registry import METHODS, Method, build_model, decide
 from models.ops.march import PackedSamples
+from models.plan import Before
 from models.rendering.losses import binary_mask
+from models.training.pace import UNSWEPT
 from models.training.trainer import Trainer
 
 Gradients = tuple[dict[str, float], dict[str, np.ndarray]]
 
 
-def trainer_of(conf: ExperimentConfig, scene: Scene | None = None, steps: int = 0) -> Trainer:
-    """A trainer of a conf on its scene, or on one that is loaded already, after some steps."""
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    sampler = model.sampler(scene or load_scene(conf.dataset), conf.train.batch_size, np.random.default_rng(1))
+def trainer_of(conf: ExperimentConfig, scene: Scene | None = None, steps: int = 0, before: Before = UNSWEPT) -> Trainer:
+    """A trainer of a conf on its scene, or on one that is loaded already, after some steps; without depth maps."""
+    scene = scene or load_scene(conf.dataset)
+    model = build_model(conf.model, conf.train, np.random.default_rng(0), decide(conf.model, conf.train, scene, before))
+    sampler = model.sampler(scene, conf.train.batch_size, np.random.default_rng(1))
     trainer = Trainer(model, sampler, conf.train, np.random.default_rng(2))
     for _ in range(steps):
         trainer.step()

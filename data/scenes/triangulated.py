@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def triangulated(
         return None, (
             f"no SfM points: the cameras fit {len(points.xyz)} of {len(xyz)} matched points; {LEAST_TRACKS} are needed"
         )
-    return points, (
+    return replace(points, are_derived=True), (
         f"{len(points.xyz)} SfM points triangulated from {len(views)} photographs: median reprojection error "
         f"{np.median(error[kept]):.2f} pixels of images at most {LARGEST_SIDE} wide"
     )

@@ -14,6 +14,19 @@ from data.scenes.scene import Scene
 from models.checkpoints.ours import Checkpoint, CheckpointError
 from models.checkpoints.state import DATA
 from models.methods.conf import ExperimentConfig
+from models.plan import (
+    DEPTH_MAPS,
+    DERIVED,
+    GIVEN,
+    KEPT,
+    NONE,
+    PLAN_KEY,
+    SPHERE,
+    Before,
+    Decision,
+    decide_masks,
+    of_state,
+)
 
 FRAME_KEY, DATA_KEY = "scene_to_world", "data"  # in the state of a checkpoint
 # Largest differences of the numbers of `_data` between machines and sizes: levels of 255; radii, parts of an axis and
@@ -25,6 +38,7 @@ SAMPLES = 256  # pixels along each side that it is taken from, at least
 HULL, BACKDROP = "hull", "backdrop"  # buffers of occupancy sampling: its region, and the backdrop of derived masks
 FRAME_TOLERANCE = 1e-3  # of the sphere's radius; smaller differences are invisible
 BACKGROUND = "background_density"  # network of occupancy sampling without masks
+MASK_WORDS = {NONE: "without masks", GIVEN: "with masks", DERIVED: "with masks derived from the backdrop"}
 
 
 def scene_state(scene: Scene) -> dict[str, Any]:
@@ -122,35 +136,42 @@ def require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
         )
 
 
-def require_same_masks(checkpoint: Checkpoint, scene: Scene) -> None:
-    """Raises CheckpointError if only one of training and scene has masks that were derived from a backdrop.
+def require_same_masks(checkpoint: Checkpoint, scene: Scene, conf: ExperimentConfig) -> None:
+    """Raises CheckpointError if occupancy sampling used other masks than those of scene and conf.
 
-    Such masks bound the occupied cells, which checkpoints contain, and replace the background.
+    Masks bound the occupied cells, which checkpoints contain, and replace the background.
     """
-    if HULL not in checkpoint.buffers:
+    was, now = trained_masks(checkpoint), decide_masks(scene, conf.train).value
+    if HULL not in checkpoint.buffers or was in (None, now):
         return
-    was_derived = BACKDROP in checkpoint.buffers
-    is_derived = scene.backdrop is not None
-    if was_derived != is_derived:
-        how = "with" if was_derived else "without"
-        raise CheckpointError(
-            f"the checkpoint of step {checkpoint.step} was trained {how} masks derived from the backdrop of "
-            f"{scene.name}; pass --set dataset.masks_from_backdrop={was_derived}, or train again"
-        )
-
-
-def require_same_background(checkpoint: Checkpoint, scene: Scene, conf: ExperimentConfig) -> None:
-    """Raises CheckpointError if only one of training and conf uses masks, which replace the background."""
-    if HULL not in checkpoint.buffers or not hasattr(conf.model, "background"):
-        return
-    used, uses = BACKGROUND not in checkpoint.tensors, scene.masks is not None and conf.train.mask_weight > 0
-    if used == uses:
-        return
-    weight = f"train.mask_weight = {conf.train.mask_weight:g}"
-    if uses:
-        words = f"without masks, and {weight} uses those of {scene.name}; pass --set train.mask_weight=0"
-    elif scene.masks is not None:
-        words = f"with masks, and {weight} does not use them; pass --set train.mask_weight= with that of its training"
+    if DERIVED in (was, now):
+        fix = f"pass --set dataset.masks_from_backdrop={was == DERIVED}"
+    elif was == NONE:
+        fix = "pass --set train.mask_weight=0"
     else:
-        words = f"with masks, and {scene.name} has none; restore them"
-    raise CheckpointError(f"the checkpoint of step {checkpoint.step} was trained {words}, or train again")
+        fix = "restore its masks" if scene.masks is None else "pass --set train.mask_weight= with that of its training"
+    raise CheckpointError(
+        f"the checkpoint of step {checkpoint.step} was trained {MASK_WORDS[was]}, and {scene.name} is now used "
+        f"{MASK_WORDS[now]}; {fix}, or train again"
+    )
+
+
+def trained_masks(checkpoint: Checkpoint) -> str | None:
+    """The masks of a training by occupancy sampling; None if its checkpoint, of an earlier version, does not tell."""
+    if PLAN_KEY in checkpoint.state:
+        return of_state(checkpoint.state[PLAN_KEY]).masks.value
+    if BACKDROP in checkpoint.buffers or BACKGROUND in checkpoint.tensors:
+        return DERIVED if BACKDROP in checkpoint.buffers else NONE
+    return GIVEN if "sdf_network_fine" in checkpoint.tensors else None
+
+
+def began_with(checkpoint: Checkpoint | None) -> Before:
+    """What a training that is resumed began with; {} for a new one, and what its tensors tell for earlier versions."""
+    if checkpoint is None:
+        return {}
+    if PLAN_KEY in checkpoint.state:
+        plan = of_state(checkpoint.state[PLAN_KEY])
+        return {name: getattr(plan, name) for name in KEPT}
+    from_depth = checkpoint.buffers.get("starts_from_depth", [False])[0]
+    start = Decision(DEPTH_MAPS if from_depth else SPHERE, "as in the checkpoint")
+    return {"start": start, "exposure": Decision("exposure" in checkpoint.tensors, "as in the checkpoint")}

@@ -15,10 +15,11 @@ from data.scenes.scene import Scene
 from models.machine import backend, memory
 from models.machine.backend import jt
 from models.methods.conf import ExperimentConfig
-from models.methods.registry import ModelConfig, build_model
+from models.methods.registry import ModelConfig, build_model, decide
 from models.results.chunks import ResultChunks
 from models.results.sizes import picture_level
-from models.training.chunks import settled_chunk, training_chunk
+from models.training.chunks import chosen_chunk
+from models.training.pace import UNSWEPT
 from models.training.trainer import Trainer
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
@@ -59,11 +60,11 @@ def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
 def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> PlanRow:
     """Measure one row: a few steps and one chunk of an image."""
     wanted = conf.model if n_importance is None else conf.model.with_importance(n_importance)
-    model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed))
+    plan = decide(wanted, conf.train, scene, UNSWEPT)
+    model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed), plan)
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
     trainer = Trainer(model, model.sampler(scene, conf.train.batch_size, pixels), conf.train, jitter)
-    settled = settled_chunk(conf.train, {})
-    choice = training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
+    choice = chosen_chunk(trainer, {})
     trainer.ray_chunk = choice.chunk
     step_peak, base = memory.growth(trainer.step), memory.held_bytes()
     rays, _ = scene.rays(0, picture_level(scene, 0, conf.train.validate_resolution_level))

@@ -14,6 +14,7 @@ from data.parsed_scene import WorldFrame
 from data.scenes.split import TRAINING
 from models.evaluation.held_out_points import MISSING
 from models.evaluation.metric_table import lines
+from models.plan import PLAN_KEY
 from models.report.markdown import escaped
 
 MOST_BYTES = 1 << 24
@@ -139,12 +140,19 @@ def page(
     risks = warnings(health)
     if risks:
         text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]
+    text += _plan_table(figures.get(PLAN_KEY, {}))
     text += size
     text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]
     text += _curve_table(figures)
     text += _time_table(figures.get(PHASES, {}))
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"
+
+
+def _plan_table(plan: Mapping[str, str]) -> list[str]:
+    """The lines on what was trained and why; none without a plan."""
+    rows = [f"| {escaped(name)} | {escaped(text)} |" for name, text in plan.items()]
+    return ["## Training plan", "", "| | decision |", "|---|---|", *rows, ""] if rows else []
 
 
 def _curve_table(figures: Mapping[str, Any]) -> list[str]:

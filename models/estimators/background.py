@@ -7,7 +7,7 @@ density is per unit of this fraction, so that the opacity of an interval does no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,9 +15,8 @@ from data.cameras import evenly_spaced
 from data.rays import Rays
 from data.roi.cells import squared_radii
 from data.roi.frustum import frustum_distances
-from data.scenes.backdrop import backdrop_colours
 from data.scenes.scene import Scene
-from models.estimators.conf import BACKGROUND_RADIUS, BackgroundConfig
+from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
 from models.estimators.empty_cells import EmptyCells
 from models.estimators.occupancy import OccupancyGrid
 from models.estimators.visibility import fitted, transmitted
@@ -40,23 +39,23 @@ NEAR_SHARE = 0.02
 LEAST_SEEN = 0.2
 MOST_COUNTED = 100  # maximum number of images used for this
 THIN = 0.05  # initial density with a uniform backdrop; below the threshold, so that empty cells are pruned
-PLAIN_DIFFERENCE = 0.05  # from the colour of a plain backdrop
 EXACTLY = 1.5 / 255  # colours with a smaller difference count as equal
-NEAR_SHARE_BEFORE = np.ones(1, np.float32)  # of checkpoints of earlier versions
 
 
 class ContractedBackground:
     """Density and colour outside the sphere, and its occupancy grid."""
 
-    def __init__(self, density: DensityGrid, color: RenderingNetwork, conf: BackgroundConfig) -> None:
+    def __init__(
+        self, density: DensityGrid, color: RenderingNetwork, conf: OpenConfig, sky: Sequence[float] | None
+    ) -> None:
+        """`sky`: the colour [3] of a plain backdrop, and of rays that nothing absorbs; None without one."""
         self.density, self.color, self.conf = density, color, conf
         self.grid = OccupancyGrid(_shell(conf.cells))
         self.empty_cells = EmptyCells(self.grid, conf.threshold)
         self.is_shared = np.ones(self.grid.hull.shape, bool)  # cells that enough images see before the region
-        self.near_share = NEAR_SHARE
         self._kept: tuple[np.ndarray, np.ndarray, Var] | None = None  # the cells and what `_states` made of them
-        self.is_plain = False  # whether the images have a backdrop of one colour
-        self.sky = np.zeros(3, np.float32)  # colour of rays that nothing absorbs
+        self.is_plain = sky is not None
+        self.sky = np.array(sky or np.zeros(3), np.float32)  # colour of rays that nothing absorbs
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -64,18 +63,11 @@ class ContractedBackground:
         return {"background_density": self.density, "background_color": self.color}
 
     def fit(self, scene: Scene, near_plane: float) -> None:
-        """Count the images that see each cell, and initialise the density from the colours along the image borders.
-
-        With a backdrop of one colour the initial density is low, and rays that nothing absorbs have the colour of the
-        backdrop; otherwise the initial density is high, over black. A high density occludes the region of interest for
-        many steps. With a low density, a backdrop that is not uniform would be reconstructed as part of the object.
-        """
+        """Count the images that see each cell; before a plain backdrop, set a low initial density."""
         self.grid.near_plane = near_plane
         self.is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
-        colours = backdrop_colours(scene.images, PLAIN_DIFFERENCE)
-        if colours is None or (colours != colours[0]).any():
+        if not self.is_plain:
             return
-        self.is_plain, self.sky = True, colours[0]
         bias = self.density.layers()[-1].bias
         bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
         bias.start_grad()
@@ -139,7 +131,7 @@ class ContractedBackground:
         A sample is between camera and region if its ray still approaches the origin there.
         """
         is_before = (points * directions).sum(dim=1, keepdims=True) < 0
-        return self.conf.section * (1.0 - (1.0 - self.near_share) * is_before.float32())
+        return self.conf.section * (1.0 - (1.0 - NEAR_SHARE) * is_before.float32())
 
     def evaluate(self, points: Var, directions: Var) -> tuple[Var, Var]:
         """Opacities [S, 1] and colours [S, 3] of samples at contracted points."""
@@ -161,22 +153,18 @@ class ContractedBackground:
         return {f"background_{name}": value for name, value in self.empty_cells.buffers().items()} | {
             "background_cells": self.grid.cells,
             "background_sky": self.sky,
-            "background_near_share": np.array([self.near_share], np.float32),
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
         cells, sky = buffers["background_cells"], buffers["background_sky"]
-        near_share = float(buffers["background_near_share"][0])
-        if not 0 < near_share <= 1:
-            raise ValueError("its background_near_share is not in (0, 1]")
         if not ((sky >= 0) & (sky <= 1)).all():
             raise ValueError("its background_sky is no colour")
         if cells.max() > OCCUPIED or cells[~self.grid.hull].any() or buffers["background_looks"][0] < 0:
             raise ValueError("its background_cells are not those of a training")
         self.empty_cells.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
         self.grid.set(cells)
-        self.sky, self.near_share = sky, near_share
+        self.sky = sky
 
 
 def expanded(places: np.ndarray) -> np.ndarray:

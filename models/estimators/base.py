@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,8 @@ class Estimator:
         """Initialise from a scene; called once, before `sampler`."""
         del scene
 
-    def begin(self) -> str:
-        """Start a new training; called once, after `sampler`, unless a checkpoint is resumed. Returns a note, or ""."""
-        return ""
-
-    def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Adopt the networks of a checkpoint, network -> name -> shape, if no scene was fitted."""
-        del shapes
+    def begin(self) -> None:
+        """Start a new training; called once, after `sampler`, unless a checkpoint is resumed."""
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
         """Batches of the scene passed to `fit`."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from data.cameras import SPAN_LENGTH
-from models.config.strict import ConfigError, every, limits, rate, share, weight
-from models.fields.conf import LARGEST_LEVELS, LEAST_BIAS
+from models.config.strict import AUTO, Auto, ConfigError, every, limits, rate, share, weight
+from models.fields.conf import LARGEST_LEVELS
 from models.ops.sizes import BACKGROUND_RADIUS
 
 MOST_SAMPLES = 2**16  # per ray; a few such rays would exceed the memory
@@ -59,28 +60,28 @@ class SamplesConfig:
     samples: int = limits(8192, at_least=64, at_most=MOST_PACKED)
     anywhere: float = limits(0.1, at_least=0, at_most=0.9)
     cells: int = limits(128, at_least=8, at_most=512)
-    hull_margin: float = limits(0.07, at_least=0, at_most=SPAN_LENGTH)
     first_step: float = limits(0.035, at_least=LEAST_STEP, at_most=SPAN_LENGTH / 2)
     last_step: float = limits(0.007, at_least=LEAST_STEP, at_most=SPAN_LENGTH / 2)
     steps_until: float = limits(0.5, above=0, at_most=1)
     first_levels: int = limits(4, at_least=1, at_most=LARGEST_LEVELS)
     levels_until: float = limits(0.4, above=0, at_most=1)
-    prune_from: float = share(0.2)
     prune_every: int = every(64, least=1)
     warm_up: int = every(100)
     network_rate: float = rate(0.5)
 
-    def check(self, block: str) -> None:
-        """Raises ConfigError, naming the block below model, for increasing step sizes and a budget below one ray."""
+    block: ClassVar[str] = "packed"  # its name below model
+
+    def check(self) -> None:
+        """Raises ConfigError for increasing step sizes and a budget below one ray."""
         if self.last_step > self.first_step:
             raise ConfigError(
-                f"model.{block}.last_step = {self.last_step:g}: must not be above first_step = {self.first_step:g}"
+                f"model.{self.block}.last_step = {self.last_step:g}: must not be above first_step = {self.first_step:g}"
             )
         most = math.ceil(SPAN_LENGTH / self.last_step) + 1
         share = max(self.anywhere, POINTS_SHARE)
         if self.samples - int(share * self.samples) < most:
             raise ConfigError(
-                f"model.{block}.samples = {self.samples}: a single ray may have {most} samples at last_step = "
+                f"model.{self.block}.samples = {self.samples}: a single ray may have {most} samples at last_step = "
                 f"{self.last_step:g}, and {share:.0%} of the samples are reserved for random and SfM points; raise "
                 "samples or last_step"
             )
@@ -90,42 +91,47 @@ class SamplesConfig:
 class PackedConfig(SamplesConfig):
     """Sampling of a surface, and the weights of losses at its samples."""
 
-    shell: float = limits(5.0, at_least=0.1, at_most=1000)
-    # Above it, a single sample has all the weight of a ray, and edges are sharper than the pixels that average them.
-    largest_inv_s: float = limits(4.0, at_least=0.01, at_most=1000)
     free_weight: float = weight(1.0)
     points_weight: float = weight(0.0)
-    points_until: float = share(1.0)
     # More fills concave parts, half as much leaves bumps on smooth surfaces.
     curvature_weight: float = weight(2e-3)
     sharpness_rate: float = rate(0.4)
 
 
 @dataclass(frozen=True)
-class BackgroundConfig:
-    """Sampling outside the unit sphere."""
+class InsideConfig:
+    """Cells and losses inside the visual hull of masks."""
+
+    hull_margin: float = limits(0.07, at_least=0, at_most=SPAN_LENGTH)
+    # Above 4, a single sample has all the weight of a ray, and edges are sharper than the pixels that average them.
+    largest_inv_s: float | Auto = limits(AUTO, at_least=0.01, at_most=1000)
+    patches_weight: float = weight(0.0)
+    prune_from: float = share(0.2)
+    shell: float = limits(5.0, at_least=0.1, at_most=1000)
+
+
+@dataclass(frozen=True)
+class OpenConfig:
+    """Cells and losses without masks, and sampling outside the unit sphere."""
 
     samples: int = limits(8192, at_least=64, at_most=MOST_PACKED)
     section: float = limits(0.12, at_least=LEAST_SECTION, at_most=1)
     cells: int = limits(64, at_least=8, at_most=512)
     threshold: float = limits(0.01, above=0, at_most=0.5)
-    # Earlier, before the surface has grown along the SfM points, it remains incomplete.
-    prune_from: float = share(0.3)
-    shell: float = limits(10.0, at_least=0.1, at_most=1000)
     patches_weight: float = weight(0.0)
+    prune_from: float | Auto = share(AUTO)
+    shell: float = limits(10.0, at_least=0.1, at_most=1000)
     blur_step: float = limits(2.0, at_least=0, at_most=1e6)
     # Points that are used before a surface has formed cost quality.
     points_from: float = share(0.2)
     depth_until: float = share(0.0)
-    # A larger initial sphere than the object, in a region that is larger than the object, may never become a surface.
-    bias: float = limits(0.3, at_least=LEAST_BIAS, at_most=1)
 
     def check(self) -> None:
         """Raises ConfigError for a budget below one ray, of a camera up to about twenty radii away."""
         most = math.ceil(2.0 * math.log(BACKGROUND_RADIUS) / self.section)
         if self.samples < most:
             raise ConfigError(
-                f"model.background.samples = {self.samples}: a single ray may have {most} samples at section = "
+                f"model.open.samples = {self.samples}: a single ray may have {most} samples at section = "
                 f"{self.section:g}; raise samples or section"
             )
 
@@ -133,6 +139,8 @@ class BackgroundConfig:
 @dataclass(frozen=True)
 class RadianceConfig(SamplesConfig):
     """Sampling of a radiance field."""
+
+    block: ClassVar[str] = "radiance"
 
     samples: int = limits(16384, at_least=64, at_most=MOST_PACKED)
     anywhere: float = limits(0.0, at_least=0, at_most=0.9)

@@ -13,51 +13,43 @@ from data.roi.cells import squared_radii
 from data.roi.near_plane import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
-from models.estimators.background import NEAR_SHARE_BEFORE, ContractedBackground
 from models.estimators.base import Estimator
 from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import SamplesConfig
-from models.estimators.merge import MergedBackground
 from models.estimators.occupancy import OccupancyGrid, middles
 from models.estimators.sampler import PackedSampler
 from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
-from models.ops.compact import compact, fill, merged_order
+from models.ops.compact import compact, fill
 from models.ops.march import SOLID, PackedSamples
+from models.plan import TrainingPlan
 from models.structs import RayLayout, RaySamples, Var
 
 MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
-# Buffers that checkpoints of earlier versions do not contain, with the values that these versions used.
-OF_EARLIER_VERSIONS: dict[str, np.ndarray] = {
-    "prunes_after": np.zeros(1, np.int64),
-    "least_step": np.zeros(1),
-    "background_near_share": NEAR_SHARE_BEFORE,
-    "starts_from_depth": np.zeros(1, bool),
-}
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
 
 
 class OccupancyEstimator(Estimator):
     """Packed samples of rays, the occupancy grid, the schedules of step size and grid levels, and the pruning of cells.
 
-    A subclass decides which cells are empty (`_prune`) and which samples are visible (`visibility`).
+    A subclass decides which cells are empty (`prune`) and which samples are visible (`visibility`).
     """
 
-    samples_block = "packed"  # the block of its SamplesConfig, for messages
-    skips_hidden = False  # see `sampler.SamplingPlan`
+    skips_hidden = False  # see `sampler.SampledEstimator`
+    most_beyond = 0
 
     def __init__(
         self,
         conf: SamplesConfig,
         end_iter: int,
-        carves: bool,
+        plan: TrainingPlan,
+        hull_margin: float,
         grids: Sequence[GridField],
-        background: ContractedBackground | None = None,
     ) -> None:
-        """`carves`: whether masks, if the scene has any, bound the region; `grids`: fields with levels to activate."""
-        self.conf, self.background = conf, background
-        self._end_iter, self._carves, self._grids = end_iter, carves, list(grids)
+        """`hull_margin`: dilation of the masks' visual hull; `grids`: fields with levels to activate."""
+        self.conf, self.plan = conf, plan
+        self._end_iter, self._hull_margin, self._grids = end_iter, hull_margin, list(grids)
         self.grid = OccupancyGrid(squared_radii(conf.cells) < 1)  # the cells whose centres are in the unit sphere
         self.step_size, self.random_share = 0.0, 0.0
         self.least_step = 0.0  # lower bound of the step size, updated with the cells
@@ -67,29 +59,20 @@ class OccupancyEstimator(Estimator):
         self.prunes_after = 0  # no pruning before this step, after a collapse
         self._backdrop: np.ndarray | None = None  # [3], colour of the backdrop from which the masks were derived
 
-    @property
-    def networks(self) -> dict[str, jt.nn.Module]:
-        """The networks of the background, by their names in checkpoints."""
-        return {} if self.background is None else self.background.networks
-
     def fit(self, scene: Scene) -> None:
-        """Carve the visual hull of the masks; without masks, initialise the background instead.
-
-        Raises UserError if the visual hull is empty.
-        """
-        if scene.masks is not None and self._carves:
-            views = masked_views(scene.cameras, scene.masks)
-            hull = carve_unit_sphere(views, self.conf.cells, self.conf.hull_margin)
+        """Carve the visual hull of the masks, if the plan uses them; raises UserError if it is empty."""
+        masks = scene.masks if self.plan.uses_masks else None
+        if masks is not None:
+            views = masked_views(scene.cameras, masks)
+            hull = carve_unit_sphere(views, self.conf.cells, self._hull_margin)
             if not hull.any():
                 raise UserError(
                     f"{scene.name}: the visual hull of the masks is empty in the region of interest; check the "
                     "masks and the cameras with --mode inspect, or train without masks (train.mask_weight = 0)"
                 )
             self.grid.enclose(hull)
-            self.background, self._backdrop = None, scene.backdrop
+            self._backdrop = scene.backdrop
         self.grid.fit(scene.c2w[:, :3, 3], near_plane(scene.c2w[:, :3, 3], scene.points))
-        if self.background is not None:
-            self.background.fit(scene, self.grid.near_plane)
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """A sampler of pixels whose rays may cross the hull, for the scene passed to `fit`."""
@@ -97,40 +80,32 @@ class OccupancyEstimator(Estimator):
         self._schedule(0)
         return self._sampler
 
-    def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Without a scene: discard the background if the checkpoint has none."""
-        if self._sampler is None and self.background is not None and not shapes.keys() & self.background.networks:
-            self.background = None
-
     def sample(self, batch: PackedBatch, *unused: object) -> RaySamples:
         """The samples of a batch, computed on the device."""
         return self._sampled(batch.placed, float(batch.step[0]))
 
     def _sampled(self, placed: Placed, step: float) -> RaySamples:
-        """Samples at distance `step`, with opacities and colours of the background."""
-        near, far, background = placed.near, placed.far, None
-        if far is not None and self.background is not None:
-            alpha, rgb = self.background.evaluate(far.points, far.directions)
-            (place, sample), both = merged_order(near, far), RayLayout(near.offsets + far.offsets)
-            background = MergedBackground(alpha, rgb, place, sample, both, near.rays.shape[0])
+        """Samples at distance `step`."""
+        near = placed.near
         deltas = jt.full((near.rays.shape[0], 1), step)
-        rays = RayLayout(near.offsets)
-        return RaySamples(near.points, near.directions, deltas, rays, near.depths, background=background)
+        return RaySamples(near.points, near.directions, deltas, RayLayout(near.offsets), near.depths)
 
     def place(self, batch: PackedBatch) -> Placed:
         """The visible samples of the first rays of a batch that fit the sample budget; does not wait for the device."""
-        samples, walked, kept, *beyond = batch.sizes.tolist()
-        step, far, asked = float(batch.step[0]), None, None
+        samples, walked, *_ = batch.sizes.tolist()
         with jt.no_grad():
-            found = near = self.grid.march(batch.rays, batch.jitter, step, walked)
-            if self.skips_hidden or self.background is not None:
-                seen = self.visibility(found, step)
-                near = compact(found, seen.above(self.least_weight), kept)
-            if self.background is not None:
-                far, asked = self.background.place(batch.rays, batch.jitter, seen.transmits, *beyond)
-                last = jt.minimum(near.kept, far.kept)
-                near, far = _up_to(near, last), _up_to(far, last)
+            found = self.grid.march(batch.rays, batch.jitter, float(batch.step[0]), walked)
+            near, far, asked = self._visible(batch, found)
             return Placed(fill(near, jt.array(batch.others), samples), far, found.offsets, asked).started()
+
+    def _visible(
+        self, batch: PackedBatch, found: PackedSamples
+    ) -> tuple[PackedSamples, PackedSamples | None, Var | None]:
+        """The visible ones of the samples found in the region, and those beyond it with their offsets (`Placed`)."""
+        if not self.skips_hidden:
+            return found, None, None
+        seen = self.visibility(found, float(batch.step[0]))
+        return compact(found, seen.above(self.least_weight), int(batch.sizes[2])), None, None
 
     def before_step(self, step: int) -> None:
         """Activate levels, set the step size and, every `prune_every` steps, update the cells and `least_step`."""
@@ -138,15 +113,17 @@ class OccupancyEstimator(Estimator):
         if is_due:
             self.least_step = self.resolving_step()
         self._schedule(step)
-        if is_due and self.background is not None:
-            self.background.update()
         if step < self.first_pruning:
             if not self.grid.is_open:
                 self._reopen()
         elif is_due:
             self.prune()
-            if self._sampler is not None and self._sampler.lost_share() > MOST_LOST:
+            if self._loses_masks():
                 self.grid.open()
+
+    def _loses_masks(self) -> bool:
+        """Whether too many rays of the masks cross the hull but no occupied cell."""
+        return self.plan.uses_masks and self._sampler is not None and self._sampler.lost_share() > MOST_LOST
 
     def after_collapse(self, step: int) -> str:
         """Disable pruning before this step; returns the end of a sentence about it."""
@@ -155,14 +132,12 @@ class OccupancyEstimator(Estimator):
 
     @property
     def first_pruning(self) -> float:
-        """The step at which pruning begins; later with a background, which could otherwise replace the region."""
-        behind = self.background
-        share = self.conf.prune_from if behind is None or behind.is_plain else behind.conf.prune_from
-        return max(share * self._end_iter, self.prunes_after)
+        """The step at which pruning begins."""
+        return max(self.plan.prune_from.value * self._end_iter, self.prunes_after)
 
     def _leveled(self) -> list[GridField]:
         """The fields whose levels are activated during training."""
-        return self._grids if self.background is None else [*self._grids, self.background.density]
+        return self._grids
 
     def _schedule(self, step: int) -> None:
         conf = self.conf
@@ -212,24 +187,21 @@ class OccupancyEstimator(Estimator):
         is_kept = seen.above(LEAST_WEIGHT)
         rows = np.flatnonzero(is_kept.numpy())
         rows = rows if len(rows) else np.zeros(1, rows.dtype)  # operations need a row: a sample of no ray
-        near, far, traversed = compact(found, is_kept, len(rows)), None, found.offsets.shape[0] - 1
-        if self.background is not None:
-            first, jitter = rays.at(slice(0, traversed)), middles(traversed)
-            far = self.background.shown(first, jitter, seen.transmits, VIEW_BUDGET)
-            near, traversed = _up_to(near, far.kept), int(far.kept.item())
-        return self._sampled(Placed(near, far), self.resolving_step()), rows, traversed
+        placed, traversed = self._shown(compact(found, is_kept, len(rows)), rays, seen)
+        return self._sampled(placed, self.resolving_step()), rows, traversed
+
+    def _shown(self, near: PackedSamples, rays: Rays, seen: Visibility) -> tuple[Placed, int]:
+        """The samples of an image, those beyond the region included, and the number of their rays."""
+        del rays, seen
+        return Placed(near, None), near.offsets.shape[0] - 1
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The background colour [3] of rays; None for black."""
-        if self.background is not None:
-            return self.background.sky
         return background_rgb if self._backdrop is None else self._backdrop
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The hull, the cells and the numbers of active levels."""
-        behind = {} if self.background is None else self.background.buffers()
-        if self._backdrop is not None:
-            behind = {"backdrop": self._backdrop}
+        behind = {} if self._backdrop is None else {"backdrop": self._backdrop}
         return behind | {
             "hull": self.grid.hull,
             "cells": self.grid.cells,
@@ -240,13 +212,12 @@ class OccupancyEstimator(Estimator):
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        buffers = {**OF_EARLIER_VERSIONS, **buffers}
         for name, own in self.buffers().items():
             found = buffers.get(name)
             if found is None or found.dtype != own.dtype:
                 raise ValueError(f"its buffer {name} is missing, or of another type than {own.dtype}")
             if found.shape != own.shape:
-                block = "background" if name.startswith("background") else self.samples_block
+                block = "open" if name.startswith("background") else self.conf.block
                 raise ValueError(
                     f"its buffer {name} has {len(found)} entries along a side, the conf asks for {len(own)} "
                     f"(model.{block}.cells)"
@@ -261,8 +232,6 @@ class OccupancyEstimator(Estimator):
         self.prunes_after, self.least_step = int(buffers["prunes_after"][0]), float(buffers["least_step"][0])
         for field, active in zip(self._leveled(), levels, strict=True):
             field.active = int(active)
-        if self.background is not None:
-            self.background.load_buffers(buffers)
 
     def _have(self, levels: np.ndarray) -> bool:
         """Whether each field has at least this number of levels."""
@@ -271,8 +240,3 @@ class OccupancyEstimator(Estimator):
     def _is_outside(self, points: np.ndarray) -> np.ndarray:
         """Whether points [P, 3] are in cells outside the hull: bool [P]."""
         return ~self.grid.hull[self.grid.indices(points)]
-
-
-def _up_to(found: PackedSamples, count: Var) -> PackedSamples:
-    """Keep only the samples of the first rays; `count` int32 [1] is their number."""
-    return replace(found, offsets=jt.minimum(found.offsets, found.offsets[count]).stop_grad(), kept=count)

@@ -15,17 +15,17 @@ from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.ops.march import PackedSamples
 from models.ops.volrend import alpha_from_density
+from models.plan import TrainingPlan
 
 
 class RadianceOccupancyEstimator(OccupancyEstimator):
     """Cells are pruned by opacity; samples with negligible transmittance are skipped."""
 
-    samples_block = "radiance"
     skips_hidden = True
 
-    def __init__(self, conf: RadianceConfig, end_iter: int, carves: bool, field: RadianceField) -> None:
+    def __init__(self, conf: RadianceConfig, end_iter: int, plan: TrainingPlan, field: RadianceField) -> None:
         grids = [part for part in field.networks.values() if isinstance(part, GridField)]
-        super().__init__(conf, end_iter, carves, grids)
+        super().__init__(conf, end_iter, plan, conf.hull_margin, grids)
         self._field = field
         self.empty_cells = EmptyCells(self.grid, conf.threshold)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,16 +12,15 @@ import numpy as np
 from data.cameras import SPAN_LENGTH, camera_rays, image_pixels
 from data.errors import UserError
 from data.rays import Rays
-from data.scenes.fused_depth import FusedDepth, fused_depth
 from data.scenes.sampler import damage_named, require_views, restore_generator
 from data.scenes.scene import Scene
-from models.estimators.background import ContractedBackground
 from models.estimators.batch import Counts, PackedBatch, Placed
 from models.estimators.conf import POINTS_SHARE
 from models.estimators.drawn_pixels import HostPixels, pixels_of, windows_of
 from models.estimators.occupancy import OccupancyGrid
 from models.machine.backend import device_info
 from models.ops.later import Later
+from models.plan import TrainingPlan
 from models.structs import MASK_THRESHOLD
 
 PROBES = 2048  # random pixels; the rays of those inside the masks test whether pruning removes the object
@@ -59,17 +57,18 @@ class PerRay:
         return PerRay(**grown | {"hits": self.hits})
 
 
-class SamplingPlan(Protocol):
+class SampledEstimator(Protocol):
     """The properties of the estimator that the sampler reads for each batch."""
 
+    plan: TrainingPlan
     grid: OccupancyGrid
-    background: ContractedBackground | None
+    most_beyond: int  # maximum number of samples of the background per batch; 0: there is no background
     step_size: float  # distance of samples, working-frame units
     random_share: float  # minimum fraction of the samples that are random points of the hull
     points: np.ndarray | None  # SfM points, float32 [A, 3]; None if they are not used in this step
     most_compared: int | None  # maximum number of rays whose patches are compared; None: no comparison
 
-    skips_hidden: bool  # whether samples with negligible transmittance are skipped in a scene without background
+    skips_hidden: bool  # whether samples with negligible transmittance are skipped
 
     def place(self, batch: PackedBatch) -> Placed:
         """The samples of a batch."""
@@ -79,10 +78,10 @@ class PackedSampler:
     """An endless sequence of batches, each with as many rays as fit the sample budget."""
 
     def __init__(
-        self, scene: Scene, plan: SamplingPlan, most_rays: int, samples: int, generator: np.random.Generator
+        self, scene: Scene, estimator: SampledEstimator, most_rays: int, samples: int, generator: np.random.Generator
     ) -> None:
         """A batch has `samples` samples: those of its rays, random points and SfM points."""
-        self._plan, self._scene = plan, scene
+        self._estimator, self._scene = estimator, scene
         self._most_rays, self._samples = most_rays, samples
         self._generator = generator
         self._per_ray = PerRay()
@@ -90,21 +89,16 @@ class PackedSampler:
         self._last: PackedBatch | None = None
         self._counted: list[Later | Counts] = []  # of the last batches, not considered yet
         self._uncounted = UNCOUNTED[device_info().name]
-        centres = plan.grid.centres() if plan.background is None else None
-        self._windows = windows_of(scene, centres, plan.grid.side)
+        centres = None if estimator.most_beyond else estimator.grid.centres()
+        self._windows = windows_of(scene, centres, estimator.grid.side)
         self._pixels = pixels_of(scene, self._windows)
         self.probes = self._probe_rays()  # the same in every run
-
-    @cached_property
-    def depth(self) -> FusedDepth | None:
-        """The fused depth of the scene, computed at the first use."""
-        return fused_depth(self._scene)
 
     def next(self) -> PackedBatch:
         """The next batch; raises UserError if the last MOST_EMPTY batches had no samples, so no image sees the hull."""
         self._follow()
-        plan = self._plan
-        share = plan.random_share if plan.points is None else max(plan.random_share, POINTS_SHARE)
+        estimator = self._estimator
+        share = estimator.random_share if estimator.points is None else max(estimator.random_share, POINTS_SHARE)
         free = int(share * self._samples)
         drawn, sizes = self._sizes(free)
         pixels, jitter = self._pixels.draw(self._generator, drawn)
@@ -115,10 +109,10 @@ class PackedSampler:
             rgb=pixels.rgb,
             view=pixels.view,
             others=others,
-            step=np.array([plan.step_size], np.float32),
+            step=np.array([estimator.step_size], np.float32),
             sizes=sizes,
-            place=plan.place,
-            mask=pixels.mask if plan.background is None else None,
+            place=estimator.place,
+            mask=pixels.mask if estimator.plan.uses_masks else None,
             anchors=points,
             every=self._every(drawn),
         )
@@ -130,20 +124,20 @@ class PackedSampler:
         `free` is the number of samples that belong to no ray. On the CPU an unused row takes as much time as a sample;
         so a batch whose rays are limited by the background has fewer samples of the region.
         """
-        plan, background, each = self._plan, self._plan.background, self._per_ray
+        estimator, beyond, each = self._estimator, self._estimator.most_beyond, self._per_ray
         most = self._samples - free
         rays = most / max(each.near, 1 / most)
-        if background is not None:
-            rays = min(rays, background.conf.samples / max(each.far, 1 / background.conf.samples))
+        if beyond:
+            rays = min(rays, beyond / max(each.far, 1 / beyond))
         rays = int(np.clip(rays, 1, self._most_rays))
-        if not plan.skips_hidden and background is None:
+        if not estimator.skips_hidden:
             return rays, np.array([self._samples, most, most, 0, 0], np.int32)
-        longest = min(most, math.ceil(SPAN_LENGTH / plan.step_size) + 1)  # samples of a single ray
+        longest = min(most, math.ceil(SPAN_LENGTH / estimator.step_size) + 1)  # samples of a single ray
         walked = min(max(longest, _rows(rays * each.walked)), TRAVERSED_TO_VISIBLE * most)
-        if background is None:
+        if not beyond:
             return rays, np.array([self._samples, walked, most, 0, 0], np.int32)
         near = min(most, max(longest, _rows(rays * each.near)))
-        far = min(background.conf.samples, _rows(rays * each.far))
+        far = min(beyond, _rows(rays * each.far))
         return rays, np.array([near + free, walked, near, _rows(rays * each.asked), far], np.int32)
 
     def _follow(self) -> None:
@@ -157,7 +151,7 @@ class PackedSampler:
     def _consider(self, counts: Counts) -> None:
         self._empty = 0 if counts.hits else self._empty + 1
         if counts.rays and not counts.hits:
-            self._plan.grid.open()
+            self._estimator.grid.open()
         if self._empty == MOST_EMPTY:
             raise UserError(
                 f"{self._scene.name}: no photograph sees the region where the object may be; check the cameras, "
@@ -170,7 +164,7 @@ class PackedSampler:
 
         `free` is the minimum number of samples that are available for them; if more are available, points are repeated.
         """
-        grid, points = self._plan.grid, self._plan.points
+        grid, points = self._estimator.grid, self._estimator.points
         count = free + int(SPARE_POINTS * self._samples)
         if points is None:
             return grid.random_points(count, self._generator), None
@@ -180,17 +174,17 @@ class PackedSampler:
 
     def _every(self, rays: int) -> np.ndarray | None:
         """`PackedBatch.every`, from the expected number of rays with samples."""
-        most = self._plan.most_compared
+        most = self._estimator.most_compared
         return None if most is None else np.array([max(1, math.ceil(rays * self._per_ray.hits / most))], np.int32)
 
     def _probe_rays(self) -> Rays | None:
         """Rays of mask pixels that cross the hull; with a background, rays of all pixels; None if there are neither."""
-        has_background = self._plan.background is not None
-        if self._scene.masks is None and not has_background:
+        is_open = self._estimator.most_beyond > 0
+        if not is_open and not self._estimator.plan.uses_masks:
             return None
-        count = OPEN_PROBES if has_background else PROBES
+        count = OPEN_PROBES if is_open else PROBES
         pixels = HostPixels(self._scene, self._windows).pixels(np.random.default_rng(0), count, self._scene.n_views)
-        if has_background or pixels.mask is None:
+        if is_open or pixels.mask is None:
             return pixels.rays
         rays = pixels.rays.at(pixels.mask[:, 0] > MASK_THRESHOLD)
         return rays.at(self._meets(rays))
@@ -199,12 +193,12 @@ class PackedSampler:
         """Whether rays have samples in the current cells: bool [R]."""
         if not len(rays):
             return np.zeros(0, bool)
-        grid = self._plan.grid
+        grid = self._estimator.grid
         return np.diff(grid.probe(rays, grid.side * PROBE_STEPS).offsets.numpy()) > 0
 
     def lost_share(self) -> float:
-        """The fraction of the rays of the masks that cross the hull but no occupied cell; 0 with a background."""
-        if self.probes is None or not len(self.probes) or self._plan.background is not None:
+        """The fraction of the rays of the masks that cross the hull but no occupied cell."""
+        if self.probes is None or not len(self.probes):
             return 0.0
         return 1.0 - float(self._meets(self.probes).mean())
 
@@ -229,8 +223,6 @@ class PackedSampler:
         """Continue from `state`; raises UserError, with nothing changed, if it does not fit."""
         with damage_named():
             per_ray, views, generator = state["per_ray"], int(state["views"]), dict(state["generator"])
-            if not isinstance(per_ray, Mapping):  # of an earlier version
-                per_ray = {"near": per_ray}
             per_ray = PerRay(**{name: float(value) for name, value in per_ray.items()})
             if not all(0.0 <= value < np.inf for value in asdict(per_ray).values()):
                 raise ValueError(f"per_ray = {per_ray}")

@@ -14,11 +14,11 @@ from data.scenes.scene import Scene
 from data.scenes.split import TEST, TRAINING, VALIDATION
 from models.evaluation import image_metrics
 from models.experiment import Experiment, held_out_scene
+from models.plan import SCORED_FROM
 from models.results.context import EvalContext
 from models.results.render import RenderedView
 from models.training.record import Record
 
-SCORED_FROM = 500  # steps; earlier scores are not compared
 JUDGED_FROM = 1000  # steps after which the final score must exceed that of blurred photographs
 VIEWS = 4  # number of views, evenly spaced
 PIXELS = 4096  # of each view, about: one second for a network; the mean over 16,000 pixels varies by 0.1 dB

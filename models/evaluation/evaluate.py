@@ -30,6 +30,7 @@ from models.evaluation.references import References
 from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
 from models.evaluation.validation import ValidationImage
 from models.methods.conf import flat, parse_config
+from models.plan import PLAN_KEY
 from models.requests import EvaluationRequest, MeshRequest
 from models.results.colored import write
 from models.results.context import EvalContext
@@ -238,7 +239,8 @@ def _write(
     experiment = context.experiment
     text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
     conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # published checkpoints have none
-    details = {"views": [asdict(view) for view in views], "conf": flat(conf)}
+    plan = dict(experiment.plan.rows)
+    details = {"views": [asdict(view) for view in views], PLAN_KEY: plan, "conf": flat(conf)}
     write_image(experiment.path(FOLDER, PICTURE), picture)
     write_json(experiment.path(FOLDER, JSON_FILE), {**values, **details})
     add_row(_table_file(context, request), values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from models.config.strict import ConfigError, limits, shown
+from models.config.strict import AUTO, Auto, ConfigError, limits, shown
 from models.ops.grid_sizes import FEATURES, GridSizes, grid_sizes
 from models.ops.sizes import encoding_width
 
@@ -245,10 +245,15 @@ class GridConfig(TableConfig):
 class SdfGridConfig(GridConfig):
     """A signed distance, initialised as that of a sphere of radius `bias`."""
 
-    bias: float = limits(0.5, at_least=LEAST_BIAS, at_most=LARGEST_BIAS)
+    bias: float | Auto = limits(AUTO, at_least=LEAST_BIAS, at_most=LARGEST_BIAS)
     gradient: str = limits(ANALYTIC, one_of=(ANALYTIC, NUMERICAL))
 
     block: ClassVar[str] = "sdf_grid"
+
+    @property
+    def radius(self) -> float:
+        """The radius of the initial sphere; that of the published code by default."""
+        return 0.5 if self.bias == AUTO else self.bias
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def _by_differences(values: Callable[[Var], Var], step: float, points: Var) -> F
 
 
 def _sphere(rng: np.random.Generator, conf: SdfGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Weight [out, in] and bias [out] of each layer: approximately the distance from a sphere of radius `conf.bias`.
+    """Weight [out, in] and bias [out] of each layer: approximately the distance from a sphere of radius `conf.radius`.
 
     SAL, arXiv 1911.10414, section 5, for the point alone: the features have zero weights.
     """
@@ -111,5 +111,5 @@ def _sphere(rng: np.random.Generator, conf: SdfGridConfig) -> Iterator[tuple[np.
     weight = rng.normal(0.0, FEATURE_SPREAD, (last, width))
     weight[0] = rng.normal(math.sqrt(math.pi / width), 1e-4, width)
     bias = np.zeros(last)
-    bias[0] = -conf.bias
+    bias[0] = -conf.radius
     yield weight, bias

@@ -12,6 +12,7 @@ from models.config.blocks import GeneralConfig, TrainConfig
 from models.config.devices import CPU, CUDA, DEVICES, of_device
 from models.config.hocon import parse_tree, quoted, read_tree, write_tree
 from models.config.other_names import key_meant
+from models.config.renamed import RENAMED, migrate, renamed
 from models.config.strict import (
     ConfigError,
     check_limits,
@@ -44,6 +45,8 @@ class ExperimentConfig:
     # Dotted key -> device -> value, of the keys that depend on the device. The blocks have the values of the CPU, or
     # those that `for_device` chose.
     by_device: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    # Keys of the version before that it was read from -> those of today.
+    outdated: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def flat(conf: ExperimentConfig) -> dict[str, Any]:
 def tree_of(conf: ExperimentConfig) -> dict[str, Any]:
     """All blocks as nested dicts; an omitted block is None."""
     tree = asdict(replace(conf, by_device={}))
-    del tree["by_device"]
+    del tree["by_device"], tree["outdated"]
     tree[MODEL] |= tree[MODEL].pop(MORE, {})
     return tree
 
@@ -202,6 +205,7 @@ def _model_types() -> dict[str, Any]:
 
 def build(tree: dict[str, object], source: str) -> ExperimentConfig:
     """Tree -> conf of the CPU, validated; error messages start with the source of the conf."""
+    outdated = migrate(tree)
     try:
         trees = [of_device(tree, device) for device in DEVICES]
         confs = [from_blocks(one) for one in (trees if trees[0] != trees[1] else trees[:1])]
@@ -212,7 +216,8 @@ def build(tree: dict[str, object], source: str) -> ExperimentConfig:
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     differs = [key for key, value in on_cpu.items() if on_cuda[key] != value]
-    return replace(confs[0], by_device={key: {CPU: on_cpu[key], CUDA: on_cuda[key]} for key in differs})
+    by_device = {key: {CPU: on_cpu[key], CUDA: on_cuda[key]} for key in differs}
+    return replace(confs[0], by_device=by_device, outdated=outdated)
 
 
 def _require_valid(confs: Sequence[ExperimentConfig]) -> None:
@@ -240,7 +245,7 @@ def _assignment(override: str) -> str:
         raise ConfigError(f"--set {override}: write it as KEY=VALUE, such as train.end_iter=1000")
     leaves = known_leaves()
     is_block = any(leaf.startswith(key + ".") for leaf in leaves)
-    if key not in leaves and not is_block:
+    if key not in leaves and not is_block and key.removeprefix("model.") not in RENAMED:
         meant = key_meant(key, leaves)
         raise ConfigError(
             f"--set {override}: unknown key {key}{f'; did you mean {meant}?' if meant else nearest(key, leaves)}"
@@ -257,7 +262,7 @@ def _require_read(override: str, model: ModelConfig) -> None:
     Confs may contain the blocks of other methods, since they include those of several; an override is meant for this
     training.
     """
-    block, _, key = override.partition("=")[0].strip().partition(".")
+    block, _, key = renamed(override.partition("=")[0].strip()).partition(".")
     name = key.partition(".")[0]
     if block != MODEL or not name or name in asdict(model) or name in getattr(model, MORE, {}):
         return

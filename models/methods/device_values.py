@@ -22,7 +22,7 @@ def for_device(conf: ExperimentConfig, device: str) -> ExperimentConfig:
             part = part[block]
         if part[name] in values.values():
             part[name] = values[device]
-    return replace(build(tree, f"the conf for {device}"), by_device=conf.by_device)
+    return replace(build(tree, f"the conf for {device}"), by_device=conf.by_device, outdated=conf.outdated)
 
 
 def as_trained(conf: ExperimentConfig, before: ExperimentConfig) -> ExperimentConfig:

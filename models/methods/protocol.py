@@ -145,12 +145,14 @@ class Model(Protocol):
         del step
         return {}
 
-    def begin(self) -> str:
-        """Initialise a new training from the scene; called after `sampler`, unless a checkpoint is resumed.
+    @property
+    def loss_weights(self) -> Mapping[str, float]:
+        """The weights of the losses that apply, by name, for the table of the plan."""
+        return {}
 
-        Returns a note for the log, or "".
-        """
-        return ""
+    def begin(self) -> None:
+        """Initialise a new training from the scene; called after `sampler`, unless a checkpoint is resumed."""
+        return
 
     def before_step(self, context: StepContext) -> None:
         """Called before the batch of a step is drawn."""

@@ -19,6 +19,7 @@ from models.methods.exposure_conf import PhotographsConfig
 from models.methods.protocol import LevelSet
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import expected_distance
+from models.plan import TrainingPlan
 from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, OfRays, masked_mean, masked_psnr, masked_target
 from models.rendering.protocol import RayBatch
 from models.rendering.render import radiance_loss, render_passes, render_radiance
@@ -52,10 +53,11 @@ class RadianceModel(VolumeModel):
         coarse: RadianceField | None,
         estimator: Estimator,
         train: TrainConfig,
+        plan: TrainingPlan,
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
         named = field.networks | ({} if coarse is None else coarse.networks)
-        super().__init__(estimator, named, train, {"mask": train.mask_weight}, photographs)
+        super().__init__(estimator, named, train, {"mask": train.mask_weight}, plan, photographs)
         self.field, self.coarse = field, coarse
 
     def scalar_inputs(self, rendered: OfRays) -> ComparedRays:
@@ -126,10 +128,11 @@ class PackedRadianceModel(RadianceModel):
         field: RadianceField,
         estimator: RadianceOccupancyEstimator,
         train: TrainConfig,
+        plan: TrainingPlan,
         conf: RadianceConfig,
         photographs: PhotographsConfig,
     ) -> None:
-        super().__init__(field, None, estimator, train, photographs)
+        super().__init__(field, None, estimator, train, plan, photographs)
         self._conf = conf
         self.warm_up = conf.warm_up
 
@@ -147,7 +150,7 @@ class PackedRadianceModel(RadianceModel):
     def targets(self, batch: RayBatch, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
         """All rays count; with masks, pixels outside are fitted to the background."""
         counts = jt.ones((len(batch), 1))
-        if batch.mask is None or self.train.mask_weight == 0.0:
+        if batch.mask is None:
             return jt.array(batch.rgb), counts, None
         mask = jt.array(batch.mask)
         return masked_target(jt.array(batch.rgb), mask, background_rgb), counts, mask

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.methods.block import ModelConfig
+from models.methods.decisions import decide_gaussians, decide_nerf, decide_neus, decide_plain
 from models.methods.fast.conf import FAST_NERF, FAST_NEUS, FastNeRFConfig, FastNeuSConfig
+from models.methods.fast.decisions import decide as decide_surface
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.nerf.conf import NERF, NeRFConfig
 from models.methods.neus.conf import NEUS, NeuSConfig
+from models.plan import Before, TrainingPlan
 
 if TYPE_CHECKING:
     from models.methods.protocol import Model
@@ -24,48 +29,32 @@ class Method:
     """Estimator, fields, losses and schedules for a value of `model.type`."""
 
     block: type[Any]  # a frozen dataclass, a `models.methods.block.ModelConfig`
-    build: Callable[[Any, TrainConfig, np.random.Generator], Model]  # builds the model with initialised networks
+    # Builds the model with initialised networks.
+    build: Callable[[Any, TrainConfig, np.random.Generator, TrainingPlan], Model]
+    decide: Callable[[Any, TrainConfig, Scene, Before], TrainingPlan] = decide_plain
 
 
-def _neus(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
-    from models.methods.neus.build import build
-
-    return build(conf, train, generator)
-
-
-def _nerf(conf: NeRFConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
-    from models.methods.nerf.build import build
-
-    return build(conf, train, generator)
-
-
-def _fast_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
-    from models.methods.fast.build import build_neus
-
-    return build_neus(conf, train, generator)
-
-
-def _fast_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
-    from models.methods.fast.build import build_nerf
-
-    return build_nerf(conf, train, generator)
-
-
-def _gaussians(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
-    from models.methods.gaussians.build import build
-
-    return build(conf, train, generator)
+def _imported(module: str, name: str = "build") -> Callable[..., Model]:
+    """A function of a module of this package, which is imported at the first call."""
+    return lambda *given: getattr(import_module(f"models.methods.{module}"), name)(*given)
 
 
 METHODS: dict[str, Method] = {
-    NEUS: Method(NeuSConfig, _neus),
-    NERF: Method(NeRFConfig, _nerf),
-    FAST_NEUS: Method(FastNeuSConfig, _fast_neus),
-    FAST_NERF: Method(FastNeRFConfig, _fast_nerf),
-    GAUSSIANS: Method(GaussiansConfig, _gaussians),
+    NEUS: Method(NeuSConfig, _imported("neus.build"), decide_neus),
+    NERF: Method(NeRFConfig, _imported("nerf.build"), decide_nerf),
+    FAST_NEUS: Method(FastNeuSConfig, _imported("fast.build", "build_neus"), decide_surface),
+    FAST_NERF: Method(FastNeRFConfig, _imported("fast.build", "build_nerf"), decide_nerf),
+    GAUSSIANS: Method(GaussiansConfig, _imported("gaussians.build"), decide_gaussians),
 }
 
 
-def build_model(conf: ModelConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
-    """The model of `model.type`; no other code reads the type."""
-    return METHODS[conf.type].build(conf, train, generator)
+def decide(conf: ModelConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+    """The plan of a training; `before`: what a training began with that is resumed, {} for a new one."""
+    return METHODS[conf.type].decide(conf, train, scene, before)
+
+
+def build_model(
+    conf: ModelConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan | None = None
+) -> Model:
+    """The model of `model.type`, without a plan for no scene; no other code but `decide` reads the type."""
+    return METHODS[conf.type].build(conf, train, generator, plan or TrainingPlan())

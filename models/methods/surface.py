@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from data.rays import Rays
-from data.scenes.backdrop import shows_outside_masks
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
@@ -23,6 +22,7 @@ from models.methods.exposure_conf import PhotographsConfig
 from models.methods.protocol import LevelSet, Noise
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs
+from models.plan import TrainingPlan
 from models.rendering.conf import PatchesConfig
 from models.rendering.losses import FAST_NEUS_LOSSES, NEUS_LOSSES, OfSurface, masked_mean, masked_psnr
 from models.rendering.patches import MOST_COMPARED, PatchComparison
@@ -59,6 +59,7 @@ class SurfaceModel(VolumeModel):
         estimator: Estimator,
         train: TrainConfig,
         weights: Mapping[str, float],
+        plan: TrainingPlan,
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
         named = {
@@ -66,7 +67,7 @@ class SurfaceModel(VolumeModel):
             "variance_network_fine": fields.sharpness,
             "color_network_fine": fields.color,
         }
-        super().__init__(estimator, named, train, {"eikonal": train.igr_weight, **weights}, photographs)
+        super().__init__(estimator, named, train, {"eikonal": train.igr_weight, **weights}, plan, photographs)
         self.fields = fields
 
     def cos_anneal_ratio(self, step: int) -> float:
@@ -153,24 +154,17 @@ class PackedSurfaceModel(SurfaceModel):
         fields: SurfaceFields,
         estimator: SurfaceOccupancyEstimator,
         train: TrainConfig,
+        plan: TrainingPlan,
         packed: PackedConfig,
         patches: PatchesConfig,
         photographs: PhotographsConfig,
     ) -> None:
-        # TF32 rounds by more than a second difference over the final step: emulated, 2.8 of 1.7 1/radii.
-        curvature = 0.0 if train.tf32 else packed.curvature_weight
-        weights = {"free": packed.free_weight, "points": packed.points_weight, "curvature": curvature}
-        super().__init__(fields, estimator, train, weights, photographs)
+        weights = {"free": packed.free_weight, "points": packed.points_weight}
+        weights |= {"patches": plan.patches.value, "curvature": plan.curvature.value}
+        super().__init__(fields, estimator, train, weights, plan, photographs)
         self._packed, self._patches_conf = packed, patches
         self.warm_up = packed.warm_up
         self.patches: PatchComparison | None = None  # images of the scene, if patches are compared
-
-    def loss_weight(self, name: str) -> float:
-        """See `VolumeModel.loss_weight`; that of patches differs with a background."""
-        if name != "patches":
-            return super().loss_weight(name)
-        background = self.estimator.background
-        return self._patches_conf.weight if background is None else background.conf.patches_weight
 
     def cos_anneal_ratio(self, step: int) -> float:
         """1: the increase of inv_s replaces the annealing."""
@@ -192,15 +186,8 @@ class PackedSurfaceModel(SurfaceModel):
         }
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
-        """See `VolumeModel.sampler`; also keeps the images for the patch comparison.
-
-        inv_s is bounded if masks are used and the photographs show the rendered background outside them. Otherwise, the
-        blurred edges of the object would be rendered over another colour than that of the photographs.
-        """
+        """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""
         sampler = super().sampler(scene, batch_size, generator)
-        uses_masks = scene.masks is not None and self.train.mask_weight > 0
-        behind = self.behind(self.train.background_rgb)
-        self.estimator.bounds_inv_s = uses_masks and shows_outside_masks(scene, behind)
         self.patches = PatchComparison(scene, self._patches_conf) if self.loss_weight("patches") > 0 else None
         self.estimator.compare_patches(None if self.patches is None else MOST_COMPARED)
         return sampler
@@ -210,7 +197,7 @@ class PackedSurfaceModel(SurfaceModel):
         background = self.estimator.background
         if background is not None and background.is_plain:
             return background.shows_alone(jt.array(batch.rgb))
-        return batch.is_free_ray() if self.train.mask_weight > 0 else None
+        return batch.is_free_ray()
 
     def patches_at(self, step: int) -> PatchComparison | None:
         """The comparison, from `patches.begins` on."""

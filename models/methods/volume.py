@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from data.inspection.image_checks import exposure_spread
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
@@ -17,6 +16,7 @@ from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
 from models.methods.protocol import Model, Noise
+from models.plan import DEPTH_MAPS, NONE, PLAIN, TrainingPlan
 from models.rendering.losses import binary_mask
 from models.rendering.protocol import Output, RayBatch
 from models.structs import StepContext, Var, loss_tag
@@ -46,12 +46,12 @@ class VolumeModel(Model):
         fields: Mapping[str, jt.nn.Module],
         train: TrainConfig,
         weights: Mapping[str, float],
+        plan: TrainingPlan,
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
         """`fields` by their names in checkpoints; `weights` of the losses by name, see `loss_weight`."""
-        self.estimator, self.train = estimator, train
-        self.exposure = Exposure() if photographs.exposure else None
-        self._has_scene = False
+        self.estimator, self.train, self.plan = estimator, train, plan
+        self.exposure = Exposure() if plan.exposure.value else None
         self._fields, self._photographs = dict(fields), photographs
         self._weights = {EXPOSURE: photographs.exposure_weight} | dict(weights)
 
@@ -65,28 +65,34 @@ class VolumeModel(Model):
         """The weight of a loss: that given by the method, else the key train.NAME_weight, else 1."""
         return self._weights.get(name, getattr(self.train, f"{name}_weight", 1.0))
 
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        """The weights above 0 of the losses that the plan uses, by name."""
+        plan = self.plan
+        unused = {
+            "exposure": not plan.exposure.value,
+            "mask": not plan.uses_masks,
+            "free": not plan.uses_masks and plan.background.value != PLAIN,
+            "points": plan.points.value == NONE and plan.start.value != DEPTH_MAPS,
+        }
+        weights = {name: self.loss_weight(name) for name in self.losses if not unused.get(name)}
+        return {name: weight for name, weight in weights.items() if weight > 0}
+
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
         """Batches of a scene; fits the estimator to the scene first."""
         if self.exposure is not None:
-            is_uneven = exposure_spread(scene) >= self._photographs.exposure_from
-            self.exposure = self.exposure if is_uneven else None
-        if self.exposure is not None:
             take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
-        self._has_scene = True
         self.estimator.fit(scene)
         return self.estimator.sampler(scene, batch_size, generator)
 
-    def begin(self) -> str:
+    def begin(self) -> None:
         """See `Estimator.begin`."""
-        return self.estimator.begin()
+        self.estimator.begin()
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Adopt the networks and the number of images of a checkpoint."""
-        self.estimator.adapt(shapes)
+        """Adopt the number of images of a checkpoint."""
         if self.exposure is not None and EXPOSURE in shapes:
             take_rows(self.exposure, shapes[EXPOSURE])
-        elif not self._has_scene:
-            self.exposure = None
 
     def rates(self, step: int) -> dict[str, float]:
         """Factors on the learning rate; exposure has a separate one."""
@@ -119,7 +125,7 @@ class VolumeModel(Model):
         """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
         del background_rgb
         counts = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)
-        has_mask = self.estimator.is_dense or (batch.mask is not None and self.train.mask_weight > 0)
+        has_mask = self.estimator.is_dense or batch.mask is not None
         return jt.array(batch.rgb), counts, counts if has_mask else None
 
     def loss_scalars(self, losses: Mapping[str, Var]) -> dict[str, Var]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.config.strict import ConfigError, limits, share, weight
+from models.config.strict import ConfigError, limits, share
 
 MOST_NEIGHBOURS = 32  # of a photograph
 
@@ -13,7 +13,6 @@ MOST_NEIGHBOURS = 32  # of a photograph
 class PatchesConfig:
     """The patch comparison across photographs; times are fractions of train.end_iter."""
 
-    weight: float = weight(0.0)
     begins: float = share(0.2)
     radius: int = limits(3, at_least=1, at_most=10)
     neighbours: int = limits(8, at_least=1, at_most=MOST_NEIGHBOURS)

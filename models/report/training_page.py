@@ -138,6 +138,7 @@ def fixed_parts(experiment: Experiment) -> dict[str, Any]:
         "front": front_of(scene),
         "cameras": camera_lines(scene),
         "scene": {"facts": [[key, value] for key, value in facts(scene).items()], "notes": list(scene.notes)},
+        "plan": [list(row) for row in experiment.plan.rows],
         "overview": picture_uri(overview(scene), OVERVIEW_LONGEST),
         "figures": [],
         "files": [],

@@ -59,6 +59,12 @@ def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -
     return None
 
 
+def chosen_chunk(trainer: Trainer, state: Mapping[str, Any]) -> memory.Choice:
+    """The settled chunk size, given the state of a checkpoint or {}; else that of `training_chunk`."""
+    settled = settled_chunk(trainer.conf, state, trainer.parts)
+    return training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
+
+
 def chunk_state(conf: TrainConfig, chunk: int, parts: int = 1) -> dict[str, Any]:
     """The entry of a checkpoint's state that `settled_chunk` reads."""
     return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({PARTS_KEY: parts} if parts > 1 else {})

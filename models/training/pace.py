@@ -11,12 +11,14 @@ from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.machine import memory
 from models.methods.block import ModelConfig
-from models.methods.registry import build_model
-from models.training.chunks import settled_chunk, training_chunk
+from models.methods.registry import build_model, decide
+from models.plan import SPHERE, Before, Decision
+from models.training.chunks import chosen_chunk
 from models.training.trainer import Trainer, generators
 
 # The first training compiles the kernels, the second one is timed.
 FIRST_STEPS, TIMED_STEPS = 32, 160
+UNSWEPT: Before = {"start": Decision(SPHERE)}  # no depth maps, which take longer than these trainings
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,10 @@ def _short_training(model: ModelConfig, train: TrainConfig, scene: Scene, steps:
     """The seconds of a training with this number of steps, without its start."""
     train = replace(train, end_iter=steps, warm_up_end=min(train.warm_up_end, steps - 1))
     initial, pixels, jitter = generators(train.seed)
-    built = build_model(model, train, initial)
+    plan = decide(model, train, scene, UNSWEPT)
+    built = build_model(model, train, initial, plan)
     trainer = Trainer(built, built.sampler(scene, train.batch_size, pixels), train, jitter)
-    chunk = settled_chunk(train, {})
-    trainer.ray_chunk = training_chunk(trainer).chunk if chunk is None else chunk
+    trainer.ray_chunk = chosen_chunk(trainer, {}).chunk
     started = time.perf_counter()
     for _ in shown(range(steps), name):
         trainer.step()

@@ -6,6 +6,7 @@ import numpy as np
 
 from models.config.blocks import TrainConfig
 from models.estimators.background import ContractedBackground
+from models.estimators.open_surface import OpenSurfaceEstimator
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.fields.color import RenderingNetwork
@@ -16,25 +17,33 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.methods.fast.conf import FastNeRFConfig, FastNeuSConfig
 from models.methods.radiance import PackedRadianceModel
 from models.methods.surface import PackedSurfaceModel
+from models.plan import NONE, TrainingPlan
 
 
-def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> PackedSurfaceModel:
-    """A `PackedSurfaceModel` of the conf."""
+def build_neus(
+    conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
+) -> PackedSurfaceModel:
+    """A `PackedSurfaceModel` of the conf: inside masks, or open with a background."""
     sdf = SURFACES[conf.surface].build(conf.block(conf.surface), generator)
     color = COLORS[conf.color].build(conf, generator)
     sharpness = SingleVarianceNetwork(conf.variance_network)
-    background = ContractedBackground(
-        DensityGrid(conf.density_grid, generator), RenderingNetwork(conf.background_color, generator), conf.background
-    )
-    estimator = SurfaceOccupancyEstimator(
-        conf.packed, train.end_iter, train.mask_weight > 0, sdf, sharpness, background
-    )
+    estimator: SurfaceOccupancyEstimator
+    if plan.background.value == NONE:
+        margin = conf.inside.hull_margin
+        estimator = SurfaceOccupancyEstimator(conf.packed, conf.inside, train.end_iter, plan, sdf, sharpness, margin)
+    else:
+        density = DensityGrid(conf.density_grid, generator)
+        behind = RenderingNetwork(conf.background_color, generator)
+        background = ContractedBackground(density, behind, conf.open, plan.sky)
+        estimator = OpenSurfaceEstimator(conf.packed, conf.open, train.end_iter, plan, sdf, sharpness, background)
     fields = SurfaceFields(sdf, color, sharpness)
-    return PackedSurfaceModel(fields, estimator, train, conf.packed, conf.patches, conf.photographs)
+    return PackedSurfaceModel(fields, estimator, train, plan, conf.packed, conf.patches, conf.photographs)
 
 
-def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> PackedRadianceModel:
+def build_nerf(
+    conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
+) -> PackedRadianceModel:
     """A `PackedRadianceModel` of the conf."""
     field = RADIANCE[conf.radiance_field].build(conf, "fine", generator)
-    estimator = RadianceOccupancyEstimator(conf.radiance, train.end_iter, train.mask_weight > 0, field)
-    return PackedRadianceModel(field, estimator, train, conf.radiance, conf.photographs)
+    estimator = RadianceOccupancyEstimator(conf.radiance, train.end_iter, plan, field)
+    return PackedRadianceModel(field, estimator, train, plan, conf.radiance, conf.photographs)

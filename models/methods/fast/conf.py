@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from models.estimators.conf import BackgroundConfig, PackedConfig, RadianceConfig
+from models.config.strict import AUTO, limits
+from models.estimators.conf import InsideConfig, OpenConfig, PackedConfig, RadianceConfig
 from models.fields.conf import NO_NORMAL, ColorConfig, ColorGridConfig, DensityGridConfig, SdfGridConfig, input_width
 from models.fields.registry import DENSITY_GRID, RENDERING_NETWORK, SDF_GRID
 from models.methods.chosen_fields import RadianceFieldConfig, SurfaceConfig
 from models.methods.exposure_conf import PhotographsConfig
+from models.plan import CONTRACTED, INTERIOR, OBJECT, PLAIN
 from models.rendering.conf import PatchesConfig
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
@@ -28,6 +30,14 @@ class OccupancySampled:
         return False
 
 
+@dataclass(frozen=True)
+class PlanConfig:
+    """Decisions that no other key forces."""
+
+    background: str = limits(AUTO, one_of=(AUTO, CONTRACTED, PLAIN))
+    region: str = limits(AUTO, one_of=(AUTO, OBJECT, INTERIOR))
+
+
 @dataclass(frozen=True, kw_only=True)
 class FastNeuSConfig(OccupancySampled, SurfaceConfig):
     """The fields and the samples of a surface."""
@@ -40,15 +50,17 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
     patches: PatchesConfig = PatchesConfig()
     photographs: PhotographsConfig = PhotographsConfig()
     density_grid: DensityGridConfig = DensityGridConfig()
-    background: BackgroundConfig = BackgroundConfig()
+    inside: InsideConfig = InsideConfig()
+    open: OpenConfig = OpenConfig()
+    plan: PlanConfig = PlanConfig()
     type: str = FAST_NEUS
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
         self.check_fields()
         self.density_grid.check()
-        self.packed.check("packed")
-        self.background.check()
+        self.packed.check()
+        self.open.check()
         self.patches.check()
 
     @property
@@ -75,7 +87,7 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
     @property
     def buffer_bytes(self) -> int:
         """Cells and visual hull, one byte per cell, and those of the background."""
-        return 2 * self.packed.cells**3 + 2 * self.background.cells**3
+        return 2 * self.packed.cells**3 + 2 * self.open.cells**3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +103,7 @@ class FastNeRFConfig(OccupancySampled, RadianceFieldConfig):
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
         self.check_fields()
-        self.radiance.check("radiance")
+        self.radiance.check()
 
     @property
     def network_blocks(self) -> tuple[str, ...]:

@@ -9,14 +9,17 @@ from models.config.strict import ConfigError
 from models.methods.gaussians.conf import GaussiansConfig
 from models.methods.gaussians.model import GaussiansModel
 from models.methods.gaussians.photographed import PhotographedGaussians
+from models.plan import TrainingPlan
 
 
-def build(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator) -> GaussiansModel:
+def build(
+    conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
+) -> GaussiansModel:
     """The model; raises ConfigError if weights are to be averaged."""
     if train.ema_decay > 0:
         raise ConfigError(
             f"train.ema_decay = {train.ema_decay:g}: Gaussians that are relocated have no average; set it to 0"
         )
-    if conf.photographs.exposure:
-        return PhotographedGaussians(conf.gaussians, conf.photographs, train, generator)
-    return GaussiansModel(conf.gaussians, train, generator)
+    if plan.exposure.value:
+        return PhotographedGaussians(conf.gaussians, conf.photographs, train, generator, plan)
+    return GaussiansModel(conf.gaussians, train, generator, plan)

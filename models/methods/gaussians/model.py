@@ -25,6 +25,7 @@ from models.methods.protocol import LevelSet, Model, Parameters
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY
 from models.ops.splat_wander import step_of
+from models.plan import TrainingPlan
 from models.rendering.losses import mask_term
 from models.structs import MASK_THRESHOLD, Objective, RayView, StepContext, Term, Var, loss_tag
 
@@ -45,8 +46,10 @@ class GaussiansModel(Model):
     entries = "pictures"
     shows_pictures = True
 
-    def __init__(self, conf: SplatsConfig, train: TrainConfig, generator: np.random.Generator) -> None:
-        self.conf, self.train = conf, train
+    def __init__(
+        self, conf: SplatsConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
+    ) -> None:
+        self.conf, self.train, self.plan = conf, train, plan
         self.splats = Splats(one_splat(conf))
         self.generator = generator
         self.extent = 1.0
@@ -58,6 +61,15 @@ class GaussiansModel(Model):
     def networks(self) -> dict[str, jt.nn.Module]:
         """One network, `splats`."""
         return {densify.NETWORK: self.splats}
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        """The weights above 0 of the losses that apply, by name."""
+        conf = self.conf
+        names = ("mask", "distortion") * self.plan.uses_masks + ("opacity", "size") * (conf.densify == MCMC)
+        weights = {name: getattr(conf, f"{name}_weight", self.train.mask_weight) for name in (*names, "normal")}
+        weights["color"] = 1.0
+        return {name: weight for name, weight in weights.items() if weight > 0}
 
     @property
     def is_flat(self) -> bool:
@@ -78,7 +90,7 @@ class GaussiansModel(Model):
         self.cameras = [
             PinholeCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
         ]
-        points = first_points(scene, self.conf, self.train.mask_weight > 0, self.generator)
+        points = first_points(scene, self.conf, self.plan.uses_masks, self.generator)
         require_seen(points, self.cameras, scene.name)
         self.splats.fill(from_points(points, self.conf, self.generator))
         self.pulled.forget()
@@ -108,7 +120,7 @@ class GaussiansModel(Model):
             watched[name], self._seen[name] = probe, (radii, width, height)
             rgb, target = (
                 self.taken(shown[:, :, COLOR], picture.view),
-                picture.target(self.train.mask_weight > 0, context.background_rgb),
+                picture.target(self.plan.uses_masks, context.background_rgb),
             )
             color = Term(picture_loss(rgb, target, self.conf.structure_share), 1.0)
             for term, value in ({"color": color} | self._terms(picture, shown, context)).items():
@@ -129,7 +141,7 @@ class GaussiansModel(Model):
         """The losses of one image besides its colours."""
         terms: dict[str, Term] = {}
         opacity = shown[:, :, OPACITY]
-        mask = picture.mask if self.train.mask_weight > 0 else None
+        mask = picture.mask if self.plan.uses_masks else None
         if mask is not None:
             shows = jt.array((mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
             terms["mask"] = mask_term(opacity.reshape((-1, 1)), shows, self.train.mask_weight)

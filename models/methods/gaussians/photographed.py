@@ -15,6 +15,7 @@ from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
 from models.methods.gaussians.batch import PictureSampler
 from models.methods.gaussians.conf import SplatsConfig
 from models.methods.gaussians.model import GaussiansModel
+from models.plan import TrainingPlan
 from models.structs import Term, Var
 
 
@@ -22,9 +23,14 @@ class PhotographedGaussians(GaussiansModel):
     """The losses compare exposed colours with photographs; images show colours with the mean exposure."""
 
     def __init__(
-        self, conf: SplatsConfig, photographs: PhotographsConfig, train: TrainConfig, generator: np.random.Generator
+        self,
+        conf: SplatsConfig,
+        photographs: PhotographsConfig,
+        train: TrainConfig,
+        generator: np.random.Generator,
+        plan: TrainingPlan,
     ) -> None:
-        super().__init__(conf, train, generator)
+        super().__init__(conf, train, generator, plan)
         self.photographs = photographs
         self.exposure = Exposure()
 
@@ -32,6 +38,11 @@ class PhotographedGaussians(GaussiansModel):
     def networks(self) -> dict[str, jt.nn.Module]:
         """The Gaussians, then the exposure."""
         return super().networks | {EXPOSURE: self.exposure}
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        """Those of the Gaussians, and that of exposure."""
+        return super().loss_weights | {EXPOSURE: self.photographs.exposure_weight}
 
     def rates(self, step: int) -> dict[str, float]:
         """The rates of Gaussians, and that of exposure."""

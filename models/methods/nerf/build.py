@@ -9,9 +9,10 @@ from models.estimators.coarse_to_fine import CoarseToFineEstimator
 from models.fields.registry import NERF, RADIANCE
 from models.methods.nerf.conf import NeRFConfig
 from models.methods.radiance import TwoPassModel
+from models.plan import TrainingPlan
 
 
-def build(conf: NeRFConfig, train: TrainConfig, generator: np.random.Generator) -> TwoPassModel:
+def build(conf: NeRFConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan) -> TwoPassModel:
     """The model. The coarse network is initialised first, as it is optimised first.
 
     A field other than the network of NeRF is used for both passes.
@@ -19,4 +20,4 @@ def build(conf: NeRFConfig, train: TrainConfig, generator: np.random.Generator) 
     kind = RADIANCE[conf.radiance_field]
     coarse = kind.build(conf, "coarse", generator)
     fine = kind.build(conf, "fine", generator) if conf.radiance_field == NERF else coarse
-    return TwoPassModel(fine, coarse, CoarseToFineEstimator(conf.nerf_renderer), train)
+    return TwoPassModel(fine, coarse, CoarseToFineEstimator(conf.nerf_renderer), train, plan)

@@ -115,6 +115,7 @@ function draw() {
   const count = DATA.warnings.length;
   const sections = [picturesPart(), meshPart(), curvesPart(),
     section("scene", table(["", ""], DATA.scene.facts), ...DATA.scene.notes.map((text) => note(text)), DATA.overview ? el("img", { class: "wide", src: DATA.overview, alt: t("scene") }) : null),
+    section("plan", table(["", ""], DATA.plan)),
     section("figures", DATA.figures.length ? table(["", ""], DATA.figures) : note(t("figures_none"))),
     filesPart(), section("warnings", warnings), confPart(), section("environment", table(["", ""], DATA.environment))].filter(Boolean);
   const alarm = count ? el("a", { class: "alarm", id: "warning_count", href: "#warnings" }, `⚠ ${count} ${t(count === 1 ? "warning_one" : "warning_many")}`) : null;

@@ -1,0 +1,145 @@
+"""The decisions of the plan for methods other than fast_neus, and the table of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from data.scenes.scene import Scene
+from models.config.blocks import TrainConfig
+from models.config.defaults import base_values, same
+from models.methods.block import ModelConfig
+from models.methods.fast.conf import FastNeRFConfig
+from models.methods.gaussians.conf import GaussiansConfig
+from models.methods.nerf.conf import NeRFConfig
+from models.methods.neus.conf import NeuSConfig
+from models.plan import (
+    DEPTH_MAPS,
+    GIVEN,
+    INTERIOR,
+    NONE,
+    OBJECT,
+    SCORED_FROM,
+    TRIANGULATED,
+    Before,
+    Decision,
+    TrainingPlan,
+    decide_exposure,
+    decide_masks,
+)
+
+NO_RETURN = f"no return: no checkpoint from step {SCORED_FROM} on before the end [train.save_freq]"
+COLLAPSE = "back to the best checkpoint when scored views stay worse for two checkpoints [train.save_freq]"
+
+# Keys without effect unless a loss of this name applies.
+OF_LOSSES = {
+    "train.mask_weight": "mask",
+    "model.patches": "patches",
+    "model.packed.points_weight": "points",
+    "model.packed.curvature_weight": "curvature",
+    "model.photographs.exposure_rate": "exposure",
+    "model.photographs.exposure_weight": "exposure",
+}
+# The sizes of a step, of all methods.
+SAMPLES = (
+    "train.batch_size",
+    *(f"model.neus_renderer.{name}" for name in ("n_samples", "n_importance", "n_outside")),
+    *(f"model.nerf_renderer.{name}" for name in ("n_samples", "n_importance")),
+    *(f"model.{block}.{name}" for block in ("packed", "radiance") for name in ("samples", "first_step", "last_step")),
+    *(f"model.gaussians.{name}" for name in ("first", "most")),
+)
+
+
+def decide_plain(conf: ModelConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+    """The plan of a method that chooses nothing by the scene but its masks."""
+    del conf, before
+    colour = "white" if train.use_white_bkgd else "black"
+    return TrainingPlan(
+        masks=decide_masks(scene, train),
+        background=Decision(colour, "", "train.use_white_bkgd"),
+        start=Decision("random"),
+    )
+
+
+def decide_neus(conf: NeuSConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+    """NeuS with dense samples, as published: what it trains follows from its keys."""
+    plan, sdf = decide_plain(conf, train, scene, before), conf.block(conf.surface)
+    count, key = conf.neus_renderer.n_outside, "model.neus_renderer.n_outside"
+    is_inverted = getattr(sdf, "inside_outside", False)
+    return replace(
+        plan,
+        region=Decision(INTERIOR if is_inverted else OBJECT, "", f"model.{conf.surface}.inside_outside"),
+        background=Decision("NeRF", "outside the unit sphere", key) if count > 0 else plan.background,
+        start=Decision("sphere", "", f"model.{conf.surface}.bias"),
+    )
+
+
+def decide_nerf(conf: NeRFConfig | FastNeRFConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+    """A radiance field."""
+    plan = decide_plain(conf, train, scene, before)
+    if isinstance(conf, NeRFConfig):
+        return plan
+    pruning = Decision(conf.radiance.prune_from, "", "model.radiance.prune_from")
+    exposure = decide_exposure(conf.photographs.exposure, scene, before)
+    return replace(plan, start=Decision("uniform density"), exposure=exposure, prune_from=pruning)
+
+
+def decide_gaussians(conf: GaussiansConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+    """Gaussians, which start at the SfM points if there are any."""
+    found, key = NONE, "dataset.triangulate_points"
+    if scene.points is not None and len(scene.points.xyz) > 0:
+        found = TRIANGULATED if scene.points.are_derived else GIVEN
+    start = "random points" if found == NONE else "SfM points, and random ones up to model.gaussians.first"
+    return replace(
+        decide_plain(conf, train, scene, before),
+        start=Decision(start, "", "model.gaussians.first"),
+        points=Decision(found, "", key),
+        exposure=decide_exposure(conf.photographs.exposure, scene, before),
+    )
+
+
+def with_table(
+    plan: TrainingPlan, conf: ModelConfig, train: TrainConfig, losses: Mapping[str, float], values: Mapping[str, Any]
+) -> TrainingPlan:
+    """The plan with its table, unless it has one, and of the keys without effect those that differ from confs/base.
+
+    losses: the weights by name; values: all keys of the conf, dotted.
+    """
+    if plan.rows:
+        return plan
+    base = base_values(conf.type)
+    changed = [key for key, value in values.items() if not same(value, base, key)]
+    idle = [*plan.unused, *(key for key, loss in OF_LOSSES.items() if loss not in losses and values.get(key, True))]
+    unused = [one for one in idle if any(f"{key}.".startswith(f"{one}.") for key in changed)]
+    rows = [(name, getattr(plan, name).text()) for name in ("masks", "region", "background", "start")]
+    first = "of the depth maps first, then " if plan.start.value == DEPTH_MAPS else ""
+    rows += [
+        ("points", first + plan.points.text()),
+        ("losses", _losses(plan, losses)),
+        ("schedules", _schedules(plan, train)),
+        ("samples", ", ".join(f"{key} = {values[key]}" for key in SAMPLES if key in values)),
+        ("exposure", replace(plan.exposure, value="learned" if plan.exposure.value else "not learned").text()),
+        ("collapse", COLLAPSE if train.save_freq and train.end_iter >= SCORED_FROM else NO_RETURN),
+    ]
+    return replace(plan, rows=rows, unused=unused)
+
+
+def _losses(plan: TrainingPlan, losses: Mapping[str, float]) -> str:
+    """The losses with their weights."""
+    notes = [f"{name} {decision.text()}" for name, decision in (("curvature", plan.curvature),) if decision.reason]
+    return "; ".join([", ".join(f"{name} {weight:g}" for name, weight in losses.items()), *notes])
+
+
+def _schedules(plan: TrainingPlan, train: TrainConfig) -> str:
+    """Learning rate, pruning and the bound of inv_s."""
+    last = train.learning_rate * train.learning_rate_alpha
+    parts = [f"{train.end_iter} steps, learning rate {train.learning_rate:g} to {last:g} ({train.learning_rate_decay})"]
+    if plan.prune_from.key:
+        step = round(plan.prune_from.value * train.end_iter)
+        parts.append(f"cells pruned from step {replace(plan.prune_from, value=step).text()}")
+    if plan.largest_inv_s.key:
+        bound = plan.largest_inv_s
+        words = "not bounded" if bound.value is None else f"at most {bound.value:g} / last_step"
+        parts.append(f"inv_s {replace(bound, value=words).text()}")
+    return "; ".join(parts)

@@ -1,0 +1,176 @@
+"""The decisions of the plan for model.type = fast_neus, one function each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from data.parsed_scene import training_points
+from data.roi.sparse import LEAST_POINTS, well_supported
+from data.scenes.backdrop import backdrop_colours, shows_outside_masks
+from data.scenes.fused_depth import FusedDepth, fused_depth
+from data.scenes.scene import LEAST_OUTWARD, Scene, shares_within
+from models.config.blocks import TrainConfig
+from models.config.strict import AUTO, Auto
+from models.fields.registry import SDF_GRID
+from models.methods.fast.conf import FastNeuSConfig
+from models.plan import (
+    CONTRACTED,
+    DEPTH_MAPS,
+    DERIVED,
+    GIVEN,
+    INTERIOR,
+    NONE,
+    OBJECT,
+    PLAIN,
+    SPHERE,
+    TRIANGULATED,
+    Before,
+    Decision,
+    TrainingPlan,
+    decide_exposure,
+    decide_masks,
+    settled,
+)
+
+# Radius of the initial sphere of a scene photographed from within. It encloses the cameras and lies in the region.
+INTERIOR_RADIUS = 0.9
+OPEN_RADIUS = 0.3  # a larger sphere than the object, in a region larger than the object, may never become a surface
+PLAIN_DIFFERENCE = 0.05  # from the colour of a plain backdrop
+SHARPEST = 4.0  # inv_s in 1 / last_step
+# Fractions of end_iter. Before the surface has grown along the SfM points, it remains incomplete; with fused depth, it
+# is known to about a hundredth of the radius.
+PRUNE_OPEN, PRUNE_PLAIN, PRUNE_DEPTH = 0.3, 0.2, 0.05
+UNUSED = ("train.anneal_end",)  # by either
+
+
+def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+    """The plan of a training; one that is resumed keeps what it began with."""
+    masks, region = decide_masks(scene, train), decide_region(conf.plan.region, scene, before)
+    plan = TrainingPlan(
+        masks=masks,
+        region=region,
+        points=decide_points(conf, scene),
+        exposure=decide_exposure(conf.photographs.exposure, scene, before),
+        curvature=decide_curvature(conf, train),
+    )
+    radius = conf.sdf_grid.bias
+    if masks.value != NONE:
+        bounded = "masks bound the region"
+        return replace(
+            plan,
+            background=Decision(NONE, bounded, "train.mask_weight"),
+            start=Decision(SPHERE, bounded, "model.sdf_grid.bias"),
+            patches=Decision(conf.inside.patches_weight, "", "model.inside.patches_weight"),
+            largest_inv_s=decide_largest_inv_s(conf.inside.largest_inv_s, train, scene, masks),
+            prune_from=Decision(conf.inside.prune_from, "", "model.inside.prune_from"),
+            radius=(INTERIOR_RADIUS if plan.is_interior else conf.sdf_grid.radius) if radius == AUTO else radius,
+            unused=("model.open", "model.density_grid", "model.plan.background", *UNUSED),
+        )
+    background = decide_background(conf.plan.background, scene, before)
+    start, depth = decide_start(conf, scene, before)
+    colours = backdrop_colours(scene.images, np.inf) if background.value == PLAIN else None
+    return replace(
+        plan,
+        background=background,
+        start=start,
+        patches=Decision(conf.open.patches_weight, "", "model.open.patches_weight"),
+        prune_from=decide_pruning(conf.open.prune_from, background, start),
+        radius=(INTERIOR_RADIUS if plan.is_interior else OPEN_RADIUS) if radius == AUTO else radius,
+        sky=None if colours is None else colours[0].tolist(),
+        unused=("model.inside", "train.use_white_bkgd", *UNUSED),
+        depth=depth,
+    )
+
+
+def decide_region(choice: str, scene: Scene, before: Before) -> Decision:
+    """Whether most cameras are within INTERIOR_RADIUS and at least LEAST_OUTWARD of them look away from the centre."""
+
+    def find() -> tuple[str, str]:
+        within, outward = shares_within(scene, INTERIOR_RADIUS)
+        reason = f"{within:.0%} of the cameras are in the region, {outward:.0%} of them look away from its centre"
+        return INTERIOR if within > 0.5 and outward >= LEAST_OUTWARD else OBJECT, reason
+
+    return settled("model.plan.region", choice, find, before.get("region"))
+
+
+def decide_background(choice: str, scene: Scene, before: Before) -> Decision:
+    """The background without masks; a plain one is one colour along the borders of all images.
+
+    The initial density of a plain one is low, and rays that nothing absorbs have its colour; otherwise the initial
+    density is high, over black. A high density occludes the region of interest for many steps. With a low density, a
+    backdrop that is not uniform would become part of the object.
+    """
+
+    def find() -> tuple[str, str]:
+        colours = backdrop_colours(scene.images, PLAIN_DIFFERENCE)
+        is_plain = colours is not None and bool((colours == colours[0]).all())
+        reason = f"the borders of the photographs have {'one colour' if is_plain else 'several colours'}"
+        return PLAIN if is_plain else CONTRACTED, reason
+
+    return settled("model.plan.background", choice, find, before.get("background"))
+
+
+def decide_start(conf: FastNeuSConfig, scene: Scene, before: Before) -> tuple[Decision, FusedDepth | None]:
+    """Without masks: whether the surface starts from the fused depth maps of a plane sweep, and these."""
+    key = "model.open.depth_until"
+    if "start" in before:
+        return before["start"], None
+    if conf.open.depth_until == 0 or conf.surface != SDF_GRID:
+        return Decision(SPHERE, "", key, is_forced=True), None
+    fused = fused_depth(scene)
+    if fused is None:
+        return Decision(SPHERE, "too few pixels have a depth", key), None
+    return Decision(DEPTH_MAPS, f"{fused.known:.0%} of the pixels of the photographs have a depth", key), fused
+
+
+def decide_points(conf: FastNeuSConfig, scene: Scene) -> Decision:
+    """Whether SfM points draw the surface, and where they are from."""
+    key = "model.packed.points_weight"
+    if conf.packed.points_weight == 0:
+        return Decision(NONE, "", key, is_forced=True)
+    if scene.points is None:
+        return Decision(NONE, "the scene has none", "dataset.triangulate_points")
+    xyz = well_supported(training_points(scene.points))
+    count = int((np.abs(xyz).max(axis=1, initial=0) < 1).sum())
+    reason = f"{count} near the region"
+    if count < LEAST_POINTS:
+        return Decision(NONE, f"{reason}, fewer than {LEAST_POINTS}", key)
+    return Decision(TRIANGULATED if scene.points.are_derived else GIVEN, reason, key)
+
+
+def decide_curvature(conf: FastNeuSConfig, train: TrainConfig) -> Decision:
+    """The weight of the curvature loss. TF32 rounds by more than a second difference over the final step: emulated, 2.8
+    of 1.7 1/radii.
+    """
+    if train.tf32:
+        return Decision(0.0, "TF32 rounds second differences away", "train.tf32", is_forced=True)
+    return Decision(conf.packed.curvature_weight, "", "model.packed.curvature_weight")
+
+
+def decide_largest_inv_s(choice: float | Auto, train: TrainConfig, scene: Scene, masks: Decision) -> Decision:
+    """The bound of inv_s if the photographs show the rendered background outside the masks. Otherwise, the blurred
+    edges of the object would be rendered over another colour than that of the photographs.
+    """
+
+    def find() -> tuple[float | None, str]:
+        behind = scene.backdrop if masks.value == DERIVED else train.background_rgb
+        if shows_outside_masks(scene, behind):
+            return SHARPEST, "the photographs show the rendered background outside the masks"
+        return None, "the photographs show another background than the rendered one"
+
+    return settled("model.inside.largest_inv_s", choice, find)
+
+
+def decide_pruning(choice: float | Auto, background: Decision, start: Decision) -> Decision:
+    """The fraction of the training before cells are pruned, without masks."""
+
+    def find() -> tuple[float, str]:
+        if start.value == DEPTH_MAPS:
+            return PRUNE_DEPTH, "the surface starts from depth maps"
+        if background.value == PLAIN:
+            return PRUNE_PLAIN, "a plain background cannot replace the region"
+        return PRUNE_OPEN, "earlier, the background could replace the region"
+
+    return settled("model.open.prune_from", choice, find)

@@ -1,0 +1,139 @@
+"""What a training does: decided once from the scene and the conf, before the model is built. Does not import Jittor.
+
+Each decision has its value, its reason, and the key of the conf that forces another value. A checkpoint contains the
+plan, and everything that reads the checkpoint follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from data.errors import UserError
+from data.inspection.image_checks import exposure_spread
+from data.scenes.fused_depth import FusedDepth
+from data.scenes.scene import Scene
+from models.config.blocks import TrainConfig
+from models.config.strict import AUTO, Auto
+
+PLAN_KEY = "plan"  # in the state of a checkpoint, and in metrics.json
+GIVEN, DERIVED, TRIANGULATED, NONE = "given", "derived", "triangulated", "none"
+OBJECT, INTERIOR = "object", "interior"
+CONTRACTED, PLAIN = "contracted", "plain"
+SPHERE, DEPTH_MAPS = "sphere", "depth maps"
+SCORED_FROM = 500  # steps; earlier scores of views are not compared
+UNEVEN = 0.2  # stops by which neighbouring photographs differ, from which exposure is learned
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A value, the reason for it in words, and the key that forces another one."""
+
+    value: Any
+    reason: str = ""
+    key: str = ""
+    is_forced: bool = False  # by the key, not chosen from the scene
+
+    def text(self) -> str:
+        """Value, reason and key."""
+        reason = f": {self.reason}" if self.reason else ""
+        how = "forced by " if self.is_forced else ""
+        return f"{self.value}{reason}" + (f" [{how}{self.key}]" if self.key else "")
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """The decisions about a training. The defaults are those of a model without a scene."""
+
+    masks: Decision = Decision(NONE)
+    region: Decision = Decision(OBJECT)
+    background: Decision = Decision(CONTRACTED)
+    start: Decision = Decision(SPHERE)
+    points: Decision = Decision(NONE)
+    exposure: Decision = Decision(False)
+    patches: Decision = Decision(0.0)  # weight of the patch loss
+    curvature: Decision = Decision(0.0)  # weight of the curvature loss
+    largest_inv_s: Decision = Decision(None)  # bound in 1 / last_step; None: unbounded
+    prune_from: Decision = Decision(0.0)  # fraction of end_iter
+    radius: float = 0.5  # of the initial sphere
+    sky: Sequence[float] | None = None  # [3], colour of a plain background
+    rows: Sequence[tuple[str, str]] = ()  # the table: names and texts
+    unused: Sequence[str] = ()  # keys that were set and have no effect
+    depth: FusedDepth | None = field(default=None, compare=False, repr=False)  # of a start from depth maps; not saved
+
+    @property
+    def uses_masks(self) -> bool:
+        """Whether losses and cells use masks."""
+        return self.masks.value != NONE
+
+    @property
+    def is_interior(self) -> bool:
+        """Whether the scene is photographed from within."""
+        return self.region.value == INTERIOR
+
+    def lines(self) -> list[str]:
+        """The table and the keys without effect, for the log."""
+        width = max((len(name) for name, _ in self.rows), default=0)
+        found = [f"{name:<{width}}  {text}" for name, text in self.rows]
+        return found + ([f"keys without effect here: {', '.join(self.unused)}"] if self.unused else [])
+
+
+# What a training began with, by name: a resume keeps it.
+Before = Mapping[str, Decision]
+KEPT = ("region", "background", "start", "exposure")
+
+
+def settled(key: str, choice: Any, find: Callable[[], tuple[Any, str]], earlier: Decision | None = None) -> Decision:
+    """The earlier decision of a training that is resumed, else the conf's choice, else what `find` finds and why.
+
+    Raises UserError if the conf now forces another value than the earlier one.
+    """
+    if earlier is not None and choice not in (AUTO, earlier.value):
+        raise UserError(
+            f"{key} = {choice}: the checkpoint was trained with {earlier.value}, which a resume keeps; remove the key, "
+            "or train again"
+        )
+    if earlier is not None:
+        return earlier
+    return Decision(*find(), key) if choice == AUTO else Decision(choice, "", key, is_forced=True)
+
+
+def as_state(plan: TrainingPlan) -> dict[str, Any]:
+    """The plan as JSON values."""
+    found = asdict(replace(plan, depth=None))
+    del found["depth"]
+    return found
+
+
+def of_state(values: Mapping[str, Any]) -> TrainingPlan:
+    """The inverse of `as_state`; raises UserError if the values are damaged."""
+    try:
+        named: dict[str, Any] = {
+            name: Decision(**one) if isinstance(one, Mapping) else one for name, one in values.items()
+        }
+        return TrainingPlan(**named)
+    except (TypeError, AttributeError) as error:
+        raise UserError(f"the plan in the checkpoint is damaged ({error!r}); use an earlier checkpoint") from error
+
+
+def decide_masks(scene: Scene, train: TrainConfig) -> Decision:
+    """Whether masks are used, and whether they are files or derived from a backdrop."""
+    key = "train.mask_weight"
+    if scene.masks is None:
+        return Decision(NONE, "the scene has none, and none were derived", "dataset.masks_from_backdrop")
+    if train.mask_weight == 0:
+        return Decision(NONE, "the mask loss has no weight", key, is_forced=True)
+    if scene.backdrop is not None:
+        return Decision(DERIVED, "the photographs have a backdrop of one colour", "dataset.masks_from_backdrop")
+    return Decision(GIVEN, "the scene has masks", key)
+
+
+def decide_exposure(choice: bool | Auto, scene: Scene, before: Before) -> Decision:
+    """Whether the exposure of each photograph is learned: if it varies between neighbouring photographs."""
+
+    def find() -> tuple[bool, str]:
+        spread = exposure_spread(scene)
+        return spread >= UNEVEN, f"neighbouring photographs differ by {spread:.2f} stops; learned from {UNEVEN}"
+
+    return settled("model.photographs.exposure", choice, find, before.get("exposure"))

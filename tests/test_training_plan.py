@@ -1,0 +1,127 @@
+"""The plan of a training: what decides each row, how a key forces another value, and what a resume keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from runs import ROOT, saved
+from synthetic_scene import write_scene
+from test_fast_background import CONF, OPEN
+from test_fast_neus import SHORT
+from trainings import UNSWEPT, run_conf
+
+from data.errors import UserError
+from data.parsed_scene import SparsePoints
+from data.scenes.load import load_scene
+from models.config.renamed import migrate
+from models.methods.conf import load_config
+from models.methods.registry import decide
+from models.plan import as_state, of_state
+
+FAST = ROOT / "confs/fast.conf"
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_scene(load_config(ROOT / "confs/demo.conf").dataset)
+
+
+def plan_of(scene, *settings, before=UNSWEPT, conf=FAST):
+    made = load_config(conf, "demo", settings)
+    return decide(made.model, made.train, scene, before)
+
+
+def on_noise(scene):
+    """The scene with borders of many colours."""
+    rng = np.random.default_rng(0)
+    return replace(scene, images=tuple(rng.integers(0, 256, image.shape, dtype=np.uint8) for image in scene.images))
+
+
+def from_within(scene):
+    """The scene with cameras in the region that look away from its centre."""
+    c2w = scene.c2w @ np.diag([-1, 1, -1, 1])
+    c2w[:, :3, 3] *= 0.5 / np.linalg.norm(c2w[:, :3, 3], axis=1, keepdims=True)
+    return replace(scene, c2w=c2w)
+
+
+def with_points(scene):
+    directions = np.random.default_rng(0).normal(size=(300, 3))
+    xyz = 0.5 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    points = SparsePoints(xyz, np.full(300, 5), np.ones(300), np.zeros((300, 3), np.uint8))
+    return replace(scene, points=points)
+
+
+def uneven(scene):
+    gains = np.exp(np.random.default_rng(0).uniform(-0.7, 0.7, scene.n_views))
+    images = [
+        (image * min(gain, 255 / image.max())).astype(np.uint8) for image, gain in zip(scene.images, gains, strict=True)
+    ]
+    return replace(scene, images=tuple(images))
+
+
+WITHOUT = "train.mask_weight=0"
+DECISIONS = {
+    "masks": ((), lambda scene: scene, "given", WITHOUT, "none"),
+    "derived": ((), lambda scene: replace(scene, backdrop=np.zeros(3)), "derived", WITHOUT, "none"),
+    "background": ((WITHOUT,), on_noise, "contracted", "model.plan.background=plain", "plain"),
+    "plain": ((WITHOUT,), lambda scene: scene, "plain", "model.plan.background=contracted", "contracted"),
+    "region": ((), from_within, "interior", "model.plan.region=object", "object"),
+    "exposure": ((), uneven, True, "model.photographs.exposure=false", False),
+    "points": ((), with_points, "given", "model.packed.points_weight=0", "none"),
+    "largest_inv_s": ((), lambda scene: scene, 4.0, "model.inside.largest_inv_s=7", 7.0),
+    "prune_from": ((WITHOUT,), on_noise, 0.3, "model.open.prune_from=0.5", 0.5),
+    "curvature": ((), lambda scene: scene, 2e-3, "train.tf32=true", 0.0),
+}
+NAMES = {"derived": "masks", "plain": "background"}
+
+
+@pytest.mark.parametrize("case", DECISIONS)
+def test_each_decision_follows_the_scene_and_its_key_forces_another(demo, case):
+    settings, changed, found, setting, forced = DECISIONS[case]
+    name, scene = NAMES.get(case, case), changed(demo)
+    chosen = getattr(plan_of(scene, *settings), name)
+    other = getattr(plan_of(scene, *settings, setting), name)
+    assert (chosen.value, chosen.is_forced) == (found, False)
+    assert (other.value, other.is_forced) == (forced, True)
+    assert other.key == setting.partition("=")[0] and f"[forced by {other.key}]" in other.text()
+
+
+def test_a_resume_keeps_what_the_training_began_with_and_refuses_another_value(demo):
+    before = {"background": plan_of(on_noise(demo), WITHOUT).background, **UNSWEPT}
+    assert plan_of(demo, WITHOUT, before=before).background.value == "contracted"
+    with pytest.raises(UserError, match="model.plan.background = plain: the checkpoint was trained with contracted"):
+        plan_of(demo, WITHOUT, "model.plan.background=plain", before=before)
+
+
+def test_a_saved_plan_is_read_back_equal_and_a_damaged_one_is_a_sentence(demo):
+    plan = replace(plan_of(demo), rows=[["masks", "given"]], unused=["model.open"])
+    assert of_state(as_state(plan)) == plan
+    with pytest.raises(UserError, match="the plan in the checkpoint is damaged"):
+        of_state({"masks": {"colour": "red"}})
+
+
+@pytest.mark.slow
+def test_a_training_prints_its_plan_and_the_keys_without_effect(tmp_path, capsys):
+    write_scene(tmp_path / "scene", n_views=8)
+    settings = (*OPEN, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""', "train.mask_weight=0.5")
+    assert run_conf(CONF, tmp_path / "exp", "--case", "x", settings=settings) == 0
+    out = capsys.readouterr().out
+    saved_plan = of_state(saved(tmp_path / "exp", 8).state["plan"])
+    assert len(saved_plan.rows) == 10 and all(line in out for line in saved_plan.lines())
+    assert "keys without effect here: model.open, model.density_grid" in out
+    assert "Training plan" in (tmp_path / "exp/report.html").read_text()
+
+
+def test_keys_of_the_version_before_are_read_once_each_with_the_key_of_today(tmp_path):
+    old = load_config(
+        FAST, "x", ["model.background.shell=7", "model.packed.prune_from=0.4", "model.patches.weight=0.3"]
+    )
+    assert (old.model.open.shell, old.model.inside.prune_from, old.model.inside.patches_weight) == (7, 0.4, 0.3)
+    assert old.outdated["model.background.shell"] == "model.open.shell" and len(old.outdated) == 3
+    assert load_config(FAST, "x").outdated == {}
+    tree = {"model": {"background": {"bias": 0.3}, "sdf_grid": {"bias": 0.5}, "photographs": {"exposure": True}}}
+    tree["model"]["photographs"]["exposure_from"] = 0.2
+    migrate(tree)  # defaults of that version give way to those of today
+    assert tree == {"model": {"sdf_grid": {}, "photographs": {"exposure": "auto"}}}

@@ -295,7 +295,6 @@ class Runner:
 
     def _state(self) -> dict[str, Any]:
         """The entries of a checkpoint's state besides those of the trainer."""
-        conf, plan = to_hocon(self.experiment.conf), as_state(self.experiment.plan)
-        state = {"conf": conf, "seconds": self._seconds(), PLAN_KEY: plan}
-        state |= chunk_state(self.conf, self.trainer.ray_chunk, self.trainer.parts)
+        state = {"conf": to_hocon(self.experiment.conf), PLAN_KEY: as_state(self.experiment.plan)}
+        state |= chunk_state(self.conf, self.trainer.ray_chunk, self.trainer.parts) | {"seconds": self._seconds()}
         return state | self._scene_state

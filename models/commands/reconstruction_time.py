@@ -43,7 +43,7 @@ def budget(minutes: float, started: float, photographs: int, resolution: int, sl
 
 def added_by_compiling(pace: Pace) -> float:
     """Seconds of compiling that --minutes does not include: those of a cold cache."""
-    return pace.compiling if pace.compiling > COLD else 0.0
+    return pace.compiling if pace.compiling > COLD * pace.slowdown else 0.0
 
 
 def announce(given: Budget, pace: Pace, steps: int, fitting: int) -> bool:

@@ -73,9 +73,15 @@ def offset_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
 
 
+def _head(path: Path) -> bytes:
+    """The beginning of a mesh file, which has its comments."""
+    with open(path, "rb") as file:
+        return file.read(HEAD_BYTES)
+
+
 def recorded(path: Path) -> dict[str, str]:
     """What this program wrote into a mesh file: the fields of `About` as texts; {} for a file of another program."""
-    head = path.read_bytes()[:HEAD_BYTES].decode("utf-8", "replace")
+    head = _head(path).decode("utf-8", "replace")
     if path.suffix.lower() == ".glb":
         found = re.search(r'"frame": ?"(\w+)"(?:.{,400}?"up": ?"([^"]*)")?', head, re.DOTALL)
     else:
@@ -85,8 +91,9 @@ def recorded(path: Path) -> dict[str, str]:
 
 def offset_of(path: Path) -> np.ndarray:
     """The offset [3] of an STL that was written less one; raises SceneError if the file that records it is unusable."""
-    record, head = offset_file(path), path.read_bytes()[: len(FAR_STL)]
-    if path.suffix.lower() != ".stl" or head.startswith(NEAR_STL) or (head != FAR_STL and not record.is_file()):
+    record, head = offset_file(path), _head(path)
+    is_far = head.startswith(FAR_STL)
+    if path.suffix.lower() != ".stl" or head.startswith(NEAR_STL) or (not is_far and not record.is_file()):
         return np.zeros(3)
     values = read_object(record).get("offset")
     if not isinstance(values, list) or len(values) != 3:

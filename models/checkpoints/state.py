@@ -146,7 +146,7 @@ def _check_data(value: Any, key: str) -> None:
     is_known = type(value) is dict and value.keys() <= {*DATA}
     tables = list(value.values()) if is_known else [None]
     rows = [row for table in tables for row in (table.values() if type(table) is dict else [None])]
-    if not all(type(row) is list and all(type(x) in (int, float) and math.isfinite(x) for x in row) for row in rows):
+    if not _are_finite(rows):
         raise StateError(f"the {key} in its state are not finite numbers of {', '.join(DATA)}")
 
 
@@ -163,8 +163,13 @@ def _check_watch(value: object, key: str) -> None:
 def _check_curve(value: object, key: str) -> None:
     """Rows of finite numbers."""
     rows = value if type(value) is list else [None]
-    if not all(type(row) is list and all(type(x) in (int, float) and math.isfinite(x) for x in row) for row in rows):
+    if not _are_finite(rows):
         raise StateError(f"the {key} in its state has entries that are not finite numbers")
+
+
+def _are_finite(rows: list[Any]) -> bool:
+    """Whether all rows are lists of finite numbers."""
+    return all(type(row) is list and all(type(x) in (int, float) and math.isfinite(x) for x in row) for row in rows)
 
 
 def _part(value: object, name: str, key: str) -> Any:

@@ -190,17 +190,12 @@ def _train_and_mesh(
     return status
 
 
-def _evaluation(arguments: Arguments, folder: Path) -> Arguments:
-    """The step that evaluates the extracted mesh."""
-    return _step(_of_checkpoint(arguments), evaluate.COMMAND, mesh_file=folder / RESULT / MESH)
-
-
 def _evaluated(arguments: Arguments, folder: Path) -> int:
     """Evaluate the mesh; returns the exit status. Without anything to compare it with, there are no metrics."""
     from models.evaluation.references import NoReferencesError
 
     try:
-        return _run(_evaluation(arguments, folder), 5)
+        return _run(_step(_of_checkpoint(arguments), evaluate.COMMAND, mesh_file=folder / RESULT / MESH), 5)
     except NoReferencesError as error:
         say(f"no metrics: {error}")
         return EXIT_DONE

@@ -8,9 +8,13 @@ which has no headers: `csrc/dnnl.hpp` declares the one function that the operato
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib.metadata
 from pathlib import Path
 from typing import Any
+
+from data.io.files import write_atomically
+from models.machine import toolchain
 
 ONEDNN_PACKAGE = "onednn-cpu-gomp"
 SLOW_MATMUL_WARNING = (
@@ -32,6 +36,16 @@ def library_path() -> Path | None:
     return None
 
 
+def _shared_headers() -> Path:
+    """The folder of `dnnl.hpp` in Jittor's cache, named by its contents: checkouts share the compiled operator."""
+    header = (Path(__file__).parent / "csrc" / "dnnl.hpp").read_bytes()
+    folder = toolchain.cache_folder() / f"dnnl-{hashlib.sha256(header).hexdigest()[:16]}"
+    if not (folder / "dnnl.hpp").is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "dnnl.hpp", header)
+    return folder
+
+
 def attach(jittor: Any) -> str:
     """Register `mkl_matmul` with the imported Jittor module.
 
@@ -43,7 +57,7 @@ def attach(jittor: Any) -> str:
         return SLOW_MATMUL_WARNING.format(reason=f"{ONEDNN_PACKAGE} is not installed")
     try:
         ctypes.CDLL(str(library))  # loaded first, so that the warning names the reason if that fails
-        headers = Path(__file__).parent / "csrc"
+        headers = _shared_headers()
         source = Path(jittor.__file__).parent / "extern" / "mkl" / "ops" / "mkl_matmul_op"
         flags = f' -I"{headers}" -L"{library.parent}" -ldnnl -Wl,-rpath,"{library.parent}" '
         operators = jittor.compile_custom_ops([f"{source}.cc", f"{source}.h"], extra_flags=flags)

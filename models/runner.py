@@ -24,7 +24,7 @@ from models.machine import backend, memory
 from models.machine.ranks.ranks import joined
 from models.methods.conf import flat, to_hocon
 from models.methods.decisions import with_table
-from models.methods.device_values import sizes_line
+from models.methods.device_values import sizes_line, tiles_line
 from models.methods.registry import build_model
 from models.monitoring.deadline import is_over
 from models.monitoring.health import Health
@@ -59,7 +59,9 @@ class Runner:
         log.info(backend.device_info().line())
         for text in filter(None, (backend.device_info().warning, outdated_line(experiment.conf.outdated))):
             log.warn(text)
-        for text in filter(None, (sizes_line(experiment.conf), scene, *experiment.scene.notes)):
+        for text in filter(
+            None, (sizes_line(experiment.conf), tiles_line(experiment.conf), scene, *experiment.scene.notes)
+        ):
             (log.warn if text in experiment.scene.doubts else log.info)(text)
         for finding in bad_geometry(experiment.scene) if experiment.checkpoint is None else ():
             log.warn(finding.line)

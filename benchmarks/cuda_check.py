@@ -1,8 +1,8 @@
 """Compile every operation for CUDA without a GPU and read its machine code: `python -m benchmarks.cuda_check`.
 
 Needs an `nvcc`; no driver, no Jittor on CUDA. Prints, for each kernel and capability, registers and spilled bytes
-(reported by ptxas), and the number of instructions in its machine code. Exit status 1 if an operation does not compile
-or a kernel spills.
+(reported by ptxas), and the number of instructions in its machine code, among them those of tensor cores. Exit status 1
+if an operation does not compile or a kernel spills.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from models.ops.source import CUDA, Source
 
 CAPABILITIES = ("8.0", "9.0")
 INSTRUCTION = 16  # bytes, from capability 7.0 on
+HMMA = 0x23C  # the low 12 bits of an instruction that multiplies fragments in float16
 FLAGS = ("-std=c++17", "-O3", "--extended-lambda", "-diag-suppress", "20050,177,550", "-Xptxas", "-v", "-cubin")
 _ENTRY = re.compile(r"^(?:template <.*>\n)?inline void (\w+)\(const (\w+) &", re.MULTILINE)
 _COMPILED = re.compile(
@@ -75,6 +76,7 @@ class KernelCode:
     registers: int
     spilled: int  # bytes stored and loaded
     instructions: int
+    hmma: int
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -152,22 +154,27 @@ def compiled(nvcc: str, source: Source, capability: str, folder: Path) -> list[K
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return done.stderr.strip() or done.stdout.strip()
-    sizes = dict(text_sections(made.read_bytes()))
+    codes = dict(text_sections(made.read_bytes()))
     return [
-        KernelCode(name, int(registers), int(stores) + int(loads), sizes[name] // INSTRUCTION)
+        KernelCode(name, int(registers), int(stores) + int(loads), len(codes[name]) // INSTRUCTION, hmma(codes[name]))
         for name, stores, loads, registers in _COMPILED.findall(done.stdout + done.stderr)
     ]
 
 
-def text_sections(cubin: bytes) -> Iterator[tuple[str, int]]:
-    """Kernel and bytes of each section of machine code in an ELF file of 64 bits."""
+def hmma(code: bytes) -> int:
+    """How many instructions multiply fragments on tensor cores."""
+    return sum(word & 0xFFF == HMMA for (word,) in struct.iter_unpack(f"<H{INSTRUCTION - 2}x", code))
+
+
+def text_sections(cubin: bytes) -> Iterator[tuple[str, bytes]]:
+    """Kernel and content of each section of machine code in an ELF file of 64 bits."""
     offset, size, count, names = struct.unpack_from("<Q10xHHH", cubin, 40)
     headers = [struct.unpack_from("<IIQQQQ", cubin, offset + size * index) for index in range(count)]
     start = headers[names][4]
     for header in headers:
         name = cubin[start + header[0] : cubin.index(b"\0", start + header[0])].decode()
         if name.startswith(".text."):
-            yield name.removeprefix(".text."), header[5]
+            yield name.removeprefix(".text."), cubin[header[4] : header[4] + header[5]]
 
 
 def _tell(name: str, capability: str, found: list[KernelCode] | str) -> int:
@@ -181,6 +188,7 @@ def _tell(name: str, capability: str, found: list[KernelCode] | str) -> int:
     print(f"{'WRONG' if spilled else 'ok':5}  {name} for {capability}: {words}")
     for kernel in found:
         told = f"{kernel.registers} registers, {kernel.spilled} bytes spilled, {kernel.instructions} instructions"
+        told += f", {kernel.hmma} of tensor cores" if kernel.hmma else ""
         print(f"         {_readable(kernel.name)}: {told}")
     return 1 if spilled else 0
 

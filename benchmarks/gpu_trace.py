@@ -30,7 +30,10 @@ PLACES = ("extras/CUPTI/lib64", "lib64", "lib", "lib/x86_64-linux-gnu", "nvidia/
 # First match wins. cuBLAS launches the sums of products with a split depth itself.
 GROUPS = (
     ("split-depth sums of cuBLAS", re.compile(r"split_?k_?reduce", re.IGNORECASE)),
-    ("matrix products", re.compile(r"gem[mv]|cutlass|cublas|xmma|split_?k|neus::product_kernel", re.IGNORECASE)),
+    (
+        "matrix products",
+        re.compile(r"gem[mv]|cutlass|cublas|xmma|split_?k|neus::(product|sdf_\w+)_kernel", re.IGNORECASE),
+    ),
     ("column sums", re.compile(r"column_sums|add_columns")),
     ("element-wise", re.compile(r"neus::each_(kernel|part_kernel)")),
     ("other own kernels", re.compile(r"neus::")),

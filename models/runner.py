@@ -54,14 +54,12 @@ class Runner:
         ranks, scene = joined(), summary(experiment.scene)
         ranks.agree(scene=scene, device=backend.device_info().name)
         experiment = replace(experiment, conf=ranks.broadcast(experiment.conf))  # with the sizes of a checkpoint
-        self.experiment, self.log = experiment, log
-        self.conf = experiment.conf.train
+        self.experiment, self.log, conf = experiment, log, experiment.conf
+        self.conf = conf.train
         log.info(backend.device_info().line())
-        for text in filter(None, (backend.device_info().warning, outdated_line(experiment.conf.outdated))):
+        for text in filter(None, (backend.device_info().warning, outdated_line(conf.outdated), tiles_line(conf))):
             log.warn(text)
-        for text in filter(
-            None, (sizes_line(experiment.conf), tiles_line(experiment.conf), scene, *experiment.scene.notes)
-        ):
+        for text in filter(None, (sizes_line(conf), scene, *experiment.scene.notes)):
             (log.warn if text in experiment.scene.doubts else log.info)(text)
         for finding in bad_geometry(experiment.scene) if experiment.checkpoint is None else ():
             log.warn(finding.line)

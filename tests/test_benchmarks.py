@@ -1,6 +1,7 @@
 """Benchmarks and `make cuda-check`, here without a GPU: command lines, tables, profile; the times are not tested."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,14 @@ def test_an_operation_is_told_with_registers_and_instructions(capsys):
     assert cuda_check.main(["--operation", "weighted_means", "--capability", "7.5", "--capability", "9.0"]) == 0
     told = capsys.readouterr().out
     assert told.count("ok     weighted_means for ") == 2 and "0 bytes spilled" in told and " instructions" in told
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+def test_networks_in_tiles_use_tensor_cores_and_spill_nothing(capsys):
+    """Three products of fragments each, on 7.5 in halves; a third of them where factors are rounded."""
+    assert cuda_check.main(["--operation", "placing", "--capability", "7.5", "--capability", "8.0"]) == 0
+    told = re.findall(r"sdf_tiles_kernel.* (\d+) of tensor cores", capsys.readouterr().out)
+    assert sorted(map(int, told)) == [32, 64, 96, 192]
 
 
 def test_without_a_compiler_it_is_skipped(monkeypatch, capsys):

@@ -70,7 +70,7 @@ class Runner:
         if ranks.is_writer and experiment.checkpoint is None:
             model.begin()
         averaged = copy.deepcopy(model, {id(sampler): sampler, id(plan): plan}) if self.conf.ema_decay > 0 else None
-        plan = with_table(plan, experiment.conf.model, self.conf, model.loss_weights, flat(experiment.conf))
+        plan = with_table(plan, experiment.conf.model, self.conf, model.weights, flat(experiment.conf))
         self.experiment = experiment = replace(experiment, plan=plan)
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
         self._failure = ""  # why the result of the finished training is unusable

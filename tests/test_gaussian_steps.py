@@ -17,7 +17,9 @@ from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.methods.gaussians.batch import PictureBatch
 from models.methods.gaussians.pulled import Pulled
-from models.structs import StepContext
+from models.methods.gaussians.terms import LOSSES
+from models.rendering.loss_table import Loss
+from models.structs import StepContext, Term
 
 
 @pytest.fixture
@@ -101,8 +103,7 @@ def test_a_refused_step_moves_no_splat(trainer, monkeypatch):
     trainer.step()
     assert trainer.settle()
     model, means = trainer.model, trainer.model.splats.means.numpy()
-    original = model.taken
-    monkeypatch.setattr(model, "taken", lambda rgb, view: original(rgb, view) * float("nan"))
+    monkeypatch.setitem(LOSSES, "color", Loss(lambda rendered: Term(rendered.rgb.sum() * float("nan"), 1.0)))
     trainer.step()
     assert np.array_equal(model.splats.means.numpy(), means)
     monkeypatch.undo()

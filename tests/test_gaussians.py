@@ -49,7 +49,6 @@ def trained(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(form)
     write_scene(folder / "scene")
     keys = (f"densify={change}", "least_pull=1e-6", "reset_every=1", "first_opacity=0.9")
-    keys += ("distortion_weight=1", "normal_weight=0.1") * (form == "surfels")
     settings = tuple(f"model.gaussians.{key}" for key in keys)
     assert run(folder, form, settings=settings) == 0
     return folder, form, settings
@@ -87,14 +86,14 @@ def test_exposures_are_of_their_photographs_and_the_identity_on_average():
     rng = np.random.default_rng(1)
     model.exposure.affine.update(jt.array(rng.normal(0, 0.1, (1, 12)).astype(np.float32)).detach())
     rgb = jt.array(rng.random((4, 5, 3)).astype(np.float32))
-    assert np.allclose(model.taken(rgb, 0).numpy(), rgb.numpy(), atol=1e-6)
+    assert np.allclose(model.exposure.of_picture(rgb, 0).numpy(), rgb.numpy(), atol=1e-6)
     take_rows(model.exposure, {"affine": (3, 12)})
     affine = rng.normal(0, 0.1, (3, 12)).astype(np.float32)
     model.exposure.affine.update(jt.array(affine).detach())
     rays = jt.array(np.full(20, 2))
     expected = model.exposure(rgb.reshape((-1, 3)), rays).numpy().reshape(4, 5, 3)
-    assert np.allclose(model.taken(rgb, 2).numpy(), expected, atol=1e-6)
-    assert not np.allclose(model.taken(rgb, 1).numpy(), expected, atol=1e-2)
+    assert np.allclose(model.exposure.of_picture(rgb, 2).numpy(), expected, atol=1e-6)
+    assert not np.allclose(model.exposure.of_picture(rgb, 1).numpy(), expected, atol=1e-2)
 
 
 def test_cameras_that_see_none_of_the_first_splats_are_one_sentence():
@@ -183,7 +182,6 @@ def test_values_that_contradict_each_other_are_sentences():
     for setting, words in (
         ("first=70000", "must not be above most"),
         ("densify_until=0.01", "must not be below densify_from"),
-        ("normal_weight=1", "form = surfels"),
     ):
         with pytest.raises(ConfigError, match=words):
             load_config(ROOT / "confs/gaussians.conf", "x", [f"model.gaussians.{setting}"])

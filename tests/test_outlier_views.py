@@ -7,6 +7,7 @@ import pytest
 from rigs import sphere_of_cameras, textured_scene
 
 from models.evaluation import outlier_views
+from models.plan import Decision, TrainingPlan
 from models.results.render import RenderedView
 
 pytestmark = pytest.mark.slow
@@ -23,7 +24,7 @@ def notes_of(scene, wrong=()):
         return RenderedView(rgb, rgb, rgb[..., 0], rgb[..., 0])
 
     log = SimpleNamespace(progress=lambda values, **options: values)
-    experiment = SimpleNamespace(scene=scene, conf=SimpleNamespace(train=SimpleNamespace(mask_weight=0.1)))
+    experiment = SimpleNamespace(scene=scene, plan=TrainingPlan(masks=Decision("given")))
     model = SimpleNamespace(networks={}, behind=lambda colour: colour)
     given = SimpleNamespace(experiment=experiment, model=model, render=render, log=log, background_rgb=None)
     return outlier_views.notes(given)

@@ -12,7 +12,7 @@ import numpy as np
 
 from models.config.optimizers import ADAM, OPTIMIZERS
 from models.config.schedules import DECAYS, Schedule, decaying, warmed_up
-from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, weight
+from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, share, weight
 
 LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
 MOST_RAYS = 10**7  # of a batch or a chunk; more than the pixels of a photograph in training
@@ -48,6 +48,17 @@ class TrainConfig:
     report_freq: int = every(least=1)
     igr_weight: float = weight()
     mask_weight: float = weight()
+    free_weight: float = weight(1.0)
+    points_weight: float = weight(0.0)
+    patches_weight: float | Auto = weight(0.0)
+    patches_from: float = share(0.2)
+    # More fills concave parts, half as much leaves bumps on smooth surfaces.
+    curvature_weight: float = weight(2e-3)
+    exposure_weight: float = weight(0.01)
+    opacity_weight: float = weight(0.01)
+    size_weight: float = weight(0.01)
+    distortion_weight: float = weight(0.0)
+    normal_weight: float = weight(0.0)
     warm_up_end: float = every(0.0)
     anneal_end: float = every(0.0)
     max_bad_steps: int = every(10, least=1)  # consecutive skipped steps before a return to the last checkpoint

@@ -16,6 +16,7 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.estimators.seen_space import SeenSpace
 from models.machine.backend import jt
+from models.plan import Decision
 from models.structs import Noise, Objective, RayView, StepContext, Var
 
 Precomputed = Any  # the part of a chunk that is computed once, without gradients
@@ -87,6 +88,7 @@ class Model(Protocol):
 
     entries: str = "rays"  # name of the entries of a batch, for messages
     shows_pictures: bool = False  # whether `view` takes only the rays of whole images (`ImageRays`)
+    weights: Mapping[str, Decision] = {}  # of the losses that the plan uses, by name
     warm_up: int = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
 
     @property
@@ -143,11 +145,6 @@ class Model(Protocol):
     def rates(self, step: int) -> dict[str, float]:
         """Factors on the learning rate by network or `<network>.<parameter>`; 1 for others."""
         del step
-        return {}
-
-    @property
-    def loss_weights(self) -> Mapping[str, float]:
-        """The weights of the losses that apply, by name, for the table of the plan."""
         return {}
 
     def begin(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from models.config.strict import ConfigError, every, limits, rate, share, weight
+from models.config.strict import ConfigError, every, limits, rate, share
 from models.machine.available import FLOAT_BYTES
 from models.methods.block import TRAINED_COPIES, ModelConfig
 from models.methods.exposure_conf import PhotographsConfig
@@ -39,11 +39,7 @@ class SplatsConfig:
     least_opacity: float = limits(0.005, above=0, at_most=0.5)
     reset_every: float = limits(0.1, above=0, at_most=1)
     noise: float = limits(5e5, at_least=0, at_most=1e8)
-    opacity_weight: float = weight(0.01)
-    size_weight: float = weight(0.01)
     structure_share: float = share(0.2)
-    distortion_weight: float = weight(0.0)
-    normal_weight: float = weight(0.0)
     mean_rate: float = rate(1.6e-4)
     mean_rate_end: float = rate(1.6e-6)
     color_rate: float = rate(2.5e-3)
@@ -74,12 +70,6 @@ class SplatsConfig:
             raise ConfigError(
                 f"model.gaussians.densify_until = {self.densify_until:g}: must not be below densify_from = "
                 f"{self.densify_from:g}"
-            )
-        if self.form == ELLIPSOIDS and (self.distortion_weight > 0 or self.normal_weight > 0):
-            key = "distortion_weight" if self.distortion_weight > 0 else "normal_weight"
-            raise ConfigError(
-                f"model.gaussians.{key} = {getattr(self, key):g}: ellipsoids have no surface, so this loss does "
-                "not apply; set it to 0, or form = surfels"
             )
 
 
@@ -139,8 +129,3 @@ class GaussiansConfig(ModelConfig):
             f"at {size[0]}x{size[1]} pixels {count} Gaussians fit, {each} bytes each; model.gaussians.most = "
             f"{self.gaussians.most} {verdict}"
         )
-
-    @property
-    def trains_on_points(self) -> bool:
-        """True: Gaussians are initialised from them."""
-        return True

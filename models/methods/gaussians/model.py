@@ -11,26 +11,26 @@ import numpy as np
 from data.rays import ImageRays, PinholeCamera, Rays
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
+from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
+from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
 from models.methods.gaussians import densify
-from models.methods.gaussians.batch import Picture, PictureBatch, PictureSampler, numbers_of
-from models.methods.gaussians.conf import MCMC, SURFELS, SplatsConfig
+from models.methods.gaussians.batch import PictureBatch, PictureSampler, numbers_of
+from models.methods.gaussians.conf import GAUSSIANS, MCMC, SURFELS, SplatsConfig
 from models.methods.gaussians.fusion import Fusion
 from models.methods.gaussians.picture import Viewpoint, depth_of, paint, ray_view
 from models.methods.gaussians.pulled import Pulled
 from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
-from models.methods.gaussians.terms import distortion_term, normal_term
+from models.methods.gaussians.terms import LOSSES, RenderedPicture
 from models.methods.protocol import LevelSet, Model, Parameters
-from models.ops.picture_loss import picture_loss
-from models.ops.splat_raster import COLOR, OPACITY
+from models.ops.splat_raster import COLOR
 from models.ops.splat_wander import step_of
 from models.plan import TrainingPlan
-from models.rendering.losses import mask_term
-from models.structs import MASK_THRESHOLD, Objective, RayView, StepContext, Term, Var, loss_tag
+from models.rendering.loss_table import terms_of, weights_of
+from models.structs import Objective, RayView, StepContext, Term, Var, loss_tag
 
 SPREAD = 1.1  # extent of a scene relative to the spread of its cameras
-GEOMETRY_FROM = 0.25  # fraction of the training after which the 2DGS losses apply
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,17 @@ class GaussiansModel(Model):
     shows_pictures = True
 
     def __init__(
-        self, conf: SplatsConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
+        self,
+        conf: SplatsConfig,
+        photographs: PhotographsConfig,
+        train: TrainConfig,
+        generator: np.random.Generator,
+        plan: TrainingPlan,
     ) -> None:
         self.conf, self.train, self.plan = conf, train, plan
+        self.weights = weights_of(LOSSES, (GAUSSIANS, conf.form, conf.densify), train, plan)
+        self.exposure = Exposure() if plan.exposure.value else None
+        self._exposure_rate = photographs.exposure_rate
         self.splats = Splats(one_splat(conf))
         self.generator = generator
         self.extent = 1.0
@@ -59,17 +67,8 @@ class GaussiansModel(Model):
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """One network, `splats`."""
-        return {densify.NETWORK: self.splats}
-
-    @property
-    def loss_weights(self) -> dict[str, float]:
-        """The weights above 0 of the losses that apply, by name."""
-        conf = self.conf
-        names = ("mask", "distortion") * self.plan.uses_masks + ("opacity", "size") * (conf.densify == MCMC)
-        weights = {name: getattr(conf, f"{name}_weight", self.train.mask_weight) for name in (*names, "normal")}
-        weights["color"] = 1.0
-        return {name: weight for name, weight in weights.items() if weight > 0}
+        """The Gaussians, `splats`, and the exposure of photographs if it is learned."""
+        return {densify.NETWORK: self.splats} | ({} if self.exposure is None else {EXPOSURE: self.exposure})
 
     @property
     def is_flat(self) -> bool:
@@ -86,6 +85,8 @@ class GaussiansModel(Model):
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PictureSampler:
         """Whole photographs; initialises the Gaussians from the scene."""
         centres = scene.c2w[:, :3, 3]
+        if self.exposure is not None:
+            take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
         self.extent = SPREAD * max(float(np.linalg.norm(centres - centres.mean(axis=0), axis=1).max()), 1.0)
         self.cameras = [
             PinholeCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
@@ -118,54 +119,18 @@ class GaussiansModel(Model):
             viewpoint = self._viewpoint(picture.camera, (width, height), context)
             shown, radii = paint(self.splats, self.conf, viewpoint, probe)
             watched[name], self._seen[name] = probe, (radii, width, height)
-            rgb, target = (
-                self.taken(shown[:, :, COLOR], picture.view),
-                picture.target(self.plan.uses_masks, context.background_rgb),
-            )
-            color = Term(picture_loss(rgb, target, self.conf.structure_share), 1.0)
-            for term, value in ({"color": color} | self._terms(picture, shown, context)).items():
+            rgb, target = shown[:, :, COLOR], picture.target(self.plan.uses_masks, context.background_rgb)
+            if self.exposure is not None:
+                rgb = self.exposure.of_picture(rgb, picture.view)
+            rendered = RenderedPicture(picture, shown, rgb, target, self)
+            for term, value in terms_of(LOSSES, self.weights, rendered, context.step, self.train).items():
                 sums.setdefault(term, []).append(value)
             errors.append((rgb.detach() - target).sqr().mean().reshape((1, 1)))
         terms = {
             name: Term(sum(v.total for v in values), sum(v.count for v in values), values[0].weight)
             for name, values in sums.items()
         }
-        return Objective(terms | self._regularisers(len(batch)), Shown(jt.concat(errors, dim=0)), watched)
-
-    def taken(self, rgb: Var, view: int) -> Var:
-        """Colours [H, W, 3] to compare with a photograph."""
-        del view
-        return rgb
-
-    def _terms(self, picture: Picture, shown: Var, context: StepContext) -> dict[str, Term]:
-        """The losses of one image besides its colours."""
-        terms: dict[str, Term] = {}
-        opacity = shown[:, :, OPACITY]
-        mask = picture.mask if self.plan.uses_masks else None
-        if mask is not None:
-            shows = jt.array((mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
-            terms["mask"] = mask_term(opacity.reshape((-1, 1)), shows, self.train.mask_weight)
-        if self.is_flat and context.step >= GEOMETRY_FROM * self.train.end_iter:
-            # Without masks, its pull on foreground and background exceeds the colour loss.
-            if mask is not None and self.conf.distortion_weight > 0:
-                terms["distortion"] = distortion_term(shown, self.conf.distortion_weight)
-            if self.conf.normal_weight > 0 and min(shown.shape[:2]) > 2:
-                terms["normal"] = normal_term(shown, picture.camera, self.conf.normal_weight)
-        return terms
-
-    def _regularisers(self, entries: int) -> dict[str, Term]:
-        """Regularisers of opacity and size (MCMC)."""
-        if self.conf.densify != MCMC:
-            return {}
-        sizes = self.splats.sizes[:, :2] if self.is_flat else self.splats.sizes
-        found = {}
-        if self.conf.opacity_weight > 0:
-            found["opacity"] = Term(
-                self.splats.opacities.sigmoid().mean() * entries, float(entries), self.conf.opacity_weight
-            )
-        if self.conf.size_weight > 0:
-            found["size"] = Term(sizes.exp().mean() * entries, float(entries), self.conf.size_weight)
-        return found
+        return Objective(terms, Shown(jt.concat(errors, dim=0)), watched)
 
     # around a step
 
@@ -181,7 +146,8 @@ class GaussiansModel(Model):
             conf.color_rate,
             conf.rest_rate,
         )
-        return {f"{densify.NETWORK}.{name}": rate for name, rate in zip(NAMES, rates, strict=True)}
+        found = {f"{densify.NETWORK}.{name}": rate for name, rate in zip(NAMES, rates, strict=True)}
+        return found if self.exposure is None else found | {EXPOSURE: self._exposure_rate}
 
     def before_step(self, context: StepContext) -> None:
         """Discard the gradients of the previous step."""
@@ -238,11 +204,13 @@ class GaussiansModel(Model):
     # what is saved
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Adopt the number of Gaussians of a checkpoint."""
+        """Adopt the numbers of Gaussians and photographs of a checkpoint."""
         if shapes[densify.NETWORK].get("means", (0,))[0] < 1:
             raise ValueError("it contains no Gaussians")
         take_rows(self.splats, shapes[densify.NETWORK])
         self.pulled.forget()
+        if self.exposure is not None and EXPOSURE in shapes:
+            take_rows(self.exposure, shapes[EXPOSURE])
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The statistics of densification, and the form."""

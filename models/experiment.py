@@ -12,11 +12,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from data.config import DatasetConfig
 from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder
 from data.io.lock import TakenError
-from data.scenes.load import load_held_out, load_scene
+from data.prepare.load import load_held_out, load_scene
+from data.scenes.config import DatasetConfig
 from data.scenes.scene import Scene
 from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint

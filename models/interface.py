@@ -24,7 +24,7 @@ from models.machine.ranks.ranks import joined
 from models.requests import UNIT, EvaluationRequest, MeshRequest
 
 if TYPE_CHECKING:
-    from data.config import DatasetConfig
+    from data.scenes.config import DatasetConfig
     from data.scenes.scene import Scene
     from models.callback import Callback
     from models.evaluation.validation import ValidationImage

@@ -16,8 +16,8 @@ from test_fast_neus import SHORT
 from trainings import on_host, run_conf, stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
-from data.scenes.fused_depth import fused_depth
-from data.writers.neus import write_neus_scene
+from data.prepare.stereo.fused_depth import fused_depth
+from data.scenes.writer import write_neus_scene
 from models.estimators import open_surface
 from models.methods.conf import load_config
 from models.methods.fast import decisions

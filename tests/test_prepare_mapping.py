@@ -13,7 +13,7 @@ from rendered_photographs import write_fisheye, write_near_and_far
 from data.io.child import run_apart
 from data.io.files import write_result
 from data.parsed_scene import WorldFrame
-from data.prepare import colmap_tasks, joining, mapping
+from data.prepare.sfm import colmap_tasks, joining, mapping
 from data.readers.colmap_files import load_tables
 from data.readers.neus import FRAME_FILE, read_frame
 from models.commands.reconstruction_page import page, trust

@@ -18,7 +18,7 @@ from data.io.files import write_result
 from data.io.images import to_uint8
 from data.parsed_scene import SparsePoints
 from data.scenes.scene import Scene
-from data.writers.neus import write_neus_scene, write_points
+from data.scenes.writer import write_neus_scene, write_points
 from models.surface.visibility import cameras, project
 
 TRUTH, TRUTH_OBJECT, WITNESS = "truth.ply", "truth_object.ply", "witness.ply"  # WITNESS is written last

@@ -15,7 +15,7 @@ from data.errors import UserError, listed
 from data.io.files import read_regular, remove, write_result
 from data.io.phases import Spent, Times, added, as_values
 from data.io.streams import complain, say
-from data.writers.neus import CAMERA_FILE
+from data.scenes.writer import CAMERA_FILE
 from models.commands.inspection import FIGURES as HEALTH_FIGURES
 from models.commands.inspection import FOLDER as HEALTH_FOLDER
 from models.commands.inspection import PAGE as HEALTH_PAGE

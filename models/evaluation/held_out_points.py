@@ -11,7 +11,7 @@ import trimesh
 from scipy.spatial import cKDTree
 
 from data.parsed_scene import MASK_HALF, SparsePoints
-from data.roi.sparse import well_supported
+from data.scenes.sparse import well_supported
 from models.evaluation.mesh_distance import point_to_mesh
 from models.surface.visibility import Camera, project
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data.config import DatasetConfig
+from data.scenes.config import DatasetConfig
 from models.config.blocks import GeneralConfig, TrainConfig
 from models.config.devices import CPU, CUDA, DEVICES, of_device
 from models.config.hocon import parse_tree, quoted, read_tree, write_tree

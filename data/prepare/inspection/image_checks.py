@@ -9,12 +9,12 @@ import cv2
 import numpy as np
 
 from data.errors import listed_views
-from data.inspection.finding import Finding, graded
 from data.io.images import size_within
 from data.parsed_scene import MASK_HALF
-from data.roi.frustum import Cameras
-from data.roi.visual_hull import masked_views, visual_hull
+from data.prepare.inspection.finding import Finding, graded
+from data.scenes.frustum import Cameras
 from data.scenes.scene import Scene
+from data.scenes.visual_hull import masked_views, visual_hull
 
 SMALLEST = 1e-6  # radii, of a camera from the centre; avoids a division by zero
 NEIGHBOURS = 6  # enough that one outlier hardly changes their median

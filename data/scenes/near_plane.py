@@ -6,7 +6,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from data.parsed_scene import SparsePoints
-from data.roi.sparse import LEAST_POINTS, well_supported
+from data.scenes.sparse import LEAST_POINTS, well_supported
 
 NEAREST_SHARE = 0.01  # quantile of the points' distances; nearer points are outliers
 POINTS_SHARE = 0.5  # of that distance: textureless surfaces have no points and may be nearer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from data.roi.frustum import Cameras
-from data.roi.sparse import LEAST_POINTS
+from data.scenes.frustum import Cameras
+from data.scenes.sparse import LEAST_POINTS
 
 # The score of a shared point by its triangulation angle (MVSNet, arXiv 1804.02505, section 4.1): highest at 5 degrees,
 # lower below, where depth is uncertain, and above, where patches look different.

@@ -18,7 +18,7 @@ import numpy as np
 from data.cameras import evenly_spaced
 from data.io.images import eight_bits, size_within
 from data.parsed_scene import MASK_HALF, Lens
-from data.scenes.features import Camera, Features, Match, find_features, match_features, neighbour_pairs, normalised
+from data.prepare.features import Camera, Features, Match, find_features, match_features, neighbour_pairs, normalised
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 

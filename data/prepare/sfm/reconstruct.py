@@ -13,10 +13,11 @@ from data.errors import UserError, listed
 from data.io.child import ChildError, run_apart
 from data.io.files import remove, write_result
 from data.io.phases import phase
-from data.prepare import colmap_tasks, mapping
-from data.prepare.database import copy_without, count_rows, read_largest, read_links
 from data.prepare.frames import Frame, Group, groups
-from data.prepare.matching import (
+from data.prepare.progress import Bar
+from data.prepare.sfm import colmap_tasks, mapping
+from data.prepare.sfm.database import copy_without, count_rows, read_largest, read_links
+from data.prepare.sfm.matching import (
     COARSE_FEATURES,
     EXHAUSTIVE_LIMIT,
     all_pairs,
@@ -25,9 +26,8 @@ from data.prepare.matching import (
     similar_pairs,
     why_disconnected,
 )
-from data.prepare.progress import Bar
+from data.prepare.sfm.static_camera import MOSTLY, share_of_still_pairs
 from data.prepare.sources import MIN_IMAGES
-from data.prepare.static_camera import MOSTLY, share_of_still_pairs
 from data.prepare.steps import WorkError
 
 DATABASE = "database/matches.db"  # in its own folder, since SQLite writes its journals beside it

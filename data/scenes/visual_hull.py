@@ -15,8 +15,8 @@ import numpy as np
 from data.cameras import evenly_spaced, pixels_to_rays
 from data.io.images import size_of, size_within
 from data.parsed_scene import MASK_HALF
-from data.roi.cells import cell_centres, octants
-from data.roi.frustum import Cameras, meeting_point
+from data.scenes.cells import cell_centres, octants
+from data.scenes.frustum import Cameras, meeting_point
 
 MOST_VIEWS = 120  # evenly chosen; more do not change a hull of this resolution
 MASK_SIDE = 192  # pixels; the longer side of the reduced masks

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data.prepare.database import PAIR_BASE
-from data.prepare.matching import ENOUGH_MATCHES
+from data.prepare.sfm.database import PAIR_BASE
+from data.prepare.sfm.matching import ENOUGH_MATCHES
 
 # Largest median motion of a pair's matches for a static camera, relative to the longer side: feature and compression
 # noise. Between neighbouring images of a walk a match moves by a tenth.

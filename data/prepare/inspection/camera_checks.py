@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from data.errors import listed_views
-from data.inspection.epipolar import lone_views, median_distance, pair_distances, worst_views
-from data.inspection.finding import Finding, graded
+from data.prepare.inspection.epipolar import lone_views, median_distance, pair_distances, worst_views
+from data.prepare.inspection.finding import Finding, graded
 from data.scenes.scene import Scene
 
 # Median distance from the epipolar lines, pixels of images reduced to 640. On four scenes, three of them real, correct

@@ -12,8 +12,8 @@ from scipy.sparse.csgraph import connected_components
 
 from data.io.images import size_of, size_within
 from data.parsed_scene import Lens, SparsePoints
-from data.scenes.bundle import Bundle
-from data.scenes.features import Camera, Features, find_features, match_features, neighbour_pairs, normalised
+from data.prepare.adjustment.bundle import Bundle
+from data.prepare.features import Camera, Features, find_features, match_features, neighbour_pairs, normalised
 from data.scenes.undistort import resized
 
 LARGEST_SIDE = 800  # pixels; images are reduced to this size, at which features are accurate to 0.1 pixels

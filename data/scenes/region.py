@@ -15,9 +15,9 @@ import numpy as np
 from data.cameras import evenly_spaced
 from data.errors import SceneError, UserError, listed_views
 from data.parsed_scene import SparsePoints
-from data.roi.frustum import Cameras, border_distances, enclosing_ball, frustum_distances, meeting_point
-from data.roi.sparse import object_points, place_points
-from data.roi.visual_hull import Hull, masked_views, visual_hull
+from data.scenes.frustum import Cameras, border_distances, enclosing_ball, frustum_distances, meeting_point
+from data.scenes.sparse import object_points, place_points
+from data.scenes.visual_hull import Hull, masked_views, visual_hull
 
 MARGIN = 1.1  # sphere radius over object radius, the published dataset.scale_mat_scale
 POINTS_MARGIN = 1.2  # likewise for SfM points, whose outermost ones are trimmed although they may be on the object

@@ -8,11 +8,11 @@ import cv2
 import numpy as np
 
 from data.cameras import evenly_spaced, mean_up, pixels_to_rays
-from data.inspection.canvas import INK, MUTED, Canvas, colour_of
 from data.io.images import eight_bits
 from data.parsed_scene import SparsePoints
-from data.roi.frustum import enclosing_ball
-from data.roi.region import SENTENCE
+from data.prepare.inspection.canvas import INK, MUTED, Canvas, colour_of
+from data.scenes.frustum import enclosing_ball
+from data.scenes.region import SENTENCE
 from data.scenes.scene import Scene
 
 WIDTH = 1600  # pixels of the whole image

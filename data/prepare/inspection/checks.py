@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from data.errors import listed_views
-from data.inspection.camera_checks import cameras as camera_check
-from data.inspection.finding import Finding, graded
-from data.inspection.image_checks import exposure, masks, sharpness
-from data.inspection.sides import SEEN_ANGLE, missing_sides
-from data.roi.frustum import Cameras, frustum_distances
-from data.roi.sparse import LEAST_POINTS, well_supported
+from data.prepare.inspection.camera_checks import cameras as camera_check
+from data.prepare.inspection.finding import Finding, graded
+from data.prepare.inspection.image_checks import exposure, masks, sharpness
+from data.prepare.inspection.sides import SEEN_ANGLE, missing_sides
+from data.scenes.frustum import Cameras, frustum_distances
 from data.scenes.scene import Scene
+from data.scenes.sparse import LEAST_POINTS, well_supported
 
 # Number of views: the published recipe trains on 49 or 64; with fewer than eight the surface is underdetermined.
 GOOD_VIEWS, FAIR_VIEWS = 20, 8

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from data.prepare.colmap_tasks import MOST_ERROR, SEED, Report, image_error, known_images, refine
-from data.prepare.joining import Matched, joined
-from data.prepare.matching import components
+from data.prepare.sfm.colmap_tasks import MOST_ERROR, SEED, Report, image_error, known_images, refine
+from data.prepare.sfm.joining import Matched, joined
+from data.prepare.sfm.matching import components
 
 SMALLEST_MODEL = 3  # images
 ALMOST_ALL = 0.9  # of the images: with cameras for fewer, other options and the global mapper are tried

@@ -17,7 +17,7 @@ import numpy as np
 
 from data.io.bars import Bar
 from data.io.images import eight_bits, size_of, size_within
-from data.roi.frustum import Cameras
+from data.scenes.frustum import Cameras
 from data.scenes.undistort import resized
 
 SIDE = 240  # pixels, longer side of the reduced photographs; 180 cost quality

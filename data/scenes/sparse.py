@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 
 from data.cameras import evenly_spaced
 from data.parsed_scene import SparsePoints, training_points
-from data.roi.frustum import Cameras, enclosing_ball, frustum_distances, meeting_point
+from data.scenes.frustum import Cameras, enclosing_ball, frustum_distances, meeting_point
 
 MOST_POINTS = 20_000  # a random subset of this size is enough for a sphere
 MOST_VIEWS = 120  # likewise, evenly chosen

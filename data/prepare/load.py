@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from data.config import AUTO_FORMAT, NO_REFINEMENT, POSES_AND_FOCAL, DatasetConfig
 from data.errors import SceneError
 from data.parsed_scene import ParsedScene
+from data.prepare.adjustment.adjust import adjusted, located
+from data.prepare.adjustment.triangulated import triangulated
 from data.readers import READERS
 from data.readers.detect import recognise
-from data.scenes.adjust import adjusted, located
+from data.scenes.config import AUTO_FORMAT, NO_REFINEMENT, POSES_AND_FOCAL, DatasetConfig
 from data.scenes.preprocess import preprocess
 from data.scenes.scene import Scene, check_scene
 from data.scenes.split import TEST, split
@@ -33,7 +34,9 @@ def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
     """
     with _failures_named(conf):
         parsed = _refined(_training(parse_scene(conf), conf), conf)
-        return check_scene(preprocess(parsed, parsed.images, conf, background), conf.camera_outside_sphere)
+        find_points = triangulated if conf.triangulate_points else None
+        scene = preprocess(parsed, parsed.images, conf, background, find_points=find_points)
+        return check_scene(scene, conf.camera_outside_sphere)
 
 
 def load_held_out(conf: DatasetConfig, training: Scene, group: str = TEST, background: float = 0.0) -> Scene | None:

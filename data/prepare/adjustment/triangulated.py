@@ -10,8 +10,8 @@ import numpy as np
 from data.cameras import evenly_spaced
 from data.io.images import eight_bits
 from data.parsed_scene import Lens, SparsePoints
-from data.scenes.bundle import LIMITS, consistent, errors, triangulate
-from data.scenes.tracks import LARGEST_SIDE, LEAST_TRACKS, bundle_of, image_features, points_of
+from data.prepare.adjustment.bundle import LIMITS, consistent, errors, triangulate
+from data.prepare.adjustment.tracks import LARGEST_SIDE, LEAST_TRACKS, bundle_of, image_features, points_of
 
 MOST_IMAGES = 100  # evenly chosen: more add few points and take longer than the start of a training should
 

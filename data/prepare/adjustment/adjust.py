@@ -19,9 +19,8 @@ from data.errors import SceneError
 from data.io.child import ChildError, run_apart
 from data.io.images import ImageError, eight_bits, read_image, rgb_of, size_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage
-from data.scenes.bundle import Adjusted, adjust, resected
-from data.scenes.features import neighbour_pairs
-from data.scenes.tracks import (
+from data.prepare.adjustment.bundle import Adjusted, adjust, resected
+from data.prepare.adjustment.tracks import (
     LARGEST_SIDE,
     LEAST_TRACKS,
     NEIGHBOURS,
@@ -30,6 +29,7 @@ from data.scenes.tracks import (
     image_features,
     points_of,
 )
+from data.prepare.features import neighbour_pairs
 from data.scenes.undistort import fitted
 
 LEAST_SEEN = 20  # tracks that an image needs for its pose to be refined

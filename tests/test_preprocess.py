@@ -14,9 +14,9 @@ from data.io.images import ImageError
 from data.parsed_scene import Lens, ParsedScene, PosedImage, WorldFrame
 from data.prepare.inspection.camera_checks import cameras
 from data.prepare.load import load_held_out, load_scene
-from data.readers.numbering import numbers
 from data.scenes.backdrop import backdrop_colours, backdrop_mask
 from data.scenes.preprocess import preprocess
+from data.scenes.readers.numbering import numbers
 from data.scenes.scene import summary
 from data.scenes.split import split
 

@@ -22,8 +22,8 @@ from data.prepare.gps import positions
 from data.prepare.gravity import floor_normal, upright
 from data.prepare.load import load_scene
 from data.prepare.metric import Known, find_markers, length_of, measured
-from data.readers.neus import FRAME_FILE
 from data.scenes.config import DatasetConfig
+from data.scenes.readers.neus import FRAME_FILE
 from data.scenes.writer import write_neus_scene
 from models.evaluation.ground_truth import read_ground_truth
 from models.requests import UNIT, WORLD, MeshRequest

@@ -19,10 +19,10 @@ from data.prepare.grabcut_masks import LEAST_COVER, MOST_COVER, Cut
 from data.prepare.inspection.overview import overview
 from data.prepare.owned_files import made_here, record, require_free
 from data.prepare.steps import is_as_noted
-from data.readers.colmap import read_colmap
-from data.readers.neus import FRAME_FILE
 from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
+from data.scenes.readers.colmap import read_colmap
+from data.scenes.readers.neus import FRAME_FILE
 from data.scenes.scene import Scene, check_scene
 from data.scenes.writer import CAMERA_FILE, POINTS_FILE, write_neus_scene
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from data.readers import FORMATS
+from data.scenes.readers import FORMATS
 
 AUTO_FORMAT = "auto"
 NO_REFINEMENT, POSES, POSES_AND_FOCAL = "none", "poses", "focal"

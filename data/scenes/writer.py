@@ -1,4 +1,4 @@
-"""Writes a `Scene` in the published NeuS format, which `data.readers.neus` reads."""
+"""Writes a `Scene` in the published NeuS format, which `data.scenes.readers.neus` reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trimesh
 from data.io.files import write_result
 from data.io.images import write_image
 from data.parsed_scene import SparsePoints
-from data.readers.neus import FRAME_FILE, POINTS_FILE
+from data.scenes.readers.neus import FRAME_FILE, POINTS_FILE
 from data.scenes.scene import Scene
 
 CAMERA_FILE = "cameras_sphere.npz"

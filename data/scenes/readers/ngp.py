@@ -7,7 +7,7 @@
 
 Lens keys apply to all images or to a single frame. `camera_angle_x`, `camera_angle_y` (radians) are used if `fl_x`,
 `fl_y` are missing. `is_fisheye` with k1 k2 k3 k4 is OpenCV's fisheye model, otherwise k1 k2 p1 p2 (k3) are OpenCV's.
-Half pixels and axes as in `data.readers.transforms`. Behaviour of https://github.com/NVlabs/instant-ngp at abe236e,
+Half pixels and axes as in `transforms.py`. Behaviour of https://github.com/NVlabs/instant-ngp at abe236e,
 src/nerf_loader.cu, without two bugs: there p1 overwrites k3, and focal lengths are not scaled for images smaller than
 w x h.
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage
-from data.readers.transforms import (
+from data.scenes.readers.transforms import (
     TRANSFORMS_FILE,
     find_file,
     held_out_file,

@@ -19,8 +19,8 @@ from scipy.spatial.transform import Rotation
 from data.errors import SceneError, one_line
 from data.io.json_file import MAX_POINTS_BYTES, read_json
 from data.parsed_scene import CameraFiles, Lens, ParsedScene
-from data.readers.shots import camera, field, numbers, scene_of_shots, shot, sparse
-from data.readers.transforms import require_read
+from data.scenes.readers.shots import camera, field, numbers, scene_of_shots, shot, sparse
+from data.scenes.readers.transforms import require_read
 
 CAMERA_FILE = "reconstruction.json"
 # The keys of the coefficients of each projection, in OpenCV's order.

@@ -22,7 +22,7 @@ from data.io.images import image_size, photographs_folder
 from data.io.json_file import MAX_POINTS_BYTES, read_content
 from data.io.named_files import named_file
 from data.parsed_scene import CameraFiles, ParsedScene
-from data.readers.shots import camera, scene_of_shots, shot, sparse
+from data.scenes.readers.shots import camera, scene_of_shots, shot, sparse
 
 HEADER = "# Bundle file v0.3"
 CAMERA_FILE = re.compile(r"(.*\.)?bundler?(\.rd)?\.out", re.IGNORECASE)

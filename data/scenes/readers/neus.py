@@ -21,8 +21,8 @@ from data.io.json_file import read_object
 from data.io.nearby import folders_beside
 from data.io.npz import NpzError, read_members
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, WorldFrame
-from data.readers.numbering import require_no_gap, require_same_numbers
-from data.readers.points import read_points
+from data.scenes.readers.numbering import require_no_gap, require_same_numbers
+from data.scenes.readers.points import read_points
 
 POINTS_FILE = "sparse/points.ply"  # not in the published format: SfM points, world frame
 

@@ -28,7 +28,7 @@ from data.io.images import IMAGE_SUFFIXES, image_size
 from data.io.json_file import kind, matrix, number, objects, positive, read_content, read_object, side, text
 from data.io.named_files import leads_out, spelled_below, spelled_file
 from data.parsed_scene import Lens, PosedImage
-from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
+from data.scenes.readers.poses import OPENGL_TO_OPENCV, rigid_pose
 
 TRANSFORMS_FILE = "transforms.json"
 # Keys that ns-process-data writes and instant-ngp does not know.

@@ -18,8 +18,8 @@ from typing import Any
 from data.errors import SceneError, one_line
 from data.io.json_file import MAX_POINTS_BYTES, read_object, text
 from data.parsed_scene import CameraFiles, Lens, ParsedScene
-from data.readers.shots import camera, field, numbers, records, scene_of_shots, shot, sparse
-from data.readers.transforms import require_read
+from data.scenes.readers.shots import camera, field, numbers, records, scene_of_shots, shot, sparse
+from data.scenes.readers.transforms import require_read
 
 CAMERA_FILE = "sfm_data.json"
 # The key of each lens model, with the places of its coefficients in OpenCV's order; None: 0.

@@ -7,8 +7,8 @@ from pathlib import Path
 from data.errors import SceneError
 from data.io.images import IMAGE_SUFFIXES
 from data.io.nearby import folders_beside
-from data.readers import FORMATS, READERS
-from data.readers.neus import matches_in_part
+from data.scenes.readers import FORMATS, READERS
+from data.scenes.readers.neus import matches_in_part
 
 # (preferred, other) where a folder has both formats: LLFF's table drops COLMAP's distortion, and a NeuS scene made from
 # the other format has a chosen region of interest. XMP files of RealityCapture stay beside the photographs that another

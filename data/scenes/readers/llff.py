@@ -25,8 +25,8 @@ from data.io.images import image_size, left_out, photographs_folder, require_ima
 from data.io.json_file import positive, side
 from data.io.npz import NpzError, read_npy
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
-from data.readers.poses import rigid_pose
-from data.readers.transforms import require_same_shape
+from data.scenes.readers.poses import rigid_pose
+from data.scenes.readers.transforms import require_same_shape
 
 CAMERA_FILE = "poses_bounds.npy"
 COLUMNS = 17

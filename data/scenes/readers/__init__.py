@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.parsed_scene import CameraFiles, ParsedScene
-from data.readers import (
+from data.scenes.readers import (
     blender,
     bundler,
     colmap,

@@ -18,7 +18,7 @@ from data.io.child import ChildError, run_apart
 from data.io.images import photographs_folder
 from data.io.named_files import masks_folder
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, SparsePoints
-from data.readers.colmap_files import (
+from data.scenes.readers.colmap_files import (
     ModelFileError,
     Tables,
     count_images,
@@ -28,7 +28,7 @@ from data.readers.colmap_files import (
     readable_copy,
     require_whole,
 )
-from data.readers.shots import Shot, posed_images
+from data.scenes.readers.shots import Shot, posed_images
 
 POINTS = "points3D"  # may be missing
 MODEL_FILES = ("cameras", "images", POINTS)

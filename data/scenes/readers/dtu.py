@@ -18,7 +18,7 @@ import numpy as np
 import scipy.io
 
 from data.errors import DAMAGE, SceneError, reason
-from data.readers.points import read_points
+from data.scenes.readers.points import read_points
 
 MOST_CELLS = 1 << 30  # of the observation mask; the published ones have about ten million
 MOST_BYTES = 1 << 30  # of its file

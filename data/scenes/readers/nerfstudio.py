@@ -5,7 +5,7 @@
     folder/images/, masks/   the paths in file_path and mask_path
     folder/sparse_pc.ply     points in the world of the file's matrices
 
-Lens keys apply to all images or to a single frame; half pixels and axes as in `data.readers.transforms`. Behaviour of
+Lens keys apply to all images or to a single frame; half pixels and axes as in `transforms.py`. Behaviour of
 https://github.com/nerfstudio-project/nerfstudio at 50e0e3c, data/dataparsers/nerfstudio_dataparser.py; keys in
 docs/quickstart/data_conventions.md there.
 
@@ -24,9 +24,9 @@ from pathlib import Path
 from data.errors import SceneError, one_line
 from data.io.json_file import matrix, positive, text
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage, SparsePoints
-from data.readers.points import read_points
-from data.readers.poses import rigid_pose
-from data.readers.transforms import (
+from data.scenes.readers.points import read_points
+from data.scenes.readers.poses import rigid_pose
+from data.scenes.readers.transforms import (
     TRANSFORMS_FILE,
     Frame,
     find_file,

@@ -10,7 +10,7 @@ on) are held out. Camera axes are Blender's (y up, looking along -z); the world 
 Half pixels: Blender's optical axis goes through the centre of the image, pixel ((w - 1) / 2, (h - 1) / 2) here. The
 published NeRF (https://github.com/bmild/nerf at 14c5556, run_nerf_helpers.py, get_rays) uses w / 2 with pixels counted
 from 0, which is half a pixel off; feature matches on the lego scene confirm the centre. The other lens keys of
-`data.readers.transforms` are supported too.
+`data.scenes.readers.transforms` are supported too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage
-from data.readers.transforms import (
+from data.scenes.readers.transforms import (
     TRANSFORMS_FILE,
     held_out_file,
     posed_image,

@@ -19,8 +19,8 @@ from data.io.images import left_out, list_images, natural_key, photographs_folde
 from data.io.json_file import positive, side
 from data.io.named_files import leads_out, mask_files, masks_folder, named_file
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
-from data.readers.poses import rigid_pose
-from data.readers.transforms import require_distinct, require_most
+from data.scenes.readers.poses import rigid_pose
+from data.scenes.readers.transforms import require_distinct, require_most
 
 
 @dataclass(frozen=True, eq=False)

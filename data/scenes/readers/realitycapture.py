@@ -32,9 +32,9 @@ from data.io.json_file import positive, read_content
 from data.io.named_files import masks_folder
 from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
-from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
-from data.readers.shots import numbers, with_masks
-from data.readers.transforms import Frame, find_file, require_distinct
+from data.scenes.readers.poses import OPENGL_TO_OPENCV, rigid_pose
+from data.scenes.readers.shots import numbers, with_masks
+from data.scenes.readers.transforms import Frame, find_file, require_distinct
 
 SUFFIX, TABLE_SUFFIX = ".xmp", ".csv"
 NAMESPACE = "http://www.capturingreality.com/ns/xcr/1.1#"

@@ -30,9 +30,9 @@ from data.io.json_file import positive, side
 from data.io.named_files import masks_folder, spelled_below, spelled_file
 from data.io.xml_file import read_xml
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
-from data.readers.poses import rigid_pose
-from data.readers.shots import numbers, with_masks
-from data.readers.transforms import require_most, require_same_shape
+from data.scenes.readers.poses import rigid_pose
+from data.scenes.readers.shots import numbers, with_masks
+from data.scenes.readers.transforms import require_most, require_same_shape
 
 CAMERA_FILE = "cameras.xml"
 CORNER_TO_CENTRE = -0.5

@@ -14,8 +14,8 @@ from data.io.bars import Bar
 from models.commands import reconstruction_time
 from models.commands.reconstruction_time import Budget, announce, budget
 from models.machine import progress
-from models.monitoring.deadline import is_over, training_ends_at
 from models.training.pace import Pace
+from models.training.stops import is_over, training_ends_at
 
 
 @pytest.fixture

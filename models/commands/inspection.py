@@ -17,8 +17,8 @@ from data.prepare.inspection.overview import overview
 from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, results_folder, training_scene
 from models.methods.conf import ExperimentConfig
-from models.monitoring.run_files import RunFiles
 from models.report.markdown import escaped
+from models.training.run_files import RunFiles
 
 FOLDER = "inspect"
 FILES = PICTURE, PAGE, FIGURES = ("overview.png", "health.md", "health.json")

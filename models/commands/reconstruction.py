@@ -53,8 +53,8 @@ from models.commands.reconstruction_page import PHASE_OF, UNKNOWN, page, read_fi
 from models.commands.reconstruction_settings import chosen_settings, longer, require_same_settings, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
-from models.monitoring.deadline import training_ends_at
 from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS
+from models.training.stops import training_ends_at
 
 CONF = Path("confs/fast.conf")
 NO_SURFACE = (
@@ -145,7 +145,7 @@ def _set_checkpoints_aside(folder: Path) -> None:
     """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
     from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
     from models.experiment import CHECKPOINTS
-    from models.monitoring.lock import FolderLock
+    from models.training.run_files import FolderLock
 
     if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
         lock = FolderLock(folder)

@@ -13,8 +13,8 @@ from data.io.streams import say
 from models.commands.command import Arguments, ExperimentConfig
 from models.commands.conf import given_value
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan
-from models.monitoring.deadline import LEAST_STEPS
 from models.requests import AUTO
+from models.training.stops import LEAST_STEPS
 
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
 # as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.

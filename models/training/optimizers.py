@@ -1,4 +1,4 @@
-"""Optimisers: the update of a parameter and its two moments in a step; `train.optimizer` names one of OPTIMIZERS.
+"""Optimisers: the update of a parameter and its two moments in a step; `train.optimizer` names one of RULES.
 
 A rule uses only operators that Jittor's Vars and NumPy arrays both support: Vars are trained, arrays are used to
 analyse a skipped step.
@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ADAM = "adam"
-BETA_1 = 0.9
+from models.config.blocks import ADAM, BETA_1
 
 Array = Any  # a Var or a NumPy array, of one floating-point type within a call
 
@@ -48,4 +47,4 @@ def adam(
     return value - first * (rate / (1.0 - BETA_1**step.steps)) / (root + step.epsilon), first, second
 
 
-OPTIMIZERS: dict[str, Rule] = {ADAM: adam}
+RULES: dict[str, Rule] = {ADAM: adam}

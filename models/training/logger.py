@@ -167,3 +167,21 @@ class RunLogger(AbstractContextManager):
             self._failed.add(part)
             reason = error.strerror or error
             complain(f"Warning: the {part} log in {self._logs} cannot be written ({reason}); nothing more is added.")
+
+
+class Speed:
+    """Batch entries per second between reports."""
+
+    def __init__(self) -> None:
+        self._rays, self._time = 0, time.perf_counter()
+
+    def count(self, rays: int) -> None:
+        """Count the entries of a step."""
+        self._rays += rays
+
+    def since_last(self) -> float:
+        """Entries per second since the last call."""
+        now = time.perf_counter()
+        found = self._rays / (now - self._time)
+        self._rays, self._time = 0, now
+        return found

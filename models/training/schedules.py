@@ -1,4 +1,4 @@
-"""Learning-rate schedules as functions of the step; `train.learning_rate_decay` names one of DECAYS.
+"""Learning-rate schedules as functions of the step; `train.learning_rate_decay` names one of CURVES.
 
 Cosine and linear warm-up as published (https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py); exponential: NeRF,
 arXiv 2003.08934, section 5.3.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+
+from models.config.blocks import COSINE, EXPONENTIAL, TrainConfig
 
 Schedule = Callable[[int], float]  # finished steps -> rate of the next one
 Decay = Callable[[float, float], float]  # (completed fraction in 0..1, final factor) -> factor, initially 1
@@ -23,7 +25,14 @@ def exponential(done: float, end: float) -> float:
     return end**done
 
 
-DECAYS: dict[str, Decay] = {"cosine": cosine, "exponential": exponential}
+CURVES: dict[str, Decay] = {COSINE: cosine, EXPONENTIAL: exponential}
+
+
+def learning_rate(train: TrainConfig) -> Schedule:
+    """The rate of a conf; the very first step of a warm-up has the rate 0, as published."""
+    decay = CURVES[train.learning_rate_decay]
+    after = decaying(decay, train.learning_rate, train.learning_rate_alpha, train.warm_up_end, train.end_iter)
+    return warmed_up(after, train.warm_up_end)
 
 
 def decaying(decay: Decay, rate: float, end: float, first: float, last: float) -> Schedule:

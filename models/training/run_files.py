@@ -1,4 +1,4 @@
-"""The files of a run: its recording, and what remains if it fails before its first result."""
+"""The files of a run: its lock, its recording, and what remains if it fails before its first result."""
 
 from __future__ import annotations
 
@@ -7,13 +7,30 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.io.files import make_folder, missing_folders, remove, remove_empty, write_atomically, write_result
+from data.io.lock import FileLock
 from models.methods.conf import ExperimentConfig, to_hocon
-from models.monitoring.lock import LOCK_NAME
-from models.monitoring.logger import LOG_FOLDER
+from models.training.logger import LOG_FOLDER
 
+LOCK_NAME = ".training.lock"
 RECORDING = "recording"
 OF_A_TRAINING = (LOCK_NAME, LOG_FOLDER, RECORDING)  # of no use without a finished step
 OF_A_RESULT = (LOG_FOLDER,)
+
+
+class FolderLock(FileLock):
+    """A lock on `<folder>/.training.lock`. The file is not removed: otherwise two processes could lock two files."""
+
+    def __init__(self, folder: Path) -> None:
+        """Acquire the lock; raises TakenError if another training has it, UserError if the file cannot be written."""
+        path = folder / LOCK_NAME
+        rest = f"is running in {folder}: wait for it, stop it, or choose another general.base_exp_dir"
+        try:
+            super().__init__(path, "another training", rest)
+        except OSError as error:
+            raise UserError(
+                f"{path}: cannot be written ({error.strerror or error}), and training requires it; make it "
+                "writable, or choose another general.base_exp_dir"
+            ) from error
 
 
 class RunFiles:

@@ -24,7 +24,7 @@ from models.machine.ranks.ranks import joined
 from models.requests import UNIT, EvaluationRequest, MeshRequest
 
 if TYPE_CHECKING:
-    from data.config import DatasetConfig
+    from data.scenes.config import DatasetConfig
     from data.scenes.scene import Scene
     from models.callback import Callback
     from models.evaluation.validation import ValidationImage
@@ -243,7 +243,7 @@ def work_on(experiment: Experiment, work: Callable[[Runner], Any]) -> Any:
     Closes the experiment and returns the memory of the model to the system, for further work in this process. A
     UserError, or the end of memory, removes the files of the run.
     """
-    from models.monitoring.logger import RunLogger
+    from models.training.logger import RunLogger
 
     resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
     try:

@@ -39,6 +39,7 @@ from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
 from models.rendering.losses import binary_mask, eikonal_term, masked_psnr
 from models.training.optimizer import Optimizer
+from models.training.schedules import learning_rate
 
 FIELD_BOUND = 2e-5  # values and gradients at given points
 COLOR_BOUND = 1e-4
@@ -207,7 +208,7 @@ def training_rows(golden: Golden) -> list[Row]:
     rate_errors, loss_errors = [], []
     for step, expected in enumerate(golden["train/loss"]):
         total = losses(golden, golden.render())["total"]
-        rate = golden.conf.schedule(step)
+        rate = learning_rate(golden.conf)(step)
         rate_errors.append(relative(rate, golden["train/lr"][step]))
         gradients = jt.grad(total, trained)
         optimizer.step(gradients, rate)

@@ -11,7 +11,7 @@ from synthetic_scene import write_scene
 from test_gaussians import SMALL, splats
 from trainings import trainer_of
 
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.experiment import background
 from models.machine.backend import jt
 from models.methods.conf import load_config

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import trimesh
 
-from data.inspection.epipolar import median_distance, pair_distances
-from data.inspection.sides import missing_sides
 from data.io.images import to_uint8, write_image
+from data.prepare.inspection.epipolar import median_distance, pair_distances
+from data.prepare.inspection.sides import missing_sides
 from data.scenes.scene import Scene, is_metric, radius_of
 from data.scenes.split import TEST, TRAINING
 from models.evaluation import image_metrics, outlier_views

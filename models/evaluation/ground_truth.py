@@ -11,7 +11,7 @@ import trimesh
 
 from data.errors import UserError
 from data.io.files import is_file, read_regular
-from data.readers.points import HEADER_BYTES, read_points
+from data.scenes.readers.points import HEADER_BYTES, read_points
 from models.evaluation.mesh_distance import sample_surface
 from models.surface.mesh_file import has_area, read_mesh
 

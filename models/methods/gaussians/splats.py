@@ -12,8 +12,8 @@ from scipy.special import logit
 from data.errors import UserError
 from data.parsed_scene import training_points
 from data.rays import PinholeCamera
-from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
+from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.machine.backend import jt
 from models.methods.gaussians.conf import SplatsConfig
 from models.ops.harmonics import CONSTANT

@@ -153,7 +153,7 @@ def extract_mesh(
     no surface at `request.threshold`.
     """
     from models.methods.capacity import require_mesh
-    from models.surface.export import require_valid, surface_to_world
+    from models.surface.mesh import require_valid, surface_to_world
 
     require_valid(request)
     if request.mesh_file is not None:
@@ -192,7 +192,7 @@ def evaluate(
     None stands for a metric without reference. Raises EmptySurfaceError.
     """
     from models.evaluation.references import read_references
-    from models.surface.export import require_valid
+    from models.surface.mesh import require_valid
 
     require_valid(request.mesh)
     conf = choose_device(conf, device, gpu)

@@ -22,6 +22,7 @@ GIVEN, DERIVED, TRIANGULATED, NONE = "given", "derived", "triangulated", "none"
 OBJECT, INTERIOR = "object", "interior"
 CONTRACTED, PLAIN = "contracted", "plain"
 SPHERE, DEPTH_MAPS = "sphere", "depth maps"
+LEAST_STEPS = 200  # of a training whose time is over: fewer give no usable result
 SCORED_FROM = 500  # steps; earlier scores of views are not compared
 UNEVEN = 0.2  # stops by which neighbouring photographs differ, from which exposure is learned
 

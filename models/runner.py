@@ -11,6 +11,7 @@ from typing import Any
 
 from data.inspection.checks import bad_geometry
 from data.io.bars import Bar
+from data.io.deadline import seconds_left
 from data.io.lock import TakenError
 from data.io.phases import phase
 from data.scenes.scene import summary
@@ -26,13 +27,12 @@ from models.methods.conf import flat, to_hocon
 from models.methods.decisions import with_table
 from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
-from models.monitoring.deadline import is_over
 from models.monitoring.health import Health
 from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
 from models.monitoring.logger import RunLogger
 from models.monitoring.run_files import record
 from models.monitoring.speed import Speed
-from models.plan import PLAN_KEY, as_state
+from models.plan import LEAST_STEPS, PLAN_KEY, as_state
 from models.report.training_page import REPORT, TrainingReport
 from models.requests import NETWORK, MeshRequest
 from models.results.chunks import ResultChunks
@@ -161,7 +161,7 @@ class Runner:
         """Take the remaining steps, until a signal arrives."""
         with joined().until(lambda: interrupts.received is not None), interrupts.of_a_compiler():
             while self.step < self.conf.end_iter and interrupts.received is None:
-                if is_over(self.step):
+                if self.step + 1 >= LEAST_STEPS and seconds_left() <= 0:
                     self._end_with_the_next_step()
                 self._after_step(self.trainer.step(), bar)
         self.trainer.settle()

@@ -25,7 +25,7 @@ from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state
 from models.machine.backend import jt
-from models.ops.placing import rounds
+from models.ops.upsample import rounds
 from models.ops.volrend import annealed_cos, dense_offsets, interval_cdfs
 from models.rendering import kernels
 from models.rendering.losses import LOSSES, Rendered

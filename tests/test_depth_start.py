@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from functools import lru_cache
 from unittest import mock
 
 import numpy as np
@@ -16,9 +15,7 @@ from test_fast_neus import SHORT
 from trainings import on_host, run_conf, stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
-from data.scenes.fused_depth import fused_depth
 from data.writers.neus import write_neus_scene
-from models.estimators import open_surface
 from models.methods.conf import load_config
 from models.methods.fast import decisions
 
@@ -33,14 +30,6 @@ def scene():
     xyz = 0.5 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
     points = SparsePoints(xyz, np.full(300, 5), np.ones(300), np.zeros((300, 3), np.uint8))
     return replace(scene_of(ring(8)), points=points)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def swept_once():
-    """The fused depth of a scene is computed once for all tests."""
-    swept = lru_cache(fused_depth)
-    with mock.patch.object(decisions, "fused_depth", swept), mock.patch.object(open_surface, "fused_depth", swept):
-        yield
 
 
 def begun(scene, *settings):

@@ -17,7 +17,7 @@ from models.estimators import packed
 from models.estimators.background import NEAR_SHARE
 from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
-from models.ops.compact import compact
+from models.ops.march import compact
 from models.structs import StepContext
 
 pytestmark = pytest.mark.slow

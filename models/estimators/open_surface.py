@@ -25,8 +25,7 @@ from models.fields.protocol import DistanceField
 from models.fields.sdf_grid import SDFGrid
 from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
-from models.ops.compact import compact, merged_order
-from models.ops.march import PackedSamples
+from models.ops.march import PackedSamples, compact, merged_order
 from models.plan import DEPTH_MAPS, TrainingPlan
 from models.structs import RayLayout, RaySamples, Var
 

@@ -21,8 +21,7 @@ from models.estimators.sampler import PackedSampler
 from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
-from models.ops.compact import compact, fill
-from models.ops.march import SOLID, PackedSamples
+from models.ops.march import SOLID, PackedSamples, compact, fill
 from models.plan import TrainingPlan
 from models.structs import RayLayout, RaySamples, Var
 

@@ -37,10 +37,8 @@ from models.results.context import EvalContext
 from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.render import RenderedView, normal_picture
 from models.results.shading import shade_mesh
-from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.mesh import Surface
-from models.surface.visibility import cameras_of
+from models.surface.mesh import Surface, surface_to_world
 from models.training.record import recorded
 
 MESH_FILE, PICTURE, COVER_PICTURE = "mesh.ply", "report.png", "cover.png"
@@ -171,7 +169,7 @@ def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: Refe
     if references.dtu is None or mesh is None:
         return None
     scene = context.experiment.scene
-    kept = masked(mesh, cameras_of(scene), scene.masks)
+    kept = masked(mesh, scene.pinholes, scene.masks)
     if len(kept.faces) == 0:
         raise EmptySurfaceError("No surface: --protocol dtu removes all of it, because the masks exclude it")
     return dtu_metrics(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
@@ -179,7 +177,7 @@ def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: Refe
 
 def _cover(context: EvalContext, mesh: trimesh.Trimesh, points: HeldOutPoints | None) -> Cover:
     """What supports the mesh: the photographs of the training, and the points that it did not use."""
-    return cover(mesh, cameras_of(context.experiment.scene), None if points is None else points.xyz)
+    return cover(mesh, context.experiment.scene.pinholes, None if points is None else points.xyz)
 
 
 def _cameras(scene: Scene) -> CameraMetrics:

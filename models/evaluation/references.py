@@ -24,10 +24,9 @@ from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU
 from models.experiment import Experiment, held_out_scene
 from models.requests import UNIT, WORLD, EvaluationRequest
-from models.surface.ground import THICK, find_ground
+from models.surface.clean import THICK, find_ground
 from models.surface.mesh import Surface
 from models.surface.mesh_file import frame_of, given_surface, mesh_to_working
-from models.surface.visibility import cameras_of
 
 FRAME_WORDS = {
     WORLD: "give it in the world frame of the cameras, or in the unit-sphere frame with --frame unit",
@@ -136,7 +135,7 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
             raise UserError(f"{told}; give points that were not used")
         notes = (told,)
     masks = scene.masks if conf.train.mask_weight > 0 else None
-    sfm_points = held_out_points(new, source, cameras_of(scene), masks)
+    sfm_points = held_out_points(new, source, scene.pinholes, masks)
     if len(sfm_points.xyz) == 0:
         if request.points is not None:
             raise UserError(

@@ -89,9 +89,7 @@ class GaussiansModel(Model):
         """Whole photographs; initialises the Gaussians from the scene."""
         centres = scene.c2w[:, :3, 3]
         self.extent = SPREAD * max(float(np.linalg.norm(centres - centres.mean(axis=0), axis=1).max()), 1.0)
-        self.cameras = [
-            PinholeCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
-        ]
+        self.cameras = scene.pinholes
         points = first_points(scene, self.conf, self.plan.uses_masks, self.generator)
         require_seen(points, self.cameras, scene.name)
         self.splats.fill(from_points(points, self.conf, self.generator))

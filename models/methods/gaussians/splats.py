@@ -117,9 +117,8 @@ def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: 
 def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) -> None:
     """Raises UserError if no photograph sees any initial Gaussian, because then none would receive a gradient."""
     for camera in cameras:
-        placed = (points.xyz - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]
-        pixels = placed[placed[:, 2] > 0] @ camera.intrinsics.T
-        x, y = pixels[:, 0] / pixels[:, 2], pixels[:, 1] / pixels[:, 2]
+        pixels, depth = camera.project(points.xyz)
+        x, y = pixels[depth > 0].T
         if ((x >= -0.5) & (y >= -0.5) & (x < camera.width - 0.5) & (y < camera.height - 0.5)).any():
             return
     raise UserError(

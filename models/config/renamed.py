@@ -14,6 +14,12 @@ RENAMED = {f"packed.{name}": f"inside.{name}" for name in ("prune_from", "shell"
 RENAMED |= {f"background.{name}": f"open.{name}" for name in (*SHARED, *OF_OPEN)}
 RENAMED |= {"patches.weight": "inside.patches_weight", "background.bias": "sdf_grid.bias"}
 RENAMED |= {"packed.points_until": "", "photographs.exposure_from": ""}
+OF_GAUSSIANS = (
+    "absolute beyond color_rate degrees_until densify densify_every densify_from densify_until first_opacity "
+    "first_size growth least_opacity least_pull mean_rate mean_rate_end noise opacity_rate reset_every rest_rate "
+    "size_rate split_size turn_rate"
+)
+RENAMED |= {f"gaussians.{name}": "" for name in OF_GAUSSIANS.split()}
 # Old defaults, in place of which the new keys have their own.
 DEFAULTS = {"packed.largest_inv_s": 4.0, "background.prune_from": 0.3, "background.bias": 0.3}
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from data.scenes.config import DatasetConfig
     from data.scenes.scene import Scene
     from models.callback import Callback
-    from models.evaluation.validation import ValidationImage
+    from models.evaluation.image_metrics import ValidationImage
     from models.experiment import Experiment
     from models.methods.conf import ExperimentConfig
     from models.runner import Runner
@@ -127,7 +127,7 @@ def render(
     size = level or conf.train.validate_resolution_level
 
     def shown(runner: Runner) -> ValidationImage:
-        from models.evaluation.validation import validate_image
+        from models.evaluation.image_metrics import validate_image
         from models.report.added import with_picture
 
         context = runner.snapshot()

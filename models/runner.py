@@ -19,7 +19,7 @@ from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
 from models.config.renamed import outdated_line
 from models.evaluation.collapse import ScoredViews, scored_views
-from models.evaluation.validation import validate_image
+from models.evaluation.image_metrics import validate_image
 from models.experiment import Experiment, plan_of
 from models.machine import backend, memory
 from models.machine.ranks.ranks import joined

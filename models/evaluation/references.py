@@ -17,8 +17,7 @@ from data.scenes.readers.points import read_points
 from data.scenes.scene import Scene, radius_of
 from data.scenes.split import TEST
 from models.checkpoints.same_scene import require_not_trained_on
-from models.evaluation.frames import SAMPLES, require_in_region
-from models.evaluation.ground_truth import GroundTruth, moved, read_ground_truth
+from models.evaluation.ground_truth import SAMPLES, GroundTruth, moved, read_ground_truth, require_in_region
 from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
 from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU

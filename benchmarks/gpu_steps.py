@@ -25,7 +25,7 @@ from benchmarks.report import MIB, ROOT
 from benchmarks.shapes import FULL, FULL_OUTSIDE, SMALL, Shape, shape_conf, write_job
 from benchmarks.workers import Worker
 from data.errors import UserError
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.experiment import background
 from models.machine import backend
 from models.methods.conf import ExperimentConfig, load_config

@@ -12,11 +12,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from data.config import DatasetConfig
 from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder
 from data.io.lock import TakenError
-from data.scenes.load import load_held_out, load_scene
+from data.prepare.load import load_held_out, load_scene
+from data.scenes.config import DatasetConfig
 from data.scenes.scene import Scene
 from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
@@ -34,10 +34,9 @@ from models.methods.conf import ExperimentConfig, network_differences, parse_con
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.registry import decide
-from models.monitoring.lock import FolderLock
-from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
-from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, RunFiles
 from models.plan import PLAN_KEY, TrainingPlan, decide_masks, of_state, wants_masks
+from models.training.logger import LOG_FOLDER, TEXT_LOG
+from models.training.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, FolderLock, RunFiles
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.

@@ -24,10 +24,10 @@ from models.machine.ranks.ranks import joined
 from models.requests import UNIT, EvaluationRequest, MeshRequest
 
 if TYPE_CHECKING:
-    from data.config import DatasetConfig
+    from data.scenes.config import DatasetConfig
     from data.scenes.scene import Scene
     from models.callback import Callback
-    from models.evaluation.validation import ValidationImage
+    from models.evaluation.image_metrics import ValidationImage
     from models.experiment import Experiment
     from models.methods.conf import ExperimentConfig
     from models.runner import Runner
@@ -127,7 +127,7 @@ def render(
     size = level or conf.train.validate_resolution_level
 
     def shown(runner: Runner) -> ValidationImage:
-        from models.evaluation.validation import validate_image
+        from models.evaluation.image_metrics import validate_image
         from models.report.added import with_picture
 
         context = runner.snapshot()
@@ -243,7 +243,7 @@ def work_on(experiment: Experiment, work: Callable[[Runner], Any]) -> Any:
     Closes the experiment and returns the memory of the model to the system, for further work in this process. A
     UserError, or the end of memory, removes the files of the run.
     """
-    from models.monitoring.logger import RunLogger
+    from models.training.logger import RunLogger
 
     resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
     try:

@@ -40,6 +40,7 @@ from models.machine.backend import jt
 from models.plan import wants_masks
 from models.rendering.terms import binary_mask, eikonal_term, masked_psnr
 from models.training.optimizer import Optimizer
+from models.training.schedules import learning_rate
 
 FIELD_BOUND = 2e-5  # values and gradients at given points
 COLOR_BOUND = 1e-4
@@ -208,7 +209,7 @@ def training_rows(golden: Golden) -> list[Row]:
     rate_errors, loss_errors = [], []
     for step, expected in enumerate(golden["train/loss"]):
         total = losses(golden, golden.render())["total"]
-        rate = golden.conf.schedule(step)
+        rate = learning_rate(golden.conf)(step)
         rate_errors.append(relative(rate, golden["train/lr"][step]))
         gradients = jt.grad(total, trained)
         optimizer.step(gradients, rate)

@@ -11,7 +11,7 @@ from test_fast_neus import CONF, TINY
 from test_fast_parts import assert_learns, field_of
 from trainings import trainer_of
 
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.rendering.losses import LOSSES, curvature

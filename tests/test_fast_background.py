@@ -16,8 +16,8 @@ from test_fast_neus import trained as trained_with_masks
 from trainings import assert_same_gradients, gradients, on_host, run_conf, samples_of, stopped_after, trainer_of
 
 from data.errors import UserError
+from data.prepare.load import load_scene
 from data.rays import Rays
-from data.scenes.load import load_scene
 from models.config.strict import ConfigError
 from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
 from models.estimators.merge import MergedBackground

@@ -14,8 +14,8 @@ from test_gaussians import SMALL
 from trainings import run_conf
 
 from data.io.images import read_image, write_image
-from data.scenes.load import load_scene
-from data.writers.neus import write_neus_scene
+from data.prepare.load import load_scene
+from data.scenes.writer import write_neus_scene
 from models.evaluation import collapse
 from models.evaluation.collapse import deciding_group
 from models.experiment import Experiment, training_scene

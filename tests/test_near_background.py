@@ -12,7 +12,7 @@ from test_fast_neus import SHORT
 from trainings import on_host, run_conf, trainer_of
 
 from data.parsed_scene import SparsePoints
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.estimators import packed
 from models.estimators.background import NEAR_SHARE
 from models.estimators.visibility import ALL, lost_share

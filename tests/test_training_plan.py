@@ -14,7 +14,7 @@ from trainings import UNSWEPT, run_conf
 
 from data.errors import UserError
 from data.parsed_scene import SparsePoints
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.config.renamed import migrate
 from models.methods.conf import load_config
 from models.methods.registry import decide
@@ -131,3 +131,10 @@ def test_keys_of_the_version_before_are_read_once_each_with_the_key_of_today(tmp
     tree["model"]["photographs"]["exposure_from"] = 0.2
     migrate(tree)  # defaults of that version give way to those of today
     assert tree == {"model": {"sdf_grid": {}, "photographs": {"exposure": "auto"}}}
+
+
+def test_keys_that_are_constants_today_are_named_and_not_read():
+    conf = ROOT / "confs/gaussians.conf"
+    old = load_config(conf, "x", ["model.gaussians.densify=adaptive", "model.gaussians.noise=1"])
+    assert set(old.outdated) == {"model.gaussians.densify", "model.gaussians.noise"}
+    assert set(old.outdated.values()) == {"no longer used"} and old == load_config(conf, "x")

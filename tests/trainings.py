@@ -20,7 +20,7 @@ from runs import ROOT, SHORT, saved
 from synthetic_scene import write_scene
 
 import exp_runner
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.machine.backend import jt

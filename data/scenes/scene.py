@@ -15,8 +15,8 @@ from data.errors import SceneError
 from data.io.images import sample_bilinear, size_of, to_float
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
 from data.rays import PinholeCamera, Rays
-from data.roi.frustum import Cameras
-from data.roi.region import OUTSIDE, region_words
+from data.scenes.frustum import Cameras
+from data.scenes.region import OUTSIDE, region_words
 
 # Working-frame units. At this distance the spacing of float32 is 0.008 of the unit sphere's radius; a camera farther
 # away has a wrong matrix.

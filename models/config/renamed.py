@@ -24,6 +24,12 @@ RENAMED |= {f"model.{block}.{name}_weight": f"train.{name}_weight" for block in 
 RENAMED |= {"model.packed.largest_inv_s": "model.inside.largest_inv_s", "model.background.bias": "model.sdf_grid.bias"}
 RENAMED |= {"model.patches.weight": PATCHES, "model.patches.begins": "train.patches_from"}
 RENAMED |= {"model.packed.points_until": "", "model.photographs.exposure_from": ""}
+OF_GAUSSIANS = (
+    "absolute beyond color_rate degrees_until densify densify_every densify_from densify_until first_opacity "
+    "first_size growth least_opacity least_pull mean_rate mean_rate_end noise opacity_rate reset_every rest_rate "
+    "size_rate split_size turn_rate"
+)
+RENAMED |= {f"model.gaussians.{name}": "" for name in OF_GAUSSIANS.split()}
 # Old defaults, in place of which the new keys have their own.
 DEFAULTS = {"model.packed.largest_inv_s": 4.0, "model.background.prune_from": 0.3, "model.background.bias": 0.3}
 

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
 from data.rays import Rays
-from data.scenes.fused_depth import FusedDepth, fused_depth
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.estimators.background import ContractedBackground

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from data.parsed_scene import training_points
-from data.roi.sparse import well_supported
 from data.scenes.scene import Scene
+from data.scenes.sparse import well_supported
 from models.config.blocks import TrainConfig
 from models.estimators.background import ContractedBackground
 from models.estimators.conf import InsideConfig, OpenConfig, PackedConfig

@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 
 from data.parsed_scene import MASK_HALF, SparsePoints
 from data.rays import PinholeCamera
-from data.roi.sparse import well_supported
+from data.scenes.sparse import well_supported
 from models.evaluation.mesh_distance import point_to_mesh
 
 MISSING = 0.01  # radii: larger distances count as missing; see surface_metrics.TAU

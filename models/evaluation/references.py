@@ -12,13 +12,12 @@ import numpy as np
 
 from data.errors import UserError
 from data.parsed_scene import SparsePoints, training_points
-from data.readers.dtu import DtuReference, read_dtu
-from data.readers.points import read_points
+from data.scenes.readers.dtu import DtuReference, read_dtu
+from data.scenes.readers.points import read_points
 from data.scenes.scene import Scene, radius_of
 from data.scenes.split import TEST
 from models.checkpoints.same_scene import require_not_trained_on
-from models.evaluation.frames import SAMPLES, require_in_region
-from models.evaluation.ground_truth import GroundTruth, moved, read_ground_truth
+from models.evaluation.ground_truth import SAMPLES, GroundTruth, moved, read_ground_truth, require_in_region
 from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
 from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU

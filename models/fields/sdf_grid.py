@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from models.config.optimizers import BETA_1
+from models.config.blocks import BETA_1
 from models.fields.conf import NUMERICAL, SdfGridConfig
 from models.fields.grid_field import GridField
 from models.machine.backend import jt

@@ -76,9 +76,6 @@ class Parameters(Protocol):
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
         """Add rows to every parameter of a network, by name, with moments of zero; averages start at the values."""
 
-    def replace(self, network: str, name: str, values: np.ndarray) -> None:
-        """Set the values of one parameter, with moments of zero; its average starts at the values."""
-
 
 class Model(Protocol):
     """A method with its networks. All random numbers are passed in.
@@ -168,11 +165,8 @@ class Model(Protocol):
         del step
         return False
 
-    def after_step(self, parameters: Parameters, context: StepContext, gradients: Mapping[str, Var]) -> None:
-        """Called if `acts_after` returns true and the step was not skipped.
-
-        gradients: d loss / d parameter by `<network>.<name>`, and those of `Objective.watched`.
-        """
+    def after_step(self, parameters: Parameters, context: StepContext) -> None:
+        """Called if `acts_after` returns true and the step was not skipped."""
         return
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:

@@ -15,7 +15,6 @@ from data.errors import UserError
 from data.scenes.scene import Scene
 from models.experiment import Experiment, open_scene
 from models.methods.conf import ExperimentConfig
-from models.monitoring.logger import RunLogger
 from models.requests import NONE, TEXTURE, MeshRequest
 from models.surface import clean
 from models.surface.color import Fallback, Photographs, paint
@@ -23,6 +22,7 @@ from models.surface.formats import companions, write_surface
 from models.surface.mesh import About, Surface, scene_axes, surface_to_world
 from models.surface.mesh_file import given_surface
 from models.surface.visibility import Visibility
+from models.training.logger import RunLogger
 
 Parts = Callable[..., Iterator[Any]]  # items, desc -> items, with a progress bar
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from data.parsed_scene import training_points
-from data.roi.sparse import LEAST_POINTS, well_supported
+from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
 from data.scenes.backdrop import backdrop_colours, shows_outside_masks
-from data.scenes.fused_depth import FusedDepth, fused_depth
 from data.scenes.scene import LEAST_OUTWARD, Scene, shares_within
+from data.scenes.sparse import LEAST_POINTS, well_supported
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto
 from models.fields.registry import SDF_GRID

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.methods.gaussians.batch import Picture
-from models.methods.gaussians.conf import MCMC, SURFELS
+from models.methods.gaussians.conf import SURFELS
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import DEPTH, FIRST, HIT, NORMAL, OPACITY, SECOND, SURFEL_CHANNELS
 from models.rendering.loss_table import EXPOSURE, MASKS, Loss
@@ -69,12 +69,12 @@ def normal(rendered: RenderedPicture) -> Term | None:
 
 
 def opacity(rendered: RenderedPicture) -> Term:
-    """Mean opacity (MCMC)."""
+    """Mean opacity (3DGS-MCMC, arXiv 2404.09591, eq. 11)."""
     return Term(rendered.model.splats.opacities.sigmoid().mean(), 1.0)
 
 
 def size(rendered: RenderedPicture) -> Term:
-    """Mean standard deviation (MCMC)."""
+    """Mean standard deviation (the same)."""
     sizes = rendered.model.splats.sizes
     return Term((sizes[:, :2] if rendered.model.is_flat else sizes).exp().mean(), 1.0)
 
@@ -89,8 +89,8 @@ LOSSES = {
     "mask": Loss(mask, when=MASKS),
     "distortion": Loss(distortion, (SURFELS,), when=MASKS, begins=GEOMETRY_FROM),
     "normal": Loss(normal, (SURFELS,), begins=GEOMETRY_FROM),
-    "opacity": Loss(opacity, (MCMC,)),
-    "size": Loss(size, (MCMC,)),
+    "opacity": Loss(opacity),
+    "size": Loss(size),
     "exposure": Loss(exposure, when=EXPOSURE),
 }
 

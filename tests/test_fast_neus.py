@@ -10,7 +10,7 @@ from runs import ROOT, everything, saved
 from trainings import assert_same_gradients, gradients, on_host, run_conf, stopped_after, trainer_of
 
 from data.errors import UserError
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.kernel import REFERENCE, use

@@ -14,9 +14,9 @@ from rendered_photographs import write_fisheye, write_near_and_far
 from data.io.child import run_apart
 from data.io.files import write_result
 from data.parsed_scene import WorldFrame
-from data.prepare import colmap_tasks, joining, mapping, reconstruct
-from data.readers.colmap_files import load_tables
-from data.readers.neus import FRAME_FILE, read_frame
+from data.prepare.sfm import colmap_tasks, joining, mapping, reconstruct
+from data.scenes.readers.colmap_files import load_tables
+from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.commands.reconstruction_page import page, trust
 
 pycolmap = pytest.importorskip("pycolmap")

@@ -33,7 +33,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def _write(experiment: Experiment) -> None:
     """Write `splats/<step>.ply` in the world frame."""
     from models.checkpoints.splat_ply import NETWORK, encode
-    from models.monitoring.logger import RunLogger
+    from models.training.logger import RunLogger
 
     checkpoint, model = experiment.checkpoint, experiment.conf.model
     if checkpoint is None or NETWORK not in checkpoint.tensors:

@@ -18,7 +18,7 @@ from data.io.deadline import ends_at, scheduled, slowdown
 from data.io.images import list_images
 from data.io.phases import Times, phase
 from data.io.streams import say
-from data.readers.neus import FRAME_FILE, read_frame
+from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
 from models.commands.command import (
     EXIT_DONE,

@@ -15,7 +15,7 @@ from data.errors import UserError, listed
 from data.io.files import read_regular, remove, write_result
 from data.io.phases import Spent, Times, added, as_values
 from data.io.streams import complain, say
-from data.writers.neus import CAMERA_FILE
+from data.scenes.writer import CAMERA_FILE
 from models.commands.inspection import FIGURES as HEALTH_FIGURES
 from models.commands.inspection import FOLDER as HEALTH_FOLDER
 from models.commands.inspection import PAGE as HEALTH_PAGE
@@ -209,7 +209,7 @@ def set_checkpoints_aside(folder: Path) -> None:
     """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
     from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
     from models.experiment import CHECKPOINTS
-    from models.monitoring.lock import FolderLock
+    from models.training.run_files import FolderLock
 
     if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
         lock = FolderLock(folder)

@@ -114,8 +114,8 @@ def common(arguments: Arguments) -> dict[str, Any]:
 
 def ended(work: Callable[[], object], advice: str = "") -> int:
     """Do the work; returns the exit status. `advice`: how to continue after a signal."""
-    from models.monitoring.interrupts import DivergedError, Interrupted
     from models.surface.extraction import EmptySurfaceError
+    from models.training.stops import DivergedError, Interrupted
 
     try:
         work()

@@ -13,10 +13,10 @@ from data.io.phases import phase
 from data.rays import Rays
 from models.experiment import Experiment
 from models.methods.protocol import Model
-from models.monitoring.logger import RunLogger
 from models.results.chunks import ResultChunks
 from models.results.render import RenderedView, render_view
 from models.structs import StepContext
+from models.training.logger import RunLogger
 
 A_MOMENT = 1.0  # seconds; longer renderings have a progress bar
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.errors import listed
-from models.config.optimizers import UpdateSettings
 from models.machine.backend import jt
 from models.methods.protocol import Batch, Noise
 from models.ops.later import Later
 from models.structs import Var
 from models.training.gradient import TOTAL
+from models.training.optimizers import UpdateSettings
 from models.training.update_check import find_faults, gathered
 
 # moment -> "<network>.<name>" -> values; called if a step was skipped

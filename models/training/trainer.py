@@ -13,7 +13,6 @@ from data.errors import is_allocation_failure
 from data.io.streams import complain
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
-from models.config.schedules import warmed_up
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, Ranks
@@ -24,6 +23,7 @@ from models.training.ema import WeightAverage
 from models.training.gradient import TOTAL, BatchGradient, GradientSum
 from models.training.guard import Guard, StepInputs, StepUpdate
 from models.training.optimizer import Optimizer
+from models.training.schedules import learning_rate, warmed_up
 
 Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
 
@@ -78,7 +78,7 @@ class Trainer:
         self.generator = generator
         self.finished_steps = 0
         self.rate_factor = 1.0  # on the learning rate of the conf
-        self.schedule = warmed_up(conf.schedule, model.warm_up, start=1)
+        self.schedule = warmed_up(learning_rate(conf), model.warm_up, start=1)
         self.networks = model.networks
         self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
         self.optimizer = Optimizer(
@@ -137,8 +137,7 @@ class Trainer:
         self.guard.watch(inputs, StepUpdate(found.losses, found.gradients, self.optimizer.settings, seen, taken))
         self.finished_steps += 1
         if self.model.acts_after(context.step) and self.settle():
-            named = dict(zip(self.optimizer.names, found.gradients, strict=True)) | found.watched
-            self.model.after_step(self.optimizer, context, named)
+            self.model.after_step(self.optimizer, context)
         if self.average is not None:
             self.average.update(parameters, self.finished_steps)
         return StepOutput(self.model, len(batch), found)

@@ -73,15 +73,9 @@ def test_what_stays_worse_ends_with_the_weights_of_the_best_checkpoint(monkeypat
 
 
 def test_what_gets_worse_before_the_time_is_over_goes_back(monkeypatch, tmp_path, capsys):
-<<<<<<< HEAD
-    left = iter([1.0] * 5 + [0.0] * 99)
-    monkeypatch.setattr("models.runner.LEAST_STEPS", 1)
-    monkeypatch.setattr("models.runner.seconds_left", lambda: next(left))
-=======
     begun = iter(range(99))
     monkeypatch.setattr("models.runner.LEAST_STEPS", 0)
     monkeypatch.setattr("models.runner.seconds_left", lambda: 5 - next(begun))
->>>>>>> main
     scripted(monkeypatch, 20.0, 25.0, 20.0, 24.5)
     assert run(tmp_path, settings=SETTINGS) == 0
     told = "".join(capsys.readouterr())

@@ -8,7 +8,7 @@ import scipy.io
 import trimesh
 
 from data.errors import UserError
-from data.scenes.readers.dtu import read_dtu
+from data.scenes.readers.points import read_dtu
 from models.evaluation.dtu import dtu_metrics, masked, thinned
 from models.surface.visibility import cameras
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from data.errors import UserError
-from data.io import phases
-from data.io.phases import Times, phase
+from data.io import bars
+from data.io.bars import Times, phase
 from data.io.streams import say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
@@ -67,7 +67,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
     """From photographs to a mesh; returns the exit status of the first step that fails, or EXIT_DONE.
 
     `minutes`: of the whole command, AUTO, or None to continue an existing reconstruction and otherwise as AUTO;
-    `times`: of this call's phases. Raises UserError as the steps, and if the folder contains another reconstruction.
+    `times`: of this call's bars. Raises UserError as the steps, and if the folder contains another reconstruction.
     """
     arguments = replace(arguments, case=case, conf=arguments.conf or found_conf(CONF))
     conf = read_conf(arguments)
@@ -98,7 +98,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
             say(f"{folder / RESULT}: was already complete ({ways})")
             return EXIT_DONE
         status = _train_and_mesh(arguments, plan, folder, times, end)
-        say(phases.line(times))
+        say(bars.line(times))
         return status
 
 

@@ -15,7 +15,7 @@ import trimesh
 from scipy.spatial import cKDTree
 
 from data.errors import UserError
-from data.scenes.readers.dtu import DtuReference
+from data.scenes.readers.points import DtuReference
 from models.surface.clean import with_faces, within_masks
 from models.surface.visibility import Camera
 

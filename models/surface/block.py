@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import mcubes
 import numpy as np
 
-from data.scenes.cells import children
+from data.scenes.frustum import children
 from models.surface.lattice import (
     halved,
     halved_marks,

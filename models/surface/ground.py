@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import trimesh
 
-from data.prepare.gravity import fitted_plane, largest_plane
+from data.prepare.world import fitted_plane, largest_plane
 from models.surface.clean import face_areas, with_faces
 
 THICK = 0.03  # radii from the plane within which a point, or a face that is parallel to it, is on the ground

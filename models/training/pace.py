@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from data.io.bars import shown
-from data.io.phases import now, phase
+from data.io.bars import now, phase, shown
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.machine import memory

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from models.evaluation.validation import ValidationImage
+from models.evaluation.image_metrics import ValidationImage
 from models.results.context import EvalContext
 from models.surface.mesh import Surface
 

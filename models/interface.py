@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from data.scenes.config import DatasetConfig
     from data.scenes.scene import Scene
     from models.callback import Callback
-    from models.evaluation.validation import ValidationImage
+    from models.evaluation.image_metrics import ValidationImage
     from models.experiment import Experiment
     from models.methods.conf import ExperimentConfig
     from models.runner import Runner
@@ -127,7 +127,7 @@ def render(
     size = level or conf.train.validate_resolution_level
 
     def shown(runner: Runner) -> ValidationImage:
-        from models.evaluation.validation import validate_image
+        from models.evaluation.image_metrics import validate_image
         from models.report.added import with_picture
 
         context = runner.snapshot()
@@ -153,7 +153,7 @@ def extract_mesh(
     no surface at `request.threshold`.
     """
     from models.methods.capacity import require_mesh
-    from models.surface.export import require_valid, surface_to_world
+    from models.surface.mesh import require_valid, surface_to_world
 
     require_valid(request)
     if request.mesh_file is not None:
@@ -192,7 +192,7 @@ def evaluate(
     None stands for a metric without reference. Raises EmptySurfaceError.
     """
     from models.evaluation.references import read_references
-    from models.surface.export import require_valid
+    from models.surface.mesh import require_valid
 
     require_valid(request.mesh)
     conf = choose_device(conf, device, gpu)

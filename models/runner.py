@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from data.io.bars import Bar, phase
+from data.io.deadline import seconds_left
 from data.io.lock import TakenError
 from data.prepare.inspection.checks import bad_geometry
 from data.scenes.scene import summary
@@ -17,7 +18,7 @@ from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
 from models.config.renamed import outdated_line
 from models.evaluation.collapse import ScoredViews, scored_views
-from models.evaluation.validation import validate_image
+from models.evaluation.image_metrics import validate_image
 from models.experiment import Experiment, plan_of
 from models.machine import backend, memory
 from models.machine.ranks.ranks import joined
@@ -25,7 +26,7 @@ from models.methods.conf import flat, to_hocon
 from models.methods.decisions import with_table
 from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
-from models.plan import PLAN_KEY, as_state
+from models.plan import LEAST_STEPS, PLAN_KEY, as_state
 from models.report.training_page import REPORT, TrainingReport
 from models.requests import NETWORK, MeshRequest
 from models.results.chunks import ResultChunks
@@ -36,7 +37,7 @@ from models.training.chunks import chosen_chunk, chunk_state
 from models.training.health import Health
 from models.training.logger import RunLogger, Speed
 from models.training.run_files import record
-from models.training.stops import DivergedError, Interrupted, Interrupts, is_over
+from models.training.stops import DivergedError, Interrupted, Interrupts
 from models.training.trainer import StepOutput, Trainer, generators
 from models.training.watch import Watch
 
@@ -67,7 +68,7 @@ class Runner:
         if ranks.is_writer and experiment.checkpoint is None:
             model.begin()
         averaged = copy.deepcopy(model, {id(sampler): sampler, id(plan): plan}) if self.conf.ema_decay > 0 else None
-        plan = with_table(plan, experiment.conf.model, self.conf, model.loss_weights, flat(experiment.conf))
+        plan = with_table(plan, experiment.conf.model, self.conf, model.weights, flat(experiment.conf))
         self.experiment = experiment = replace(experiment, plan=plan)
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
         self._failure = ""  # why the result of the finished training is unusable
@@ -158,7 +159,7 @@ class Runner:
         """Take the remaining steps, until a signal arrives."""
         with joined().until(lambda: interrupts.received is not None), interrupts.of_a_compiler():
             while self.step < self.conf.end_iter and interrupts.received is None:
-                if is_over(self.step):
+                if self.step + 1 >= LEAST_STEPS and seconds_left() <= 0:
                     self._end_with_the_next_step()
                 self._after_step(self.trainer.step(), bar)
         self.trainer.settle()

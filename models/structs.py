@@ -139,8 +139,6 @@ class Objective:
 
     terms: dict[str, Term]  # by the names under which they are logged
     output: Any  # a dataclass of Vars, possibly nested, from which scalars are computed
-    # Values, besides parameters, with gradients that `after_step` needs; names are unique over the parts of a batch.
-    watched: dict[str, Var] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

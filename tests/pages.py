@@ -202,7 +202,7 @@ def too_long(tree: ast.AST) -> list[str]:
 
 
 def jittor_scans(tree: ast.AST) -> list[int]:
-    """Line numbers of `cumsum` and `cumprod` that are not NumPy's, see models/ops/scan.py."""
+    """Line numbers of `cumsum` and `cumprod` that are not NumPy's, see models/ops/volrend.py."""
     uses = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in SCANS]
     return [node.lineno for node in uses if not (isinstance(node.value, ast.Name) and node.value.id == "np")]
 

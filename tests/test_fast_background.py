@@ -24,8 +24,8 @@ from models.estimators.merge import MergedBackground
 from models.estimators.sampler import MOST_EMPTY, PerRay
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.ops.compact import merged_order
 from models.ops.kernel import REFERENCE, use
+from models.ops.march import merged_order
 from models.ops.outside import candidates, contracted
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from models.estimators import packed
 from models.estimators.background import NEAR_SHARE
 from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
-from models.ops.compact import compact
+from models.ops.march import compact
 from models.structs import StepContext
 
 pytestmark = pytest.mark.slow
@@ -76,7 +76,7 @@ def shells(*radii):
 
 
 def test_points_of_structure_from_motion_draw_the_surface():
-    conf = trainer_conf("model.packed.points_weight=1", "model.open.points_from=0.25")
+    conf = trainer_conf("train.points_weight=1", "model.open.points_from=0.25")
     trainer = trainer_of(conf, replace(load_scene(conf.dataset), points=shells(0.8, 2.4)))  # the second one is outside
     estimator = trainer.model.estimator
     for step in (0, 1):
@@ -98,7 +98,7 @@ def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, turn,
     """The signed distance at the cameras is positive there; other scenes begin with a ball at the centre, and use SfM
     points later.
     """
-    conf = trainer_conf("model.packed.points_weight=1")
+    conf = trainer_conf("train.points_weight=1")
     scene = replace(load_scene(conf.dataset), points=shells(0.8))
     c2w = scene.c2w @ np.diag([turn, 1, turn, 1])
     c2w[:, :3, 3] = distance * unit(c2w[:, :3, 3])

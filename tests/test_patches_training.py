@@ -17,7 +17,7 @@ from models.rendering.render import render_surface
 
 pytestmark = pytest.mark.slow
 
-PATCHES = (*OPEN, "model.open.patches_weight=0.5", "model.patches.begins=0", "model.sdf_grid.bias=0.5")
+PATCHES = (*OPEN, "train.patches_weight=0.5", "train.patches_from=0", "model.sdf_grid.bias=0.5")
 PATCHES += ("model.variance_network.init_val=0.35",)  # inv_s = 33: patches count fully
 
 
@@ -74,7 +74,7 @@ def test_no_more_patches_are_compared_than_are_worth_it():
 
 
 def test_patches_come_in_when_they_are_due_and_with_masks_too():
-    trainer = trained("train.mask_weight=0.5", "model.inside.patches_weight=0.5", "model.patches.begins=0.5", steps=0)
+    trainer = trained("train.mask_weight=0.5", "train.patches_weight=0.5", "train.patches_from=0.5", steps=0)
     seen = [trainer.step().found.losses for _ in range(5)]
     assert ["patches" in losses for losses in seen] == [False] * 4 + [True]
 

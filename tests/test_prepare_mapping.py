@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from rendered_photographs import write_fisheye, write_near_and_far
 from data.io.child import run_apart
 from data.io.files import write_result
 from data.parsed_scene import WorldFrame
-from data.prepare.sfm import colmap_tasks, joining, mapping
+from data.prepare.sfm import colmap_tasks, joining, mapping, reconstruct
 from data.scenes.readers.colmap_files import load_tables
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.commands.reconstruction_page import page, trust
@@ -94,6 +95,17 @@ def test_photographs_without_a_camera_are_tried_with_more_features(tmp_path):
     assert any("more features and pairs gave cameras of 3 more photographs" in line for line in lines), lines
     degrees, shares = compare(poses, poses_of(tmp_path / "scene"))
     assert degrees.max() < 0.5 and shares.max() < 0.02
+    assert not (tmp_path / "scene" / "prepare" / "more").exists()
+
+
+@pytest.mark.parametrize("moments", [(0.0,), (math.inf, math.inf, 0.0)], ids=["begun", "ended"])
+def test_more_features_are_left_out_if_the_time_is_over(moments, tmp_path, monkeypatch):
+    write_near_and_far(tmp_path / "photos", 6, 3)
+    left = iter(moments)
+    monkeypatch.setattr(reconstruct, "seconds_left", lambda: next(left, -1.0) or -1.0)
+    lines = lines_of(tmp_path)
+    assert any("more features of 3 photographs without a camera were not tried" in line for line in lines), lines
+    assert "cameras of 6 of 9 photographs" in "".join(lines)
     assert not (tmp_path / "scene" / "prepare" / "more").exists()
 
 

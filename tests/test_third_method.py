@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, make_dataclass, replace
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ from models.methods.protocol import LevelSet
 from models.methods.registry import Method
 from models.ops.volrend import over_background
 from models.plan import TrainingPlan
-from models.rendering.losses import mask_term, masked_psnr, squared_term
+from models.rendering.terms import mask_term, masked_psnr, squared_term
 from models.structs import Objective, RayView, Var
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,7 @@ class BallModel(PixelModel):
     def objective(self, batch, noise, moment, precomputed=None):
         rgb, opacity = self._render(batch.rays, noise, moment)
         target, mask = photograph(batch, self.train)
-        terms = {"color": squared_term(rgb, target, mask), "mask": mask_term(opacity, mask, self.train.mask_weight)}
+        terms = {"color": squared_term(rgb, target, mask), "mask": replace(mask_term(opacity, mask), weight=0.1)}
         return Objective(terms, Seen(rgb, target, mask))
 
     def scalars(self, output, losses):

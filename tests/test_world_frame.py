@@ -27,8 +27,7 @@ from data.scenes.writer import write_neus_scene
 from models.evaluation.ground_truth import read_ground_truth
 from models.requests import UNIT, WORLD, MeshRequest
 from models.results import colored
-from models.surface.export import file_axes
-from models.surface.mesh import Surface
+from models.surface.mesh import Surface, file_axes
 from models.surface.mesh_file import given_surface, mesh_to_working
 
 WIDTH = 480

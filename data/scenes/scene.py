@@ -14,7 +14,7 @@ from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
 from data.errors import SceneError
 from data.io.images import sample_bilinear, size_of, to_float
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
-from data.rays import Rays
+from data.rays import PinholeCamera, Rays
 from data.scenes.frustum import Cameras
 from data.scenes.region import OUTSIDE, region_words
 
@@ -93,6 +93,11 @@ class Scene:
         """The cameras of the views, in the working frame."""
         sizes = np.array([self.size(view) for view in range(self.n_views)], np.float64)
         return Cameras(self.intrinsics, self.c2w, sizes)
+
+    @property
+    def pinholes(self) -> list[PinholeCamera]:
+        """The same, one by one."""
+        return [PinholeCamera(self.intrinsics[view], self.c2w[view], *self.size(view)) for view in range(self.n_views)]
 
     def rays(self, view: int, resolution_level: float = 1) -> tuple[Rays, tuple[int, int]]:
         """The rays of a whole view, row-major, and its (h, w) at `resolution_level` (see `image_pixels`)."""

@@ -18,7 +18,7 @@ from models.fields.conf import NUMERICAL, SdfGridConfig
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
 from models.ops.grid_sdf import grid_sdf, grid_values
-from models.ops.grid_sizes import POINT
+from models.ops.sizes import POINT
 from models.ops.update import AdamStep, Update, adam
 from models.structs import FieldOutput, Var
 

@@ -16,6 +16,7 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.estimators.seen_space import SeenSpace
 from models.machine.backend import jt
+from models.plan import Decision
 from models.structs import Noise, Objective, RayView, StepContext, Var
 
 Precomputed = Any  # the part of a chunk that is computed once, without gradients
@@ -75,9 +76,6 @@ class Parameters(Protocol):
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
         """Add rows to every parameter of a network, by name, with moments of zero; averages start at the values."""
 
-    def replace(self, network: str, name: str, values: np.ndarray) -> None:
-        """Set the values of one parameter, with moments of zero; its average starts at the values."""
-
 
 class Model(Protocol):
     """A method with its networks. All random numbers are passed in.
@@ -87,6 +85,7 @@ class Model(Protocol):
 
     entries: str = "rays"  # name of the entries of a batch, for messages
     shows_pictures: bool = False  # whether `view` takes only the rays of whole images (`ImageRays`)
+    weights: Mapping[str, Decision] = {}  # of the losses that the plan uses, by name
     warm_up: int = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
 
     @property
@@ -145,11 +144,6 @@ class Model(Protocol):
         del step
         return {}
 
-    @property
-    def loss_weights(self) -> Mapping[str, float]:
-        """The weights of the losses that apply, by name, for the table of the plan."""
-        return {}
-
     def begin(self) -> None:
         """Initialise a new training from the scene; called after `sampler`, unless a checkpoint is resumed."""
         return
@@ -171,11 +165,8 @@ class Model(Protocol):
         del step
         return False
 
-    def after_step(self, parameters: Parameters, context: StepContext, gradients: Mapping[str, Var]) -> None:
-        """Called if `acts_after` returns true and the step was not skipped.
-
-        gradients: d loss / d parameter by `<network>.<name>`, and those of `Objective.watched`.
-        """
+    def after_step(self, parameters: Parameters, context: StepContext) -> None:
+        """Called if `acts_after` returns true and the step was not skipped."""
         return
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:

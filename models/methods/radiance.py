@@ -16,13 +16,16 @@ from models.fields.grid_field import GridField
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
+from models.methods.fast.conf import FAST_NERF
+from models.methods.nerf.conf import NERF
 from models.methods.protocol import LevelSet
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import expected_distance
 from models.plan import TrainingPlan
-from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, OfRays, masked_mean, masked_psnr, masked_target
+from models.rendering.losses import OfRays
 from models.rendering.protocol import RayBatch
 from models.rendering.render import radiance_loss, render_passes, render_radiance
+from models.rendering.terms import masked_mean, masked_psnr, masked_target
 from models.rendering.views import packed_view
 from models.structs import RayView, RenderOutput, StepContext, Var
 
@@ -44,7 +47,6 @@ class RadianceModel(VolumeModel):
     Nothing is precomputed: the coarse pass is differentiated.
     """
 
-    losses: tuple[str, ...] = NERF_LOSSES
     objective = radiance_loss
 
     def __init__(
@@ -57,7 +59,7 @@ class RadianceModel(VolumeModel):
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
         named = field.networks | ({} if coarse is None else coarse.networks)
-        super().__init__(estimator, named, train, {"mask": train.mask_weight}, plan, photographs)
+        super().__init__(estimator, named, train, plan, photographs)
         self.field, self.coarse = field, coarse
 
     def scalar_inputs(self, rendered: OfRays) -> ComparedRays:
@@ -99,6 +101,8 @@ class RadianceModel(VolumeModel):
 class TwoPassModel(RadianceModel):
     """NeRF with dense samples, coarse to fine."""
 
+    type = NERF
+
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The PSNR of the coarse pass."""
         return f"coarse {scalars['Statistics/coarse_psnr']:.2f}"
@@ -121,6 +125,7 @@ class TwoPassModel(RadianceModel):
 class PackedRadianceModel(RadianceModel):
     """A radiance field sampled in occupied cells."""
 
+    type = FAST_NERF
     estimator: RadianceOccupancyEstimator
 
     def __init__(
@@ -135,8 +140,6 @@ class PackedRadianceModel(RadianceModel):
         super().__init__(field, None, estimator, train, plan, photographs)
         self._conf = conf
         self.warm_up = conf.warm_up
-
-    losses = FAST_NERF_LOSSES
 
     def rates(self, step: int) -> dict[str, float]:
         """The table learns at the full rate, the networks at fractions of it."""

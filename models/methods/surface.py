@@ -19,15 +19,17 @@ from models.estimators.visibility import NO_ANNEALING, alpha_visibility
 from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
+from models.methods.fast.conf import FAST_NEUS
 from models.methods.protocol import LevelSet, Noise
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs
 from models.plan import TrainingPlan
 from models.rendering.conf import PatchesConfig
-from models.rendering.losses import FAST_NEUS_LOSSES, NEUS_LOSSES, OfSurface, masked_mean, masked_psnr
+from models.rendering.losses import OfSurface
 from models.rendering.patches import MOST_COMPARED, PatchComparison
 from models.rendering.protocol import RayBatch
 from models.rendering.render import render_surface, surface_alpha, surface_loss
+from models.rendering.terms import masked_mean, masked_psnr
 from models.rendering.views import packed_view
 from models.structs import OF_THE_BATCH, Array, FieldOutput, RayView, RenderOutput, StepContext, Var
 
@@ -50,7 +52,6 @@ class DenseSurfaceRays(SurfaceRays):
 class SurfaceModel(VolumeModel):
     """A surface as the zero level set of a signed distance."""
 
-    losses: tuple[str, ...] = NEUS_LOSSES
     objective = surface_loss
 
     def __init__(
@@ -58,7 +59,6 @@ class SurfaceModel(VolumeModel):
         fields: SurfaceFields,
         estimator: Estimator,
         train: TrainConfig,
-        weights: Mapping[str, float],
         plan: TrainingPlan,
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
@@ -67,7 +67,7 @@ class SurfaceModel(VolumeModel):
             "variance_network_fine": fields.sharpness,
             "color_network_fine": fields.color,
         }
-        super().__init__(estimator, named, train, {"eikonal": train.igr_weight, **weights}, plan, photographs)
+        super().__init__(estimator, named, train, plan, photographs)
         self.fields = fields
 
     def cos_anneal_ratio(self, step: int) -> float:
@@ -146,7 +146,7 @@ class SurfaceModel(VolumeModel):
 class PackedSurfaceModel(SurfaceModel):
     """A surface sampled in occupied cells, with additional losses."""
 
-    losses = FAST_NEUS_LOSSES
+    type = FAST_NEUS
     estimator: SurfaceOccupancyEstimator
 
     def __init__(
@@ -159,9 +159,7 @@ class PackedSurfaceModel(SurfaceModel):
         patches: PatchesConfig,
         photographs: PhotographsConfig,
     ) -> None:
-        weights = {"free": packed.free_weight, "points": packed.points_weight}
-        weights |= {"patches": plan.patches.value, "curvature": plan.curvature.value}
-        super().__init__(fields, estimator, train, weights, plan, photographs)
+        super().__init__(fields, estimator, train, plan, photographs)
         self._packed, self._patches_conf = packed, patches
         self.warm_up = packed.warm_up
         self.patches: PatchComparison | None = None  # images of the scene, if patches are compared
@@ -188,7 +186,7 @@ class PackedSurfaceModel(SurfaceModel):
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""
         sampler = super().sampler(scene, batch_size, generator)
-        self.patches = PatchComparison(scene, self._patches_conf) if self.loss_weight("patches") > 0 else None
+        self.patches = PatchComparison(scene, self._patches_conf) if self.weights["patches"].value > 0 else None
         self.estimator.compare_patches(None if self.patches is None else MOST_COMPARED)
         return sampler
 
@@ -198,10 +196,6 @@ class PackedSurfaceModel(SurfaceModel):
         if background is not None and background.is_plain:
             return background.shows_alone(jt.array(batch.rgb))
         return batch.is_free_ray()
-
-    def patches_at(self, step: int) -> PatchComparison | None:
-        """The comparison, from `patches.begins` on."""
-        return self.patches if step >= self._patches_conf.begins * self.train.end_iter else None
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
         """Colours with background; normal, distance and opacity of the region."""

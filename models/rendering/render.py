@@ -16,7 +16,8 @@ import numpy as np
 from data.rays import Rays
 from models.fields.protocol import SurfaceAtWeights
 from models.rendering import kernels
-from models.rendering.losses import Rendered, terms_of
+from models.rendering.loss_table import terms_of
+from models.rendering.losses import LOSSES, Rendered
 from models.rendering.protocol import Method, RadianceMethod, RayBatch, SurfaceMethod
 from models.structs import (
     FieldOutput,
@@ -119,4 +120,5 @@ def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, context:
     target, counts, mask = method.targets(batch, method.behind(context.background_rgb))
     counts = counts * rendering.rays.has_any
     rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, context.step)
-    return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))
+    terms = terms_of(LOSSES, method.weights, rendered, context.step, method.train)
+    return Objective(terms, method.scalar_inputs(rendered))

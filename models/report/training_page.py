@@ -26,7 +26,7 @@ from data.prepare.inspection.overview import overview
 from data.scenes.scene import facts
 from models.callback import FINISHED, TRAINING, Callback
 from models.config.defaults import base_values, same
-from models.evaluation.validation import ValidationImage
+from models.evaluation.image_metrics import ValidationImage
 from models.experiment import Experiment
 from models.machine import backend, memory
 from models.machine.version import program_version

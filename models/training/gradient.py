@@ -30,7 +30,6 @@ class BatchGradient:
     output: Any  # output of the objective
     gradients: list[Var]  # in the order of the parameters
     weights: dict[str, float] = field(default_factory=dict)  # of the terms in `total`
-    watched: dict[str, Var] = field(default_factory=dict)  # d total / d each value in `Objective.watched`
 
 
 @dataclass(frozen=True)
@@ -101,16 +100,14 @@ class GradientSum:
     def add(self, objective: Objective) -> None:
         """Differentiate the objective of a chunk; starts the computation, which on the CPU is finished on return."""
         losses = losses_of(objective, self._counts)
-        found = jt.grad(losses[TOTAL], [*self._parameters, *objective.watched.values()])
-        gradients, others = [_cut(value) for value in found[: len(self._parameters)]], found[len(self._parameters) :]
-        watched = {name: _cut(value) for name, value in zip(objective.watched, others, strict=True)}
+        gradients = [_cut(value) for value in jt.grad(losses[TOTAL], self._parameters)]
         output = mapped(_cut, objective.output)
         weights = {name: term.weight for name, term in objective.terms.items()}
         means = {name: _cut(value) for name, value in losses.items()}
-        one = BatchGradient(means, output, gradients, weights, watched)
+        one = BatchGradient(means, output, gradients, weights)
         # The returned values must not keep the graph: its activations would stay in memory during the next chunk or
         # step.
-        del objective, losses, found, others
+        del objective, losses
         # A failed allocation is raised here, before any weight changes. The values of a chunk are computed before they
         # are added, as for an undivided batch.
         jt.sync([*_values(one), *_leaves(output)])
@@ -152,8 +149,8 @@ def _rows_of(noise: Noise | None, rows: slice) -> Noise | None:
 
 
 def _values(found: BatchGradient) -> list[Var]:
-    """Gradients, losses and watched values."""
-    return [*found.gradients, *found.losses.values(), *found.watched.values()]
+    """Gradients and losses."""
+    return [*found.gradients, *found.losses.values()]
 
 
 def _with(found: BatchGradient, values: Sequence[Var]) -> BatchGradient:
@@ -161,15 +158,13 @@ def _with(found: BatchGradient, values: Sequence[Var]) -> BatchGradient:
     jt.sync(values)
     rest = iter(values)
     gradients = [next(rest) for _ in found.gradients]
-    losses, watched = ({name: next(rest) for name in named} for named in (found.losses, found.watched))
-    return replace(found, losses=losses, gradients=gradients, watched=watched)
+    return replace(found, gradients=gradients, losses={name: next(rest) for name in found.losses})
 
 
 def _added(total: BatchGradient, one: BatchGradient) -> BatchGradient:
-    """Add a chunk in float64. Watched values belong to one chunk each and are not added."""
-    pairs = zip([*total.gradients, *total.losses.values()], _values(one), strict=False)
-    sums = [_cut(a.float64() + b.float64()) for a, b in pairs]
-    return replace(_with(replace(total, watched={}), sums), watched=total.watched | one.watched)
+    """Add a chunk in float64."""
+    pairs = zip(_values(total), _values(one), strict=True)
+    return _with(total, [_cut(a.float64() + b.float64()) for a, b in pairs])
 
 
 def _of_all(over_all: Callable[[np.ndarray], None], found: BatchGradient) -> BatchGradient:

@@ -130,10 +130,6 @@ class Optimizer:
                 pairs = zip(self._of(index), _fresh(values[name]), strict=False)
                 self._replace(index, *(np.concatenate([value.numpy(), rows]) for value, rows in pairs))
 
-    def replace(self, network: str, name: str, values: np.ndarray) -> None:
-        """Replace the values of one parameter; its moments are zero, its average equals the values."""
-        self._replace(self._places.index((network, name)), *_fresh(values))
-
     def _of(self, index: int) -> list[Var]:
         """A parameter, its moments, and its average if there is one."""
         return [values[index] for values in (self.parameters, self.exp_avg, self.exp_avg_sq, self._averages) if values]

@@ -10,20 +10,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Self
 
 from data.errors import is_compiler_failure
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LEAST_STEPS = 200  # fewer steps give no usable result
 EXIT_BASE = 128  # a shell's exit status for a process that a signal ended is this plus the signal
-
-_END: ContextVar[tuple[float, int] | None] = ContextVar("end", default=None)
 
 
 class Interrupted(Exception):
@@ -77,21 +72,3 @@ class Interrupts:
             self.received = signum
         elif signum != signal.SIGHUP:
             os._exit(EXIT_BASE + signum)
-
-
-@contextmanager
-def training_ends_at(moment: float | None, least: int = LEAST_STEPS) -> Iterator[None]:
-    """End trainings of the body with their next step after `moment` of time.perf_counter(), but not before step
-    `least`; None: at the last step.
-    """
-    token = _END.set(None if moment is None else (moment, least))
-    try:
-        yield
-    finally:
-        _END.reset(token)
-
-
-def is_over(step: int = 0) -> bool:
-    """Whether that moment has passed, and the step after `step` may be the last one."""
-    end = _END.get()
-    return end is not None and time.perf_counter() >= end[0] and step + 1 >= end[1]

@@ -137,8 +137,7 @@ class Trainer:
         self.guard.watch(inputs, StepUpdate(found.losses, found.gradients, self.optimizer.settings, seen, taken))
         self.finished_steps += 1
         if self.model.acts_after(context.step) and self.settle():
-            named = dict(zip(self.optimizer.names, found.gradients, strict=True)) | found.watched
-            self.model.after_step(self.optimizer, context, named)
+            self.model.after_step(self.optimizer, context)
         if self.average is not None:
             self.average.update(parameters, self.finished_steps)
         return StepOutput(self.model, len(batch), found)

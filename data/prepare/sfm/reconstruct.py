@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
-from data.io.bars import phase
+from data.io.bars import phase, so_far
 from data.io.child import ChildError, run_apart
+from data.io.deadline import seconds_left
 from data.io.files import remove, write_result
 from data.prepare.frames import Frame, Group, groups
 from data.prepare.sfm import colmap_tasks, mapping
@@ -34,9 +35,9 @@ PAIR_LIST = "pairs.txt"
 MODELS = "sparse"
 IMAGES = "images"
 MASKS = "masks"
+FIRST_ROUND = ("features", "matches", "mapping")  # phases; the second round may take as long
 
 LEAST_FREE = 1 << 24  # bytes; with less free space COLMAP's failure is attributed to a full disk
-
 HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
 
 
@@ -48,15 +49,20 @@ class Source:
     pairs: str
     masks: str = ""  # folder of the masks that contain the features; "" for features of whole images
     is_fine: bool = False  # features at full size, with the first octave
+    is_optional: bool = False  # left out where the time is over
 
 
 WHOLE = Source(DATABASE, PAIR_LIST)
 OF_OBJECT = Source("object/matches.db", "object/pairs.txt", "object/masks", is_fine=True)
-MORE = Source("more/matches.db", "more/pairs.txt", is_fine=True)  # of images that are left out
+MORE = Source("more/matches.db", "more/pairs.txt", is_fine=True, is_optional=True)  # of images that are left out
 
 
 class DiskError(WorkError):
     """The disk is full; the files written so far are intact."""
+
+
+class _TimeIsOver(Exception):
+    """Of the second round."""
 
 
 def find_features(work: Path, cameras: Sequence[Group], source: Source = WHOLE) -> None:
@@ -66,7 +72,7 @@ def find_features(work: Path, cameras: Sequence[Group], source: Source = WHOLE) 
     total = sum(len(camera.names) for camera in cameras)
     masks = str(work / source.masks) if source.masks else ""
     task, given = colmap_tasks.extract, (str(work / IMAGES), masks, source.is_fine, tasks)
-    _run(work / source.database, "features", total, "descriptors", task, *given)
+    _run(work, source, "features", total, "descriptors", task, *given)
 
 
 def _parameters(camera: Group) -> str:
@@ -88,7 +94,7 @@ def _match(work: Path, source: Source, pairs: Sequence[tuple[str, str]]) -> None
     """Match the pairs of names that were not matched before."""
     write_result(work / source.pairs, "".join(f"{a} {b}\n" for a, b in pairs).encode())
     task, given = colmap_tasks.match, str(work / source.pairs)
-    _run(work / source.database, "matches", len(pairs), "two_view_geometries", task, given, unit="pair")
+    _run(work, source, "matches", len(pairs), "two_view_geometries", task, given, unit="pair")
 
 
 def _pairs(database: Path, names: Sequence[str], is_sequence: bool) -> list[tuple[int, int]]:
@@ -104,16 +110,20 @@ def _pairs(database: Path, names: Sequence[str], is_sequence: bool) -> list[tupl
 def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
     """Run the mappers; returns the largest model as described by `mapping.reconstruct`, with "notes".
 
-    Where it has not all images, once more with more features of the others. Raises UserError, with an explanation from
-    the matches, if there is no model or it has too few of the images.
+    Where it has not all images, once more with more features of the others, if that is not out of time (`ends_at`).
+    Raises UserError, with an explanation from the matches, if there is no model or it has too few of the images.
     """
     called = {frame.name: frame.source for frame in frames}
     links = read_links(work / source.database, called)
     sources = list(called.values())
     found = _mapped(work, frames, source, MODELS)
     left = _left_out(found, frames)
+    late = []
     if left and _has_more(frames, links, source):
-        found = _mapped_with_more(work, frames, source, left, found)
+        try:
+            found = _mapped_with_more(work, frames, source, left, found)
+        except _TimeIsOver:
+            late = [f"more features of {len(left)} photographs without a camera were not tried: --minutes is too short"]
     models = found["models"]
     if not models:
         raise UserError(f"no cameras were found: {why_disconnected(sources, links)}; {HINT}")
@@ -124,7 +134,7 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
             f"{why_disconnected(sources, links)}; {HINT}, or use only one group"
         )
-    notes = [*_mapper_notes(found, called), *_notes(models, called, missing, components(sources, links))]
+    notes = [*_mapper_notes(found, called), *late, *_notes(models, called, missing, components(sources, links))]
     return {**largest, "notes": notes}
 
 
@@ -133,6 +143,7 @@ def _mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) ->
     with phase("mapping"), Bar("mapping", len(frames)) as bar:
         found = _apart(
             work,
+            source,
             mapping.reconstruct,
             *(str(work / part) for part in (source.database, IMAGES, models)),
             _cores(),
@@ -163,6 +174,8 @@ def _mapped_with_more(
     """`before`, or the result with more features of the images `left` and all pairs of these if it has more images."""
     folder, more = (work / MORE.database).parent, replace(MORE, masks=source.masks)
     remove(folder)
+    if seconds_left() < sum(spent.wall for name, spent in so_far().items() if name in FIRST_ROUND):
+        raise _TimeIsOver
     try:
         folder.mkdir()
         copy_without(work / source.database, work / more.database, [] if source.is_fine else left)
@@ -228,7 +241,8 @@ def _notes(
 
 
 def _run(
-    database: Path,
+    work: Path,
+    source: Source,
     name: str,
     total: int,
     table: str,
@@ -237,18 +251,33 @@ def _run(
     unit: str = "photo",
 ) -> None:
     """Run a task that fills a table of the database, with a progress bar that counts its rows."""
-    work = database.parent.parent
+    database = work / source.database
     with phase(name), Bar(name, total, unit) as bar:
-        _apart(
-            work, task, str(database), *arguments, _cores(), on_wait=lambda: bar.to(count_rows(database, table, bar.n))
-        )
-        bar.to(count_rows(database, table, bar.n))
+
+        def count() -> None:
+            bar.to(count_rows(database, table, bar.n))
+
+        _apart(work, source, task, str(database), *arguments, _cores(), on_wait=count)
+        count()
 
 
-def _apart(work: Path, task: Callable[..., Any], *arguments: object, **options: Any) -> Any:
-    """`run_apart`; raises WorkError, naming the log, if the library fails, and DiskError if the disk is full."""
+def _apart(
+    work: Path,
+    source: Source,
+    task: Callable[..., Any],
+    *arguments: object,
+    on_wait: Callable[[], None] = lambda: None,
+    **options: Any,
+) -> Any:
+    """`run_apart`; raises WorkError if the library fails, naming its log, DiskError, _TimeIsOver."""
+
+    def wait() -> None:
+        on_wait()
+        if source.is_optional and seconds_left() < 0:
+            raise _TimeIsOver
+
     try:
-        return run_apart(task, *arguments, log=work / LOG, **options)
+        return run_apart(task, *arguments, log=work / LOG, on_wait=wait, **options)
     except ChildError as error:
         if shutil.disk_usage(work).free < LEAST_FREE:
             raise DiskError(f"{work}: the disk is full; free some space and prepare again, which continues") from error

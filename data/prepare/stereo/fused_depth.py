@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from data.io.bars import phase
+from data.io.deadline import seconds_left, slowdown
 from data.prepare.stereo.plane_sweep import SOURCES, DepthMaps, swept
-from data.scenes.frustum import between_centres, cell_centres, signed_distances
+from data.scenes.frustum import Cameras, between_centres, cell_centres, signed_distances
 from data.scenes.scene import Scene
 from data.scenes.sparse import near_plane, neighbours, region_points
 
@@ -27,6 +31,10 @@ SMOOTHING = 1.0  # cells, standard deviation
 LEAST_KNOWN = 0.05  # of the pixels; the outlines of objects without texture have depths, too
 LEAST_POINTS = 1000  # of the depth maps in the region: fewer show no surface
 MOST_POINTS = 50_000  # drawn from all; more do not change a training
+SECONDS = 0.4  # of one core per depth map, about
+FEWEST_MAPS = 24
+
+_FOUND: WeakKeyDictionary[Scene, FusedDepth | None] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +52,34 @@ class FusedDepth:
 
 @phase("depth maps")
 def fused_depth(scene: Scene) -> FusedDepth | None:
-    """The fused depth of the images of a scene; None if too few of their pixels have a depth in the region."""
-    cameras = scene.cameras
+    """The fused depth of the images of a scene; None if too few of their pixels have a depth in the region.
+
+    Where the time is too short (`ends_at`), of evenly spaced images. Found once per scene.
+    """
+    if scene not in _FOUND:
+        fitting = seconds_left() * len(os.sched_getaffinity(0)) / (SECONDS * slowdown())
+        _FOUND[scene] = _fused(scene, views_within(scene.n_views, fitting))
+    return _FOUND[scene]
+
+
+def views_within(count: int, fitting: float) -> np.ndarray:
+    """Evenly spaced indices of `count` images, at most about `fitting` or FEWEST_MAPS of them, int [N]."""
+    return np.arange(0, count, max(1, math.ceil(count / max(fitting, FEWEST_MAPS))))
+
+
+def _fused(scene: Scene, views: np.ndarray) -> FusedDepth | None:
+    whole = scene.cameras
+    cameras = Cameras(whole.intrinsics[views], whole.c2w[views], whole.sizes[views])
     sources = neighbours(cameras, region_points(scene.points), SOURCES)
     middle = -(cameras.origins * cameras.axes).sum(axis=1)  # the depth of the sphere's centre
     near = np.maximum(middle - 1.0, max(near_plane(cameras.origins, scene.points), NEAREST))
     far = BEYOND * np.maximum(middle + 1.0, near)
-    maps = swept(scene.images, cameras, sources, near, far)
+    maps = swept([scene.images[view] for view in views], cameras, sources, near, far)
     known = float(np.mean([(depth > 0).mean() for depth in maps.depth]))
     if known < LEAST_KNOWN:
         return None
     grid = _signed_distance(maps)
-    points = np.concatenate([maps.points(view) for view in range(scene.n_views)]).astype(np.float32)
+    points = np.concatenate([maps.points(view) for view in range(len(views))]).astype(np.float32)
     points = np.random.default_rng(0).permutation(points[np.linalg.norm(points, axis=1) < 1])
     is_fused = np.abs(between_centres(grid, points)) < FARTHEST_POINT  # other depth maps contradict the rest
     if is_fused.sum() < LEAST_POINTS:

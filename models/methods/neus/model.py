@@ -6,6 +6,7 @@ from data.rays import Rays
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.estimators.pixels import upload
 from models.machine.backend import jt
+from models.methods.neus.conf import NEUS
 from models.methods.neus.sparing import sparing_view
 from models.methods.surface import SurfaceModel
 from models.rendering.render import render_surface
@@ -16,6 +17,7 @@ from models.structs import RayView, StepContext
 class NeuSModel(SurfaceModel):
     """NeuS with dense samples as a `models.methods.protocol.Model`."""
 
+    type = NEUS
     estimator: HierarchicalEstimator
 
     def view(self, rays: Rays, context: StepContext) -> RayView:

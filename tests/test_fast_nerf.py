@@ -91,14 +91,6 @@ def test_the_density_and_its_gradient_stay_finite():
     np.testing.assert_allclose(slope.numpy(), np.where(np.abs(raw.numpy()) <= LARGEST_LOG, expected, 0), rtol=1e-5)
 
 
-def test_the_table_learns_at_the_full_rate_and_the_networks_at_theirs():
-    model, _, _ = model_of("model.radiance.network_rate=0.25")
-    rates = model.rates(3)
-    of_tables = {name for name in rates if name.endswith(".table")}
-    assert of_tables and {rates[name] for name in of_tables} == {1.0}
-    assert {rate for name, rate in rates.items() if name not in of_tables} == {0.25}
-
-
 # samples that light reaches
 
 

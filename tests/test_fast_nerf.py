@@ -24,7 +24,7 @@ from models.training.trainer import Trainer
 
 GRID = ("density=1", "levels=3", "coarsest=4", "finest=16", "log2_rows=8", "d_hidden=16", "d_feature=7")
 COLOR = ("mode=no_normal", "d_in=6", "d_feature=7", "d_hidden=16", "n_layers=1")
-SAMPLES = ("samples=512", "cells=16", "first_step=0.05", "last_step=0.04", "prune_every=1", "prune_from=0", "warm_up=1")
+SAMPLES = ("samples=512", "cells=16", "first_step=0.05", "last_step=0.04", "prune_every=1", "prune_from=0")
 FAST = (
     "model.type=fast_nerf",
     *(f"model.density_grid.{value}" for value in GRID),

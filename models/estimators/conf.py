@@ -68,7 +68,6 @@ class SamplesConfig:
     anywhere: ClassVar[float] = 0.1  # minimum fraction of random samples in the hull, once all levels are active
     steps_until: ClassVar[float] = 0.5  # of the training, until the final step
     levels_until: ClassVar[float] = 0.4  # of the training, until all levels are active
-    warm_up: ClassVar[int] = 100  # steps of learning-rate warm-up
 
     def check(self) -> None:
         """Raises ConfigError for increasing step sizes and a budget below one ray."""
@@ -90,7 +89,7 @@ class SamplesConfig:
 class PackedConfig(SamplesConfig):
     """Sampling of a surface."""
 
-    # Learning rates relative to that of the grid.
+    # Learning rates relative to that of the grid. With 1 and 1, the Chamfer distance of the jug is a sixth larger.
     network_rate: ClassVar[float] = 0.5
     sharpness_rate: ClassVar[float] = 0.4
 

@@ -10,7 +10,6 @@ import numpy as np
 from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
-from models.estimators.conf import RadianceConfig
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
@@ -126,18 +125,6 @@ class PackedRadianceModel(RadianceModel):
 
     type = FAST_NERF
     estimator: RadianceOccupancyEstimator
-
-    def __init__(
-        self,
-        field: RadianceField,
-        estimator: RadianceOccupancyEstimator,
-        train: TrainConfig,
-        plan: TrainingPlan,
-        conf: RadianceConfig,
-        photographs: PhotographsConfig,
-    ) -> None:
-        super().__init__(field, None, estimator, train, plan, photographs)
-        self.warm_up = conf.warm_up
 
     def targets(self, batch: RayBatch, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
         """All rays count; with masks, pixels outside are fitted to the background."""

@@ -14,11 +14,9 @@ from data.errors import UserError, reason
 from data.scenes.scene import Scene
 from models.callback import TRAINING, Callback
 from models.viewer.crop import ConfKeys
-from models.viewer.scene_display import SceneDisplay
-from models.viewer.scene_viewer import A_MOMENT, Place
+from models.viewer.scene_display import SceneDisplay, words
+from models.viewer.scene_viewer import A_MOMENT, Place, add_tools
 from models.viewer.server import start, stop
-from models.viewer.tools import add_tools
-from models.viewer.words import words
 
 if TYPE_CHECKING:
     from models.requests import MeshRequest

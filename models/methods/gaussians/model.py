@@ -17,9 +17,8 @@ from models.methods.gaussians import densify
 from models.methods.gaussians.batch import Picture, PictureBatch, PictureSampler, numbers_of
 from models.methods.gaussians.conf import SURFELS, SplatsConfig
 from models.methods.gaussians.fusion import Fusion
-from models.methods.gaussians.picture import Viewpoint, depth_of, paint, ray_view
+from models.methods.gaussians.picture import Viewpoint, depth_of, distortion_term, normal_term, paint, ray_view
 from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
-from models.methods.gaussians.terms import distortion_term, normal_term
 from models.methods.protocol import LevelSet, Model, Parameters
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY

@@ -34,7 +34,7 @@ from models.methods.conf import ExperimentConfig, network_differences, parse_con
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.registry import decide
-from models.plan import PLAN_KEY, TrainingPlan, decide_masks, of_state
+from models.plan import PLAN_KEY, TrainingPlan, decide_masks, of_state, wants_masks
 from models.training.logger import LOG_FOLDER, TEXT_LOG
 from models.training.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, FolderLock, RunFiles
 
@@ -108,7 +108,7 @@ def open_training(
     if here().size > 1 and conf.model.type == GAUSSIANS:
         raise UserError(f"model.type = {GAUSSIANS}: cannot be shared by {here().size} ranks; start one process")
     scene = training_scene(conf)
-    if scene.masks is None and conf.train.mask_weight > 0 and conf.model.needs_masks:
+    if scene.masks is None and wants_masks(conf.train) and conf.model.needs_masks:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"
@@ -196,7 +196,7 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
 
 def training_scene(conf: ExperimentConfig) -> Scene:
     """The training images; masks are derived from a backdrop only where a loss uses them."""
-    derives = conf.dataset.masks_from_backdrop and conf.train.mask_weight > 0
+    derives = conf.dataset.masks_from_backdrop and wants_masks(conf.train)
     wanted = (replace(conf.dataset, masks_from_backdrop=derives), background(conf))
     kept = _KEPT.get()
     if kept is not None and wanted in kept:

@@ -50,14 +50,14 @@ def step_in(form, **added):
 
     `added`: losses by name, which are trained with as well.
     """
-    trainer = trainer_of()
-    batch = trainer.sampler.next()
-    noise = trainer.model.draw_noise(len(batch), np.random.default_rng(0))
-    with pytest.MonkeyPatch.context() as patch, in_form(form) as called:
+    with pytest.MonkeyPatch.context() as patch:
         for name, loss in added.items():
-            patch.setitem(table.LOSSES, name, loss)
-        trainer.model.losses = (*dict.fromkeys((*trainer.model.losses, *added)),)
-        found = gradients(trainer, batch, len(batch), noise)
+            patch.setitem(table.LOSSES, name, table.Loss(loss))
+        trainer = trainer_of()
+        batch = trainer.sampler.next()
+        noise = trainer.model.draw_noise(len(batch), np.random.default_rng(0))
+        with in_form(form) as called:
+            found = gradients(trainer, batch, len(batch), noise)
     return *found, called
 
 

@@ -52,7 +52,7 @@ def test_the_surface_begins_where_the_depth_maps_show_it(scene):
 
 
 def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
-    trainer, _ = begun(scene, "model.packed.points_weight=1")
+    trainer, _ = begun(scene, "train.points_weight=1")
     radii = []
     for step in range(4):
         trainer.model.estimator.before_step(step)
@@ -60,7 +60,7 @@ def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
         anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
         radii.append(np.median(np.linalg.norm(anchors, axis=1)))
     np.testing.assert_allclose(radii, [RADIUS, RADIUS, 0.5, 0.5], atol=0.01)
-    without_loss = begun(scene, "model.packed.points_weight=0")[0].model.estimator
+    without_loss = begun(scene, "train.points_weight=0")[0].model.estimator
     assert without_loss.points is None and without_loss.plan.start.value == "depth maps"
 
 

@@ -46,8 +46,7 @@ def trained(request, tmp_path_factory):
     form = request.param
     folder = tmp_path_factory.mktemp(form)
     write_scene(folder / "scene")
-    keys = ("distortion_weight=1", "normal_weight=0.1") * (form == "surfels")
-    settings = tuple(f"model.gaussians.{key}" for key in keys)
+    settings = tuple(f"train.{key}" for key in ("distortion_weight=1", "normal_weight=0.1")) * (form == "surfels")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(densify, "EVERY", 2)
         assert run(folder, form, settings=settings) == 0
@@ -86,14 +85,14 @@ def test_exposures_are_of_their_photographs_and_the_identity_on_average():
     rng = np.random.default_rng(1)
     model.exposure.affine.update(jt.array(rng.normal(0, 0.1, (1, 12)).astype(np.float32)).detach())
     rgb = jt.array(rng.random((4, 5, 3)).astype(np.float32))
-    assert np.allclose(model.taken(rgb, 0).numpy(), rgb.numpy(), atol=1e-6)
+    assert np.allclose(model.exposure.of_picture(rgb, 0).numpy(), rgb.numpy(), atol=1e-6)
     take_rows(model.exposure, {"affine": (3, 12)})
     affine = rng.normal(0, 0.1, (3, 12)).astype(np.float32)
     model.exposure.affine.update(jt.array(affine).detach())
     rays = jt.array(np.full(20, 2))
     expected = model.exposure(rgb.reshape((-1, 3)), rays).numpy().reshape(4, 5, 3)
-    assert np.allclose(model.taken(rgb, 2).numpy(), expected, atol=1e-6)
-    assert not np.allclose(model.taken(rgb, 1).numpy(), expected, atol=1e-2)
+    assert np.allclose(model.exposure.of_picture(rgb, 2).numpy(), expected, atol=1e-6)
+    assert not np.allclose(model.exposure.of_picture(rgb, 1).numpy(), expected, atol=1e-2)
 
 
 def test_cameras_that_see_none_of_the_first_splats_are_one_sentence():
@@ -155,9 +154,6 @@ def test_copies_at_one_place_share_its_opacity_and_absorb_as_much_light():
 
 
 def test_values_that_contradict_each_other_are_sentences():
-    for setting, words in (
-        ("first=70000", "must not be above most"),
-        ("normal_weight=1", "form = surfels"),
-    ):
+    for setting, words in (("first=70000", "must not be above most"),):
         with pytest.raises(ConfigError, match=words):
             load_config(ROOT / "confs/gaussians.conf", "x", [f"model.gaussians.{setting}"])

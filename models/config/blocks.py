@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, weight
+from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, share, weight
 
 ADAM, COSINE, EXPONENTIAL = "adam", "cosine", "exponential"
 # The names that `train.optimizer` and `train.learning_rate_decay` take: of models/training/optimizers.py, schedules.py.
@@ -51,6 +51,17 @@ class TrainConfig:
     report_freq: int = every(least=1)
     igr_weight: float = weight()
     mask_weight: float = weight()
+    free_weight: float = weight(1.0)
+    points_weight: float = weight(0.0)
+    patches_weight: float | Auto = weight(0.0)
+    patches_from: float = share(0.2)
+    # More fills concave parts, half as much leaves bumps on smooth surfaces.
+    curvature_weight: float = weight(2e-3)
+    exposure_weight: float = weight(0.01)
+    opacity_weight: float = weight(0.01)
+    size_weight: float = weight(0.01)
+    distortion_weight: float = weight(0.0)
+    normal_weight: float = weight(0.0)
     warm_up_end: float = every(0.0)
     anneal_end: float = every(0.0)
     max_bad_steps: int = every(10, least=1)  # consecutive skipped steps before a return to the last checkpoint

@@ -58,10 +58,10 @@ KEYS = {
     "model.gaussians.most": "cap_max max_gaussians max_points max_gs_num",
     "model.gaussians.first": "init_num_pts num_random init_points",
     "model.gaussians.structure_share": "ssim_lambda lambda_dssim",
-    "model.gaussians.opacity_weight": "opacity_reg",
-    "model.gaussians.size_weight": "scale_reg",
-    "model.gaussians.distortion_weight": "lambda_dist dist_lambda",
-    "model.gaussians.normal_weight": "lambda_normal normal_lambda",
+    "train.opacity_weight": "opacity_reg",
+    "train.size_weight": "scale_reg",
+    "train.distortion_weight": "lambda_dist dist_lambda",
+    "train.normal_weight": "lambda_normal normal_lambda",
 }
 _KEY_OF = {name: key for key, names in KEYS.items() for name in names.split()}
 _PARTS = 2  # keys that are identified by their last part, such as `train.end_iter`

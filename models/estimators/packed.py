@@ -13,6 +13,7 @@ from data.scenes.cells import squared_radii
 from data.scenes.near_plane import near_plane
 from data.scenes.scene import Scene
 from data.scenes.visual_hull import carve_unit_sphere, masked_views
+from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import SamplesConfig
@@ -41,14 +42,14 @@ class OccupancyEstimator(Estimator):
     def __init__(
         self,
         conf: SamplesConfig,
-        end_iter: int,
+        train: TrainConfig,
         plan: TrainingPlan,
         hull_margin: float,
         grids: Sequence[GridField],
     ) -> None:
         """`hull_margin`: dilation of the masks' visual hull; `grids`: fields with levels to activate."""
         self.conf, self.plan = conf, plan
-        self._end_iter, self._hull_margin, self._grids = end_iter, hull_margin, list(grids)
+        self._train, self._hull_margin, self._grids = train, hull_margin, list(grids)
         self.grid = OccupancyGrid(squared_radii(conf.cells) < 1)  # the cells whose centres are in the unit sphere
         self.step_size, self.random_share = 0.0, 0.0
         self.least_step = 0.0  # lower bound of the step size, updated with the cells
@@ -132,7 +133,7 @@ class OccupancyEstimator(Estimator):
     @property
     def first_pruning(self) -> float:
         """The step at which pruning begins."""
-        return max(self.plan.prune_from.value * self._end_iter, self.prunes_after)
+        return max(self.plan.prune_from.value * self._train.end_iter, self.prunes_after)
 
     def _leveled(self) -> list[GridField]:
         """The fields whose levels are activated during training."""
@@ -140,7 +141,7 @@ class OccupancyEstimator(Estimator):
 
     def _schedule(self, step: int) -> None:
         conf = self.conf
-        done = step / self._end_iter
+        done = step / self._train.end_iter
         for field in self._leveled():
             field.activate(conf.first_levels, done / conf.levels_until)
         self.random_share = conf.anywhere if done >= conf.levels_until else 0.0

@@ -94,21 +94,15 @@ def mean(figures: Sequence[ImageMetrics]) -> ImageMetrics:
     return ImageMetrics(**{name: float(np.mean(values)) if values else None for name, values in present.items()})
 
 
-def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarray | None) -> bool:
+def mask_first(context: EvalContext, scene: Scene) -> bool:
     """Whether the metrics inside the mask are the primary ones: trained with masks on photographs with a real
     background.
 
     The metrics of the whole image are the primary ones if no masks were used in training, and if the photographs have
-    the rendered background `background_rgb` [3], None for black: the backdrop of derived masks, or a colour that they
-    show.
+    the rendered background: the backdrop of derived masks, or a colour that they show.
     """
-    return scene.masks is not None and mask_weight > 0 and not shows_outside_masks(scene, background_rgb)
-
-
-def mask_first(context: EvalContext, scene: Scene) -> bool:
-    """`mask_counts_first` for a trained model and the photographs of a scene."""
-    behind = context.model.behind(context.background_rgb)
-    return mask_counts_first(scene, context.experiment.conf.train.mask_weight, behind)
+    uses_masks = scene.masks is not None and context.experiment.plan.uses_masks
+    return uses_masks and not shows_outside_masks(scene, context.model.behind)
 
 
 def greyed(photograph: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -21,7 +21,8 @@ from models.evaluation.ground_truth import SAMPLES, GroundTruth, moved, read_gro
 from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
 from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU
-from models.experiment import Experiment, held_out_scene
+from models.experiment import Experiment, held_out_scene, plan_of
+from models.plan import NONE
 from models.requests import UNIT, WORLD, EvaluationRequest
 from models.surface.clean import THICK, find_ground
 from models.surface.mesh import Surface
@@ -118,8 +119,7 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
 
 def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
     """The SfM points that were not used in training, and notes on excluded points."""
-    scene, conf = experiment.scene, experiment.conf
-    trained_on = training_points(scene.points) if scene.points and conf.model.trains_on_points else None
+    scene = experiment.scene
     notes: tuple[str, ...] = ()
     if request.points is not None:
         source, found = f"--points {request.points}", _points(scene, request.points, request.frame)
@@ -127,13 +127,15 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
         source, found = "the SfM points of the scene", scene.points
     else:
         return None, ()
+    plan = plan_of(experiment)
+    trained_on = training_points(scene.points) if scene.points and plan.points.value != NONE else None
     new = others(found, trained_on)
     if len(new.xyz) < len(found.xyz):
         told = f"{source}: {len(found.xyz) - len(new.xyz)} points were used in training and are not evaluated"
         if len(new.xyz) == 0 and request.points is not None:
             raise UserError(f"{told}; give points that were not used")
         notes = (told,)
-    masks = scene.masks if conf.train.mask_weight > 0 else None
+    masks = scene.masks if plan.uses_masks else None
     sfm_points = held_out_points(new, source, scene.pinholes, masks)
     if len(sfm_points.xyz) == 0:
         if request.points is not None:

@@ -237,7 +237,7 @@ def _assignment(override: str) -> str:
         raise ConfigError(f"--set {override}: write it as KEY=VALUE, such as train.end_iter=1000")
     leaves = known_leaves()
     is_block = any(leaf.startswith(key + ".") for leaf in leaves)
-    if key not in leaves and not is_block and key.removeprefix("model.") not in RENAMED:
+    if key not in leaves and not is_block and key not in RENAMED:
         meant = key_meant(key, leaves)
         raise ConfigError(
             f"--set {override}: unknown key {key}{f'; did you mean {meant}?' if meant else nearest(key, leaves)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from models.config.strict import ConfigError, limits, share, weight
+from models.config.strict import ConfigError, limits, share
 from models.machine.available import FLOAT_BYTES
 from models.methods.block import TRAINED_COPIES, ModelConfig
 from models.methods.exposure_conf import PhotographsConfig
@@ -25,11 +25,7 @@ class SplatsConfig:
     degree: int = limits(3, at_least=0, at_most=3)
     first: int = limits(20000, at_least=1, at_most=10_000_000)
     most: int = limits(60000, at_least=1, at_most=10_000_000)
-    opacity_weight: float = weight(0.01)
-    size_weight: float = weight(0.01)
     structure_share: float = share(0.2)
-    distortion_weight: float = weight(0.0)
-    normal_weight: float = weight(0.0)
 
     @property
     def rest(self) -> int:
@@ -46,12 +42,6 @@ class SplatsConfig:
         if self.first > self.most:
             raise ConfigError(
                 f"model.gaussians.first = {self.first}: must not be above most = {self.most}; lower it, or raise most"
-            )
-        if self.form == ELLIPSOIDS and (self.distortion_weight > 0 or self.normal_weight > 0):
-            key = "distortion_weight" if self.distortion_weight > 0 else "normal_weight"
-            raise ConfigError(
-                f"model.gaussians.{key} = {getattr(self, key):g}: ellipsoids have no surface, so this loss does "
-                "not apply; set it to 0, or form = surfels"
             )
 
 
@@ -106,8 +96,3 @@ class GaussiansConfig(ModelConfig):
             f"at {size[0]}x{size[1]} pixels {count} Gaussians fit, {each} bytes each; model.gaussians.most = "
             f"{self.gaussians.most} {verdict}"
         )
-
-    @property
-    def trains_on_points(self) -> bool:
-        """True: Gaussians are initialised from them."""
-        return True

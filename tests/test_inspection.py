@@ -16,7 +16,7 @@ from data.prepare.load import load_scene
 from models.commands import inspection, reconstruction_page
 from models.config.hocon import check_case
 from models.methods.conf import load_config
-from models.report.markdown import escaped
+from models.report.document import escaped
 
 
 def inspect(folder, out, *extra):

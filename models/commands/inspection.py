@@ -17,7 +17,7 @@ from data.prepare.inspection.overview import overview
 from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, results_folder, training_scene
 from models.methods.conf import ExperimentConfig
-from models.report.markdown import escaped
+from models.report.document import escaped
 from models.training.run_files import RunFiles
 
 FOLDER = "inspect"

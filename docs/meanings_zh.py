@@ -424,3 +424,12 @@ MEANINGS_ZH = (
     | PHOTOGRAPH_MEANINGS
     | SPLAT_MEANINGS
 )
+
+LOSSES_ZH = {
+    "from": "开始于",
+    "falls": "减小到 0",
+    "with masks": "有掩膜时",
+    "with masks or a plain background": "有掩膜或纯色背景时",
+    "with SfM points or depth maps": "有 SfM 点或深度图时",
+    "with learned exposure": "学习曝光时",
+}

@@ -35,11 +35,12 @@ from models.results.context import EvalContext
 from models.results.meshes import validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chosen_chunk, chunk_state
+from models.training.gradient import BatchGradient
 from models.training.health import Health
 from models.training.logger import RunLogger, Speed
 from models.training.run_files import record
 from models.training.stops import DivergedError, Interrupted, Interrupts
-from models.training.trainer import StepOutput, Trainer, generators
+from models.training.trainer import Trainer, generators
 from models.training.watch import Watch
 
 FIRST_STEPS = 5  # of a session: Jittor compiles kernels in them
@@ -102,7 +103,6 @@ class Runner:
             model=self.trainer.result_model,
             step=self.step,
             seconds=self._seconds(),
-            background_rgb=self.conf.background_rgb,
             log=self.log,
             chunks=self._chunks,
         )
@@ -184,7 +184,7 @@ class Runner:
         for follower in self._followers:
             self.log.unless_it_fails(self.step, follower.name, partial(what, follower))
 
-    def _after_step(self, output: StepOutput, bar: Bar) -> None:
+    def _after_step(self, output: BatchGradient, bar: Bar) -> None:
         """Actions due after a step, including a skipped one."""
         self._require_folder()
         if is_last := self.step >= self.conf.end_iter:
@@ -195,7 +195,7 @@ class Runner:
         bar.update(self.step - bar.n)
         self._speed.count(output.entries)
         if self._due(self.conf.report_freq):
-            scalars = output.scalars()  # waits for this step; otherwise the loop waits only for the previous one
+            scalars = self.trainer.scalars(output)  # waits for this step; otherwise the loop waits for the last one
             bar.set_postfix_str(self._report(scalars, output.weighted(scalars), self._speed.since_last()))
         if self._write_due_results() or self.trainer.guard.steps <= FIRST_STEPS:
             bar.leave_out()

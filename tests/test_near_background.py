@@ -19,7 +19,6 @@ from models.estimators.conf import PackedConfig
 from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
 from models.ops.march import compact
-from models.structs import StepContext
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +88,7 @@ def test_points_of_structure_from_motion_draw_the_surface():
     assert batch.anchors[0] == 64 and len(anchors) == 64
     np.testing.assert_allclose(np.linalg.norm(anchors, axis=1), 0.8, atol=1e-6)
     away = float(np.abs(estimator.trained(anchors)).mean())
-    term = trainer.model.objective(batch, None, trainer.context).terms["points"]
+    term = trainer.model.objective(batch, None, trainer.finished_steps).terms["points"]
     assert term.mean().item() == pytest.approx(away, rel=1e-3) and away > 0.2
     assert sum(batch.part(at, at + 7).is_anchor().numpy().sum() for at in range(0, len(batch), 7)) == 64
 
@@ -158,9 +157,9 @@ def test_images_omit_only_samples_of_negligible_weight(monkeypatch):
     rays = rays_from(scene.c2w[:1, :3, 3].repeat(64, 0), 0.5 * unit(np.random.default_rng(0).normal(size=(64, 3))))
     sampled, compacting = [], lambda found, is_kept, count: sampled.append(count) or compact(found, is_kept, count)
     monkeypatch.setattr(packed, "compact", compacting)
-    seen = model.view(rays, StepContext(3, None))
+    seen = model.view(rays, 3)
     monkeypatch.setattr(packed, "LEAST_WEIGHT", ALL)
-    whole = model.view(rays, StepContext(3, None))
+    whole = model.view(rays, 3)
     assert sampled[0] < sampled[1]
     for name in ("rgb", "opacity", "normal"):
         np.testing.assert_allclose(getattr(seen, name), getattr(whole, name), atol=1 / 255, err_msg=name)

@@ -162,8 +162,8 @@ WORDS = "Unable to alloc cuda device memory"
 def without_memory(objective, most, words=WORDS):
     """An objective whose numbers cannot be computed for more than `most` entries, with `words` of another kind too."""
 
-    def failing(batch, noise, moment, settled):
-        found = objective(batch, noise, moment, settled)
+    def failing(batch, noise, step, settled):
+        found = objective(batch, noise, step, settled)
         if len(batch) <= most:
             return found
         name, term = next(iter(found.terms.items()))

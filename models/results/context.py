@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from data.io.phases import phase
 from data.rays import Rays
 from models.experiment import Experiment
 from models.methods.protocol import Model
 from models.results.chunks import ResultChunks
 from models.results.render import RenderedView, render_view
-from models.structs import StepContext
 from models.training.logger import RunLogger
 
 A_MOMENT = 1.0  # seconds; longer renderings have a progress bar
@@ -29,7 +26,6 @@ class EvalContext:
     model: Model
     step: int
     seconds: float  # training time so far
-    background_rgb: np.ndarray | None  # [3], None for black
     log: RunLogger
     chunks: ResultChunks
     pause: Callable[[], object] | None = None  # called between the parts of a mesh, for renderings of the viewer
@@ -45,6 +41,5 @@ class EvalContext:
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
         """The image of rays [h * w] with shape (h, w); shows a progress bar if it takes longer than A_MOMENT."""
         chunk = self.chunks.rays(self.model, rays)
-        context = StepContext(self.step, self.background_rgb)
         bar = partial(self.log.progress, desc="image", unit="chunk", leave=False, delay=A_MOMENT)
-        return render_view(self.model, rays, shape, chunk, context, bar)
+        return render_view(self.model, rays, shape, chunk, self.step, bar)

@@ -38,7 +38,7 @@ from data.prepare.steps import Say, Step, Steps, WorkError
 from data.readers.colmap import read_colmap
 from data.roi.frustum import Cameras
 from data.roi.visual_hull import masked_views, visual_hull
-from data.scenes.preprocess import undistorters
+from data.scenes.undistort import undistorters
 from data.writers.neus import CAMERA_FILE
 
 FIT = "fit"  # entry "masks" of a result that does not depend on the masks

@@ -9,7 +9,7 @@ from data.errors import UserError
 from models import interface
 from models.commands.cases import scenes_of
 from models.commands.command import Arguments, ExperimentConfig
-from models.interface import CONFS, found_conf
+from models.config.program import CONFS, found_conf
 
 DEFAULT_CONF = CONFS / "demo.conf"
 

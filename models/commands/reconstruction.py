@@ -27,7 +27,7 @@ from models.commands.command import (
     ExperimentConfig,
     Mode,
 )
-from models.commands.conf import found_conf, given_value, key_of, read_conf
+from models.commands.conf import given_value, key_of, read_conf
 from models.commands.printed import command_line, given_flags, of_the_scene
 from models.commands.reconstruction_ahead import compiled_ahead
 from models.commands.reconstruction_folder import (
@@ -53,6 +53,7 @@ from models.commands.reconstruction_page import PHASE_OF, UNKNOWN, page, read_fi
 from models.commands.reconstruction_settings import chosen_settings, longer, require_same_settings, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.shared import choose_device
+from models.config.program import found_conf
 from models.monitoring.deadline import training_ends_at
 from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS
 
@@ -85,7 +86,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
     ahead = compiled_ahead(arguments, arguments.conf) if plan is None else contextlib.nullcontext()
     with again, ahead:
         _run(_step(arguments, prepare.COMMAND), 1)
-    from models.experiment import first_scene_kept
+    from models.checkpoints.scenes import first_scene_kept
 
     with first_scene_kept():
         if plan is None:

@@ -62,9 +62,8 @@ class ContractedBackground:
         """The networks of density and colour, by their names in checkpoints."""
         return {"background_density": self.density, "background_color": self.color}
 
-    def fit(self, scene: Scene, near_plane: float) -> None:
+    def fit(self, scene: Scene) -> None:
         """Count the images that see each cell; before a plain backdrop, set a low initial density."""
-        self.grid.near_plane = near_plane
         self.is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
         if not self.is_plain:
             return

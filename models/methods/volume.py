@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.fields.photographs import AFFINE, Exposure
@@ -84,6 +84,10 @@ class VolumeModel(Model):
             take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
         self.estimator.fit(scene)
         return self.estimator.sampler(scene, batch_size, generator)
+
+    def see(self, views: Posed) -> None:
+        """See `Estimator.see`."""
+        self.estimator.see(views)
 
     def begin(self) -> None:
         """See `Estimator.begin`."""

@@ -99,7 +99,7 @@ def _frame(
     context: EvalContext, path: CameraPath, request: VideoRequest, shot: Shot, surface: Surface | None
 ) -> np.ndarray:
     """One frame, uint8 [h, n w, 3], n images side by side."""
-    pixels = image_pixels(path.width, path.height, request.level)
+    pixels = image_pixels(path.width, path.height, request.level or 1)
     height, width = pixels.shape[:2]
     found: dict[str, np.ndarray] = {}
     if set(request.shown) & set(OF_FIELD):

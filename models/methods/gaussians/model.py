@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from data.rays import ImageRays, PinholeCamera, Rays
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
 from models.fields.state import take_rows
 from models.machine.backend import jt
@@ -87,14 +87,18 @@ class GaussiansModel(Model):
         """Whole photographs; initialises the Gaussians from the scene."""
         centres = scene.c2w[:, :3, 3]
         self.extent = SPREAD * max(float(np.linalg.norm(centres - centres.mean(axis=0), axis=1).max()), 1.0)
-        self.cameras = [
-            PinholeCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
-        ]
+        self.see(scene)
         points = first_points(scene, self.conf, self.plan.uses_masks, self.generator)
         require_seen(points, self.cameras, scene.name)
         self.splats.fill(from_points(points, self.conf, self.generator))
         self.pulled.forget()
         return PictureSampler(scene, batch_size, generator)
+
+    def see(self, views: Posed) -> None:
+        """Take the cameras, from which depth maps are fused."""
+        self.cameras = [
+            PinholeCamera(views.intrinsics[view], views.c2w[view], *views.size(view)) for view in range(views.n_views)
+        ]
 
     # what is computed
 

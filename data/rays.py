@@ -45,6 +45,22 @@ class PinholeCamera:
     width: int
     height: int
 
+    @property
+    def center(self) -> np.ndarray:
+        """The camera centre, [3]."""
+        return self.c2w[:3, 3]
+
+    def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels [P, 2] (x, y) and depths [P] of points [P, 3]; pixels are undefined behind the camera."""
+        seen = (points - self.center) @ self.c2w[:3, :3] @ self.intrinsics.T
+        depth = seen[:, 2]
+        return seen[:, :2] / np.where(depth == 0, 1.0, depth)[:, None], depth
+
+    def shows(self, pixels: np.ndarray, depth: np.ndarray) -> np.ndarray:
+        """Whether pixels [P, 2] in front of the camera are between the centres of the first and last ones: bool [P]."""
+        x, y = pixels.T
+        return (x >= 0) & (y >= 0) & (x <= self.width - 1) & (y <= self.height - 1) & (depth > 0)
+
 
 @dataclass(frozen=True)
 class ImageRays(Rays):

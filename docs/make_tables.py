@@ -1,9 +1,9 @@
 """Writes the tables of flags and conf keys into the pages of docs/, in both languages: `python -m docs.make_tables`.
 
 The flags come from the parser of models/commands. The keys, types and ranges come from the dataclasses of
-data/config.py, models/config/blocks.py and the conf.py of fields and model types; their meanings and defaults come
-from the comments and values of confs/base/*.conf. Each table replaces what stands between the lines `<!-- NAME -->` and
-`<!-- /NAME -->`. tests/test_readme.py fails where one is out of date.
+data/scenes/config.py, models/config/blocks.py and the conf.py of fields and model types; their meanings and defaults
+come from the comments and values of confs/base/*.conf. Each table replaces what stands between the lines
+`<!-- NAME -->` and `<!-- /NAME -->`. tests/test_readme.py fails where one is out of date.
 """
 
 from __future__ import annotations

@@ -197,17 +197,15 @@ SCENE_MEANINGS = {
     "step along a ray, as a fraction of the distance from the centre": "光线上的步长，占到中心距离的比例",
     "cells per side of the occupancy grid in contracted space": "收缩空间中占据栅格每边的格数",
     "cells that absorb a smaller fraction of the light are empty": "吸收光的比例小于它的格子视为空",
-    "starts from them; 0: none": (
-        "没有掩膜时，到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；曲面由这些用平面扫描求得的深度图初始化"
-        "；0：不用深度图"
-    ),
     "radius of the initial sphere; auto: 0.5, 0.3 without masks, 0.9 in an interior": (
         "初始球面的半径；auto：0.5，没有掩膜时 0.3，室内 0.9"
     ),
     "maximum of inv_s, in 1 / last_step; auto: 4 where photographs show the rendered background outside their masks": (
         "inv_s 的上限，以 1 / last_step 为单位；auto：照片在掩膜之外显示渲染的背景时为 4"
     ),
-    "weight of the patch loss; 0 saves time": "图块损失的权重；0 节省时间",
+    "weight of the patch loss; auto: 0.5 without masks, else 0; 0 saves time": (
+        "图块损失的权重；auto：没有掩膜时为 0.5，否则为 0；0 节省时间"
+    ),
     "as in inside": "同 inside",
     "as in inside; auto: 0.3, plain 0.2, from depth maps 0.05": "同 inside；auto：0.3，纯色背景 0.2，从深度图开始 0.05",
     "fraction of end_iter before SfM points are used; 0 if photographed from within": (
@@ -369,9 +367,6 @@ GRID_MEANINGS = {
     "log2 of the hash table size; levels with more vertices are hashed": "哈希表大小的 log2；顶点更多的层使用哈希",
     "features passed to the colour network": "传给颜色网络的特征数",
     "initial density, per unit-sphere radius": "初始密度，按单位球半径计",
-    "samples per step; the number of rays is adjusted to it, up to train.batch_size": (
-        "每步的采样点数；光线数随之调整，至多 train.batch_size"
-    ),
     "samples per step, at most; rays are adjusted to it, up to train.batch_size": (
         "每步采样点数的上限；光线数随之调整，至多 train.batch_size"
     ),
@@ -421,49 +416,15 @@ PHOTOGRAPH_MEANINGS = {
 SPLAT_MEANINGS = {
     "3DGS or 2DGS; surfels give better meshes": "3DGS 或 2DGS；surfels 的网格更好",
     "degree of the spherical harmonics": "球谐函数的次数",
-    "fraction of end_iter until all degrees are active": "何时启用全部次数，占 end_iter 的比例",
     "initial number; random Gaussians are added to the SfM points up to it; 1..most": (
         "初始的高斯数；SfM 点不足时补充随机的高斯；1..most"
     ),
     "maximum number": "高斯数的上限",
-    "fraction of these random Gaussians outside the region of interest, without masks": (
-        "没有掩膜时，随机的初始高斯位于感兴趣区域之外的比例"
-    ),
-    "initial standard deviation, in mean distances of three nearest neighbours": (
-        "初始标准差，以最近三点的平均距离为单位"
-    ),
-    "adaptive: clone, split, prune, reset (3DGS); mcmc: relocation": (
-        "adaptive：克隆、分裂、剪枝、重置（3DGS）；mcmc：重新安置"
-    ),
-    "fraction of end_iter before densification": "致密化的开始，占 end_iter 的比例",
-    "fraction of end_iter until densification ends; densify_from..1": "致密化的结束；densify_from..1",
-    "steps between densifications": "两次致密化之间的步数",
-    "Gaussians of lower opacity are pruned or relocated": "不透明度更低的高斯会被剪枝或重新安置",
-    "adaptive: absolute gradients of projected centres (AbsGS)": "adaptive：使用投影中心的绝对梯度（AbsGS）",
-    "adaptive: gradient threshold of projected centres, in half images": (
-        "adaptive：投影中心的梯度阈值，以半幅图像为单位"
-    ),
-    "adaptive: larger Gaussians are split, smaller cloned; relative to the camera extent": (
-        "adaptive：更大的高斯分裂，更小的克隆；以相机分布范围为单位"
-    ),
-    "adaptive: fraction of end_iter between opacity resets": "adaptive：重置不透明度的间隔，占 end_iter 的比例",
-    "mcmc: growth factor per densification": "mcmc：每次致密化时高斯数的增长倍数",
-    "mcmc: SGLD noise at low opacity, relative to the learning rate of the centres": (
-        "mcmc：低不透明度高斯的 SGLD 噪声，与中心学习率之比"
-    ),
     "mcmc: weight of the mean opacity": "mcmc：平均不透明度的权重",
     "mcmc: weight of the mean standard deviation": "mcmc：平均标准差的权重",
     "weight of D-SSIM in the colour loss; rest: L1": "颜色损失中 D-SSIM 的权重，其余为 L1",
     "surfels with masks: weight of the depth distortion loss": "surfels（有掩膜时）：深度畸变损失的权重",
     "surfels: weight of the normal consistency loss": "surfels：法线一致性损失的权重",
-    "initial learning rate of the centres, relative to the camera extent": "中心的初始学习率，以相机分布范围为单位",
-    "learning rate of degree 0": "0 次球谐系数的学习率",
-    "learning rate of higher degrees": "高次球谐系数的学习率",
-    "learning rate of opacities (logits)": "不透明度（logit）的学习率",
-    "learning rate of standard deviations (logarithms)": "标准差（对数）的学习率",
-    "learning rate of rotations (quaternions)": "旋转（四元数）的学习率",
-    "final learning rate of the centres": "中心的最终学习率",
-    "initial opacity": "初始不透明度",
 }
 
 MEANINGS_ZH = (

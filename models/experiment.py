@@ -13,7 +13,7 @@ from pathlib import Path
 from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder
 from data.io.lock import TakenError
-from data.scenes.load import load_held_out
+from data.prepare.load import load_held_out
 from data.scenes.scene import Posed, Scene
 from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
@@ -32,10 +32,9 @@ from models.methods.conf import ExperimentConfig, network_differences, parse_con
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.registry import decide
-from models.monitoring.lock import FolderLock
-from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
-from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, RunFiles
-from models.plan import TrainingPlan
+from models.plan import TrainingPlan, wants_masks
+from models.training.logger import LOG_FOLDER, TEXT_LOG
+from models.training.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, FolderLock, RunFiles
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.
@@ -115,7 +114,7 @@ def open_training(
     if here().size > 1 and conf.model.type == GAUSSIANS:
         raise UserError(f"model.type = {GAUSSIANS}: cannot be shared by {here().size} ranks; start one process")
     scene = training_scene(conf)
-    if scene.masks is None and conf.train.mask_weight > 0 and conf.model.needs_masks:
+    if scene.masks is None and wants_masks(conf.train) and conf.model.needs_masks:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"

@@ -26,9 +26,9 @@ from models.requests import MESH, NONE, UNIT, VERTEX, EvaluationRequest, MeshReq
 from models.results.trained import TrainedModel, choose_device, withdrawn_if_it_fails
 
 if TYPE_CHECKING:
-    from data.inspection.finding import Finding
+    from data.prepare.inspection.finding import Finding
     from data.scenes.scene import Scene
-    from models.evaluation.validation import ValidationImage
+    from models.evaluation.image_metrics import ValidationImage
     from models.methods.conf import ExperimentConfig
     from models.surface.mesh import Surface
 
@@ -172,7 +172,7 @@ def train(
     with withdrawn_if_it_fails(experiment):
         for callback in callbacks if writes else ():
             callback.begin(experiment)
-        from models.monitoring.logger import RunLogger
+        from models.training.logger import RunLogger
 
         with RunLogger(experiment.folder, not writes, resumed_at, writes) as log:
             from models.machine.memory import release_all
@@ -213,7 +213,7 @@ def render(model: TrainedModel, view: int, level: int | None = None) -> Validati
     require_view(model.scene, view)
     with withdrawn_if_it_fails(model.experiment):
         context = model.context
-        from models.evaluation.validation import validate_image
+        from models.evaluation.image_metrics import validate_image
         from models.report.added import with_picture
 
         picture = validate_image(context, view, level or context.experiment.conf.train.validate_resolution_level)
@@ -246,7 +246,7 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     Raises EmptySurfaceError if there is no surface at `request.threshold`.
     """
     from models.methods.capacity import require_mesh
-    from models.surface.export import require_valid, surface_to_world
+    from models.surface.mesh import require_valid, surface_to_world
 
     require_valid(request)
     require_mesh(request.resolution, f"--resolution {request.resolution}")
@@ -268,7 +268,7 @@ def color_mesh(conf: ExperimentConfig, request: MeshRequest) -> Surface:
     Returns it as `extract_mesh`. Raises UserError if the file is unusable or no photograph sees it.
     """
     from models.results.colored import color_file
-    from models.surface.export import require_valid, surface_to_world
+    from models.surface.mesh import require_valid, surface_to_world
 
     require_valid(request)
     surface, scene = color_file(conf, request)
@@ -282,7 +282,7 @@ def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | No
     None stands for a metric without reference. Raises NoReferencesError without any, and EmptySurfaceError.
     """
     from models.evaluation.references import read_references
-    from models.surface.export import require_valid
+    from models.surface.mesh import require_valid
 
     require_valid(request.mesh)
     references = read_references(model.experiment, request)

@@ -16,7 +16,7 @@ import pytest
 from runs import ROOT
 
 from data.io.images import read_image
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from data.scenes.scene import Scene
 from models.methods.conf import load_config
 from models.viewer import server

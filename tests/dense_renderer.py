@@ -5,7 +5,7 @@ And small networks with weights nobody chose, and rays through them, for the tes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,7 +25,7 @@ from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state
 from models.machine.backend import jt
-from models.ops.placing import rounds
+from models.ops.upsample import rounds
 from models.ops.volrend import annealed_cos, dense_offsets, interval_cdfs
 from models.rendering import kernels
 from models.rendering.losses import LOSSES, Rendered
@@ -95,10 +95,10 @@ class DenseRenderer:
 
 def training_losses(image: Image, target: Var, mask: Var, conf, names=("color", "eikonal", "mask")) -> dict[str, Var]:
     """The mean of each term of NeuS's loss, and `total`."""
-    weights = {"eikonal": conf.igr_weight, "mask": conf.mask_weight}
-    method = SimpleNamespace(loss_weight=lambda name: weights.get(name, 1.0))
-    rendered = Rendered(image.rendering, None, target, mask, mask, method, 0)
-    return losses_of(Objective({name: LOSSES[name](rendered) for name in names}, image), {})
+    weights = {"color": 1.0, "eikonal": conf.igr_weight, "mask": conf.mask_weight}
+    rendered = Rendered(image.rendering, None, target, mask, mask, None, 0)
+    terms = {name: replace(LOSSES[name].term(rendered), weight=weights[name]) for name in names}
+    return losses_of(Objective(terms, image), {})
 
 
 def dense_weights(alpha: Var) -> Var:

@@ -25,7 +25,7 @@ from synthetic_scene import dataset_config
 
 from data.errors import UserError, one_line
 from data.io.images import read_image
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.methods.conf import load_config, parse_config, to_hocon

@@ -5,7 +5,7 @@ import re
 import pages
 from pages import PAIRS, ROOT, TEXTS
 
-from data.config import FORMATS
+from data.scenes.config import FORMATS
 from models.commands.arguments import MODE_NAMES
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from cuda_machines import computes, facts, takes_its_process_along, toolkit
 from runs import ROOT
@@ -16,7 +15,7 @@ from models.doctor.gradients import gradients
 from models.machine.backend import jt
 from models.machine.cuda import start
 from models.machine.cuda.conclude import conclude
-from models.ops.examples import MAKERS, kernels
+from models.ops.examples import EXAMPLES, example, kernels
 from models.ops.kernel import REFERENCE, use
 
 
@@ -61,7 +60,7 @@ def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(monkeypatch
 
 def test_gradients_of_this_machine_are_those_of_numpy():
     assert [line.text() for line in lines_of(gradients) if not line.is_ok] == []
-    assert set(kernels()) == set(MAKERS)  # every operation has an example
+    assert set(kernels()) == set(EXAMPLES)  # every operation has an example
 
 
 def test_references_multiply_batches_of_equal_length_as_a_card_asks(monkeypatch):
@@ -73,16 +72,16 @@ def test_references_multiply_batches_of_equal_length_as_a_card_asks(monkeypatch)
         return multiply(a, b)
 
     monkeypatch.setattr(jt, "matmul", checked)
-    for name in MAKERS:
-        example = MAKERS[name](np.random.default_rng(0))
+    for name in EXAMPLES:
+        made = example(name)
         with use(REFERENCE):
-            example.kernel(*example.arguments)
+            made.kernel(*made.arguments)
 
 
 @pytest.mark.parametrize("name", ["adam", "readings", "packed_sum", "march", "patch_costs"])
 def test_native_forms_are_those_of_their_references(name):
     if kernels()[name].is_native:
-        error, count = operations.difference(MAKERS[name](np.random.default_rng(1)))
+        error, count = operations.difference(example(name, 1))
         assert error <= operations.BOUND and count > 0
 
 

@@ -16,16 +16,16 @@ from test_fast_neus import trained as trained_with_masks
 from trainings import assert_same_gradients, gradients, on_host, run_conf, samples_of, stopped_after, trainer_of
 
 from data.errors import UserError
+from data.prepare.load import load_scene
 from data.rays import Rays
-from data.scenes.load import load_scene
 from models.config.strict import ConfigError
 from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
 from models.estimators.merge import MergedBackground
 from models.estimators.sampler import MOST_EMPTY, PerRay
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.ops.compact import merged_order
 from models.ops.kernel import REFERENCE, use
+from models.ops.march import merged_order
 from models.ops.outside import candidates, contracted
 
 pytestmark = pytest.mark.slow

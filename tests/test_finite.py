@@ -17,7 +17,7 @@ from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.sharpness import INV_S_MAX, INV_S_MIN
 from models.ops.upsample import upsample
-from models.rendering.losses import color_term, eikonal_term, mask_term
+from models.rendering.terms import color_term, eikonal_term, mask_term
 
 EXAMPLES = 60
 N = 6

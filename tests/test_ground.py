@@ -16,8 +16,7 @@ from models.evaluation.held_out_points import HeldOutPoints
 from models.evaluation.mesh_distance import point_to_mesh
 from models.evaluation.references import _off_ground
 from models.results import meshes
-from models.surface.clean import without_dust
-from models.surface.ground import THICK, without_ground
+from models.surface.clean import THICK, without_dust, without_ground
 
 RINGS = [[np.cos(a), np.sin(a), height] for a in np.linspace(0, 2 * np.pi, 12, endpoint=False) for height in (0.3, 0.8)]
 ABOVE = around(RINGS, 3.0, np.zeros(3))[:, :3, 3]

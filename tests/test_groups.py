@@ -14,8 +14,8 @@ from test_gaussians import SMALL
 from trainings import run_conf
 
 from data.io.images import read_image, write_image
-from data.scenes.load import load_scene
-from data.writers.neus import write_neus_scene
+from data.prepare.load import load_scene
+from data.scenes.writer import write_neus_scene
 from models.evaluation import collapse
 from models.evaluation.collapse import deciding_group
 from models.experiment import Experiment, training_scene
@@ -33,7 +33,7 @@ NERF = (
 )
 MLP = ("model.neus_renderer.n_samples=8", "model.neus_renderer.n_importance=8", "train.batch_size=64")
 DEPTH = (*OPEN, "model.open.depth_until=0.25", "model.open.points_from=0.25")
-PATCHES = ("model.patches.begins=0", "model.inside.patches_weight=0.5")
+PATCHES = ("train.patches_from=0", "train.patches_weight=0.5")
 REFINED = "dataset.refine_cameras=focal"
 EXPOSURE = ("model.photographs.exposure=true",)
 DERIVED, ADJUSTED, PATCHED, EXPOSED = "masks: derived", "cameras adjusted to", "Loss/patches_loss", "Loss/exposure_loss"

@@ -10,9 +10,9 @@ from runs import ROOT
 from synthetic_scene import write_scene
 
 from data.errors import UserError
-from data.inspection.finding import Finding
 from data.io.images import read_image
-from data.scenes.load import load_scene
+from data.prepare.inspection.finding import Finding
+from data.prepare.load import load_scene
 from models.commands import reconstruction_page
 from models.config.hocon import check_case
 from models.methods.conf import load_config

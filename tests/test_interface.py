@@ -14,7 +14,7 @@ import trimesh
 from runs import ROOT
 
 from data.errors import UserError
-from data.scenes.load import load_scene, load_views
+from data.prepare.load import load_scene, load_views
 from models import installed, interface
 from models.requests import EvaluationRequest, MeshRequest, VideoRequest
 from models.surface.visibility import Visibility

@@ -7,9 +7,10 @@ import trimesh
 from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from rigs import around
 
+from data.rays import PinholeCamera
 from models.surface import clean, color, solid
 from models.surface.refine import onto_level
-from models.surface.visibility import Camera, Visibility, project
+from models.surface.visibility import Visibility
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 SIZE = 200
@@ -29,7 +30,7 @@ def marched(resolution=40, function=sphere):
 
 INTRINSICS = np.array([[250.0, 0.0, SIZE / 2], [0.0, 250.0, SIZE / 2], [0.0, 0.0, 1.0]])
 SIDES = [*np.eye(3), *-np.eye(3), [1, 1, 1], [-1, 1, -1], [1, -1, 1], [-1, -1, 1]]
-AROUND = [Camera(INTRINSICS, pose, SIZE, SIZE) for pose in around(SIDES, 3.0, np.zeros(3))]
+AROUND = [PinholeCamera(INTRINSICS, pose, SIZE, SIZE) for pose in around(SIDES, 3.0, np.zeros(3))]
 ABOVE, BELOW = AROUND[2], AROUND[5]  # on the z axis
 
 
@@ -157,7 +158,7 @@ def test_what_dilated_masks_exclude_goes():
     empty, full = (np.full((SIZE, SIZE), value, np.uint8) for value in (0, 255))
     half = np.where(np.arange(SIZE) < SIZE // 2, full, empty)
     found = clean.as_seen(mesh, [ABOVE, *AROUND], [half, *[full] * 10], Visibility(mesh))
-    kept, before = (project(each.vertices, ABOVE)[0][:, 0].max() for each in (found, mesh))
+    kept, before = (ABOVE.project(each.vertices)[0][:, 0].max() for each in (found, mesh))
     grown = round(SIZE * 50 / 1600)
     assert SIZE / 2 - 1 + grown - 3 < kept <= SIZE / 2 + grown and before > SIZE / 2 + 20
     assert len(clean.as_seen(mesh, AROUND, [empty] * 10, Visibility(mesh)).faces) == 0

@@ -12,13 +12,12 @@ from test_fast_neus import SHORT
 from trainings import on_host, run_conf, trainer_of
 
 from data.parsed_scene import SparsePoints
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.estimators import packed
 from models.estimators.background import NEAR_SHARE
 from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
-from models.ops.compact import compact
-from models.structs import StepContext
+from models.ops.march import compact
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +75,7 @@ def shells(*radii):
 
 
 def test_points_of_structure_from_motion_draw_the_surface():
-    conf = trainer_conf("model.packed.points_weight=1", "model.open.points_from=0.25")
+    conf = trainer_conf("train.points_weight=1", "model.open.points_from=0.25")
     trainer = trainer_of(conf, replace(load_scene(conf.dataset), points=shells(0.8, 2.4)))  # the second one is outside
     estimator = trainer.model.estimator
     for step in (0, 1):
@@ -88,7 +87,7 @@ def test_points_of_structure_from_motion_draw_the_surface():
     assert batch.anchors[0] == 64 and len(anchors) == 64
     np.testing.assert_allclose(np.linalg.norm(anchors, axis=1), 0.8, atol=1e-6)
     away = float(np.abs(estimator.trained(anchors)).mean())
-    term = trainer.model.objective(batch, None, trainer.context).terms["points"]
+    term = trainer.model.objective(batch, None, trainer.finished_steps).terms["points"]
     assert term.mean().item() == pytest.approx(away, rel=1e-3) and away > 0.2
     assert sum(batch.part(at, at + 7).is_anchor().numpy().sum() for at in range(0, len(batch), 7)) == 64
 
@@ -98,7 +97,7 @@ def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, turn,
     """The signed distance at the cameras is positive there; other scenes begin with a ball at the centre, and use SfM
     points later.
     """
-    conf = trainer_conf("model.packed.points_weight=1")
+    conf = trainer_conf("train.points_weight=1")
     scene = replace(load_scene(conf.dataset), points=shells(0.8))
     c2w = scene.c2w @ np.diag([turn, 1, turn, 1])
     c2w[:, :3, 3] = distance * unit(c2w[:, :3, 3])
@@ -155,9 +154,9 @@ def test_images_omit_only_samples_of_negligible_weight(monkeypatch):
     rays = rays_from(scene.c2w[:1, :3, 3].repeat(64, 0), 0.5 * unit(np.random.default_rng(0).normal(size=(64, 3))))
     sampled, compacting = [], lambda found, is_kept, count: sampled.append(count) or compact(found, is_kept, count)
     monkeypatch.setattr(packed, "compact", compacting)
-    seen = model.view(rays, StepContext(3, None))
+    seen = model.view(rays, 3)
     monkeypatch.setattr(packed, "LEAST_WEIGHT", ALL)
-    whole = model.view(rays, StepContext(3, None))
+    whole = model.view(rays, 3)
     assert sampled[0] < sampled[1]
     for name in ("rgb", "opacity", "normal"):
         np.testing.assert_allclose(getattr(seen, name), getattr(whole, name), atol=1 / 255, err_msg=name)

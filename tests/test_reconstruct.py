@@ -19,7 +19,7 @@ import exp_runner
 from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
-from data.writers.neus import write_neus_scene
+from data.scenes.writer import write_neus_scene
 from models.commands import (
     evaluate,
     reconstruction,
@@ -208,8 +208,8 @@ def test_the_steps_are_doubled_while_the_scores_increase():
 def test_results_are_written_again_after_a_longer_training(tmp_path, monkeypatch):
     plan = ReconstructionPlan(2.0, {"train.end_iter": "200"}, 0.1, is_finished=True)
     longer_one = replace(plan, settings={"train.end_iter": "400"}, is_finished=False)
-    for step, after in ((None, plan), (200, plan), (400, longer_one)):
-        monkeypatch.setattr(reconstruction_folder, "last_step", lambda folder, step=step: step)
+    for step, after in ((0, plan), (200, plan), (400, longer_one)):
+        monkeypatch.setattr(reconstruction_folder, "trained_so_far", lambda folder, step=step: (step, 1.0))
         assert reconstruction_folder.trained_further(tmp_path, plan) == after
 
 

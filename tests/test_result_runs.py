@@ -11,7 +11,7 @@ import trimesh
 from runs import GOLDEN, ROOT, SHORT, run, saved
 
 from data.io.images import read_image, write_image
-from data.readers.neus import FRAME_FILE
+from data.scenes.readers.neus import FRAME_FILE
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 
 pytestmark = pytest.mark.slow

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from test_fast_background import trained
 
+from data.rays import PinholeCamera
 from data.scenes.scene import Views
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.requests import MeshRequest
 from models.results.seen_only import seen_space, within, without_boundary
 from models.surface.clean import as_seen
 from models.surface.sparse import extract
-from models.surface.visibility import Camera, Visibility
+from models.surface.visibility import Visibility
 
 # The lower side of a wall whose upper side is at 0; the depth of the middle of the balls behind it, and their distance.
 WALL, BEHIND, SPACING = 0.2, 0.55, 0.18
@@ -21,7 +22,7 @@ def from_above(height, x=0.0):
     """A camera at (x, 0, height) that looks down and sees the whole region."""
     pose = np.diag([1.0, -1.0, -1.0, 1.0])
     pose[:3, 3] = x, 0.0, height
-    return Camera(np.array([[60.0, 0, 50], [0, 60, 50], [0, 0, 1]]), pose, 101, 101)
+    return PinholeCamera(np.array([[60.0, 0, 50], [0, 60, 50], [0, 0, 1]]), pose, 101, 101)
 
 
 def views_of(*cameras):

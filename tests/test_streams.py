@@ -12,7 +12,7 @@ from runs import ROOT, command, contents, run, saved
 
 from data.io import streams
 from data.io.bars import Bar
-from models.monitoring.logger import RunLogger
+from models.training.logger import RunLogger
 
 PROGRAM = ROOT / "exp_runner.py"
 REDIRECTIONS = {

@@ -58,7 +58,7 @@ def test_images_come_before_the_mesh_and_while_it_is_extracted(tmp_path, monkeyp
     monkeypatch.setattr("models.results.meshes.finished_mesh", mesh)
     monkeypatch.setattr("models.viewer.live_render.LiveRenderer.wait", Mock(side_effect=KeyboardInterrupt))
     log = SimpleNamespace(progress=lambda items, **_: iter(items), info=str, warn=str, warning=str)
-    model = EvalContext(SimpleNamespace(conf=conf, folder=tmp_path, scene=scene), None, 4, 1.0, None, log, None)
+    model = EvalContext(SimpleNamespace(conf=conf, folder=tmp_path, scene=scene), None, 4, 1.0, log, None)
     place, wanted = Place("127.0.0.1", 9880, "en"), MeshRequest(16)
     model_viewer.look_at_model(model, wanted, {}, ConfKeys(CONF, tmp_path), place)
     images = [event for event in events if isinstance(event, tuple)]

@@ -12,8 +12,8 @@ import trimesh
 from browsing import CANVAS, demo_scene, displayed, needs_viser, on_screen, opened, wait_until
 from runs import ROOT
 
+from data.prepare.load import load_scene
 from data.prepare.metric import length_of
-from data.scenes.load import load_scene
 from models.commands.arguments import parse_arguments
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file

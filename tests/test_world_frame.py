@@ -13,7 +13,6 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 from test_neus_writer import scene as any_scene
 
-from data.config import DatasetConfig
 from data.demo.make_demo import look_at_center
 from data.demo.make_photographs import ASPECT, FOCAL, MARKER_PLACES, MARKER_SIDE, TABLE, with_markers
 from data.errors import SceneError, UserError
@@ -21,15 +20,15 @@ from data.io.images import write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints, WorldFrame, transformed
 from data.prepare.gps import positions
 from data.prepare.gravity import floor_normal, upright
+from data.prepare.load import load_scene
 from data.prepare.metric import Known, find_markers, length_of, measured
-from data.readers.neus import FRAME_FILE
-from data.scenes.load import load_scene
-from data.writers.neus import write_neus_scene
+from data.scenes.config import DatasetConfig
+from data.scenes.readers.neus import FRAME_FILE
+from data.scenes.writer import write_neus_scene
 from models.evaluation.ground_truth import read_ground_truth
 from models.requests import UNIT, WORLD, MeshRequest
 from models.results import colored
-from models.surface.export import file_axes
-from models.surface.mesh import Surface
+from models.surface.mesh import Surface, file_axes
 from models.surface.mesh_file import given_surface, mesh_to_working
 
 WIDTH = 480

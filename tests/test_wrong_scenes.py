@@ -15,7 +15,7 @@ from synthetic_scene import SCALE_MAT, dataset_config, save, similarity, write_s
 
 from data.errors import SceneError, UserError
 from data.io.images import ImageError
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from data.scenes.scene import check_scene
 
 

@@ -20,7 +20,7 @@ from runs import ROOT, SHORT, saved
 from synthetic_scene import write_scene
 
 import exp_runner
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.machine.backend import jt
@@ -29,8 +29,8 @@ from models.methods.conf import ExperimentConfig
 from models.methods.protocol import Batch, Model
 from models.methods.registry import METHODS, Method, build_model, decide
 from models.ops.march import PackedSamples
-from models.plan import Before
-from models.rendering.losses import binary_mask
+from models.plan import Before, wants_masks
+from models.rendering.terms import binary_mask
 from models.training.pace import UNSWEPT
 from models.training.trainer import Trainer
 
@@ -133,8 +133,8 @@ class PixelModel(Model):
 
 def photograph(batch, train):
     """Colours [R, 3] and 0/1 mask [R, 1] that a batch is compared with."""
-    mask = None if batch.mask is None else jt.array(batch.mask)
-    return jt.array(batch.rgb), binary_mask(mask, len(batch.rgb), train)
+    mask = None if batch.mask is None or not wants_masks(train) else jt.array(batch.mask)
+    return jt.array(batch.rgb), binary_mask(mask, len(batch.rgb))
 
 
 def on_host(batch):
@@ -162,8 +162,8 @@ WORDS = "Unable to alloc cuda device memory"
 def without_memory(objective, most, words=WORDS):
     """An objective whose numbers cannot be computed for more than `most` entries, with `words` of another kind too."""
 
-    def failing(batch, noise, moment, settled):
-        found = objective(batch, noise, moment, settled)
+    def failing(batch, noise, step, settled):
+        found = objective(batch, noise, step, settled)
         if len(batch) <= most:
             return found
         name, term = next(iter(found.terms.items()))

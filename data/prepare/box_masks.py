@@ -13,10 +13,10 @@ import numpy as np
 from data.errors import UserError, listed
 from data.parsed_scene import MASK_HALF
 from data.prepare.boxes import OF_SCENE
-from data.roi.frustum import enclosing_ball, meeting_point
-from data.roi.region import OUTSIDE, SENTENCE, described_region
-from data.roi.sparse import TRIMMED, well_supported
+from data.scenes.frustum import enclosing_ball, meeting_point
+from data.scenes.region import OUTSIDE, SENTENCE, described_region
 from data.scenes.scene import Scene, radius_of
+from data.scenes.sparse import TRIMMED, well_supported
 
 LEAST_POINTS = 12  # in all boxes; fewer do not bound the object
 LEAST_AGREEMENT = 0.5  # fraction of the points in all other boxes that a box has to contain

@@ -11,11 +11,11 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
-from data.inspection.overview import outline_pixels
 from data.io.exif import read_exif, upright
 from data.io.images import mask_of, read_image, rgb_of, size_of, size_within
 from data.io.named_files import mask_files
 from data.prepare.frames import scaled_down
+from data.prepare.inspection.overview import outline_pixels
 
 METHODS = ("colorkey", "grabcut", "box", "rembg")
 WITH_CAMERAS = ("grabcut", "box")  # methods that need the cameras and run last

@@ -35,7 +35,7 @@ from data.prepare.panorama import require_no_mask_files
 from data.prepare.places import require_apart, require_no_links
 from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, write_scene
 from data.prepare.progress import Bar
-from data.prepare.reconstruct import (
+from data.prepare.sfm.reconstruct import (
     DATABASE,
     IMAGES,
     LOG,
@@ -48,7 +48,7 @@ from data.prepare.reconstruct import (
 from data.prepare.sources import find_images, notes_of
 from data.prepare.steps import Say, Step, Steps, WorkError, fingerprint, noted
 from data.prepare.world import world_frame
-from data.roi.region import parse_roi
+from data.scenes.region import parse_roi
 
 WORK = "prepare"
 FINISHED = FRESH

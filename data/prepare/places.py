@@ -8,7 +8,7 @@ from data.errors import UserError
 from data.prepare.lock import LOCK_NAME
 from data.prepare.masks import METHODS
 from data.prepare.products import PRODUCTS
-from data.prepare.reconstruct import DATABASE, LOG
+from data.prepare.sfm.reconstruct import DATABASE, LOG
 
 
 def require_apart(images: Path, mask_source: str, target: Path, work: str) -> None:

@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from data.config import DatasetConfig
 from data.errors import listed
-from data.inspection.overview import overview
 from data.io.files import make_folder, remove, remove_empty
 from data.io.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
 from data.parsed_scene import MASK_HALF, ParsedScene, WorldFrame
 from data.prepare.contact_sheet import contact_sheet
 from data.prepare.frames import Frame
 from data.prepare.grabcut_masks import LEAST_COVER, MOST_COVER, Cut
+from data.prepare.inspection.overview import overview
 from data.prepare.owned_files import made_here, record, require_free
 from data.prepare.steps import is_as_noted
-from data.readers.colmap import read_colmap
-from data.readers.neus import FRAME_FILE
+from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
+from data.scenes.readers.colmap import read_colmap
+from data.scenes.readers.neus import FRAME_FILE
 from data.scenes.scene import Scene, check_scene
-from data.writers.neus import CAMERA_FILE, POINTS_FILE, write_neus_scene
+from data.scenes.writer import CAMERA_FILE, POINTS_FILE, write_neus_scene
 
 FRESH = "scene"  # subfolder of the work folder in which they are written first
 MASK_SHEET = "masks.png"

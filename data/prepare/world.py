@@ -12,7 +12,7 @@ from data.prepare.frames import Frame
 from data.prepare.gravity import upright
 from data.prepare.metric import Known, measured
 from data.prepare.panorama import facing_views
-from data.roi.region import parse_roi
+from data.scenes.region import parse_roi
 
 
 def world_frame(

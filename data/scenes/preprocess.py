@@ -5,22 +5,21 @@ V images, each with its own size and intrinsics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import cv2
 import numpy as np
 
-from data.config import DatasetConfig
 from data.errors import SceneError, listed
 from data.io.exif import read_exif
 from data.io.images import ImageError, alpha_of, mask_of, over_background, read_image, rgb_of, size_of
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
-from data.roi.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.backdrop import derived_masks, held_out_masks
+from data.scenes.config import DatasetConfig
 from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
+from data.scenes.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.scene import Scene, Views
-from data.scenes.triangulated import triangulated
 from data.scenes.undistort import Undistorter, lenses_of, resized
 
 INVERTED = "the masks look inverted: white at the borders and black in the middle, where white is to mark the object"
@@ -29,6 +28,9 @@ OPAQUE = 255  # an alpha channel that has nothing else is no mask
 MULTIPLIED = "the photographs look multiplied by their alpha channel: save them with straight alpha, or edges are dark"
 LEAST_PARTIAL = 100  # pixels that are partly transparent, of an image that shows it
 
+# (images, intrinsics [V, 3, 3], c2w [V, 4, 4]) -> the points, None if there are too few, and a note about them.
+PointFinder = Callable[[Sequence[np.ndarray], np.ndarray, np.ndarray], tuple[SparsePoints | None, str]]
+
 
 def preprocess(
     parsed: ParsedScene,
@@ -36,15 +38,15 @@ def preprocess(
     conf: DatasetConfig,
     background: float = 0.0,
     training: Scene | None = None,
+    find_points: PointFinder | None = None,
 ) -> Scene:
     """The scene of some images of `parsed`. Cheap checks run before any image is decoded.
 
     Args:
         background: grey in [0, 1] behind images whose alpha channel is their mask.
-        training: the scene whose frame and backdrop these images share; None: the frame is that of `dataset.roi`, else
-            that of `parsed`, else estimated from masks, SfM points or cameras.
-    Raises:
-        SceneError, ImageError: files that are inconsistent or cannot be read.
+        training: the scene whose frame and backdrop these images share; None: see `_working_frame`.
+        find_points: triangulates the SfM points of a scene that has neither points nor masks.
+    Raises SceneError, ImageError for files that are inconsistent or cannot be read.
     """
     given = parse_roi(conf.roi) if conf.roi else None
     if conf.bbox:
@@ -64,8 +66,8 @@ def preprocess(
     if training is not None:
         scale_mat = training.scene_to_world
     else:
-        if conf.triangulate_points and masks is None and parsed.points is None:
-            points, note = triangulated(images, intrinsics, poses)
+        if find_points and masks is None and parsed.points is None:
+            points, note = find_points(images, intrinsics, poses)
             parsed, notes = replace(parsed, points=points), (*notes, note)
         scale_mat, how = _working_frame(parsed, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
         notes = (*notes, how)
@@ -220,7 +222,10 @@ def _working_frame(
     masks: Sequence[np.ndarray] | None,
     cameras_outside: bool,
 ) -> tuple[np.ndarray, str]:
-    """The matrix [4, 4] from the unit sphere to the world, and a sentence on its source; `given` by the user first."""
+    """The matrix [4, 4] from the unit sphere to the world, and a sentence on its source.
+
+    It is that of `dataset.roi`, else that of `parsed`, else estimated from masks, SfM points or cameras.
+    """
     own = None if given else parsed.scale_mat  # it may contain a rotation, which a `Region` cannot
     try:
         if own is not None:

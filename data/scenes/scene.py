@@ -14,9 +14,9 @@ from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
 from data.errors import SceneError
 from data.io.images import sample_bilinear, size_of, to_float
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
-from data.rays import Rays
-from data.roi.frustum import Cameras
-from data.roi.region import OUTSIDE, region_words
+from data.rays import PinholeCamera, Rays
+from data.scenes.frustum import Cameras
+from data.scenes.region import OUTSIDE, region_words
 
 # Working-frame units. At this distance the spacing of float32 is 0.008 of the unit sphere's radius; a camera farther
 # away has a wrong matrix.
@@ -63,6 +63,11 @@ class Posed:
         """The cameras of the views, in the working frame."""
         sizes = np.array([self.size(view) for view in range(self.n_views)], np.float64)
         return Cameras(self.intrinsics, self.c2w, sizes)
+
+    @property
+    def pinholes(self) -> list[PinholeCamera]:
+        """The same, one by one."""
+        return [PinholeCamera(self.intrinsics[view], self.c2w[view], *self.size(view)) for view in range(self.n_views)]
 
     def rays(self, view: int, resolution_level: float = 1) -> tuple[Rays, tuple[int, int]]:
         """The rays of a whole view, row-major, and its (h, w) at `resolution_level` (see `image_pixels`)."""

@@ -10,21 +10,21 @@ from functools import cached_property
 
 import numpy as np
 
-from data.config import DatasetConfig
-from data.scenes.load import load_scene, load_views
+from data.prepare.load import load_scene, load_views
+from data.scenes.config import DatasetConfig
 from data.scenes.scene import Posed, Scene
 from models.checkpoints.ours import Checkpoint
 from models.checkpoints.same_scene import FRAME_KEY, began_with, require_same_frame, require_same_masks
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import decide
-from models.plan import DERIVED, PLAN_KEY, TrainingPlan, of_state
+from models.plan import DERIVED, PLAN_KEY, TrainingPlan, of_state, wants_masks
 
 _KEPT: ContextVar[dict[tuple[DatasetConfig, float], Scene] | None] = ContextVar("kept", default=None)
 
 
 def training_scene(conf: ExperimentConfig) -> Scene:
     """The training images; masks are derived from a backdrop only where a loss uses them."""
-    derives = conf.dataset.masks_from_backdrop and conf.train.mask_weight > 0
+    derives = conf.dataset.masks_from_backdrop and wants_masks(conf.train)
     wanted = (replace(conf.dataset, masks_from_backdrop=derives), background(conf))
     kept = _KEPT.get()
     if kept is not None and wanted in kept:

@@ -222,7 +222,7 @@ def ending(status: int, printed: str) -> tuple[str, tuple[str, ...]]:
 
 def _last_psnr(folder: Path) -> str:
     """The last PSNR in the log of a training; "-" if there is none."""
-    from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
+    from models.training.logger import LOG_FOLDER, TEXT_LOG
 
     try:
         lines = (folder / LOG_FOLDER / TEXT_LOG).read_text(encoding="utf-8", errors="replace").splitlines()

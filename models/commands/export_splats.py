@@ -23,7 +23,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def _write(model: TrainedModel) -> None:
     """Write `splats/<step>.ply` in the world frame."""
     from models.checkpoints.splat_ply import NETWORK, encode
-    from models.monitoring.logger import RunLogger
+    from models.training.logger import RunLogger
 
     experiment = model.experiment
     checkpoint, block = experiment.checkpoint, experiment.conf.model

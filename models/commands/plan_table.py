@@ -76,7 +76,7 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
         ray_chunk=trainer.ray_chunk,  # smaller than chosen if memory ran out during the steps
         step_bytes=base + step_peak,
         render_chunk=chunk,
-        image_bytes=base + memory.growth(lambda: model.view_fully(first, trainer.context)),
+        image_bytes=base + memory.growth(lambda: model.view_fully(first, trainer.finished_steps)),
         per_second=conf.train.batch_size * TIMED_STEPS / seconds,
         entries=model.entries,
         fits=choice.fits,

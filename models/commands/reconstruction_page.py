@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, one_line
-from data.inspection.finding import Finding
 from data.io.files import read_regular
 from data.parsed_scene import WorldFrame
+from data.prepare.inspection.finding import Finding
 from data.scenes.split import TRAINING
 from models.evaluation.held_out_points import MISSING
 from models.evaluation.metric_table import lines

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from data.config import DatasetConfig
 from data.parsed_scene import ParsedScene, WorldFrame
-from data.readers.neus import read_neus
+from data.scenes.config import DatasetConfig
+from data.scenes.readers.neus import read_neus
 from models.report.markdown import escaped
 
 MILLIMETRE = 1e-3

@@ -13,8 +13,8 @@ import numpy as np
 
 from data.cameras import evenly_spaced
 from data.rays import Rays
-from data.roi.cells import squared_radii
-from data.roi.frustum import frustum_distances
+from data.scenes.cells import squared_radii
+from data.scenes.frustum import frustum_distances
 from data.scenes.scene import Scene
 from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
 from models.estimators.empty_cells import EmptyCells

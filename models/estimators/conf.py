@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from data.cameras import SPAN_LENGTH
-from models.config.strict import AUTO, Auto, ConfigError, every, limits, rate, share, weight
+from models.config.strict import AUTO, Auto, ConfigError, every, limits, rate, share
 from models.fields.conf import LARGEST_LEVELS
 from models.ops.sizes import BACKGROUND_RADIUS
 
@@ -89,36 +89,30 @@ class SamplesConfig:
 
 @dataclass(frozen=True)
 class PackedConfig(SamplesConfig):
-    """Sampling of a surface, and the weights of losses at its samples."""
+    """Sampling of a surface."""
 
-    free_weight: float = weight(1.0)
-    points_weight: float = weight(0.0)
-    # More fills concave parts, half as much leaves bumps on smooth surfaces.
-    curvature_weight: float = weight(2e-3)
     sharpness_rate: float = rate(0.4)
 
 
 @dataclass(frozen=True)
 class InsideConfig:
-    """Cells and losses inside the visual hull of masks."""
+    """Cells inside the visual hull of masks."""
 
     hull_margin: float = limits(0.07, at_least=0, at_most=SPAN_LENGTH)
     # Above 4, a single sample has all the weight of a ray, and edges are sharper than the pixels that average them.
     largest_inv_s: float | Auto = limits(AUTO, at_least=0.01, at_most=1000)
-    patches_weight: float = weight(0.0)
     prune_from: float = share(0.2)
     shell: float = limits(5.0, at_least=0.1, at_most=1000)
 
 
 @dataclass(frozen=True)
 class OpenConfig:
-    """Cells and losses without masks, and sampling outside the unit sphere."""
+    """Cells without masks, and sampling outside the unit sphere."""
 
     samples: int = limits(8192, at_least=64, at_most=MOST_PACKED)
     section: float = limits(0.12, at_least=LEAST_SECTION, at_most=1)
     cells: int = limits(64, at_least=8, at_most=512)
     threshold: float = limits(0.01, above=0, at_most=0.5)
-    patches_weight: float = weight(0.0)
     prune_from: float | Auto = share(AUTO)
     shell: float = limits(10.0, at_least=0.1, at_most=1000)
     blur_step: float = limits(2.0, at_least=0, at_most=1e6)

@@ -20,8 +20,7 @@ from models.fields.nerf import NeRF
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
 from models.ops.intervals import interval_lengths, intervals
-from models.ops.placing import place
-from models.ops.upsample import merge_depths
+from models.ops.upsample import merge_depths, place
 from models.ops.volrend import alpha_from_density, dense_offsets, inverted_sphere, points_along
 from models.structs import Noise, RayLayout, RaySamples, Var
 

@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
 from data.rays import Rays
-from data.scenes.fused_depth import FusedDepth, fused_depth
 from data.scenes.scene import Posed, Scene
+from models.config.blocks import TrainConfig
 from models.estimators.background import ContractedBackground
 from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import OpenConfig, PackedConfig
@@ -25,8 +26,7 @@ from models.fields.protocol import DistanceField
 from models.fields.sdf_grid import SDFGrid
 from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
-from models.ops.compact import compact, merged_order
-from models.ops.march import PackedSamples
+from models.ops.march import PackedSamples, compact, merged_order
 from models.plan import DEPTH_MAPS, TrainingPlan
 from models.structs import RayLayout, RaySamples, Var
 
@@ -45,13 +45,13 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         self,
         conf: PackedConfig,
         cells: OpenConfig,
-        end_iter: int,
+        train: TrainConfig,
         plan: TrainingPlan,
         sdf: DistanceField,
         sharpness: SingleVarianceNetwork,
         background: ContractedBackground,
     ) -> None:
-        super().__init__(conf, cells, end_iter, plan, sdf, sharpness, 0.0)
+        super().__init__(conf, cells, train, plan, sdf, sharpness, 0.0)
         self.background, self.most_beyond = background, cells.samples
         self._open, self._is_pruning = cells, False
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
@@ -109,16 +109,16 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         self._is_pruning = step >= self.first_pruning
 
     def _points_at(self, step: int) -> np.ndarray | None:
-        return self._chosen_points(step, self.depth if step < self._open.depth_until * self._end_iter else None)
+        return self._chosen_points(step, self.depth if step < self._open.depth_until * self._train.end_iter else None)
 
     def _chosen_points(self, step: int, depth: FusedDepth | None) -> np.ndarray | None:
         """The points of depth maps first, SfM points later; those of a scene photographed from within, which has a
         surface near them from the start, at once.
         """
-        if depth is not None and self.conf.points_weight > 0:
+        if depth is not None and self._train.points_weight > 0:
             return depth.points
         first = 0.0 if self.plan.is_interior else self._open.points_from
-        return self._scene_points if first * self._end_iter <= step else None
+        return self._scene_points if first * self._train.end_iter <= step else None
 
     def _leveled(self) -> list[GridField]:
         return [*super()._leveled(), self.background.density]

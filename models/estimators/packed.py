@@ -9,10 +9,11 @@ import numpy as np
 
 from data.errors import UserError
 from data.rays import Rays
-from data.roi.cells import squared_radii
-from data.roi.near_plane import near_plane
-from data.roi.visual_hull import carve_unit_sphere, masked_views
+from data.scenes.cells import squared_radii
+from data.scenes.near_plane import near_plane
 from data.scenes.scene import Posed, Scene
+from data.scenes.visual_hull import carve_unit_sphere, masked_views
+from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import SamplesConfig
@@ -21,8 +22,7 @@ from models.estimators.sampler import PackedSampler
 from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
-from models.ops.compact import compact, fill
-from models.ops.march import SOLID, PackedSamples
+from models.ops.march import SOLID, PackedSamples, compact, fill
 from models.plan import TrainingPlan
 from models.structs import RayLayout, RaySamples, Var
 
@@ -43,14 +43,14 @@ class OccupancyEstimator(Estimator):
     def __init__(
         self,
         conf: SamplesConfig,
-        end_iter: int,
+        train: TrainConfig,
         plan: TrainingPlan,
         hull_margin: float,
         grids: Sequence[GridField],
     ) -> None:
         """`hull_margin`: dilation of the masks' visual hull; `grids`: fields with levels to activate."""
         self.conf, self.plan = conf, plan
-        self._end_iter, self._hull_margin, self._grids = end_iter, hull_margin, list(grids)
+        self._train, self._hull_margin, self._grids = train, hull_margin, list(grids)
         self.grid = OccupancyGrid(squared_radii(conf.cells) < 1)  # the cells whose centres are in the unit sphere
         self.step_size, self.random_share = 0.0, 0.0
         self.least_step = 0.0  # lower bound of the step size, updated with the cells
@@ -139,7 +139,7 @@ class OccupancyEstimator(Estimator):
     @property
     def first_pruning(self) -> float:
         """The step at which pruning begins."""
-        return max(self.plan.prune_from.value * self._end_iter, self.prunes_after)
+        return max(self.plan.prune_from.value * self._train.end_iter, self.prunes_after)
 
     def _leveled(self) -> list[GridField]:
         """The fields whose levels are activated during training."""
@@ -147,7 +147,7 @@ class OccupancyEstimator(Estimator):
 
     def _schedule(self, step: int) -> None:
         conf = self.conf
-        done = step / self._end_iter
+        done = step / self._train.end_iter
         for field in self._leveled():
             field.activate(conf.first_levels, done / conf.levels_until)
         self.random_share = conf.anywhere if done >= conf.levels_until else 0.0

@@ -13,10 +13,8 @@ import numpy as np
 from data.rays import Rays
 from models.estimators.occupancy import OccupancyGrid
 from models.machine.backend import jt
-from models.ops.compact import compact
-from models.ops.march import PackedSamples
-from models.ops.packed import packed_weights
-from models.ops.section_alpha import section_alpha
+from models.ops.march import PackedSamples, compact
+from models.ops.volrend import packed_weights, section_alpha
 from models.structs import Var
 
 LEAST_TRANSMITTANCE = 1e-3  # below it, nothing behind the region or behind samples of the background is visible

@@ -6,7 +6,7 @@ import igl
 import numpy as np
 import trimesh
 
-from models.surface.mesh_file import double_areas
+from models.surface.clean import face_areas
 
 
 def sample_surface(mesh: trimesh.Trimesh, count: int, generator: np.random.Generator) -> np.ndarray:
@@ -22,7 +22,7 @@ def sample_faces(mesh: trimesh.Trimesh, count: int, generator: np.random.Generat
     """
     corners = mesh.vertices[mesh.faces]
     edge_1, edge_2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
-    reached = np.cumsum(double_areas(mesh))
+    reached = np.cumsum(face_areas(mesh))
     if len(reached) == 0 or not reached[-1] > 0.0:
         raise ValueError("the mesh has no area to sample")
     # side="right" skips faces without area; the minimum handles a number that is rounded up to the total.

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from models.config.strict import AUTO, Auto, ConfigError, limits, shown
-from models.ops.grid_sizes import FEATURES, GridSizes, grid_sizes
-from models.ops.sizes import encoding_width
+from models.ops.sizes import FEATURES, GridSizes, encoding_width, grid_sizes
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
 MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer

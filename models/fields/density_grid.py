@@ -13,8 +13,8 @@ from models.fields.grid_field import GridField
 from models.fields.layers import uniform_init
 from models.ops.elementwise import hard_clip
 from models.ops.grid_sdf import grid_sdf, grid_values
-from models.ops.grid_sizes import GridSizes
 from models.ops.network import Weights
+from models.ops.sizes import GridSizes
 from models.structs import Var
 
 # Clamp of the network's output: e^15 is opaque within a millionth of the sphere's radius, and its gradient is finite.

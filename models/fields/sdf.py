@@ -11,9 +11,9 @@ import numpy as np
 from models.fields.conf import SdfConfig
 from models.fields.layers import Layered, geometric_init, uniform_init
 from models.ops.network import Weights
-from models.ops.placing import NetworkDistance
 from models.ops.sdf_mlp import sdf_field
 from models.ops.sizes import SdfSizes
+from models.ops.upsample import NetworkDistance
 from models.structs import FieldOutput, Var
 
 

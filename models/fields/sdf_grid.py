@@ -13,12 +13,12 @@ from functools import partial
 
 import numpy as np
 
-from models.config.optimizers import BETA_1
+from models.config.blocks import BETA_1
 from models.fields.conf import NUMERICAL, SdfGridConfig
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
 from models.ops.grid_sdf import grid_sdf, grid_values
-from models.ops.grid_sizes import POINT
+from models.ops.sizes import POINT
 from models.ops.update import AdamStep, Update, adam
 from models.structs import FieldOutput, Var
 

@@ -1,7 +1,7 @@
 """Samples along rays outside the unit sphere, in occupied cells of a grid over contracted space. Not differentiable.
 
 The candidate depths of a ray are `candidates`. Those in cells that may be seen are its samples, at contracted points,
-packed as in `packed`: of the first rays that fit the budget. A sample between camera and sphere is in a cell of the
+packed as in `volrend`: of the first rays that fit the budget. A sample between camera and sphere is in a cell of the
 state BEFORE; another one is in a cell of the state BEHIND or BEFORE, and its ray sees what is behind the region.
 """
 
@@ -13,9 +13,8 @@ import numpy as np
 
 from data.rays import Rays
 from models.machine.backend import jt
-from models.ops.compact import compact
 from models.ops.kernel import Kernel
-from models.ops.march import PackedSamples
+from models.ops.march import PackedSamples, compact, native_samples
 from models.ops.sizes import BACKGROUND_RADIUS
 from models.ops.source import Source
 from models.structs import Var
@@ -136,12 +135,8 @@ def _reference(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var
 
 def _native(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var, sizes: Outside) -> PackedSamples:
     """One operation, with `sizes.samples` rows; those that are not used are zero."""
-    count, samples = len(rays), sizes.samples
-    outputs: list[tuple[tuple[int, ...], str]] = [((count + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
-    outputs += [((samples, width), "float32") for width in (1, 3, 3)]
     inputs = [jt.array(value) for value in (rays.origins, rays.directions, jitter)]
-    found = SOURCE.call("outside_samples", sizes, outputs, [*inputs, transmits, states])
-    return PackedSamples(*(value.stop_grad() for value in found))
+    return native_samples(SOURCE, "outside_samples", sizes, len(rays), [*inputs, transmits, states])
 
 
 outside_samples = Kernel(_reference, cuda=_native)

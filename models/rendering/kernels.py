@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from models.machine.backend import jt
-from models.ops.packed import packed_sum, packed_weights
-from models.ops.section_alpha import section_alpha
-from models.ops.volrend import TRANSMITTANCE_EPS, alpha_from_density, over_background
+from models.ops.volrend import (
+    TRANSMITTANCE_EPS,
+    alpha_from_density,
+    over_background,
+    packed_sum,
+    packed_weights,
+    section_alpha,
+)
 from models.structs import RayLayout, Var
 
 __all__ = ["alpha_from_density", "alpha_from_sdf", "composite", "over_background", "weights_from_alpha"]

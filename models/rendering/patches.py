@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 
 from data.io.images import eight_bits
-from data.roi.frustum import Cameras
-from data.roi.sparse import region_points
-from data.roi.view_selection import neighbours
+from data.scenes.frustum import Cameras
 from data.scenes.scene import Scene
+from data.scenes.sparse import region_points
+from data.scenes.view_selection import neighbours
 from models.machine.backend import jt
 from models.ops.hits import Hits, SurfaceHits, surface_hits
 from models.ops.patches import CAMERA, Patches, patch_costs

@@ -16,7 +16,8 @@ import numpy as np
 from data.rays import Rays
 from models.fields.protocol import SurfaceAtWeights
 from models.rendering import kernels
-from models.rendering.losses import Rendered, terms_of
+from models.rendering.loss_table import terms_of
+from models.rendering.losses import LOSSES, Rendered
 from models.rendering.protocol import Method, RadianceMethod, RayBatch, SurfaceMethod
 from models.structs import (
     FieldOutput,
@@ -25,14 +26,13 @@ from models.structs import (
     RadianceOutput,
     RaySamples,
     RenderOutput,
-    StepContext,
     SurfaceOutput,
     Var,
 )
 
 
 def surface_loss(
-    method: SurfaceMethod, batch: RayBatch, noise: Noise | None, context: StepContext, precomputed: Var | None = None
+    method: SurfaceMethod, batch: RayBatch, noise: Noise | None, step: int, precomputed: Var | None = None
 ) -> Objective:
     """The training loss of a surface: |C - C_image| + 0.1 eikonal + mask terms (NeuS, section 3.4), and others.
 
@@ -43,9 +43,8 @@ def surface_loss(
     """
     fields = method.fields.at_weights()
     samples = method.estimator.sample(batch, fields.sdf.distance, noise, precomputed)
-    ratio, behind = method.cos_anneal_ratio(context.step), method.behind(context.background_rgb)
-    rendering = render_surface(fields, samples, ratio, behind)
-    return _compared(method, batch, rendering, context)
+    rendering = render_surface(fields, samples, method.cos_anneal_ratio(step), method.behind)
+    return _compared(method, batch, rendering, step)
 
 
 def render_surface(
@@ -77,11 +76,11 @@ def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Va
 
 
 def radiance_loss(
-    method: RadianceMethod, batch: RayBatch, noise: Noise | None, context: StepContext, precomputed: None = None
+    method: RadianceMethod, batch: RayBatch, noise: Noise | None, step: int, precomputed: None = None
 ) -> Objective:
     """The training loss of a radiance field; see `surface_loss`."""
-    rendering = render_passes(method, batch, noise, method.behind(context.background_rgb))
-    return _compared(method, batch, rendering, context)
+    rendering = render_passes(method, batch, noise, method.behind)
+    return _compared(method, batch, rendering, step)
 
 
 def render_passes(
@@ -114,9 +113,10 @@ def _composited(samples: RaySamples, alpha: Var, rgb: Var, behind: np.ndarray | 
     return RenderOutput(color, opacity, weights, samples, rays)
 
 
-def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, context: StepContext) -> Objective:
+def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, step: int) -> Objective:
     """The terms of the method's losses for the rendering and the pixels; rays without samples are not counted."""
-    target, counts, mask = method.targets(batch, method.behind(context.background_rgb))
+    target, counts, mask = method.targets(batch)
     counts = counts * rendering.rays.has_any
-    rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, context.step)
-    return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))
+    rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, step)
+    terms = terms_of(LOSSES, method.weights, rendered, step, method.train)
+    return Objective(terms, method.scalar_inputs(rendered))

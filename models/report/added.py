@@ -10,8 +10,8 @@ from typing import Any
 from data.errors import UserError
 from data.io.files import is_file, write_result
 from models.evaluation.evaluate import Evaluated
+from models.evaluation.image_metrics import ValidationImage
 from models.evaluation.metric_table import rows as figure_rows
-from models.evaluation.validation import ValidationImage
 from models.report.document import REPORT, document, read_page
 from models.report.history import History, restored
 from models.report.linked_files import linked_files

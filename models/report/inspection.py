@@ -8,16 +8,16 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from data.errors import UserError, one_line
-from data.inspection.checks import findings
-from data.inspection.finding import Finding
-from data.inspection.overview import overview
 from data.io.files import write_result
 from data.io.images import write_image
+from data.prepare.inspection.checks import findings
+from data.prepare.inspection.finding import Finding
+from data.prepare.inspection.overview import overview
 from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, results_folder
 from models.methods.conf import ExperimentConfig
-from models.monitoring.run_files import RunFiles
 from models.report.markdown import escaped
+from models.training.run_files import RunFiles
 
 FOLDER = "inspect"
 FILES = PICTURE, PAGE, FIGURES = ("overview.png", "health.md", "health.json")

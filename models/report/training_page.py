@@ -19,25 +19,25 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, one_line, reason
-from data.inspection.overview import overview
 from data.io.files import is_file, write_result
 from data.io.images import to_uint8
 from data.io.phases import phase
+from data.prepare.inspection.overview import overview
 from data.scenes.scene import facts
 from models.callback import FINISHED, TRAINING, Callback
 from models.config.defaults import base_values, same
-from models.evaluation.validation import ValidationImage
+from models.evaluation.image_metrics import ValidationImage
 from models.experiment import Experiment
 from models.machine import backend, memory
 from models.machine.version import program_version
 from models.methods.conf import flat
-from models.monitoring.logger import RunLogger
 from models.report.document import REPORT, document, read_page
 from models.report.history import History, restored
 from models.report.linked_files import linked_files
 from models.report.parts import camera_lines, front_of, mesh_part, picture_uri, up_of
 from models.results.render import distance_picture, error_picture, normal_picture
 from models.surface.mesh import Surface
+from models.training.logger import RunLogger
 
 SHARE = 0.01  # fraction of the training time
 OVERVIEW_LONGEST = 1200  # pixels

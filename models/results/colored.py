@@ -15,15 +15,14 @@ from data.errors import UserError
 from data.scenes.scene import Scene
 from models.experiment import Experiment, open_scene
 from models.methods.conf import ExperimentConfig
-from models.monitoring.logger import RunLogger
 from models.requests import NONE, TEXTURE, MeshRequest
 from models.surface import clean
 from models.surface.color import Fallback, Photographs, paint
-from models.surface.export import scene_axes, surface_to_world
 from models.surface.formats import companions, write_surface
-from models.surface.mesh import About, Surface
+from models.surface.mesh import About, Surface, scene_axes, surface_to_world
 from models.surface.mesh_file import given_surface
-from models.surface.visibility import Visibility, cameras_of
+from models.surface.visibility import Visibility
+from models.training.logger import RunLogger
 
 Parts = Callable[..., Iterator[Any]]  # items, desc -> items, with a progress bar
 
@@ -48,7 +47,7 @@ def colored(
 ) -> Surface:
     """The surface, in the working frame, with colours of the photographs; `fallback`: those of unseen points."""
     started, mesh, normals = time.perf_counter(), surface.mesh, surface.normals
-    photographs = Photographs(cameras_of(scene), scene.images, scene.masks)
+    photographs = Photographs(scene.pinholes, scene.images, scene.masks)
     painted = paint(
         np.asarray(mesh.vertices),
         clean.vertex_normals(mesh) if normals is None else normals,

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from data.io.phases import phase
 from data.rays import Rays
 from data.scenes.scene import Scene, summary
@@ -21,10 +19,9 @@ from models.methods.decisions import with_table
 from models.methods.device_values import sizes_line
 from models.methods.protocol import Model
 from models.methods.registry import build_model
-from models.monitoring.logger import RunLogger
 from models.results.chunks import ResultChunks
 from models.results.render import RenderedView, render_view
-from models.structs import StepContext
+from models.training.logger import RunLogger
 from models.training.trainer import generators, restore_model
 
 A_MOMENT = 1.0  # seconds; longer renderings have a progress bar
@@ -38,7 +35,6 @@ class EvalContext:
     model: Model
     step: int
     seconds: float  # training time so far
-    background_rgb: np.ndarray | None  # [3], None for black
     log: RunLogger
     chunks: ResultChunks
     pause: Callable[[], object] | None = None  # called between the parts of a mesh, for renderings of the viewer
@@ -54,9 +50,8 @@ class EvalContext:
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
         """The image of rays [h * w] with shape (h, w); shows a progress bar if it takes longer than A_MOMENT."""
         chunk = self.chunks.rays(self.model, rays)
-        context = StepContext(self.step, self.background_rgb)
         bar = partial(self.log.progress, desc="image", unit="chunk", leave=False, delay=A_MOMENT)
-        return render_view(self.model, rays, shape, chunk, context, bar)
+        return render_view(self.model, rays, shape, chunk, self.step, bar)
 
     def at(self, checkpoint: Checkpoint) -> EvalContext:
         """The same model with the weights of a checkpoint, the averaged ones if there are any."""
@@ -76,10 +71,10 @@ def opened(experiment: Experiment, log: RunLogger) -> EvalContext:
     backend.allow_tf32(conf.train.tf32)
     model = build_model(conf.model, conf.train, generators(conf.train.seed)[0], plan_of(experiment))
     model.see(views)
-    plan = with_table(plan_of(experiment), conf.model, conf.train, model.loss_weights, flat(conf))
+    plan = with_table(plan_of(experiment), conf.model, conf.train, model.weights, flat(conf))
     experiment = replace(experiment, plan=plan)
     chunks = ResultChunks(conf.train)
-    context = EvalContext(experiment, model, 0, 0.0, conf.train.background_rgb, log, chunks).at(checkpoint)
+    context = EvalContext(experiment, model, 0, 0.0, log, chunks).at(checkpoint)
     log.info(f"resuming from the checkpoint of step {context.step}")
     return context
 

@@ -19,12 +19,12 @@ from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
 from models.results.seen_only import seen_space, within, without_boundary
 from models.surface import clean, solid, sparse
+from models.surface.clean import without_ground
 from models.surface.color import Fallback
 from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.ground import without_ground
 from models.surface.mesh import Surface
 from models.surface.refine import onto_level
-from models.surface.visibility import Visibility, cameras_of
+from models.surface.visibility import Visibility
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
@@ -164,7 +164,7 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
     if request.clean in (VIEWS, LARGEST):
         scene, before = context.experiment.scene, len(mesh.faces)
         excluded, checked = ("", "cameras") if scene.masks is None else (" or the masks exclude", "masks")
-        mesh = clean.as_seen(mesh, cameras_of(scene), scene.masks, Visibility(mesh))
+        mesh = clean.as_seen(mesh, scene.pinholes, scene.masks, Visibility(mesh))
         if len(mesh.faces) == 0:
             raise EmptySurfaceError(
                 f"No surface: --clean {request.clean} removes all of it, because no camera sees{excluded} it; "

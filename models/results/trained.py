@@ -37,7 +37,7 @@ class TrainedModel(AbstractContextManager):
     @cached_property
     def context(self) -> EvalContext:
         """The networks, on the device, with all that results need."""
-        from models.monitoring.logger import RunLogger
+        from models.training.logger import RunLogger
 
         checkpoint, views = self.experiment.checkpoint, self.experiment.views  # raises before Jittor is loaded
         del views

@@ -13,7 +13,7 @@ import trimesh
 from scipy.spatial.transform import Rotation
 
 from data.cameras import mean_up
-from data.roi.region import in_digits
+from data.scenes.region import in_digits
 from data.scenes.scene import Scene, radius_of
 from models.viewer.cameras import Cameras, fov_of, hit
 from models.viewer.words import Words

@@ -15,11 +15,10 @@ from data.io.files import from_home
 from data.io.named_files import files_beside
 from data.io.streams import say
 from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
-from models.commands.conf import found_conf
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.hints import argument_hint, mode_hint, respelt
-from models.commands.program import CALLED, FROM_A_CLONE
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
+from models.config.program import CALLED, FROM_A_CLONE, found_conf
 from models.machine.version import program_version
 
 PAGE_WIDTH = 120

@@ -24,7 +24,7 @@ MEANT = {
     "--iters": "--set train.end_iter=VALUE?",
     "--pipeline.datamanager.train-num-rays-per-batch 512": "--set train.batch_size=512?",
     "--resume": "--is_continue?",
-    "train": "--mode train?",
+    "fit": "--mode train?",
     "--mode eval": "evaluate?",
     "--set max_steps=3": "train.end_iter?",
     "--conf x.conf": "train.end_iter?",

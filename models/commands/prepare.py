@@ -136,6 +136,7 @@ COMMAND = Command(
         ),
     ),
     check=check,
+    plain_word="images",
     next_steps=next_steps,
     conf_of_case=NEXT_CONF,
 )

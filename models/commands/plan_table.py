@@ -16,10 +16,10 @@ from models.machine import backend, memory
 from models.machine.backend import jt
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import ModelConfig, build_model, decide
+from models.plan import UNSWEPT
 from models.results.chunks import ResultChunks
 from models.results.sizes import picture_level
 from models.training.chunks import chosen_chunk
-from models.training.pace import UNSWEPT
 from models.training.trainer import Trainer
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)

@@ -16,7 +16,7 @@ from scipy.spatial import ConvexHull, cKDTree
 from data.errors import UserError
 from data.io.bars import shown
 from data.parsed_scene import MASK_HALF
-from data.prepare.gravity import fitted_plane, largest_plane
+from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
 from models.surface.mesh import Surface
 from models.surface.visibility import Visibility, dots, lengths

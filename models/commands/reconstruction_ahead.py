@@ -24,8 +24,8 @@ from data.io.streams import say
 from models.commands.command import Arguments
 from models.commands.conf import key_of
 from models.commands.printed import of_the_scene
-from models.commands.program import PROGRAM
 from models.commands.reconstruction_folder import END_ITER
+from models.config.program import PROGRAM
 from models.machine.toolchain import jittor_home
 
 SCENE = PROGRAM.parent / "data" / "demo"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
-from data.cameras import SPAN_LENGTH, camera_rays, image_pixels
+from data.cameras import SPAN_LENGTH
 from data.errors import UserError
 from data.rays import Rays
 from data.scenes.sampler import damage_named, require_views, restore_generator
@@ -189,13 +189,6 @@ class PackedSampler:
         if self.probes is None or not len(self.probes):
             return 0.0
         return 1.0 - float(self._meets(self.probes).mean())
-
-    def rays_of_views(self, spacing: float) -> Iterator[Rays]:
-        """Rays of each image on a grid of pixels, about `spacing` apart at the far end of the unit sphere."""
-        for view in range(self._scene.n_views):
-            intrinsics, c2w = self._scene.intrinsics[view], self._scene.c2w[view]
-            level = max(1.0, min(intrinsics[0, 0], intrinsics[1, 1]) * spacing / (1.0 + np.linalg.norm(c2w[:3, 3])))
-            yield camera_rays(image_pixels(*self._scene.size(view), level), intrinsics, c2w)
 
     def state(self) -> dict[str, Any]:
         """The state that determines the next batches besides that of the estimator, as JSON values."""

@@ -14,7 +14,8 @@ from data.io import bars, deadline
 from data.io.bars import Bar, Spent
 from data.io.deadline import ends_at, seconds_left, slowdown
 from data.prepare.stereo.fused_depth import FEWEST_MAPS, views_within
-from models import experiment, runner
+from models import runner
+from models.checkpoints import scenes
 from models.commands.reconstruction import CONF
 from models.commands.reconstruction_settings import timed_plan
 from models.commands.reconstruction_time import STEPPING, WORTH, Budget, announce, on_cold_cache
@@ -82,7 +83,7 @@ def test_minutes_that_are_too_short_are_told_at_once(clock, capsys):
 def test_the_measured_steps_are_those_of_the_planned_training(clock, monkeypatch, capsys):
     """Others, without the depth maps, compiled kernels that no training uses."""
     planned, measured = object(), []
-    monkeypatch.setattr(experiment, "training_scene", lambda conf: None)
+    monkeypatch.setattr(scenes, "training_scene", lambda conf: None)
     monkeypatch.setattr(registry, "decide", lambda *given: planned)
     monkeypatch.setattr(pace, "measured_pace", lambda model, train, scene, plan, within: measured.append(plan) or PACE)
     given = Budget(300.0, clock[0])

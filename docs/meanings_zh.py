@@ -13,7 +13,7 @@ FLAG_MEANINGS = {
         "evaluate：对这样的 --mesh，不评估地面上的点"
     ),
     "show this help message and exit": "显示帮助并退出",
-    "mode of the program (default: train)": "程序的模式（默认：train）",
+    "mode of the program; its name may be the first word (default: train)": "程序的模式，名称可作第一个词（默认：train）",
     "print version and commit": "打印版本和提交",
     "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
     "name of the scene folder; replaces CASE_NAME and ${case} in the conf": (
@@ -421,3 +421,12 @@ MEANINGS_ZH = (
     | PHOTOGRAPH_MEANINGS
     | SPLAT_MEANINGS
 )
+
+LOSSES_ZH = {
+    "from": "开始于",
+    "falls": "减小到 0",
+    "with masks": "有掩膜时",
+    "with masks or a plain background": "有掩膜或纯色背景时",
+    "with SfM points or depth maps": "有 SfM 点或深度图时",
+    "with learned exposure": "学习曝光时",
+}

@@ -33,7 +33,7 @@ def test_what_lies_on_the_way_to_the_region_absorbs_little_at_first():
     background = trained(steps=0).model.estimator.background
     for z, share in ((-0.7, NEAR_SHARE), (0.7, 1)):
         point, along = jt.array(np.float32([[0, 0, z]])), jt.array(np.float32([[0, 0, 1]]))
-        alpha, density = background.evaluate(point, along)[0], background.density.at_weights().evaluate(point).density
+        alpha, density = background.evaluate(point, along)[0], background.density.evaluate(point)[0]
         expected = 1 - np.exp(-density.item() * background.conf.section * share)
         assert alpha.item() == pytest.approx(expected, rel=1e-4)
 

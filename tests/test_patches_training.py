@@ -35,7 +35,9 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
 
 def chosen_by_the_host(model, batch):
     """Sum and number of the costs of the patches that numpy chooses."""
-    seen = render_surface(model.fields.at_weights(), model.estimator.sample(batch), NO_ANNEALING, None)
+    fields, samples = model.fields, model.estimator.sample(batch)
+    geometry = fields.sdf.at_weights().evaluate(samples.positions)
+    seen = render_surface(fields.color, fields.sharpness(), samples, geometry, NO_ANNEALING, None)
     values = [value.numpy() for value in (seen.geometry.sdf, seen.geometry.gradient, seen.region_weights)]
     samples, patches = on_host(batch), model.patches
     reach = float(batch.step[0])

@@ -29,10 +29,10 @@ from models.commands import (
     train,
 )
 from models.commands.arguments import parse_arguments
-from models.commands.program import PROGRAM_FOLDER
 from models.commands.reconstruction_folder import ReconstructionPlan
 from models.commands.reconstruction_settings import LEAST_GAIN, longer
 from models.commands.reconstruction_size import size_and_cameras
+from models.config.program import PROGRAM_FOLDER
 from models.evaluation.references import NoReferencesError
 from models.methods.conf import load_config
 from models.report.document import read_page

@@ -8,8 +8,7 @@ import numpy as np
 from data.io.images import eight_bits
 from data.scenes.frustum import Cameras
 from data.scenes.scene import Scene
-from data.scenes.sparse import region_points
-from data.scenes.view_selection import neighbours
+from data.scenes.sparse import neighbours, region_points
 from models.machine.backend import jt
 from models.ops.hits import Hits, SurfaceHits, surface_hits
 from models.ops.patches import CAMERA, Patches, patch_costs

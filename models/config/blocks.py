@@ -56,7 +56,7 @@ class TrainConfig:
     patches_weight: float | Auto = weight(0.0)
     patches_from: float = share(0.2)
     # More fills concave parts, half as much leaves bumps on smooth surfaces.
-    curvature_weight: float = weight(2e-3)  # without: jug a third worse, bunny and open scenes within the spread
+    curvature_weight: float = weight(2e-3)  # without: jug a third, room a tenth worse
     exposure_weight: float = weight(0.01)
     opacity_weight: float = weight(0.01)
     size_weight: float = weight(0.01)

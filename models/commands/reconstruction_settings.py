@@ -93,9 +93,9 @@ def timed_plan(
 
     scene = training_scene(conf)
     with ends_at(lambda: time.perf_counter() + DEPTH * given.seconds):
-        decide(conf.model, conf.train, scene, {})
+        decided = decide(conf.model, conf.train, scene, {})
     say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
-    pace = measured_pace(conf.model, conf.train, scene, MEASURING * given.seconds)
+    pace = measured_pace(conf.model, conf.train, scene, decided, MEASURING * given.seconds)
     given = replace(given, compiling=on_cold_cache(so_far()))
     rounds = 2**DOUBLINGS if is_auto else 1
     fitting = given.steps(pace)

@@ -209,9 +209,6 @@ SCENE_MEANINGS = {
     ),
     "as in inside": "同 inside",
     "as in inside; auto: 0.3, plain 0.2, from depth maps 0.05": "同 inside；auto：0.3，纯色背景 0.2，从深度图开始 0.05",
-    "fraction of end_iter before SfM points are used; 0 if photographed from within": (
-        "从何时起使用 SfM 点，占 end_iter 的比例；从内部拍摄的场景为 0"
-    ),
     "fraction of end_iter with points of depth maps (plane sweep), from which the surface starts; 0: none": (
         "到何时为止使用深度图（平面扫描）的点，占 end_iter 的比例；曲面由深度图初始化；0：不用深度图"
     ),

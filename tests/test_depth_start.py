@@ -20,7 +20,7 @@ from models.methods.conf import load_config
 from models.methods.fast import decisions
 
 pytestmark = pytest.mark.slow
-DEPTH = (*OPEN, *SHORT, "model.open.prune_from=auto", "model.open.depth_until=0.25", "model.open.points_from=0.25")
+DEPTH = (*OPEN, *SHORT, "model.open.prune_from=auto", "model.open.depth_until=0.25")
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ NERF = (
     *(f"model.radiance.{key}" for key in PACKED),
 )
 MLP = ("model.neus_renderer.n_samples=8", "model.neus_renderer.n_importance=8", "train.batch_size=64")
-DEPTH = (*OPEN, "model.open.depth_until=0.25", "model.open.points_from=0.25")
+DEPTH = (*OPEN, "model.open.depth_until=0.25")
 PATCHES = ("train.patches_from=0", "train.patches_weight=0.5")
 REFINED = "dataset.refine_cameras=focal"
 EXPOSURE = ("model.photographs.exposure=true",)

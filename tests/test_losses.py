@@ -11,7 +11,6 @@ from dense_renderer import training_losses
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
-from models.rendering.losses import SHARP, patches
 from models.rendering.terms import color_term, eikonal_term, mask_term, masked_psnr
 from models.structs import RayLayout, SurfaceOutput, Term
 
@@ -92,17 +91,3 @@ def test_an_empty_mask_or_sphere_gives_zero_and_finite_gradients():
     for given in ((color_term, RGB, TARGET, EMPTY), (eikonal_term, GRADIENT, np.zeros_like(NEAR))):
         assert loss(*given) == 0.0 and not slope(*given).any()
     assert np.isfinite(list(training_terms(mask=EMPTY).values())).all()
-
-
-@pytest.mark.parametrize(("inv_s", "share"), [(0.5 * SHARP, 0.0), (1.5 * SHARP, 0.5), (40 * SHARP, 1.0)])
-def test_patches_count_once_the_surface_is_sharp(inv_s, share):
-    costs, is_compared = jt.array(np.float32([0.2, 0.6, 0.0])), jt.array(np.float32([1, 1, 0]))
-    sharpness = jt.array(np.float32([inv_s]))
-    compared = SimpleNamespace(costs=lambda *inputs: (costs, is_compared))
-    method = SimpleNamespace(patches=compared)
-    batch, rendering = SimpleNamespace(every=[1], step=[0.1], view=None), SimpleNamespace(inv_s=sharpness)
-    term = patches(SimpleNamespace(method=method, step=0, batch=batch, rendering=rendering))
-    assert term.mean().item() == pytest.approx(share * 0.4, rel=1e-4)
-    by_costs, by_sharpness = (value.numpy() for value in jt.grad(term.total, [costs, sharpness]))
-    np.testing.assert_allclose(by_costs, share, rtol=1e-6)
-    assert not by_sharpness.any()  # or a smaller inv_s would reduce the loss

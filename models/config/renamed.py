@@ -7,7 +7,7 @@ from typing import Any
 
 from models.config.strict import AUTO
 
-OF_OPEN = ("prune_from", "samples", "section", "cells", "blur_step", "points_from", "depth_until")
+OF_OPEN = ("prune_from", "samples", "section", "cells", "blur_step", "depth_until")
 WEIGHTS = {
     "packed": ("free", "points", "curvature"),
     "inside": ("patches",),
@@ -33,8 +33,8 @@ CONSTANT = {
     ),
     "packed": "anywhere levels_until network_rate sharpness_rate shell steps_until warm_up",
     "inside": "shell",
-    "open": "shell threshold",
-    "background": "shell threshold",
+    "open": "points_from shell threshold",
+    "background": "points_from shell threshold",
     "radiance": "anywhere hull_margin levels_until network_rate steps_until threshold warm_up",
 }
 RENAMED |= {f"model.{block}.{name}": "" for block, names in CONSTANT.items() for name in names.split()}

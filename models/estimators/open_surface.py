@@ -112,13 +112,8 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         return self._chosen_points(step, self.depth if step < self._open.depth_until * self._train.end_iter else None)
 
     def _chosen_points(self, step: int, depth: FusedDepth | None) -> np.ndarray | None:
-        """The points of depth maps first, SfM points later; those of a scene photographed from within, which has a
-        surface near them from the start, at once.
-        """
-        if depth is not None and self._train.points_weight > 0:
-            return depth.points
-        first = 0.0 if self.plan.is_interior else self._open.points_from
-        return self._scene_points if first * self._train.end_iter <= step else None
+        """The points of depth maps first, SfM points later."""
+        return depth.points if depth is not None and self._train.points_weight > 0 else self._scene_points
 
     def _leveled(self) -> list[GridField]:
         return [*super()._leveled(), self.background.density]

@@ -13,7 +13,7 @@ import numpy as np
 
 from models.config.blocks import TrainConfig
 from models.machine.backend import jt
-from models.ops.elementwise import hard_clip, length, magnitude
+from models.ops.elementwise import length, magnitude
 from models.plan import Decision, TrainingPlan
 from models.rendering.loss_table import BESIDE, EXPOSURE, MASKS, POINTS, Loss
 from models.rendering.patches import surface_of
@@ -23,10 +23,6 @@ from models.structs import RenderOutput, SurfaceOutput, Term, Var
 
 OfBatch = TypeVar("OfBatch", bound=RayBatch)
 OfMethod = TypeVar("OfMethod", bound=Method)
-
-# inv_s from which patches count, fully from twice this value on. Without a bound, `jug_on_table` of the gallery ended
-# without a surface; it has 13 when the patches begin, the fox and the DTU scans 30 and more.
-SHARP = 10.0
 
 
 @dataclass(frozen=True)
@@ -110,17 +106,12 @@ def sfm_points(rendered: OfPacked) -> Term | None:
 
 
 def patches(rendered: OfPacked) -> Term | None:
-    """Mean cost of patches compared across images (Geo-NeuS, arXiv 2205.15848, eq. 12).
-
-    It counts from an inv_s of SHARP on. Patches lie on the zero level set; while the density is not concentrated there,
-    a field without a surface, and so without patches, would have the lowest loss.
-    """
+    """Mean cost of patches compared across images (Geo-NeuS, arXiv 2205.15848, eq. 12)."""
     comparison, batch = rendered.method.patches, rendered.batch
     if comparison is None or batch.every is None:
         return None
     costs, is_compared = comparison.costs(rendered.rendering, batch.view, float(batch.step[0]), int(batch.every[0]))
-    is_sharp = hard_clip(rendered.rendering.inv_s * (1.0 / SHARP) - 1.0, 0.0, 1.0).stop_grad()
-    return Term((costs * is_sharp).sum(), is_compared.sum(), margin=COUNT_EPS)
+    return Term(costs.sum(), is_compared.sum(), margin=COUNT_EPS)
 
 
 def curvature(rendered: OfPacked) -> Term:

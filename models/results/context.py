@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data.io.bars import phase
+from data.io.phases import phase
 from data.rays import Rays
 from models.experiment import Experiment
 from models.methods.protocol import Model

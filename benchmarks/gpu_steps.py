@@ -111,7 +111,7 @@ def _timed_steps(conf: ExperimentConfig, steps: int) -> dict[str, float]:
     trainer = _trainer(conf)
     times = [timed(trainer.step) for _ in range(WARM_UP + steps if steps else 1)]
     trainer.settle()
-    losses = trainer.step().found.losses["total"].item()
+    losses = trainer.step().losses["total"].item()
     seconds = median(times[WARM_UP:] or times)
     return {"seconds": seconds, "pool_mib": memory.pool_bytes() / MIB, "loss": float(losses)}
 

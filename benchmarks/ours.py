@@ -89,7 +89,7 @@ class Ours:
         begin = time.perf_counter()
         output = self._trainer.step()
         jt.sync_all(True)
-        return {"seconds": time.perf_counter() - begin, "loss": float(output.found.losses["total"].item())}
+        return {"seconds": time.perf_counter() - begin, "loss": float(output.losses["total"].item())}
 
     def profile(self) -> dict[str, Any]:
         """Seconds of a step by phase and kind of operation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,17 +16,9 @@ else:
 
 Array = np.ndarray | Var
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
-OF_THE_BATCH = {"rows": False}  # metadata of an output without a row per ray: it is equal for all chunks
+OF_THE_BATCH = {"inv_s"}  # names of outputs without a row per ray, which are equal for all chunks
 MASK_THRESHOLD = 0.5  # mask value above which a pixel shows the object
 TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, if they differ
-
-
-@dataclass(frozen=True)
-class StepContext:
-    """The step at which something is computed, and its background colour."""
-
-    step: int  # finished optimiser steps
-    background_rgb: np.ndarray | None  # [3], background colour; None for black
 
 
 @dataclass(frozen=True)
@@ -138,7 +130,7 @@ class Objective:
     """The training loss of a batch, or of a part of it."""
 
     terms: dict[str, Term]  # by the names under which they are logged
-    output: Any  # a dataclass of Vars, possibly nested, from which scalars are computed
+    output: dict[str, Var]  # values by name, from which scalars are computed
 
 
 @dataclass(frozen=True)

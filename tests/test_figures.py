@@ -86,9 +86,9 @@ def scene(background, noise=0.0, masks=MASKS, backdrop=None):
 def test_the_inside_of_the_mask_counts_first_on_photographs(photographs, masks, behind, expected):
     experiment, model = (
         SimpleNamespace(plan=TrainingPlan(masks=Decision(masks))),
-        SimpleNamespace(behind=lambda _: behind),
+        SimpleNamespace(behind=behind),
     )
-    context = SimpleNamespace(experiment=experiment, model=model, background_rgb=None)
+    context = SimpleNamespace(experiment=experiment, model=model)
     assert mask_first(context, photographs) is expected
 
 

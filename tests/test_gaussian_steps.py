@@ -16,7 +16,7 @@ from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.methods.gaussians.terms import LOSSES
 from models.rendering.loss_table import Loss
-from models.structs import StepContext, Term
+from models.structs import Term
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def trainer(tmp_path):
 @pytest.mark.parametrize("mask_weight", [0.0, 0.1])
 def test_the_distortion_of_surfels_counts_with_masks_only(tmp_path, mask_weight):
     surfels = made(tmp_path, "surfels", f"train.mask_weight={mask_weight}")
-    terms = surfels.model.objective(surfels.sampler.next(), None, StepContext(10, None)).terms
+    terms = surfels.model.objective(surfels.sampler.next(), None, 10).terms
     assert "normal" in terms and ("distortion" in terms) == ("mask" in terms) == (mask_weight > 0)
 
 
 def test_opacities_and_sizes_count_in_the_loss(trainer):
-    terms = trainer.model.objective(trainer.sampler.next(), None, trainer.context).terms
+    terms = trainer.model.objective(trainer.sampler.next(), None, trainer.finished_steps).terms
     opacities, sizes = trainer.model.splats.opacities.numpy(), trainer.model.splats.sizes.numpy()
     assert terms["opacity"].mean().item() == pytest.approx((1 / (1 + np.exp(-opacities))).mean(), rel=1e-5)
     assert terms["size"].mean().item() == pytest.approx(np.exp(sizes).mean(), rel=1e-5)
@@ -71,7 +71,7 @@ def test_the_noise_of_a_step_moves_faint_splats_and_nothing_is_read_back(trainer
     model, live = trainer.model, {}
     means = model.splats.means.numpy()
     with deaf():
-        model.after_step(None, trainer.context)
+        model.after_step(None, trainer.finished_steps)
     moved = (model.splats.means.numpy() != means).any(axis=1)
     assert not moved[:20].any() and moved[20:].all()
     assert not model.splats.means.is_stop_grad()
@@ -80,7 +80,7 @@ def test_the_noise_of_a_step_moves_faint_splats_and_nothing_is_read_back(trainer
         trainer.step()
         trainer.settle()
         assert (model.splats.means.numpy() != means).any(axis=1)[:20].any()  # by the gradient alone
-        model.before_step(trainer.context)
+        model.before_step(trainer.finished_steps)
         live[step] = jt.liveness_info()
     assert live[4] == live[9]
 

@@ -17,7 +17,7 @@ from models.methods.radiance import TwoPassModel
 from models.plan import TrainingPlan
 from models.rendering.losses import LOSSES, Rendered
 from models.rendering.terms import binary_mask
-from models.structs import Objective, StepContext
+from models.structs import Objective
 from models.training.gradient import losses_of
 
 NETWORK = NerfConfig(D=3, W=12, d_in=3, multires=2, multires_view=1, skips=(1,), use_viewdirs=True)
@@ -75,7 +75,7 @@ def ball(points, view_dirs):
 def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():
     rays = random_rays(200, seed=8)
     renderer = TwoPassRenderer(ball, ball, CoarseToFineConfig(n_samples=64, n_importance=64))
-    seen = model_of(renderer).view(rays, StepContext(0, None))
+    seen = model_of(renderer).view(rays, 0)
     closest = np.linalg.norm(rays.origins + rays.directions * (rays.near + 1.0), axis=1)
     hit, missed = closest < 0.4, closest > 0.55
     assert hit.sum() > 20 and missed.sum() > 20 and (seen.distance[missed] == 0.0).all()

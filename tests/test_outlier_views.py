@@ -25,8 +25,8 @@ def notes_of(scene, wrong=()):
 
     log = SimpleNamespace(progress=lambda values, **options: values)
     experiment = SimpleNamespace(scene=scene, plan=TrainingPlan(masks=Decision("given")))
-    model = SimpleNamespace(networks={}, behind=lambda colour: colour)
-    given = SimpleNamespace(experiment=experiment, model=model, render=render, log=log, background_rgb=None)
+    model = SimpleNamespace(networks={}, behind=None)
+    given = SimpleNamespace(experiment=experiment, model=model, render=render, log=log)
     return outlier_notes(given)
 
 

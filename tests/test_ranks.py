@@ -76,9 +76,11 @@ def test_the_gradients_of_parts_add_up_to_that_of_the_batch(conf):
     noise = trainer.model.draw_noise(len(batch), trainer.generator)
 
     def of(group):
-        total = GradientSum(trainer.model, *group.share(batch, noise), trainer.context, trainer.optimizer.parameters)
+        total = GradientSum(
+            trainer.model, *group.share(batch, noise), trainer.finished_steps, trainer.optimizer.parameters
+        )
         for part in total.chunks(100):
-            total.add(trainer.model.objective(part.batch, part.noise, trainer.context, part.precomputed))
+            total.add(part)
         return total.result()
 
     counts = sum(one.sums[0] for one in (Told(rank) for rank in range(3)) if of(one))

@@ -29,9 +29,8 @@ from models.methods.conf import ExperimentConfig
 from models.methods.protocol import Batch, Model
 from models.methods.registry import METHODS, Method, build_model, decide
 from models.ops.march import PackedSamples
-from models.plan import Before, wants_masks
+from models.plan import UNSWEPT, Before, wants_masks
 from models.rendering.terms import binary_mask
-from models.training.pace import UNSWEPT
 from models.training.trainer import Trainer
 
 Gradients = tuple[dict[str, float], dict[str, np.ndarray]]
@@ -162,8 +161,8 @@ WORDS = "Unable to alloc cuda device memory"
 def without_memory(objective, most, words=WORDS):
     """An objective whose numbers cannot be computed for more than `most` entries, with `words` of another kind too."""
 
-    def failing(batch, noise, moment, settled):
-        found = objective(batch, noise, moment, settled)
+    def failing(batch, noise, step, settled):
+        found = objective(batch, noise, step, settled)
         if len(batch) <= most:
             return found
         name, term = next(iter(found.terms.items()))

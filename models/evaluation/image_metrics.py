@@ -102,7 +102,7 @@ def mask_first(context: EvalContext, scene: Scene) -> bool:
     the rendered background: the backdrop of derived masks, or a colour that they show.
     """
     uses_masks = scene.masks is not None and context.experiment.plan.uses_masks
-    return uses_masks and not shows_outside_masks(scene, context.model.behind(context.background_rgb))
+    return uses_masks and not shows_outside_masks(scene, context.model.behind)
 
 
 def greyed(photograph: np.ndarray, mask: np.ndarray) -> np.ndarray:

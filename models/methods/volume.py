@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
-from models.methods.protocol import Model, Noise
+from models.methods.protocol import Model
 from models.plan import TrainingPlan
 from models.rendering.loss_table import weights_of
 from models.rendering.losses import LOSSES
 from models.rendering.protocol import Output, RayBatch
 from models.rendering.terms import binary_mask
-from models.structs import StepContext, Var, loss_tag
+from models.structs import Noise, Var, loss_tag
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
 NO_EXPOSURE = PhotographsConfig()
-
-
-@dataclass(frozen=True)
-class ComparedRays:
-    """R rendered rays and the pixels of the image, for scalars."""
-
-    rgb: Var  # [R, 3]
-    target: Var  # [R, 3]
-    mask: Var  # [R, 1], 1 if the colour counts
 
 
 class VolumeModel(Model):
@@ -69,6 +60,10 @@ class VolumeModel(Model):
         self.estimator.fit(scene)
         return self.estimator.sampler(scene, batch_size, generator)
 
+    def see(self, views: Posed) -> None:
+        """See `Estimator.see`."""
+        self.estimator.see(views)
+
     def begin(self) -> None:
         """See `Estimator.begin`."""
         self.estimator.begin()
@@ -87,17 +82,18 @@ class VolumeModel(Model):
         """The jitter of a batch."""
         return self.estimator.draw_noise(entries, generator)
 
-    def before_step(self, context: StepContext) -> None:
+    def before_step(self, step: int) -> None:
         """Update the estimator by its schedule."""
-        self.estimator.before_step(context.step)
+        self.estimator.before_step(step)
 
     def after_collapse(self, step: int) -> str:
         """See `Estimator.after_collapse`."""
         return self.estimator.after_collapse(step)
 
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
+    @property
+    def behind(self) -> np.ndarray | None:
         """See `Model.behind`."""
-        return self.estimator.behind(background_rgb)
+        return self.estimator.behind(self.train.background_rgb)
 
     def exposed(self, rendering: Output, batch: RayBatch) -> Output:
         """Colours with the exposure of their images."""
@@ -105,9 +101,8 @@ class VolumeModel(Model):
             return rendering
         return replace(rendering, rgb=self.exposure(rendering.rgb, jt.array(batch.view)))
 
-    def targets(self, batch: RayBatch, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
+    def targets(self, batch: RayBatch) -> tuple[Var, Var, Var | None]:
         """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
-        del background_rgb
         mask = batch.mask if self.plan.uses_masks else None
         counts = binary_mask(None if mask is None else jt.array(mask), len(batch))
         return jt.array(batch.rgb), counts, None if mask is None else counts

@@ -53,17 +53,18 @@ class Method(Protocol):
     train: TrainConfig
     exposure: Exposure | None
 
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """The colour [3] behind everything, given that of the conf; None for black."""
+    @property
+    def behind(self) -> np.ndarray | None:
+        """The colour [3] behind everything; None for black."""
 
-    def targets(self, batch: Any, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
+    def targets(self, batch: Any) -> tuple[Var, Var, Var | None]:
         """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
 
     def exposed(self, rendering: Output, batch: RayBatch) -> Output:
         """Colours with the exposure of their images."""
 
-    def scalar_inputs(self, rendered: Any) -> Any:
-        """What the scalars of a step need of a `Rendered`: a dataclass of Vars."""
+    def scalar_inputs(self, rendered: Any) -> dict[str, Var]:
+        """What the scalars of a step need of a `Rendered`, by name."""
 
 
 class SurfaceMethod(Method, Protocol):

@@ -21,7 +21,9 @@ import numpy as np
 from data.cameras import LONGEST_FOCAL, interpolate_pose, mean_up
 from data.errors import SceneError, UserError
 from data.io import untrusted
-from data.scenes.scene import FARTHEST_CAMERA, Scene, radius_of
+from data.scenes.scene import FARTHEST_CAMERA, Posed, radius_of, require_view
+from models.requests import ORBIT, VideoRequest, view_indices
+from models.results.sizes import film_level
 
 BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # from y up and -z forwards to y down and z forwards
 TRANSFORM_FILE = "dataparser_transforms.json"
@@ -29,7 +31,6 @@ ROTATION_TOLERANCE = 1e-2  # tolerance of axis lengths and right angles, for fil
 MOST_FRAMES = 100_000
 MOST_PIXELS = 1 << 26  # pixels of a frame: 8192 x 8192, more than players support
 FASTEST = 240.0  # frames per second
-SECONDS, FPS = 4.0, 24.0
 WIDEST = 170.0  # degrees
 NARROWEST = math.degrees(1.0 / LONGEST_FOCAL)
 
@@ -53,7 +54,21 @@ class CameraPath:
     fps: float
 
 
-def orbit(scene: Scene, seconds: float, fps: float) -> CameraPath:
+def chosen_path(request: VideoRequest, views: Posed) -> tuple[CameraPath, int]:
+    """The camera path of a video and the reduction factor of its frames; raises UserError for an invalid path."""
+    if request.path == ORBIT:
+        path = orbit(views, request.seconds, request.fps)
+    elif numbers := view_indices(request.path):
+        for view in numbers:
+            require_view(views, view)
+        path = between(views, numbers, request.seconds, request.fps)
+    else:
+        path = from_file(Path(request.path), views)
+        return path, request.level or 1
+    return path, request.level or film_level(path.height)
+
+
+def orbit(scene: Posed, seconds: float, fps: float) -> CameraPath:
     """A circle around the origin, at the mean height and distance of the cameras, with the first intrinsics."""
     up = mean_up(scene.c2w)
     centres = scene.c2w[:, :3, 3]
@@ -83,18 +98,18 @@ def looking_at_middle(eye: np.ndarray, up: np.ndarray) -> np.ndarray:
     return pose
 
 
-def between(scene: Scene, views: Sequence[int], seconds: float, fps: float) -> CameraPath:
+def between(scene: Posed, views: Sequence[int], seconds: float, fps: float) -> CameraPath:
     """A path through the cameras of photographs, with the first one's intrinsics."""
     poses = [scene.c2w[view] for view in views]
     shots = tuple(Shot(scene.intrinsics[views[0]], pose) for pose in _along(poses, _count(seconds, fps, "--seconds")))
     return CameraPath("_".join(map(str, views)), shots, *scene.size(views[0]), fps)
 
 
-def from_file(path: Path, scene: Scene) -> CameraPath:
+def from_file(path: Path, scene: Posed) -> CameraPath:
     """The path in a file; raises UserError naming an invalid entry."""
     try:
         content = untrusted.read_object(path)
-        fps = untrusted.positive(str(path), "fps", content.get("fps", FPS))
+        fps = untrusted.positive(str(path), "fps", content.get("fps", VideoRequest.fps))
         if fps > FASTEST:
             raise SceneError(f"{path}: fps is {fps:g} and must be at most {FASTEST:g}; correct it")
         if "camera_path" in content:
@@ -108,7 +123,7 @@ def from_file(path: Path, scene: Scene) -> CameraPath:
     return CameraPath(path.stem, shots, width, height, fps)
 
 
-def _of_keys(path: Path, content: dict[str, object], scene: Scene, fps: float) -> tuple[int, int, tuple[Shot, ...]]:
+def _of_keys(path: Path, content: dict[str, object], scene: Posed, fps: float) -> tuple[int, int, tuple[Shot, ...]]:
     """Width, height and cameras of a file with `keys`."""
     where = str(path)
     keys = content.get("keys")
@@ -129,14 +144,14 @@ def _of_keys(path: Path, content: dict[str, object], scene: Scene, fps: float) -
         raise SceneError(f"{where}: is_cycle is {untrusted.kind(is_cycle)} and must be true or false; correct it")
     if is_cycle:
         poses, views = [*poses, poses[0]], [*views, views[0]]
-    seconds = untrusted.positive(where, "seconds", content.get("seconds", SECONDS))
+    seconds = untrusted.positive(where, "seconds", content.get("seconds", VideoRequest.seconds))
     count = _count(seconds, fps, f"--path {where}: seconds, fps")
     fovs = np.interp(np.linspace(0.0, len(views) - 1.0, count), np.arange(len(views)), views)
     lenses = [_lens(width, height, fov) for fov in fovs]
     return width, height, tuple(Shot(lens, pose) for lens, pose in zip(lenses, _along(poses, count), strict=True))
 
 
-def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tuple[int, int, tuple[Shot, ...]]:
+def _of_nerfstudio(path: Path, content: dict[str, object], scene: Posed) -> tuple[int, int, tuple[Shot, ...]]:
     """Width, height and cameras of a file of nerfstudio's viewer."""
     where = str(path)
     if content.get("camera_type", "perspective") != "perspective":
@@ -157,7 +172,7 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tupl
     return width, height, tuple(shots)
 
 
-def key_of(scene: Scene, c2w: np.ndarray, fov: float) -> dict[str, object]:
+def key_of(scene: Posed, c2w: np.ndarray, fov: float) -> dict[str, object]:
     """The entry of `keys` for a camera [4, 4] of the working frame with a vertical field of view in degrees."""
     pose = scene.scene_to_world @ c2w
     pose[:3, :3] /= radius_of(scene)  # a rotation again
@@ -180,7 +195,7 @@ def _undone(path: Path) -> np.ndarray:
     return undone
 
 
-def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarray) -> np.ndarray:
+def _pose(where: str, entry: dict[str, object], scene: Posed, to_world: np.ndarray) -> np.ndarray:
     """The camera of an entry in the working frame, [4, 4]."""
     value = entry.get("camera_to_world")
     if isinstance(value, list) and len(value) == 16 and not any(isinstance(item, list) for item in value):

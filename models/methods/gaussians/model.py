@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from data.rays import ImageRays, PinholeCamera, Rays
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
 from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
@@ -27,7 +26,7 @@ from models.ops.splat_raster import COLOR
 from models.ops.splat_wander import step_of
 from models.plan import TrainingPlan
 from models.rendering.loss_table import terms_of, weights_of
-from models.structs import Objective, RayView, StepContext, Term, Var, loss_tag
+from models.structs import Objective, RayView, Term, Var, loss_tag
 
 SPREAD = 1.1  # extent of a scene relative to the spread of its cameras
 DEGREES_UNTIL = 0.3  # fraction of the training until all degrees of the harmonics are active
@@ -35,13 +34,6 @@ DEGREES_UNTIL = 0.3  # fraction of the training until all degrees of the harmoni
 MEAN_RATE, LAST_MEAN_RATE = 1.6e-4, 1.6e-6
 RATES = {"quats": 1e-3, "sizes": 5e-3, "opacities": 5e-2, "dc": 2.5e-3, "rest": 1.25e-4}
 NOISE = 5e5  # SGLD noise at low opacity, relative to the learning rate of the centres
-
-
-@dataclass(frozen=True)
-class Shown:
-    """The output of a batch for scalars."""
-
-    error: Var  # [R, 1], mean squared error of each image
 
 
 class GaussiansModel(Model):
@@ -90,11 +82,15 @@ class GaussiansModel(Model):
         if self.exposure is not None:
             take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
         self.extent = SPREAD * max(float(np.linalg.norm(centres - centres.mean(axis=0), axis=1).max()), 1.0)
-        self.cameras = scene.pinholes
+        self.see(scene)
         points = first_points(scene, self.conf, self.plan.uses_masks, self.generator)
         require_seen(points, self.cameras, scene.name)
         self.splats.fill(from_points(points, self.conf, self.generator))
         return PictureSampler(scene, batch_size, generator)
+
+    def see(self, views: Posed) -> None:
+        """Take the cameras, from which depth maps are fused."""
+        self.cameras = views.pinholes
 
     # what is computed
 
@@ -103,29 +99,29 @@ class GaussiansModel(Model):
         done = step / max(1.0, DEGREES_UNTIL * self.train.end_iter)
         return min(self.conf.degree, int(done * self.conf.degree)) if self.conf.degree else 0
 
-    def _viewpoint(self, camera: np.ndarray, size: tuple[int, int], context: StepContext) -> Viewpoint:
-        return Viewpoint(camera, size, self.degree(context.step), context.background_rgb)
+    def _viewpoint(self, camera: np.ndarray, size: tuple[int, int], step: int) -> Viewpoint:
+        return Viewpoint(camera, size, self.degree(step), self.behind)
 
-    def objective(self, batch: PictureBatch, noise: Any, context: StepContext, precomputed: Any = None) -> Objective:
+    def objective(self, batch: PictureBatch, noise: Any, step: int, precomputed: Any = None) -> Objective:
         """The published losses, averaged over the images."""
         sums: dict[str, list[Term]] = {}
         errors = []
         for picture in batch.pictures:
             height, width = picture.rgb.shape[:2]
-            viewpoint = self._viewpoint(picture.camera, (width, height), context)
+            viewpoint = self._viewpoint(picture.camera, (width, height), step)
             shown = paint(self.splats, self.conf, viewpoint)
-            rgb, target = shown[:, :, COLOR], picture.target(self.plan.uses_masks, context.background_rgb)
+            rgb, target = shown[:, :, COLOR], picture.target(self.plan.uses_masks, self.behind)
             if self.exposure is not None:
                 rgb = self.exposure.of_picture(rgb, picture.view)
             rendered = RenderedPicture(picture, shown, rgb, target, self)
-            for term, value in terms_of(LOSSES, self.weights, rendered, context.step, self.train).items():
+            for term, value in terms_of(LOSSES, self.weights, rendered, step, self.train).items():
                 sums.setdefault(term, []).append(value)
             errors.append((rgb.detach() - target).sqr().mean().reshape((1, 1)))
         terms = {
             name: Term(sum(v.total for v in values), sum(v.count for v in values), values[0].weight)
             for name, values in sums.items()
         }
-        return Objective(terms, Shown(jt.concat(errors, dim=0)))
+        return Objective(terms, {"error": jt.concat(errors, dim=0)})
 
     # around a step
 
@@ -140,9 +136,9 @@ class GaussiansModel(Model):
         """True: after each step."""
         return True
 
-    def after_step(self, parameters: Parameters, context: StepContext) -> None:
+    def after_step(self, parameters: Parameters, step: int) -> None:
         """Relocate and add Gaussians, and add SGLD noise to their centres."""
-        step = context.step + 1
+        step += 1
         if densify.is_due(step, self.train.end_iter):
             values = {name: getattr(self.splats, name).numpy() for name in NAMES}
             change = densify.relocated(values, self.conf, np.random.default_rng((self.train.seed, step)))
@@ -172,9 +168,9 @@ class GaussiansModel(Model):
 
     # what is shown
 
-    def scalars(self, output: Shown, losses: Mapping[str, Var]) -> dict[str, Var]:
+    def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses, and the PSNR of the batch."""
-        decibels = output.error.mean().log() * (-10.0 / np.log(10.0))
+        decibels = output["error"].mean().log() * (-10.0 / np.log(10.0))
         named = {loss_tag(name): value for name, value in losses.items() if name != "total"}
         count = jt.array(np.array([self.splats.count], np.float32))
         return {"Loss/loss": losses["total"], "Statistics/psnr": decibels, "Statistics/splats": count} | named
@@ -183,19 +179,19 @@ class GaussiansModel(Model):
         """The number of Gaussians."""
         return f"{self.splats.count} splats"
 
-    def view(self, rays: Rays, context: StepContext) -> RayView:
+    def view(self, rays: Rays, step: int) -> RayView:
         """A rendered whole image; raises ValueError for rays that are not one."""
         if not isinstance(rays, ImageRays):
             raise ValueError("Gaussians render whole images only")
         with jt.no_grad():
-            return ray_view(*self._seen_by(rays.camera, context), rays)
+            return ray_view(*self._seen_by(rays.camera, step), rays)
 
-    def _seen_by(self, camera: PinholeCamera, context: StepContext) -> tuple[Var, np.ndarray]:
+    def _seen_by(self, camera: PinholeCamera, step: int) -> tuple[Var, np.ndarray]:
         """The image of a camera, and the camera's numbers."""
         numbers = numbers_of(camera.intrinsics, camera.c2w)
-        return paint(self.splats, self.conf, self._viewpoint(numbers, (camera.width, camera.height), context)), numbers
+        return paint(self.splats, self.conf, self._viewpoint(numbers, (camera.width, camera.height), step)), numbers
 
     def _depth_of(self, camera: PinholeCamera) -> tuple[np.ndarray, np.ndarray]:
         """Depth and opacity [H, W] of a camera."""
         with jt.no_grad():
-            return depth_of(self._seen_by(camera, StepContext(0, None))[0])
+            return depth_of(self._seen_by(camera, 0)[0])

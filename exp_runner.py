@@ -21,11 +21,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from data.errors import UserError, is_allocation_failure
-from data.io.bars import line, phase, recorded
+from data.io.phases import line, phase, recorded
 from data.io.process import forget_library_variables, keep_interruptions, silence_libraries
 from data.io.streams import complain, report_crash, say, secure, telling
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
-from models.machine.cuda.failure import GpuFailedError, last_words
+from models.machine.cuda.facts import GpuFailedError, last_words
 from models.machine.ranks import started
 from models.machine.toolchain import check_limits
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from data.errors import UserError
-from data.io.bars import phase
 from data.io.child import PR_SET_PDEATHSIG
 from data.io.files import write_result
+from data.io.phases import phase
 from data.io.search_path import safe_environment
 from data.io.streams import say
 from models.commands.command import Arguments

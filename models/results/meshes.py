@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from data.io.bars import phase
+from data.io.phases import phase
 from data.scenes.extraction_box import box_in_frame
 from data.scenes.scene import Posed, radius_of
 from models.machine import memory

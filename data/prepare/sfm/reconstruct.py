@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
-from data.io.bars import phase, so_far
 from data.io.child import ChildError, run_apart
 from data.io.deadline import seconds_left
 from data.io.files import remove, write_result
+from data.io.phases import phase, so_far
 from data.prepare.frames import Frame, Group, groups
 from data.prepare.sfm import colmap_tasks, mapping
 from data.prepare.sfm.database import MOSTLY, copy_without, count_rows, read_largest, read_links, share_of_still_pairs

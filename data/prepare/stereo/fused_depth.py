@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from data.io.bars import phase
 from data.io.deadline import seconds_left, slowdown
+from data.io.phases import phase
 from data.prepare.stereo.plane_sweep import SOURCES, DepthMaps, swept
 from data.scenes.frustum import Cameras, between_centres, cell_centres, signed_distances
 from data.scenes.scene import Scene

@@ -17,7 +17,7 @@ import numpy as np
 from data.cameras import decompose_projection
 from data.errors import SceneError
 from data.io.images import image_size, left_out, list_images, require_images
-from data.io.named_files import folders_beside
+from data.io.nearby import folders_beside
 from data.io.untrusted import NpzError, read_members, read_object
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, WorldFrame
 from data.scenes.readers.points import read_points

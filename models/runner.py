@@ -9,15 +9,13 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from data.io.bars import Bar
+from data.io.bars import Bar, phase
 from data.io.deadline import seconds_left
 from data.io.lock import TakenError
-from data.io.phases import phase
 from data.prepare.inspection.checks import bad_geometry
 from data.scenes.scene import summary
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
-from models.config.renamed import outdated_line
 from models.evaluation.collapse import ScoredViews, scored_views
 from models.evaluation.image_metrics import validate_image
 from models.experiment import Experiment, plan_of
@@ -25,13 +23,12 @@ from models.machine import backend, memory
 from models.machine.ranks.ranks import joined
 from models.methods.conf import flat, to_hocon
 from models.methods.decisions import with_table
-from models.methods.device_values import sizes_line
 from models.methods.registry import build_model
 from models.plan import LEAST_STEPS, PLAN_KEY, as_state
 from models.report.training_page import REPORT, TrainingReport
 from models.requests import NETWORK, MeshRequest
 from models.results.chunks import ResultChunks
-from models.results.context import EvalContext
+from models.results.context import EvalContext, log_inputs
 from models.results.meshes import validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chosen_chunk, chunk_state
@@ -51,16 +48,11 @@ class Runner:
 
     def __init__(self, experiment: Experiment, log: RunLogger) -> None:
         """Raises UserError if several processes share the training and their inputs differ."""
-        ranks, scene = joined(), summary(experiment.scene)
-        ranks.agree(scene=scene, device=backend.device_info().name)
+        ranks = joined()
+        ranks.agree(scene=summary(experiment.scene), device=backend.device_info().name)
         experiment = replace(experiment, conf=ranks.broadcast(experiment.conf))  # with the sizes of a checkpoint
-        self.experiment, self.log = experiment, log
-        self.conf = experiment.conf.train
-        log.info(backend.device_info().line())
-        for text in filter(None, (backend.device_info().warning, outdated_line(experiment.conf.outdated))):
-            log.warn(text)
-        for text in filter(None, (sizes_line(experiment.conf), scene, *experiment.scene.notes)):
-            (log.warn if text in experiment.scene.doubts else log.info)(text)
+        self.log, self.conf = log, experiment.conf.train
+        log_inputs(experiment, log)
         for finding in bad_geometry(experiment.scene) if experiment.checkpoint is None else ():
             log.warn(finding.line)
         initial, pixels, jitter = generators(self.conf.seed)
@@ -113,6 +105,9 @@ class Runner:
         `language` of the report: None for that of the browser. Raises Interrupted, with everything saved, after the
         first SIGINT, SIGTERM or SIGHUP; DivergedError if values do not remain finite; GpuFailedError.
         """
+        if not joined().is_writer:
+            self.trainer.follow()
+            return
         record(self.experiment.folder, self.experiment.conf)
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; increase train.end_iter to continue")
@@ -125,6 +120,7 @@ class Runner:
         if self._failure:
             self.log.keep(self._failure)
             raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
+        joined().dismiss()
 
     def _end_with_the_next_step(self) -> None:
         """Make the next step the last one, with the results that are due then."""
@@ -175,8 +171,7 @@ class Runner:
         self._choose_chunk()
         self.watch.begin()
         has_surface = self.trainer.model.level_set is not None
-        report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
-        self._followers = (report, *followers)
+        self._followers = (TrainingReport(self.experiment, self.log, language, self.step, has_surface), *followers)
         self._speed = Speed()
 
     def _tell(self, what: Callable[[Callback], None]) -> None:

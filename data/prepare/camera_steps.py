@@ -36,8 +36,8 @@ from data.prepare.sfm.reconstruct import (
 from data.prepare.steps import Say, Step, Steps, WorkError
 from data.scenes.config import DatasetConfig
 from data.scenes.frustum import Cameras
-from data.scenes.preprocess import undistorters
 from data.scenes.readers.colmap import read_colmap
+from data.scenes.undistort import undistorters
 from data.scenes.visual_hull import masked_views, visual_hull
 from data.scenes.writer import CAMERA_FILE
 

@@ -15,12 +15,12 @@ import numpy as np
 from data.errors import SceneError
 from data.parsed_scene import ParsedScene
 from data.prepare.adjustment.adjust import adjusted, located
-from data.prepare.adjustment.triangulated import triangulated
+from data.prepare.adjustment.tracks import triangulated
 from data.scenes.config import AUTO_FORMAT, NO_REFINEMENT, POSES_AND_FOCAL, DatasetConfig
-from data.scenes.preprocess import preprocess
-from data.scenes.readers import READERS
-from data.scenes.readers.detect import recognise
-from data.scenes.scene import Scene, check_scene
+from data.scenes.preprocess import preprocess, views_of
+from data.scenes.readers import READERS, recognise
+from data.scenes.region import parse_roi
+from data.scenes.scene import Scene, Views, check_scene
 from data.scenes.split import TEST, split
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -37,6 +37,21 @@ def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
         find_points = triangulated if conf.triangulate_points else None
         scene = preprocess(parsed, parsed.images, conf, background, find_points=find_points)
         return check_scene(scene, conf.camera_outside_sphere)
+
+
+def load_views(conf: DatasetConfig, trained: np.ndarray) -> Views | None:
+    """The training cameras without their photographs, in the frame that the scene gives, else in `trained` [4, 4].
+
+    None if they depend on pixels: refined cameras, triangulated points. Raises UserError as `load_scene`.
+    """
+    with _failures_named(conf):
+        parsed = _training(parse_scene(conf), conf)
+        is_masked = any(image.mask_path for image in parsed.images)
+        triangulates = conf.triangulate_points and parsed.points is None and not is_masked
+        if conf.refine_cameras != NO_REFINEMENT or triangulates:
+            return None
+        own = parse_roi(conf.roi).scale_mat if conf.roi else parsed.scale_mat
+        return views_of(parsed, conf, trained if own is None else own)
 
 
 def load_held_out(conf: DatasetConfig, training: Scene, group: str = TEST, background: float = 0.0) -> Scene | None:

@@ -20,7 +20,7 @@ from types import FrameType
 from data.errors import UserError, crash_report, listed
 from data.io.streams import complain, hush, say
 from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL, Arguments, failed
-from models.commands.program import PROGRAM
+from models.config.program import PROGRAM
 from models.machine.ranks import place
 from models.machine.ranks.ranks import joined
 from models.machine.ranks.shield import PR_SET_PDEATHSIG

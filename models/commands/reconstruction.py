@@ -13,23 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from data.errors import UserError
-from data.io import phases
+from data.io import bars
+from data.io.bars import Times, phase
 from data.io.deadline import ends_at, scheduled, slowdown
 from data.io.images import list_images
-from data.io.phases import Times, phase
 from data.io.streams import say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
-from models.commands.command import (
-    EXIT_DONE,
-    EXIT_EMPTY_SURFACE,
-    EXIT_NOT_FINITE,
-    Arguments,
-    Command,
-    ExperimentConfig,
-    Mode,
-)
-from models.commands.conf import found_conf, given_value, key_of, read_conf
+from models.commands.command import EXIT_DONE, EXIT_EMPTY_SURFACE, EXIT_NOT_FINITE, Arguments, Command, Mode
+from models.commands.conf import given_value, key_of, read_conf
 from models.commands.printed import command_line, given_flags, of_the_scene
 from models.commands.reconstruction_ahead import compiled_ahead
 from models.commands.reconstruction_folder import (
@@ -58,6 +50,8 @@ from models.commands.reconstruction_settings import chosen_settings, longer, req
 from models.commands.reconstruction_size import size_and_cameras
 from models.commands.reconstruction_time import OPTIONAL, Budget
 from models.commands.shared import choose_device
+from models.config.program import found_conf
+from models.methods.conf import ExperimentConfig
 from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")
@@ -89,7 +83,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
     ahead = compiled_ahead(arguments, arguments.conf) if plan is None else contextlib.nullcontext()
     with again, ahead, ends_at(lambda: given.moment(OPTIONAL)):
         _run(_step(arguments, prepare.COMMAND), 1)
-    from models.experiment import first_scene_kept
+    from models.checkpoints.scenes import first_scene_kept
 
     given = given.for_scene(len(list_images(data_dir / "image")), arguments.values.resolution)
     with first_scene_kept():
@@ -104,7 +98,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
             say(f"{folder / RESULT}: was already complete ({ways})")
             return EXIT_DONE
         status = _train_and_mesh(arguments, plan, folder, times, kept)
-        say(phases.line(times))
+        say(bars.line(times))
         return status
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from data.errors import UserError, one_line
 from data.io.files import read_regular
 from data.parsed_scene import WorldFrame
-from data.prepare.inspection.finding import Finding
+from data.prepare.inspection.epipolar import Finding
 from data.scenes.split import TRAINING
 from models.evaluation.held_out_points import MISSING
 from models.evaluation.metric_table import lines

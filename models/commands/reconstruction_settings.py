@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
+from data.io.bars import so_far
 from data.io.deadline import ends_at
 from data.io.images import image_size, list_images
-from data.io.phases import so_far
 from data.io.streams import say
-from models.commands.command import Arguments, ExperimentConfig
+from models.commands.command import Arguments
 from models.commands.conf import given_value
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, with_steps
+from models.methods.conf import ExperimentConfig
 from models.plan import LEAST_STEPS
 from models.requests import AUTO
 
@@ -85,8 +86,8 @@ def timed_plan(
     Makes the depth maps and measures the time of a step. If `is_auto`, the first training has 1 / 2^DOUBLINGS of these
     steps.
     """
+    from models.checkpoints.scenes import training_scene
     from models.commands.reconstruction_time import DEPTH, MEASURING, announce, on_cold_cache
-    from models.experiment import training_scene
     from models.methods.registry import decide
     from models.training.pace import measured_pace
 

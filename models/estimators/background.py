@@ -13,10 +13,9 @@ import numpy as np
 
 from data.cameras import evenly_spaced
 from data.rays import Rays
-from data.scenes.cells import squared_radii
-from data.scenes.frustum import frustum_distances
+from data.scenes.frustum import frustum_distances, squared_radii
 from data.scenes.scene import Scene
-from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
+from models.estimators.conf import OpenConfig
 from models.estimators.empty_cells import EmptyCells
 from models.estimators.occupancy import OccupancyGrid
 from models.estimators.visibility import fitted, transmitted
@@ -25,6 +24,7 @@ from models.fields.density_grid import DensityGrid
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, PackedSamples
 from models.ops.outside import BEFORE, BEHIND, Outside, occupied, outside_samples
+from models.ops.sizes import BACKGROUND_RADIUS
 from models.ops.volrend import alpha_from_density
 from models.structs import Var
 
@@ -62,9 +62,8 @@ class ContractedBackground:
         """The networks of density and colour, by their names in checkpoints."""
         return {"background_density": self.density, "background_color": self.color}
 
-    def fit(self, scene: Scene, near_plane: float) -> None:
+    def fit(self, scene: Scene) -> None:
         """Count the images that see each cell; before a plain backdrop, set a low initial density."""
-        self.grid.near_plane = near_plane
         self.is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
         if not self.is_plain:
             return
@@ -122,8 +121,7 @@ class ContractedBackground:
 
     def _alpha(self, points: Var, directions: Var) -> Var:
         with jt.no_grad():
-            density = self.density.at_weights().evaluate(points).density
-            return alpha_from_density(density, self._lengths(points, directions))
+            return alpha_from_density(self.density.evaluate(points)[0], self._lengths(points, directions))
 
     def _lengths(self, points: Var, directions: Var) -> Var:
         """The lengths [P, 1] over which samples absorb: an interval, or NEAR_SHARE of it between camera and region.
@@ -135,9 +133,9 @@ class ContractedBackground:
 
     def evaluate(self, points: Var, directions: Var) -> tuple[Var, Var]:
         """Opacities [S, 1] and colours [S, 3] of samples at contracted points."""
-        found = self.density.at_weights().evaluate(points)
-        alpha = alpha_from_density(found.density, self._lengths(points, directions))
-        return alpha, self.color(points, points, directions, found.feature)
+        density, feature = self.density.evaluate(points)
+        alpha = alpha_from_density(density, self._lengths(points, directions))
+        return alpha, self.color(points, points, directions, feature)
 
     def update(self) -> None:
         """Evaluate some cells and update the occupancy grid."""

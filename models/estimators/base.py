@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.machine.backend import jt
 from models.structs import Noise
 
@@ -22,9 +22,13 @@ class Estimator:
         """The networks of the background, by their names in checkpoints."""
         return {}
 
+    def see(self, views: Posed) -> None:
+        """Take the cameras of a scene, all that the results of a trained model need of it."""
+        del views
+
     def fit(self, scene: Scene) -> None:
-        """Initialise from a scene; called once, before `sampler`."""
-        del scene
+        """Initialise a training from a scene; called once, before `sampler`."""
+        self.see(scene)
 
     def begin(self) -> None:
         """Start a new training; called once, after `sampler`, unless a checkpoint is resumed."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
 from data.rays import Rays
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
 from models.estimators.background import ContractedBackground
 from models.estimators.batch import PackedBatch, Placed
@@ -19,7 +19,7 @@ from models.estimators.merge import MergedBackground
 from models.estimators.occupancy import middles
 from models.estimators.packed import MOST_LOST, VIEW_BUDGET
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
-from models.estimators.seen_space import RAY_SPACING, SeenSpace, boundary_faces
+from models.estimators.seen_space import SeenSpace, boundary_faces, rays_of_views
 from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
@@ -56,17 +56,23 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         self._open, self._is_pruning = cells, False
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
         self._scene: Scene | None = None
+        self._views: Posed | None = None
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
         """The networks of the background, by their names in checkpoints."""
         return self.background.networks
 
+    def see(self, views: Posed) -> None:
+        """See `Estimator.see`."""
+        super().see(views)
+        self._views, self.background.grid.near_plane = views, self.grid.near_plane
+
     def fit(self, scene: Scene) -> None:
         """See `SurfaceOccupancyEstimator.fit`; also initialises the background."""
         self._scene = scene
         super().fit(scene)
-        self.background.fit(scene, self.grid.near_plane)
+        self.background.fit(scene)
         self.points = self._chosen_points(0, self.plan.depth)
 
     @cached_property
@@ -180,9 +186,9 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         kept. Behind a wall, where no ray trains the field, its surface may have several times the triangles of the seen
         one. None if the surface is smaller than the boundary of this space, or the grid coarser than its cells.
         """
-        if self._sampler is None or spacing > self.grid.side:
+        if self._views is None or spacing > self.grid.side:
             return None
-        rays = self._sampler.rays_of_views(RAY_SPACING * self.grid.side)
+        rays = rays_of_views(self._views, self.grid.side)
         distances = self._cell_distances()
         space, is_inside = SeenSpace(self.grid, distances < -self._reach, rays), distances < 0
         return space if boundary_faces(is_inside & space.cells) < boundary_faces(is_inside) else None

@@ -9,9 +9,9 @@ import numpy as np
 
 from data.errors import UserError
 from data.rays import Rays
-from data.scenes.cells import squared_radii
-from data.scenes.near_plane import near_plane
-from data.scenes.scene import Scene
+from data.scenes.frustum import squared_radii
+from data.scenes.scene import Posed, Scene
+from data.scenes.sparse import near_plane
 from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
@@ -27,6 +27,7 @@ from models.plan import TrainingPlan
 from models.structs import RayLayout, RaySamples, Var
 
 MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
+BACKDROP = "backdrop"  # name of a buffer
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
 
 
@@ -59,6 +60,11 @@ class OccupancyEstimator(Estimator):
         self.prunes_after = 0  # no pruning before this step, after a collapse
         self._backdrop: np.ndarray | None = None  # [3], colour of the backdrop from which the masks were derived
 
+    def see(self, views: Posed) -> None:
+        """See `Estimator.see`."""
+        centres = views.c2w[:, :3, 3]
+        self.grid.fit(centres, near_plane(centres, views.points))
+
     def fit(self, scene: Scene) -> None:
         """Carve the visual hull of the masks, if the plan uses them; raises UserError if it is empty."""
         masks = scene.masks if self.plan.uses_masks else None
@@ -72,7 +78,7 @@ class OccupancyEstimator(Estimator):
                 )
             self.grid.enclose(hull)
             self._backdrop = scene.backdrop
-        self.grid.fit(scene.c2w[:, :3, 3], near_plane(scene.c2w[:, :3, 3], scene.points))
+        self.see(scene)
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """A sampler of pixels whose rays may cross the hull, for the scene passed to `fit`."""
@@ -201,7 +207,7 @@ class OccupancyEstimator(Estimator):
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The hull, the cells and the numbers of active levels."""
-        behind = {} if self._backdrop is None else {"backdrop": self._backdrop}
+        behind = {} if self._backdrop is None else {BACKDROP: self._backdrop}
         return behind | {
             "hull": self.grid.hull,
             "cells": self.grid.cells,
@@ -212,7 +218,8 @@ class OccupancyEstimator(Estimator):
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        for name, own in self.buffers().items():
+        expected = self.buffers() | ({BACKDROP: np.zeros(3)} if BACKDROP in buffers else {})
+        for name, own in expected.items():
             found = buffers.get(name)
             if found is None or found.dtype != own.dtype:
                 raise ValueError(f"its buffer {name} is missing, or of another type than {own.dtype}")
@@ -227,8 +234,7 @@ class OccupancyEstimator(Estimator):
             raise ValueError("its hull, cells or levels are not those of a training")
         self.grid.enclose(hull)
         self.grid.set(cells)
-        if self._backdrop is not None:
-            self._backdrop = buffers["backdrop"]
+        self._backdrop = buffers.get(BACKDROP)
         self.prunes_after, self.least_step = int(buffers["prunes_after"][0]), float(buffers["least_step"][0])
         for field, active in zip(self._leveled(), levels, strict=True):
             field.active = int(active)

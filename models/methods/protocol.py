@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from data.rays import Rays
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
 from models.estimators.seen_space import SeenSpace
 from models.machine.backend import jt
@@ -88,7 +88,6 @@ class Model(Protocol):
     shows_pictures: bool = False  # whether `view` takes only the rays of whole images (`ImageRays`)
     weights: Mapping[str, Decision] = {}  # of the losses that the plan uses, by name
     train: TrainConfig
-    warm_up: int = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -100,6 +99,10 @@ class Model(Protocol):
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Sampler:
         """Batches of a scene."""
+
+    def see(self, views: Posed) -> None:
+        """Take the cameras of a scene, for images and meshes; `sampler` does it, too."""
+        del views
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of one batch; None, without drawing numbers, if the conf disables it."""

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
-from models.methods.protocol import Model, Noise
+from models.methods.protocol import Model
 from models.plan import TrainingPlan
 from models.rendering.loss_table import weights_of
 from models.rendering.losses import LOSSES
 from models.rendering.protocol import Output, RayBatch
 from models.rendering.terms import binary_mask
-from models.structs import Var, loss_tag
+from models.structs import Noise, Var, loss_tag
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
@@ -59,6 +59,10 @@ class VolumeModel(Model):
             take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
         self.estimator.fit(scene)
         return self.estimator.sampler(scene, batch_size, generator)
+
+    def see(self, views: Posed) -> None:
+        """See `Estimator.see`."""
+        self.estimator.see(views)
 
     def begin(self) -> None:
         """See `Estimator.begin`."""

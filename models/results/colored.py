@@ -76,12 +76,13 @@ def colored(
     return surface
 
 
-def color_file(conf: ExperimentConfig, source: Path, request: MeshRequest) -> tuple[Surface, Scene]:
-    """Colour the mesh of the file `source` and write it; returns it in the working frame, and the scene.
+def color_file(conf: ExperimentConfig, request: MeshRequest) -> tuple[Surface, Scene]:
+    """Colour the mesh of `request.mesh_file` and write it; returns it in the working frame, and the scene.
 
     Raises UserError if the file is unusable, would be replaced, or is seen in no photograph.
     """
-    experiment = open_scene(conf)
+    experiment, source = open_scene(conf), request.mesh_file
+    assert source is not None
     path = request.output or experiment.path("meshes", f"{source.stem}_colored{default_suffix(request)}")
     if source.resolve() in [file.resolve() for file in (path, *companions(path, request.color))]:
         raise UserError(f"--output {path}: is the mesh of --mesh; name another file")
@@ -102,7 +103,7 @@ def write(
     experiment: Experiment, step: int, log: RunLogger, request: MeshRequest, surface: Surface, path: Path
 ) -> None:
     """Write a surface of the working frame in the requested frame, and log its size."""
-    axes = scene_axes(path.suffix.lower(), experiment.scene, request.frame, request.up)
+    axes = scene_axes(path.suffix.lower(), experiment.views, request.frame, request.up)
     surface = surface_to_world(surface, axes.change)
     about = About(request.frame, axes.units, axes.up, step, experiment.conf.general.base_exp_dir)
     written = write_surface(surface, path, about)

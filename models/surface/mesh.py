@@ -9,8 +9,8 @@ import trimesh
 
 from data.errors import UserError
 from data.parsed_scene import WorldFrame
-from data.prepare.gravity import plausible_up, rotation_to_z
-from data.scenes.scene import Scene
+from data.prepare.world import plausible_up, rotation_to_z
+from data.scenes.scene import Posed
 from models.requests import AXES, CLEANINGS, COLOURS, FRAMES, NETWORK, UNIT, Y_AXIS, Z_AXIS, MeshRequest
 
 
@@ -107,7 +107,7 @@ def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.n
     )
 
 
-def scene_axes(suffix: str, scene: Scene, frame: str, up: str | None) -> FileAxes:
+def scene_axes(suffix: str, scene: Posed, frame: str, up: str | None) -> FileAxes:
     """The same for the values of --frame and --up, with `change` from the working frame of the scene."""
     if frame == UNIT:
         return replace(file_axes(suffix, None, None, None), units=RADII)

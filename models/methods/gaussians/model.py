@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from data.rays import ImageRays, PinholeCamera, Rays
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
 from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
@@ -82,11 +82,15 @@ class GaussiansModel(Model):
         if self.exposure is not None:
             take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
         self.extent = SPREAD * max(float(np.linalg.norm(centres - centres.mean(axis=0), axis=1).max()), 1.0)
-        self.cameras = scene.pinholes
+        self.see(scene)
         points = first_points(scene, self.conf, self.plan.uses_masks, self.generator)
         require_seen(points, self.cameras, scene.name)
         self.splats.fill(from_points(points, self.conf, self.generator))
         return PictureSampler(scene, batch_size, generator)
+
+    def see(self, views: Posed) -> None:
+        """Take the cameras, from which depth maps are fused."""
+        self.cameras = views.pinholes
 
     # what is computed
 

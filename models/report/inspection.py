@@ -1,10 +1,9 @@
-"""`--mode inspect`: the overview image and the health table of a scene. Nothing is trained; Jittor is not loaded."""
+"""The overview image and the health table of a scene. Jittor is not loaded."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -12,10 +11,10 @@ from data.errors import UserError, one_line
 from data.io.files import write_result
 from data.io.images import write_image
 from data.prepare.inspection.checks import findings
-from data.prepare.inspection.finding import Finding
+from data.prepare.inspection.epipolar import Finding
 from data.prepare.inspection.overview import overview
 from data.scenes.scene import Scene, summary
-from models.experiment import Experiment, results_folder, training_scene
+from models.experiment import Experiment, results_folder
 from models.methods.conf import ExperimentConfig
 from models.report.document import escaped
 from models.training.run_files import RunFiles
@@ -26,16 +25,12 @@ NARROWEST = 60  # columns; narrower terminals wrap the table
 INDENT = 2
 
 
-def inspect(conf: ExperimentConfig) -> Iterator[str]:
-    """Inspect the scene of `conf`, write overview.png, health.md and health.json, and yield the lines to print.
+def write_inspection(conf: ExperimentConfig, scene: Scene) -> tuple[Finding, ...]:
+    """Inspect the scene of `conf`; write overview.png, health.md and health.json to `<base_exp_dir>/inspect`.
 
-    The files are in `<base_exp_dir>/inspect` and replace those of an earlier call. Raises UserError for a scene that
-    cannot be read and for a folder that cannot be written.
+    They replace those of an earlier call. Raises UserError for a folder that cannot be written.
     """
     folder = results_folder(conf)
-    scene = training_scene(conf)
-    yield summary(scene)
-    yield from scene.notes
     found = findings(scene)
     traces = RunFiles(folder / FOLDER, FILES)
     try:
@@ -46,10 +41,7 @@ def inspect(conf: ExperimentConfig) -> Iterator[str]:
     except UserError:
         traces.remove()
         raise
-    yield ""
-    yield from table(found, shutil.get_terminal_size().columns)
-    yield ""
-    yield f"written: {folder / FOLDER}: {', '.join(FILES)}"
+    return found
 
 
 def table(found: Sequence[Finding], columns: int) -> Iterator[str]:

@@ -12,8 +12,8 @@ from benchmarks.gallery import render, scenes
 from models.commands.arguments import parse_arguments
 from models.commands.evaluate import evaluation_request
 from models.commands.mesh_flags import full_request
+from models.evaluation.ground_truth import point_to_mesh
 from models.evaluation.held_out_points import HeldOutPoints
-from models.evaluation.mesh_distance import point_to_mesh
 from models.evaluation.references import _off_ground
 from models.results import meshes
 from models.surface.clean import THICK, without_dust, without_ground

@@ -19,10 +19,9 @@ from models.evaluation import image_metrics
 from models.evaluation.collapse import deciding_group
 from models.evaluation.cover import CoverMetrics, cover, cover_picture
 from models.evaluation.dtu import DtuMetrics, dtu_metrics, masked
-from models.evaluation.ground_truth import SAMPLES, frame_note, moved
+from models.evaluation.ground_truth import SAMPLES, frame_note, moved, sample_surface
 from models.evaluation.held_out_points import PointMetrics, point_metrics
 from models.evaluation.image_metrics import ImageMetrics, ValidationImage, ViewMetrics
-from models.evaluation.mesh_distance import sample_surface
 from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
 from models.evaluation.metric_table import lines
 from models.evaluation.references import References

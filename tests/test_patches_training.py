@@ -12,7 +12,6 @@ from models.estimators.visibility import NO_ANNEALING
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.patches import patch_costs
-from models.rendering.patches import MOST_STEPS
 from models.rendering.render import render_surface
 
 pytestmark = pytest.mark.slow
@@ -41,7 +40,7 @@ def chosen_by_the_host(model, batch):
     seen = render_surface(fields.color, fields.sharpness(), samples, geometry, NO_ANNEALING, None)
     values = [value.numpy() for value in (seen.geometry.sdf, seen.geometry.gradient, seen.region_weights)]
     samples, patches = on_host(batch), model.patches
-    reach = MOST_STEPS * float(batch.step[0])
+    reach = float(batch.step[0])
     at, rays = sought(*values, samples.points, samples.directions, samples.offsets, batch.every[0], reach)
     (sdf, normals, _), directions = [value[at] for value in values], samples.directions[at]
     points = samples.points[at] - directions * sdf / (normals * directions).sum(axis=1, keepdims=True)

@@ -142,10 +142,10 @@ TRUE_LENS = [800.0, 530.0, 375.0, 0.05, -0.06]  # of 1024 x 768 pixels
 SIMPLE_LENS = [803.0, 512.0, 384.0, 0.0]
 
 
-def refined(report, n_images, n_points=300, wrong=0.0):
+def refined(report, n_images, n_points=300, wrong=0.0, left_out=0):
     """(model, parameters, mean error before and after) of a camera that starts with the simple model.
 
-    wrong: the fraction of the pixels that lie up to 3 pixels lower than they should.
+    wrong: the fraction of the pixels that lie up to 3 pixels lower than they should; left_out: images without a pose.
     """
     pycolmap.set_random_seed(1)
     options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, camera_width=1024, camera_height=768)
@@ -156,6 +156,8 @@ def refined(report, n_images, n_points=300, wrong=0.0):
     for image in model.images.values():
         for seen in image.points2D:
             seen.xy = seen.xy + rng.normal(0, 0.1, 2) * bool(wrong) + [0, 3 * rng.random() * (rng.random() < wrong)]
+    for frame in list(model.frames)[:left_out]:
+        model.deregister_frame(frame)
     for camera in model.cameras.values():
         camera.model, camera.params = pycolmap.CameraModelId.SIMPLE_RADIAL, SIMPLE_LENS
     model.update_point_3d_errors()
@@ -165,9 +167,9 @@ def refined(report, n_images, n_points=300, wrong=0.0):
     return camera.model.name, list(camera.params), before, model.compute_mean_reprojection_error()
 
 
-@pytest.mark.parametrize("n_images", [10, 20])
-def test_the_lens_is_found(n_images, tmp_path):
-    model, parameters, before, after = run_apart(refined, n_images, log=tmp_path / "log")
+@pytest.mark.parametrize(("n_images", "left_out"), [(10, 0), (20, 0), (10, 1)])
+def test_the_lens_is_found(n_images, left_out, tmp_path):
+    model, parameters, before, after = run_apart(refined, n_images, 300, 0.0, left_out, log=tmp_path / "log")
     assert model == colmap_tasks.REFINED_MODEL
     assert np.allclose(parameters, TRUE_LENS, rtol=1e-3, atol=1e-3)
     assert before > 5 > 0.01 > after

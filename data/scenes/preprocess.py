@@ -13,7 +13,7 @@ import numpy as np
 
 from data.cameras import LONGEST_FOCAL, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row_volume
 from data.errors import SceneError, listed
-from data.io.exif import read_exif
+from data.io.headers import read_exif
 from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of, size_of
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.scenes.backdrop import derived_masks, held_out_masks

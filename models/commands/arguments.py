@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from data.errors import UserError
 from data.io.files import from_home
-from data.io.nearby import files_beside
+from data.io.named_files import files_beside
 from data.io.streams import say
 from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
 from models.commands.conf import found_conf

@@ -44,7 +44,7 @@ def _is_name(text: str) -> bool:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Prepare the scene folder and print the next commands; returns the exit status."""
-    from data.prepare.boxes import boxes_of_flags
+    from data.prepare.box_masks import boxes_of_flags
     from data.prepare.metric import Known
     from data.prepare.pipeline import Request, prepare
     from data.prepare.products import OVERVIEW

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from data.io.bars import Times
 from data.io.deadline import slowdown
-from data.io.phases import Times
 from data.io.streams import say
 from models.training.pace import Pace
 
@@ -16,7 +16,7 @@ CLOSING, PER_PHOTOGRAPH, ITS_RESOLUTION = 12.0, 1.0, 512
 # Fraction of the training's time for steps; images, meshes and checkpoints take the rest. It is rather too large: a
 # training that ends in the last tenth of its schedule loses nothing, one that ends early loses its time.
 STEPPING = 0.95
-OPTIONAL = 0.4  # of the command, after which no further attempt at cameras goes on
+OPTIONAL = 0.5  # of the command, after which no further attempt at cameras goes on
 DEPTH, MEASURING = 0.1, 0.05  # of the command, at most, for depth maps, and about for measuring
 WORTH = 0.1  # of the command: a training is continued for more
 COLD = 10.0  # seconds of compiling from which on the cache was cold

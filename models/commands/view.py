@@ -91,13 +91,12 @@ def _look(runner: Runner, files: dict[int, Path], keys: ConfKeys, place: Place) 
     from models.checkpoints.ours import load_checkpoint
     from models.requests import NETWORK, VIEWS, MeshRequest
     from models.results.meshes import finished_mesh, validate_mesh
-    from models.surface.extraction import EmptySurfaceError
     from models.viewer.model_viewer import look_at_model, mesh_or_none
 
     def mesh(context: EvalContext) -> Surface | None:
         clean = VIEWS if context.experiment.scene.masks is None else None  # as reconstruct delivers it
         request = MeshRequest(runner.conf.mesh_resolution, clean=clean, color=NETWORK)
-        return mesh_or_none(lambda: finished_mesh(context, request), runner.log.info, EmptySurfaceError)
+        return mesh_or_none(lambda: finished_mesh(context, request), runner.log.info)
 
     def go_to(path: Path) -> None:
         runner.trainer.restore(load_checkpoint(path))

@@ -14,8 +14,7 @@ import numpy as np
 
 from data.cameras import evenly_spaced
 from data.rays import Rays
-from data.scenes.cells import squared_radii
-from data.scenes.frustum import frustum_distances
+from data.scenes.frustum import frustum_distances, squared_radii
 from data.scenes.scene import Scene
 from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
 from models.estimators.occupancy import EmptyCells, OccupancyGrid

@@ -24,7 +24,6 @@ from models.structs import MASK_THRESHOLD
 
 PROBES = 2048  # random pixels; the rays of those inside the masks test whether pruning removes the object
 OPEN_PROBES = 512  # the same with a background: rays of all pixels; their opacity takes a sixth of a step
-PROBE_STEPS = 1.0  # in edge lengths of a cell
 MOST_EMPTY = 64  # consecutive batches without samples
 SPARE_SAMPLES = 1.2  # factor on the expected number of samples
 TRAVERSED_TO_VISIBLE = 6  # maximum ratio of traversed samples to the budget of visible ones
@@ -183,7 +182,7 @@ class PackedSampler:
         if not len(rays):
             return np.zeros(0, bool)
         grid = self._estimator.grid
-        return np.diff(grid.probe(rays, grid.side * PROBE_STEPS).offsets.numpy()) > 0
+        return np.diff(grid.probe(rays, grid.side).offsets.numpy()) > 0
 
     def lost_share(self) -> float:
         """The fraction of the rays of the masks that cross the hull but no occupied cell."""

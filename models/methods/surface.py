@@ -144,7 +144,6 @@ class PackedSurfaceModel(SurfaceModel):
     ) -> None:
         super().__init__(fields, estimator, train, plan, photographs)
         self._packed, self._patches_conf = packed, patches
-        self.warm_up = packed.warm_up
         self.patches: PatchComparison | None = None  # images of the scene, if patches are compared
 
     def cos_anneal_ratio(self, step: int) -> float:

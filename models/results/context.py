@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from data.io.phases import phase
+from data.io.bars import phase
 from data.rays import Rays
 from models.experiment import Experiment
 from models.methods.protocol import Model

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from data.errors import UserError, reason
 from data.scenes.scene import Scene
 from models.callback import TRAINING, Callback
+from models.surface.extraction import EmptySurfaceError
 from models.viewer.crop import ConfKeys
-from models.viewer.scene_display import SceneDisplay
-from models.viewer.scene_viewer import A_MOMENT, Place
+from models.viewer.scene_display import SceneDisplay, words
+from models.viewer.scene_viewer import A_MOMENT, Place, add_tools
 from models.viewer.server import start, stop
-from models.viewer.tools import add_tools
-from models.viewer.words import words
 
 if TYPE_CHECKING:
     from models.requests import MeshRequest
@@ -134,8 +133,7 @@ class ViewerCallback(Callback):
     ) -> None:
         """Start the server; raises UserError if it cannot be started. Camera paths are written to `results`."""
         self._scene, self._keys, self._downscale, self._say = scene, keys, downscale, say
-        self._results = results
-        self._place = place
+        self._results, self._place = results, place
         self._server = start(place.host, place.port, scene.name, say)
         self._begun = self._fresh = time.perf_counter()
         self._spent = 0.0
@@ -181,12 +179,10 @@ class ViewerCallback(Callback):
     def write(self, step: int, seconds: float, state: str) -> None:
         """Close the viewer at the end of the training."""
         del seconds
-        if state == TRAINING or self._is_closed:
-            return
-        self._is_closed = True
-        self._say(f"the training ended at step {step}, and the viewer is closed; --mode view shows the model again")
-        with contextlib.suppress(Exception):
-            stop(self._server)
+        if state != TRAINING and not self._is_closed:
+            self._close(
+                f"the training ended at step {step}, and the viewer is closed; --mode view shows the model again"
+            )
 
     def _alone(self, work: Callable[[], None]) -> None:
         """Errors of the viewer close the viewer, not the training."""
@@ -195,18 +191,19 @@ class ViewerCallback(Callback):
         try:
             work()
         except Exception as error:  # noqa: BLE001 (errors of a library that runs its own threads)
-            self._is_closed = True
-            self._say(f"the viewer is closed, the training continues: {reason(error)}")
-            with contextlib.suppress(Exception):
-                stop(self._server)
+            self._close(f"the viewer is closed, the training continues: {reason(error)}")
+
+    def _close(self, told: str) -> None:
+        self._is_closed = True
+        self._say(told)
+        with contextlib.suppress(Exception):
+            stop(self._server)
 
 
-def mesh_or_none(make: Callable[[], Surface], tell: Callable[[str], None], empty: type[Exception]) -> Surface | None:
+def mesh_or_none(make: Callable[[], Surface], tell: Callable[[str], None]) -> Surface | None:
     """The mesh that `make` returns; None, with a message, if there is no surface or it does not fit."""
     try:
         return make()
-    except empty as error:
+    except (EmptySurfaceError, UserError) as error:
         tell(str(error))
-    except UserError as error:
-        tell(str(error))
-    return None
+        return None

@@ -138,9 +138,11 @@ def image_error(model: Any, image: Any) -> float:
 def refine(model: Any) -> Any:
     """The pycolmap model after a final bundle adjustment with REFINED_MODEL or, if it fits much better, FISHEYE_MODEL.
 
-    The model is unchanged if the refined parameters are implausible or not determined. FISHEYE_MODEL requires
-    LEAST_FISHEYE images of each camera.
+    The model is unchanged if the refined parameters are implausible or not determined, except that images without a
+    pose, of which pycolmap estimates no covariance, are removed. FISHEYE_MODEL requires LEAST_FISHEYE images of each
+    camera.
     """
+    model.tear_down()
     counts = Counter(image.camera_id for image in model.images.values() if image.has_pose)
     names = (REFINED_MODEL, FISHEYE_MODEL) if min(counts.values()) >= LEAST_FISHEYE else (REFINED_MODEL,)
     best = model

@@ -28,7 +28,7 @@ from models.ops.volrend import annealed_cos, dense_offsets, interval_cdfs
 from models.rendering import kernels
 from models.rendering.losses import LOSSES, Rendered
 from models.rendering.render import render_passes, render_surface
-from models.structs import Objective, RayLayout, RenderOutput, Var
+from models.structs import Objective, RenderOutput, Var
 from models.training.gradient import losses_of
 
 
@@ -104,8 +104,8 @@ def training_losses(image: Image, target: Var, mask: Var, conf, names=("color", 
 def dense_weights(alpha: Var) -> Var:
     """Weights [R, N] of dense samples with opacities [R, N]."""
     rows, count = alpha.shape
-    layout = RayLayout(dense_offsets(rows, count), count)
-    return kernels.weights_from_alpha(alpha.reshape((-1, 1)), layout)[0].reshape((rows, count))
+    offsets = dense_offsets(rows, count)
+    return kernels.weights_from_alpha(alpha.reshape((-1, 1)), offsets, True)[0].reshape((rows, count))
 
 
 @dataclass(frozen=True)

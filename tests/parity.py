@@ -28,8 +28,8 @@ from seeded_weights import drawn_weights, some_of
 from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.config.strict import from_tree
+from models.estimators.base import upload
 from models.estimators.conf import HierarchicalConfig
-from models.estimators.pixels import upload
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.nerf import NeRF

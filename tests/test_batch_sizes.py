@@ -18,7 +18,7 @@ def settled(sampler):
     """A batch whose estimates are those of a batch of the same kind."""
     for _ in range(4):
         batch = sampler.next()
-        counts = SimpleNamespace(**counts_of(batch.placed.counted))
+        counts = SimpleNamespace(**counts_of(batch.placed[2]))
     return batch, counts
 
 
@@ -31,7 +31,7 @@ def test_rays_that_the_background_limits_leave_no_samples_unused(share):
     assert counts.rays > 0.9 * len(batch) and 0.7 * 512 < counts.far <= far == 512
     for count, size in ((counts.near, budget), (counts.walked, walked), (counts.asked, asked)):
         assert count <= size <= 1.3 * count + ROUNDED_TO
-    assert budget < 8192 * (1 - share) and samples == budget + share * 8192 == batch.placed.near.points.shape[0]
+    assert budget < 8192 * (1 - share) and samples == budget + share * 8192 == batch.placed[0].points.shape[0]
 
 
 def test_rays_that_the_region_limits_leave_no_samples_unused():
@@ -47,7 +47,7 @@ def test_wrong_estimates_are_corrected(settings):
     expected = settled(sampler)[1]
     for guess in (1e-6, 1e4):
         sampler._per_ray = dict.fromkeys(("near", "walked", "far", "asked"), guess) | {"hits": 1.0}
-        found = [counts_of(sampler.next().placed.counted)["rays"] for _ in range(24)]
+        found = [counts_of(sampler.next().placed[2])["rays"] for _ in range(24)]
         assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
 
 

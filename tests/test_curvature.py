@@ -59,8 +59,7 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
     directions[:, 2] = -outwards
     positions = jt.array(places)
     offsets = jt.array(np.arange(RAYS + 1, dtype=np.int32) * PER_RAY)
-    rays = SimpleNamespace(offsets=offsets)
-    samples = SimpleNamespace(positions=positions, directions=jt.array(directions), rays=rays)
+    samples = SimpleNamespace(positions=positions, directions=jt.array(directions), offsets=offsets)
     seen = SimpleNamespace(samples=samples, geometry=field.evaluate(positions), region_weights=jt.array(weights))
     batch, generator = SimpleNamespace(step=np.float32([STEP])), lambda: np.random.default_rng((0, step))
     rendered = SimpleNamespace(rendering=seen, batch=batch, method=method_of(field), step=step, generator=generator)

@@ -13,7 +13,7 @@ from runs import ROOT, SHORT, everything, run, saved
 from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, on_host, stopped_after, trainer_of
 
 from models.config.strict import ConfigError
-from models.estimators.empty_cells import PATIENCE
+from models.estimators.occupancy import PATIENCE
 from models.fields.conf import DensityGridConfig
 from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
@@ -67,8 +67,8 @@ def test_density_and_feature_have_gradients_of_finite_differences(form):
         return (np.exp(found[:, :1]) * a).sum() + (found[:, 1:] * b).sum()
 
     with use(form):
-        found = field.at_weights().evaluate(jt.array(points))
-        loss = (found.density * jt.array(a)).sum() + (found.feature * jt.array(b)).sum()
+        density, feature = field.evaluate(jt.array(points))
+        loss = (density * jt.array(a)).sum() + (feature * jt.array(b)).sum()
         of_table, of_layer = (v.numpy() for v in jt.grad(loss, [field.table, field.layers()[1].weight]))
     values = [table.astype(np.float64), layers[1][0].astype(np.float64)]
     assert loss.item() == pytest.approx(loss64(*values), rel=1e-4)

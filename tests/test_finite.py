@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data.rays import Rays
-from models.estimators.pixels import upload
+from models.estimators.base import upload
 from models.fields.state import export_state, import_state
 from models.machine.backend import jt
 from models.ops import volrend

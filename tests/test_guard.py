@@ -11,7 +11,7 @@ from runs import SHORT, run, saved
 
 from data.scenes.sampler import PixelSampler
 from models.checkpoints.ours import save_checkpoint
-from models.estimators.pixels import upload
+from models.estimators.base import upload
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import jt
 from models.ops.update import all_finite, readings

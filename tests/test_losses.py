@@ -11,8 +11,10 @@ from dense_renderer import training_losses
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
+from models.methods.gaussians.terms import LOSSES as OF_GAUSSIANS
+from models.rendering.losses import LOSSES
 from models.rendering.terms import color_term, eikonal_term, mask_term, masked_psnr
-from models.structs import RayLayout, SurfaceOutput, Term
+from models.structs import SurfaceOutput, Term
 
 RAYS, SECTIONS = 6, 5
 RNG = np.random.default_rng(0)
@@ -44,9 +46,9 @@ def slope(function, argument, *others):
 def rendered(order=slice(None)):
     """The values that the losses read of a rendering, its rays in a given order."""
     rgb, opacity, gradient, near = (jt.array(array[order].copy()) for array in (RGB, OPACITY, GRADIENT, NEAR))
-    samples = SimpleNamespace(near_sphere=near)
-    geometry, rays = SimpleNamespace(gradient=gradient.reshape((-1, 3))), RayLayout(None, SECTIONS)
-    return SimpleNamespace(rendering=SurfaceOutput(rgb, opacity, None, samples, rays, geometry, None))
+    samples = SimpleNamespace(near_sphere=near, per_ray=SECTIONS)
+    geometry = SimpleNamespace(gradient=gradient.reshape((-1, 3)))
+    return SimpleNamespace(rendering=SurfaceOutput(rgb, opacity, None, samples, None, geometry, None))
 
 
 def training_terms(order=slice(None), train=TRAIN, mask=MASK):
@@ -91,3 +93,16 @@ def test_an_empty_mask_or_sphere_gives_zero_and_finite_gradients():
     for given in ((color_term, RGB, TARGET, EMPTY), (eikonal_term, GRADIENT, np.zeros_like(NEAR))):
         assert loss(*given) == 0.0 and not slope(*given).any()
     assert np.isfinite(list(training_terms(mask=EMPTY).values())).all()
+
+
+# the tables
+
+
+def test_each_weight_in_a_conf_is_that_of_a_loss_and_follows_its_schedule():
+    keys = {loss.key or f"{name}_weight" for table in (LOSSES, OF_GAUSSIANS) for name, loss in table.items()}
+    weights = {field.name for field in dataclasses.fields(TRAIN) if field.name.endswith("_weight")}
+    assert weights < keys and keys - weights == {"color_weight", "color_mse_weight", "coarse_mse_weight"}
+    train = dataclasses.replace(TRAIN, end_iter=10, patches_from=0.5)
+    factors = [LOSSES["patches"].factor("patches", step, train) for step in (4, 5)]
+    factors += [OF_GAUSSIANS["normal"].factor("normal", step, train) for step in (2, 3)]
+    assert factors == [0.0, 1.0, 0.0, 1.0]

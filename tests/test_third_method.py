@@ -22,7 +22,7 @@ from trainings import (
 from data.io.images import read_image
 from models.config.blocks import TrainConfig
 from models.config.strict import limits
-from models.estimators.pixels import upload
+from models.estimators.base import upload
 from models.machine.backend import jt
 from models.methods.protocol import LevelSet
 from models.methods.registry import Method

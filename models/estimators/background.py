@@ -8,6 +8,7 @@ density is per unit of this fraction, so that the opacity of an interval does no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from data.rays import Rays
 from data.scenes.frustum import frustum_distances, squared_radii
 from data.scenes.scene import Scene
 from models.estimators.conf import OpenConfig
-from models.estimators.empty_cells import EmptyCells
-from models.estimators.occupancy import OccupancyGrid
+from models.estimators.occupancy import EmptyCells, OccupancyGrid
 from models.estimators.visibility import fitted, transmitted
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
@@ -189,3 +189,41 @@ def _shell(cells: int) -> np.ndarray:
     """The cells that are at least partly outside the sphere: bool [cells, cells, cells]."""
     radius = np.sqrt(squared_radii(cells))
     return (radius < 1 + np.sqrt(3) / cells) & (radius > 0.5 - np.sqrt(3) / cells)
+
+
+@dataclass(frozen=True)
+class MergedBackground:
+    """F background samples and their positions among the S samples of the region; see `BackgroundSamples`."""
+
+    alpha: Var  # [F, 1]
+    rgb: Var  # [F, 3]
+    place: Var  # int32 [S + F], position of each sample (first all S, then all F) in the merged order
+    sample: Var  # int32 [S + F], sample at each position
+    offsets: Var  # int32 [R + 1], of all S + F samples
+    region: int  # S
+
+    def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, Var]:
+        """Opacity and colour of all samples in merged order."""
+        return self._merged(alpha, self.alpha), self._merged(rgb, self.rgb), self.offsets
+
+    def of_region(self, weights: Var) -> Var:
+        """Weights of all samples [S + F, 1] -> weights of the region [S, 1]."""
+        return weights[self.place[: self.region]]
+
+    def _merged(self, near: Var, far: Var) -> Var:
+        """Values of the samples [S, C] and [F, C] in merged order [S + F, C]."""
+        return _Permuted(self.place, self.sample)(jt.concat([near, far], dim=0))
+
+
+class _Permuted(jt.Function):
+    """Rows in permuted order; the cotangent is permuted by the inverse."""
+
+    def __init__(self, place: Var, sample: Var) -> None:
+        super().__init__()
+        self.place, self.sample = place, sample
+
+    def execute(self, values: Var) -> Var:
+        return values[self.sample]
+
+    def grad(self, d_values: Var) -> Var:
+        return d_values[self.place]

@@ -12,12 +12,12 @@ import numpy as np
 
 from data.rays import PixelBatch, Rays
 from models.estimators import sampling
+from models.estimators.base import PixelEstimator, upload
 from models.estimators.conf import CoarseToFineConfig
-from models.estimators.pixels import PixelEstimator, upload
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf, merge_depths
 from models.ops.volrend import dense_offsets, points_along
-from models.structs import Noise, RayLayout, RaySamples, Var
+from models.structs import Noise, RaySamples, Var
 
 
 class CoarseToFineEstimator(PixelEstimator):
@@ -80,5 +80,5 @@ def _samples(rays: Rays, depths: Var, far: Var) -> RaySamples:
     deltas = jt.concat([depths[:, 1:], far], dim=1) - depths
     positions = points_along(rays.origins, rays.directions, depths).reshape((-1, 3)).stop_grad()
     directions = rays.directions.unsqueeze(1).broadcast((rows, count, 3)).reshape((-1, 3)).stop_grad()
-    layout = RayLayout(dense_offsets(rows, count), count)
-    return RaySamples(positions, directions, deltas.reshape((-1, 1)), layout, depths.reshape((-1, 1)))
+    offsets = dense_offsets(rows, count)
+    return RaySamples(positions, directions, deltas.reshape((-1, 1)), offsets, depths.reshape((-1, 1)), count)

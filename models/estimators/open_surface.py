@@ -12,15 +12,14 @@ from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
 from data.rays import Rays
 from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
-from models.estimators.background import ContractedBackground
+from models.estimators.background import ContractedBackground, MergedBackground
 from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import OpenConfig, PackedConfig
-from models.estimators.merge import MergedBackground
 from models.estimators.occupancy import middles
 from models.estimators.packed import MOST_LOST, VIEW_BUDGET
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.estimators.seen_space import SeenSpace, boundary_faces, rays_of_views
-from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities
+from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, above, lost_share, opacities
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
 from models.fields.sdf_grid import SDFGrid
@@ -28,7 +27,7 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact, merged_order
 from models.plan import DEPTH_MAPS, TrainingPlan
-from models.structs import RayLayout, RaySamples, Var
+from models.structs import RaySamples, Var
 
 FITTED = 8192  # points per step of the fit to fused depth, half of them on the surface
 # With fused depth, the initial surface is known to about a hundredth of the radius.
@@ -129,25 +128,25 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         return LEAST_WEIGHT if self._is_pruning or self.background.is_plain else ALL
 
     def _visible(self, batch: PackedBatch, found: PackedSamples) -> tuple[PackedSamples, PackedSamples, Var]:
-        seen = self.visibility(found, float(batch.step[0]))
-        near = compact(found, seen.above(self.least_weight), int(batch.sizes[2]))
-        far, asked = self.background.place(batch.rays, batch.jitter, seen.transmits, *batch.sizes[3:].tolist())
+        transmits, weights = self.visibility(found, float(batch.step[0]))
+        near = compact(found, above(weights, self.least_weight), int(batch.sizes[2]))
+        far, asked = self.background.place(batch.rays, batch.jitter, transmits, *batch.sizes[3:].tolist())
         last = jt.minimum(near.kept, far.kept)
         return _up_to(near, last), _up_to(far, last), asked
 
     def _sampled(self, placed: Placed, step: float) -> RaySamples:
         """Samples at distance `step`, with opacities and colours of the background."""
-        near, far, samples = placed.near, placed.far, super()._sampled(placed, step)
+        (near, far, _), samples = placed, super()._sampled(placed, step)
         if far is None:
             return samples
         alpha, rgb = self.background.evaluate(far.points, far.directions)
-        (place, sample), both = merged_order(near, far), RayLayout(near.offsets + far.offsets)
+        (place, sample), both = merged_order(near, far), near.offsets + far.offsets
         return replace(samples, background=MergedBackground(alpha, rgb, place, sample, both, near.rays.shape[0]))
 
     def _shown(self, near: PackedSamples, rays: Rays, seen: Visibility) -> tuple[Placed, int]:
         traversed = near.offsets.shape[0] - 1
-        far = self.background.shown(rays.at(slice(0, traversed)), middles(traversed), seen.transmits, VIEW_BUDGET)
-        return Placed(_up_to(near, far.kept), far), int(far.kept.item())
+        far = self.background.shown(rays.at(slice(0, traversed)), middles(traversed), seen[0], VIEW_BUDGET)
+        return (_up_to(near, far.kept), far, None), int(far.kept.item())
 
     def prune(self) -> None:
         """See `SurfaceOccupancyEstimator.prune`. The cells are unchanged if too many probe rays would lose the surface,

@@ -15,16 +15,16 @@ from data.scenes.sparse import near_plane
 from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
-from models.estimators.batch import PackedBatch, Placed
+from models.estimators.batch import PackedBatch, Placed, started
 from models.estimators.conf import SamplesConfig
 from models.estimators.occupancy import OccupancyGrid, middles
 from models.estimators.sampler import PackedSampler
-from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility
+from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility, above
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples, compact, fill
 from models.plan import TrainingPlan
-from models.structs import RayLayout, RaySamples, Var
+from models.structs import RaySamples, Var
 
 MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
 BACKDROP = "backdrop"  # name of a buffer
@@ -92,9 +92,9 @@ class OccupancyEstimator(Estimator):
 
     def _sampled(self, placed: Placed, step: float) -> RaySamples:
         """Samples at distance `step`."""
-        near = placed.near
+        near = placed[0]
         deltas = jt.full((near.rays.shape[0], 1), step)
-        return RaySamples(near.points, near.directions, deltas, RayLayout(near.offsets), near.depths)
+        return RaySamples(near.points, near.directions, deltas, near.offsets, near.depths)
 
     def place(self, batch: PackedBatch) -> Placed:
         """The visible samples of the first rays of a batch that fit the sample budget; does not wait for the device."""
@@ -102,7 +102,7 @@ class OccupancyEstimator(Estimator):
         with jt.no_grad():
             found = self.grid.march(batch.rays, batch.jitter, float(batch.step[0]), walked)
             near, far, asked = self._visible(batch, found)
-            return Placed(fill(near, jt.array(batch.others), samples), far, found.offsets, asked).started()
+            return started(fill(near, jt.array(batch.others), samples), far, found.offsets, asked)
 
     def _visible(
         self, batch: PackedBatch, found: PackedSamples
@@ -110,8 +110,8 @@ class OccupancyEstimator(Estimator):
         """The visible ones of the samples found in the region, and those beyond it with their offsets (`Placed`)."""
         if not self.skips_hidden:
             return found, None, None
-        seen = self.visibility(found, float(batch.step[0]))
-        return compact(found, seen.above(self.least_weight), int(batch.sizes[2])), None, None
+        weights = self.visibility(found, float(batch.step[0]))[1]
+        return compact(found, above(weights, self.least_weight), int(batch.sizes[2])), None, None
 
     def before_step(self, step: int) -> None:
         """Activate levels, set the step size and, every `prune_every` steps, update the cells and `least_step`."""
@@ -190,7 +190,7 @@ class OccupancyEstimator(Estimator):
 
         Returns them, their rows among all samples, and the number of their rays, the first ones. Waits for the device.
         """
-        is_kept = seen.above(LEAST_WEIGHT)
+        is_kept = above(seen[1], LEAST_WEIGHT)
         rows = np.flatnonzero(is_kept.numpy())
         rows = rows if len(rows) else np.zeros(1, rows.dtype)  # operations need a row: a sample of no ray
         placed, traversed = self._shown(compact(found, is_kept, len(rows)), rays, seen)
@@ -199,7 +199,7 @@ class OccupancyEstimator(Estimator):
     def _shown(self, near: PackedSamples, rays: Rays, seen: Visibility) -> tuple[Placed, int]:
         """The samples of an image, those beyond the region included, and the number of their rays."""
         del rays, seen
-        return Placed(near, None), near.offsets.shape[0] - 1
+        return (near, None, None), near.offsets.shape[0] - 1
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The background colour [3] of rays; None for black."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from models.config.blocks import TrainConfig
 from models.estimators.conf import RadianceConfig
-from models.estimators.empty_cells import EmptyCells
+from models.estimators.occupancy import EmptyCells
 from models.estimators.packed import OccupancyEstimator
 from models.estimators.visibility import Visibility, density_visibility
 from models.fields.grid_field import GridField

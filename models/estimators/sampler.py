@@ -131,8 +131,8 @@ class PackedSampler:
     def _follow(self) -> None:
         """Update the estimates for the next batch from the sample counts of earlier ones."""
         last, self._last = self._last, None
-        if last is not None and "placed" in vars(last) and last.placed.counted is not None:
-            self._counted.append(last.placed.counted)
+        if last is not None and "placed" in vars(last) and (counted := last.placed[2]) is not None:
+            self._counted.append(counted)
         while len(self._counted) > self._uncounted:
             self._consider(_read(self._counted.pop(0)))
 

@@ -68,11 +68,11 @@ class SurfaceModel(VolumeModel):
         """Colours and inv_s, and of dense samples what the published code plots."""
         rendering = rendered.rendering
         found = {"rgb": rendering.rgb, "target": rendered.target, "mask": rendered.counts, "inv_s": rendering.inv_s}
-        if not rendering.rays.per_ray:
+        if not rendering.samples.per_ray:
             return found
         samples, geometry, shape = rendering.samples, rendering.geometry, (len(rendered.target), -1)
         first = [value.reshape(shape)[:, :1] for value in (geometry.sdf, samples.deltas)]
-        per_ray = samples.rays.per_ray
+        per_ray = samples.per_ray
         cos = (samples.directions * geometry.gradient).sum(dim=1).reshape((-1, per_ray))[:, :1]
         slope = annealed_cos(cos, self.cos_anneal_ratio(rendered.step))
         cdf = interval_cdfs(first[0], slope, first[1], rendering.inv_s)[0]  # Phi_s at the first interval

@@ -33,15 +33,9 @@ class Hits:
     steepest: float
 
 
-@dataclass(frozen=True)
-class SurfaceHits:
-    """The intersections of R rays."""
-
-    at: Var  # int32 [R], the sample with the largest weight; -1 for rays without a hit and rays that are not selected
-    points: Var  # [R, 3]; zero without a hit
-    normals: Var  # [R, 3], of any length, outwards; zero without a hit
-
-
+# Of R rays: the sample with the largest weight, int32 [R], -1 for rays without a hit and rays that are not selected;
+# points and normals [R, 3], the latter of any length and outwards, zero without a hit.
+SurfaceHits = tuple[Var, Var, Var]
 SOURCE = Source("hits.h", (Hits,))
 
 
@@ -66,7 +60,7 @@ def _reference(
     points = places[row] - sdf[row] / slope * direction
     wide = is_hit.broadcast(points.shape)
     points, normals = (jt.ternary(wide, value, jt.zeros_like(value)) for value in (points, normal))
-    return SurfaceHits(jt.array(at).stop_grad(), points, normals)
+    return jt.array(at).stop_grad(), points, normals
 
 
 def _sought(
@@ -78,7 +72,7 @@ def _sought(
     places: np.ndarray,
     directions: np.ndarray,
 ) -> np.ndarray:
-    """The sample indices of `SurfaceHits.at`, in NumPy."""
+    """The samples of `SurfaceHits`, in NumPy."""
     found = np.full(len(offsets) - 1, -1, np.int32)
     is_chosen = places.view(np.uint32).sum(axis=1, dtype=np.uint32) // 64 % sizes.every == 0
     with np.errstate(invalid="ignore", over="ignore"):
@@ -102,7 +96,7 @@ def _native(
     def given(inputs: list[Var], found: list[Var], cotangents: list[Var]) -> list[Var]:
         return [found[0], *inputs[1:3], inputs[-1], *cotangents[1:]]
 
-    return SurfaceHits(*differentiable(SOURCE, "surface_hits", sizes, outputs, inputs, (1, 2), given))
+    return differentiable(SOURCE, "surface_hits", sizes, outputs, inputs, (1, 2), given)
 
 
 surface_hits = Kernel(_reference, cpu=_native, cuda=_native)

@@ -76,7 +76,7 @@ def mask(rendered: OfRays) -> Term | None:
     if rendered.mask is None:
         return None
     rendering = rendered.rendering
-    term = mask_term(rendering.opacity, rendered.mask, rendering.rays.has_any)
+    term = mask_term(rendering.opacity, rendered.mask, rendering.has_any)
     if rendering.coarse is None:
         return term
     coarse = mask_term(rendering.coarse.opacity, rendered.mask)
@@ -125,12 +125,12 @@ def curvature(rendered: OfPacked) -> Term:
     rendering, step = rendered.rendering, float(rendered.batch.step[0])
     if rendering.samples.positions.shape[0] == 0:  # a part of a batch, without a row that could be read
         return Term(jt.zeros(1), jt.zeros(1), margin=COUNT_EPS)
-    hits = surface_of(rendering, step, every=1)
-    is_hit, row = (hits.at >= 0).unsqueeze(1).float32(), jt.maximum(hits.at, 0)
+    at, _, normals = surface_of(rendering, step, every=1)
+    is_hit, row = (at >= 0).unsqueeze(1).float32(), jt.maximum(at, 0)
     points, distances = rendering.samples.positions[row].detach(), rendering.geometry.sdf[row]
     # Each normal times one random vector; the same for all parts of a batch.
     crossed = np.cross(np.eye(3), rendered.generator().normal(size=3)).astype(np.float32)
-    tangents = jt.matmul(hits.normals.detach(), jt.array(crossed))
+    tangents = jt.matmul(normals.detach(), jt.array(crossed))
     moves = step * tangents / length(tangents, keepdims=True)
     around = jt.concat([points + moves, points - moves], dim=0).stop_grad()
     ahead, behind = rendered.method.fields.sdf.at_weights().evaluate(around).sdf.chunk(2, dim=0)

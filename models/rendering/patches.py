@@ -43,11 +43,11 @@ class PatchComparison:
 
         view: [R], the image of each ray; step: the length of an interval; every: of so many rays one is compared.
         """
-        hits = surface_of(rendering, step, every)
-        is_hit = (hits.at >= 0).unsqueeze(1)
+        at, points, normals = surface_of(rendering, step, every)
+        is_hit = (at >= 0).unsqueeze(1)
         views = self.views[jt.array(view)]
         views = jt.ternary(is_hit.broadcast(views.shape), views, jt.full_like(views, -1))
-        costs = patch_costs(hits.points, hits.normals, views, self.cameras, self.images, self.layout)
+        costs = patch_costs(points, normals, views, self.cameras, self.images, self.layout)
         return costs, is_hit.float32()
 
 
@@ -55,7 +55,7 @@ def surface_of(rendering: SurfaceOutput, step: float, every: int) -> SurfaceHits
     """Where the rays of packed samples, `step` apart, meet the surface, one ray in `every`."""
     samples, geometry = rendering.samples, rendering.geometry
     sizes = Hits(samples.positions.shape[0], every, LEAST_OPACITY, step, STEEPEST)
-    places = samples.positions, samples.directions, samples.rays.offsets
+    places = samples.positions, samples.directions, samples.offsets
     return surface_hits(geometry.sdf, geometry.gradient, rendering.region_weights, *places, sizes)
 
 

@@ -24,7 +24,6 @@ from models.structs import (
     Noise,
     Objective,
     RadianceOutput,
-    RayLayout,
     RaySamples,
     RenderOutput,
     SurfaceOutput,
@@ -98,21 +97,23 @@ def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarr
 
 def _composited(
     samples: RaySamples, alpha: Var, rgb: Var, behind: np.ndarray | None
-) -> tuple[Var, Var, Var, RaySamples, RayLayout]:
+) -> tuple[Var, Var, Var, RaySamples, Var]:
     """The values of a `RenderOutput` from the opacities and colours of samples, including those of the background."""
-    rays = samples.rays
+    offsets, is_dense = samples.offsets, samples.per_ray > 0
     if samples.background is not None:
-        alpha, rgb, rays = samples.background.joined(alpha, rgb)
-    weights, opacity = kernels.weights_from_alpha(alpha, rays)  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10), sum w_i
-    color = kernels.composite(weights, rgb, rays)  # C = sum w_i c_i (eq. 3)
+        alpha, rgb, offsets = samples.background.joined(alpha, rgb)
+    weights, opacity = kernels.weights_from_alpha(
+        alpha, offsets, is_dense
+    )  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10)
+    color = kernels.composite(weights, rgb, offsets)  # C = sum w_i c_i (eq. 3)
     color = kernels.over_background(color, opacity, behind)  # + (1 - sum w_i) background
-    return color, opacity, weights, samples, rays
+    return color, opacity, weights, samples, offsets
 
 
 def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, step: int) -> Objective:
     """The terms of the method's losses for the rendering and the pixels; rays without samples are not counted."""
     target, counts, mask = method.targets(batch)
-    counts = counts * rendering.rays.has_any
+    counts = counts * rendering.has_any
     rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, step)
     terms = terms_of(LOSSES, method.weights, rendered, step, method.train)
     return Objective(terms, method.scalar_inputs(rendered))

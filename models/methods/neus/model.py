@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from data.rays import Rays
+from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator
-from models.estimators.pixels import upload
 from models.machine.backend import jt
 from models.methods.neus.conf import NEUS
 from models.methods.neus.sparing import sparing_view

@@ -11,8 +11,8 @@ import numpy as np
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
 from models.estimators import sampling
+from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator
-from models.estimators.pixels import upload
 from models.fields.protocol import ColorField, SurfaceFields
 from models.machine.backend import jt
 from models.methods.neus import visible
@@ -92,6 +92,6 @@ def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rg
         behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
         return visible.unseen(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))
     nothing = jt.zeros((samples.positions.shape[0], 3))
-    alpha, rgb, layout = samples.background.joined(nothing[:, :1], nothing)
-    weights, opacity = weights_from_alpha(alpha, layout)
-    return visible.unseen(over_background(composite(weights, rgb, layout), opacity, background_rgb).numpy())
+    alpha, rgb, offsets = samples.background.joined(nothing[:, :1], nothing)
+    weights, opacity = weights_from_alpha(alpha, offsets, is_dense=True)
+    return visible.unseen(over_background(composite(weights, rgb, offsets), opacity, background_rgb).numpy())

@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from data.errors import UserError, is_allocation_failure
-from data.io.interruption import keep_interruptions
-from data.io.phases import line, phase, recorded
-from data.io.quiet import forget_library_variables, silence_libraries
+from data.io.bars import line, phase, recorded
+from data.io.process import forget_library_variables, keep_interruptions, silence_libraries
 from data.io.streams import complain, report_crash, say, secure, telling
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
 from models.machine.cuda.failure import GpuFailedError, last_words

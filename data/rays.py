@@ -6,6 +6,7 @@ R is the number of rays. All arrays are float32, in the working (unit-sphere) fr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,11 @@ import numpy as np
 class Rays:
     """Rays `origins + t * directions`, sampled for t in [near, far]."""
 
-    origins: np.ndarray  # [R, 3]
-    directions: np.ndarray  # [R, 3], unit length
-    near: np.ndarray  # [R, 1]
-    far: np.ndarray  # [R, 1]
+    # float32 arrays, or Vars on the device
+    origins: Any  # [R, 3]
+    directions: Any  # [R, 3], unit length
+    near: Any  # [R, 1]
+    far: Any  # [R, 1]
 
     def __post_init__(self) -> None:
         """Raises ValueError for inconsistent shapes."""

@@ -13,7 +13,7 @@ FLAG_MEANINGS = {
         "evaluate：对这样的 --mesh，不评估地面上的点"
     ),
     "show this help message and exit": "显示帮助并退出",
-    "mode of the program; its name may be the first word (default: train)": "程序的模式，名称可作第一个词（默认：train）",
+    "mode of the program, also as the first word (default: train)": "程序的模式，可作第一个词（默认：train）",
     "print version and commit": "打印版本和提交",
     "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
     "name of the scene folder; replaces CASE_NAME and ${case} in the conf": (
@@ -196,7 +196,6 @@ SCENE_MEANINGS = {
     "most background samples per step, besides packed.samples": "每步背景采样点数的上限，在 packed.samples 之外",
     "step along a ray, as a fraction of the distance from the centre": "光线上的步长，占到中心距离的比例",
     "cells per side of the occupancy grid in contracted space": "收缩空间中占据栅格每边的格数",
-    "cells that absorb a smaller fraction of the light are empty": "吸收光的比例小于它的格子视为空",
     "radius of the initial sphere; auto: 0.5, 0.3 without masks, 0.9 in an interior": (
         "初始球面的半径；auto：0.5，没有掩膜时 0.3，室内 0.9"
     ),
@@ -374,9 +373,7 @@ GRID_MEANINGS = {
     "dilation of the masks' visual hull, in unit-sphere radii": "掩膜的可视外壳的膨胀量，以单位球半径计",
     "initial step along a ray, in unit-sphere radii": "光线上的初始步长，以单位球半径计",
     "final step, also for images": "最终步长，渲染图像时也使用",
-    "fraction of end_iter until the final step": "何时达到最终步长，占 end_iter 的比例",
     "levels active at the start": "开始时启用的层数",
-    "fraction of end_iter until all levels are active": "何时启用所有层，占 end_iter 的比例",
     "fraction of end_iter before the first update of the occupancy grid": "占据栅格何时首次更新，占 end_iter 的比例",
     "steps between updates of the occupancy grid": "两次更新占据栅格之间的步数",
     "fraction of end_iter before the patch loss": "图块损失何时开始，占 end_iter 的比例",
@@ -386,21 +383,11 @@ GRID_MEANINGS = {
     ),
     "best-matching neighbours in the loss; not above neighbours": "损失中使用的最匹配的相邻照片数；不大于 neighbours",
     "steps of learning-rate warm-up": "学习率预热的步数",
-    "cells farther from the surface, in 1 / inv_s, are empty or inside": (
-        "到表面的距离超过这么多个 1 / inv_s 的格子视为空或内部"
-    ),
     "weight of the free-space loss": "自由空间损失的权重：掩膜证明为空的点在表面之内的深度",
     "numerical: finite differences over a cell of the finest level": "numerical：在最细一层的一格上作有限差分",
     "initial weight of the mean curvature, in 1 / unit-sphere radii; falls linearly to 0 at end_iter; not used "
     "with train.tf32; 0 saves an eighth of the time": (
         "平均曲率（1 / 单位球半径）的初始权重；线性减小，到 end_iter 为 0；train.tf32 时不使用；0 节省八分之一的时间"
-    ),
-    "minimum fraction of random samples in the visual hull, once all levels are active": (
-        "在可视外壳内随机采样的最小比例；所有层启用后使用"
-    ),
-    "learning rate of inv_s, relative to that of the grid": "inv_s 的学习率与网格的学习率之比",
-    "learning rate of the networks, relative to that of the grid": (
-        "网络的学习率与网格的学习率（train.learning_rate）之比"
     ),
     "as in sdf_grid": "同 sdf_grid",
     "as in packed": "同 packed",
@@ -437,3 +424,12 @@ MEANINGS_ZH = (
     | PHOTOGRAPH_MEANINGS
     | SPLAT_MEANINGS
 )
+
+LOSSES_ZH = {
+    "from": "开始于",
+    "falls": "减小到 0",
+    "with masks": "有掩膜时",
+    "with masks or a plain background": "有掩膜或纯色背景时",
+    "with SfM points or depth maps": "有 SfM 点或深度图时",
+    "with learned exposure": "学习曝光时",
+}

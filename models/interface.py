@@ -26,7 +26,7 @@ from models.requests import MESH, NONE, UNIT, VERTEX, EvaluationRequest, MeshReq
 from models.results.trained import TrainedModel, choose_device, withdrawn_if_it_fails
 
 if TYPE_CHECKING:
-    from data.prepare.inspection.finding import Finding
+    from data.prepare.inspection.epipolar import Finding
     from data.scenes.scene import Scene
     from models.evaluation.image_metrics import ValidationImage
     from models.methods.conf import ExperimentConfig
@@ -91,7 +91,7 @@ def prepare(
     Returns:
         False if the scene was complete already. An interrupted preparation is continued.
     """
-    from data.prepare.boxes import boxes_of_flags
+    from data.prepare.box_masks import boxes_of_flags
     from data.prepare.metric import Known
     from data.prepare.pipeline import Request
     from data.prepare.pipeline import prepare as prepared

@@ -9,10 +9,9 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from data.io.bars import Bar
+from data.io.bars import Bar, phase
 from data.io.deadline import seconds_left
 from data.io.lock import TakenError
-from data.io.phases import phase
 from data.prepare.inspection.checks import bad_geometry
 from data.scenes.scene import summary
 from models.callback import FINISHED, STOPPED, TRAINING, Callback

@@ -15,11 +15,9 @@ from models.estimators import sampling
 from models.estimators.coarse_to_fine import CoarseToFineEstimator
 from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator
-from models.estimators.pixels import RayVars
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.nerf import NeRF
-from models.fields.protocol import SurfaceFields
 from models.fields.radiance import NerfField
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
@@ -77,14 +75,16 @@ class DenseRenderer:
         self.fields, self.conf = fields, conf
         self.estimator = HierarchicalEstimator(conf, fields.nerf if conf.n_outside > 0 else None)
 
-    def render(self, rays: RayVars, noise=None, ratio=1.0, background_rgb=None, depths: Var | None = None) -> Image:
+    def render(self, rays: Rays, noise=None, ratio=1.0, background_rgb=None, depths: Var | None = None) -> Image:
         """Colours and all that the losses need."""
-        fields = SurfaceFields(self.fields.sdf, self.fields.color, self.fields.sharpness).at_weights()
-        depths = self.estimator.t_starts(rays, fields.sdf.distance, noise) if depths is None else depths.detach()
-        rendering = render_surface(fields, self.estimator.samples_of(rays, depths, noise), ratio, background_rgb)
+        sdf, inv_s = self.fields.sdf.at_weights(), self.fields.sharpness()
+        depths = self.estimator.t_starts(rays, sdf.distance, noise) if depths is None else depths.detach()
+        samples = self.estimator.samples_of(rays, depths, noise)
+        geometry = sdf.evaluate(samples.positions)
+        rendering = render_surface(self.fields.color, inv_s, samples, geometry, ratio, background_rgb)
         return Image(rendering, depths, ratio)
 
-    def up_sample_rounds(self, rays: RayVars) -> list[Var]:
+    def up_sample_rounds(self, rays: Rays) -> list[Var]:
         """The new depths of each round [R, K], then all depths sorted [R, N]."""
         depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, None)
         counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)

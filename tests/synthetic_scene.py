@@ -16,8 +16,7 @@ from scipy.spatial.transform import Rotation
 
 from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
-from data.scenes.readers import READERS
-from data.scenes.readers.detect import recognise
+from data.scenes.readers import READERS, recognise
 
 SCALE_MAT = np.array([[2.5, 0, 0, 0.3], [0, 2.5, 0, -0.2], [0, 0, 2.5, 4.0], [0, 0, 0, 1]])
 

@@ -9,7 +9,7 @@ import trimesh
 
 from data.errors import UserError
 from data.rays import PinholeCamera
-from data.scenes.readers.dtu import read_dtu
+from data.scenes.readers.points import read_dtu
 from models.evaluation.dtu import dtu_metrics, masked, thinned
 
 SCAN = 7

@@ -19,9 +19,10 @@ from data.errors import UserError
 from data.prepare.load import load_scene
 from data.rays import Rays
 from models.config.strict import ConfigError
+from models.estimators.batch import counts_of
 from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
 from models.estimators.merge import MergedBackground
-from models.estimators.sampler import MOST_EMPTY, PerRay
+from models.estimators.sampler import FIRST, MOST_EMPTY, per_ray
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.kernel import REFERENCE, use
@@ -203,7 +204,7 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
     assert (model.free_rays(SimpleNamespace(rgb=shown, is_free_ray=lambda: None)) is not None) == plain
     np.testing.assert_allclose(model.estimator.background.sky, 230 / 255 if plain else 0, atol=1e-6)
     far = jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))
-    density = model.estimator.background.density.at_weights().evaluate(far).density.numpy()
+    density = model.estimator.background.density.evaluate(far)[0].numpy()
     assert density.mean() == pytest.approx(0.05 if plain else 4.0, rel=0.3)
 
 
@@ -236,8 +237,8 @@ def test_a_batch_is_sized_by_the_counts_of_the_batch_before_the_last_one():
     for _ in range(5):
         batch = sampler.next()
         estimates.append(sampler._per_ray)
-        counts.append(batch.placed.counts)
-    assert estimates == [PerRay(), PerRay(), *map(PerRay.of, counts[:3])]
+        counts.append(counts_of(batch.placed.counted))
+    assert estimates == [FIRST, FIRST, *(per_ray(each, {}) for each in counts[:3])]
 
 
 @pytest.mark.parametrize("made", [trained_with_masks, trained])

@@ -23,7 +23,7 @@ from models.training.trainer import Trainer
 
 GRID = ("density=1", "levels=3", "coarsest=4", "finest=16", "log2_rows=8", "d_hidden=16", "d_feature=7")
 COLOR = ("mode=no_normal", "d_in=6", "d_feature=7", "d_hidden=16", "n_layers=1")
-SAMPLES = ("samples=512", "cells=16", "first_step=0.05", "last_step=0.04", "prune_every=1", "prune_from=0", "warm_up=1")
+SAMPLES = ("samples=512", "cells=16", "first_step=0.05", "last_step=0.04", "prune_every=1", "prune_from=0")
 FAST = (
     "model.type=fast_nerf",
     *(f"model.density_grid.{value}" for value in GRID),
@@ -87,14 +87,6 @@ def test_the_density_and_its_gradient_stay_finite():
     expected = np.exp(np.clip(raw.numpy().astype(np.float64), -LARGEST_LOG, LARGEST_LOG))
     np.testing.assert_allclose(density.numpy(), expected, rtol=1e-5)
     np.testing.assert_allclose(slope.numpy(), np.where(np.abs(raw.numpy()) <= LARGEST_LOG, expected, 0), rtol=1e-5)
-
-
-def test_the_table_learns_at_the_full_rate_and_the_networks_at_theirs():
-    model, _, _ = model_of("model.radiance.network_rate=0.25")
-    rates = model.rates(3)
-    of_tables = {name for name in rates if name.endswith(".table")}
-    assert of_tables and {rates[name] for name in of_tables} == {1.0}
-    assert {rate for name, rate in rates.items() if name not in of_tables} == {0.25}
 
 
 # samples that light reaches

@@ -26,7 +26,7 @@ from models.training.record import recorded
 TESTED, DECIDING, TRAINED = (2, 7), (4,), (5,)
 LONG = ("train.end_iter=6", "train.save_freq=2", "train.val_freq=3", "train.warm_up_end=2", *SHORT[4:])
 GROUPS = ("dataset.test_dir=", f"dataset.test_views={list(TESTED)}", f"dataset.validation_views={list(DECIDING)}")
-PACKED = ("samples=1024", "cells=16", "first_step=0.08", "last_step=0.04", "prune_every=2", "warm_up=1")
+PACKED = ("samples=1024", "cells=16", "first_step=0.08", "last_step=0.04", "prune_every=2")
 NERF = (
     *(f"model.density_grid.{key}" for key in ("levels=4", "coarsest=4", "finest=16", "log2_rows=10", "d_hidden=16")),
     *(f"model.radiance.{key}" for key in PACKED),

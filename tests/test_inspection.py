@@ -11,13 +11,13 @@ from synthetic_scene import write_scene
 
 from data.errors import UserError
 from data.io.images import read_image
-from data.prepare.inspection.finding import Finding
+from data.prepare.inspection.epipolar import Finding
 from data.prepare.load import load_scene
 from models.commands import reconstruction_page
 from models.config.hocon import check_case
 from models.methods.conf import load_config
+from models.report.document import escaped
 from models.report.inspection import markdown
-from models.report.markdown import escaped
 
 
 def inspect(folder, out, *extra):

@@ -15,6 +15,7 @@ from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
 from models.estimators import packed
 from models.estimators.background import NEAR_SHARE
+from models.estimators.conf import PackedConfig
 from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
 from models.ops.march import compact
@@ -32,7 +33,7 @@ def test_what_lies_on_the_way_to_the_region_absorbs_little_at_first():
     background = trained(steps=0).model.estimator.background
     for z, share in ((-0.7, NEAR_SHARE), (0.7, 1)):
         point, along = jt.array(np.float32([[0, 0, z]])), jt.array(np.float32([[0, 0, 1]]))
-        alpha, density = background.evaluate(point, along)[0], background.density.at_weights().evaluate(point).density
+        alpha, density = background.evaluate(point, along)[0], background.density.evaluate(point)[0]
         expected = 1 - np.exp(-density.item() * background.conf.section * share)
         assert alpha.item() == pytest.approx(expected, rel=1e-4)
 
@@ -107,8 +108,9 @@ def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, turn,
     assert inside < 0 or (estimator.trained(c2w[:, :3, 3].astype(np.float32)) > 0).all()
 
 
-def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
-    settings = ("model.packed.prune_every=2", "model.packed.last_step=0.01", "model.packed.steps_until=0.01")
+def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface(monkeypatch):
+    monkeypatch.setattr(PackedConfig, "steps_until", 0.01)
+    settings = ("model.packed.prune_every=2", "model.packed.last_step=0.01")
     trainer, resumed = (trained(*settings, "model.open.blur_step=1", steps=steps) for steps in (2, 0))
     blur = 1 / trainer.model.fields.sharpness().item()
     assert 0.01 < blur < trainer.model.estimator.conf.first_step
@@ -124,8 +126,9 @@ def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
         assert model.resolving_step() == pytest.approx(size, rel=1e-2)
 
 
-def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan():
-    trainer = trained("train.mask_weight=0.5", "model.open.blur_step=1e6", "model.packed.steps_until=0.01")
+def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan(monkeypatch):
+    monkeypatch.setattr(PackedConfig, "steps_until", 0.01)
+    trainer = trained("train.mask_weight=0.5", "model.open.blur_step=1e6")
     estimator, variance = trainer.model.estimator, trainer.model.fields.sharpness.variance
     assert estimator.step_size == estimator.conf.last_step == estimator.resolving_step()
     for bad in (np.nan, np.inf):

@@ -12,7 +12,6 @@ from models.estimators.visibility import NO_ANNEALING
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.patches import patch_costs
-from models.rendering.patches import MOST_STEPS
 from models.rendering.render import render_surface
 
 pytestmark = pytest.mark.slow
@@ -36,10 +35,12 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
 
 def chosen_by_the_host(model, batch):
     """Sum and number of the costs of the patches that numpy chooses."""
-    seen = render_surface(model.fields.at_weights(), model.estimator.sample(batch), NO_ANNEALING, None)
+    fields, samples = model.fields, model.estimator.sample(batch)
+    geometry = fields.sdf.at_weights().evaluate(samples.positions)
+    seen = render_surface(fields.color, fields.sharpness(), samples, geometry, NO_ANNEALING, None)
     values = [value.numpy() for value in (seen.geometry.sdf, seen.geometry.gradient, seen.region_weights)]
     samples, patches = on_host(batch), model.patches
-    reach = MOST_STEPS * float(batch.step[0])
+    reach = float(batch.step[0])
     at, rays = sought(*values, samples.points, samples.directions, samples.offsets, batch.every[0], reach)
     (sdf, normals, _), directions = [value[at] for value in values], samples.directions[at]
     points = samples.points[at] - directions * sdf / (normals * directions).sum(axis=1, keepdims=True)

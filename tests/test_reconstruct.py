@@ -38,7 +38,7 @@ from models.methods.conf import load_config
 from models.report.document import read_page
 from models.training import pace
 
-SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16", "model.packed.anywhere=0")
+SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16")
 SMALL += ("model.sdf_grid.levels=2", "model.sdf_grid.finest=32", "model.sdf_grid.log2_rows=10")
 SMALL += ("model.color_grid.levels=1", "model.color_grid.log2_rows=10")
 FAST = PROGRAM_FOLDER / reconstruction.CONF

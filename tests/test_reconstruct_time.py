@@ -11,9 +11,8 @@ import pytest
 from runs import run, saved
 
 from data.io import bars, deadline
-from data.io.bars import Bar
+from data.io.bars import Bar, Spent
 from data.io.deadline import ends_at, seconds_left, slowdown
-from data.io.phases import Spent
 from data.prepare.stereo.fused_depth import FEWEST_MAPS, views_within
 from models import runner
 from models.commands.reconstruction_time import STEPPING, WORTH, Budget, announce, on_cold_cache

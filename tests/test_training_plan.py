@@ -115,10 +115,10 @@ def test_a_training_prints_its_plan_and_the_keys_without_effect(tmp_path, capsys
 
 def test_keys_of_the_version_before_are_read_once_each_with_the_key_of_today(tmp_path):
     old = load_config(
-        FAST, "x", ["model.background.shell=7", "model.packed.prune_from=0.4", "model.patches.weight=0.3"]
+        FAST, "x", ["model.background.cells=32", "model.packed.prune_from=0.4", "model.patches.weight=0.3"]
     )
-    assert (old.model.open.shell, old.model.inside.prune_from, old.train.patches_weight) == (7, 0.4, 0.3)
-    assert old.outdated["model.background.shell"] == "model.open.shell" and len(old.outdated) == 3
+    assert (old.model.open.cells, old.model.inside.prune_from, old.train.patches_weight) == (32, 0.4, 0.3)
+    assert old.outdated["model.background.cells"] == "model.open.cells" and len(old.outdated) == 3
     assert load_config(FAST, "x").outdated == {}
     moved = load_config(FAST, "x", ["model.packed.free_weight=3", "model.photographs.exposure_weight=0.2"]).train
     assert (moved.free_weight, moved.exposure_weight) == (3, 0.2)

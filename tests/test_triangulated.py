@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 from synthetic_scene import dataset_config
 
 from data.parsed_scene import SparsePoints
-from data.prepare.adjustment import triangulated as module
+from data.prepare.adjustment import tracks as module
 from data.prepare.adjustment.tracks import LEAST_TRACKS
 from data.scenes import preprocess as scenes
 

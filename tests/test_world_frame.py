@@ -18,10 +18,9 @@ from data.demo.make_photographs import ASPECT, FOCAL, MARKER_PLACES, MARKER_SIDE
 from data.errors import SceneError, UserError
 from data.io.images import write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints, WorldFrame, transformed
-from data.prepare.gps import positions
-from data.prepare.gravity import floor_normal, upright
 from data.prepare.load import load_scene
-from data.prepare.metric import Known, find_markers, length_of, measured
+from data.prepare.metric import Known, find_markers, length_of, measured, positions
+from data.prepare.world import floor_normal, upright
 from data.scenes.config import DatasetConfig
 from data.scenes.readers.neus import FRAME_FILE
 from data.scenes.writer import write_neus_scene

@@ -29,6 +29,16 @@ TRIMMING_ROUNDS = 10
 HIDDEN = 0.5
 
 Filter = Callable[[np.ndarray, Cameras], np.ndarray]  # points [K, 3] -> bool [K]
+NEAREST_SHARE = 0.01  # quantile of the points' distances; nearer points are outliers
+POINTS_SHARE = 0.5  # of that distance: textureless surfaces have no points and may be nearer
+FOCUS_SHARE = 0.1  # of the distance from the nearest camera to the region's centre, without points
+# The score of a shared point by its triangulation angle (MVSNet, arXiv 1804.02505, section 4.1): highest at 5 degrees,
+# lower below, where depth is uncertain, and above, where patches look different.
+BEST_ANGLE, NARROWER, WIDER = 5.0, 1.0, 10.0  # degrees
+LEAST_SHARE = 1e-3  # lowest score of a source view: an angle of 40 degrees, or almost no shared points
+MOST_SELECTING = 2000  # evenly chosen; more do not change the selection
+STAND_INS = 200  # points on a sphere that replace missing SfM points
+STAND_IN_RADIUS = 0.5  # of that sphere, working-frame units: the initial surface of a training
 
 
 def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
@@ -138,3 +148,59 @@ def _central(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
         kept = distance <= np.quantile(distance, TRIMMED)
         centre = enclosing_ball(xyz[kept])[0]
     return kept
+
+
+def near_plane(origins: np.ndarray, points: SparsePoints | None) -> float:
+    """The distance within which V cameras, at `origins` [V, 3], see no surface, in working-frame units.
+
+    From the SfM points, else from the centre of the region of interest, the frame's origin.
+    """
+    whole = FOCUS_SHARE * float(np.linalg.norm(origins, axis=1).min())
+    if points is None:
+        return whole
+    xyz = well_supported(points)
+    if len(xyz) < LEAST_POINTS:
+        return whole
+    distances = cKDTree(origins).query(xyz)[0]
+    return POINTS_SHARE * float(np.quantile(distances, NEAREST_SHARE))
+
+
+def neighbours(cameras: Cameras, points: np.ndarray | None, most: int) -> np.ndarray:
+    """The source views of each view, best score first: int32 [V, most], filled with -1.
+
+    points: SfM points [N, 3] in the region. With None or fewer than LEAST_POINTS, points on a sphere around the origin
+    replace them, and the angles between cameras decide. A point counts as shared if it projects into both images.
+    """
+    if points is None or len(points) < LEAST_POINTS:
+        points = _sphere(STAND_INS) * STAND_IN_RADIUS
+    points = points[:: -(-len(points) // MOST_SELECTING)]
+    away = cameras.origins[:, None] - points[None]
+    towards = away / np.maximum(np.linalg.norm(away, axis=2, keepdims=True), np.finfo(np.float32).tiny)
+    is_seen = np.stack([_holds(camera, points) for camera in cameras])
+    found = np.full((len(cameras), most), -1, np.int32)
+    for view in range(len(cameras)):
+        angle = np.degrees(np.arccos(np.clip((towards * towards[view]).sum(axis=2), -1, 1)))
+        width = np.where(angle < BEST_ANGLE, NARROWER, WIDER)
+        worth = np.exp(-0.5 * ((angle - BEST_ANGLE) / width) ** 2) * is_seen * is_seen[view]
+        score = worth.mean(axis=1)
+        score[view] = 0.0
+        ranked = np.argsort(-score, kind="stable")[:most]
+        ranked = ranked[score[ranked] > LEAST_SHARE]
+        found[view, : len(ranked)] = ranked
+    return found
+
+
+def _holds(camera: tuple[np.ndarray, np.ndarray, np.ndarray], points: np.ndarray) -> np.ndarray:
+    """bool [N]: whether the points [N, 3] project into an image."""
+    intrinsics, c2w, size = camera
+    x, y, depth = intrinsics @ c2w[:3, :3].T @ (points - c2w[:3, 3]).T
+    ahead = depth > 0
+    x, y = (np.divide(value, depth, out=np.full_like(value, -1.0), where=ahead) for value in (x, y))
+    return ahead & (x >= 0) & (y >= 0) & (x <= size[0] - 1) & (y <= size[1] - 1)
+
+
+def _sphere(count: int) -> np.ndarray:
+    """Evenly distributed unit vectors [count, 3], on a spiral of the golden angle."""
+    z = 1 - (2 * np.arange(count) + 1) / count
+    turn = np.pi * (3 - np.sqrt(5)) * np.arange(count)
+    return np.stack([np.sqrt(1 - z**2) * np.cos(turn), np.sqrt(1 - z**2) * np.sin(turn), z], axis=1)

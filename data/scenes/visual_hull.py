@@ -15,8 +15,7 @@ import numpy as np
 from data.cameras import evenly_spaced, pixels_to_rays
 from data.io.images import size_of, size_within
 from data.parsed_scene import MASK_HALF
-from data.scenes.cells import cell_centres, octants
-from data.scenes.frustum import Cameras, meeting_point
+from data.scenes.frustum import Cameras, cell_centres, meeting_point, octants
 
 MOST_VIEWS = 120  # evenly chosen; more do not change a hull of this resolution
 MASK_SIDE = 192  # pixels; the longer side of the reduced masks

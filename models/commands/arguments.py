@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from data.errors import UserError
 from data.io.files import from_home
-from data.io.nearby import files_beside
+from data.io.named_files import files_beside
 from data.io.streams import say
 from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
 from models.commands.flag_types import MAX_INT, whole
@@ -75,7 +75,7 @@ COMMON = (
         EXPERIMENT,
         default="train",
         metavar="MODE",
-        help="mode of the program; its name may be the first word (default: train)",
+        help="mode of the program, also as the first word (default: train)",
     ),
     flag("--version", EXPERIMENT, action="store_true", help="print version and commit"),
     flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="conf file (default: ./confs/demo.conf)"),

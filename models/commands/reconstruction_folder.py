@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
+from data.io.bars import Spent, Times, added, as_values
 from data.io.files import read_regular, remove, write_result
-from data.io.phases import Spent, Times, added, as_values
 from data.io.streams import complain, say
 from data.scenes.writer import CAMERA_FILE
 from models.commands.reconstruction_page import COVER, CURVE, PHASES
@@ -23,7 +23,7 @@ from models.report.inspection import FIGURES as HEALTH_FIGURES
 from models.report.inspection import FOLDER as HEALTH_FOLDER
 from models.report.inspection import PAGE as HEALTH_PAGE
 from models.report.inspection import PICTURE as OVERVIEW
-from models.report.result_page import result_page
+from models.report.pages import result_page
 
 PLAN = "reconstruct.json"
 RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"

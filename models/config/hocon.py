@@ -19,7 +19,7 @@ from pyparsing import ParseBaseException
 
 from data.errors import reason
 from data.io.files import read_regular
-from data.io.nearby import files_beside
+from data.io.named_files import files_beside
 from models.config.strict import ConfigError, shown
 
 CPU, CUDA = DEVICES = ("cpu", "cuda")

@@ -7,7 +7,7 @@ from typing import Any
 
 from models.config.strict import AUTO
 
-OF_OPEN = ("prune_from", "shell", "samples", "section", "cells", "threshold", "blur_step", "points_from", "depth_until")
+OF_OPEN = ("prune_from", "samples", "section", "cells", "blur_step", "points_from", "depth_until")
 WEIGHTS = {
     "packed": ("free", "points", "curvature"),
     "inside": ("patches",),
@@ -18,18 +18,26 @@ WEIGHTS = {
 }
 PATCHES = "train.patches_weight"
 # Old key -> new key; "": no longer used.
-RENAMED = {f"model.packed.{name}": f"model.inside.{name}" for name in ("prune_from", "shell", "hull_margin")}
+RENAMED = {f"model.packed.{name}": f"model.inside.{name}" for name in ("prune_from", "hull_margin")}
 RENAMED |= {f"model.background.{name}": f"model.open.{name}" for name in OF_OPEN}
 RENAMED |= {f"model.{block}.{name}_weight": f"train.{name}_weight" for block in WEIGHTS for name in WEIGHTS[block]}
 RENAMED |= {"model.packed.largest_inv_s": "model.inside.largest_inv_s", "model.background.bias": "model.sdf_grid.bias"}
 RENAMED |= {"model.patches.weight": PATCHES, "model.patches.begins": "train.patches_from"}
 RENAMED |= {"model.packed.points_until": "", "model.photographs.exposure_from": ""}
-OF_GAUSSIANS = (
-    "absolute beyond color_rate degrees_until densify densify_every densify_from densify_until first_opacity "
-    "first_size growth least_opacity least_pull mean_rate mean_rate_end noise opacity_rate reset_every rest_rate "
-    "size_rate split_size turn_rate"
-)
-RENAMED |= {f"model.gaussians.{name}": "" for name in OF_GAUSSIANS.split()}
+# Keys that are constants today.
+CONSTANT = {
+    "gaussians": (
+        "absolute beyond color_rate degrees_until densify densify_every densify_from densify_until first_opacity "
+        "first_size growth least_opacity least_pull mean_rate mean_rate_end noise opacity_rate reset_every rest_rate "
+        "size_rate split_size turn_rate"
+    ),
+    "packed": "anywhere levels_until network_rate sharpness_rate shell steps_until warm_up",
+    "inside": "shell",
+    "open": "shell threshold",
+    "background": "shell threshold",
+    "radiance": "anywhere hull_margin levels_until network_rate steps_until threshold warm_up",
+}
+RENAMED |= {f"model.{block}.{name}": "" for block, names in CONSTANT.items() for name in names.split()}
 # Old defaults, in place of which the new keys have their own.
 DEFAULTS = {"model.packed.largest_inv_s": 4.0, "model.background.prune_from": 0.3, "model.background.bias": 0.3}
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from data.cameras import evenly_spaced
 from data.rays import Rays
-from data.scenes.cells import squared_radii
-from data.scenes.frustum import frustum_distances
+from data.scenes.frustum import frustum_distances, squared_radii
 from data.scenes.scene import Scene
 from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
 from models.estimators.empty_cells import EmptyCells
@@ -121,8 +120,7 @@ class ContractedBackground:
 
     def _alpha(self, points: Var, directions: Var) -> Var:
         with jt.no_grad():
-            density = self.density.at_weights().evaluate(points).density
-            return alpha_from_density(density, self._lengths(points, directions))
+            return alpha_from_density(self.density.evaluate(points)[0], self._lengths(points, directions))
 
     def _lengths(self, points: Var, directions: Var) -> Var:
         """The lengths [P, 1] over which samples absorb: an interval, or NEAR_SHARE of it between camera and region.
@@ -134,9 +132,9 @@ class ContractedBackground:
 
     def evaluate(self, points: Var, directions: Var) -> tuple[Var, Var]:
         """Opacities [S, 1] and colours [S, 3] of samples at contracted points."""
-        found = self.density.at_weights().evaluate(points)
-        alpha = alpha_from_density(found.density, self._lengths(points, directions))
-        return alpha, self.color(points, points, directions, found.feature)
+        density, feature = self.density.evaluate(points)
+        alpha = alpha_from_density(density, self._lengths(points, directions))
+        return alpha, self.color(points, points, directions, feature)
 
     def update(self) -> None:
         """Evaluate some cells and update the occupancy grid."""

@@ -14,17 +14,14 @@ from models.ops.later import Later
 from models.ops.march import PackedSamples
 from models.structs import MASK_THRESHOLD, Array, Var
 
+# Numbers of a batch, over the rays that fit the budget: rays, rays with samples, samples of the region, those before
+# hidden ones were removed, and the same two of the background, if there is one.
+COUNTED = ("rays", "hits", "near", "walked", "far", "asked")
 
-@dataclass(frozen=True)
-class Counts:
-    """Numbers of rays and samples of a batch, counted over the rays that fit the budget."""
 
-    rays: int
-    hits: int  # rays with samples
-    near: int  # samples of the region
-    walked: int  # samples of the region before hidden ones were removed
-    far: int = 0  # samples of the background
-    asked: int = 0  # samples of the background before hidden ones were removed
+def counts_of(counted: Later) -> dict[str, int]:
+    """The numbers of COUNTED, once they are on the host."""
+    return dict.fromkeys(COUNTED, 0) | dict(zip(COUNTED, counted.read().tolist(), strict=False))
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Placed:
     far: PackedSamples | None  # of the background
     walked: Var | None = None  # int32 [R + 1], offsets of the region's samples before hidden ones were removed
     asked: Var | None = None  # int32 [R + 1], those of the background
-    counted: Later | None = None  # the fields of `Counts` on their way to the host, once started
+    counted: Later | None = None  # the numbers of COUNTED on their way to the host, once started
 
     def started(self) -> Placed:
         """The same, with the computation of all samples started, and the copy of their counts to the host."""
@@ -44,7 +41,7 @@ class Placed:
         return replace(self, counted=Later(self._count()))
 
     def _count(self) -> Var:
-        """The fields of `Counts`, int32 [4 or 6]."""
+        """The numbers of COUNTED, int32 [4 or 6]."""
         kept, offsets = self.near.kept, self.near.offsets
         counted = [offsets, self.walked]
         if self.far is not None:
@@ -52,11 +49,6 @@ class Placed:
             offsets = offsets + self.far.offsets
         hits = (offsets[1:] > offsets[:-1]).int32().sum()
         return jt.concat([kept, hits, *(ends[kept] for ends in counted)]).stop_grad()
-
-    @property
-    def counts(self) -> Counts:
-        """The numbers of rays and samples; waits for the device."""
-        return Counts(*(self.counted or Later(self._count())).read().tolist())
 
     def part(self, start: int, stop: int, is_last: bool) -> Placed:
         """The samples of the rays start to stop - 1, the last ray with the points of no ray; waits for the device."""

@@ -13,7 +13,7 @@ import numpy as np
 from data.rays import PixelBatch, Rays
 from models.estimators import sampling
 from models.estimators.conf import CoarseToFineConfig
-from models.estimators.pixels import PixelEstimator, RayVars, upload
+from models.estimators.pixels import PixelEstimator, upload
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf, merge_depths
 from models.ops.volrend import dense_offsets, points_along
@@ -58,7 +58,7 @@ class CoarseToFineEstimator(PixelEstimator):
             depths = merge_depths(coarse.distances.reshape((-1, count)), closer)[0].detach()
         return _samples(placed, depths, far)
 
-    def _span(self, rays: RayVars) -> tuple[Var, Var]:
+    def _span(self, rays: Rays) -> tuple[Var, Var]:
         """The range of depths, near and far [R, 1]: that of the conf, else the span of the unit sphere.
 
         The span of the sphere may begin behind the camera; it is clipped there.
@@ -70,11 +70,11 @@ class CoarseToFineEstimator(PixelEstimator):
         return jt.full(shape, self.conf.near), jt.full(shape, self.conf.far)
 
 
-def _uploaded(batch: PixelBatch | Rays) -> RayVars:
+def _uploaded(batch: PixelBatch | Rays) -> Rays:
     return upload(batch.rays if isinstance(batch, PixelBatch) else batch)
 
 
-def _samples(rays: RayVars, depths: Var, far: Var) -> RaySamples:
+def _samples(rays: Rays, depths: Var, far: Var) -> RaySamples:
     """Samples at depths [R, N], which are also the starts of the intervals; the last interval ends at far [R, 1]."""
     rows, count = depths.shape
     deltas = jt.concat([depths[:, 1:], far], dim=1) - depths

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.cameras import SPAN_LENGTH
-from data.rays import PixelBatch
+from data.rays import PixelBatch, Rays
 from models.estimators import sampling
 from models.estimators.conf import HierarchicalConfig
-from models.estimators.pixels import PixelEstimator, RayVars, upload
+from models.estimators.pixels import PixelEstimator, upload
 from models.fields.nerf import NeRF
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
@@ -85,7 +85,7 @@ class HierarchicalEstimator(PixelEstimator):
         rays = upload(batch.rays)
         return self.samples_of(rays, self.t_starts(rays, distance, noise) if t_starts is None else t_starts, noise)
 
-    def samples_of(self, rays: RayVars, t_starts: Var, noise: Noise | None = None) -> RaySamples:
+    def samples_of(self, rays: Rays, t_starts: Var, noise: Noise | None = None) -> RaySamples:
         """The samples of the intervals that start at t_starts [R, N]."""
         rows, count = t_starts.shape
         positions, directions, deltas, distances, in_sphere, near_sphere = intervals(
@@ -97,7 +97,7 @@ class HierarchicalEstimator(PixelEstimator):
             background = self.background(self.nerf, rays, t_starts, in_sphere.reshape((rows, count)), noise)
         return RaySamples(positions, directions, deltas, layout, distances, in_sphere, near_sphere, background)
 
-    def t_starts(self, rays: RayVars, distance: Distance, noise: Noise | None, sdf: Var | None = None) -> Var:
+    def t_starts(self, rays: Rays, distance: Distance, noise: Noise | None, sdf: Var | None = None) -> Var:
         """Starts of the intervals, [R, N] ascending: uniform depths, then rounds of importance sampling near the
         surface.
 
@@ -115,7 +115,7 @@ class HierarchicalEstimator(PixelEstimator):
         return SPAN_LENGTH / self.conf.n_samples
 
     def background(
-        self, nerf: NeRF, rays: RayVars, t_starts: Var, in_sphere: Var, noise: Noise | None = None
+        self, nerf: NeRF, rays: Rays, t_starts: Var, in_sphere: Var, noise: Noise | None = None
     ) -> InverseSphereBackground:
         """The background network, evaluated at the intervals of the region with `in_sphere` [R, N] = 0 and at those
         behind it.

@@ -11,7 +11,7 @@ from scipy.ndimage import distance_transform_edt, label
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
-from data.scenes.cells import any_in_blocks, between_centres, children
+from data.scenes.frustum import any_in_blocks, between_centres, children
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march, with_empty_boxes
 from models.structs import Var

@@ -9,9 +9,9 @@ import numpy as np
 
 from data.errors import UserError
 from data.rays import Rays
-from data.scenes.cells import squared_radii
-from data.scenes.near_plane import near_plane
+from data.scenes.frustum import squared_radii
 from data.scenes.scene import Posed, Scene
+from data.scenes.sparse import near_plane
 from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator

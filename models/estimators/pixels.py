@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from data.rays import Rays
@@ -11,22 +9,11 @@ from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.estimators.base import Estimator
 from models.machine.backend import jt
-from models.structs import Var
 
 
-@dataclass(frozen=True)
-class RayVars:
-    """`Rays` on the device."""
-
-    origins: Var  # [R, 3]
-    directions: Var  # [R, 3]
-    near: Var  # [R, 1]
-    far: Var  # [R, 1]
-
-
-def upload(rays: Rays) -> RayVars:
-    """Copy the rays to the device once."""
-    return RayVars(*(jt.array(value) for value in (rays.origins, rays.directions, rays.near, rays.far)))
+def upload(rays: Rays) -> Rays:
+    """The rays with Vars, copied to the device once."""
+    return Rays(*(jt.array(value) for value in (rays.origins, rays.directions, rays.near, rays.far)))
 
 
 class PixelEstimator(Estimator):

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.ndimage import binary_dilation
 
 from data.rays import Rays
-from data.scenes.cells import between_centres, signed_distances
+from data.scenes.frustum import between_centres, signed_distances
 from data.scenes.scene import Posed
 from models.estimators.occupancy import OccupancyGrid, middles
 from models.machine.backend import jt

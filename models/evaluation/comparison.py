@@ -10,7 +10,7 @@ from typing import Any
 
 from data.errors import UserError, listed
 from data.io.files import is_file
-from data.io.nearby import folders_beside
+from data.io.named_files import folders_beside
 from models.evaluation.metric_files import FOLDER, JSON_FILE, read_json
 from models.evaluation.metric_table import aligned, lines
 

@@ -12,9 +12,9 @@ from scipy.spatial import cKDTree
 from data.cameras import evenly_spaced
 from data.io.bars import shown
 from data.io.images import to_uint8
-from data.prepare.gravity import fitted_plane, largest_plane
 from data.prepare.inspection.canvas import INK, Canvas, Colour
 from data.prepare.inspection.sides import missing_sides
+from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
 from data.scenes.scene import Scene
 from models.evaluation.mesh_distance import sample_faces

@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from data.errors import UserError
 from data.rays import PinholeCamera
-from data.scenes.readers.dtu import DtuReference
+from data.scenes.readers.points import DtuReference
 from models.surface.clean import with_faces, within_masks
 
 DENSITY = 0.2  # mm between the points that replace a mesh

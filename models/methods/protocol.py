@@ -88,7 +88,6 @@ class Model(Protocol):
     shows_pictures: bool = False  # whether `view` takes only the rays of whole images (`ImageRays`)
     weights: Mapping[str, Decision] = {}  # of the losses that the plan uses, by name
     train: TrainConfig
-    warm_up: int = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:

@@ -9,9 +9,7 @@ import numpy as np
 from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
-from models.estimators.conf import RadianceConfig
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
-from models.fields.grid_field import GridField
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
@@ -118,28 +116,6 @@ class PackedRadianceModel(RadianceModel):
 
     type = FAST_NERF
     estimator: RadianceOccupancyEstimator
-
-    def __init__(
-        self,
-        field: RadianceField,
-        estimator: RadianceOccupancyEstimator,
-        train: TrainConfig,
-        plan: TrainingPlan,
-        conf: RadianceConfig,
-        photographs: PhotographsConfig,
-    ) -> None:
-        super().__init__(field, None, estimator, train, plan, photographs)
-        self._conf = conf
-        self.warm_up = conf.warm_up
-
-    def rates(self, step: int) -> dict[str, float]:
-        """The table learns at the full rate, the networks at fractions of it."""
-        found = super().rates(step)
-        for name, network in self.field.networks.items():
-            found[name] = self._conf.network_rate
-            if isinstance(network, GridField):
-                found[f"{name}.table"] = 1.0
-        return found
 
     def targets(self, batch: RayBatch) -> tuple[Var, Var, Var | None]:
         """All rays count; with masks, pixels outside are fitted to the background."""

@@ -144,7 +144,6 @@ class PackedSurfaceModel(SurfaceModel):
     ) -> None:
         super().__init__(fields, estimator, train, plan, photographs)
         self._packed, self._patches_conf = packed, patches
-        self.warm_up = packed.warm_up
         self.patches: PatchComparison | None = None  # images of the scene, if patches are compared
 
     def cos_anneal_ratio(self, step: int) -> float:
@@ -185,13 +184,14 @@ class PackedSurfaceModel(SurfaceModel):
         estimator, behind = self.estimator, self.behind
 
         def look(rays: Rays) -> tuple[RenderOutput, Var, int]:
-            fields, found = self.fields.at_weights(), estimator.march_view(rays)
-            geometry = fields.sdf.evaluate(found.points)
+            found, inv_s = estimator.march_view(rays), self.fields.sharpness()
+            geometry = self.fields.sdf.at_weights().evaluate(found.points)
             step = jt.full_like(geometry.sdf, estimator.resolving_step())
-            alpha = surface_alpha(geometry, found.directions, step, fields.inv_s, NO_ANNEALING)
+            alpha = surface_alpha(geometry, found.directions, step, inv_s, NO_ANNEALING)
             samples, rows, count = estimator.view_samples(rays, found, alpha_visibility(alpha, found.offsets))
             seen = FieldOutput(geometry.sdf[rows], geometry.feature[rows], geometry.gradient[rows])
-            return render_surface(fields, samples, NO_ANNEALING, behind, seen), seen.gradient, count
+            shown = render_surface(self.fields.color, inv_s, samples, seen, NO_ANNEALING, behind)
+            return shown, seen.gradient, count
 
         return packed_view(rays, look, behind)
 

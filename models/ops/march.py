@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from data.scenes.cells import any_in_blocks, children
+from data.scenes.frustum import any_in_blocks, children
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
 from models.ops.source import Source

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from data.rays import Rays
-from models.fields.protocol import SurfaceAtWeights
+from models.fields.protocol import ColorField
 from models.rendering import kernels
 from models.rendering.loss_table import terms_of
 from models.rendering.losses import LOSSES, Rendered
@@ -24,6 +24,7 @@ from models.structs import (
     Noise,
     Objective,
     RadianceOutput,
+    RayLayout,
     RaySamples,
     RenderOutput,
     SurfaceOutput,
@@ -41,31 +42,24 @@ def surface_loss(
         noise: jitter of the samples; None for none.
         precomputed: what the estimator computed before, without gradients; None to compute it here.
     """
-    fields = method.fields.at_weights()
-    samples = method.estimator.sample(batch, fields.sdf.distance, noise, precomputed)
-    rendering = render_surface(fields, samples, method.cos_anneal_ratio(step), method.behind)
+    fields = method.fields
+    sdf, inv_s = fields.sdf.at_weights(), fields.sharpness()
+    samples = method.estimator.sample(batch, sdf.distance, noise, precomputed)
+    geometry = sdf.evaluate(samples.positions)  # f(x), its gradient and feature
+    rendering = render_surface(fields.color, inv_s, samples, geometry, method.cos_anneal_ratio(step), method.behind)
     return _compared(method, batch, rendering, step)
 
 
 def render_surface(
-    fields: SurfaceAtWeights,
-    samples: RaySamples,
-    ratio: float,
-    behind: np.ndarray | None,
-    geometry: FieldOutput | None = None,
+    color: ColorField, inv_s: Var, samples: RaySamples, geometry: FieldOutput, ratio: float, behind: np.ndarray | None
 ) -> SurfaceOutput:
-    """Colours of rays through a signed-distance field.
+    """Colours of rays through a signed-distance field, which has the values `geometry` at the samples.
 
-    ratio: of annealing, see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black; geometry:
-    of the samples, if it is known.
+    ratio: of annealing, see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black.
     """
-    geometry = geometry or fields.sdf.evaluate(samples.positions)  # f(x), its gradient and feature
-    rgb = fields.color(
-        samples.positions, geometry.gradient, samples.directions, geometry.feature
-    )  # c(x, n, v, feature)
-    alpha = surface_alpha(geometry, samples.directions, samples.deltas, fields.inv_s, ratio)
-    found = _composited(samples, alpha, rgb, behind)
-    return SurfaceOutput(**vars(found), geometry=geometry, inv_s=fields.inv_s)
+    rgb = color(samples.positions, geometry.gradient, samples.directions, geometry.feature)  # c(x, n, v, feature)
+    alpha = surface_alpha(geometry, samples.directions, samples.deltas, inv_s, ratio)
+    return SurfaceOutput(*_composited(samples, alpha, rgb, behind), geometry, inv_s)
 
 
 def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Var, ratio: float) -> Var:
@@ -99,18 +93,20 @@ def render_passes(
 def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
     """Colours of rays through a radiance field, evaluated at the samples."""
     alpha = kernels.alpha_from_density(found.density, samples.deltas)  # 1 - exp(-sigma delta) (NeRF, eq. 3)
-    return _composited(samples, alpha, found.rgb, behind)
+    return RenderOutput(*_composited(samples, alpha, found.rgb, behind))
 
 
-def _composited(samples: RaySamples, alpha: Var, rgb: Var, behind: np.ndarray | None) -> RenderOutput:
-    """Colours of rays from the opacities and colours of their samples, including those of the background."""
+def _composited(
+    samples: RaySamples, alpha: Var, rgb: Var, behind: np.ndarray | None
+) -> tuple[Var, Var, Var, RaySamples, RayLayout]:
+    """The values of a `RenderOutput` from the opacities and colours of samples, including those of the background."""
     rays = samples.rays
     if samples.background is not None:
         alpha, rgb, rays = samples.background.joined(alpha, rgb)
     weights, opacity = kernels.weights_from_alpha(alpha, rays)  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10), sum w_i
     color = kernels.composite(weights, rgb, rays)  # C = sum w_i c_i (eq. 3)
     color = kernels.over_background(color, opacity, behind)  # + (1 - sum w_i) background
-    return RenderOutput(color, opacity, weights, samples, rays)
+    return color, opacity, weights, samples, rays
 
 
 def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, step: int) -> Objective:

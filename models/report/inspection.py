@@ -11,12 +11,12 @@ from data.errors import UserError, one_line
 from data.io.files import write_result
 from data.io.images import write_image
 from data.prepare.inspection.checks import findings
-from data.prepare.inspection.finding import Finding
+from data.prepare.inspection.epipolar import Finding
 from data.prepare.inspection.overview import overview
 from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, results_folder
 from models.methods.conf import ExperimentConfig
-from models.report.markdown import escaped
+from models.report.document import escaped
 from models.training.run_files import RunFiles
 
 FOLDER = "inspect"

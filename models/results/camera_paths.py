@@ -20,7 +20,7 @@ import numpy as np
 
 from data.cameras import LONGEST_FOCAL, interpolate_pose, mean_up
 from data.errors import SceneError, UserError
-from data.io import json_file
+from data.io import untrusted
 from data.scenes.scene import FARTHEST_CAMERA, Posed, radius_of, require_view
 from models.requests import ORBIT, VideoRequest, view_indices
 from models.results.sizes import film_level
@@ -108,8 +108,8 @@ def between(scene: Posed, views: Sequence[int], seconds: float, fps: float) -> C
 def from_file(path: Path, scene: Posed) -> CameraPath:
     """The path in a file; raises UserError naming an invalid entry."""
     try:
-        content = json_file.read_object(path)
-        fps = json_file.positive(str(path), "fps", content.get("fps", VideoRequest.fps))
+        content = untrusted.read_object(path)
+        fps = untrusted.positive(str(path), "fps", content.get("fps", VideoRequest.fps))
         if fps > FASTEST:
             raise SceneError(f"{path}: fps is {fps:g} and must be at most {FASTEST:g}; correct it")
         if "camera_path" in content:
@@ -134,17 +134,17 @@ def _of_keys(path: Path, content: dict[str, object], scene: Posed, fps: float) -
     if len(keys) < 2:
         raise SceneError(f"{where}: keys has {len(keys)} entries, and a path needs at least two; add one")
     own_width, own_height = scene.size(0)
-    width = json_file.side(where, "width", content.get("width", own_width))
-    height = json_file.side(where, "height", content.get("height", own_height))
+    width = untrusted.side(where, "width", content.get("width", own_width))
+    height = untrusted.side(where, "height", content.get("height", own_height))
     poses = [_pose(f"{where}: keys[{at}]", key, scene, np.eye(4)) for at, key in enumerate(keys)]
     own_fov = math.degrees(2.0 * math.atan(0.5 * own_height / scene.intrinsics[0, 1, 1]))
     views = [_fov(f"{where}: keys[{at}]", key.get("fov", content.get("fov", own_fov))) for at, key in enumerate(keys)]
     is_cycle = content.get("is_cycle", False)
     if not isinstance(is_cycle, bool):
-        raise SceneError(f"{where}: is_cycle is {json_file.kind(is_cycle)} and must be true or false; correct it")
+        raise SceneError(f"{where}: is_cycle is {untrusted.kind(is_cycle)} and must be true or false; correct it")
     if is_cycle:
         poses, views = [*poses, poses[0]], [*views, views[0]]
-    seconds = json_file.positive(where, "seconds", content.get("seconds", VideoRequest.seconds))
+    seconds = untrusted.positive(where, "seconds", content.get("seconds", VideoRequest.seconds))
     count = _count(seconds, fps, f"--path {where}: seconds, fps")
     fovs = np.interp(np.linspace(0.0, len(views) - 1.0, count), np.arange(len(views)), views)
     lenses = [_lens(width, height, fov) for fov in fovs]
@@ -159,9 +159,9 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Posed) -> tupl
             f"{where}: camera_type is {content['camera_type']!r}, and only perspective cameras are supported; "
             "export the path with them"
         )
-    width = json_file.side(where, "render_width", content.get("render_width"))
-    height = json_file.side(where, "render_height", content.get("render_height"))
-    cameras = json_file.objects(where, "camera_path", content)
+    width = untrusted.side(where, "render_width", content.get("render_width"))
+    height = untrusted.side(where, "render_height", content.get("render_height"))
+    cameras = untrusted.objects(where, "camera_path", content)
     if not 2 <= len(cameras) <= MOST_FRAMES:
         raise SceneError(f"{where}: camera_path has {len(cameras)} cameras and must have 2 to {MOST_FRAMES}")
     undone = _undone(path.parent / TRANSFORM_FILE)
@@ -183,9 +183,9 @@ def _undone(path: Path) -> np.ndarray:
     """[4, 4] from nerfstudio's training frame to the world; its rotation part has no scale."""
     if not path.is_file():
         return np.eye(4)
-    content = json_file.read_object(path)
-    transform = json_file.matrix(str(path), "transform", content.get("transform"))
-    scale = json_file.positive(str(path), "scale", content.get("scale"))
+    content = untrusted.read_object(path)
+    transform = untrusted.matrix(str(path), "transform", content.get("transform"))
+    scale = untrusted.positive(str(path), "scale", content.get("scale"))
     with np.errstate(all="ignore"):  # numbers may overflow
         if not ROTATION_TOLERANCE <= abs(np.linalg.det(transform[:3, :3])) <= 1.0 / ROTATION_TOLERANCE:
             raise SceneError(f"{path}: transform is singular or not a rotation; write it again")
@@ -200,7 +200,7 @@ def _pose(where: str, entry: dict[str, object], scene: Posed, to_world: np.ndarr
     value = entry.get("camera_to_world")
     if isinstance(value, list) and len(value) == 16 and not any(isinstance(item, list) for item in value):
         value = [value[row : row + 4] for row in range(0, 16, 4)]
-    pose = json_file.matrix(where, "camera_to_world", value)
+    pose = untrusted.matrix(where, "camera_to_world", value)
     axes = pose[:3, :3]
     with np.errstate(all="ignore"):  # numbers may overflow
         deviation = np.abs(axes.T @ axes - np.eye(3)).max()
@@ -221,7 +221,7 @@ def _pose(where: str, entry: dict[str, object], scene: Posed, to_world: np.ndarr
 
 def _fov(where: str, value: object) -> float:
     """The vertical field of view in degrees."""
-    fov = json_file.positive(where, "fov", value)
+    fov = untrusted.positive(where, "fov", value)
     if not NARROWEST <= fov <= WIDEST:
         raise SceneError(f"{where}: fov is {fov:g} degrees and must be {NARROWEST:.1g} to {WIDEST:g}; correct it")
     return fov

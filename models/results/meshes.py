@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from data.io.phases import phase
+from data.io.bars import phase
 from data.scenes.extraction_box import box_in_frame
 from data.scenes.scene import Posed, radius_of
 from models.machine import memory
@@ -178,6 +178,10 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
     removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
     below = "beside the largest" if small == 1.0 else f"below {small:.0%} of the largest one's area"
     context.log.info(f"{removed} {below} removed, {found.kept} kept")
+    if request.clean == VIEWS and scene.masks is None:
+        found = clean.without_bystanders(found.mesh, scene.c2w[:, :3, 3])
+        if found.removed:
+            context.log.info(f"pieces apart from the object, seen from one side only: {found.removed} removed")
     return found.mesh
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import mcubes
 import numpy as np
 
-from data.scenes.cells import children
+from data.scenes.frustum import children
 
 AXES = (0, 1, 2)
 BOTH_SIGNS = 3  # both bits of `_signs`

@@ -14,7 +14,7 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import write_result
-from data.io.npz import NpzError, read_members
+from data.io.untrusted import NpzError, read_members
 from models.surface.extraction import BLOCK, Grid
 
 # A block crossed by a flat surface has 1.5 vertices of 24 bytes and two triangles of 12 bytes for each of its 64 x 64

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 import trimesh
-from scipy.spatial import cKDTree
+from scipy.spatial import ConvexHull, cKDTree
 
 from data.errors import UserError
 from data.io.bars import shown
 from data.parsed_scene import MASK_HALF
-from data.prepare.gravity import fitted_plane, largest_plane
+from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
 from models.surface.mesh import Surface
 from models.surface.visibility import Visibility, dots, lengths
@@ -27,6 +27,9 @@ SMALL = 0.01  # of the area of the largest component: smaller ones are removed
 DILATION = 50 / 1600
 MOST_FACES = 4_000_000  # decimation of more triangles takes too long during a training
 FACES = 2**20  # faces processed at a time
+# Of `without_bystanders`: lengths of mean normals, absolute and relative to that of the object; the distance from the
+# object as a fraction of its size; and the fractions of a component and of the cameras that are outside its hull.
+LEAST_SIDED, MORE_SIDED, APART, MOSTLY = 0.5, 1.5, 0.1, 0.9
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,35 @@ def without_cavities(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
     for center in centers:
         is_cavity &= ~((center > lows) & (center < highs)).all(axis=1)
     return _with_pieces(mesh, label, ~is_cavity | is_cavity.all())
+
+
+def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
+    """Remove what stands apart from an object and was seen from one side only, such as a wall or a neighbour behind it.
+
+    `mesh` has no unseen faces, so the mean of its unit normals tells from how many sides a component was seen: its
+    length is 1 for a wall, 0.5 for half a sphere, and 0 for a closed surface. The object is the component that has the
+    largest area, times 1 less this length. Nothing is removed if cameras, with centres [C, 3], are within its convex
+    hull, as in a room.
+    """
+    count, label = pieces(mesh)
+    normals = np.concatenate([normal for _, normal in _normals(mesh)])
+    areas = np.bincount(label, weights=lengths(normals), minlength=count)
+    total = np.stack([np.bincount(label, weights=normals[:, axis], minlength=count) for axis in range(3)], axis=1)
+    one_sided = lengths(total) / areas
+    largest = int(np.argmax(areas * (1.0 - one_sided)))
+    within = [mesh.vertices[np.unique(mesh.faces[label == name])] for name in range(count)]
+    hull, near = ConvexHull(within[largest]).equations, cKDTree(within[largest])
+
+    def outside(points: np.ndarray) -> float:
+        return float(np.mean((points @ hull[:, :3].T + hull[:, 3]).max(axis=1) > 0))
+
+    stays = one_sided < max(LEAST_SIDED, MORE_SIDED * one_sided[largest])
+    if outside(centers) < MOSTLY:
+        return Cleaned(mesh, 0, count)
+    for name in np.flatnonzero(~stays):
+        gap = near.query(within[name])[0].min() / np.ptp(within[largest], axis=0).max()
+        stays[name] = gap < APART or outside(within[name]) < MOSTLY
+    return _with_pieces(mesh, label, stays)
 
 
 def _with_pieces(mesh: trimesh.Trimesh, label: np.ndarray, stays: np.ndarray) -> Cleaned:

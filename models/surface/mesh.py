@@ -9,7 +9,7 @@ import trimesh
 
 from data.errors import UserError
 from data.parsed_scene import WorldFrame
-from data.prepare.gravity import plausible_up, rotation_to_z
+from data.prepare.world import plausible_up, rotation_to_z
 from data.scenes.scene import Posed
 from models.requests import AXES, CLEANINGS, COLOURS, FRAMES, NETWORK, UNIT, Y_AXIS, Z_AXIS, MeshRequest
 

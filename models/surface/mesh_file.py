@@ -10,7 +10,7 @@ from trimesh.visual import ColorVisuals
 
 from data.errors import UserError
 from data.io.files import is_file
-from data.io.geometry_file import GeometryError, load_geometry
+from data.io.untrusted import GeometryError, load_geometry
 from data.scenes.scene import Scene
 from models.requests import UNIT, WORLD, Y_AXIS, Z_AXIS
 from models.surface.clean import face_areas

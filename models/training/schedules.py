@@ -40,6 +40,6 @@ def decaying(decay: Decay, rate: float, end: float, first: float, last: float) -
     return lambda step: rate * decay(max(0.0, step - first) / (last - first), end)
 
 
-def warmed_up(schedule: Schedule, steps: float, start: int = 0) -> Schedule:
-    """The schedule times a factor that rises linearly to 1 over `steps` steps, from `start / (steps + start)`."""
-    return lambda step: schedule(step) * min(1.0, (step + start) / (steps + start)) if steps else schedule(step)
+def warmed_up(schedule: Schedule, steps: float) -> Schedule:
+    """The schedule times a factor that rises linearly from 0 to 1 over `steps` steps."""
+    return lambda step: schedule(step) * min(1.0, step / steps) if steps else schedule(step)

@@ -22,7 +22,7 @@ from models.training.ema import WeightAverage
 from models.training.gradient import TOTAL, BatchGradient, GradientSum
 from models.training.guard import Guard
 from models.training.optimizer import Optimizer
-from models.training.schedules import learning_rate, warmed_up
+from models.training.schedules import learning_rate
 
 Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
 
@@ -58,7 +58,7 @@ class Trainer:
         self.generator = generator
         self.finished_steps = 0
         self.rate_factor = 1.0  # on the learning rate of the conf
-        self.schedule = warmed_up(learning_rate(conf), model.warm_up, start=1)
+        self.schedule = learning_rate(conf)
         self.networks = model.networks
         self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
         self.optimizer = Optimizer(

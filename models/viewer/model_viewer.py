@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError, reason
 from models.callback import TRAINING, Callback
+from models.surface.extraction import EmptySurfaceError
 from models.viewer.crop import ConfKeys
-from models.viewer.scene_display import SceneDisplay
-from models.viewer.scene_viewer import A_MOMENT, Place
+from models.viewer.scene_display import SceneDisplay, words
+from models.viewer.scene_viewer import A_MOMENT, Place, add_tools
 from models.viewer.server import start, stop
-from models.viewer.tools import add_tools
-from models.viewer.words import words
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
@@ -175,12 +174,10 @@ class ViewerCallback(Callback):
     def write(self, step: int, seconds: float, state: str) -> None:
         """Close the viewer at the end of the training."""
         del seconds
-        if state == TRAINING or self._is_closed:
-            return
-        self._is_closed = True
-        self._say(f"the training ended at step {step}, and the viewer is closed; --mode view shows the model again")
-        with contextlib.suppress(Exception):
-            stop(self._server)
+        if state != TRAINING and not self._is_closed:
+            self._close(
+                f"the training ended at step {step}, and the viewer is closed; --mode view shows the model again"
+            )
 
     def _alone(self, work: Callable[[], None]) -> None:
         """Errors of the viewer close the viewer, not the training."""
@@ -189,16 +186,18 @@ class ViewerCallback(Callback):
         try:
             work()
         except Exception as error:  # noqa: BLE001 (errors of a library that runs its own threads)
-            self._is_closed = True
-            self._say(f"the viewer is closed, the training continues: {reason(error)}")
-            with contextlib.suppress(Exception):
-                stop(self._server)
+            self._close(f"the viewer is closed, the training continues: {reason(error)}")
+
+    def _close(self, told: str) -> None:
+        self._is_closed = True
+        self._say(told)
+        with contextlib.suppress(Exception):
+            stop(self._server)
 
 
 def _mesh_of(context: EvalContext, request: MeshRequest) -> Surface | None:
     """The mesh; None, with a message, if there is no surface or it does not fit."""
     from models.results.meshes import finished_mesh
-    from models.surface.extraction import EmptySurfaceError
 
     try:
         return finished_mesh(context, request)

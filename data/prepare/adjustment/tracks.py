@@ -10,9 +10,10 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from data.io.images import size_of, size_within
+from data.cameras import evenly_spaced
+from data.io.images import eight_bits, size_of, size_within
 from data.parsed_scene import Lens, SparsePoints
-from data.prepare.adjustment.bundle import Bundle
+from data.prepare.adjustment.bundle import LIMITS, Bundle, consistent, errors, triangulate
 from data.prepare.features import Camera, Features, find_features, match_features, neighbour_pairs, normalised
 from data.scenes.undistort import resized
 
@@ -21,6 +22,7 @@ MOST_FEATURES = 1500
 NEIGHBOURS = 8  # matched views for each view, by camera; the next image in order is matched too
 LEAST_TRACKS = 100  # inlier tracks; with fewer, neither cameras nor points are reliable
 SAME_LENS = 1e-3  # relative; above the rounding of float32
+MOST_IMAGES = 100  # evenly chosen: more add few points and take longer than the start of a training should
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,3 +109,28 @@ def points_of(
     sums = np.bincount(bundle.track[kept], error[kept], minlength=len(xyz))
     good = counts >= 2
     return SparsePoints(xyz[good], counts[good], sums[good] / counts[good], colours[good])
+
+
+def triangulated(
+    images: Sequence[np.ndarray], intrinsics: np.ndarray, c2w: np.ndarray
+) -> tuple[SparsePoints | None, str]:
+    """The points matched between undistorted images, and a note about them; None if the cameras fit too few matches.
+
+    images: unsigned integers [H, W, 3], V of them; intrinsics [V, 3, 3], c2w [V, 4, 4]. The cameras are kept as given.
+    """
+    views = evenly_spaced(len(images), MOST_IMAGES)
+    bundle, colours = bundle_of(
+        [image_features(eight_bits(images[view]), Lens(intrinsics[view]), c2w[view]) for view in views]
+    )
+    xyz = triangulate(bundle, bundle.w2c, bundle.pinholes)
+    error = errors(bundle, bundle.w2c, bundle.pinholes, xyz)
+    kept = consistent(bundle, error, LIMITS[-1])
+    points = points_of(bundle, kept, error, xyz, colours)
+    if len(points.xyz) < LEAST_TRACKS:
+        return None, (
+            f"no SfM points: the cameras fit {len(points.xyz)} of {len(xyz)} matched points; {LEAST_TRACKS} are needed"
+        )
+    return replace(points, are_derived=True), (
+        f"{len(points.xyz)} SfM points triangulated from {len(views)} photographs: median reprojection error "
+        f"{np.median(error[kept]):.2f} pixels of images at most {LARGEST_SIDE} wide"
+    )

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from data.errors import listed_views
-from data.prepare.inspection.camera_checks import cameras as camera_check
-from data.prepare.inspection.finding import Finding, graded
+from data.prepare.inspection.epipolar import Finding, graded
+from data.prepare.inspection.epipolar import cameras as camera_check
 from data.prepare.inspection.image_checks import exposure, masks, sharpness
 from data.prepare.inspection.sides import SEEN_ANGLE, missing_sides
 from data.scenes.frustum import Cameras, frustum_distances

@@ -11,7 +11,7 @@ import numpy as np
 from data.errors import listed_views
 from data.io.images import size_within
 from data.parsed_scene import MASK_HALF
-from data.prepare.inspection.finding import Finding, graded
+from data.prepare.inspection.epipolar import Finding, graded
 from data.scenes.frustum import Cameras
 from data.scenes.scene import Scene
 from data.scenes.visual_hull import masked_views, visual_hull

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
+from data.io.bars import phase, so_far
 from data.io.child import ChildError, run_apart
 from data.io.deadline import seconds_left
 from data.io.files import remove, write_result
-from data.io.phases import phase, so_far
 from data.prepare.frames import Frame, Group, groups
-from data.prepare.progress import Bar
 from data.prepare.sfm import colmap_tasks, mapping
-from data.prepare.sfm.database import copy_without, count_rows, read_largest, read_links
+from data.prepare.sfm.database import MOSTLY, copy_without, count_rows, read_largest, read_links, share_of_still_pairs
 from data.prepare.sfm.matching import (
     COARSE_FEATURES,
     EXHAUSTIVE_LIMIT,
@@ -27,9 +26,8 @@ from data.prepare.sfm.matching import (
     similar_pairs,
     why_disconnected,
 )
-from data.prepare.sfm.static_camera import MOSTLY, share_of_still_pairs
 from data.prepare.sources import MIN_IMAGES
-from data.prepare.steps import WorkError
+from data.prepare.steps import Bar, WorkError
 
 DATABASE = "database/matches.db"  # in its own folder, since SQLite writes its journals beside it
 LOG = "colmap.log"

@@ -10,15 +10,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from data.io.bars import phase
 from data.io.deadline import seconds_left, slowdown
-from data.io.phases import phase
 from data.prepare.stereo.plane_sweep import SOURCES, DepthMaps, swept
-from data.scenes.cells import between_centres, cell_centres, signed_distances
-from data.scenes.frustum import Cameras
-from data.scenes.near_plane import near_plane
+from data.scenes.frustum import Cameras, between_centres, cell_centres, signed_distances
 from data.scenes.scene import Scene
-from data.scenes.sparse import region_points
-from data.scenes.view_selection import neighbours
+from data.scenes.sparse import near_plane, neighbours, region_points
 
 NEAREST = 1e-3  # depth, radii: an SfM point may coincide with a camera
 # The depths of the sweep extend to this multiple of the far end of the sphere: what is behind it would match within.

@@ -19,8 +19,8 @@ import numpy as np
 
 from data.errors import SceneError, one_line
 from data.io.images import image_size, photographs_folder
-from data.io.json_file import MAX_POINTS_BYTES, read_content
 from data.io.named_files import named_file
+from data.io.untrusted import MAX_POINTS_BYTES, read_content
 from data.parsed_scene import CameraFiles, ParsedScene
 from data.scenes.readers.shots import camera, scene_of_shots, shot, sparse
 

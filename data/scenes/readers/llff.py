@@ -22,8 +22,7 @@ import numpy as np
 
 from data.errors import SceneError
 from data.io.images import image_size, left_out, photographs_folder, require_images
-from data.io.json_file import positive, side
-from data.io.npz import NpzError, read_npy
+from data.io.untrusted import NpzError, positive, read_npy, side
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.scenes.readers.poses import rigid_pose
 from data.scenes.readers.transforms import require_same_shape

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from data.errors import SceneError, one_line
-from data.io.json_file import MAX_POINTS_BYTES, positive, read_object, text
+from data.io.untrusted import MAX_POINTS_BYTES, positive, read_object, text
 from data.parsed_scene import CameraFiles, Lens, ParsedScene
 from data.scenes.readers.shots import camera, field, numbers, records, scene_of_shots, shot, sparse
 

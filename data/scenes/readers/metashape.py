@@ -26,9 +26,8 @@ import numpy as np
 
 from data.errors import SceneError, listed, one_line
 from data.io.images import image_size, photographs_folder
-from data.io.json_file import positive, side
 from data.io.named_files import masks_folder, spelled_below, spelled_file
-from data.io.xml_file import read_xml
+from data.io.untrusted import positive, read_xml, side
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.scenes.readers.poses import rigid_pose
 from data.scenes.readers.shots import numbers, with_masks

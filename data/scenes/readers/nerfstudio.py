@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from data.errors import SceneError, one_line
-from data.io.json_file import matrix, positive, text
+from data.io.untrusted import matrix, positive, text
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage, SparsePoints
 from data.scenes.readers.points import read_points
 from data.scenes.readers.poses import rigid_pose

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import SceneError, one_line
-from data.io.json_file import MAX_POINTS_BYTES, read_object, text
+from data.io.untrusted import MAX_POINTS_BYTES, read_object, text
 from data.parsed_scene import CameraFiles, Lens, ParsedScene
 from data.scenes.readers.shots import camera, field, numbers, records, scene_of_shots, shot, sparse
 from data.scenes.readers.transforms import require_read

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from data.errors import SceneError, one_line
-from data.io.json_file import MAX_POINTS_BYTES, read_json
+from data.io.untrusted import MAX_POINTS_BYTES, read_json
 from data.parsed_scene import CameraFiles, Lens, ParsedScene
 from data.scenes.readers.shots import camera, field, numbers, scene_of_shots, shot, sparse
 from data.scenes.readers.transforms import require_read

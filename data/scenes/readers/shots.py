@@ -16,8 +16,8 @@ import numpy as np
 
 from data.errors import SceneError, listed
 from data.io.images import left_out, list_images, natural_key, photographs_folder
-from data.io.json_file import positive, side
 from data.io.named_files import leads_out, mask_files, masks_folder, named_file
+from data.io.untrusted import positive, side
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.scenes.readers.poses import rigid_pose
 from data.scenes.readers.transforms import require_distinct, require_most

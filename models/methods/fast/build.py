@@ -46,4 +46,4 @@ def build_nerf(
     """A `PackedRadianceModel` of the conf."""
     field = RADIANCE[conf.radiance_field].build(conf, "fine", generator)
     estimator = RadianceOccupancyEstimator(conf.radiance, train, plan, field)
-    return PackedRadianceModel(field, estimator, train, plan, conf.radiance, conf.photographs)
+    return PackedRadianceModel(field, None, estimator, train, plan, conf.photographs)

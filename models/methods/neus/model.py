@@ -28,8 +28,9 @@ class NeuSModel(SurfaceModel):
     def view_fully(self, rays: Rays, step: int) -> RayView:
         """The same with all networks evaluated at all samples."""
         with jt.no_grad():
-            placed, fields = upload(rays), self.fields.at_weights()
-            samples = self.estimator.samples_of(placed, self.estimator.t_starts(placed, fields.sdf.distance, None))
+            placed, fields, sdf = upload(rays), self.fields, self.fields.sdf.at_weights()
+            samples = self.estimator.samples_of(placed, self.estimator.t_starts(placed, sdf.distance, None))
+            geometry = sdf.evaluate(samples.positions)
             ratio = self.cos_anneal_ratio(step)
-            rendering = render_surface(fields, samples, ratio, self.behind)
-            return region_view(rendering, rendering.geometry.gradient)
+            rendering = render_surface(fields.color, fields.sharpness(), samples, geometry, ratio, self.behind)
+            return region_view(rendering, geometry.gradient)

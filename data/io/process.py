@@ -1,22 +1,27 @@
-"""Silences libraries, so that the terminal shows only this program's own messages.
+"""What this process says and hears: silent libraries, and a Ctrl-C that is not lost.
 
-libpng and libjpeg write to the process's stderr; Python libraries emit warnings and log records.
+libpng and libjpeg write to the process's stderr; Python libraries emit warnings and log records. A Ctrl-C that arrives
+while Python deletes an object is an exception that Python prints and drops.
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import logging
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 STDERR = 2  # the file descriptor that C libraries write to
 OPENCV_QUIET = {"OPENCV_LOG_LEVEL": "SILENT", "OPENCV_FFMPEG_LOGLEVEL": "-8"}  # -8: AV_LOG_QUIET
 # Prefixes of environment variables that libraries read when they are loaded: invalid values end the process, others
 # lower the limit on image sizes below that of this program.
 FORGOTTEN = ("TQDM_", "OPENCV_", "NUMPY_", "NPY_PROMOTION_STATE", "PROTOCOL_BUFFERS_")
+AGAIN_AFTER = 0.05  # seconds; by then the object is deleted
 
 
 def silence_libraries() -> None:
@@ -59,3 +64,18 @@ def native_stderr_silenced() -> Iterator[None]:
     finally:
         os.dup2(kept, STDERR)
         os.close(kept)
+
+
+def keep_interruptions() -> None:
+    """Install a hook that raises such an interruption again after AGAIN_AFTER seconds. The command line calls it."""
+    before = sys.unraisablehook
+
+    def on_unraisable(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            before(unraisable)
+            return
+        again = threading.Timer(AGAIN_AFTER, _thread.interrupt_main)
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = on_unraisable

@@ -81,6 +81,7 @@ class TrainingPlan:
 
 # What a training began with, by name: a resume keeps it.
 Before = Mapping[str, Decision]
+UNSWEPT: Before = {"start": Decision(SPHERE)}  # without depth maps, which take long
 KEPT = ("region", "background", "start", "exposure")
 
 

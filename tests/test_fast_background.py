@@ -20,7 +20,7 @@ from data.prepare.load import load_scene
 from data.rays import Rays
 from models.config.strict import ConfigError
 from models.estimators.batch import counts_of
-from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
+from models.estimators.conf import OpenConfig
 from models.estimators.merge import MergedBackground
 from models.estimators.sampler import FIRST, MOST_EMPTY, per_ray
 from models.machine.backend import jt
@@ -28,6 +28,7 @@ from models.methods.conf import load_config
 from models.ops.kernel import REFERENCE, use
 from models.ops.march import merged_order
 from models.ops.outside import candidates, contracted
+from models.ops.sizes import BACKGROUND_RADIUS
 
 pytestmark = pytest.mark.slow
 

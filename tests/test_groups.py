@@ -16,9 +16,10 @@ from trainings import run_conf
 from data.io.images import read_image, write_image
 from data.prepare.load import load_scene
 from data.scenes.writer import write_neus_scene
+from models.checkpoints.scenes import training_scene
 from models.evaluation import collapse
 from models.evaluation.collapse import deciding_group
-from models.experiment import Experiment, training_scene
+from models.experiment import Experiment
 from models.methods.conf import load_config
 from models.training import record
 from models.training.record import recorded

@@ -10,7 +10,7 @@ from rigs import project
 from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, write_scene
 
 from data.errors import SceneError, UserError
-from data.io.images import ImageError
+from data.io.headers import ImageError
 from data.parsed_scene import Lens, ParsedScene, PosedImage, WorldFrame
 from data.prepare.inspection.epipolar import cameras
 from data.prepare.load import load_held_out, load_scene

@@ -14,9 +14,14 @@ from data.io import bars, deadline
 from data.io.bars import Bar, Spent
 from data.io.deadline import ends_at, seconds_left, slowdown
 from data.prepare.stereo.fused_depth import FEWEST_MAPS, views_within
-from models import runner
+from models import experiment, runner
+from models.commands.reconstruction import CONF
+from models.commands.reconstruction_settings import timed_plan
 from models.commands.reconstruction_time import STEPPING, WORTH, Budget, announce, on_cold_cache
 from models.machine import progress
+from models.methods import registry
+from models.methods.conf import load_config
+from models.training import pace
 from models.training.pace import Pace
 
 PACE = Pace(0.05)
@@ -72,6 +77,19 @@ def test_minutes_that_are_too_short_are_told_at_once(clock, capsys):
     told = capsys.readouterr().out
     assert "--minutes 1 is too short: 60 s have passed, mesh and report take about 40 s, and 200 steps are" in told
     assert "the whole command will take about 1.8 minutes" in told
+
+
+def test_the_measured_steps_are_those_of_the_planned_training(clock, monkeypatch, capsys):
+    """Others, without the depth maps, compiled kernels that no training uses."""
+    planned, measured = object(), []
+    monkeypatch.setattr(experiment, "training_scene", lambda conf: None)
+    monkeypatch.setattr(registry, "decide", lambda *given: planned)
+    monkeypatch.setattr(pace, "measured_pace", lambda model, train, scene, plan, within: measured.append(plan) or PACE)
+    given = Budget(300.0, clock[0])
+    found, kept = timed_plan(load_config(CONF, "x"), {"dataset.downscale": "2"}, given, is_auto=False)
+    assert measured == [planned] and found.seconds_per_step == PACE.seconds and kept == given
+    assert int(found.settings["train.end_iter"]) == pytest.approx(300.0 * STEPPING / PACE.seconds, abs=9)
+    assert "for 5 minutes in all" in capsys.readouterr().out
 
 
 def test_how_slow_the_machine_is_follows_from_the_time_that_this_thread_waited(tmp_path, monkeypatch):

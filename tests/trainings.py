@@ -29,9 +29,8 @@ from models.methods.conf import ExperimentConfig
 from models.methods.protocol import Batch, Model
 from models.methods.registry import METHODS, Method, build_model, decide
 from models.ops.march import PackedSamples
-from models.plan import Before, wants_masks
+from models.plan import UNSWEPT, Before, wants_masks
 from models.rendering.terms import binary_mask
-from models.training.pace import UNSWEPT
 from models.training.trainer import Trainer
 
 Gradients = tuple[dict[str, float], dict[str, np.ndarray]]

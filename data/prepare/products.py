@@ -19,7 +19,8 @@ import numpy as np
 from data.cameras import evenly_spaced
 from data.errors import UserError, listed
 from data.io.files import LINK_WORDS, make_folder, read_regular, remove, remove_empty, write_result
-from data.io.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
+from data.io.headers import ImageError
+from data.io.images import IMAGE_SUFFIXES, read_image, write_image
 from data.parsed_scene import MASK_HALF, ParsedScene, WorldFrame
 from data.prepare.frames import Frame
 from data.prepare.inspection.overview import overview
@@ -28,9 +29,9 @@ from data.prepare.steps import is_as_noted
 from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
 from data.scenes.readers.colmap import read_colmap
-from data.scenes.readers.neus import FRAME_FILE
+from data.scenes.readers.neus import FRAME_FILE, POINTS_FILE
 from data.scenes.scene import Scene, check_scene
-from data.scenes.writer import CAMERA_FILE, POINTS_FILE, write_neus_scene
+from data.scenes.writer import CAMERA_FILE, write_neus_scene
 
 FRESH = "scene"  # subfolder of the work folder in which they are written first
 MASK_SHEET = "masks.png"

@@ -14,7 +14,8 @@ import numpy as np
 from PIL import Image
 
 from data.errors import DAMAGE, UserError, listed
-from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, ImageError, entries, read_image
+from data.io.headers import ImageError
+from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, read_image
 from data.io.named_files import folders_beside
 from data.io.process import native_stderr_silenced
 

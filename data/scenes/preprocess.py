@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 
 from data.errors import SceneError, listed
-from data.io.headers import read_exif
-from data.io.images import ImageError, alpha_of, mask_of, over_background, read_image, rgb_of, size_of
+from data.io.headers import ImageError, read_exif
+from data.io.images import alpha_of, mask_of, over_background, read_image, rgb_of, size_of
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.config import DatasetConfig

@@ -14,7 +14,8 @@ import numpy as np
 
 from data.cameras import LONGEST_FOCAL, PIXEL_CENTRE, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row_volume
 from data.errors import SceneError
-from data.io.images import ImageError, image_size
+from data.io.headers import ImageError
+from data.io.images import image_size
 from data.parsed_scene import Lens, ParsedScene, PosedImage
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from data.io.streams import say
 from data.scenes.scene import summary
 from models import interface
 from models.checkpoints.scenes import first_scene_kept
-from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
+from models.commands.command import EXIT_DONE, Arguments, Command
 from models.commands.view import VIEWER, keys_of, place_of
+from models.methods.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:

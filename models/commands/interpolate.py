@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from data.errors import UserError
 from data.scenes.scene import require_view
-from models.commands.command import Arguments, Command, ExperimentConfig, Mode
+from models.commands.command import Arguments, Command, Mode
 from models.commands.flag_types import is_index
 from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, with_model
+from models.methods.conf import ExperimentConfig
 from models.results.trained import TrainedModel
 
 

@@ -14,9 +14,10 @@ from data.io.bars import so_far
 from data.io.deadline import ends_at
 from data.io.images import image_size, list_images
 from data.io.streams import say
-from models.commands.command import Arguments, ExperimentConfig
+from models.commands.command import Arguments
 from models.commands.conf import given_value
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, with_steps
+from models.methods.conf import ExperimentConfig
 from models.plan import LEAST_STEPS
 from models.requests import AUTO
 
@@ -85,16 +86,16 @@ def timed_plan(
     Makes the depth maps and measures the time of a step. If `is_auto`, the first training has 1 / 2^DOUBLINGS of these
     steps.
     """
+    from models.checkpoints.scenes import training_scene
     from models.commands.reconstruction_time import DEPTH, MEASURING, announce, on_cold_cache
-    from models.experiment import training_scene
     from models.methods.registry import decide
     from models.training.pace import measured_pace
 
     scene = training_scene(conf)
     with ends_at(lambda: time.perf_counter() + DEPTH * given.seconds):
-        decide(conf.model, conf.train, scene, {})
+        decided = decide(conf.model, conf.train, scene, {})
     say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
-    pace = measured_pace(conf.model, conf.train, scene, MEASURING * given.seconds)
+    pace = measured_pace(conf.model, conf.train, scene, decided, MEASURING * given.seconds)
     given = replace(given, compiling=on_cold_cache(so_far()))
     rounds = 2**DOUBLINGS if is_auto else 1
     fitting = given.steps(pace)

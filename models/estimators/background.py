@@ -15,7 +15,7 @@ from data.cameras import evenly_spaced
 from data.rays import Rays
 from data.scenes.frustum import frustum_distances, squared_radii
 from data.scenes.scene import Scene
-from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
+from models.estimators.conf import OpenConfig
 from models.estimators.empty_cells import EmptyCells
 from models.estimators.occupancy import OccupancyGrid
 from models.estimators.visibility import fitted, transmitted
@@ -24,6 +24,7 @@ from models.fields.density_grid import DensityGrid
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, PackedSamples
 from models.ops.outside import BEFORE, BEHIND, Outside, occupied, outside_samples
+from models.ops.sizes import BACKGROUND_RADIUS
 from models.ops.volrend import alpha_from_density
 from models.structs import Var
 

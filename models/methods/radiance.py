@@ -11,10 +11,10 @@ from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.fields.protocol import RadianceField
+from models.fields.registry import NERF
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
 from models.methods.fast.conf import FAST_NERF
-from models.methods.nerf.conf import NERF
 from models.methods.protocol import LevelSet
 from models.methods.volume import NO_EXPOSURE, VolumeModel
 from models.ops.volrend import expected_distance

@@ -20,7 +20,7 @@ from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
 from models.methods.fast.conf import FAST_NEUS
-from models.methods.protocol import LevelSet, Noise
+from models.methods.protocol import LevelSet
 from models.methods.volume import NO_EXPOSURE, VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs
 from models.plan import TrainingPlan
@@ -31,7 +31,7 @@ from models.rendering.protocol import RayBatch
 from models.rendering.render import render_surface, surface_alpha, surface_loss
 from models.rendering.terms import masked_mean, masked_psnr
 from models.rendering.views import packed_view
-from models.structs import Array, FieldOutput, RayView, RenderOutput, Var
+from models.structs import Array, FieldOutput, Noise, RayView, RenderOutput, Var
 
 
 class SurfaceModel(VolumeModel):

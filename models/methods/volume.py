@@ -15,13 +15,13 @@ from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
-from models.methods.protocol import Model, Noise
+from models.methods.protocol import Model
 from models.plan import TrainingPlan
 from models.rendering.loss_table import weights_of
 from models.rendering.losses import LOSSES
 from models.rendering.protocol import Output, RayBatch
 from models.rendering.terms import binary_mask
-from models.structs import Var, loss_tag
+from models.structs import Noise, Var, loss_tag
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")

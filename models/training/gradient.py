@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.machine.backend import jt
-from models.methods.protocol import Batch, Model, Noise, Precomputed
+from models.methods.protocol import Batch, Model, Precomputed
 from models.ops.weighted_means import weighted_means
-from models.structs import OF_THE_BATCH, Objective, Var, loss_tag
+from models.structs import OF_THE_BATCH, Noise, Objective, Var, loss_tag
 
 TOTAL = "total"  # name of the weighted sum among the losses
 Counts = Mapping[str, float]  # counts of a whole batch, by term

@@ -16,9 +16,9 @@ import numpy as np
 
 from data.errors import listed
 from models.machine.backend import jt
-from models.methods.protocol import Batch, Noise
+from models.methods.protocol import Batch
 from models.ops.later import Later
-from models.structs import Var
+from models.structs import Noise, Var
 from models.training.gradient import TOTAL, BatchGradient
 from models.training.optimizers import UpdateSettings
 from models.training.update_check import find_faults, gathered

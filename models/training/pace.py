@@ -13,14 +13,13 @@ from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.machine import memory
 from models.methods.block import ModelConfig
-from models.methods.registry import build_model, decide
-from models.plan import SPHERE, Before, Decision
+from models.methods.registry import build_model
+from models.plan import TrainingPlan
 from models.training.chunks import chosen_chunk
 from models.training.trainer import Trainer, generators
 
 # The first training compiles the kernels, the second one is timed, with at most this many steps.
 FIRST_STEPS, TIMED_STEPS = 32, 160
-UNSWEPT: Before = {"start": Decision(SPHERE)}  # no depth maps, which take longer than these trainings
 
 
 @dataclass(frozen=True)
@@ -31,25 +30,27 @@ class Pace:
     slowdown: float = 1.0  # of work on one core by other processes
 
 
-def measured_pace(model: ModelConfig, train: TrainConfig, scene: Scene, within: float) -> Pace:
-    """The times of steps, measured in about `within` seconds or in FIRST_STEPS steps; no files are kept.
+def measured_pace(model: ModelConfig, train: TrainConfig, scene: Scene, plan: TrainingPlan, within: float) -> Pace:
+    """The times of steps of the planned training, measured in about `within` seconds or in FIRST_STEPS steps; no files
+    are kept.
 
     Schedules are fractions of the training, so a short one passes through the same sizes as a long one.
     """
     with phase("compiling"):
-        first = _short_training(model, train, scene, FIRST_STEPS, "first steps") / FIRST_STEPS
+        first = _short_training(model, train, scene, plan, FIRST_STEPS, "first steps") / FIRST_STEPS
     before, steps = scheduled(), int(np.clip(within / first, FIRST_STEPS, TIMED_STEPS))
     with phase("measuring"):
-        seconds = _short_training(model, train, scene, steps, "measuring") / steps
+        seconds = _short_training(model, train, scene, plan, steps, "measuring") / steps
     memory.release()
     return Pace(seconds, slowdown(before))
 
 
-def _short_training(model: ModelConfig, train: TrainConfig, scene: Scene, steps: int, name: str) -> float:
+def _short_training(
+    model: ModelConfig, train: TrainConfig, scene: Scene, plan: TrainingPlan, steps: int, name: str
+) -> float:
     """The seconds of a training with this number of steps, without its start."""
     train = replace(train, end_iter=steps, warm_up_end=min(train.warm_up_end, steps - 1))
     initial, pixels, jitter = generators(train.seed)
-    plan = decide(model, train, scene, UNSWEPT)
     built = build_model(model, train, initial, plan)
     trainer = Trainer(built, built.sampler(scene, train.batch_size, pixels), train, jitter)
     trainer.ray_chunk = chosen_chunk(trainer, {}).chunk

@@ -16,8 +16,9 @@ from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, Ranks
-from models.methods.protocol import Batch, Model, Noise, Sampler
+from models.methods.protocol import Batch, Model, Sampler
 from models.ops.update import all_finite, readings
+from models.structs import Noise
 from models.training.ema import WeightAverage
 from models.training.gradient import TOTAL, BatchGradient, GradientSum
 from models.training.guard import Guard

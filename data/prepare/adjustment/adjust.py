@@ -17,7 +17,8 @@ import numpy as np
 from data.cameras import similarity
 from data.errors import SceneError
 from data.io.child import ChildError, run_apart
-from data.io.images import ImageError, eight_bits, read_image, rgb_of, size_of
+from data.io.headers import ImageError
+from data.io.images import eight_bits, read_image, rgb_of, size_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.prepare.adjustment.bundle import Adjusted, adjust, resected
 from data.prepare.adjustment.tracks import (

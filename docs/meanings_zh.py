@@ -13,9 +13,7 @@ FLAG_MEANINGS = {
         "evaluate：对这样的 --mesh，不评估地面上的点"
     ),
     "show this help message and exit": "显示帮助并退出",
-    "mode of the program; its name may be the first word (default: train)": (
-        "程序的模式，名称可作第一个词（默认：train）"
-    ),
+    "mode of the program, also as the first word (default: train)": "程序的模式，可作第一个词（默认：train）",
     "print version and commit": "打印版本和提交",
     "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
     "name of the scene folder; replaces CASE_NAME and ${case} in the conf": (

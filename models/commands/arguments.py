@@ -75,7 +75,7 @@ COMMON = (
         EXPERIMENT,
         default="train",
         metavar="MODE",
-        help="mode of the program; its name may be the first word (default: train)",
+        help="mode of the program, also as the first word (default: train)",
     ),
     flag("--version", EXPERIMENT, action="store_true", help="print version and commit"),
     flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="conf file (default: ./confs/demo.conf)"),

@@ -1,6 +1,7 @@
 // CPU definitions of models/ops/csrc/cuda/device.h, to test the logic of CUDA sources. Blocks run one after another,
 // their threads as fibers of one system thread. Errors are detected if a result depends on the order of threads or
-// blocks, if memory is read before it is written, if scratch is overrun, or if not all threads reach a barrier.
+// blocks, if memory is read before it is written, if scratch is overrun, or if not all threads reach a barrier, or not all
+// lanes of a warp a call that they make together.
 #pragma once
 #include <ucontext.h>
 #include <algorithm>
@@ -35,6 +36,12 @@ struct dim3 {
 struct float4 {
     float x, y, z, w;
 };
+struct float2 {
+    float x, y;
+};
+struct uint4 {
+    uint32_t x, y, z, w;
+};
 static dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulation {
@@ -42,7 +49,10 @@ namespace emulation {
 enum Order { UP, DOWN, SHUFFLED, DRY };
 static int order = UP;  // of threads between two barriers, of blocks, and of work without either; DRY: nothing runs
 constexpr size_t STACK = 1 << 16, SHARED_BYTES = 48 << 10;  // 48 KiB: available to a block on every GPU
-constexpr unsigned MOST_THREADS = 1024;
+constexpr size_t MOST_SHARED = 227 << 10;  // to a block that asks for it, on 9.0
+static long card_shared = MOST_SHARED;     // the same on the emulated card
+static bool rounds_factors = false;        // as train.tf32 asks for
+constexpr unsigned MOST_THREADS = 1024, LANES = 32;
 
 // What was started since the last call of `emulated_work`.
 struct Product {
@@ -52,18 +62,26 @@ struct Product {
 static std::vector<Product> products;
 static long launches, bytes, most_bytes;  // bytes: of scratch at a time
 
+enum State { READY, AT_BARRIER, IN_WARP, DONE };
 struct Fiber {
     ucontext_t context;
     std::vector<char> stack;
-    bool is_done;
-    int barriers;         // reached so far
+    State state;
     size_t shared_taken;  // of the block's shared memory
 };
+// What the lanes of a warp that have arrived bring to the call that they make together.
+struct Warp {
+    const char *call;
+    unsigned arrived;
+    void *brought[LANES];
+};
 static std::vector<Fiber> fibers;
+static std::vector<Warp> warps;
 static ucontext_t scheduler;
 static unsigned current;
 static std::function<void()> body;
-alignas(64) static unsigned char shared_memory[SHARED_BYTES];
+alignas(64) static unsigned char shared_memory[MOST_SHARED];
+static size_t shared_bytes;
 
 // 0 ... count - 1 in the selected order.
 inline std::vector<long> ordered(long count) {
@@ -83,13 +101,26 @@ inline void enter() {
     } catch (...) {  // must not leave the fiber, which has no handler
         failure = std::current_exception();
     }
-    fibers[current].is_done = true;
+    fibers[current].state = DONE;
     swapcontext(&fibers[current].context, &scheduler);
 }
 
-inline void barrier() {
-    fibers[current].barriers++;
+inline void wait(State state) {
+    fibers[current].state = state;
     swapcontext(&fibers[current].context, &scheduler);
+}
+
+// A call of all lanes of a warp: the last to arrive does work(what each lane brought) for all of them.
+template <typename Brought, typename Work>
+inline void together(const char *call, Brought &brought, Work work) {
+    Warp &warp = warps[current / LANES];
+    if (warp.arrived > 0 && warp.call != call) throw std::runtime_error("lanes of a warp that make different calls");
+    warp.call = call;
+    warp.brought[current % LANES] = &brought;
+    if (++warp.arrived < LANES) return wait(IN_WARP);
+    work([&warp](unsigned lane) -> Brought & { return *(Brought *)warp.brought[lane]; });
+    warp.arrived = 0;
+    for (unsigned lane = 0; lane < LANES; lane++) fibers[current / LANES * LANES + lane].state = READY;
 }
 
 // The next part of the block's shared memory: the same for all threads, which allocate in the same order.
@@ -97,17 +128,17 @@ inline void *take_shared(size_t bytes) {
     size_t &taken = fibers[current].shared_taken;
     void *piece = shared_memory + taken;
     taken += (bytes + 15) / 16 * 16;
-    if (taken > SHARED_BYTES) throw std::runtime_error("more shared memory than a block has");
+    if (taken > shared_bytes) throw std::runtime_error("more shared memory than a block has");
     return piece;
 }
 
 inline void run_block(unsigned count) {
-    std::memset(shared_memory, 0xff, SHARED_BYTES);  // NaN, so that reads before writes are detected
+    std::memset(shared_memory, 0xff, shared_bytes);  // NaN, so that reads before writes are detected
     if (fibers.size() < count) fibers.resize(count);
+    warps.assign((count + LANES - 1) / LANES, {});
     for (unsigned t = 0; t < count; t++) {
         Fiber &fiber = fibers[t];
-        fiber.is_done = false;
-        fiber.barriers = 0;
+        fiber.state = READY;
         fiber.shared_taken = 0;
         fiber.stack.resize(STACK);
         getcontext(&fiber.context);
@@ -116,25 +147,106 @@ inline void run_block(unsigned count) {
         fiber.context.uc_link = &scheduler;
         makecontext(&fiber.context, enter, 0);
     }
-    for (bool is_running = true; is_running;) {
+    const auto all = [count](State state) {
+        return std::all_of(fibers.begin(), fibers.begin() + count, [=](const Fiber &one) { return one.state == state; });
+    };
+    while (!all(DONE)) {
+        bool has_run = false;
         for (long t : ordered(count)) {
-            if (fibers[t].is_done) continue;
+            if (fibers[t].state != READY) continue;
+            has_run = true;
             current = (unsigned)t;
             threadIdx = dim3(current);
             swapcontext(&scheduler, &fibers[t].context);
+            if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
         }
-        if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
-        is_running = false;
-        for (unsigned t = 0; t < count; t++) {
-            if (fibers[t].barriers != fibers[0].barriers) throw std::runtime_error("a barrier that a thread does not reach");
-            is_running |= !fibers[t].is_done;
-        }
+        if (has_run) continue;
+        if (!all(AT_BARRIER)) throw std::runtime_error("a barrier that a thread does not reach");
+        for (unsigned t = 0; t < count; t++) fibers[t].state = READY;
     }
+}
+
+// The nearest half, of two the even one; infinity from 65,520 on.
+inline uint16_t half_of(float x) {
+    const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+    const double size = std::fabs((double)x);
+    if (std::isnan(x)) return sign | 0x7e00;
+    if (size >= 65520.0) return sign | 0x7c00;
+    const int exponent = size < std::ldexp(1.0, -14) ? -14 : std::ilogb(size);  // below are subnormal numbers
+    return sign | (uint16_t)((exponent + 14) * 1024 + (int)std::nearbyint(std::ldexp(size, 10 - exponent)));
+}
+
+inline float float_of(uint16_t half) {
+    const int exponent = half >> 10 & 31, digits = half & 1023;
+    const float size = exponent == 31 ? (digits ? NAN : INFINITY)
+                                      : std::ldexp((float)(exponent ? 1024 + digits : digits), (exponent ? exponent : 1) - 25);
+    return half & 0x8000 ? -size : size;
+}
+
+inline float half_at(const uint32_t *pairs, int i) { return float_of((uint16_t)(pairs[i / 2] >> 16 * (i % 2))); }
+
+// sum + a . b of eight values, as tensor cores add: every term loses its digits below the 24 of the largest.
+inline float dot8(float sum, const float *a, const float *b) {
+    double terms[9] = {sum}, largest = std::fabs((double)sum), total = 0;
+    for (int i = 0; i < 8; i++) {
+        terms[i + 1] = (double)a[i] * b[i];
+        largest = std::max(largest, std::fabs(terms[i + 1]));
+    }
+    if (!(largest > 0) || std::isinf(largest)) return sum + (float)std::accumulate(terms + 1, terms + 9, 0.0);
+    const double unit = std::ldexp(1.0, std::ilogb(largest) - 23);
+    for (double term : terms) total += std::trunc(term / unit) * unit;
+    const float nearest = (float)total;
+    return std::fabs((double)nearest) > std::fabs(total) ? std::nextafter(nearest, 0.f) : nearest;
+}
+
+struct Fragments {
+    float *sums;
+    const uint32_t *a;
+    uint32_t b[2];
+};
+
+// mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32, from the layout of fragments in PTX: in groups of four lanes.
+inline void multiply_matrices(Fragments &own) {
+    together("mma", own, [](auto of) {
+        float a[16][16], b[8][16], c[16][8];
+        for (int lane = 0; lane < 32; lane++) {
+            const int group = lane / 4, pair = 2 * (lane % 4);
+            for (int i = 0; i < 8; i++)
+                a[group + 8 * (i / 2 % 2)][pair + 8 * (i / 4) + i % 2] = half_at(of(lane).a, i);
+            for (int i = 0; i < 4; i++) b[group][pair + 8 * (i / 2) + i % 2] = half_at(of(lane).b, i);
+            for (int i = 0; i < 4; i++) c[group + 8 * (i / 2)][pair + i % 2] = of(lane).sums[i];
+        }
+        for (int lane = 0; lane < 32; lane++)
+            for (int i = 0; i < 4; i++) {
+                const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+                of(lane).sums[i] = dot8(dot8(c[row][column], a[row], b[column]), a[row] + 8, b[column] + 8);
+            }
+    });
+}
+
+struct MatrixRows {
+    uint32_t *fragments;
+    const uint16_t *row;
+};
+
+// ldmatrix.sync.aligned.m8n8.x4.shared.b16, with .trans if turned: lane 8 i + r gives row r of matrix i.
+inline void load_matrices(MatrixRows &own, bool is_turned) {
+    const auto offset = (const unsigned char *)own.row - shared_memory;
+    if (offset < 0 || offset + 16 > (long)shared_bytes || offset % 16) throw std::runtime_error("a row that ldmatrix cannot read");
+    together(is_turned ? "ldmatrix.trans" : "ldmatrix", own, [=](auto of) {
+        for (int lane = 0; lane < 32; lane++)
+            for (int i = 0; i < 4; i++) {
+                const int row = lane / 4, column = 2 * (lane % 4);
+                const auto at = [&](int r, int c) { return (uint32_t)of(8 * i + r).row[c]; };
+                of(lane).fragments[i] = is_turned ? at(column, row) | at(column + 1, row) << 16
+                                                  : at(row, column) | at(row, column + 1) << 16;
+            }
+    });
 }
 
 }  // namespace emulation
 
-inline void __syncthreads() { emulation::barrier(); }
+inline void __syncthreads() { emulation::wait(emulation::AT_BARRIER); }
 
 inline unsigned long long atomicAdd(unsigned long long *to, unsigned long long value) {
     const unsigned long long old = *to;
@@ -164,6 +276,7 @@ inline double __ddiv_rn(double a, double b) { return a / b; }
 // As on a GPU where nothing runs, else so few that some points already take several passes through a network.
 #define ACTIVATION_FLOATS (emulation::order == emulation::DRY ? 16384l * 260 : 1040l)
 
+#define SHARED_OF_LAUNCH(name) unsigned char *name = emulation::shared_memory
 #define SHARED(type, name, count) type *name = (type *)emulation::take_shared((count) * sizeof(type))
 
 namespace neus {
@@ -197,8 +310,13 @@ struct Scratch {
     long bytes;
 };
 
+inline bool is_reduced() { return emulation::rounds_factors; }
+inline long most_shared() { return emulation::card_shared; }
+
 template <typename... Parameters, typename... Arguments>
-inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Arguments... arguments) {
+inline void launch_sharing(void (*kernel)(Parameters...), dim3 blocks, int threads, long shared, Arguments... arguments) {
+    if (shared > most_shared()) throw std::runtime_error("more shared memory than the GPU gives a block");
+    emulation::shared_bytes = shared;
     if (threads < 1 || threads > (int)emulation::MOST_THREADS) throw std::runtime_error("a block of so many threads");
     if (blocks.x < 1 || blocks.y < 1 || blocks.y > 65535 || blocks.z > 65535) throw std::runtime_error("so many blocks");
     emulation::launches++;
@@ -210,6 +328,11 @@ inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Argu
         blockIdx = dim3(b % blocks.x, b / blocks.x % blocks.y, b / blocks.x / blocks.y);
         emulation::run_block(threads);
     }
+}
+
+template <typename... Parameters, typename... Arguments>
+inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Arguments... arguments) {
+    launch_sharing(kernel, blocks, threads, emulation::SHARED_BYTES, arguments...);
 }
 
 template <typename Work>
@@ -230,6 +353,34 @@ inline float power_of_2(float x) {
     std::memcpy(&bits, &x, sizeof(bits));
     const float nearest = (float)power, unit = std::nextafter(nearest, INFINITY) - nearest;
     return (float)(power + (bits * 2654435761u >> 31 ? 1.4 : -1.4) * unit);
+}
+
+inline uint32_t halves(float low, float high) {
+    return emulation::half_of(low) | (uint32_t)emulation::half_of(high) << 16;
+}
+inline float lower_half(uint32_t pair) { return emulation::float_of((uint16_t)pair); }
+inline float upper_half(uint32_t pair) { return emulation::float_of((uint16_t)(pair >> 16)); }
+
+inline void multiply_matrices(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    emulation::Fragments own{sums, a, {b0, b1}};
+    emulation::multiply_matrices(own);
+}
+
+template <bool IS_TURNED>
+inline void load_matrices(uint32_t (&fragments)[4], const uint16_t *row) {
+    emulation::MatrixRows own{fragments, row};
+    emulation::load_matrices(own, IS_TURNED);
+}
+
+inline int not_before(int value) { return value; }
+
+inline float largest_of_warp(float value) {
+    emulation::together("shfl", value, [](auto of) {
+        float most = of(0);
+        for (int lane = 1; lane < 32; lane++) most = std::max(most, of(lane));
+        for (int lane = 0; lane < 32; lane++) of(lane) = most;
+    });
+    return value;
 }
 
 template <typename T>
@@ -305,6 +456,12 @@ inline void call(void (*function)(const Layout &, const Arrays &, const Arrays &
 }
 
 }  // namespace emulation
+
+// The shared memory that a block may ask for, and whether factors may be rounded.
+extern "C" void emulated_card(long bytes, int rounds_factors) {
+    emulation::card_shared = bytes;
+    emulation::rounds_factors = rounds_factors;
+}
 
 // Copy at most `most` products since the last call to `copied` (rows, columns, depth, is aligned); returns how many
 // there were, the number of launches beside them, and the most bytes of scratch at a time.

@@ -17,12 +17,15 @@ NERF = NerfSizes(8, 4, 10, 4, (4,), (84, 256, *WIDE * 4, 340, 256, *WIDE * 2, 25
 GRID = replace(grid_sizes(14, 16, 2048, 19), widths=(31, 64, 64, 64, 64, 17), keeps=1)
 PLACING = Placing(replace(SDF, keeps=0), UpsampleRound(64, 0, 64.0), (16, 16, 16, 16), 0)
 RAYS, POINTS = 512, 512 * (64 + 64)
-STEP = (
+IN_TILES = (
     (sdf_mlp.SOURCE, "sdf_forward", SDF, POINTS),
+    (sdf_mlp.SOURCE, "sdf_distance", SDF, POINTS),
+    (upsample.PLACING_SOURCE, "place", PLACING, RAYS),
+)
+STEP = (
     (sdf_mlp.SOURCE, "sdf_backward", SDF, POINTS),
     (color_mlp.SOURCE, "color_forward", COLOR, POINTS),
     (color_mlp.SOURCE, "color_backward", COLOR, POINTS),
-    (upsample.PLACING_SOURCE, "place", PLACING, RAYS),
 )
 OTHERS = (
     (nerf_mlp.SOURCE, "nerf_forward", NERF, POINTS),
@@ -31,8 +34,22 @@ OTHERS = (
     (grid_sdf.SOURCE, "grid_backward", GRID, POINTS),
 )
 NORMAL = 3  # channels, of d_normals: the only operand of an own width
-MOST_LAUNCHES = 790  # of own kernels and products
+MOST_LAUNCHES = 550  # of own kernels and products
 MOST_SCRATCH = 170 << 20  # bytes: of 900 MiB for the pool of a step, see docs/performance.md
+
+
+@pytest.mark.parametrize("called", IN_TILES, ids=lambda called: called[1])
+def test_a_network_in_tiles_needs_no_products_and_a_few_launches(called):
+    """A product for each layer and pass takes the place of the tiles where the network is too wide for them."""
+    source, function, layout, rows = called
+    done = work(source, function, layout, rows)
+    assert done.products == [] and done.launches <= (3 if called[1] == "sdf_distance" else 35)
+    sizes = layout.network if called[1] == "place" else layout
+    wide = replace(sizes, widths=tuple(600 if width == 256 else width for width in sizes.widths[:-1]) + (600,))
+    wide = replace(wide, widths=tuple(561 if width == 217 else width for width in wide.widths))
+    assert (
+        len(work(source, function, replace(layout, network=wide) if called[1] == "place" else wide, rows).products) > 9
+    )
 
 
 @pytest.mark.parametrize("called", STEP + OTHERS, ids=lambda called: called[1])
@@ -45,6 +62,6 @@ def test_all_products_but_that_of_the_normals_have_aligned_operands(called):
 
 
 def test_the_networks_of_a_step_need_few_launches_and_little_scratch():
-    done = [work(*called) for called in STEP]
+    done = [work(*called) for called in (*STEP, *IN_TILES)]
     assert sum(one.launches + len(one.products) for one in done) <= MOST_LAUNCHES
     assert max(one.scratch for one in done) <= MOST_SCRATCH

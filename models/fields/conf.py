@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from models.config.strict import AUTO, Auto, ConfigError, limits, shown
-from models.ops.sizes import FEATURES, GridSizes, encoding_width, grid_sizes
+from models.ops.sizes import (
+    FEATURES,
+    TILE_ENCODED,
+    TILE_LAYERS,
+    TILE_WIDTH,
+    GridSizes,
+    encoding_width,
+    grid_sizes,
+)
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
 MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer
@@ -123,6 +131,12 @@ class SdfConfig:
     def embedded_width(self) -> int:
         """Width of the encoded input: the point and, per octave, its sines and cosines."""
         return encoding_width(self.d_in, self.multires)
+
+    @property
+    def is_for_tiles(self) -> bool:
+        """Whether its sizes are such that a GPU evaluates it in tiles of points (`csrc/cuda/sdf_tiles.h`)."""
+        is_narrow = max(self.d_hidden, self.features) <= TILE_WIDTH and self.embedded_width <= TILE_ENCODED
+        return is_narrow and self.n_layers < TILE_LAYERS
 
     @property
     def widths(self) -> Widths:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from models.config.hocon import DEVICES
 from models.config.strict import shown
+from models.machine import backend
 from models.methods.conf import MODEL, ExperimentConfig, build, flat, tree_of
 
 
@@ -46,3 +47,13 @@ def sizes_line(conf: ExperimentConfig) -> str:
     fitting = [device for device in DEVICES if chosen == {key: one[device] for key, one in conf.by_device.items()}]
     listed = ", ".join(f"{key} = {shown(value)}" for key, value in chosen.items())
     return f"sizes for {' and '.join(fitting) or 'another device'}: {listed}" if chosen else ""
+
+
+def tiles_line(conf: ExperimentConfig) -> str:
+    """One line for the log if a GPU computes the signed distances layer by layer, because of their sizes; else ""."""
+    network = getattr(conf.model, "sdf_network", None)
+    if backend.device_info().name == "cpu" or network is None or network.is_for_tiles:
+        return ""
+    return (
+        "sdf_network is too large for tiles of points: its layers are computed one after the other, which takes longer"
+    )

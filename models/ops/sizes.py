@@ -19,6 +19,9 @@ from dataclasses import dataclass
 BLOCK = 64
 PAD = 16  # widths are padded to multiples of it, the vector length of the widest processors
 VECTOR = 4  # floats of 16 bytes, the alignment of rows in memory on CUDA
+# The largest networks that CUDA evaluates in tiles of points (csrc/cuda/tile_layers.h): channels of a layer, of the
+# encoded point, and layers.
+TILE_WIDTH, TILE_ENCODED, TILE_LAYERS = 512, 128, 16
 SOFTPLUS_BETA = 100.0  # sharpness of the activation: close to ReLU, but twice differentiable (IDR)
 # Distance of the farthest background samples from the origin; points beyond are within 1/128 of the side of their cube
 BACKGROUND_RADIUS = 64.0

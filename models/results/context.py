@@ -16,7 +16,7 @@ from models.experiment import Experiment, plan_of
 from models.machine import backend
 from models.methods.conf import flat
 from models.methods.decisions import with_table
-from models.methods.device_values import sizes_line
+from models.methods.device_values import sizes_line, tiles_line
 from models.methods.protocol import Model
 from models.methods.registry import build_model
 from models.results.chunks import ResultChunks
@@ -86,5 +86,5 @@ def log_inputs(experiment: Experiment, log: RunLogger) -> None:
     for text in filter(None, (device.warning, outdated_line(experiment.conf.outdated))):
         log.warn(text)
     told = (summary(scene), *scene.notes) if isinstance(scene, Scene) else ()
-    for text in filter(None, (sizes_line(experiment.conf), *told)):
+    for text in filter(None, (sizes_line(experiment.conf), tiles_line(experiment.conf), *told)):
         (log.warn if isinstance(scene, Scene) and text in scene.doubts else log.info)(text)

@@ -50,12 +50,32 @@ struct Scratch {
     jittor::Allocation allocation;
 };
 
-// Run a kernel on `blocks` blocks of `threads` threads.
+// Bytes of shared memory that a block may ask for.
+inline long most_shared() {
+    int device = 0, bytes = 0;
+    cudaError_t status = cudaGetDevice(&device);
+    if (status == cudaSuccess)
+        status = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    demand(status == cudaSuccess, cudaGetErrorString(status), status);
+    return bytes;
+}
+
+// Run a kernel on `blocks` blocks of `threads` threads, which share `shared` bytes beside what the kernel declares.
+template <typename... Parameters, typename... Arguments>
+inline void launch_sharing(void (*kernel)(Parameters...), dim3 blocks, int threads, long shared, Arguments... arguments) {
+    cudaError_t status = cudaSuccess;
+    if (shared > 0)
+        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    demand(status == cudaSuccess, cudaGetErrorString(status), status);
+    kernel<<<blocks, threads, shared>>>(Parameters(arguments)...);
+    status = cudaGetLastError();
+    demand(status == cudaSuccess, cudaGetErrorString(status), status);
+}
+
+// The same without.
 template <typename... Parameters, typename... Arguments>
 inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Arguments... arguments) {
-    kernel<<<blocks, threads>>>(Parameters(arguments)...);
-    const cudaError_t status = cudaGetLastError();
-    demand(status == cudaSuccess, cudaGetErrorString(status), status);
+    launch_sharing(kernel, blocks, threads, 0, arguments...);
 }
 
 template <typename Work>
@@ -93,12 +113,15 @@ inline std::string told(cublasStatus_t status) {
     return std::string("cuBLAS (") + cudaGetErrorString(cudaPeekAtLastError()) + ")";
 }
 
+// Whether products may round their factors to 10 bits: train.tf32.
+inline bool is_reduced() { return jittor::use_tensorcore; }
+
 // C [rows, columns] = scale A B + keep C, where A is [rows, depth], or [depth, rows] if turned, and B likewise.
 inline void product(long rows, long columns, long depth, float scale, const float *a, long stride_a, bool turn_a,
                     const float *b, long stride_b, bool turn_b, float keep, float *c, long stride_c) {
     if (rows <= 0 || columns <= 0) return;
     const cublasComputeType_t kind =
-        jittor::use_tensorcore ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+        is_reduced() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     // cuBLAS is column-major, so the transposed product is computed.
     const cublasStatus_t status = cublasGemmEx(
         jittor::cublas_handle, turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)columns,
@@ -114,7 +137,61 @@ __device__ inline float power_of_2(float x) {
     return power;
 }
 
-// Memory that the threads of a block share.
+// Two float16, the first in the lower half, each the nearest to its value; infinite from 65,520 on.
+__device__ inline uint32_t halves(float low, float high) {
+    uint32_t pair;
+    asm("{.reg .f16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h};}" : "=r"(pair) : "f"(low), "f"(high));
+    return pair;
+}
+__device__ inline float lower_half(uint32_t pair) {
+    float value;
+    asm("{.reg .f16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l;}" : "=f"(value) : "r"(pair));
+    return value;
+}
+__device__ inline float upper_half(uint32_t pair) { return lower_half(pair >> 16); }
+
+// Fragments of PTX's mma.m16n8k16: sums [16, 8] += A [16, 16] B [16, 8], the factors in float16.
+__device__ inline void multiply_matrices(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    for (int half = 0; half < 2; half++)
+        asm volatile(
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+            : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(half ? b1 : b0));
+#endif
+}
+
+// Fragments of four matrices [8, 8] in shared memory, of which lane 8 i + r gives row r of matrix i.
+template <bool IS_TURNED>
+__device__ inline void load_matrices(uint32_t (&to)[4], const uint16_t *row) {
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    if (IS_TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+}
+
+// A value of which the compiler computes nothing before this place: addresses that it moves out of a loop take registers.
+__device__ inline int not_before(int value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
+// The largest value of the 32 threads of a warp, in each of them.
+__device__ inline float largest_of_warp(float value) {
+    for (int apart = 16; apart > 0; apart /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, apart));
+    return value;
+}
+
+// Memory that the threads of a block share: the bytes of `launch_sharing`, and a part of a kernel's own.
+#define SHARED_OF_LAUNCH(name) extern __shared__ __align__(16) unsigned char name[]
 #define SHARED(type, name, count) __shared__ type name[count]
 
 }  // namespace neus

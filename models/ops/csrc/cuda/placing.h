@@ -38,7 +38,7 @@ inline void place(const Placing &layout, long rays, const float *origins, const 
     float *depths_to = depths_scratch.values, *depths_other = depths_to + rays * all;
     float *sdf_to = sdf_scratch.values, *sdf_other = sdf_to + rays * all;
     int *order = order_scratch.values;
-    const SoftplusNet net = sdf_net(layout.network, packed);
+    const SdfNet net(layout.network, packed, false);
     UpsampleRound round = layout.round;
     if (!layout.known) {
         points_along(rays, round.depths, origins, directions, depths, points.values);

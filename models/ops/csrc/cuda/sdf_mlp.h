@@ -3,6 +3,8 @@
 // are constants. The record holds h_1 ... h_L, each [n, width], n rounded up to whole blocks, the width to whole
 // vectors.
 #pragma once
+#include <memory>
+#include "sdf_tiles.h"
 #include "softplus_net.h"
 
 namespace neus {
@@ -11,10 +13,20 @@ inline SoftplusNet sdf_net(const SdfSizes &sizes, const float *packed) {
     return {packed, sizes.widths, {sizes.encoded}, (unsigned)sizes.skips, SKIP_SCALE};
 }
 
-// h_0 of the points.
-inline void encode_points(const SoftplusNet &net, const SdfSizes &sizes, long rows, const float *points,
-                          float *encoded) {
-    encode(points, rows, 3, sizes.octaves, sizes.scale, encoded, net.stride_e, (int)net.stride_e - sizes.encoded);
+// The network in the form that evaluates it: in tiles of points, or layer by layer where the GPU has none for its sizes.
+struct SdfNet {
+    NetInTiles tiles;
+    std::unique_ptr<SoftplusNet> layers;
+
+    SdfNet(const SdfSizes &sizes, const float *packed, bool has_turned)
+        : tiles(packed, sdf_shapes(sizes), has_turned),
+          layers(tiles.is_there() ? nullptr : new SoftplusNet(sdf_net(sizes, packed))) {}
+};
+
+// h_0 of the points, [rows, stride].
+inline void encode_points(const SdfSizes &sizes, long rows, const float *points, float *encoded) {
+    const int stride = whole(sizes.encoded);
+    encode(points, rows, 3, sizes.octaves, sizes.scale, encoded, stride, stride - sizes.encoded);
 }
 
 // The encoding's transposed Jacobian: `total` -> gradient [rows, 3].
@@ -46,7 +58,14 @@ inline void sdf_from_points(int octaves, long rows, const float *encoded, const 
 }
 
 // sdf [n, 1] alone, from a network.
-inline void distances(const SoftplusNet &net, const SdfSizes &sizes, long n, const float *points, float *sdf) {
+inline void distances(const SdfNet &of, const SdfSizes &sizes, long n, const float *points, float *sdf) {
+    if (of.tiles.is_there()) {
+        Scratch<float> encoded(n * whole(sizes.encoded));
+        encode_points(sizes, n, points, encoded.values);
+        evaluate(of.tiles, {n, encoded.values, whole(sizes.encoded), 1.f / sizes.scale, {}, sdf, nullptr, nullptr});
+        return;
+    }
+    const SoftplusNet &net = *of.layers;
     const long most = at_once(n, net.stride);
     Scratch<float> encoded(most * net.stride_e), odd(most * net.stride), even(most * net.stride), sums(most * VECTOR);
     std::vector<Rows> h(1, {encoded.values, net.stride_e});
@@ -57,7 +76,7 @@ inline void distances(const SoftplusNet &net, const SdfSizes &sizes, long n, con
     for (long begin = 0; begin < n; begin += most) {
         const long rows = n - begin < most ? n - begin : most;
         float *to = sdf + begin;
-        encode_points(net, sizes, rows, points + begin * 3, encoded.values);
+        encode_points(sizes, rows, points + begin * 3, encoded.values);
         hidden_layers(net, rows, h);
         linear(top, rows, net.parts(net.last, h[net.last], h[0]), sums.values, VECTOR);
         each(rows, [=] __device__(long i) { to[i] = (from[i * VECTOR] + bias[0]) / scale; });
@@ -66,13 +85,30 @@ inline void distances(const SoftplusNet &net, const SdfSizes &sizes, long n, con
 
 // The same.
 inline void sdf_distance(const SdfSizes &sizes, long n, const float *points, const float *packed, float *sdf) {
-    distances(sdf_net(sizes, packed), sizes, n, points, sdf);
+    distances(SdfNet(sizes, packed, false), sizes, n, points, sdf);
+}
+
+// `sdf_forward` of a network in tiles.
+inline void forward_in_tiles(const NetInTiles &net, const SdfSizes &sizes, long n, const float *points, float *sdf,
+                             float *feature, float *gradient, float *record) {
+    const int stride = whole(sizes.encoded), features = sizes.widths.back() - 1;
+    const long padded = rounded_to_blocks(n), most = sizes.keeps ? n : at_once(n, net.net.width);
+    Scratch<float> encoded(most * stride), total(most * stride), hidden(sizes.keeps ? 0 : most * recorded(net.net));
+    for (long begin = 0; begin < n; begin += most) {
+        const long rows = n - begin < most ? n - begin : most;
+        const HiddenRows kept = sizes.keeps ? HiddenRows{record, padded} : HiddenRows{hidden.values, most};
+        encode_points(sizes, rows, points + begin * 3, encoded.values);
+        evaluate(net, {rows, encoded.values, stride, 1.f / sizes.scale, kept, sdf + begin, feature + begin * features, total.values});
+        sdf_to_points(sizes.octaves, rows, encoded.values, total.values, stride, gradient + begin * 3);
+    }
 }
 
 // sdf [n, 1], feature [n, F], gradient [n, 3] and, where `sizes.keeps`, the record.
 inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, const float *packed, float *sdf,
                         float *feature, float *gradient, float *record) {
-    const SoftplusNet net = sdf_net(sizes, packed);
+    const SdfNet of(sizes, packed, true);
+    if (of.tiles.is_there()) return forward_in_tiles(of.tiles, sizes, n, points, sdf, feature, gradient, record);
+    const SoftplusNet &net = *of.layers;
     const Layer &top = net.layers[net.last];
     const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = sizes.widths.back() - 1;
@@ -83,7 +119,7 @@ inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, cons
         const Rows first{encoded.values, net.stride_e};
         const std::vector<Rows> h = sizes.keeps ? rows_of_layers(net, first, record, padded, begin)
                                                 : rows_of_layers(net, first, hidden.values, most, 0);
-        encode_points(net, sizes, rows, points + begin * 3, encoded.values);
+        encode_points(sizes, rows, points + begin * 3, encoded.values);
         hidden_layers(net, rows, h);
         linear(top, rows, net.parts(net.last, h[net.last], h[0]), a.values, stride);
         give_outputs(rows, features, sizes.scale, top.bias, a.values, stride, sdf + begin, feature + begin * features);
@@ -107,7 +143,7 @@ inline void sdf_backward(const SdfSizes &sizes, long n, const float *points, con
         const long rows = n - begin < most ? n - begin : most;
         const std::vector<Rows> h =
             rows_of_layers(net, {encoded.values, net.stride_e}, const_cast<float *>(record), padded, begin);
-        encode_points(net, sizes, rows, points + begin * 3, encoded.values);
+        encode_points(sizes, rows, points + begin * 3, encoded.values);
         const std::vector<Rows> carried = swept(net, rows, h, memory);
         sdf_from_points(sizes.octaves, rows, encoded.values, d_gradient + begin * 3, hat.values, net.stride_e);
         backward_sweep(net, rows, h, carried, {hat.values, net.stride_e}, a.values, b.values, gradients.values);

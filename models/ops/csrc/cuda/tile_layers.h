@@ -1,0 +1,185 @@
+// The layers of a network for tiles of points: their weights as factors, and the choice of the tile.
+#pragma once
+#include "aligned.h"
+#include "tile.h"
+
+namespace neus {
+
+constexpr int FACTORS_OF_A_LAUNCH = 32;  // the kernel arguments must fit into 4 KiB
+static_assert(TILE_WIDTH <= TILE_WARPS * OWN, "a row of warps has all channels of a layer");
+constexpr int LEAST_WIDTH = 64;
+
+// Where the inputs and outputs of a layer are. Its input consists of the main channels, the outputs of the layer before,
+// and of those beside, which several layers may read; the columns of its weight are multiplied by `factor`. Cotangents
+// come from `back` outputs, from `back_from` on.
+struct LayerShape {
+    int inputs, outputs;
+    int main_from, main, beside_from, beside;
+    int back_from, back;
+    float factor;
+};
+
+// y = x W^T + b; `turned`: the factors of d x = d y W.
+struct TileLayer {
+    const float *weight, *bias;  // packed
+    LayerShape shape;
+    Factor main, beside, main_turned, beside_turned;
+};
+
+struct TileNet {
+    TileLayer layers[TILE_LAYERS];
+    int last, width, beside;  // channels of the areas of a tile
+};
+
+// The sums of a layer's outputs at the warp's columns from `first` on, from both areas of the tile.
+template <int PRODUCTS>
+__device__ inline Sums outputs_at(const Tile &tile, const TileLayer &layer, int first) {
+    Sums sums{};
+    multiply<PRODUCTS>(tile, tile.main, layer.main, first, sums);
+    multiply<PRODUCTS>(tile, tile.beside, layer.beside, first, sums);
+    return sums;
+}
+
+// Those of a factor of cotangents, from the main area.
+template <int PRODUCTS>
+__device__ inline Sums pulled(const Tile &tile, const Factor &turned, int first) {
+    Sums sums{};
+    multiply<PRODUCTS>(tile, tile.main, turned, first, sums);
+    return sums;
+}
+
+// The area beside becomes rows [rows, width] of a matrix with a stride.
+__device__ inline void fill_beside(Tile &tile, const float *values, int stride, int rows, int width) {
+    fill(tile, tile.beside, rounded_up(width, STEP), [=](int row, int column) {
+        return row < rows && column < width ? values[(long)row * stride + column] : 0.f;
+    });
+}
+
+// A factor whose value at (k, i) is scale from[k step_depth + i step_columns].
+struct FactorSource {
+    const float *from;
+    int step_depth, step_columns, depth, columns;
+    float scale;
+    Factor to;
+    __device__ float at(int k, int i) const {
+        return k < depth && i < columns ? scale * from[(long)k * step_depth + (long)i * step_columns] : 0.f;
+    }
+};
+struct SomeFactors {
+    FactorSource at[FACTORS_OF_A_LAUNCH];
+};
+
+// A block packs 16 columns of a factor.
+__global__ inline void factors_kernel(SomeFactors some) {
+    SHARED(float, largest, THREADS);
+    const FactorSource &source = some.at[blockIdx.y];
+    const Factor &to = source.to;
+    const int first = (int)blockIdx.x * STEP;
+    if (first >= to.columns) return;
+    float most = 0.f;
+    for (int i = threadIdx.x; i < to.depth * STEP; i += THREADS)
+        most = fmaxf(most, finite_size(source.at(i / STEP, first + i % STEP)));
+    largest[threadIdx.x] = most;
+    __syncthreads();
+    for (int i = 0; i < THREADS; i++) most = fmaxf(most, largest[i]);
+    const float scale = scale_of(most), factor = inverse_of(scale);
+    if (threadIdx.x == 0) const_cast<float *>(to.scales)[blockIdx.x] = scale;
+    for (int i = threadIdx.x; i < to.depth / STEP * LANES; i += THREADS) {
+        const int lane = i % LANES, k = i / LANES * STEP + 2 * (lane % 4), column = first + lane / 4;
+        uint32_t high[4], low[4];
+#pragma unroll
+        for (int part = 0; part < 4; part++) {
+            const int depth = k + part % 2 * 8, at = column + part / 2 * 8;
+            const Split split(source.at(depth, at) * factor, source.at(depth + 1, at) * factor);
+            high[part] = split.high;
+            low[part] = split.low;
+        }
+        uint4 *place = const_cast<uint4 *>(to.fragments) + (i / LANES * (to.columns / STEP) + blockIdx.x) * LANES + lane;
+        *place = {high[0], high[1], high[2], high[3]};
+        place[to.plane()] = {low[0], low[1], low[2], low[3]};
+    }
+}
+
+// The number of warps of a tile; 0 if the GPU has too little shared memory for one.
+inline int warps_of_tile(int width, int beside) {
+    int warps = TILE_WARPS;
+    while (warps * OWN >= width && shared_of(warps, width, beside) > most_shared()) warps /= 2;
+    return warps * OWN >= width ? warps : 0;
+}
+
+// Whether there are tiles for such layers, on any GPU.
+inline bool are_for_tiles(const std::vector<LayerShape> &shapes) {
+    bool is_well = shapes.size() > 1 && shapes.size() <= TILE_LAYERS;
+    for (const LayerShape &shape : shapes)
+        is_well &= shape.main <= TILE_WIDTH && shape.back <= TILE_WIDTH && shape.beside <= TILE_ENCODED;
+    return is_well;
+}
+
+// The factors of a network in the GPU's memory.
+struct NetInTiles {
+    TileNet net{};
+    int warps = 0, points = 0;  // of a block; no warps: there are no tiles for this network
+    std::vector<FactorSource> sources;
+    std::vector<Scratch<uint4>> memory;
+
+    // `has_turned`: with the factors of the cotangents
+    NetInTiles(const float *packed, const std::vector<LayerShape> &shapes, bool has_turned) {
+        if (!are_for_tiles(shapes)) return;
+        net.last = (int)shapes.size() - 1;
+        net.width = LEAST_WIDTH;
+        for (const LayerShape &s : shapes) {
+            while (net.width < s.main || net.width < s.back) net.width *= 2;
+            net.beside = std::max(net.beside, rounded_up(s.beside, STEP));
+        }
+        warps = warps_of_tile(net.width, net.beside);
+        points = warps * OWN * OWN / net.width;
+        if (warps == 0) return;
+        for (size_t l = 0; l < shapes.size(); l++) {
+            add(packed, shapes[l], has_turned, net.layers[l]);
+            packed += (long)(shapes[l].inputs + 1) * shapes[l].outputs;
+        }
+        pack();
+    }
+    bool is_there() const { return warps > 0; }
+    int threads() const { return warps * LANES; }
+    long shared() const { return shared_of(warps, net.width, net.beside); }
+    dim3 blocks(long rows) const { return dim3((unsigned)((rows + points - 1) / points)); }
+
+   private:
+    void add(const float *packed, const LayerShape &s, bool has_turned, TileLayer &layer) {
+        const float *main = packed + s.main_from, *beside = packed + s.beside_from;
+        const long row = (long)s.back_from * s.inputs;
+        layer.weight = packed;
+        layer.bias = packed + (long)s.inputs * s.outputs;
+        layer.shape = s;
+        add(layer.main, {main, 1, s.inputs, s.main, s.outputs, s.factor, {}});
+        add(layer.beside, {beside, 1, s.inputs, s.beside, s.outputs, s.factor, {}});
+        if (!has_turned) return;
+        add(layer.main_turned, {main + row, s.inputs, 1, s.back, s.main, s.factor, {}});
+        add(layer.beside_turned, {beside + row, s.inputs, 1, s.back, s.beside, s.factor, {}});
+    }
+    void add(Factor &to, FactorSource source) {
+        to.depth = rounded_up(source.depth, STEP);
+        to.columns = source.depth > 0 ? rounded_up(source.columns, OWN) : 0;
+        if (to.columns == 0) return;
+        const long vectors = 2 * to.plane();
+        memory.emplace_back(vectors + to.columns / STEP);
+        to.fragments = memory.back().values;
+        to.scales = (const float *)(to.fragments + vectors);
+        source.to = to;
+        sources.push_back(source);
+    }
+    void pack() const {
+        for (size_t first = 0; first < sources.size(); first += FACTORS_OF_A_LAUNCH) {
+            SomeFactors some{};
+            unsigned columns = 1, count = 0;
+            for (; count < FACTORS_OF_A_LAUNCH && first + count < sources.size(); count++) {
+                some.at[count] = sources[first + count];
+                columns = std::max(columns, (unsigned)(some.at[count].to.columns / STEP));
+            }
+            launch(factors_kernel, dim3(columns, count), THREADS, some);
+        }
+    }
+};
+
+}  // namespace neus

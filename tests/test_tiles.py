@@ -1,0 +1,197 @@
+"""Networks in tiles of points on tensor cores, in emulation: PTX's layouts, accuracy, and the choice of the tile."""
+
+import ctypes
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import oracles
+import pytest
+from dense_renderer import SDF, params64, roughen
+from forms import EMULATED, build, in_form, library, only_on_the_cpu, work
+from test_cuda_work import POINTS as MANY
+from test_cuda_work import SDF as PUBLISHED
+
+from models.checkpoints.published import to_checkpoint
+from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.fields.sdf import SDFNetwork
+from models.fields.state import import_state
+from models.machine import backend
+from models.machine.backend import jt
+from models.methods.device_values import tiles_line
+from models.ops.sdf_mlp import SOURCE
+
+pytestmark = only_on_the_cpu
+KIB = 1 << 10
+# Bytes of shared memory that a block may ask for, by capability.
+CARDS = {"7.5": 64 * KIB, "8.0": 163 * KIB, "8.6": 99 * KIB, "9.0": 227 * KIB}
+PRIMITIVES = """#include "cuda_emulation.h"
+extern "C" void multiply(const float *a, const float *b, float *c) {  // [16, 16], [16, 8], [16, 8]
+    static uint16_t shared_a[16][24], shared_b[16][8];
+    auto *kernel = +[](const float *a, const float *b, float *c) {
+        SHARED_OF_LAUNCH(shared);
+        uint16_t *of_a = (uint16_t *)shared, *of_b = of_a + 16 * 24;
+        const int lane = threadIdx.x, group = lane / 4, pair = 2 * (lane % 4);
+        for (int i = lane; i < 256; i += 32) of_a[i / 16 * 24 + i % 16] = (uint16_t)neus::halves(a[i], 0.f);
+        for (int i = lane; i < 128; i += 32) of_b[i] = (uint16_t)neus::halves(b[i], 0.f);
+        __syncthreads();
+        uint32_t left[4], right[4];
+        neus::load_matrices<false>(left, of_a + lane % 16 * 24 + lane / 16 * 8);
+        neus::load_matrices<true>(right, of_b + lane % 16 * 8);
+        float sums[4] = {};
+        neus::multiply_matrices(sums, left, right[0], right[1]);
+        for (int i = 0; i < 4; i++) c[(group + 8 * (i / 2)) * 8 + pair + i % 2] = sums[i];
+    };
+    for (int order = 0; order < 3; order++) {
+        emulation::order = order;
+        neus::launch_sharing(kernel, dim3(1), 32, 2048, a, b, c + 128 * order);
+    }
+}
+extern "C" void to_half(const float *x, uint16_t *y, long n) {
+    for (long i = 0; i < n; i++) y[i] = (uint16_t)neus::halves(x[i], 0.f);
+}
+extern "C" void from_half(const uint16_t *x, float *y, long n) {
+    for (long i = 0; i < n; i++) y[i] = neus::lower_half(x[i]);
+}
+// 1 if it is refused: more shared memory than there is, a barrier or a call of a warp that not all threads reach.
+extern "C" int refuses(int what, long bytes) {
+    auto *barrier = +[](int) { if (threadIdx.x % 2) __syncthreads(); };
+    auto *call = +[](int) { if (threadIdx.x % 2) neus::largest_of_warp(1.f); };
+    auto *nothing = +[](int) {};
+    try {
+        neus::launch_sharing(what == 0 ? nothing : what == 1 ? barrier : call, dim3(1), 64, bytes, 0);
+    } catch (const std::exception &) {
+        return 1;
+    }
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def primitives():
+    return build(PRIMITIVES)
+
+
+@pytest.fixture
+def card():
+    """Sets the shared memory of the emulated card, and whether factors are rounded."""
+    yield lambda size, is_reduced=False: library(SOURCE).emulated_card(ctypes.c_long(size), int(is_reduced))
+    library(SOURCE).emulated_card(ctypes.c_long(CARDS["9.0"]), 0)
+
+
+def pointer(array):
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def test_halves_are_those_of_numpy_to_the_last_bit(primitives):
+    every = np.arange(1 << 16, dtype=np.uint16)
+    values = np.empty(len(every), np.float32)
+    primitives.from_half(pointer(every), pointer(values), ctypes.c_long(len(every)))
+    np.testing.assert_array_equal(values, every.view(np.float16).astype(np.float32))
+    finite = values[np.isfinite(values)].astype(np.float64)
+    middle = ((np.sort(finite)[1:] + np.sort(finite)[:-1]) / 2).astype(np.float32)  # ties
+    beside = [np.nextafter(middle, np.float32(side)) for side in (-np.inf, np.inf)]
+    x = np.concatenate([values[~np.isnan(values)], middle, *beside, np.float32([65519.9, 65520, -65520, 1e38, 1e-9])])
+    found = np.empty(len(x), np.uint16)
+    primitives.to_half(pointer(x), pointer(found), ctypes.c_long(len(x)))
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(found, x.astype(np.float16).view(np.uint16))
+
+
+def test_fragments_multiply_matrices_by_the_layouts_of_ptx(primitives):
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=shape).astype(np.float16).astype(np.float32) for shape in ((16, 16), (16, 8)))
+    found = np.empty((3, 16, 8), np.float32)
+    primitives.multiply(pointer(a), pointer(b), pointer(found))
+    for one in found:
+        np.testing.assert_allclose(one, a @ b, atol=4e-6)  # sums are cut off, not rounded
+
+
+def test_what_a_block_cannot_do_is_refused(primitives):
+    asked = [*itertools.product([0], CARDS.values()), (0, 228 * KIB), (1, KIB), (2, KIB)]
+    assert [primitives.refuses(what, ctypes.c_long(size)) for what, size in asked] == [0, 0, 0, 0, 1, 1, 1]
+
+
+def field_of(conf, points, seed=0):
+    """Distance, feature, gradient of a roughened network, and those of the oracle."""
+    network = SDFNetwork(conf, np.random.default_rng(seed))
+    roughen(network, seed)
+    params = params64(network)
+    expected = (*oracles.sdf_network(params, conf, points.astype(np.float64)),)
+    return network, (*expected, oracles.sdf_gradient(params, conf, points.astype(np.float64)))
+
+
+WIDE = dataclasses.replace(SDF, d_hidden=256, d_out=257, n_layers=4, skip_in=(2,), multires=6)
+POINTS = np.random.default_rng(0).uniform(-0.9, 0.9, (70, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("capability", "width"), [("7.5", 256), ("8.6", 256), ("9.0", 256), ("8.0", 96), ("8.6", 300)])
+def test_wide_networks_are_those_of_the_oracle_on_every_card(card, capability, width):
+    network, expected = field_of(dataclasses.replace(WIDE, d_hidden=width), POINTS)
+    card(CARDS[capability])
+    with in_form(EMULATED[2]) as called:
+        found = network(jt.array(POINTS))
+        values = [value.numpy() for value in (found.sdf, found.feature, found.gradient)]
+    assert called.count("sdf_forward") == 1
+    for ours, theirs in zip(values, expected, strict=True):
+        assert np.abs(ours - theirs).max() <= 5e-6 * max(np.abs(theirs).max(), 1.0)
+
+
+SIZES = {
+    "the largest": ({"d_hidden": 512, "d_out": 513, "n_layers": 15, "multires": 20}, True),
+    "a wide layer": ({"d_hidden": 513}, False),
+    "a wide feature": ({"d_out": 514}, False),
+    "a wide encoding": ({"multires": 21, "d_hidden": 300}, False),
+    "many layers": ({"n_layers": 16}, False),
+}
+
+
+@pytest.mark.parametrize(("changes", "fits"), SIZES.values(), ids=SIZES)
+def test_the_log_says_which_networks_have_no_tiles(changes, fits, monkeypatch):
+    conf = dataclasses.replace(WIDE, **{"d_hidden": 200, **changes})
+    widths = tuple(width for pair in conf.widths for width in pair)
+    sizes = dataclasses.replace(
+        PUBLISHED, layers=conf.n_layers + 1, encoded=conf.embedded_width, skips=1 << 2, widths=widths, keeps=0
+    )
+    assert (work(SOURCE, "sdf_distance", sizes, MANY).products == []) == conf.is_for_tiles == fits
+    whole = SimpleNamespace(model=SimpleNamespace(sdf_network=conf))
+    for name, told in (("cuda", not fits), ("cpu", False)):
+        monkeypatch.setattr(backend, "device_info", lambda name=name: SimpleNamespace(name=name))
+        assert bool(tiles_line(whole)) == told
+
+
+def test_a_card_without_room_for_a_tile_takes_products(card):
+    wide = dataclasses.replace(
+        PUBLISHED, widths=tuple({256: 512, 217: 473}.get(w, w) for w in PUBLISHED.widths), keeps=0
+    )
+    for name, has_tiles in (("7.5", False), ("8.6", True)):
+        card(CARDS[name])
+        assert (work(SOURCE, "sdf_distance", wide, MANY).products == []) == has_tiles
+
+
+GOLDEN = Path(__file__).parent / "golden" / "official_wmask_000040"
+
+
+@pytest.mark.parametrize(("is_reduced", "bound"), [(False, 5e-6), (True, 6e-3)])
+def test_trained_weights_keep_their_distances_and_gradients(card, is_reduced, bound):
+    """With one product they are rounded as by TF32."""
+    probe = np.load(f"{GOLDEN}_probe.npz")
+    conf = dataclasses.replace(WIDE, **json.loads(str(probe["meta_json"]))["sdf_network"])
+    network = SDFNetwork(conf, np.random.default_rng(0))
+    import_state(network, to_checkpoint(read_torch_checkpoint(f"{GOLDEN}.pth")).tensors["sdf_network_fine"])
+    points = probe["points"][:64]
+    params = params64(network)
+    card(CARDS["8.6"], is_reduced)
+    with in_form(EMULATED[0]):
+        found = network(jt.array(points))
+        sdf, gradient = found.sdf.numpy(), found.gradient.numpy()
+    apart = [
+        np.abs(sdf - probe["sdf"][:64]).max(),
+        np.abs(gradient - oracles.sdf_gradient(params, conf, points.astype(np.float64))).max(),
+    ]
+    assert max(apart) <= bound
+    assert (apart[0] > 2e-5) == is_reduced

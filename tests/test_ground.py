@@ -61,7 +61,7 @@ def test_the_mesh_step_removes_the_ground_and_says_where_there_is_none():
     poses = np.tile(np.eye(4), (len(cameras), 1, 1))
     poses[:, :3, 3] = cameras
     scene = SimpleNamespace(c2w=poses)
-    context = SimpleNamespace(experiment=SimpleNamespace(scene=scene), log=SimpleNamespace(info=told.append))
+    context = SimpleNamespace(experiment=SimpleNamespace(views=scene), log=SimpleNamespace(info=told.append))
     found = meshes._off_ground(context, mesh)
     assert told.pop().startswith(f"{1 - found.area / mesh.area:.0%} of the surface is the ground") and found is not mesh
     ball = trimesh.creation.icosphere(4)

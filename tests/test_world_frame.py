@@ -186,7 +186,7 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     x_up = np.array([[0.0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
     scene = replace(any_scene(), frame=frame, scene_to_world=np.eye(4), c2w=np.stack([x_up] * 4))
     conf = SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp"))
-    experiment, log = SimpleNamespace(scene=scene, conf=conf), SimpleNamespace(info=print)
+    experiment, log = SimpleNamespace(views=scene, conf=conf), SimpleNamespace(info=print)
     path = tmp_path / f"mesh{suffix}"
     surface = Surface(trimesh.creation.box((1.0, 2.0, 3.0)))
     colored.write(experiment, 1, log, MeshRequest(0, frame=asked, up=up), surface, path)

@@ -21,12 +21,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from data.errors import UserError, is_allocation_failure
-from data.io.interruption import keep_interruptions
 from data.io.phases import line, phase, recorded
-from data.io.quiet import forget_library_variables, silence_libraries
-from data.io.streams import complain, report_crash, say, secure
+from data.io.process import forget_library_variables, keep_interruptions, silence_libraries
+from data.io.streams import complain, report_crash, say, secure, telling
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
-from models.machine.cuda.failure import GpuFailedError, last_words
+from models.machine.cuda.facts import GpuFailedError, last_words
 from models.machine.ranks import started
 from models.machine.toolchain import check_limits
 
@@ -52,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         if not started.takes_part(arguments.command.is_shared):
             return EXIT_DONE
-        with recorded() as times, phase(START):
+        with telling(say), recorded() as times, phase(START):
             status = arguments.command.run(arguments, conf_for(arguments))
         if status == EXIT_DONE:
             say(*([line(times)] if len(times) > 1 else []), *arguments.command.next_steps(arguments))

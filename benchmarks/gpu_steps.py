@@ -25,7 +25,7 @@ from benchmarks.report import MIB, ROOT
 from benchmarks.shapes import FULL, FULL_OUTSIDE, SMALL, Shape, shape_conf, write_job
 from benchmarks.workers import Worker
 from data.errors import UserError
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.experiment import background
 from models.machine import backend
 from models.methods.conf import ExperimentConfig, load_config
@@ -83,12 +83,13 @@ def _steps(shapes: Sequence[Shape], steps: int, product: tuple[int, int, int]) -
 
 def _trainer(conf: ExperimentConfig) -> Any:
     """A trainer on the conf's scene."""
-    from models.methods.registry import build_model
+    from models.methods.registry import build_model, decide
     from models.training.trainer import Trainer, generators
 
     initial, pixels, jitter = generators(conf.train.seed)
-    model = build_model(conf.model, conf.train, initial)
-    sampler = model.sampler(load_scene(conf.dataset, background(conf)), conf.train.batch_size, pixels)
+    scene = load_scene(conf.dataset, background(conf))
+    model = build_model(conf.model, conf.train, initial, decide(conf.model, conf.train, scene, {}))
+    sampler = model.sampler(scene, conf.train.batch_size, pixels)
     model.begin()
     averaged = copy.deepcopy(model, {id(sampler): sampler}) if conf.train.ema_decay > 0 else None
     return Trainer(model, sampler, conf.train, jitter, averaged)
@@ -110,7 +111,7 @@ def _timed_steps(conf: ExperimentConfig, steps: int) -> dict[str, float]:
     trainer = _trainer(conf)
     times = [timed(trainer.step) for _ in range(WARM_UP + steps if steps else 1)]
     trainer.settle()
-    losses = trainer.step().found.losses["total"].item()
+    losses = trainer.step().losses["total"].item()
     seconds = median(times[WARM_UP:] or times)
     return {"seconds": seconds, "pool_mib": memory.pool_bytes() / MIB, "loss": float(losses)}
 

@@ -22,6 +22,7 @@ from models.machine.backend import jt
 from models.methods.conf import parse_config
 from models.methods.protocol import Model
 from models.methods.registry import build_model
+from models.plan import GIVEN, NONE, Decision, TrainingPlan, wants_masks
 from models.training.trainer import Trainer
 
 MATMUL_SHAPE = (16384, 256, 256)  # rows of a large batch through one hidden layer of the released networks
@@ -74,7 +75,9 @@ class Ours:
         meta, batch = read_job(path)
         conf = parse_config(str(meta["conf"]), str(path))
         initial, jitter = (np.random.default_rng(int(meta["seed"])) for _ in range(2))
-        self._trainer = Trainer(build_model(conf.model, conf.train, initial), OneBatch(batch), conf.train, jitter)
+        plan = TrainingPlan(masks=Decision(GIVEN if wants_masks(conf.train) else NONE))
+        model = build_model(conf.model, conf.train, initial, plan)
+        self._trainer = Trainer(model, OneBatch(batch), conf.train, jitter)
 
     def export(self, path: str) -> dict[str, Any]:
         """Write the weights."""
@@ -86,7 +89,7 @@ class Ours:
         begin = time.perf_counter()
         output = self._trainer.step()
         jt.sync_all(True)
-        return {"seconds": time.perf_counter() - begin, "loss": float(output.found.losses["total"].item())}
+        return {"seconds": time.perf_counter() - begin, "loss": float(output.losses["total"].item())}
 
     def profile(self) -> dict[str, Any]:
         """Seconds of a step by phase and kind of operation."""

@@ -54,12 +54,12 @@ def profile(trainer: Trainer) -> tuple[float, dict[str, dict[str, float]]]:
 
 def _profile_step(trainer: Trainer, phases: dict[str, Counter[str]]) -> None:
     """The phases of `Trainer.step`, each added to its counter."""
-    model, moment, batch = trainer.model, trainer.context, trainer.sampler.next()
+    model, step, batch = trainer.model, trainer.finished_steps, trainer.sampler.next()
     noise = model.draw_noise(len(batch), np.random.default_rng(0))
     with _timed(phases[SAMPLING]):
-        precomputed = model.precompute(batch, noise, moment)
+        precomputed = model.precompute(batch, noise)
     with _timed(phases[FIELDS]):
-        losses = losses_of(model.objective(batch, noise, moment, precomputed), {})
+        losses = losses_of(model.objective(batch, noise, step, precomputed), {})
         gradients = jt.grad(losses["total"], trainer.optimizer.parameters)
         jt.sync(gradients)
     with _timed(phases[OPTIMISER]):

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.serve import peak_bytes
 from models.callback import Callback
 from models.evaluation.evaluate import evaluate
-from models.evaluation.references import References, read_references
+from models.evaluation.references import read_references
 from models.experiment import Experiment
 from models.interface import train
 from models.machine.backend import jt
@@ -33,11 +33,15 @@ class Clock(Callback):
 
     name = "the benchmark"
 
-    def __init__(self, marks: Sequence[int], request: EvaluationRequest, references: References) -> None:
-        self._marks, self._request, self._references = set(marks), request, references
+    def __init__(self, marks: Sequence[int], request: EvaluationRequest) -> None:
+        self._marks, self._request = set(marks), request
         self.rows: list[dict[str, Any]] = []
         self._spent, self._since = (0.0, 0.0), (0.0, 0.0)
         self._began = time.time()
+
+    def begin(self, experiment: Experiment) -> None:
+        """Read the references before the first step."""
+        self._references = read_references(experiment, self._request)
 
     def after_step(self, context: Callable[[], EvalContext]) -> None:
         """Take the time, and the metrics where they are asked for."""
@@ -76,14 +80,9 @@ def main(folder: Path) -> None:
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     gt, points = (Path(job[name]) if job[name] else None for name in ("ground_truth", "points"))
     request = EvaluationRequest(MeshRequest(job["resolution"]), gt=gt, points=points, frame=UNIT)
-    clocks = []
-
-    def follow(experiment: Experiment) -> list[Clock]:
-        clocks.append(Clock(job["marks"], request, read_references(experiment, request)))
-        return clocks
-
-    train(parse_config(job["conf"], str(folder)), overwrite=True, device=job["device"], followers=follow)
-    (folder / "rows.json").write_text(json.dumps(clocks[0].rows), encoding="utf-8")
+    clock = Clock(job["marks"], request)
+    train(parse_config(job["conf"], str(folder)), overwrite=True, device=job["device"], callbacks=[clock])
+    (folder / "rows.json").write_text(json.dumps(clock.rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

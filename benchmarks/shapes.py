@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.report import ROOT
 from data.errors import UserError
+from data.prepare.load import load_scene
 from data.rays import PixelBatch, Rays
-from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
 from models.methods.conf import ExperimentConfig, load_config, to_hocon
 

@@ -6,6 +6,7 @@ R is the number of rays. All arrays are float32, in the working (unit-sphere) fr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,11 @@ import numpy as np
 class Rays:
     """Rays `origins + t * directions`, sampled for t in [near, far]."""
 
-    origins: np.ndarray  # [R, 3]
-    directions: np.ndarray  # [R, 3], unit length
-    near: np.ndarray  # [R, 1]
-    far: np.ndarray  # [R, 1]
+    # float32 arrays, or Vars on the device
+    origins: Any  # [R, 3]
+    directions: Any  # [R, 3], unit length
+    near: Any  # [R, 1]
+    far: Any  # [R, 1]
 
     def __post_init__(self) -> None:
         """Raises ValueError for inconsistent shapes."""
@@ -44,6 +46,22 @@ class PinholeCamera:
     c2w: np.ndarray  # [4, 4] float64, camera to working frame
     width: int
     height: int
+
+    @property
+    def center(self) -> np.ndarray:
+        """The camera centre, [3]."""
+        return self.c2w[:3, 3]
+
+    def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels [P, 2] (x, y) and depths [P] of points [P, 3]; pixels are undefined behind the camera."""
+        seen = (points - self.center) @ self.c2w[:3, :3] @ self.intrinsics.T
+        depth = seen[:, 2]
+        return seen[:, :2] / np.where(depth == 0, 1.0, depth)[:, None], depth
+
+    def shows(self, pixels: np.ndarray, depth: np.ndarray) -> np.ndarray:
+        """Whether pixels [P, 2] in front of the camera are between the centres of the first and last ones: bool [P]."""
+        x, y = pixels.T
+        return (x >= 0) & (y >= 0) & (x <= self.width - 1) & (y <= self.height - 1) & (depth > 0)
 
 
 @dataclass(frozen=True)

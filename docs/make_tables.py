@@ -1,9 +1,9 @@
 """Writes the tables of flags and conf keys into the pages of docs/, in both languages: `python -m docs.make_tables`.
 
 The flags come from the parser of models/commands. The keys, types and ranges come from the dataclasses of
-data/config.py, models/config/blocks.py and the conf.py of fields and model types; their meanings and defaults come
-from the comments and values of confs/base/*.conf. Each table replaces what stands between the lines `<!-- NAME -->` and
-`<!-- /NAME -->`. tests/test_readme.py fails where one is out of date.
+data/scenes/config.py, models/config/blocks.py and the conf.py of fields and model types; their meanings and defaults
+come from the comments and values of confs/base/*.conf. Each table replaces what stands between the lines
+`<!-- NAME -->` and `<!-- /NAME -->`. tests/test_readme.py fails where one is out of date.
 """
 
 from __future__ import annotations
@@ -16,18 +16,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from docs.meanings_zh import MEANINGS_ZH
+from docs.meanings_zh import LOSSES_ZH, MEANINGS_ZH
 from models.commands import arguments
 from models.config.strict import AUTO, Auto
 from models.methods.conf import known_leaves
+from models.rendering.loss_table import ALWAYS
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {"en": ".md", "zh": ".zh-CN.md"}
-PAGES = {"flags": "flags", "keys": "confs"}  # table -> the page of docs/ that holds it
+PAGES = {"flags": "flags", "keys": "confs", "losses": "usage"}  # table -> the page of docs/ that holds it
 HEADS = {
-    "en": {"flags": ("Flag", "Meaning"), "keys": ("Key", "Default; type, range", "Meaning")},
-    "zh": {"flags": ("参数", "含义"), "keys": ("键", "默认值；类型、范围", "含义")},
+    "en": {
+        "flags": ("Flag", "Meaning"),
+        "keys": ("Key", "Default; type, range", "Meaning"),
+        "losses": ("Loss", "Weight", "Schedule", "Used"),
+    },
+    "zh": {
+        "flags": ("参数", "含义"),
+        "keys": ("键", "默认值；类型、范围", "含义"),
+        "losses": ("损失", "权重", "时间表", "使用"),
+    },
 }
+LOSS_WEIGHT = re.compile(r"weight of the (\w+) loss")  # a meaning that needs no translation of its own
+LOSS_WORDS = {"en": {"from": "from", "falls": "falls to 0"}, "zh": LOSSES_ZH}
 KIND_NAMES = {bool: "bool", int: "int", float: "float", str: "text"}
 BLOCK_LINE = re.compile(r"\s*(\w+)\s*\{")
 KEY_LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s+#\s+(.*)")
@@ -120,6 +131,8 @@ def _translated(text: str, language: str) -> str:
     """The text in the language; raises LookupError, which names all that are missing, where there is none."""
     if language == "en":
         return text
+    if text not in MEANINGS_ZH and (weight := LOSS_WEIGHT.fullmatch(text)):
+        return f"{weight[1]} 损失的权重"
     if text not in MEANINGS_ZH:
         missing = dict.fromkeys(one for one in meanings() if one not in MEANINGS_ZH)
         raise LookupError(f"docs/meanings_zh.py: no Chinese for {'; '.join(map(repr, missing))}")
@@ -159,7 +172,32 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-TABLES = {"flags": flag_table, "keys": key_tables}
+def loss_table(language: str) -> str:
+    """The table of losses in Markdown: TensorBoard tag, weight, schedule, and the methods and scenes that use it."""
+    from models.methods.gaussians.conf import GAUSSIANS
+    from models.methods.gaussians.terms import LOSSES as OF_GAUSSIANS
+    from models.rendering.losses import LOSSES
+    from models.structs import loss_tag
+
+    words, known, rows = LOSS_WORDS[language], {row.key: row.default for row in conf_rows()}, []
+    for table, owners in ((LOSSES, ()), (OF_GAUSSIANS, (GAUSSIANS,))):
+        for name, loss in table.items():
+            key, start = f"train.{loss.key or f'{name}_weight'}", f"train.{name}_from"
+            begins = f"`{start}`" if start in known else f"{loss.begins:g}" if loss.begins else ""
+            schedule = [f"{words['from']} {begins}"] * bool(begins) + [words["falls"]] * loss.falls
+            used = ", ".join(f"`{kind}`" for kind in (*owners, *loss.kinds))
+            rows.append(
+                (
+                    f"`{loss_tag(name)}`",
+                    f"`{key}` = {known[key]}" if key in known else "1",
+                    ", ".join(schedule) or "-",
+                    f"{used} {words.get(loss.when, loss.when)}".replace(f" {ALWAYS}", "").strip(),
+                )
+            )
+    return _table(HEADS[language]["losses"], rows)
+
+
+TABLES = {"flags": flag_table, "keys": key_tables, "losses": loss_table}
 
 
 def filled(text: str, table: str, language: str) -> str:

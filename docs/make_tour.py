@@ -35,10 +35,7 @@ CELLS = (
         "\n"
         'ROOT = next(folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / "exp_runner.py").is_file())\n'
         "sys.path.insert(0, str(ROOT))  # not needed with `pip install .` and `import neus`\n"
-        "import exp_runner\n"
-        "from data.prepare.pipeline import Request, prepare\n"
-        "from models import interface\n"
-        "from models.interface import EvaluationRequest, MeshRequest\n"
+        "from models import interface as neus\n"
         "\n"
         'STEPS = int(os.environ.get("TOUR_STEPS", 2500))  # more steps give a better surface\n'
         'OUT = Path(os.environ.get("TOUR_OUT", ROOT / "exp" / "tour"))\n'
@@ -47,7 +44,7 @@ CELLS = (
         '        "train.end_iter": STEPS, "train.val_freq": max(1, STEPS // 5),\n'
         '        "train.val_mesh_freq": max(1, STEPS // 2), "train.report_freq": max(1, STEPS // 50)}\n'
         'SETTINGS = [f"{key}={value}" for key, value in KEYS.items()]\n'
-        'conf = interface.read_conf("fast.conf", case="tour", overrides=SETTINGS)',
+        'conf = neus.read_conf("fast.conf", case="tour", overrides=SETTINGS)',
     ),
     (
         CODE,
@@ -61,20 +58,23 @@ CELLS = (
     (
         CODE,
         "# Estimate cameras and the region of interest from the photographs. 由照片估计相机和感兴趣区域\n"
-        "prepare(Request(PHOTOS, SCENE, frames=80), print)  # frames: of a video\n"
+        "with neus.telling(print):\n"
+        "    neus.prepare(conf, PHOTOS)\n"
         'Image(str(SCENE / "overview.png"), width=900)',
     ),
     (
         CODE,
         "# Train. exp/tour/report.html is updated meanwhile. 训练，期间 report.html 会更新\n"
-        "scene = interface.load_scene(conf)\n"
+        "scene = neus.load_scene(conf)\n"
         'print(scene.n_views, "photographs; cameras", scene.c2w.shape)\n'
-        "interface.train(conf, is_continue=True)",
+        "with neus.telling(print):\n"
+        "    neus.train(conf, is_continue=True)",
     ),
     (
         CODE,
         "# Metrics on test photographs. 测试照片上的指标\n"
-        "metrics = interface.evaluate(conf, EvaluationRequest(MeshRequest(128)))\n"
+        "model = neus.open_model(conf)\n"
+        "metrics = neus.evaluate(model, neus.EvaluationRequest(neus.MeshRequest(128)))\n"
         'Image(str(OUT / "report" / "report.png"))',
     ),
     (
@@ -86,17 +86,16 @@ CELLS = (
     (
         CODE,
         "# The mesh with colours from the photographs. 由照片着色的网格\n"
-        'request = MeshRequest(128, is_refined=True, clean="pieces", color="vertex", output=OUT / "mesh.glb")\n'
-        "surface = interface.extract_mesh(conf, request)\n"
+        'request = neus.MeshRequest(128, is_refined=True, clean="pieces", color="vertex", output=OUT / "mesh.glb")\n'
+        "surface = neus.extract_mesh(model, request)\n"
         'print("size:", surface.mesh.extents)\n'
         'trimesh.load(OUT / "mesh.glb").show()',
     ),
     (
         CODE,
-        "# A turntable video, by a mode of the command line. 环绕视频，使用命令行的模式\n"
-        'words = ["--mode", "render", "--show", "mesh,shape", "--resolution", "128", "--seconds", "2", "--fps", "12"]\n'
-        'words += [word for setting in SETTINGS for word in ("--set", setting)]\n'
-        'exp_runner.main(["--conf", "fast.conf", "--case", "tour", *words, "--output", str(OUT / "orbit.mp4")])\n'
+        "# A turntable video. 环绕视频\n"
+        'film = {"shown": ("mesh", "shape"), "seconds": 2.0, "fps": 12.0, "output": OUT / "orbit.mp4"}\n'
+        "neus.render_video(model, neus.VideoRequest(**film, mesh=request))\n"
         'Video(str(OUT / "orbit.mp4"), embed=True, html_attributes="controls loop autoplay muted")',
     ),
     (

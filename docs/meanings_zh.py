@@ -13,7 +13,7 @@ FLAG_MEANINGS = {
         "evaluate：对这样的 --mesh，不评估地面上的点"
     ),
     "show this help message and exit": "显示帮助并退出",
-    "mode of the program (default: train)": "程序的模式（默认：train）",
+    "mode of the program, also as the first word (default: train)": "程序的模式，可作第一个词（默认：train）",
     "print version and commit": "打印版本和提交",
     "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
     "name of the scene folder; replaces CASE_NAME and ${case} in the conf": (
@@ -196,23 +196,17 @@ SCENE_MEANINGS = {
     "most background samples per step, besides packed.samples": "每步背景采样点数的上限，在 packed.samples 之外",
     "step along a ray, as a fraction of the distance from the centre": "光线上的步长，占到中心距离的比例",
     "cells per side of the occupancy grid in contracted space": "收缩空间中占据栅格每边的格数",
-    "cells that absorb a smaller fraction of the light are empty": "吸收光的比例小于它的格子视为空",
-    "starts from them; 0: none": (
-        "没有掩膜时，到何时为止用深度图的点代替 SfM 点，占 end_iter 的比例；曲面由这些用平面扫描求得的深度图初始化"
-        "；0：不用深度图"
-    ),
     "radius of the initial sphere; auto: 0.5, 0.3 without masks, 0.9 in an interior": (
         "初始球面的半径；auto：0.5，没有掩膜时 0.3，室内 0.9"
     ),
     "maximum of inv_s, in 1 / last_step; auto: 4 where photographs show the rendered background outside their masks": (
         "inv_s 的上限，以 1 / last_step 为单位；auto：照片在掩膜之外显示渲染的背景时为 4"
     ),
-    "weight of the patch loss; 0 saves time": "图块损失的权重；0 节省时间",
+    "weight of the patch loss; auto: 0.5 without masks, else 0; 0 saves time": (
+        "图块损失的权重；auto：没有掩膜时为 0.5，否则为 0；0 节省时间"
+    ),
     "as in inside": "同 inside",
     "as in inside; auto: 0.3, plain 0.2, from depth maps 0.05": "同 inside；auto：0.3，纯色背景 0.2，从深度图开始 0.05",
-    "fraction of end_iter before SfM points are used; 0 if photographed from within": (
-        "从何时起使用 SfM 点，占 end_iter 的比例；从内部拍摄的场景为 0"
-    ),
     "fraction of end_iter with points of depth maps (plane sweep), from which the surface starts; 0: none": (
         "到何时为止使用深度图（平面扫描）的点，占 end_iter 的比例；曲面由深度图初始化；0：不用深度图"
     ),
@@ -369,9 +363,6 @@ GRID_MEANINGS = {
     "log2 of the hash table size; levels with more vertices are hashed": "哈希表大小的 log2；顶点更多的层使用哈希",
     "features passed to the colour network": "传给颜色网络的特征数",
     "initial density, per unit-sphere radius": "初始密度，按单位球半径计",
-    "samples per step; the number of rays is adjusted to it, up to train.batch_size": (
-        "每步的采样点数；光线数随之调整，至多 train.batch_size"
-    ),
     "samples per step, at most; rays are adjusted to it, up to train.batch_size": (
         "每步采样点数的上限；光线数随之调整，至多 train.batch_size"
     ),
@@ -379,9 +370,7 @@ GRID_MEANINGS = {
     "dilation of the masks' visual hull, in unit-sphere radii": "掩膜的可视外壳的膨胀量，以单位球半径计",
     "initial step along a ray, in unit-sphere radii": "光线上的初始步长，以单位球半径计",
     "final step, also for images": "最终步长，渲染图像时也使用",
-    "fraction of end_iter until the final step": "何时达到最终步长，占 end_iter 的比例",
     "levels active at the start": "开始时启用的层数",
-    "fraction of end_iter until all levels are active": "何时启用所有层，占 end_iter 的比例",
     "fraction of end_iter before the first update of the occupancy grid": "占据栅格何时首次更新，占 end_iter 的比例",
     "steps between updates of the occupancy grid": "两次更新占据栅格之间的步数",
     "fraction of end_iter before the patch loss": "图块损失何时开始，占 end_iter 的比例",
@@ -391,21 +380,11 @@ GRID_MEANINGS = {
     ),
     "best-matching neighbours in the loss; not above neighbours": "损失中使用的最匹配的相邻照片数；不大于 neighbours",
     "steps of learning-rate warm-up": "学习率预热的步数",
-    "cells farther from the surface, in 1 / inv_s, are empty or inside": (
-        "到表面的距离超过这么多个 1 / inv_s 的格子视为空或内部"
-    ),
     "weight of the free-space loss": "自由空间损失的权重：掩膜证明为空的点在表面之内的深度",
     "numerical: finite differences over a cell of the finest level": "numerical：在最细一层的一格上作有限差分",
     "initial weight of the mean curvature, in 1 / unit-sphere radii; falls linearly to 0 at end_iter; not used "
     "with train.tf32; 0 saves an eighth of the time": (
         "平均曲率（1 / 单位球半径）的初始权重；线性减小，到 end_iter 为 0；train.tf32 时不使用；0 节省八分之一的时间"
-    ),
-    "minimum fraction of random samples in the visual hull, once all levels are active": (
-        "在可视外壳内随机采样的最小比例；所有层启用后使用"
-    ),
-    "learning rate of inv_s, relative to that of the grid": "inv_s 的学习率与网格的学习率之比",
-    "learning rate of the networks, relative to that of the grid": (
-        "网络的学习率与网格的学习率（train.learning_rate）之比"
     ),
     "as in sdf_grid": "同 sdf_grid",
     "as in packed": "同 packed",
@@ -421,49 +400,15 @@ PHOTOGRAPH_MEANINGS = {
 SPLAT_MEANINGS = {
     "3DGS or 2DGS; surfels give better meshes": "3DGS 或 2DGS；surfels 的网格更好",
     "degree of the spherical harmonics": "球谐函数的次数",
-    "fraction of end_iter until all degrees are active": "何时启用全部次数，占 end_iter 的比例",
     "initial number; random Gaussians are added to the SfM points up to it; 1..most": (
         "初始的高斯数；SfM 点不足时补充随机的高斯；1..most"
     ),
     "maximum number": "高斯数的上限",
-    "fraction of these random Gaussians outside the region of interest, without masks": (
-        "没有掩膜时，随机的初始高斯位于感兴趣区域之外的比例"
-    ),
-    "initial standard deviation, in mean distances of three nearest neighbours": (
-        "初始标准差，以最近三点的平均距离为单位"
-    ),
-    "adaptive: clone, split, prune, reset (3DGS); mcmc: relocation": (
-        "adaptive：克隆、分裂、剪枝、重置（3DGS）；mcmc：重新安置"
-    ),
-    "fraction of end_iter before densification": "致密化的开始，占 end_iter 的比例",
-    "fraction of end_iter until densification ends; densify_from..1": "致密化的结束；densify_from..1",
-    "steps between densifications": "两次致密化之间的步数",
-    "Gaussians of lower opacity are pruned or relocated": "不透明度更低的高斯会被剪枝或重新安置",
-    "adaptive: absolute gradients of projected centres (AbsGS)": "adaptive：使用投影中心的绝对梯度（AbsGS）",
-    "adaptive: gradient threshold of projected centres, in half images": (
-        "adaptive：投影中心的梯度阈值，以半幅图像为单位"
-    ),
-    "adaptive: larger Gaussians are split, smaller cloned; relative to the camera extent": (
-        "adaptive：更大的高斯分裂，更小的克隆；以相机分布范围为单位"
-    ),
-    "adaptive: fraction of end_iter between opacity resets": "adaptive：重置不透明度的间隔，占 end_iter 的比例",
-    "mcmc: growth factor per densification": "mcmc：每次致密化时高斯数的增长倍数",
-    "mcmc: SGLD noise at low opacity, relative to the learning rate of the centres": (
-        "mcmc：低不透明度高斯的 SGLD 噪声，与中心学习率之比"
-    ),
     "mcmc: weight of the mean opacity": "mcmc：平均不透明度的权重",
     "mcmc: weight of the mean standard deviation": "mcmc：平均标准差的权重",
     "weight of D-SSIM in the colour loss; rest: L1": "颜色损失中 D-SSIM 的权重，其余为 L1",
     "surfels with masks: weight of the depth distortion loss": "surfels（有掩膜时）：深度畸变损失的权重",
     "surfels: weight of the normal consistency loss": "surfels：法线一致性损失的权重",
-    "initial learning rate of the centres, relative to the camera extent": "中心的初始学习率，以相机分布范围为单位",
-    "learning rate of degree 0": "0 次球谐系数的学习率",
-    "learning rate of higher degrees": "高次球谐系数的学习率",
-    "learning rate of opacities (logits)": "不透明度（logit）的学习率",
-    "learning rate of standard deviations (logarithms)": "标准差（对数）的学习率",
-    "learning rate of rotations (quaternions)": "旋转（四元数）的学习率",
-    "final learning rate of the centres": "中心的最终学习率",
-    "initial opacity": "初始不透明度",
 }
 
 MEANINGS_ZH = (
@@ -476,3 +421,12 @@ MEANINGS_ZH = (
     | PHOTOGRAPH_MEANINGS
     | SPLAT_MEANINGS
 )
+
+LOSSES_ZH = {
+    "from": "开始于",
+    "falls": "减小到 0",
+    "with masks": "有掩膜时",
+    "with masks or a plain background": "有掩膜或纯色背景时",
+    "with SfM points or depth maps": "有 SfM 点或深度图时",
+    "with learned exposure": "学习曝光时",
+}

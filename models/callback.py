@@ -5,10 +5,13 @@ training.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from models.evaluation.validation import ValidationImage
-from models.results.context import EvalContext
-from models.surface.mesh import Surface
+if TYPE_CHECKING:  # a callback is written without loading Jittor
+    from models.evaluation.image_metrics import ValidationImage
+    from models.experiment import Experiment
+    from models.results.context import EvalContext
+    from models.surface.mesh import Surface
 
 # States of a training.
 TRAINING, FINISHED, STOPPED = "training", "finished", "stopped"
@@ -18,6 +21,9 @@ class Callback:
     """Called by the training loop; the methods do nothing by default and must be fast."""
 
     name = "a callback"  # name in the warning if it fails
+
+    def begin(self, experiment: Experiment) -> None:
+        """Before the training, when its inputs were checked. A UserError that this raises prevents it."""
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
         """At a report: the logged scalars by name; losses times their weights, which add up to `Loss/loss`."""

@@ -6,18 +6,15 @@ validations_fine/. The folder itself may be a link; links inside it are not writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from data.config import DatasetConfig
 from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder
 from data.io.lock import TakenError
-from data.scenes.load import load_held_out, load_scene
-from data.scenes.scene import Scene
+from data.prepare.load import load_held_out
+from data.scenes.scene import Posed, Scene
 from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
@@ -28,24 +25,22 @@ from models.checkpoints.same_scene import (
     require_same_frame,
     require_same_masks,
 )
+from models.checkpoints.scenes import SceneOfModel, background, training_scene
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.machine.ranks.place import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.registry import decide
-from models.monitoring.lock import FolderLock
-from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
-from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, RunFiles
-from models.plan import PLAN_KEY, TrainingPlan, decide_masks, of_state
+from models.plan import TrainingPlan, wants_masks
+from models.training.logger import LOG_FOLDER, TEXT_LOG
+from models.training.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, FolderLock, RunFiles
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.
 WRITTEN: tuple[str, ...] = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING)
 WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "splats", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
-
-_KEPT: ContextVar[dict[tuple[DatasetConfig, float], Scene] | None] = ContextVar("kept", default=None)
 
 
 @dataclass(frozen=True)
@@ -54,13 +49,23 @@ class Experiment:
 
     conf: ExperimentConfig
     folder: Path
-    scene: Scene
+    given: Scene | SceneOfModel  # the latter for results
     checkpoint: Checkpoint | None
 
     traces: RunFiles | None = None  # files of this run, for removal; None if it writes none
     lock: FolderLock | None = None  # of a training
     store: CheckpointFolder | None = None  # the checkpoints of a training
     plan: TrainingPlan = TrainingPlan()  # once the model is built
+
+    @property
+    def scene(self) -> Scene:
+        """The photographs with their cameras; see `SceneOfModel.scene`."""
+        return self.given if isinstance(self.given, Scene) else self.given.scene
+
+    @property
+    def views(self) -> Posed:
+        """The cameras; see `SceneOfModel.views`."""
+        return self.given if isinstance(self.given, Scene) else self.given.views
 
     def close(self) -> None:
         """Release the lock of the folder."""
@@ -109,7 +114,7 @@ def open_training(
     if here().size > 1 and conf.model.type == GAUSSIANS:
         raise UserError(f"model.type = {GAUSSIANS}: cannot be shared by {here().size} ranks; start one process")
     scene = training_scene(conf)
-    if scene.masks is None and conf.train.mask_weight > 0 and conf.model.needs_masks:
+    if scene.masks is None and wants_masks(conf.train) and conf.model.needs_masks:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"
@@ -154,7 +159,7 @@ def _existing_checkpoints(checkpoints: Path, chosen: Path | None) -> str:
 
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
-    """The inputs of a rendering or mesh; raises UserError if there is no checkpoint."""
+    """The inputs of results; raises UserError if there is no checkpoint, and the scene does so at its first use."""
     folder = results_folder(conf)
     checkpoints = folder / CHECKPOINTS
     if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
@@ -168,10 +173,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     if "conf" in found.state:  # the length of its training is that of the checkpoint, whatever the conf says now
         length = parse_config(found.state["conf"], "the checkpoint's conf").train.end_iter
         conf = replace(conf, train=replace(conf.train, end_iter=length))
-    scene = training_scene(conf)
-    require_same_frame(found, scene)
-    require_same_masks(found, scene, conf)
-    return Experiment(conf, folder, scene, found, RunFiles(folder, OF_A_RESULT))
+    return Experiment(conf, folder, SceneOfModel(conf, found), found, RunFiles(folder, OF_A_RESULT))
 
 
 def open_scene(conf: ExperimentConfig) -> Experiment:
@@ -195,32 +197,6 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
     return replace(conf, model=conf.model.without_photographs()), folder, scene, found
 
 
-def training_scene(conf: ExperimentConfig) -> Scene:
-    """The training images; masks are derived from a backdrop only where a loss uses them."""
-    derives = conf.dataset.masks_from_backdrop and conf.train.mask_weight > 0
-    wanted = (replace(conf.dataset, masks_from_backdrop=derives), background(conf))
-    kept = _KEPT.get()
-    if kept is not None and wanted in kept:
-        return kept[wanted]
-    scene = load_scene(*wanted)
-    if kept is not None and not kept:
-        kept[wanted] = scene
-    return scene
-
-
-@contextmanager
-def first_scene_kept() -> Iterator[None]:
-    """In the body, `training_scene` decodes the first of its scenes once, and keeps it in memory.
-
-    For several works on one scene in a process. Changes of its files in the meantime are not noticed.
-    """
-    token = _KEPT.set({})
-    try:
-        yield
-    finally:
-        _KEPT.reset(token)
-
-
 def held_out_scene(experiment: Experiment, group: str) -> Scene | None:
     """The images of the group VALIDATION or TEST; None if there are none. Raises UserError if they are invalid."""
     return load_held_out(experiment.conf.dataset, experiment.scene, group, background(experiment.conf))
@@ -228,15 +204,10 @@ def held_out_scene(experiment: Experiment, group: str) -> Scene | None:
 
 def plan_of(experiment: Experiment) -> TrainingPlan:
     """The plan of a training; for results, that of the checkpoint if it has one."""
-    conf, checkpoint = experiment.conf, experiment.checkpoint
-    if experiment.store is None and checkpoint is not None and PLAN_KEY in checkpoint.state:
-        return replace(of_state(checkpoint.state[PLAN_KEY]), masks=decide_masks(experiment.scene, conf.train))
-    return decide(conf.model, conf.train, experiment.scene, began_with(checkpoint))
-
-
-def background(conf: ExperimentConfig) -> float:
-    """The grey value of the background: 1 for white, else 0."""
-    return 1.0 if conf.train.use_white_bkgd else 0.0
+    if isinstance(experiment.given, SceneOfModel):
+        return experiment.given.plan
+    conf = experiment.conf
+    return decide(conf.model, conf.train, experiment.scene, began_with(experiment.checkpoint))
 
 
 def results_folder(conf: ExperimentConfig) -> Path:

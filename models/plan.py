@@ -11,17 +11,19 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from data.errors import UserError
-from data.inspection.image_checks import exposure_spread
-from data.scenes.fused_depth import FusedDepth
+from data.prepare.inspection.image_checks import exposure_spread
+from data.prepare.stereo.fused_depth import FusedDepth
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto
 
 PLAN_KEY = "plan"  # in the state of a checkpoint, and in metrics.json
+OLD = ("patches", "curvature")  # decisions in checkpoints of the version before
 GIVEN, DERIVED, TRIANGULATED, NONE = "given", "derived", "triangulated", "none"
 OBJECT, INTERIOR = "object", "interior"
 CONTRACTED, PLAIN = "contracted", "plain"
 SPHERE, DEPTH_MAPS = "sphere", "depth maps"
+LEAST_STEPS = 200  # of a training whose time is over: fewer give no usable result
 SCORED_FROM = 500  # steps; earlier scores of views are not compared
 UNEVEN = 0.2  # stops by which neighbouring photographs differ, from which exposure is learned
 
@@ -52,8 +54,6 @@ class TrainingPlan:
     start: Decision = Decision(SPHERE)
     points: Decision = Decision(NONE)
     exposure: Decision = Decision(False)
-    patches: Decision = Decision(0.0)  # weight of the patch loss
-    curvature: Decision = Decision(0.0)  # weight of the curvature loss
     largest_inv_s: Decision = Decision(None)  # bound in 1 / last_step; None: unbounded
     prune_from: Decision = Decision(0.0)  # fraction of end_iter
     radius: float = 0.5  # of the initial sphere
@@ -81,6 +81,7 @@ class TrainingPlan:
 
 # What a training began with, by name: a resume keeps it.
 Before = Mapping[str, Decision]
+UNSWEPT: Before = {"start": Decision(SPHERE)}  # without depth maps, which take long
 KEPT = ("region", "background", "start", "exposure")
 
 
@@ -110,11 +111,18 @@ def of_state(values: Mapping[str, Any]) -> TrainingPlan:
     """The inverse of `as_state`; raises UserError if the values are damaged."""
     try:
         named: dict[str, Any] = {
-            name: Decision(**one) if isinstance(one, Mapping) else one for name, one in values.items()
+            name: Decision(**one) if isinstance(one, Mapping) else one
+            for name, one in values.items()
+            if name not in OLD
         }
         return TrainingPlan(**named)
     except (TypeError, AttributeError) as error:
         raise UserError(f"the plan in the checkpoint is damaged ({error!r}); use an earlier checkpoint") from error
+
+
+def wants_masks(train: TrainConfig) -> bool:
+    """Whether masks are used if there are any; without this, none are derived."""
+    return train.mask_weight > 0
 
 
 def decide_masks(scene: Scene, train: TrainConfig) -> Decision:
@@ -122,7 +130,7 @@ def decide_masks(scene: Scene, train: TrainConfig) -> Decision:
     key = "train.mask_weight"
     if scene.masks is None:
         return Decision(NONE, "the scene has none, and none were derived", "dataset.masks_from_backdrop")
-    if train.mask_weight == 0:
+    if not wants_masks(train):
         return Decision(NONE, "the mask loss has no weight", key, is_forced=True)
     if scene.backdrop is not None:
         return Decision(DERIVED, "the photographs have a backdrop of one colour", "dataset.masks_from_backdrop")

@@ -14,6 +14,9 @@ COLOURS = VERTEX, TEXTURE, NONE = "vertex", "texture", "none"  # --colour
 # every camera and take a minute.
 NETWORK = "network"
 COLOUR, NORMALS, DEPTH, SHAPE, MESH = "colour", "normals", "depth", "shape", "mesh"  # --show
+TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 triangles
+ORBIT = "orbit"  # --path
+PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
 AUTO, AUTO_MINUTES = "auto", 10.0  # of --minutes, and the most minutes of it
 OF_FIELD, OF_MESH = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # rendered by the model, and from its mesh
 
@@ -35,20 +38,35 @@ class MeshRequest:
     simplify: float | None = None  # largest distance from the unsimplified surface, in units of `frame`
     is_watertight: bool = False  # whether holes are closed
     color: str = NONE
-    texture_size: int = 0  # texels per side
+    texture_size: int = TEXTURE_SIZE  # texels per side
     up: str | None = None  # up axis of the file; None for that of the format
     output: Path | None = None  # None for meshes/<step>.ply in the experiment folder
     mesh_file: Path | None = None  # coloured instead of an extracted mesh, in `frame`
+
+    @property
+    def needs_photographs(self) -> bool:
+        """Whether photographs give its colours, or their masks decide what is removed."""
+        return self.color in (VERTEX, TEXTURE) or self.clean in (VIEWS, LARGEST)
+
+
+def view_indices(path: str) -> tuple[int, ...]:
+    """The photographs of a camera path such as `0,5,9`; () for any other text."""
+    parts = path.split(",")
+    is_list = len(parts) > 1 and all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts)
+    return tuple(map(int, parts)) if is_list else ()
 
 
 @dataclass(frozen=True)
 class VideoRequest:
     """Options of a video along a camera path."""
 
-    shown: tuple[str, ...]  # side by side, from the left
-    level: int  # reduction factor of the frames
-    output: Path | None  # .mp4, or a folder of PNGs; None: render/<step>_<path>.mp4
-    mesh: MeshRequest  # used if one of OF_MESH is shown
+    path: str = ORBIT  # around the object; or indices of photographs such as "0,5,9"; or a camera-path file
+    shown: tuple[str, ...] = (COLOUR,)  # side by side, from the left, of OF_FIELD and OF_MESH
+    seconds: float = 4.0  # duration; that of the file for a camera-path file
+    fps: float = 24.0  # frames per second, likewise
+    level: int | None = None  # reduction factor of the frames; None for the largest that leaves 720 lines, 1 for a file
+    output: Path | None = None  # .mp4, or a folder of PNGs; None: render/<step>_<path>.mp4
+    mesh: MeshRequest = MeshRequest(PUBLISHED_RESOLUTION, is_refined=True, clean=PIECES)  # if one of OF_MESH is shown
 
 
 @dataclass(frozen=True)

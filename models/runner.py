@@ -9,38 +9,36 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from data.inspection.checks import bad_geometry
 from data.io.bars import Bar
+from data.io.deadline import seconds_left
 from data.io.lock import TakenError
 from data.io.phases import phase
+from data.prepare.inspection.checks import bad_geometry
 from data.scenes.scene import summary
 from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.checkpoints.same_scene import scene_state
-from models.config.renamed import outdated_line
 from models.evaluation.collapse import ScoredViews, scored_views
-from models.evaluation.validation import validate_image
+from models.evaluation.image_metrics import validate_image
 from models.experiment import Experiment, plan_of
 from models.machine import backend, memory
 from models.machine.ranks.ranks import joined
 from models.methods.conf import flat, to_hocon
 from models.methods.decisions import with_table
-from models.methods.device_values import sizes_line, tiles_line
 from models.methods.registry import build_model
-from models.monitoring.deadline import is_over
-from models.monitoring.health import Health
-from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
-from models.monitoring.logger import RunLogger
-from models.monitoring.run_files import record
-from models.monitoring.speed import Speed
-from models.plan import PLAN_KEY, as_state
+from models.plan import LEAST_STEPS, PLAN_KEY, as_state
 from models.report.training_page import REPORT, TrainingReport
 from models.requests import NETWORK, MeshRequest
 from models.results.chunks import ResultChunks
-from models.results.context import EvalContext
+from models.results.context import EvalContext, log_inputs
 from models.results.meshes import validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chosen_chunk, chunk_state
-from models.training.trainer import StepOutput, Trainer, generators
+from models.training.gradient import BatchGradient
+from models.training.health import Health
+from models.training.logger import RunLogger, Speed
+from models.training.run_files import record
+from models.training.stops import DivergedError, Interrupted, Interrupts
+from models.training.trainer import Trainer, generators
 from models.training.watch import Watch
 
 FIRST_STEPS = 5  # of a session: Jittor compiles kernels in them
@@ -51,16 +49,11 @@ class Runner:
 
     def __init__(self, experiment: Experiment, log: RunLogger) -> None:
         """Raises UserError if several processes share the training and their inputs differ."""
-        ranks, scene = joined(), summary(experiment.scene)
-        ranks.agree(scene=scene, device=backend.device_info().name)
+        ranks = joined()
+        ranks.agree(scene=summary(experiment.scene), device=backend.device_info().name)
         experiment = replace(experiment, conf=ranks.broadcast(experiment.conf))  # with the sizes of a checkpoint
-        self.experiment, self.log, conf = experiment, log, experiment.conf
-        self.conf = conf.train
-        log.info(backend.device_info().line())
-        for text in filter(None, (backend.device_info().warning, outdated_line(conf.outdated), tiles_line(conf))):
-            log.warn(text)
-        for text in filter(None, (sizes_line(conf), scene, *experiment.scene.notes)):
-            (log.warn if text in experiment.scene.doubts else log.info)(text)
+        self.log, self.conf = log, experiment.conf.train
+        log_inputs(experiment, log)
         for finding in bad_geometry(experiment.scene) if experiment.checkpoint is None else ():
             log.warn(finding.line)
         initial, pixels, jitter = generators(self.conf.seed)
@@ -70,7 +63,7 @@ class Runner:
         if ranks.is_writer and experiment.checkpoint is None:
             model.begin()
         averaged = copy.deepcopy(model, {id(sampler): sampler, id(plan): plan}) if self.conf.ema_decay > 0 else None
-        plan = with_table(plan, experiment.conf.model, self.conf, model.loss_weights, flat(experiment.conf))
+        plan = with_table(plan, experiment.conf.model, self.conf, model.weights, flat(experiment.conf))
         self.experiment = experiment = replace(experiment, plan=plan)
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
         self._failure = ""  # why the result of the finished training is unusable
@@ -103,7 +96,6 @@ class Runner:
             model=self.trainer.result_model,
             step=self.step,
             seconds=self._seconds(),
-            background_rgb=self.conf.background_rgb,
             log=self.log,
             chunks=self._chunks,
         )
@@ -114,6 +106,9 @@ class Runner:
         `language` of the report: None for that of the browser. Raises Interrupted, with everything saved, after the
         first SIGINT, SIGTERM or SIGHUP; DivergedError if values do not remain finite; GpuFailedError.
         """
+        if not joined().is_writer:
+            self.trainer.follow()
+            return
         record(self.experiment.folder, self.experiment.conf)
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; increase train.end_iter to continue")
@@ -126,6 +121,7 @@ class Runner:
         if self._failure:
             self.log.keep(self._failure)
             raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
+        joined().dismiss()
 
     def _end_with_the_next_step(self) -> None:
         """Make the next step the last one, with the results that are due then."""
@@ -161,7 +157,7 @@ class Runner:
         """Take the remaining steps, until a signal arrives."""
         with joined().until(lambda: interrupts.received is not None), interrupts.of_a_compiler():
             while self.step < self.conf.end_iter and interrupts.received is None:
-                if is_over(self.step):
+                if self.step + 1 >= LEAST_STEPS and seconds_left() <= 0:
                     self._end_with_the_next_step()
                 self._after_step(self.trainer.step(), bar)
         self.trainer.settle()
@@ -176,8 +172,7 @@ class Runner:
         self._choose_chunk()
         self.watch.begin()
         has_surface = self.trainer.model.level_set is not None
-        report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
-        self._followers = (report, *followers)
+        self._followers = (TrainingReport(self.experiment, self.log, language, self.step, has_surface), *followers)
         self._speed = Speed()
 
     def _tell(self, what: Callable[[Callback], None]) -> None:
@@ -185,7 +180,7 @@ class Runner:
         for follower in self._followers:
             self.log.unless_it_fails(self.step, follower.name, partial(what, follower))
 
-    def _after_step(self, output: StepOutput, bar: Bar) -> None:
+    def _after_step(self, output: BatchGradient, bar: Bar) -> None:
         """Actions due after a step, including a skipped one."""
         self._require_folder()
         if is_last := self.step >= self.conf.end_iter:
@@ -196,7 +191,7 @@ class Runner:
         bar.update(self.step - bar.n)
         self._speed.count(output.entries)
         if self._due(self.conf.report_freq):
-            scalars = output.scalars()  # waits for this step; otherwise the loop waits only for the previous one
+            scalars = self.trainer.scalars(output)  # waits for this step; otherwise the loop waits for the last one
             bar.set_postfix_str(self._report(scalars, output.weighted(scalars), self._speed.since_last()))
         if self._write_due_results() or self.trainer.guard.steps <= FIRST_STEPS:
             bar.leave_out()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,44 +16,24 @@ else:
 
 Array = np.ndarray | Var
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
-OF_THE_BATCH = {"rows": False}  # metadata of an output without a row per ray: it is equal for all chunks
+OF_THE_BATCH = {"inv_s"}  # names of outputs without a row per ray, which are equal for all chunks
 MASK_THRESHOLD = 0.5  # mask value above which a pixel shows the object
 TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, if they differ
 
 
 @dataclass(frozen=True)
-class StepContext:
-    """The step at which something is computed, and its background colour."""
-
-    step: int  # finished optimiser steps
-    background_rgb: np.ndarray | None  # [3], background colour; None for black
-
-
-@dataclass(frozen=True)
-class RayLayout:
-    """Assigns S samples to R rays, sorted by ray and by distance.
+class RaySamples:
+    """Intervals along R rays, dense or packed, with their midpoints, at which fields are evaluated.
 
     The samples of ray r are rows offsets[r] to offsets[r + 1]. Rows from offsets[R] on belong to no ray.
     """
 
-    offsets: Var  # int32 [R + 1]
-    per_ray: int = 0  # number per ray of dense samples; 0 for packed samples
-
-    @property
-    def has_any(self) -> Var | float:
-        """Whether each ray has samples (0 or 1), [R, 1]; 1 of dense samples."""
-        return 1.0 if self.per_ray else (self.offsets[1:] > self.offsets[:-1]).float32().unsqueeze(1)
-
-
-@dataclass(frozen=True)
-class RaySamples:
-    """Intervals along rays, dense or packed, with their midpoints, at which fields are evaluated."""
-
     positions: Var  # [S, 3], midpoints of the intervals, working frame
     directions: Var  # [S, 3], unit, of the rays
     deltas: Var  # [S, 1], lengths of the intervals
-    rays: RayLayout
+    offsets: Var  # int32 [R + 1]
     distances: Var  # [S, 1], distances of the midpoints along the rays
+    per_ray: int = 0  # number per ray of dense samples; 0 for packed samples
     in_sphere: Var | None = None  # [S, 1], 1 in the unit sphere, else 0; None if all are inside
     near_sphere: Var | None = None  # [S, 1], 1 if the eikonal loss applies; None if it applies to all
     background: BackgroundSamples | None = None
@@ -62,8 +42,8 @@ class RaySamples:
 class BackgroundSamples(Protocol):
     """Samples of the background, in front of and behind the region of interest on the same rays."""
 
-    def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, RayLayout]:
-        """Opacity [S, 1] and colour [S, 3] of the region's samples, combined with those of the background."""
+    def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, Var]:
+        """Opacity [S, 1] and colour [S, 3] of the region's samples, combined with those of the background; offsets."""
 
     def of_region(self, weights: Var) -> Var:
         """The weights of the region's samples [S, 1] among those of all samples; 0 where the background replaces
@@ -96,8 +76,13 @@ class RenderOutput:
     opacity: Var  # [R, 1], sum of the weights
     weights: Var  # [T, 1], of all samples
     samples: RaySamples  # samples of the region
-    rays: RayLayout  # layout of `weights`
+    offsets: Var  # int32 [R + 1], of `weights`
     coarse: RenderOutput | None = field(default=None, kw_only=True)  # the coarse pass of NeRF
+
+    @property
+    def has_any(self) -> Var | float:
+        """Whether each ray has samples (0 or 1), [R, 1]; 1 of dense samples."""
+        return 1.0 if self.samples.per_ray else (self.offsets[1:] > self.offsets[:-1]).float32().unsqueeze(1)
 
     @property
     def region_weights(self) -> Var:
@@ -138,9 +123,7 @@ class Objective:
     """The training loss of a batch, or of a part of it."""
 
     terms: dict[str, Term]  # by the names under which they are logged
-    output: Any  # a dataclass of Vars, possibly nested, from which scalars are computed
-    # Values, besides parameters, with gradients that `after_step` needs; names are unique over the parts of a batch.
-    watched: dict[str, Var] = field(default_factory=dict)
+    output: dict[str, Var]  # values by name, from which scalars are computed
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import numpy as np
 import scene_writers
 from scene_writers import make_views, save_picture, sphere_points
 
-from data.readers.blender import read_blender
-from data.readers.llff import read_llff
-from data.readers.nerfstudio import read_nerfstudio
-from data.readers.ngp import read_ngp
+from data.scenes.readers.blender import read_blender
+from data.scenes.readers.llff import read_llff
+from data.scenes.readers.nerfstudio import read_nerfstudio
+from data.scenes.readers.ngp import read_ngp
 
 ALIKE = make_views(distorted=False, alike=True)
 LENSES = make_views()

@@ -16,12 +16,11 @@ import pytest
 from runs import ROOT
 
 from data.io.images import read_image
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from data.scenes.scene import Scene
 from models.methods.conf import load_config
 from models.viewer import server
-from models.viewer.scene_display import SceneDisplay, pose_of
-from models.viewer.words import words
+from models.viewer.scene_display import SceneDisplay, pose_of, words
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESKTOP, PHONE = (1280, 900), (390, 844)

@@ -5,7 +5,7 @@ And small networks with weights nobody chose, and rays through them, for the tes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,22 +15,20 @@ from models.estimators import sampling
 from models.estimators.coarse_to_fine import CoarseToFineEstimator
 from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator
-from models.estimators.pixels import RayVars
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.nerf import NeRF
-from models.fields.protocol import SurfaceFields
 from models.fields.radiance import NerfField
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state
 from models.machine.backend import jt
-from models.ops.placing import rounds
+from models.ops.upsample import rounds
 from models.ops.volrend import annealed_cos, dense_offsets, interval_cdfs
 from models.rendering import kernels
 from models.rendering.losses import LOSSES, Rendered
 from models.rendering.render import render_passes, render_surface
-from models.structs import Objective, RayLayout, RenderOutput, Var
+from models.structs import Objective, RenderOutput, Var
 from models.training.gradient import losses_of
 
 
@@ -77,14 +75,16 @@ class DenseRenderer:
         self.fields, self.conf = fields, conf
         self.estimator = HierarchicalEstimator(conf, fields.nerf if conf.n_outside > 0 else None)
 
-    def render(self, rays: RayVars, noise=None, ratio=1.0, background_rgb=None, depths: Var | None = None) -> Image:
+    def render(self, rays: Rays, noise=None, ratio=1.0, background_rgb=None, depths: Var | None = None) -> Image:
         """Colours and all that the losses need."""
-        fields = SurfaceFields(self.fields.sdf, self.fields.color, self.fields.sharpness).at_weights()
-        depths = self.estimator.t_starts(rays, fields.sdf.distance, noise) if depths is None else depths.detach()
-        rendering = render_surface(fields, self.estimator.samples_of(rays, depths, noise), ratio, background_rgb)
+        sdf, inv_s = self.fields.sdf.at_weights(), self.fields.sharpness()
+        depths = self.estimator.t_starts(rays, sdf.distance, noise) if depths is None else depths.detach()
+        samples = self.estimator.samples_of(rays, depths, noise)
+        geometry = sdf.evaluate(samples.positions)
+        rendering = render_surface(self.fields.color, inv_s, samples, geometry, ratio, background_rgb)
         return Image(rendering, depths, ratio)
 
-    def up_sample_rounds(self, rays: RayVars) -> list[Var]:
+    def up_sample_rounds(self, rays: Rays) -> list[Var]:
         """The new depths of each round [R, K], then all depths sorted [R, N]."""
         depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, None)
         counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
@@ -95,17 +95,17 @@ class DenseRenderer:
 
 def training_losses(image: Image, target: Var, mask: Var, conf, names=("color", "eikonal", "mask")) -> dict[str, Var]:
     """The mean of each term of NeuS's loss, and `total`."""
-    weights = {"eikonal": conf.igr_weight, "mask": conf.mask_weight}
-    method = SimpleNamespace(loss_weight=lambda name: weights.get(name, 1.0))
-    rendered = Rendered(image.rendering, None, target, mask, mask, method, 0)
-    return losses_of(Objective({name: LOSSES[name](rendered) for name in names}, image), {})
+    weights = {"color": 1.0, "eikonal": conf.igr_weight, "mask": conf.mask_weight}
+    rendered = Rendered(image.rendering, None, target, mask, mask, None, 0)
+    terms = {name: replace(LOSSES[name].term(rendered), weight=weights[name]) for name in names}
+    return losses_of(Objective(terms, image), {})
 
 
 def dense_weights(alpha: Var) -> Var:
     """Weights [R, N] of dense samples with opacities [R, N]."""
     rows, count = alpha.shape
-    layout = RayLayout(dense_offsets(rows, count), count)
-    return kernels.weights_from_alpha(alpha.reshape((-1, 1)), layout)[0].reshape((rows, count))
+    offsets = dense_offsets(rows, count)
+    return kernels.weights_from_alpha(alpha.reshape((-1, 1)), offsets, True)[0].reshape((rows, count))
 
 
 @dataclass(frozen=True)

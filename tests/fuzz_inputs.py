@@ -24,9 +24,9 @@ from hypothesis.extra import numpy as hnp
 from synthetic_scene import write_scene
 
 from data.errors import UserError
-from data.prepare.database import has_features, is_sound, read_links
 from data.prepare.frames import Frame, read_frame_list
-from data.prepare.reconstruct import read_model
+from data.prepare.sfm.database import has_features, is_sound, read_links
+from data.prepare.sfm.reconstruct import read_model
 from data.prepare.steps import Step, Steps
 from models.checkpoints.ours import encoded
 from models.methods.conf import known_leaves
@@ -55,23 +55,8 @@ def arrays(kind: str, **sides: int) -> st.SearchStrategy[np.ndarray]:
 
 # conf: words of the language in any order, and whole confs with lines changed
 WORDS = [*'{}[]=:,\n"$\\#/+. ', "\x00", "\ud7ff", "include ", "model { nerf {", "5 days", "CASE_NAME", "null", "true"]
-WORDS += [
-    '"""',
-    "${",
-    "${a}",
-    "${?a}",
-    "+=",
-    "//",
-    "url(",
-    '"x.conf"',
-    "${train}",
-    "a",
-    "a.b",
-    "train",
-    "1",
-    "-1e3",
-    "1e999",
-]
+WORDS += ['"""', "${", "${a}", "${?a}", "+=", "//", "url(", '"x.conf"', "${train}", "a", "a.b", "train", "1", "-1e3"]
+WORDS += ["1e999"]
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=25).map("".join) | st.text(max_size=40)
 VALUES = TEXTS | st.integers().map(str) | FLOAT.map(str)
 ASSIGNMENTS = st.tuples(st.sampled_from(sorted(known_leaves())) | TEXTS, VALUES).map("=".join)

@@ -114,7 +114,7 @@ def modules() -> dict[str, tuple[Path, ast.Module]]:
 def floors() -> dict[str, int]:
     """Package -> place in the page's list. An import goes to an earlier place, or stays in its package."""
     page = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
-    listed = re.search(r"^the root of `data` except `config`(, .*)\.$", page, re.MULTILINE).group(1)
+    listed = re.search(r"^the root of `data`(, .*)\.$", page, re.MULTILINE).group(1)
     found = {"data": 0}
     for place, group in enumerate(listed.split(";")):
         for name in re.findall(r"`(\w+)`", group):
@@ -202,7 +202,7 @@ def too_long(tree: ast.AST) -> list[str]:
 
 
 def jittor_scans(tree: ast.AST) -> list[int]:
-    """Line numbers of `cumsum` and `cumprod` that are not NumPy's, see models/ops/scan.py."""
+    """Line numbers of `cumsum` and `cumprod` that are not NumPy's, see models/ops/volrend.py."""
     uses = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in SCANS]
     return [node.lineno for node in uses if not (isinstance(node.value, ast.Name) and node.value.id == "np")]
 

@@ -28,8 +28,8 @@ from seeded_weights import drawn_weights, some_of
 from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.config.strict import from_tree
+from models.estimators.base import upload
 from models.estimators.conf import HierarchicalConfig
-from models.estimators.pixels import upload
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.nerf import NeRF
@@ -37,8 +37,10 @@ from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
-from models.rendering.losses import binary_mask, eikonal_term, masked_psnr
+from models.plan import wants_masks
+from models.rendering.terms import binary_mask, eikonal_term, masked_psnr
 from models.training.optimizer import Optimizer
+from models.training.schedules import learning_rate
 
 FIELD_BOUND = 2e-5  # values and gradients at given points
 COLOR_BOUND = 1e-4
@@ -80,7 +82,7 @@ class Golden:
         self.conf = _train_config(meta)
         self.rays = Rays(self["in/rays_o"], self["in/rays_d"], self["in/near"], self["in/far"])
         self.target = jt.array(self["in/true_rgb"])
-        self.mask = binary_mask(jt.array(self["in/mask"]), len(self.rays), self.conf)
+        self.mask = binary_mask(jt.array(self["in/mask"]) if wants_masks(self.conf) else None, len(self.rays))
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -207,7 +209,7 @@ def training_rows(golden: Golden) -> list[Row]:
     rate_errors, loss_errors = [], []
     for step, expected in enumerate(golden["train/loss"]):
         total = losses(golden, golden.render())["total"]
-        rate = golden.conf.schedule(step)
+        rate = learning_rate(golden.conf)(step)
         rate_errors.append(relative(rate, golden["train/lr"][step]))
         gradients = jt.grad(total, trained)
         optimizer.step(gradients, rate)

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from scipy.linalg import rq
 
-from data.config import DatasetConfig
 from data.errors import UserError
 from data.io.images import list_images, write_image
 from data.prepare import camera_steps, pipeline
+from data.prepare.load import load_scene
 from data.prepare.pipeline import Request, prepare
-from data.scenes.load import load_scene
+from data.scenes.config import DatasetConfig
 from data.scenes.scene import Scene
 
 N_VIEWS = 3  # of the fixture `prepared_scene`

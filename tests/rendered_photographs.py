@@ -14,7 +14,7 @@ from synthetic_scene import look_at
 
 from data.io.images import write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage
-from data.roi.frustum import Cameras
+from data.scenes.frustum import Cameras
 from data.scenes.scene import Scene
 
 WIDTH, HEIGHT, FOCAL = 320, 240, 330.0

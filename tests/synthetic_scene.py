@@ -14,10 +14,9 @@ import cv2
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from data.config import DatasetConfig
-from data.readers import READERS
-from data.readers.detect import recognise
+from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
+from data.scenes.readers import READERS, recognise
 
 SCALE_MAT = np.array([[2.5, 0, 0, 0.3], [0, 2.5, 0, -0.2], [0, 0, 2.5, 4.0], [0, 0, 0, 1]])
 

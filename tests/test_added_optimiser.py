@@ -5,10 +5,11 @@ import pytest
 from runs import SHORT, contents, run, saved
 from trainings import stopped_after
 
-from models.config.optimizers import OPTIMIZERS
-from models.config.schedules import DECAYS
+from models.config.blocks import DECAYS, OPTIMIZERS
 from models.machine.backend import jt
 from models.training.optimizer import Optimizer
+from models.training.optimizers import RULES
+from models.training.schedules import CURVES
 
 MOMENTUM = 0.8
 LONG = ("train.end_iter=6", "train.warm_up_end=0", *SHORT[2:])
@@ -27,9 +28,14 @@ def straight(done, end):
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch):
-    """The two lines."""
-    monkeypatch.setitem(OPTIMIZERS, "descent", descent)
-    monkeypatch.setitem(DECAYS, "straight", straight)
+    """The two entries and their names."""
+    assert list(RULES) == OPTIMIZERS and list(CURVES) == DECAYS
+    monkeypatch.setitem(RULES, "descent", descent)
+    monkeypatch.setitem(CURVES, "straight", straight)
+    OPTIMIZERS.append("descent")
+    DECAYS.append("straight")
+    yield
+    OPTIMIZERS.pop(), DECAYS.pop()
 
 
 def test_an_optimiser_moves_the_weights_as_its_function_says():
@@ -60,6 +66,6 @@ def test_a_conf_trains_with_both_resumes_bit_for_bit_and_skips_a_step(tmp_path, 
     assert run(stopped_after(3, tmp_path / "a", tmp_path / "b"), "--is_continue", settings=settings) == 0
     ours = saved(tmp_path / "a", 6)
     assert contents(ours) == contents(saved(tmp_path / "b", 6))
-    monkeypatch.setitem(OPTIMIZERS, "descent", lambda value, *rest: (value * np.inf, *descent(value, *rest)[1:]))
+    monkeypatch.setitem(RULES, "descent", lambda value, *rest: (value * np.inf, *descent(value, *rest)[1:]))
     assert run(tmp_path / "c", settings=settings) == 1
     assert "in the update of" in capsys.readouterr().err

@@ -8,12 +8,12 @@ from rendered_photographs import HEIGHT, WIDTH, K, off_walls, walls
 from rendered_photographs import WALL_FOCAL as FOCAL
 from scipy.spatial.transform import Rotation
 
-from data.config import DatasetConfig
 from data.io.images import write_image
 from data.parsed_scene import Lens
-from data.scenes import adjust
-from data.scenes.adjust import adjusted, located
-from data.scenes.load import load_held_out, load_scene
+from data.prepare.adjustment import adjust
+from data.prepare.adjustment.adjust import adjusted, located
+from data.prepare.load import load_held_out, load_scene
+from data.scenes.config import DatasetConfig
 
 
 @pytest.fixture(scope="module")

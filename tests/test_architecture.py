@@ -41,7 +41,7 @@ def test_nothing_of_jittor_runs_at_import_and_no_scan_is_its(rule):
 def test_each_rule_sees_a_violation_and_only_that():
     climbs = {
         "data.scenes.scene": "models.config",
-        "data.roi.region": "data.inspection.finding",
+        "data.scenes.region": "data.prepare.inspection.epipolar",
         "data.errors": "data.io",
     }
     climbs |= {"models.fields.sdf": ".", "models.attic.box": "data.errors"}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from synthetic_scene import dataset_config, write_scene
 
+from data.prepare.load import load_held_out, load_scene
 from data.scenes.backdrop import backdrop_colours, backdrop_mask, derived_masks, shows_object
-from data.scenes.load import load_held_out, load_scene
 
 
 def before(backdrop, value=90):

@@ -1,12 +1,14 @@
 """Numbers of rays and samples of packed batches, which follow the samples per ray of the batch before."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from test_fast_background import trained
 
 from data.errors import UserError
-from models.estimators.batch import Counts
-from models.estimators.sampler import ROUNDED_TO, PerRay
+from models.estimators.batch import counts_of
+from models.estimators.sampler import ROUNDED_TO, per_ray
 
 pytestmark = pytest.mark.slow
 LIMITED = ("model.packed.samples=8192", "model.open.samples=512", "train.ray_chunk=8192")
@@ -16,7 +18,7 @@ def settled(sampler):
     """A batch whose estimates are those of a batch of the same kind."""
     for _ in range(4):
         batch = sampler.next()
-        counts = batch.placed.counts
+        counts = SimpleNamespace(**counts_of(batch.placed[2]))
     return batch, counts
 
 
@@ -29,7 +31,7 @@ def test_rays_that_the_background_limits_leave_no_samples_unused(share):
     assert counts.rays > 0.9 * len(batch) and 0.7 * 512 < counts.far <= far == 512
     for count, size in ((counts.near, budget), (counts.walked, walked), (counts.asked, asked)):
         assert count <= size <= 1.3 * count + ROUNDED_TO
-    assert budget < 8192 * (1 - share) and samples == budget + share * 8192 == batch.placed.near.points.shape[0]
+    assert budget < 8192 * (1 - share) and samples == budget + share * 8192 == batch.placed[0].points.shape[0]
 
 
 def test_rays_that_the_region_limits_leave_no_samples_unused():
@@ -44,26 +46,31 @@ def test_wrong_estimates_are_corrected(settings):
     sampler = trained(*settings, steps=0).sampler
     expected = settled(sampler)[1]
     for guess in (1e-6, 1e4):
-        sampler._per_ray = PerRay(guess, guess, guess, guess)
-        found = [sampler.next().placed.counts.rays for _ in range(24)]
+        sampler._per_ray = dict.fromkeys(("near", "walked", "far", "asked"), guess) | {"hits": 1.0}
+        found = [counts_of(sampler.next().placed[2])["rays"] for _ in range(24)]
         assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
 
 
 def test_there_is_room_for_what_the_rays_are_expected_to_traverse():
     sampler = trained("model.packed.samples=8192", "model.open.samples=8192", steps=0).sampler
-    sampler._per_ray = PerRay(near=0.9, walked=20.0, far=20.0, asked=30.0)
+    sampler._per_ray = {"near": 0.9, "walked": 20.0, "far": 20.0, "asked": 30.0, "hits": 1.0}
     rays, sizes = sampler._sizes(0)
     assert sizes[1] >= 20 * rays and sizes[2] < 1024
     trainer = trained("model.packed.samples=8192", "model.open.samples=64", steps=0)
     trainer.model.estimator.step_size = 0.002
-    trainer.sampler._per_ray = PerRay(near=0.1, walked=0.1, far=20.0, asked=20.0)
+    trainer.sampler._per_ray = {"near": 0.1, "walked": 0.1, "far": 20.0, "asked": 20.0, "hits": 1.0}
     _, sizes = trainer.sampler._sizes(0)
     assert (sizes[1:3] > 1000).all()  # few rays, and one along 2 radii
 
 
 def test_counts_become_means_per_ray():
-    assert PerRay.of(Counts(rays=4, hits=3, near=10, walked=20, far=8, asked=12)) == PerRay(2.5, 5.0, 2.0, 3.0, 0.75)
-    assert PerRay(3.0, 0.0, 0.5, 4.0, 0.75).doubled() == PerRay(6.0, 2.0, 2.0, 8.0, 0.75)
+    counts = {"rays": 4, "hits": 3, "near": 10, "walked": 20, "far": 8, "asked": 12}
+    assert per_ray(counts, {}) == {"near": 2.5, "walked": 5.0, "far": 2.0, "asked": 3.0, "hits": 0.75}
+    assert per_ray({"rays": 0}, {"near": 3.0, "walked": 0.0, "hits": 0.75}) == {
+        "near": 6.0,
+        "walked": 2.0,
+        "hits": 0.75,
+    }
 
 
 def test_a_damaged_state_is_refused():

@@ -5,7 +5,7 @@ import pytest
 import trimesh
 from test_fast_background import trained
 
-from data.roi.cells import squared_radii
+from data.scenes.frustum import squared_radii
 from models.estimators.occupancy import OccupancyGrid
 from models.surface import clean
 

@@ -9,8 +9,8 @@ from runs import ROOT
 
 from models.checkpoints.ours import CheckpointError
 from models.checkpoints.same_scene import require_not_trained_on, require_same_data, scene_state
+from models.checkpoints.scenes import training_scene
 from models.checkpoints.state import StateError, check_state
-from models.experiment import training_scene
 from models.methods.conf import load_config
 
 

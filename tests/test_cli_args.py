@@ -1,5 +1,6 @@
 """The command line: what is refused, with which exit status, and what opens an experiment."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 import exp_runner
 from data.errors import UserError
-from models.commands.arguments import EPILOG, parse_arguments
+from models.commands.arguments import COMMON, EPILOG, parse_arguments
+from models.commands.table import COMMANDS, MODE_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -110,3 +112,27 @@ def test_an_interruption_is_no_error_and_says_how_to_go_on(monkeypatch, capsys):
         ("--mode train --overwrite", "repeat the command"),  # before its first step
     ):
         assert exp_runner.main(words.split()) == 130 and capsys.readouterr().err == f"stopped: {advice}\n"
+
+
+@pytest.mark.parametrize("name", [name.replace("I_J", "0_5") for name in MODE_NAMES])
+def test_a_mode_may_be_the_first_word(name, capsys):
+    words = ["--conf", "confs/debug.conf", "--images", "data/demo", "--case", "a", "--set", "train.seed=2"]
+    words = (
+        [] if name in ("compare", "view") else words if name in ("prepare", "reconstruct") else words[:2] + words[4:]
+    )
+    words += ["exp/a", "exp/b"] if name == "compare" else []
+    assert parse_arguments([name, *words]) == parse_arguments(["--mode", name, *words])
+    pages = []
+    for asked in ([name, "--help"], ["--mode", name, "--help"]):
+        with pytest.raises(SystemExit, match="0"):
+            parse_arguments(asked)
+        pages.append(capsys.readouterr().out)
+    assert pages[0] == pages[1]
+    own = {entry.name for command in COMMANDS if command.mode(name) for entry in (*COMMON, *command.flags)}
+    assert set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", pages[0], re.MULTILINE)) == own | {"--help"}
+
+
+def test_photographs_follow_the_first_word_without_their_flag():
+    for name in ("prepare", "reconstruct"):
+        found = parse_arguments([name, "data/demo", "--case", "a"])
+        assert found.values.images == Path("data/demo") and found.command.name == name

@@ -74,7 +74,8 @@ def test_what_stays_worse_ends_with_the_weights_of_the_best_checkpoint(monkeypat
 
 def test_what_gets_worse_before_the_time_is_over_goes_back(monkeypatch, tmp_path, capsys):
     begun = iter(range(99))
-    monkeypatch.setattr("models.runner.is_over", lambda step: next(begun) >= 5)
+    monkeypatch.setattr("models.runner.LEAST_STEPS", 0)
+    monkeypatch.setattr("models.runner.seconds_left", lambda: 5 - next(begun))
     scripted(monkeypatch, 20.0, 25.0, 20.0, 24.5)
     assert run(tmp_path, settings=SETTINGS) == 0
     told = "".join(capsys.readouterr())

@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from data.errors import SceneError
 from data.io.images import write_image
-from data.readers.colmap import read_colmap
+from data.scenes.readers.colmap import read_colmap
 
 
 def seen_by(posed, xyz):

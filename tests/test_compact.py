@@ -5,8 +5,7 @@ import pytest
 from forms import FORMS, in_form
 
 from models.machine.backend import jt
-from models.ops.compact import compact, merged_order
-from models.ops.march import PackedSamples
+from models.ops.march import PackedSamples, compact, merged_order
 
 
 def packed(rng, counts, spare=5):

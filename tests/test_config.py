@@ -1,5 +1,6 @@
 """Confs: the published recipes, strictness, round trips, overrides, and what is refused."""
 
+import json
 import re
 
 import pytest
@@ -25,15 +26,6 @@ model.rendering_network { d_feature = 256, mode = idr, d_in = 9, d_out = 3, d_hi
     weight_norm = true, multires_view = 4, squeeze_out = true }
 model.neus_renderer { n_samples = 64, n_importance = 64, up_sample_steps = 4, perturb = 1.0 }
 """
-OURS = """
-dataset { camera_outside_sphere = true, scale_mat_scale = 1.1, test_dir = "", reference_mesh = "", type = auto
-    downscale = 1, test_every = 0, test_views = [], validation_views = [], train_views = []
-    refine_cameras = none, bbox = "", roi = "", masks_from_backdrop = false, triangulate_points = false }
-train { seed = 0, max_bad_steps = 10, keep_checkpoints = 0, render_chunk = auto, ray_chunk = auto, memory_limit = auto
-    ema_decay = 0.0, tf32 = false, mesh_resolution = 64, learning_rate_decay = cosine, optimizer = adam
-    adam_beta_2 = 0.999, adam_epsilon = 1e-8 }
-model { type = neus, surface = sdf_network, color = rendering_network }
-"""
 VARIED = ("general.base_exp_dir", "dataset.render_cameras_name", "train.anneal_end", "train.mask_weight")
 VARIED += ("model.sdf_network.scale", "model.neus_renderer.n_outside")
 PUBLISHED_VARIED = {
@@ -55,10 +47,12 @@ def leaves(tree, prefix=""):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_resolves_to_the_published_values_and_our_defaults(name):
-    expected = dict(zip(VARIED, PUBLISHED_VARIED[name], strict=True))
-    for text in (PUBLISHED, OURS):
-        expected |= leaves(parse_tree(text, "text"))
-    assert flat(load_config(CONFS / f"{name}.conf", case="scan")) == expected
+    """Keys that the published code lacks have the defaults of a conf without them."""
+    varied = zip(VARIED, PUBLISHED_VARIED[name], strict=True)
+    text = PUBLISHED + "\n".join(f"{key} = {json.dumps(value)}" for key, value in varied)
+    found = flat(load_config(CONFS / f"{name}.conf", case="scan"))
+    assert found.items() >= dict(leaves(parse_tree(text, "text"))).items()
+    assert flat(parse_config(text, "text")) == found
 
 
 @pytest.mark.parametrize("path", sorted(CONFS.glob("*.conf")), ids=lambda path: path.stem)
@@ -76,7 +70,7 @@ BAD_OVERRIDES = {
     "must be a number": [f"train.igr_weight={value}" for value in ("nan", "inf", "1e999", "9" * 400)],
     "must be true or false": ["train.use_white_bkgd=2", "train.use_white_bkgd=maybe"],
     "must be a list": ["model.sdf_network.skip_in=2"],
-    "model.type = neus does not use model.packed, only fast_neus": ["model.packed.points_weight=1"],
+    "model.type = neus does not use model.packed, only fast_neus": ["model.packed.cells=64"],
     "does not use model.radiance_field, only nerf, fast_nerf": ["model.radiance_field=nerf"],
     "must be a block": ["train=3"],
     "not HOCON": [f"{END}[3"],

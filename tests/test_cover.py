@@ -8,11 +8,10 @@ import trimesh
 from rigs import sphere_of_cameras, textured_scene
 from synthetic_scene import look_at
 
-from data.inspection.checks import findings
-from data.inspection.sides import missing_sides
+from data.prepare.inspection.checks import findings
+from data.prepare.inspection.sides import missing_sides
 from models.commands.reconstruction_page import page, trust
 from models.evaluation.cover import BANDS, cover, cover_picture
-from models.surface.visibility import cameras_of
 
 TABLE = -0.3
 
@@ -31,7 +30,7 @@ def scene():
 
 
 def figures(mesh, scene, points, missing=0.0):
-    found = cover(mesh, cameras_of(scene), points)
+    found = cover(mesh, scene.pinholes, points)
     return {**vars(found.metrics), "points_missing": missing, "points_scored": len(points)}
 
 
@@ -89,9 +88,9 @@ def test_the_sides_without_photographs_are_named_for_the_photographer():
 
 def test_the_photographs_that_see_each_part_are_counted_and_drawn(scene):
     ball = trimesh.creation.icosphere(4, 0.5)
-    found = cover(ball, cameras_of(scene), None)
+    found = cover(ball, scene.pinholes, None)
     lit = np.zeros(len(found.samples), int)
-    for camera in cameras_of(scene):  # a convex body hides only what faces away
+    for camera in scene.pinholes:  # a convex body hides only what faces away
         lit += np.sum(found.samples * (camera.center - found.samples), axis=1) > 0
     assert np.mean(found.views == lit) > 0.9 and found.metrics.photographs == 9
     assert found.metrics.cover_points is None and found.metrics.views_median == np.median(found.views)

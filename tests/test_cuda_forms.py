@@ -10,9 +10,9 @@ from test_micro_batches import trainer_of
 from trainings import gradients
 
 from models.doctor.operations import BOUND, difference
-from models.ops.examples import MAKERS
+from models.ops.examples import example
 from models.ops.kernel import REFERENCE
-from models.ops.placing import place
+from models.ops.upsample import place
 from models.ops.volrend import points_along
 from models.rendering import losses as table
 from models.structs import Term
@@ -28,14 +28,14 @@ SHARE = 2e-4  # of a gradient: float32 sums in other orders, through two network
 @pytest.mark.parametrize("name", OF_RAYS + OF_NUMBERS)
 def test_an_operation_of_rays_is_its_reference_in_any_order_of_threads(name, form):
     with in_form(form):
-        error, count = difference(MAKERS[name](np.random.default_rng(1)))
+        error, count = difference(example(name, 1))
     # A new depth is a quotient of differences, which makes a thousand times more of the roundings of a distance.
     assert error <= (BOUND if name == "place" else BOUND / 20) and count > 0
 
 
 @pytest.mark.parametrize("form", CUDA_FORMS[:1])
 def test_placing_takes_the_distances_that_are_known(form):
-    *rays, _, distance, counts, sharpness = MAKERS["place"](np.random.default_rng(2)).arguments
+    *rays, _, distance, counts, sharpness = example("place", 2).arguments
     origins, directions, depths = rays
     points = points_along(origins, directions, depths).reshape((-1, 3))
     with in_form(form):
@@ -50,14 +50,14 @@ def step_in(form, **added):
 
     `added`: losses by name, which are trained with as well.
     """
-    trainer = trainer_of()
-    batch = trainer.sampler.next()
-    noise = trainer.model.draw_noise(len(batch), np.random.default_rng(0))
-    with pytest.MonkeyPatch.context() as patch, in_form(form) as called:
+    with pytest.MonkeyPatch.context() as patch:
         for name, loss in added.items():
-            patch.setitem(table.LOSSES, name, loss)
-        trainer.model.losses = (*dict.fromkeys((*trainer.model.losses, *added)),)
-        found = gradients(trainer, batch, len(batch), noise)
+            patch.setitem(table.LOSSES, name, table.Loss(loss))
+        trainer = trainer_of()
+        batch = trainer.sampler.next()
+        noise = trainer.model.draw_noise(len(batch), np.random.default_rng(0))
+        with in_form(form) as called:
+            found = gradients(trainer, batch, len(batch), noise)
     return *found, called
 
 

@@ -20,7 +20,7 @@ from cuda_machines import (
     write_wheels_13,
 )
 
-from models.machine.cuda import search, trial
+from models.machine.cuda import search, start
 from models.machine.cuda.facts import LIBRARIES
 from models.machine.cuda.home import HomeError, prepare
 
@@ -179,13 +179,13 @@ FAILURES = [
 def test_a_trial_that_fails_tells_the_last_words_and_what_helps(plan, tmp_path, monkeypatch, said, told, remedy):
     monkeypatch.setenv("LAST_WORDS", str(tmp_path / "words"))
     (tmp_path / "words").write_text(said)
-    failure = trial.failure(prepare(plan, tmp_path, "g++"), fatally, 0)
+    failure = start.failure(prepare(plan, tmp_path, "g++"), fatally, 0)
     assert told in failure and remedy in failure and "\n" not in failure and "\x1b" not in failure, failure
 
 
 def test_a_trial_is_made_until_it_succeeds_and_then_no_more(plan, tmp_path):
     made = prepare(plan, tmp_path, "g++")
     for _ in range(2):
-        failure = trial.failure(made, badly, 2)
+        failure = start.failure(made, badly, 2)
         assert "no kernel image for card 2" in failure and "trial.log" in failure and failure.endswith(REPORT)
-    assert trial.failure(made, well, 0) == trial.failure(made, badly, 0) == ""
+    assert start.failure(made, well, 0) == start.failure(made, badly, 0) == ""

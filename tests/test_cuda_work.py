@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 from forms import work
 
-from models.ops import color_mlp, grid_sdf, nerf_mlp, placing, sdf_mlp
-from models.ops.grid_sizes import grid_sizes
-from models.ops.placing import Placing
-from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes
-from models.ops.upsample import UpsampleRound
+from models.ops import color_mlp, grid_sdf, nerf_mlp, sdf_mlp, upsample
+from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes, grid_sizes
+from models.ops.upsample import Placing, UpsampleRound
 
 WIDE = (256, 256)
 # The published networks: a skip into layer 4, so that layer 3 has 256 - 39 outputs.
@@ -22,7 +20,7 @@ RAYS, POINTS = 512, 512 * (64 + 64)
 IN_TILES = (
     (sdf_mlp.SOURCE, "sdf_forward", SDF, POINTS),
     (sdf_mlp.SOURCE, "sdf_distance", SDF, POINTS),
-    (placing.SOURCE, "place", PLACING, RAYS),
+    (upsample.PLACING_SOURCE, "place", PLACING, RAYS),
 )
 STEP = (
     (sdf_mlp.SOURCE, "sdf_backward", SDF, POINTS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,14 +11,13 @@ from test_fast_neus import CONF, TINY
 from test_fast_parts import assert_learns, field_of
 from trainings import trainer_of
 
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.rendering.losses import curvature
+from models.rendering.losses import LOSSES, curvature
 from models.structs import FieldOutput
 
 RADIUS, STEP, WEIGHT = 0.5, 0.02, 1e-3
-LAST = SimpleNamespace(end_iter=10)
 RAYS, PER_RAY = 12, 6
 
 
@@ -36,9 +36,9 @@ def wall(points):
     return FieldOutput(points[:, 2:] - RADIUS, points, jt.zeros(points.shape) + jt.array(np.float32([0, 0, 1])))
 
 
-def method_of(field, weight=WEIGHT):
+def method_of(field):
     fields = SimpleNamespace(sdf=SimpleNamespace(at_weights=lambda: field))
-    return SimpleNamespace(loss_weight=lambda name: weight, fields=fields, train=LAST)
+    return SimpleNamespace(fields=fields)
 
 
 def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
@@ -59,8 +59,7 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
     directions[:, 2] = -outwards
     positions = jt.array(places)
     offsets = jt.array(np.arange(RAYS + 1, dtype=np.int32) * PER_RAY)
-    rays = SimpleNamespace(offsets=offsets)
-    samples = SimpleNamespace(positions=positions, directions=jt.array(directions), rays=rays)
+    samples = SimpleNamespace(positions=positions, directions=jt.array(directions), offsets=offsets)
     seen = SimpleNamespace(samples=samples, geometry=field.evaluate(positions), region_weights=jt.array(weights))
     batch, generator = SimpleNamespace(step=np.float32([STEP])), lambda: np.random.default_rng((0, step))
     rendered = SimpleNamespace(rendering=seen, batch=batch, method=method_of(field), step=step, generator=generator)
@@ -73,7 +72,7 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
 def test_of_a_sphere_it_is_one_over_its_radius_whatever_the_tangent(sign, step):
     term, radii = term_of(ball(sign), outwards=sign, step=step)
     exact = 2 * (np.sqrt(radii**2 + STEP**2) - radii) / STEP**2  # of the level set through each sample
-    assert term.count.item() == RAYS and term.weight == pytest.approx(WEIGHT * (1 - step / LAST.end_iter))
+    assert term.count.item() == RAYS
     assert term.total.item() / RAYS == pytest.approx(exact.mean(), rel=2e-3)
     assert term.total.item() / RAYS == pytest.approx(1 / RADIUS, rel=0.05)
 
@@ -91,7 +90,6 @@ def test_of_a_plane_and_of_what_holds_no_surface_it_is_zero():
     empty = SimpleNamespace(samples=SimpleNamespace(positions=jt.zeros((0, 3))))
     part = SimpleNamespace(method=method_of(None), rendering=empty, batch=SimpleNamespace(step=[STEP]), step=0)
     assert curvature(part).mean().item() == 0.0
-    assert curvature(SimpleNamespace(method=method_of(None, 0.0), step=0)) is None
 
 
 @pytest.mark.parametrize("gradient", ["analytic", "numerical"])
@@ -115,6 +113,8 @@ def test_table_and_network_learn_from_it(gradient):
 
 @pytest.mark.parametrize(("is_reduced", "weight"), [("false", WEIGHT), ("true", 0.0)])
 def test_it_is_not_used_with_tf32_whose_rounding_exceeds_it(is_reduced, weight):
-    settings = [f"train.tf32={is_reduced}", f"model.packed.curvature_weight={WEIGHT}"]
+    settings = [f"train.tf32={is_reduced}", f"train.curvature_weight={WEIGHT}"]
     conf = load_config(CONF, "demo", [*TINY, *settings])
-    assert trainer_of(conf, load_scene(conf.dataset)).model.loss_weight("curvature") == weight
+    model = trainer_of(conf, load_scene(conf.dataset)).model
+    assert model.weights["curvature"].value == weight
+    assert LOSSES["curvature"].factor("curvature", 7, replace(model.train, end_iter=10)) == pytest.approx(0.3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from functools import lru_cache
 from unittest import mock
 
 import numpy as np
@@ -16,14 +15,12 @@ from test_fast_neus import SHORT
 from trainings import on_host, run_conf, stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
-from data.scenes.fused_depth import fused_depth
-from data.writers.neus import write_neus_scene
-from models.estimators import open_surface
+from data.scenes.writer import write_neus_scene
 from models.methods.conf import load_config
 from models.methods.fast import decisions
 
 pytestmark = pytest.mark.slow
-DEPTH = (*OPEN, *SHORT, "model.open.prune_from=auto", "model.open.depth_until=0.25", "model.open.points_from=0.25")
+DEPTH = (*OPEN, *SHORT, "model.open.prune_from=auto", "model.open.depth_until=0.25")
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +30,6 @@ def scene():
     xyz = 0.5 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
     points = SparsePoints(xyz, np.full(300, 5), np.ones(300), np.zeros((300, 3), np.uint8))
     return replace(scene_of(ring(8)), points=points)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def swept_once():
-    """The fused depth of a scene is computed once for all tests."""
-    swept = lru_cache(fused_depth)
-    with mock.patch.object(decisions, "fused_depth", swept), mock.patch.object(open_surface, "fused_depth", swept):
-        yield
 
 
 def begun(scene, *settings):
@@ -63,7 +52,7 @@ def test_the_surface_begins_where_the_depth_maps_show_it(scene):
 
 
 def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
-    trainer, _ = begun(scene, "model.packed.points_weight=1")
+    trainer, _ = begun(scene, "train.points_weight=1")
     radii = []
     for step in range(4):
         trainer.model.estimator.before_step(step)
@@ -71,7 +60,7 @@ def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
         anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
         radii.append(np.median(np.linalg.norm(anchors, axis=1)))
     np.testing.assert_allclose(radii, [RADIUS, RADIUS, 0.5, 0.5], atol=0.01)
-    without_loss = begun(scene, "model.packed.points_weight=0")[0].model.estimator
+    without_loss = begun(scene, "train.points_weight=0")[0].model.estimator
     assert without_loss.points is None and without_loss.plan.start.value == "depth maps"
 
 

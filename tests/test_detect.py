@@ -6,7 +6,7 @@ from scene_writers import make_views, write_json, write_metashape, write_nerfstu
 from synthetic_scene import write_scene
 
 from data.errors import SceneError
-from data.readers.detect import FORMATS, recognise
+from data.scenes.readers import FORMATS, recognise
 
 
 def touch(folder, *names):

@@ -12,7 +12,7 @@ from trainings import assert_same_gradients, gradients, trainer_of
 from models.estimators.drawn_pixels import DevicePixels
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.training.guard import StepInputs, find_in_inputs
+from models.training.guard import find_in_inputs
 
 pytestmark = pytest.mark.slow
 NERF = ("model.radiance.samples=1024", "model.density_grid.levels=4", "model.density_grid.log2_rows=10")
@@ -50,11 +50,11 @@ def test_a_batch_on_the_device_has_the_gradients_of_its_arrays(made):
     assert_same_gradients(of_arrays, whole, loss=0.0, slope=0.0)
     assert_same_gradients(gradients(trainer, batch, 40), whole, loss=1e-5, slope=2e-4)
     assert len(batch.part(3, 9)) == 6
-    assert find_in_inputs(StepInputs(0, batch, None)) == []
+    assert find_in_inputs(batch, None) == []
     colours = batch.rgb.numpy()
     colours[2, 1] = np.nan
     object.__setattr__(batch, "rgb", jt.array(colours))
-    assert find_in_inputs(StepInputs(0, batch, None)) == ["1 NaN or Inf in the colours of the photographs"]
+    assert find_in_inputs(batch, None) == ["1 NaN or Inf in the colours of the photographs"]
 
 
 def test_a_resumed_training_draws_the_same_batches(made):

@@ -5,8 +5,8 @@ import re
 import pages
 from pages import PAIRS, ROOT, TEXTS
 
-from data.config import FORMATS
-from models.commands.arguments import MODE_NAMES
+from data.scenes.readers import FORMATS
+from models.commands.table import MODE_NAMES
 
 
 def both(name):

@@ -6,17 +6,16 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from cuda_machines import computes, facts, takes_its_process_along, toolkit
 from runs import ROOT
 
-from models.doctor import compiling, cuda, examine, operations, system
-from models.doctor.gradients import gradients
+from models.doctor import examine, lines, operations, system
+from models.doctor.operations import gradients
 from models.machine.backend import jt
 from models.machine.cuda import start
 from models.machine.cuda.conclude import conclude
-from models.ops.examples import MAKERS, kernels
+from models.ops.examples import EXAMPLES, example, kernels
 from models.ops.kernel import REFERENCE, use
 
 
@@ -51,8 +50,8 @@ def test_versions_are_compared_by_their_numbers(version, is_ok, monkeypatch, tmp
 def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(monkeypatch):
     have = facts(None, toolkit())
     monkeypatch.setattr(start, "concluded", lambda gpu: (have, conclude(have, gpu)))
-    monkeypatch.setattr(cuda.search, "toolkits", lambda *arguments: [toolkit()])
-    found = lines_of(lambda: cuda.cuda("auto", 7))
+    monkeypatch.setattr(system.search, "toolkits", lambda *arguments: [toolkit()])
+    found = lines_of(lambda: system.cuda("auto", 7))
     assert all(line.is_ok for line in found) and any("not used: no GPU" in line.found for line in found)
 
 
@@ -61,7 +60,7 @@ def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(monkeypatch
 
 def test_gradients_of_this_machine_are_those_of_numpy():
     assert [line.text() for line in lines_of(gradients) if not line.is_ok] == []
-    assert set(kernels()) == set(MAKERS)  # every operation has an example
+    assert set(kernels()) == set(EXAMPLES)  # every operation has an example
 
 
 def test_references_multiply_batches_of_equal_length_as_a_card_asks(monkeypatch):
@@ -73,16 +72,16 @@ def test_references_multiply_batches_of_equal_length_as_a_card_asks(monkeypatch)
         return multiply(a, b)
 
     monkeypatch.setattr(jt, "matmul", checked)
-    for name in MAKERS:
-        example = MAKERS[name](np.random.default_rng(0))
+    for name in EXAMPLES:
+        made = example(name)
         with use(REFERENCE):
-            example.kernel(*example.arguments)
+            made.kernel(*made.arguments)
 
 
 @pytest.mark.parametrize("name", ["adam", "readings", "packed_sum", "march", "patch_costs"])
 def test_native_forms_are_those_of_their_references(name):
     if kernels()[name].is_native:
-        error, count = operations.difference(MAKERS[name](np.random.default_rng(1)))
+        error, count = operations.difference(example(name, 1))
         assert error <= operations.BOUND and count > 0
 
 
@@ -120,16 +119,16 @@ def test_without_packages_the_command_names_them_and_tells_the_other_lines(tmp_p
 
 def test_what_is_compiled_is_told_once_for_each_stage_and_counted(monkeypatch, capsys, tmp_path):
     now = time.time()
-    monkeypatch.setattr(compiling.time, "time", lambda: now)
-    watch = compiling.Compiling()
+    monkeypatch.setattr(lines.time, "time", lambda: now)
+    watch = lines.Compiling()
     for name, age in (("old", 60), ("new", -1), ("newer", -1)):
-        watch.begin(compiling.CompileStage(f"op {name}", str(tmp_path)))
+        watch.begin(lines.CompileStage(f"op {name}", str(tmp_path)))
         for ending in ("cc", "so"):
             (tmp_path / f"{name}.{ending}").touch()
             os.utime(tmp_path / f"{name}.{ending}", (now - age, now - age))
-        now += compiling.INTERVAL_SECONDS
+        now += lines.INTERVAL_SECONDS
         watch.look()
     watch.finish()
     first, *stages, last = capsys.readouterr().err.splitlines()
-    assert first == compiling.FIRST and stages == ["  compiling for op new", "  compiling for op newer"]
+    assert first == lines.FIRST and stages == ["  compiling for op new", "  compiling for op newer"]
     assert last.startswith("  2 operations compiled in ")

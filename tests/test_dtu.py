@@ -8,9 +8,9 @@ import scipy.io
 import trimesh
 
 from data.errors import UserError
-from data.readers.dtu import read_dtu
+from data.rays import PinholeCamera
+from data.scenes.readers.points import read_dtu
 from models.evaluation.dtu import dtu_metrics, masked, thinned
-from models.surface.visibility import cameras
 
 SCAN = 7
 
@@ -113,7 +113,7 @@ def test_thinning_keeps_what_is_not_near_one_that_was_kept():
 
 
 def test_masks_grown_by_fifty_pixels_in_1600_come_first():
-    camera = cameras(np.array([[[100.0, 0, 50], [0, 100, 50], [0, 0, 1]]]), np.eye(4)[None], [(101, 101)])
+    camera = [PinholeCamera(np.array([[100.0, 0, 50], [0, 100, 50], [0, 0, 1]]), np.eye(4), 101, 101)]
     grid = trimesh.creation.box((0.02, 0.02, 0.02))
     mesh = trimesh.util.concatenate([grid.copy().apply_translation([x, 0, 2]) for x in (-0.4, 0.0, 0.04, 0.4, 3.0)])
     mask = np.zeros((101, 101), np.uint8)

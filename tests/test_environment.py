@@ -55,7 +55,7 @@ def test_a_program_started_again_has_the_users_environment(on_a_gpu, monkeypatch
         raise RuntimeError("started")
 
     monkeypatch.setitem(sys.modules, "jittor", None)
-    monkeypatch.setattr(backend.stops, "ignore_stops", rebuilt)
+    monkeypatch.setattr(backend.progress, "ignore_stops", rebuilt)
     monkeypatch.setattr(os, "execve", execve)
     given = dict(os.environ)
     with pytest.raises(RuntimeError, match="started"):

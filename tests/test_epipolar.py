@@ -7,9 +7,8 @@ import pytest
 import rendered_photographs as rendered
 from scipy.spatial.transform import Rotation
 
-from data.inspection.camera_checks import cameras
-from data.inspection.epipolar import pair_distances
 from data.parsed_scene import MASK_HALF
+from data.prepare.inspection.epipolar import cameras, pair_distances
 from data.scenes.scene import Scene
 
 COUNT = 12

@@ -15,6 +15,7 @@ from test_dtu import spoil_mask, write_reference
 
 from models.evaluation.references import read_references
 from models.experiment import Experiment
+from models.plan import Decision, TrainingPlan
 from models.requests import EvaluationRequest, MeshRequest
 
 pytestmark = pytest.mark.slow
@@ -151,8 +152,9 @@ def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeyp
     trimesh.PointCloud(points).export(tmp_path / "p.ply")
 
     def references(trains, **asked):
-        model, dataset = SimpleNamespace(trains_on_points=trains), SimpleNamespace(reference_mesh="")
-        conf = SimpleNamespace(model=model, dataset=dataset, train=SimpleNamespace(mask_weight=0.0))
+        plan = TrainingPlan(points=Decision("given" if trains else "none"))
+        monkeypatch.setattr("models.evaluation.references.plan_of", lambda experiment: plan)
+        conf = SimpleNamespace(dataset=SimpleNamespace(reference_mesh=""))
         return read_references(Experiment(conf, tmp_path, scene, None), EvaluationRequest(MeshRequest(2), **asked))
 
     assert references(False).sfm_points.given == 200 and references(False).notes == ()

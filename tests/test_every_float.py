@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from models.machine.backend import jt
 from models.ops import grid_sdf, sdf_mlp
-from models.ops import section_alpha as sections
 from models.ops.kernel import NATIVE, REFERENCE
 from models.ops.source import CUDA
 from models.ops.update import AdamStep, Update, adam
+from models.ops.volrend import ALPHA_SOURCE
 
 LARGEST = 1e18  # of what Adam is given; the square of more comes near float32's largest number
 RATE, COUNT = 1e-2, 8  # numbers of a drawn array
@@ -96,7 +96,7 @@ def test_logistic_softplus_and_exponential_are_right_for_every_number():
         softplus = np.maximum(wide, 0) + np.log1p(np.exp(-100 * np.abs(wide))) / 100
         slope = np.where(wide > 0, 1.0, np.exp(-100 * np.abs(wide))) / (1 + np.exp(-100 * np.abs(wide)))
         power = np.exp(np.maximum(-np.abs(wide), -87.0))
-    found = applied(sections.SOURCE, "neus::sigmoid(x)", x)
+    found = applied(ALPHA_SOURCE, "neus::sigmoid(x)", x)
     np.testing.assert_allclose(found, logistic, rtol=1e-6, atol=1e-38)
     slope_of = "[&] { neus::Vec s; neus::softplus(x, &s); return s; }()"  # 100 x is rounded: up to 87 * 6e-8
     for call, exact, rtol, atol in (
@@ -107,7 +107,7 @@ def test_logistic_softplus_and_exponential_are_right_for_every_number():
         found = applied(grid_sdf.SOURCE, call, x, lanes=16)
         np.testing.assert_allclose(found, exact, rtol=rtol, atol=atol, err_msg=call)
     nan = np.float32([np.nan] * 16)
-    assert np.isnan(applied(sections.SOURCE, "neus::sigmoid(x)", nan)).all()
+    assert np.isnan(applied(ALPHA_SOURCE, "neus::sigmoid(x)", nan)).all()
     for call in ("neus::softplus(x, nullptr)", "neus::exp_negative(x)", "neus::Positive()(x, 0, 0)"):
         assert np.isnan(applied(grid_sdf.SOURCE, call, nan, lanes=16)).all(), call
 

@@ -11,8 +11,8 @@ from synthetic_scene import dataset_config
 
 from data.cameras import mean_up
 from data.errors import UserError
-from data.inspection.overview import side_views
-from data.scenes.load import load_scene
+from data.prepare.inspection.overview import side_views
+from data.prepare.load import load_scene
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file, orbit
 

@@ -16,17 +16,19 @@ from test_fast_neus import trained as trained_with_masks
 from trainings import assert_same_gradients, gradients, on_host, run_conf, samples_of, stopped_after, trainer_of
 
 from data.errors import UserError
+from data.prepare.load import load_scene
 from data.rays import Rays
-from data.scenes.load import load_scene
 from models.config.strict import ConfigError
-from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
-from models.estimators.merge import MergedBackground
-from models.estimators.sampler import MOST_EMPTY, PerRay
+from models.estimators.background import MergedBackground
+from models.estimators.batch import counts_of
+from models.estimators.conf import OpenConfig
+from models.estimators.sampler import FIRST, MOST_EMPTY, per_ray
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.ops.compact import merged_order
 from models.ops.kernel import REFERENCE, use
+from models.ops.march import merged_order
 from models.ops.outside import candidates, contracted
+from models.ops.sizes import BACKGROUND_RADIUS
 
 pytestmark = pytest.mark.slow
 
@@ -75,27 +77,27 @@ def trainer():
 
 @pytest.mark.parametrize("section", [0.05, 0.3])
 def test_samples_beyond_the_sphere_are_even_shares_of_their_distance(some_rays, section):
-    found = candidates(some_rays, np.full((50, 1), 0.5), section, 0.1)
-    points = some_rays.origins[:, None] + some_rays.directions[:, None] * found.depths[..., None].astype(float)
+    depths, exist, is_before = candidates(some_rays, np.full((50, 1), 0.5), section, 0.1)
+    points = some_rays.origins[:, None] + some_rays.directions[:, None] * depths[..., None].astype(float)
     radius = np.linalg.norm(points, axis=2)
-    assert radius[found.exist].min() > 1 - 1e-4 and radius[found.exist].max() < 1.05 * BACKGROUND_RADIUS
-    assert found.depths[found.exist].min() >= 0.1
-    later = candidates(some_rays, np.full((50, 1), 0.75), section, 0.1)
-    assert (later.depths > found.depths)[found.exist & later.exist].all()
-    steps = np.diff(found.depths, axis=1)
-    both = found.exist[:, 1:] & (found.is_before[:, 1:] == found.is_before[:, :-1])
+    assert radius[exist].min() > 1 - 1e-4 and radius[exist].max() < 1.05 * BACKGROUND_RADIUS
+    assert depths[exist].min() >= 0.1
+    later, also, _ = candidates(some_rays, np.full((50, 1), 0.75), section, 0.1)
+    assert (later > depths)[exist & also].all()
+    steps = np.diff(depths, axis=1)
+    both = exist[:, 1:] & (is_before[:, 1:] == is_before[:, :-1])
     share = (steps / np.sqrt(radius[:, 1:] * radius[:, :-1]))[both]  # of the distance, to second order
     np.testing.assert_allclose(share, section, rtol=0.6 * section)
     # The last one is far, whatever the ray.
-    last = found.exist.sum(axis=1) - 1
+    last = exist.sum(axis=1) - 1
     assert (radius[np.arange(50), last] > BACKGROUND_RADIUS * np.exp(-2.5 * section)).all()
-    assert not found.is_before[40:].any() and found.is_before[:40].any()  # cameras within have nothing before it
+    assert not is_before[40:].any() and is_before[:40].any()  # cameras within have nothing before it
 
 
 @pytest.mark.parametrize("section", [0.02, 0.3])
 def test_a_budget_must_hold_the_samples_of_any_ray(some_rays, section):
     most = math.ceil(2.0 * math.log(BACKGROUND_RADIUS) / section)
-    assert most / 3 < candidates(some_rays, np.zeros((50, 1)), section, 0.0).exist.sum(axis=1).max() <= most
+    assert most / 3 < candidates(some_rays, np.zeros((50, 1)), section, 0.0)[1].sum(axis=1).max() <= most
     OpenConfig(samples=max(64, most), section=section).check()
     with pytest.raises(ConfigError, match=rf"model.open.samples = {most - 1}: a single ray may have {most} sam"):
         OpenConfig(samples=most - 1, section=section).check()
@@ -203,7 +205,7 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
     assert (model.free_rays(SimpleNamespace(rgb=shown, is_free_ray=lambda: None)) is not None) == plain
     np.testing.assert_allclose(model.estimator.background.sky, 230 / 255 if plain else 0, atol=1e-6)
     far = jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))
-    density = model.estimator.background.density.at_weights().evaluate(far).density.numpy()
+    density = model.estimator.background.density.evaluate(far)[0].numpy()
     assert density.mean() == pytest.approx(0.05 if plain else 4.0, rel=0.3)
 
 
@@ -236,8 +238,8 @@ def test_a_batch_is_sized_by_the_counts_of_the_batch_before_the_last_one():
     for _ in range(5):
         batch = sampler.next()
         estimates.append(sampler._per_ray)
-        counts.append(batch.placed.counts)
-    assert estimates == [PerRay(), PerRay(), *map(PerRay.of, counts[:3])]
+        counts.append(counts_of(batch.placed[2]))
+    assert estimates == [FIRST, FIRST, *(per_ray(each, {}) for each in counts[:3])]
 
 
 @pytest.mark.parametrize("made", [trained_with_masks, trained])

@@ -13,18 +13,17 @@ from runs import ROOT, SHORT, everything, run, saved
 from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, on_host, stopped_after, trainer_of
 
 from models.config.strict import ConfigError
-from models.estimators.empty_cells import PATIENCE
+from models.estimators.occupancy import PATIENCE
 from models.fields.conf import DensityGridConfig
 from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.kernel import NATIVE, REFERENCE, use
-from models.structs import StepContext
 from models.training.trainer import Trainer
 
 GRID = ("density=1", "levels=3", "coarsest=4", "finest=16", "log2_rows=8", "d_hidden=16", "d_feature=7")
 COLOR = ("mode=no_normal", "d_in=6", "d_feature=7", "d_hidden=16", "n_layers=1")
-SAMPLES = ("samples=512", "cells=16", "first_step=0.05", "last_step=0.04", "prune_every=1", "prune_from=0", "warm_up=1")
+SAMPLES = ("samples=512", "cells=16", "first_step=0.05", "last_step=0.04", "prune_every=1", "prune_from=0")
 FAST = (
     "model.type=fast_nerf",
     *(f"model.density_grid.{value}" for value in GRID),
@@ -32,7 +31,6 @@ FAST = (
     *(f"model.radiance.{value}" for value in SAMPLES),
 )
 SETTINGS = (*SHORT, *FAST)
-WHITE = StepContext(3, np.ones(3, np.float32))
 
 
 def model_of(*settings):
@@ -69,8 +67,8 @@ def test_density_and_feature_have_gradients_of_finite_differences(form):
         return (np.exp(found[:, :1]) * a).sum() + (found[:, 1:] * b).sum()
 
     with use(form):
-        found = field.at_weights().evaluate(jt.array(points))
-        loss = (found.density * jt.array(a)).sum() + (found.feature * jt.array(b)).sum()
+        density, feature = field.evaluate(jt.array(points))
+        loss = (density * jt.array(a)).sum() + (feature * jt.array(b)).sum()
         of_table, of_layer = (v.numpy() for v in jt.grad(loss, [field.table, field.layers()[1].weight]))
     values = [table.astype(np.float64), layers[1][0].astype(np.float64)]
     assert loss.item() == pytest.approx(loss64(*values), rel=1e-4)
@@ -91,14 +89,6 @@ def test_the_density_and_its_gradient_stay_finite():
     np.testing.assert_allclose(slope.numpy(), np.where(np.abs(raw.numpy()) <= LARGEST_LOG, expected, 0), rtol=1e-5)
 
 
-def test_the_table_learns_at_the_full_rate_and_the_networks_at_theirs():
-    model, _, _ = model_of("model.radiance.network_rate=0.25")
-    rates = model.rates(3)
-    of_tables = {name for name in rates if name.endswith(".table")}
-    assert of_tables and {rates[name] for name in of_tables} == {1.0}
-    assert {rate for name, rate in rates.items() if name not in of_tables} == {0.25}
-
-
 # samples that light reaches
 
 
@@ -115,10 +105,10 @@ def test_what_light_does_not_reach_changes_neither_loss_nor_gradient():
     assert len(whole) == len(sifted) and used < 0.8 * on_host(whole).offsets[-1]
     found = []
     for batch in (whole, sifted):
-        objective = model.objective(batch, None, WHITE)
+        objective = model.objective(batch, None, 3)
         loss = sum((term.mean() * term.weight for term in objective.terms.values()), jt.zeros(1))
         parameters = [value for network in model.networks.values() for value in network.parameters()]
-        found.append([objective.output.rgb.numpy(), *(value.numpy() for value in jt.grad(loss, parameters))])
+        found.append([objective.output["rgb"].numpy(), *(value.numpy() for value in jt.grad(loss, parameters))])
     for ours, theirs in zip(found[1], found[0], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6 * max(1.0, np.abs(theirs).max()))
 
@@ -138,16 +128,16 @@ def test_losses_and_gradients_are_the_references_in_any_chunk():
 
 @pytest.mark.slow
 def test_pixels_off_the_object_are_held_to_the_background():
-    model, sampler, _ = model_of("train.mask_weight=0.1")
+    model, sampler, _ = model_of("train.mask_weight=0.1", "train.use_white_bkgd=true")
     batch = sampler.next()
     half = (np.arange(len(batch)) % 2).astype(np.float32)[:, None]
-    target = model.objective(replace(batch, mask=half), None, WHITE).output.target
+    target = model.objective(replace(batch, mask=half), None, 3).output["target"]
     np.testing.assert_array_equal(target.numpy(), np.where(half > 0, batch.rgb, 1.0).astype(np.float32))
     model, sampler, _ = model_of("train.mask_weight=0")
     batch = sampler.next()
-    without = model.objective(batch, None, WHITE)
+    without = model.objective(batch, None, 3)
     assert "mask" not in without.terms
-    np.testing.assert_array_equal(without.output.target.numpy(), batch.rgb)
+    np.testing.assert_array_equal(without.output["target"].numpy(), batch.rgb)
 
 
 # cells
@@ -174,7 +164,7 @@ def test_before_cells_are_asked_none_is_empty():
     for _ in range(PATIENCE):
         model.estimator.empty_cells.update(lambda points, side: np.zeros(len(points)))
     assert not model.estimator.grid.cells.any()
-    model.before_step(StepContext(1, None))
+    model.before_step(1)
     np.testing.assert_array_equal(model.estimator.grid.cells > 0, model.estimator.grid.hull)
     assert not model.estimator.empty_cells.empty.any()
 

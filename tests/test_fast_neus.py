@@ -10,12 +10,11 @@ from runs import ROOT, everything, saved
 from trainings import assert_same_gradients, gradients, on_host, run_conf, stopped_after, trainer_of
 
 from data.errors import UserError
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.kernel import REFERENCE, use
 from models.ops.march import EMPTY, OCCUPIED, SOLID
-from models.structs import StepContext
 
 CONF = ROOT / "confs/fast.conf"
 TINY = (
@@ -115,7 +114,7 @@ def test_free_space_pulls_where_the_mask_loss_no_longer_does():
     fields.sdf.lin1.bias.update(jt.array(np.r_[-3.0, np.zeros(7)].astype(np.float32)))
     fields.sharpness.variance.update(jt.array(np.float32([0.6])))
     batch = trainer.sampler.next()
-    objective = trainer.model.objective(batch, None, StepContext(0, None))
+    objective = trainer.model.objective(batch, None, 0)
     bias = fields.sdf.lin1.bias
     terms = (objective.terms[name].mean() for name in ("mask", "free"))
     mask, free = (jt.grad(term, [bias], retain_graph=True)[0].numpy()[0] for term in terms)
@@ -133,7 +132,7 @@ def test_cells_that_lose_the_object_are_not_believed():
     assert on_host(trainer.sampler.next()).offsets[-1] > 0  # once that was seen
     np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
     model.fields.sdf.lin1.bias.update(jt.array(np.r_[-5.0, np.zeros(7)].astype(np.float32)))  # all is solid
-    model.before_step(trainer.context)
+    model.before_step(trainer.finished_steps)
     np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
 
 

@@ -8,10 +8,9 @@ from method_oracles import encode
 from rigs import sphere_of_cameras
 
 from data.parsed_scene import SparsePoints
-from data.roi.cells import squared_radii
-from data.roi.frustum import Cameras
-from data.roi.near_plane import near_plane
-from data.roi.visual_hull import carve_unit_sphere, masked_views
+from data.scenes.frustum import Cameras, squared_radii
+from data.scenes.sparse import near_plane
+from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.estimators.occupancy import OccupancyGrid
 from models.fields.conf import SdfGridConfig
 from models.fields.sdf_grid import SDFGrid

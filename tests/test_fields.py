@@ -16,8 +16,9 @@ from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state, named_parameters
+from models.machine.available import FLOAT_BYTES
 from models.machine.backend import jt
-from models.ops.color_mlp import FLOAT_BYTES, KEPT_BYTES
+from models.ops.color_mlp import KEPT_BYTES
 from models.ops.kernel import REFERENCE
 from models.ops.sizes import BLOCK, row_stride
 

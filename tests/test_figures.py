@@ -7,7 +7,8 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from data.io.images import to_uint8
-from models.evaluation.image_metrics import color_aligned, compare, greyed, mask_counts_first, mean
+from models.evaluation.image_metrics import color_aligned, compare, greyed, mask_first, mean
+from models.plan import Decision, TrainingPlan
 from models.results.render import RenderedView
 
 RNG = np.random.default_rng(3)
@@ -64,26 +65,31 @@ MASKS = (to_uint8(MASK),) * 2
 
 
 def scene(background, noise=0.0, masks=MASKS, backdrop=None):
-    """What `mask_counts_first` looks at; `backdrop`: that from which the masks were derived."""
+    """What `mask_first` looks at; `backdrop`: that from which the masks were derived."""
     picture = np.clip(photograph(background) + RNG.normal(0.0, noise, OBJECT.shape), 0.0, 1.0)
     return SimpleNamespace(images=(to_uint8(picture),) * 2, masks=masks, backdrop=backdrop)
 
 
 @pytest.mark.parametrize(
-    ("photographs", "mask_weight", "behind", "expected"),
+    ("photographs", "masks", "behind", "expected"),
     [
-        (scene(ROOM), 0.1, None, True),  # DTU with masks
-        (scene(ROOM), 0.0, None, False),  # the same without
-        (scene(WHITE), 0.1, WHITE, False),  # Blender's
-        (scene(BLACK, 0.005), 0.1, None, False),
-        (scene(ROOM, masks=None), 0.1, None, False),
-        (scene(BLACK, masks=(np.full_like(to_uint8(MASK), 255),) * 2), 0.1, None, True),
-        (scene(ROOM, backdrop=WHITE), 0.1, WHITE, False),  # rendered before its backdrop
-        (scene(ROOM, backdrop=WHITE), 0.1, None, True),  # by a method that has no backdrop
+        (scene(ROOM), "given", None, True),  # DTU with masks
+        (scene(ROOM), "none", None, False),  # the same without
+        (scene(WHITE), "given", WHITE, False),  # Blender's
+        (scene(BLACK, 0.005), "given", None, False),
+        (scene(ROOM, masks=None), "given", None, False),
+        (scene(BLACK, masks=(np.full_like(to_uint8(MASK), 255),) * 2), "given", None, True),
+        (scene(ROOM, backdrop=WHITE), "given", WHITE, False),  # rendered before its backdrop
+        (scene(ROOM, backdrop=WHITE), "given", None, True),  # by a method that has no backdrop
     ],
 )
-def test_the_inside_of_the_mask_counts_first_on_photographs(photographs, mask_weight, behind, expected):
-    assert mask_counts_first(photographs, mask_weight, behind) is expected
+def test_the_inside_of_the_mask_counts_first_on_photographs(photographs, masks, behind, expected):
+    experiment, model = (
+        SimpleNamespace(plan=TrainingPlan(masks=Decision(masks))),
+        SimpleNamespace(behind=behind),
+    )
+    context = SimpleNamespace(experiment=experiment, model=model)
+    assert mask_first(context, photographs) is expected
 
 
 def test_a_greyed_background_has_no_colour_and_the_object_keeps_its_own():

@@ -11,13 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data.rays import Rays
-from models.estimators.pixels import upload
+from models.estimators.base import upload
 from models.fields.state import export_state, import_state
 from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.sharpness import INV_S_MAX, INV_S_MIN
 from models.ops.upsample import upsample
-from models.rendering.losses import color_term, eikonal_term, mask_term
+from models.rendering.terms import color_term, eikonal_term, mask_term
 
 EXAMPLES = 60
 N = 6

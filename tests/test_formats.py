@@ -16,7 +16,7 @@ from scene_writers import (
 )
 from synthetic_scene import dataset_config
 
-from data.scenes.load import load_held_out, load_scene
+from data.prepare.load import load_held_out, load_scene
 
 ALIKE = make_views(distorted=False, alike=True)
 LENSES = make_views()

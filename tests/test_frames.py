@@ -10,10 +10,9 @@ from runs import ROOT
 
 from data.errors import UserError
 from data.parsed_scene import training_points
-from models.evaluation.frames import frame_note, require_in_region
+from data.rays import PinholeCamera
+from models.evaluation.ground_truth import frame_note, require_in_region, sample_surface
 from models.evaluation.held_out_points import held_out_points, others, point_metrics
-from models.evaluation.mesh_distance import sample_surface
-from models.surface.visibility import cameras
 
 RNG = np.random.default_rng(5)
 JUG = trimesh.load(ROOT / "data/demo/ground_truth.ply", process=False)
@@ -64,7 +63,7 @@ def test_a_wrong_surface_is_scored_and_not_taken_for_another_frame():
 
 DISTANCE = 4.0
 POSES = sphere_of_cameras(12, distance=DISTANCE, middle=np.zeros(3))
-CAMERAS = cameras(np.tile(INTRINSICS, (len(POSES), 1, 1)), POSES, [SIZE] * len(POSES))
+CAMERAS = [PinholeCamera(INTRINSICS, pose, *SIZE) for pose in POSES]
 BALL = trimesh.creation.icosphere(5, 0.5)
 
 

@@ -11,9 +11,9 @@ from benchmarks import bm_gallery
 from benchmarks.bm_gallery import generated
 from benchmarks.gallery import render, scenes
 from benchmarks.gallery.scenes import CATALOGUE, SceneSpec
-from data.config import DatasetConfig
-from data.readers.points import read_points
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
+from data.scenes.config import DatasetConfig
+from data.scenes.readers.points import read_points
 
 # Scene -> largest Chamfer distance, radii: two to six times what the instruction sets give. Without masks a training
 # takes more than 600 steps; one that collapses is off by more than 0.2.

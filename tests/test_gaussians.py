@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import trimesh
 from runs import ROOT, everything, saved
-from scipy.special import expit
 from synthetic_scene import write_scene
 from trainings import stopped_after
 
@@ -17,19 +16,19 @@ import exp_runner
 from data.errors import UserError
 from data.io.images import read_image
 from data.rays import PinholeCamera
+from models.config.strict import ConfigError
 from models.fields.state import take_rows
 from models.machine.backend import jt
-from models.methods.conf import ConfigError, load_config
+from models.methods.conf import load_config
 from models.methods.gaussians import densify
 from models.methods.gaussians.batch import Picture
 from models.methods.gaussians.conf import SplatsConfig
 from models.methods.gaussians.splats import Points, first_points, require_seen
 from models.methods.registry import build_model
 from models.plan import Decision, TrainingPlan
-from models.structs import StepContext
 
 SMALL = (
-    *(f"model.gaussians.{key}" for key in ("first=300", "most=400", "degrees_until=0.5", "densify_every=2")),
+    *(f"model.gaussians.{key}" for key in ("first=300", "most=400")),
     *("train.end_iter=12", "train.save_freq=6", "train.report_freq=1"),
 )
 
@@ -42,24 +41,24 @@ def run(folder, form, *arguments, settings=()):
     return exp_runner.main(["--conf", str(ROOT / "confs/gaussians.conf"), "--case", "x", *arguments, *flags])
 
 
-@pytest.fixture(scope="module", params=[("ellipsoids", "mcmc"), ("surfels", "adaptive")], ids="-".join)
+@pytest.fixture(scope="module", params=["ellipsoids", "surfels"])
 def trained(request, tmp_path_factory):
-    """Twelve steps with a checkpoint after six, in either form, each with another way to change their number."""
-    form, change = request.param
+    """Twelve steps with a checkpoint after six, in either form; their number changes in every other step."""
+    form = request.param
     folder = tmp_path_factory.mktemp(form)
     write_scene(folder / "scene")
-    keys = (f"densify={change}", "least_pull=1e-6", "reset_every=1", "first_opacity=0.9")
-    keys += ("distortion_weight=1", "normal_weight=0.1") * (form == "surfels")
-    settings = tuple(f"model.gaussians.{key}" for key in keys)
-    assert run(folder, form, settings=settings) == 0
-    return folder, form, settings
+    settings = tuple(f"train.{key}" for key in ("distortion_weight=1", "normal_weight=0.1")) * (form == "surfels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(densify, "EVERY", 2)
+        assert run(folder, form, settings=settings) == 0
+        yield folder, form, settings
 
 
 @pytest.mark.slow
 def test_their_number_grows_and_a_resumed_run_is_the_unbroken_one(trained, tmp_path):
     folder, form, settings = trained
     last = saved(folder / "exp", 12)
-    arrays = [*last.tensors["splats"].values(), last.buffers["pull"], last.buffers["looks"]]
+    arrays = [*last.tensors["splats"].values()]
     arrays += [array for named in last.moments.values() for array in named.values()]
     (count,) = {len(array) for array in arrays}
     assert 300 < count <= 400 and "splats" in (folder / "exp/logs/train.log").read_text()
@@ -87,14 +86,14 @@ def test_exposures_are_of_their_photographs_and_the_identity_on_average():
     rng = np.random.default_rng(1)
     model.exposure.affine.update(jt.array(rng.normal(0, 0.1, (1, 12)).astype(np.float32)).detach())
     rgb = jt.array(rng.random((4, 5, 3)).astype(np.float32))
-    assert np.allclose(model.taken(rgb, 0).numpy(), rgb.numpy(), atol=1e-6)
+    assert np.allclose(model.exposure.of_picture(rgb, 0).numpy(), rgb.numpy(), atol=1e-6)
     take_rows(model.exposure, {"affine": (3, 12)})
     affine = rng.normal(0, 0.1, (3, 12)).astype(np.float32)
     model.exposure.affine.update(jt.array(affine).detach())
     rays = jt.array(np.full(20, 2))
     expected = model.exposure(rgb.reshape((-1, 3)), rays).numpy().reshape(4, 5, 3)
-    assert np.allclose(model.taken(rgb, 2).numpy(), expected, atol=1e-6)
-    assert not np.allclose(model.taken(rgb, 1).numpy(), expected, atol=1e-2)
+    assert np.allclose(model.exposure.of_picture(rgb, 2).numpy(), expected, atol=1e-6)
+    assert not np.allclose(model.exposure.of_picture(rgb, 1).numpy(), expected, atol=1e-2)
 
 
 def test_cameras_that_see_none_of_the_first_splats_are_one_sentence():
@@ -106,7 +105,7 @@ def test_cameras_that_see_none_of_the_first_splats_are_one_sentence():
 
 
 def test_without_masks_some_of_the_first_ones_are_outside():
-    conf, scene = SplatsConfig(first=1000, beyond=0.3), SimpleNamespace(points=None, masks=None)
+    conf, scene = SplatsConfig(first=1000), SimpleNamespace(points=None, masks=None)
     found = first_points(scene, conf, False, np.random.default_rng(0))
     assert 0.25 < np.mean(np.linalg.norm(found.xyz, axis=1) > 1.0) < 0.35
 
@@ -118,16 +117,9 @@ def test_the_noise_of_a_mask_does_not_belong_to_the_object():
     assert np.allclose(white, [1.0, 1.0, 0.2, 0.2]) and np.allclose(picture.target(False, np.ones(3)).numpy(), 0.2)
 
 
-def test_opacities_are_reset_during_densification_and_not_at_its_end():
-    keys = ("model.gaussians.densify=adaptive", "model.gaussians.densify_every=9999", "train.end_iter=4000")
-    conf = load_config(ROOT / "confs/surfels.conf", "x", keys)
-    model, reset = build_model(conf.model, conf.train, np.random.default_rng(0)), []
-    for step in range(400, 4001, 400):
-        parameters = SimpleNamespace(replace=lambda *_, step=step: reset.append(step))
-        model.after_step(parameters, StepContext(step - 1, None), {})
-    found = densify.reset_opacities(np.array([[-9.0], [0.0], [4.0]]))
-    assert found[0] == -9 and np.allclose(expit(found[1:]), 0.01)
-    assert reset == [400, 800, 1200, 1600, 2000, 2400, 2800]  # 3200 is the end: iteration < densify_until_iter
+def test_their_number_changes_until_four_fifths_of_the_training(monkeypatch):
+    monkeypatch.setattr(densify, "EVERY", 100)
+    assert [step for step in range(1, 4001) if densify.is_due(step, 4000)] == list(range(100, 3200, 100))
 
 
 def splats(count, opacity=0.0, size=-3.0):
@@ -140,31 +132,14 @@ def splats(count, opacity=0.0, size=-3.0):
     }
 
 
-def test_pulled_small_splats_are_cloned_large_ones_split_faint_ones_go():
-    conf = SplatsConfig(most=100)
-    values = splats(4, size=-5.0)
-    values["sizes"][1] = np.log(0.5)
-    values["opacities"][3] = -8.0
-    pull = np.array([1.0, 1.0, 0.0, 1.0])
-    change = densify.adaptive(values, pull, 1.0, conf, False, False, np.random.default_rng(0))
-    assert change.kept.tolist() == [0, 2] and len(change.added["means"]) == 3
-    assert np.allclose(change.added["means"][0], values["means"][0])
-    assert np.allclose(change.added["sizes"][1:], np.log(0.5 / 1.6))
-
-
-def test_the_bound_on_their_number_holds_and_one_is_left():
+def test_the_bound_on_their_number_holds(monkeypatch):
     conf, rng = SplatsConfig(first=5, most=7), np.random.default_rng(0)
-    for change in (
-        densify.adaptive(splats(6), np.arange(6) + 1.0, 1.0, conf, False, False, rng),
-        densify.relocated(splats(6), conf, rng),
-        densify.relocated(splats(6), SplatsConfig(first=5, most=7, growth=2.0), rng),
-    ):
+    for growth in (1.05, 2.0):
+        monkeypatch.setattr(densify, "GROWTH", growth)
+        change = densify.relocated(splats(6), conf, rng)
         assert len(change.kept) + len(change.added["means"]) == 7
     assert densify.relocated(splats(7), conf, rng) is None
-    faint = splats(5, opacity=-10.0)
-    change = densify.adaptive(faint, np.zeros(5), 1.0, conf, False, False, rng)
-    assert len(change.kept) == 1 and len(change.added["means"]) == 0
-    assert densify.relocated(faint, conf, rng) is None
+    assert densify.relocated(splats(5, opacity=-10.0), conf, rng) is None
 
 
 def test_copies_at_one_place_share_its_opacity_and_absorb_as_much_light():
@@ -180,10 +155,6 @@ def test_copies_at_one_place_share_its_opacity_and_absorb_as_much_light():
 
 
 def test_values_that_contradict_each_other_are_sentences():
-    for setting, words in (
-        ("first=70000", "must not be above most"),
-        ("densify_until=0.01", "must not be below densify_from"),
-        ("normal_weight=1", "form = surfels"),
-    ):
+    for setting, words in (("first=70000", "must not be above most"),):
         with pytest.raises(ConfigError, match=words):
             load_config(ROOT / "confs/gaussians.conf", "x", [f"model.gaussians.{setting}"])

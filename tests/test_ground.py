@@ -12,12 +12,11 @@ from benchmarks.gallery import render, scenes
 from models.commands.arguments import parse_arguments
 from models.commands.evaluate import evaluation_request
 from models.commands.mesh_flags import full_request
+from models.evaluation.ground_truth import point_to_mesh
 from models.evaluation.held_out_points import HeldOutPoints
-from models.evaluation.mesh_distance import point_to_mesh
 from models.evaluation.references import _off_ground
 from models.results import meshes
-from models.surface.clean import without_dust
-from models.surface.ground import THICK, without_ground
+from models.surface.clean import THICK, without_dust, without_ground
 
 RINGS = [[np.cos(a), np.sin(a), height] for a in np.linspace(0, 2 * np.pi, 12, endpoint=False) for height in (0.3, 0.8)]
 ABOVE = around(RINGS, 3.0, np.zeros(3))[:, :3, 3]
@@ -62,7 +61,7 @@ def test_the_mesh_step_removes_the_ground_and_says_where_there_is_none():
     poses = np.tile(np.eye(4), (len(cameras), 1, 1))
     poses[:, :3, 3] = cameras
     scene = SimpleNamespace(c2w=poses)
-    context = SimpleNamespace(experiment=SimpleNamespace(scene=scene), log=SimpleNamespace(info=told.append))
+    context = SimpleNamespace(experiment=SimpleNamespace(views=scene), log=SimpleNamespace(info=told.append))
     found = meshes._off_ground(context, mesh)
     assert told.pop().startswith(f"{1 - found.area / mesh.area:.0%} of the surface is the ground") and found is not mesh
     ball = trimesh.creation.icosphere(4)

@@ -14,11 +14,12 @@ from test_gaussians import SMALL
 from trainings import run_conf
 
 from data.io.images import read_image, write_image
-from data.scenes.load import load_scene
-from data.writers.neus import write_neus_scene
+from data.prepare.load import load_scene
+from data.scenes.writer import write_neus_scene
+from models.checkpoints.scenes import training_scene
 from models.evaluation import collapse
 from models.evaluation.collapse import deciding_group
-from models.experiment import Experiment, training_scene
+from models.experiment import Experiment
 from models.methods.conf import load_config
 from models.training import record
 from models.training.record import recorded
@@ -26,14 +27,14 @@ from models.training.record import recorded
 TESTED, DECIDING, TRAINED = (2, 7), (4,), (5,)
 LONG = ("train.end_iter=6", "train.save_freq=2", "train.val_freq=3", "train.warm_up_end=2", *SHORT[4:])
 GROUPS = ("dataset.test_dir=", f"dataset.test_views={list(TESTED)}", f"dataset.validation_views={list(DECIDING)}")
-PACKED = ("samples=1024", "cells=16", "first_step=0.08", "last_step=0.04", "prune_every=2", "warm_up=1")
+PACKED = ("samples=1024", "cells=16", "first_step=0.08", "last_step=0.04", "prune_every=2")
 NERF = (
     *(f"model.density_grid.{key}" for key in ("levels=4", "coarsest=4", "finest=16", "log2_rows=10", "d_hidden=16")),
     *(f"model.radiance.{key}" for key in PACKED),
 )
 MLP = ("model.neus_renderer.n_samples=8", "model.neus_renderer.n_importance=8", "train.batch_size=64")
-DEPTH = (*OPEN, "model.open.depth_until=0.25", "model.open.points_from=0.25")
-PATCHES = ("model.patches.begins=0", "model.inside.patches_weight=0.5")
+DEPTH = (*OPEN, "model.open.depth_until=0.25")
+PATCHES = ("train.patches_from=0", "train.patches_weight=0.5")
 REFINED = "dataset.refine_cameras=focal"
 EXPOSURE = ("model.photographs.exposure=true",)
 DERIVED, ADJUSTED, PATCHED, EXPOSED = "masks: derived", "cameras adjusted to", "Loss/patches_loss", "Loss/exposure_loss"

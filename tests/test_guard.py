@@ -11,14 +11,14 @@ from runs import SHORT, run, saved
 
 from data.scenes.sampler import PixelSampler
 from models.checkpoints.ours import save_checkpoint
-from models.config.optimizers import UpdateSettings
-from models.estimators.pixels import upload
+from models.estimators.base import upload
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import jt
 from models.ops.update import all_finite, readings
 from models.training import guard, update_check
 from models.training import trainer as trainer_module
 from models.training.optimizer import Optimizer
+from models.training.optimizers import UpdateSettings
 from models.training.update_check import INPUTS as PARTS
 from models.training.update_check import Entries, find_faults
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from models.methods.protocol import LevelSet
-from models.monitoring import health
-from models.monitoring.health import FLAT_VALIDATIONS, Vitals, findings
+from models.training import health
+from models.training.health import FLAT_VALIDATIONS, Vitals, findings
 
 NEUS_BACKGROUND = "masks or model.neus_renderer.n_outside"
 

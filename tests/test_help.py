@@ -10,9 +10,9 @@ import exp_runner
 from models.commands.arguments import make_parser, parse_arguments, parse_mode
 from models.commands.conf import read_conf
 from models.commands.hints import FLAGS, MODES
-from models.commands.program import PROGRAM_FOLDER
 from models.commands.table import BY_NAME
 from models.config.other_names import KEYS, plain
+from models.config.program import PROGRAM_FOLDER
 from models.methods.conf import known_leaves
 
 ALL_FLAGS = set(make_parser()._option_string_actions)
@@ -24,7 +24,7 @@ MEANT = {
     "--iters": "--set train.end_iter=VALUE?",
     "--pipeline.datamanager.train-num-rays-per-batch 512": "--set train.batch_size=512?",
     "--resume": "--is_continue?",
-    "train": "--mode train?",
+    "fit": "--mode train?",
     "--mode eval": "evaluate?",
     "--set max_steps=3": "train.end_iter?",
     "--conf x.conf": "train.end_iter?",

@@ -53,7 +53,7 @@ def sought(sdf, gradient, weights, places, directions, offsets, every=1, reach=R
 def found(values, every=1):
     """The operation of host arrays: at, points and normals."""
     hits = surface_hits(*map(jt.array, values), Hits(len(values[0]), every, OPACITY, REACH, STEEPEST))
-    return [value.numpy() for value in (hits.at, hits.points, hits.normals)]
+    return [value.numpy() for value in hits]
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -86,7 +86,7 @@ def test_gradients_are_difference_quotients_and_weights_have_none(form):
 
     inputs = [jt.array(value.astype(np.float32)) for value in values]
     hits = surface_hits(*inputs, jt.array(offsets), Hits(len(values[0]), 1, OPACITY, REACH, STEEPEST))
-    loss = (hits.points * jt.array(pulls[0])).sum() + (hits.normals * jt.array(pulls[1])).sum()
+    loss = (hits[1] * jt.array(pulls[0])).sum() + (hits[2] * jt.array(pulls[1])).sum()
     d_sdf, d_gradient, d_weights = (value.numpy() for value in jt.grad(loss, inputs[:3]))
     for found_slope, function, value in (
         (d_sdf, lambda x: total(x.reshape(-1, 1), values[1]), values[0]),
@@ -113,5 +113,5 @@ def test_what_is_not_finite_meets_nothing_and_spoils_no_other_ray(form, index, b
         assert np.isfinite(other).all()
     inputs = [jt.array(value) for value in spoilt]
     hits = surface_hits(*inputs, Hits(len(values[0]), 1, OPACITY, REACH, STEEPEST))
-    slopes = jt.grad(hits.points.sum() + hits.normals.sum(), inputs[:2])
+    slopes = jt.grad(hits[1].sum() + hits[2].sum(), inputs[:2])
     assert all(np.isfinite(value.numpy()).all() for value in slopes) and slopes[0].numpy()[at[1::2]].any()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from data.io.headers import ImageError
 from data.io.images import (
-    ImageError,
     alpha_of,
     image_size,
     list_images,

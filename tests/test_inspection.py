@@ -10,13 +10,14 @@ from runs import ROOT
 from synthetic_scene import write_scene
 
 from data.errors import UserError
-from data.inspection.finding import Finding
 from data.io.images import read_image
-from data.scenes.load import load_scene
-from models.commands import inspection, reconstruction_page
+from data.prepare.inspection.epipolar import Finding
+from data.prepare.load import load_scene
+from models.commands import reconstruction_page
 from models.config.hocon import check_case
 from models.methods.conf import load_config
-from models.report.markdown import escaped
+from models.report.document import escaped
+from models.report.inspection import markdown
 
 
 def inspect(folder, out, *extra):
@@ -59,7 +60,7 @@ def test_what_is_markup_is_escaped():
 def test_a_scene_of_markup_stays_text_on_its_pages():
     scene = load_scene(load_config(ROOT / "confs/debug.conf", "", (f"dataset.data_dir={ROOT}/data/demo",)).dataset)
     scene = dataclasses.replace(scene, name=NAME, notes=(NAME,))
-    page = inspection.markdown(scene, [Finding(NAME, "bad", NAME, NAME)])
+    page = markdown(scene, [Finding(NAME, "bad", NAME, NAME)])
     assert page.count(READS) == 6 and "<script" not in page and "[a](" not in page
     finding = {"check": NAME, "verdict": "bad", "figure": NAME, "consequence": NAME}
     page = reconstruction_page.page(NAME, {"findings": [finding]}, {}, [])

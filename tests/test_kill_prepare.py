@@ -23,9 +23,9 @@ from preparations import compare, poses_of, read, request
 from rendered_photographs import poses, write_photographs
 
 from data.errors import UserError
-from data.prepare.pipeline import PRODUCTS, prepare
-from data.prepare.products import CAMERA_FILE
-from data.prepare.steps import remove
+from data.io.files import remove
+from data.prepare.pipeline import prepare
+from data.prepare.products import CAMERA_FILE, PRODUCTS
 
 N_VIEWS = 4
 FRESH = 0.4  # of the lives start from nothing, wherever the one before was killed

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from models.surface.lattice import DIRECTIONS, mixed_corners, mixed_parents, points_of_parents, steepest
-from models.surface.visibility import Camera
+from data.rays import PinholeCamera
+from models.surface.block import DIRECTIONS, mixed_corners, mixed_parents, points_of_parents, steepest
 
 SPACING = np.array([0.1, 0.2, 0.3])
 
@@ -44,7 +44,7 @@ def test_the_steepest_slope_is_that_of_a_loop_over_known_neighbours():
 
 
 def test_a_camera_shows_pixels_up_to_the_centres_of_its_border():
-    camera = Camera(np.eye(3), np.eye(4), 4, 3)
+    camera = PinholeCamera(np.eye(3), np.eye(4), 4, 3)
     pixels = np.array([[0, 0], [3, 2], [-0.1, 1], [3.1, 1], [1, 2.1], [1, -0.1], [1, 1], [np.nan, 1]])
     depth = np.array([1.0, 1, 1, 1, 1, 1, 0, 1])
     assert camera.shows(pixels, depth).tolist() == [True, True] + 6 * [False]

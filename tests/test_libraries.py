@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.machine import environment, libraries, toolchain
+from models.machine import environment, toolchain
 
 CACHE = "jt1.3.11/g++/py/Linux/cpu/hash"
 
@@ -31,10 +31,10 @@ def link(folder, path):
 
 def test_a_damaged_library_is_removed_and_a_complete_one_stays(library, tmp_path):
     whole = library.read_bytes()
-    assert libraries.mend(tmp_path, "neus") == []
+    assert environment.mend(tmp_path, "neus") == []
     for damaged in (b"", whole[:40], whole[:64], whole[: len(whole) // 2], whole[:-1], bytes(len(whole))):
         library.write_bytes(damaged)
-        assert libraries.mend(tmp_path, "other") == [] and libraries.mend(tmp_path, "neus") == [library]
+        assert environment.mend(tmp_path, "other") == [] and environment.mend(tmp_path, "neus") == [library]
         assert not library.exists() and library.with_name("a_op.so.key").exists()
 
 
@@ -42,15 +42,15 @@ def test_a_linker_that_is_killed_leaves_the_library_as_it_was(library, tmp_path,
     monkeypatch.setenv("COMPILER_PATH", "")
     whole = library.read_bytes()
     for _ in range(2):  # the second time, our own linker is found damaged
-        libraries.use_linker(toolchain.compiler(), tmp_path / "caches")
-        assert link(tmp_path, library) == 0 and libraries.is_complete(library)
+        environment.use_linker(toolchain.compiler(), tmp_path / "caches")
+        assert link(tmp_path, library) == 0 and environment.is_complete(library)
         Path(os.environ["COMPILER_PATH"], "ld").write_bytes(b"")
     dying = tmp_path / "dying"
-    monkeypatch.setattr(libraries, "shutil", SimpleNamespace(which=lambda _: str(dying)))
+    monkeypatch.setattr(environment, "shutil", SimpleNamespace(which=lambda _: str(dying)))
     for end in ("kill -9 $$", "exit 1"):
         dying.write_text(f'#!/bin/sh\nfor name; do :; done\nprintf half > "$name"\n{end}\n')
         dying.chmod(0o755)
-        libraries.use_linker(toolchain.compiler(), tmp_path / "caches")
+        environment.use_linker(toolchain.compiler(), tmp_path / "caches")
         assert link(tmp_path, library) != 0 and library.read_bytes() == whole
         assert {path.name for path in library.parent.iterdir()} == {"a_op.so", "a_op.so.key"}
 

@@ -11,8 +11,10 @@ from dense_renderer import training_losses
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
-from models.rendering.losses import SHARP, color_term, eikonal_term, mask_term, masked_psnr, patches
-from models.structs import RayLayout, SurfaceOutput, Term
+from models.methods.gaussians.terms import LOSSES as OF_GAUSSIANS
+from models.rendering.losses import LOSSES
+from models.rendering.terms import color_term, eikonal_term, mask_term, masked_psnr
+from models.structs import SurfaceOutput, Term
 
 RAYS, SECTIONS = 6, 5
 RNG = np.random.default_rng(0)
@@ -44,9 +46,9 @@ def slope(function, argument, *others):
 def rendered(order=slice(None)):
     """The values that the losses read of a rendering, its rays in a given order."""
     rgb, opacity, gradient, near = (jt.array(array[order].copy()) for array in (RGB, OPACITY, GRADIENT, NEAR))
-    samples = SimpleNamespace(near_sphere=near)
-    geometry, rays = SimpleNamespace(gradient=gradient.reshape((-1, 3))), RayLayout(None, SECTIONS)
-    return SimpleNamespace(rendering=SurfaceOutput(rgb, opacity, None, samples, rays, geometry, None))
+    samples = SimpleNamespace(near_sphere=near, per_ray=SECTIONS)
+    geometry = SimpleNamespace(gradient=gradient.reshape((-1, 3)))
+    return SimpleNamespace(rendering=SurfaceOutput(rgb, opacity, None, samples, None, geometry, None))
 
 
 def training_terms(order=slice(None), train=TRAIN, mask=MASK):
@@ -93,15 +95,14 @@ def test_an_empty_mask_or_sphere_gives_zero_and_finite_gradients():
     assert np.isfinite(list(training_terms(mask=EMPTY).values())).all()
 
 
-@pytest.mark.parametrize(("inv_s", "share"), [(0.5 * SHARP, 0.0), (1.5 * SHARP, 0.5), (40 * SHARP, 1.0)])
-def test_patches_count_once_the_surface_is_sharp(inv_s, share):
-    costs, is_compared = jt.array(np.float32([0.2, 0.6, 0.0])), jt.array(np.float32([1, 1, 0]))
-    sharpness = jt.array(np.float32([inv_s]))
-    compared = SimpleNamespace(costs=lambda *inputs: (costs, is_compared))
-    method = SimpleNamespace(patches_at=lambda step: compared, loss_weight=lambda name: 0.5)
-    batch, rendering = SimpleNamespace(every=[1], step=[0.1], view=None), SimpleNamespace(inv_s=sharpness)
-    term = patches(SimpleNamespace(method=method, step=0, batch=batch, rendering=rendering))
-    assert term.mean().item() == pytest.approx(share * 0.4, rel=1e-4) and term.weight == 0.5
-    by_costs, by_sharpness = (value.numpy() for value in jt.grad(term.total, [costs, sharpness]))
-    np.testing.assert_allclose(by_costs, share, rtol=1e-6)
-    assert not by_sharpness.any()  # or a smaller inv_s would reduce the loss
+# the tables
+
+
+def test_each_weight_in_a_conf_is_that_of_a_loss_and_follows_its_schedule():
+    keys = {loss.key or f"{name}_weight" for table in (LOSSES, OF_GAUSSIANS) for name, loss in table.items()}
+    weights = {field.name for field in dataclasses.fields(TRAIN) if field.name.endswith("_weight")}
+    assert weights < keys and keys - weights == {"color_weight", "color_mse_weight", "coarse_mse_weight"}
+    train = dataclasses.replace(TRAIN, end_iter=10, patches_from=0.5)
+    factors = [LOSSES["patches"].factor("patches", step, train) for step in (4, 5)]
+    factors += [OF_GAUSSIANS["normal"].factor("normal", step, train) for step in (2, 3)]
+    assert factors == [0.0, 1.0, 0.0, 1.0]

@@ -7,9 +7,10 @@ import trimesh
 from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from rigs import around
 
+from data.rays import PinholeCamera
 from models.surface import clean, color, solid
 from models.surface.refine import onto_level
-from models.surface.visibility import Camera, Visibility, project
+from models.surface.visibility import Visibility
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 SIZE = 200
@@ -29,7 +30,7 @@ def marched(resolution=40, function=sphere):
 
 INTRINSICS = np.array([[250.0, 0.0, SIZE / 2], [0.0, 250.0, SIZE / 2], [0.0, 0.0, 1.0]])
 SIDES = [*np.eye(3), *-np.eye(3), [1, 1, 1], [-1, 1, -1], [1, -1, 1], [-1, -1, 1]]
-AROUND = [Camera(INTRINSICS, pose, SIZE, SIZE) for pose in around(SIDES, 3.0, np.zeros(3))]
+AROUND = [PinholeCamera(INTRINSICS, pose, SIZE, SIZE) for pose in around(SIDES, 3.0, np.zeros(3))]
 ABOVE, BELOW = AROUND[2], AROUND[5]  # on the z axis
 
 
@@ -152,12 +153,50 @@ def test_what_is_behind_a_camera_hides_nothing_from_it():
     assert hidden[angle < 13].all() and not hidden[angle > 16].any()  # the pillar covers 14.5 degrees
 
 
+def half_seen(mesh, side):
+    """The faces that a far camera on this side sees."""
+    return clean.with_faces(mesh, np.asarray(mesh.face_normals) @ side > 0)
+
+
+def ball(x, radius):
+    return trimesh.creation.icosphere(3, radius).apply_translation([x, 0.0, 0.0])
+
+
+FRONT = np.array([-1.0, 0.0, 0.0])
+CENTERS = np.array([camera.center for camera in AROUND])
+WALL = half_seen(trimesh.creation.box((0.02, 1.0, 1.0)).subdivide().apply_translation([0.9, 0, 0]), FRONT)
+CORNER = half_seen(trimesh.creation.box((0.4, 0.4, 0.4)).apply_translation([0.9, 0, 0]), FRONT + [0, 0.9, 0.0])
+
+
+@pytest.mark.parametrize("behind", [WALL, CORNER, half_seen(ball(0.8, 0.15), FRONT)], ids=["wall", "corner", "bust"])
+def test_what_is_seen_from_one_side_behind_the_object_goes(behind):
+    object_ = clean.with_faces(ball(0.0, 0.4), ball(0.0, 0.4).triangles_center[:, 2] > -0.3)  # stood on its bottom
+    found = clean.without_bystanders(joined(object_, behind), CENTERS)
+    assert (found.removed, found.kept) == (1, 1) and found.mesh.area == pytest.approx(object_.area)
+
+
+def test_parts_and_other_objects_stay():
+    rod = trimesh.creation.cylinder(0.01, 0.5).apply_translation([0.75, 0.0, 0.0])  # thin, and seen all round
+    scale = half_seen(ball(0.0, 0.45), FRONT)  # a part of the object's own surface, near it
+    inner = half_seen(ball(0.0, 0.1), FRONT)  # within its hull, as in a niche
+    whole = joined(ball(0.0, 0.4), rod, ball(0.8, 0.15), scale, inner)
+    assert clean.without_bystanders(whole, CENTERS).mesh is whole
+    front = [half_seen(ball(x, 0.3), FRONT) for x in (0.0, 1.0, 2.0)]  # of all things the front was seen
+    room = trimesh.creation.box((2.0, 2.0, 2.0))
+    room.invert()  # cameras within
+    for mesh, centers in (
+        (joined(*front), CENTERS),
+        (joined(room, WALL.copy().apply_translation([1, 0, 0])), 0.1 * CENTERS),
+    ):
+        assert clean.without_bystanders(mesh, centers).removed == 0
+
+
 def test_what_dilated_masks_exclude_goes():
     mesh = trimesh.creation.icosphere(4, 0.8)
     empty, full = (np.full((SIZE, SIZE), value, np.uint8) for value in (0, 255))
     half = np.where(np.arange(SIZE) < SIZE // 2, full, empty)
     found = clean.as_seen(mesh, [ABOVE, *AROUND], [half, *[full] * 10], Visibility(mesh))
-    kept, before = (project(each.vertices, ABOVE)[0][:, 0].max() for each in (found, mesh))
+    kept, before = (ABOVE.project(each.vertices)[0][:, 0].max() for each in (found, mesh))
     grown = round(SIZE * 50 / 1600)
     assert SIZE / 2 - 1 + grown - 3 < kept <= SIZE / 2 + grown and before > SIZE / 2 + 20
     assert len(clean.as_seen(mesh, AROUND, [empty] * 10, Visibility(mesh)).faces) == 0

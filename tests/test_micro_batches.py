@@ -42,7 +42,7 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(whole, chunk):
     assert all(value.any() for value in expected[1].values())
     one, split = (trainer.gradient_of(batch, noise, size).output for size in (64, chunk))
     for name in ("rgb", "cdf", "weight_max", "inv_s", "mask", "target"):
-        ours, theirs = getattr(split, name).numpy(), getattr(one, name).numpy()
+        ours, theirs = split[name].numpy(), one[name].numpy()
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
@@ -84,12 +84,12 @@ def test_a_failed_allocation_halves_the_chunk_and_says_so_once(monkeypatch, caps
     ours, expected = trainer_of(), trainer_of("train.ray_chunk=16")
     expected.ray_chunk = 16
     monkeypatch.setattr(ours.model, "objective", without_memory(ours.model.objective, 16))
-    losses = [ours.step().scalars()["Loss/loss"] for _ in range(2)]
+    losses = [ours.scalars(ours.step())["Loss/loss"] for _ in range(2)]
     assert ours.settle() and ours.ray_chunk == 16 and ours.finished_steps == 2
     told = capsys.readouterr().err
     assert told.count("64 rays at a time; continuing more slowly with 32") == told.count("Warning") == 1
     jt.sync_all(True)
-    assert [expected.step().scalars()["Loss/loss"] for _ in range(2)] == losses
+    assert [expected.scalars(expected.step())["Loss/loss"] for _ in range(2)] == losses
 
 
 @pytest.mark.parametrize(("error", "chunk"), [(RuntimeError("Wrong inputs arguments"), 64), (MemoryError(), 1)])
@@ -109,7 +109,7 @@ def test_a_measurement_leaves_the_run_alone_and_finds_a_chunk_that_fits():
     assert (choice.chunk, choice.fits) == (2, True)
     trainer.model.objective = true
     for _ in range(3):
-        assert trainer.step().scalars()["Loss/loss"] == other.step().scalars()["Loss/loss"]
+        assert trainer.scalars(trainer.step())["Loss/loss"] == other.scalars(other.step())["Loss/loss"]
 
 
 def test_what_a_step_hands_on_keeps_none_of_its_graph():
@@ -119,5 +119,5 @@ def test_what_a_step_hands_on_keeps_none_of_its_graph():
         jt.sync_all(True)
         assert jt.liveness_info()["lived_ops"] == 0
         variables.add(jt.liveness_info()["lived_vars"])
-        assert np.isfinite(output.scalars()["Loss/loss"])
+        assert np.isfinite(trainer.scalars(output)["Loss/loss"])
     assert len(variables) == 1

@@ -12,13 +12,13 @@ from test_fast_neus import SHORT
 from trainings import on_host, run_conf, trainer_of
 
 from data.parsed_scene import SparsePoints
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.estimators import packed
 from models.estimators.background import NEAR_SHARE
+from models.estimators.conf import PackedConfig
 from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
-from models.ops.compact import compact
-from models.structs import StepContext
+from models.ops.march import compact
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def test_what_lies_on_the_way_to_the_region_absorbs_little_at_first():
     background = trained(steps=0).model.estimator.background
     for z, share in ((-0.7, NEAR_SHARE), (0.7, 1)):
         point, along = jt.array(np.float32([[0, 0, z]])), jt.array(np.float32([[0, 0, 1]]))
-        alpha, density = background.evaluate(point, along)[0], background.density.at_weights().evaluate(point).density
+        alpha, density = background.evaluate(point, along)[0], background.density.evaluate(point)[0]
         expected = 1 - np.exp(-density.item() * background.conf.section * share)
         assert alpha.item() == pytest.approx(expected, rel=1e-4)
 
@@ -76,40 +76,35 @@ def shells(*radii):
 
 
 def test_points_of_structure_from_motion_draw_the_surface():
-    conf = trainer_conf("model.packed.points_weight=1", "model.open.points_from=0.25")
+    conf = trainer_conf("train.points_weight=1")
     trainer = trainer_of(conf, replace(load_scene(conf.dataset), points=shells(0.8, 2.4)))  # the second one is outside
     estimator = trainer.model.estimator
-    for step in (0, 1):
-        estimator.before_step(step)
-        assert estimator.points is None
-    estimator.before_step(2)  # a quarter of eight steps
+    estimator.before_step(0)
     batch = trainer.sampler.next()
     anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
     assert batch.anchors[0] == 64 and len(anchors) == 64
     np.testing.assert_allclose(np.linalg.norm(anchors, axis=1), 0.8, atol=1e-6)
     away = float(np.abs(estimator.trained(anchors)).mean())
-    term = trainer.model.objective(batch, None, trainer.context).terms["points"]
+    term = trainer.model.objective(batch, None, trainer.finished_steps).terms["points"]
     assert term.mean().item() == pytest.approx(away, rel=1e-3) and away > 0.2
     assert sum(batch.part(at, at + 7).is_anchor().numpy().sum() for at in range(0, len(batch), 7)) == 64
 
 
 @pytest.mark.parametrize(("distance", "turn", "inside"), [(0.5, -1, 1), (0.95, -1, -1)])
 def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, turn, inside):
-    """The signed distance at the cameras is positive there; other scenes begin with a ball at the centre, and use SfM
-    points later.
-    """
-    conf = trainer_conf("model.packed.points_weight=1")
+    """The signed distance at the cameras is positive there; other scenes begin with a ball at the centre."""
+    conf = trainer_conf("train.points_weight=1")
     scene = replace(load_scene(conf.dataset), points=shells(0.8))
     c2w = scene.c2w @ np.diag([turn, 1, turn, 1])
     c2w[:, :3, 3] = distance * unit(c2w[:, :3, 3])
     estimator = trainer_of(conf, replace(scene, c2w=c2w)).model.estimator
     assert np.sign(estimator.trained(np.zeros((1, 3), np.float32))[0, 0]) == inside
-    assert (estimator.points is not None) == (inside > 0)
     assert inside < 0 or (estimator.trained(c2w[:, :3, 3].astype(np.float32)) > 0).all()
 
 
-def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
-    settings = ("model.packed.prune_every=2", "model.packed.last_step=0.01", "model.packed.steps_until=0.01")
+def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface(monkeypatch):
+    monkeypatch.setattr(PackedConfig, "steps_until", 0.01)
+    settings = ("model.packed.prune_every=2", "model.packed.last_step=0.01")
     trainer, resumed = (trained(*settings, "model.open.blur_step=1", steps=steps) for steps in (2, 0))
     blur = 1 / trainer.model.fields.sharpness().item()
     assert 0.01 < blur < trainer.model.estimator.conf.first_step
@@ -125,8 +120,9 @@ def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface():
         assert model.resolving_step() == pytest.approx(size, rel=1e-2)
 
 
-def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan():
-    trainer = trained("train.mask_weight=0.5", "model.open.blur_step=1e6", "model.packed.steps_until=0.01")
+def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan(monkeypatch):
+    monkeypatch.setattr(PackedConfig, "steps_until", 0.01)
+    trainer = trained("train.mask_weight=0.5", "model.open.blur_step=1e6")
     estimator, variance = trainer.model.estimator, trainer.model.fields.sharpness.variance
     assert estimator.step_size == estimator.conf.last_step == estimator.resolving_step()
     for bad in (np.nan, np.inf):
@@ -155,9 +151,9 @@ def test_images_omit_only_samples_of_negligible_weight(monkeypatch):
     rays = rays_from(scene.c2w[:1, :3, 3].repeat(64, 0), 0.5 * unit(np.random.default_rng(0).normal(size=(64, 3))))
     sampled, compacting = [], lambda found, is_kept, count: sampled.append(count) or compact(found, is_kept, count)
     monkeypatch.setattr(packed, "compact", compacting)
-    seen = model.view(rays, StepContext(3, None))
+    seen = model.view(rays, 3)
     monkeypatch.setattr(packed, "LEAST_WEIGHT", ALL)
-    whole = model.view(rays, StepContext(3, None))
+    whole = model.view(rays, 3)
     assert sampled[0] < sampled[1]
     for name in ("rgb", "opacity", "normal"):
         np.testing.assert_allclose(getattr(seen, name), getattr(whole, name), atol=1 / 255, err_msg=name)

@@ -1,7 +1,6 @@
 """The radiance field's renderer against a float64 statement of it, and against fields whose pictures are known."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import method_oracles as nerf_oracles
 import numpy as np
@@ -16,8 +15,9 @@ from models.fields.nerf import NeRF
 from models.machine.backend import jt
 from models.methods.radiance import TwoPassModel
 from models.plan import TrainingPlan
-from models.rendering.losses import Rendered, binary_mask, terms_of
-from models.structs import Objective, StepContext
+from models.rendering.losses import LOSSES, Rendered
+from models.rendering.terms import binary_mask
+from models.structs import Objective
 from models.training.gradient import losses_of
 
 NETWORK = NerfConfig(D=3, W=12, d_in=3, multires=2, multires_view=1, skips=(1,), use_viewdirs=True)
@@ -41,9 +41,10 @@ def model_of(renderer):
 
 def losses(output, mask, conf):
     """The mean of each term, and `total`."""
-    method = SimpleNamespace(loss_weight=lambda name: conf.mask_weight if name == "mask" else 1.0)
-    rendered = Rendered(output.rendering, None, jt.array(TARGET), mask, mask, method, 0)
-    return losses_of(Objective(terms_of(("color_mse", "coarse_mse", "mask"), rendered), None), {})
+    rendered = Rendered(output.rendering, None, jt.array(TARGET), mask, mask, None, 0)
+    weights = {"color_mse": 1.0, "coarse_mse": 1.0, "mask": conf.mask_weight}
+    terms = {name: dataclasses.replace(LOSSES[name].term(rendered), weight=weights[name]) for name in weights}
+    return losses_of(Objective(terms, None), {})
 
 
 def oracle(renderer, noise=None, behind=None, params=None, fine=None):
@@ -74,7 +75,7 @@ def ball(points, view_dirs):
 def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():
     rays = random_rays(200, seed=8)
     renderer = TwoPassRenderer(ball, ball, CoarseToFineConfig(n_samples=64, n_importance=64))
-    seen = model_of(renderer).view(rays, StepContext(0, None))
+    seen = model_of(renderer).view(rays, 0)
     closest = np.linalg.norm(rays.origins + rays.directions * (rays.near + 1.0), axis=1)
     hit, missed = closest < 0.4, closest > 0.55
     assert hit.sum() > 20 and missed.sum() > 20 and (seen.distance[missed] == 0.0).all()
@@ -97,7 +98,7 @@ def test_noise_is_drawn_only_where_asked_for():
 @pytest.mark.parametrize("mask_weight", [0.0, 0.3])
 def test_the_loss_and_its_terms_agree_with_the_oracle(mask_weight):
     renderer, conf = tiny(), changed(train={"mask_weight": mask_weight}).train
-    found = losses(renderer.render(RAYS, NOISE), binary_mask(jt.array(MASK), COUNT, conf), conf)
+    found = losses(renderer.render(RAYS, NOISE), binary_mask(jt.array(MASK) if mask_weight else None, COUNT), conf)
     mask = MASK if mask_weight else np.ones_like(MASK)
     names = {"fine": "color_mse", "coarse": "coarse_mse"}
     for name, value in nerf_oracles.losses(oracle(renderer, NOISE), TARGET, mask, mask_weight).items():

@@ -12,7 +12,7 @@ from broken_scenes import WRITERS
 from synthetic_scene import dataset_config, write_scene
 
 from data.errors import UserError
-from data.scenes.load import load_held_out, load_scene
+from data.prepare.load import load_held_out, load_scene
 
 FORMATS = {
     "neus": lambda folder: write_scene(folder, n_views=3),

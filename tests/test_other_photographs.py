@@ -12,9 +12,8 @@ from synthetic_scene import NAMES, dataset_config, photographs, read
 
 from data.errors import UserError
 from data.io.images import image_size, read_image, write_image
-from data.readers import READERS
-from data.readers.detect import recognise
 from data.scenes.preprocess import preprocess
+from data.scenes.readers import READERS, recognise
 
 
 def test_an_exif_orientation_is_told_once(tmp_path):

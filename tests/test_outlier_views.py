@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from rigs import sphere_of_cameras, textured_scene
 
-from models.evaluation import outlier_views
+from models.evaluation.image_metrics import outlier_notes, outliers
+from models.plan import Decision, TrainingPlan
 from models.results.render import RenderedView
 
 pytestmark = pytest.mark.slow
@@ -23,10 +24,10 @@ def notes_of(scene, wrong=()):
         return RenderedView(rgb, rgb, rgb[..., 0], rgb[..., 0])
 
     log = SimpleNamespace(progress=lambda values, **options: values)
-    experiment = SimpleNamespace(scene=scene, conf=SimpleNamespace(train=SimpleNamespace(mask_weight=0.1)))
-    model = SimpleNamespace(networks={}, behind=lambda colour: colour)
-    given = SimpleNamespace(experiment=experiment, model=model, render=render, log=log, background_rgb=None)
-    return outlier_views.notes(given)
+    experiment = SimpleNamespace(scene=scene, plan=TrainingPlan(masks=Decision("given")))
+    model = SimpleNamespace(networks={}, behind=None)
+    given = SimpleNamespace(experiment=experiment, model=model, render=render, log=log)
+    return outlier_notes(given)
 
 
 def test_those_that_do_not_fit_are_named_and_none_where_all_do():
@@ -34,5 +35,5 @@ def test_those_that_do_not_fit_are_named_and_none_where_all_do():
     assert notes_of(scene) == ()
     (note,) = notes_of(scene, wrong=(2, 7))
     assert "(002.png)" in note and "(007.png)" in note and "(003.png)" not in note and "dataset.train_views" in note
-    assert len(outlier_views.outliers(np.array([30.0, 5.0, 30.0]))) == 0  # few views have no usual error
-    assert outlier_views.outliers(np.array([30.0, 5.0, 31.0, 29.0, np.nan, 12.0, 30.0])).tolist() == [1, 5]
+    assert len(outliers(np.array([30.0, 5.0, 30.0]))) == 0  # few views have no usual error
+    assert outliers(np.array([30.0, 5.0, 31.0, 29.0, np.nan, 12.0, 30.0])).tolist() == [1, 5]

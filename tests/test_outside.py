@@ -43,7 +43,7 @@ def found_in(form, rays, jitter, transmits, states, samples, section=0.15):
 def expected_rows(rays, jitter, transmits, states, section=0.15):
     """Ray, depth and point of each sample, one after another."""
     found, rows = candidates(rays, jitter, section, NEAR), []
-    for ray, (depths, exist, is_before) in enumerate(zip(found.depths, found.exist, found.is_before, strict=True)):
+    for ray, (depths, exist, is_before) in enumerate(zip(*found, strict=True)):
         for depth, is_there, before in zip(depths, exist, is_before, strict=True):
             if not is_there or not (before or transmits[ray]):
                 continue

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rigs
 
-from data.inspection.overview import WIDTH, outline_pixels, overview, side_views, sphere_outline
+from data.prepare.inspection.overview import WIDTH, outline_pixels, overview, side_views, sphere_outline
 
 
 def hits_sphere(pixels, intrinsics, c2w):

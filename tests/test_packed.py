@@ -6,8 +6,7 @@ from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
-from models.ops.packed import packed_sum, packed_weights
-from models.ops.section_alpha import section_alpha
+from models.ops.volrend import packed_sum, packed_weights, section_alpha
 
 SPARE = 3  # samples at the end that belong to no ray
 LENGTHS = {

@@ -7,8 +7,8 @@ import rigs
 from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 
-from data.roi.frustum import Cameras
-from data.roi.view_selection import neighbours
+from data.scenes.frustum import Cameras
+from data.scenes.sparse import neighbours
 from models.machine.backend import jt
 from models.ops.patches import CAMERA, Patches, patch_costs
 

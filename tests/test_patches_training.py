@@ -12,12 +12,11 @@ from models.estimators.visibility import NO_ANNEALING
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.patches import patch_costs
-from models.rendering.patches import MOST_STEPS
 from models.rendering.render import render_surface
 
 pytestmark = pytest.mark.slow
 
-PATCHES = (*OPEN, "model.open.patches_weight=0.5", "model.patches.begins=0", "model.sdf_grid.bias=0.5")
+PATCHES = (*OPEN, "train.patches_weight=0.5", "train.patches_from=0", "model.sdf_grid.bias=0.5")
 PATCHES += ("model.variance_network.init_val=0.35",)  # inv_s = 33: patches count fully
 
 
@@ -36,10 +35,12 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
 
 def chosen_by_the_host(model, batch):
     """Sum and number of the costs of the patches that numpy chooses."""
-    seen = render_surface(model.fields.at_weights(), model.estimator.sample(batch), NO_ANNEALING, None)
+    fields, samples = model.fields, model.estimator.sample(batch)
+    geometry = fields.sdf.at_weights().evaluate(samples.positions)
+    seen = render_surface(fields.color, fields.sharpness(), samples, geometry, NO_ANNEALING, None)
     values = [value.numpy() for value in (seen.geometry.sdf, seen.geometry.gradient, seen.region_weights)]
     samples, patches = on_host(batch), model.patches
-    reach = MOST_STEPS * float(batch.step[0])
+    reach = float(batch.step[0])
     at, rays = sought(*values, samples.points, samples.directions, samples.offsets, batch.every[0], reach)
     (sdf, normals, _), directions = [value[at] for value in values], samples.directions[at]
     points = samples.points[at] - directions * sdf / (normals * directions).sum(axis=1, keepdims=True)
@@ -54,7 +55,7 @@ def test_rays_are_compared_as_the_host_would_choose(trainer, every):
     middle, counts = len(batch) // 2, []
     assert (np.diff(on_host(batch).offsets) == 0).any()
     for part in (batch, batch.part(0, middle), batch.part(middle, len(batch))):
-        term = trainer.model.objective(part, None, trainer.context).terms["patches"]
+        term = trainer.model.objective(part, None, trainer.finished_steps).terms["patches"]
         total, count = chosen_by_the_host(trainer.model, part)
         assert term.count.item() == count and term.total.item() == pytest.approx(total, rel=1e-5)
         counts.append(count)
@@ -69,13 +70,13 @@ def test_no_more_patches_are_compared_than_are_worth_it():
     assert batch.every[0] == -(-len(batch) // 20)
     for every in (1, 4):
         thinned = dataclasses.replace(batch, every=np.int32([every]))
-        counts.append(trainer.model.objective(thinned, None, trainer.context).terms["patches"].count.item())
+        counts.append(trainer.model.objective(thinned, None, trainer.finished_steps).terms["patches"].count.item())
     assert 0.1 * counts[0] < counts[1] < 0.5 * counts[0]
 
 
 def test_patches_come_in_when_they_are_due_and_with_masks_too():
-    trainer = trained("train.mask_weight=0.5", "model.inside.patches_weight=0.5", "model.patches.begins=0.5", steps=0)
-    seen = [trainer.step().found.losses for _ in range(5)]
+    trainer = trained("train.mask_weight=0.5", "train.patches_weight=0.5", "train.patches_from=0.5", steps=0)
+    seen = [trainer.step().losses for _ in range(5)]
     assert ["patches" in losses for losses in seen] == [False] * 4 + [True]
 
 
@@ -90,7 +91,9 @@ def test_what_shows_nothing_is_left_out_and_makes_no_difference():
     whole, spared = samples
     count = int(whole.kept[0])
     assert spared.kept[0] >= count > 1 and spared.offsets[count] < 0.8 * whole.offsets[count]
-    shown = [model.objective(batch.part(0, count), None, trainer.context).output.rgb.numpy() for batch in found]
+    shown = [
+        model.objective(batch.part(0, count), None, trainer.finished_steps).output["rgb"].numpy() for batch in found
+    ]
     np.testing.assert_allclose(shown[0], shown[1][:count], atol=5e-3)
 
 

@@ -9,7 +9,7 @@ from test_fast_neus import CONF, SHORT, TINY
 from trainings import trainer_of
 
 from data.io.images import to_uint8
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.fields.photographs import Exposure
 from models.machine.backend import jt
 from models.methods.conf import load_config

@@ -4,7 +4,8 @@ import cv2
 import pytest
 from test_images import GOOD_PNG, png
 
-from data.io.images import ImageError, read_image
+from data.io.headers import ImageError
+from data.io.images import read_image
 
 PNG_HEAD = GOOD_PNG[:33]
 

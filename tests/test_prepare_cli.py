@@ -8,7 +8,7 @@ import pytest
 import exp_runner
 from data.io.images import write_image
 from data.prepare import pipeline
-from models.commands.program import PROGRAM_FOLDER
+from models.config.program import PROGRAM_FOLDER
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from preparations import N_VIEWS, give_masks, lines_of, read, refuse, request
 from rendered_photographs import write_photographs
 
 from data.io.images import list_images, read_image, write_image
-from data.prepare.database import is_sound, read_links
-from data.prepare.lock import only_one
-from data.prepare.owned_files import RECORD, made_here
 from data.prepare.pipeline import prepare
+from data.prepare.places import only_one
+from data.prepare.products import RECORD, made_here
+from data.prepare.sfm.database import is_sound, read_links
 
 pytestmark = pytest.mark.slow  # it prepares photographs
 

@@ -15,15 +15,14 @@ from scipy.spatial.transform import Rotation
 from data.demo.make_demo import look_at_center
 from data.errors import UserError
 from data.io import files
-from data.io.exif import read_exif, upright
+from data.io.headers import read_exif, upright
 from data.io.images import read_image, write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.prepare import sources
 from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video, groups
 from data.prepare.panorama import YAWS, cut, facing_views, is_tagged, require_no_mask_files, view_name
-from data.prepare.progress import Bar
-from data.prepare.sources import find_images
-from data.prepare.video import frames
+from data.prepare.sources import find_images, frames
+from data.prepare.steps import Bar
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

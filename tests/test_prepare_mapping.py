@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -13,9 +14,9 @@ from rendered_photographs import write_fisheye, write_near_and_far
 from data.io.child import run_apart
 from data.io.files import write_result
 from data.parsed_scene import WorldFrame
-from data.prepare import colmap_tasks, joining, mapping
-from data.readers.colmap_files import load_tables
-from data.readers.neus import FRAME_FILE, read_frame
+from data.prepare.sfm import colmap_tasks, joining, mapping, reconstruct
+from data.scenes.readers.colmap_files import load_tables
+from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.commands.reconstruction_page import page, trust
 
 pycolmap = pytest.importorskip("pycolmap")
@@ -97,6 +98,17 @@ def test_photographs_without_a_camera_are_tried_with_more_features(tmp_path):
     assert not (tmp_path / "scene" / "prepare" / "more").exists()
 
 
+@pytest.mark.parametrize("moments", [(0.0,), (math.inf, math.inf, 0.0)], ids=["begun", "ended"])
+def test_more_features_are_left_out_if_the_time_is_over(moments, tmp_path, monkeypatch):
+    write_near_and_far(tmp_path / "photos", 6, 3)
+    left = iter(moments)
+    monkeypatch.setattr(reconstruct, "seconds_left", lambda: next(left, -1.0) or -1.0)
+    lines = lines_of(tmp_path)
+    assert any("more features of 3 photographs without a camera were not tried" in line for line in lines), lines
+    assert "cameras of 6 of 9 photographs" in "".join(lines)
+    assert not (tmp_path / "scene" / "prepare" / "more").exists()
+
+
 def test_with_too_few_cameras_the_first_pair_may_lie_behind_each_other(monkeypatch):
     found = iter({0: SimpleNamespace(num_reg_images=lambda count=count: count)} for count in (5, 10))
     monkeypatch.setattr(pycolmap, "incremental_mapping", lambda *given, **options: next(found))
@@ -130,10 +142,10 @@ TRUE_LENS = [800.0, 530.0, 375.0, 0.05, -0.06]  # of 1024 x 768 pixels
 SIMPLE_LENS = [803.0, 512.0, 384.0, 0.0]
 
 
-def refined(report, n_images, n_points=300, wrong=0.0):
+def refined(report, n_images, n_points=300, wrong=0.0, left_out=0):
     """(model, parameters, mean error before and after) of a camera that starts with the simple model.
 
-    wrong: the fraction of the pixels that lie up to 3 pixels lower than they should.
+    wrong: the fraction of the pixels that lie up to 3 pixels lower than they should; left_out: images without a pose.
     """
     pycolmap.set_random_seed(1)
     options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, camera_width=1024, camera_height=768)
@@ -144,6 +156,8 @@ def refined(report, n_images, n_points=300, wrong=0.0):
     for image in model.images.values():
         for seen in image.points2D:
             seen.xy = seen.xy + rng.normal(0, 0.1, 2) * bool(wrong) + [0, 3 * rng.random() * (rng.random() < wrong)]
+    for frame in list(model.frames)[:left_out]:
+        model.deregister_frame(frame)
     for camera in model.cameras.values():
         camera.model, camera.params = pycolmap.CameraModelId.SIMPLE_RADIAL, SIMPLE_LENS
     model.update_point_3d_errors()
@@ -153,9 +167,9 @@ def refined(report, n_images, n_points=300, wrong=0.0):
     return camera.model.name, list(camera.params), before, model.compute_mean_reprojection_error()
 
 
-@pytest.mark.parametrize("n_images", [10, 20])
-def test_the_lens_is_found(n_images, tmp_path):
-    model, parameters, before, after = run_apart(refined, n_images, log=tmp_path / "log")
+@pytest.mark.parametrize(("n_images", "left_out"), [(10, 0), (20, 0), (10, 1)])
+def test_the_lens_is_found(n_images, left_out, tmp_path):
+    model, parameters, before, after = run_apart(refined, n_images, 300, 0.0, left_out, log=tmp_path / "log")
     assert model == colmap_tasks.REFINED_MODEL
     assert np.allclose(parameters, TRUE_LENS, rtol=1e-3, atol=1e-3)
     assert before > 5 > 0.01 > after

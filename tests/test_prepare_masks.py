@@ -10,8 +10,8 @@ from rigs import cloud, sphere_of_cameras, textured_scene
 
 from data.errors import UserError
 from data.io.images import read_image, write_image
-from data.prepare import box_masks, boxes, grabcut_masks, masks
-from data.prepare.boxes import Box, find_boxes
+from data.prepare import box_masks, masks
+from data.prepare.box_masks import Box, find_boxes
 from data.prepare.pipeline import prepare
 
 pytestmark = pytest.mark.slow  # it prepares photographs
@@ -110,7 +110,7 @@ def overlaps(found):
 
 @pytest.mark.parametrize("views", [(0,), (0, 5, 9)])
 def test_a_few_boxes_make_masks_for_all_photographs(views):
-    found = grabcut_masks.cut_by_boxes(scene(), named(*views), has_region=True)
+    found = masks.cut_by_boxes(scene(), named(*views), has_region=True)
     assert min(overlaps(found)) > 0.85 and np.median(overlaps(found)) > 0.9
     assert f"boxes drawn on photographs: {len(views)}," in found.notes[-1]
 
@@ -118,7 +118,7 @@ def test_a_few_boxes_make_masks_for_all_photographs(views):
 def test_the_region_goes_around_what_the_boxes_hold_and_no_camera_moves():
     given = scene()
     given = replace(given, notes=("region of interest: the first", "another note"))
-    found = grabcut_masks.cut_by_boxes(given, named(0, 5, 9), has_region=False)
+    found = masks.cut_by_boxes(given, named(0, 5, 9), has_region=False)
     radius = np.linalg.norm(found.scene_to_world[:3, 0])
     assert 0.72 < radius < 0.95 and np.linalg.norm(found.scene_to_world[:3, 3]) < 0.1  # the longest axis is 0.72
     assert f"radius {radius:.4g}, from" in found.notes[0] and found.notes[1] == "another note"
@@ -139,7 +139,7 @@ def test_a_box_that_misses_the_object_is_told():
         (grey, named(0, 5), "has the same colours as its surroundings"),
     ):
         with pytest.raises(UserError, match=words):
-            grabcut_masks.cut_by_boxes(given, drawn, True)
+            masks.cut_by_boxes(given, drawn, True)
 
 
 def test_points_on_a_part_are_told_unless_all_photographs_have_boxes():
@@ -147,8 +147,8 @@ def test_points_on_a_part_are_told_unless_all_photographs_have_boxes():
     foot = replace(given, points=cloud(given.points.xyz[given.points.xyz[:, 2] < -0.35]))
     words = r"transferred by [0-9]+ SfM points reproduce the masks .*009.png\) to only [0-9]+%.*--roi"
     with pytest.raises(UserError, match=words):
-        grabcut_masks.cut_by_boxes(foot, named(0, 5, 9), has_region=False)
-    found = grabcut_masks.cut_by_boxes(foot, named(*range(len(POSES))), has_region=True)
+        masks.cut_by_boxes(foot, named(0, 5, 9), has_region=False)
+    found = masks.cut_by_boxes(foot, named(*range(len(POSES))), has_region=True)
     assert min(overlaps(found)) > 0.85
 
 
@@ -167,7 +167,7 @@ def test_a_bad_file_is_one_sentence(tmp_path):
         ('{"boxes": {"z.png": [1, 2, 3, 9]}}', "z.png: no such photograph; there are a.png"),
         ('{"boxes": {"a.png": [9, 2, 3, 9]}}', "the box 9 2 3 9 contains none of the 30x20 pixels"),
     ):
-        (tmp_path / boxes.BOXES_FILE).write_text(content)
+        (tmp_path / box_masks.BOXES_FILE).write_text(content)
         with pytest.raises(UserError, match=words) as caught:
             find_boxes(tmp_path, tmp_path / "scene", (), [tmp_path / "a.png"])
         assert "boxes.json" in str(caught.value) and "\n" not in str(caught.value)
@@ -188,7 +188,7 @@ def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced(copied_sce
         mask[40:200, 60:260] = 255 * (box is not None)
         return mask
 
-    monkeypatch.setattr(grabcut_masks.masks, "grab_cut_box", filled)
+    monkeypatch.setattr(masks, "grab_cut_box", filled)
     forbid(monkeypatch, *LONG_STEPS)
     said = lines_of(copied_scene, masks="box", boxes=drawn, overwrite=True)
     assert any(line.startswith("boxes drawn on photographs: 1, transferred to the others by") for line in said)

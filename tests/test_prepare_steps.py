@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from data.prepare import database, matching, reconstruct
+from data.prepare.sfm import database, matching, reconstruct
 from data.prepare.steps import Step, Steps, WorkError
 
 

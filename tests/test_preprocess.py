@@ -10,13 +10,13 @@ from rigs import project
 from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, write_scene
 
 from data.errors import SceneError, UserError
-from data.inspection.camera_checks import cameras
-from data.io.images import ImageError
+from data.io.headers import ImageError
 from data.parsed_scene import Lens, ParsedScene, PosedImage, WorldFrame
-from data.readers.numbering import numbers
+from data.prepare.inspection.epipolar import cameras
+from data.prepare.load import load_held_out, load_scene
 from data.scenes.backdrop import backdrop_colours, backdrop_mask
-from data.scenes.load import load_held_out, load_scene
 from data.scenes.preprocess import preprocess
+from data.scenes.readers.poses import numbers
 from data.scenes.scene import summary
 from data.scenes.split import split
 

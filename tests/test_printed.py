@@ -6,7 +6,7 @@ import pytest
 
 from models.commands.arguments import parse_arguments
 from models.commands.printed import command_line, of_the_scene
-from models.commands.program import PROGRAM
+from models.config.program import PROGRAM
 
 
 def test_a_command_names_the_program_from_where_the_user_is(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from runs import (
 from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
 from data.errors import UserError
-from models.machine.ranks import cores
+from models.machine.ranks import place
 from models.machine.ranks.place import Place, be_alone, place_of
 from models.machine.ranks.ranks import ALONE, Ranks
 from models.methods.conf import load_config
@@ -51,9 +51,9 @@ def test_what_mpirun_srun_and_nothing_say():
 
 
 def test_cores_are_shared_out_without_rest():
-    shares = [cores.share(list(range(10)), Place(rank, 3, rank, 3)) for rank in range(3)]
+    shares = [place.share(list(range(10)), Place(rank, 3, rank, 3)) for rank in range(3)]
     assert sorted(sum(shares, [])) == list(range(10)) and min(map(len, shares)) == 3
-    assert [cores.share([4, 5], Place(rank, 3, rank, 3)) for rank in range(3)] == [[4], [5], [4]]
+    assert [place.share([4, 5], Place(rank, 3, rank, 3)) for rank in range(3)] == [[4], [5], [4]]
 
 
 class Told(Ranks):
@@ -76,9 +76,11 @@ def test_the_gradients_of_parts_add_up_to_that_of_the_batch(conf):
     noise = trainer.model.draw_noise(len(batch), trainer.generator)
 
     def of(group):
-        total = GradientSum(trainer.model, *group.share(batch, noise), trainer.context, trainer.optimizer.parameters)
+        total = GradientSum(
+            trainer.model, *group.share(batch, noise), trainer.finished_steps, trainer.optimizer.parameters
+        )
         for part in total.chunks(100):
-            total.add(trainer.model.objective(part.batch, part.noise, trainer.context, part.precomputed))
+            total.add(part)
         return total.result()
 
     counts = sum(one.sums[0] for one in (Told(rank) for rank in range(3)) if of(one))

@@ -10,8 +10,8 @@ from scene_writers import make_views, write_metashape, write_realitycapture, wri
 from synthetic_scene import dataset_config
 
 from data.errors import SceneError
-from data.readers.realitycapture import read_realitycapture
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
+from data.scenes.readers.realitycapture import read_realitycapture
 
 VIEWS = [dataclasses.replace(view, p=(0.0, 0.0)) for view in make_views()]
 # One camera as RealityCapture wrote it to both files, published by a user, the last number of the matrix cut short:

@@ -19,7 +19,7 @@ import exp_runner
 from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
-from data.writers.neus import write_neus_scene
+from data.scenes.writer import write_neus_scene
 from models.commands import (
     evaluate,
     reconstruction,
@@ -29,16 +29,16 @@ from models.commands import (
     train,
 )
 from models.commands.arguments import parse_arguments
-from models.commands.program import PROGRAM_FOLDER
 from models.commands.reconstruction_folder import ReconstructionPlan
 from models.commands.reconstruction_settings import LEAST_GAIN, longer
 from models.commands.reconstruction_size import size_and_cameras
+from models.config.program import PROGRAM_FOLDER
 from models.evaluation.references import NoReferencesError
 from models.methods.conf import load_config
 from models.report.document import read_page
 from models.training import pace
 
-SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16", "model.packed.anywhere=0")
+SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16")
 SMALL += ("model.sdf_grid.levels=2", "model.sdf_grid.finest=32", "model.sdf_grid.log2_rows=10")
 SMALL += ("model.color_grid.levels=1", "model.color_grid.log2_rows=10")
 FAST = PROGRAM_FOLDER / reconstruction.CONF
@@ -208,8 +208,8 @@ def test_the_steps_are_doubled_while_the_scores_increase():
 def test_results_are_written_again_after_a_longer_training(tmp_path, monkeypatch):
     plan = ReconstructionPlan(2.0, {"train.end_iter": "200"}, 0.1, is_finished=True)
     longer_one = replace(plan, settings={"train.end_iter": "400"}, is_finished=False)
-    for step, after in ((None, plan), (200, plan), (400, longer_one)):
-        monkeypatch.setattr(reconstruction_folder, "last_step", lambda folder, step=step: step)
+    for step, after in ((0, plan), (200, plan), (400, longer_one)):
+        monkeypatch.setattr(reconstruction_folder, "trained_so_far", lambda folder, step=step: (step, 1.0))
         assert reconstruction_folder.trained_further(tmp_path, plan) == after
 
 

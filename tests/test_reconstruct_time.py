@@ -1,6 +1,7 @@
 """`--minutes` is the time of the whole command; trainings that end early; bars that leave compilation out."""
 
 import io
+import math
 import os
 import sys
 import time
@@ -9,57 +10,110 @@ from types import SimpleNamespace
 import pytest
 from runs import run, saved
 
-from data.io import bars
+from data.io import bars, deadline
 from data.io.bars import Bar
-from models.commands import reconstruction_time
-from models.commands.reconstruction_time import Budget, announce, budget
+from data.io.deadline import ends_at, seconds_left, slowdown
+from data.io.phases import Spent
+from data.prepare.stereo.fused_depth import FEWEST_MAPS, views_within
+from models import runner
+from models.checkpoints import scenes
+from models.commands.reconstruction import CONF
+from models.commands.reconstruction_settings import timed_plan
+from models.commands.reconstruction_time import STEPPING, WORTH, Budget, announce, on_cold_cache
 from models.machine import progress
-from models.monitoring.deadline import is_over, training_ends_at
+from models.methods import registry
+from models.methods.conf import load_config
+from models.training import pace
 from models.training.pace import Pace
+
+PACE = Pace(0.05)
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """The moment of time.perf_counter(), which tests set."""
     now = [100.0]
-    monkeypatch.setattr(reconstruction_time.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     return now
 
 
 @pytest.mark.parametrize(("photographs", "resolution"), [(15, 512), (44, 512), (44, 256)])
 def test_steps_mesh_and_report_end_within_the_minutes(clock, photographs, resolution):
-    given, pace = budget(5.0, 40.0, photographs, resolution, 1.0), Pace(0.05, 1.0)
-    steps = given.steps(pace)
-    training = reconstruction_time.STARTING + steps * pace.seconds / reconstruction_time.STEPPING
-    assert 60.0 + training + given.after == pytest.approx(300.0, abs=0.1)
+    given = Budget(300.0, 40.0).for_scene(photographs, resolution)
+    steps = given.steps(PACE)
+    assert 60.0 + steps * PACE.seconds / STEPPING + given.after == pytest.approx(300.0, abs=0.1)
     clock[0] += 30.0  # that estimating the cameras takes longer costs steps
-    assert steps - given.steps(pace) == pytest.approx(30.0 * reconstruction_time.STEPPING / pace.seconds, abs=1)
-    assert budget(5.0, 40.0, photographs, 2 * resolution, 1.0).after > given.after
-    assert budget(5.0, 40.0, photographs, resolution, 3.0).after == 3.0 * given.after  # beside other processes
+    assert steps - given.steps(PACE) == pytest.approx(30.0 * STEPPING / PACE.seconds, abs=1)
+    assert given.for_scene(photographs, 2 * resolution).after > given.after
+
+
+def test_beside_other_processes_the_training_leaves_more_time_for_what_follows(clock):
+    given = Budget(300.0, 40.0, after=30.0)
+    assert given.end_of_training(1.0) == 310.0 and given.end_of_training(3.0) == 250.0
+    assert given.steps(Pace(0.05, 3.0)) < given.steps(Pace(0.05, 1.0)) == int(210.0 * STEPPING / 0.05)
+
+
+def test_a_training_goes_on_if_time_is_left_and_at_most_doubles(clock):
+    given = Budget(300.0, 40.0, after=30.0)
+    clock[0] = given.end_of_training(1.0) - 60.0
+    assert given.more_steps(2000, 100.0, 1.0) == int(60.0 * STEPPING * 20.0)
+    assert given.more_steps(200, 20.0, 1.0) == 200
+    clock[0] = given.end_of_training(1.0) - WORTH * 300.0 + 1.0
+    assert given.more_steps(2000, 100.0, 1.0) == given.more_steps(2000, 100.0, 2.0) == 0
 
 
 def test_compiling_on_a_cold_cache_is_told_and_not_part_of_the_minutes(clock, capsys):
-    given, warm, cold = Budget(300.0, 40.0, 40.0), Pace(0.05, 2.0), Pace(0.05, 80.0)
-    assert given.end_of_training(cold) - given.end_of_training(warm) == 80.0
+    assert on_cold_cache({}) == on_cold_cache({"compiling": Spent(3.0)}) == 0.0
+    assert on_cold_cache({"compiling": Spent(1e4)}) == 1e4
+    warm, cold = Budget(300.0, 40.0, 40.0), Budget(300.0, 40.0, 40.0, compiling=80.0)
+    assert cold.end_of_training(1.0) - warm.end_of_training(1.0) == 80.0
     clock[0] += 80.0
-    assert announce(given, cold, 100, given.steps(cold))
+    assert announce(cold, PACE, 100, cold.steps(PACE))
     assert "compiling took 80 s, which --minutes does not include" in capsys.readouterr().out
-    assert announce(given, warm, 100, given.steps(warm)) and "compiling" not in capsys.readouterr().out
+    assert announce(warm, PACE, 100, warm.steps(PACE)) and "compiling" not in capsys.readouterr().out
 
 
 def test_minutes_that_are_too_short_are_told_at_once(clock, capsys):
-    given, pace = Budget(60.0, 40.0, 40.0), Pace(0.05, 0.0)
+    given, pace = Budget(60.0, 40.0, 20.0), Pace(STEPPING / 20.0, 2.0)
     assert not announce(given, pace, 200, given.steps(pace))
     told = capsys.readouterr().out
     assert "--minutes 1 is too short: 60 s have passed, mesh and report take about 40 s, and 200 steps are" in told
-    assert "the whole command will take about 2.0 minutes" in told
+    assert "the whole command will take about 1.8 minutes" in told
 
 
-def test_a_training_whose_time_is_over_ends_as_one_at_its_last_step(tmp_path, capsys):
+def test_the_measured_steps_are_those_of_the_planned_training(clock, monkeypatch, capsys):
+    """Others, without the depth maps, compiled kernels that no training uses."""
+    planned, measured = object(), []
+    monkeypatch.setattr(scenes, "training_scene", lambda conf: None)
+    monkeypatch.setattr(registry, "decide", lambda *given: planned)
+    monkeypatch.setattr(pace, "measured_pace", lambda model, train, scene, plan, within: measured.append(plan) or PACE)
+    given = Budget(300.0, clock[0])
+    found, kept = timed_plan(load_config(CONF, "x"), {"dataset.downscale": "2"}, given, is_auto=False)
+    assert measured == [planned] and found.seconds_per_step == PACE.seconds and kept == given
+    assert int(found.settings["train.end_iter"]) == pytest.approx(300.0 * STEPPING / PACE.seconds, abs=9)
+    assert "for 5 minutes in all" in capsys.readouterr().out
+
+
+def test_how_slow_the_machine_is_follows_from_the_time_that_this_thread_waited(tmp_path, monkeypatch):
+    monkeypatch.setattr(deadline, "SCHEDULED", tmp_path / "schedstat")
+    assert slowdown() == 1.0  # where Linux does not tell
+    (tmp_path / "schedstat").write_text("300 600 7\n")
+    assert slowdown() == 3.0 and slowdown((100.0, 600.0)) == 1.0 and slowdown((300.0, 600.0)) == 1.0
+
+
+def test_depth_maps_are_of_evenly_spaced_photographs_if_the_time_is_short():
+    assert len(views_within(129, math.inf)) == 129 and len(views_within(129, 130.0)) == 129
+    assert views_within(129, 64.5).tolist() == list(range(0, 129, 2))
+    assert len(views_within(20, -5.0)) == 20 and len(views_within(129, -5.0)) <= FEWEST_MAPS
+
+
+def test_a_training_whose_time_is_over_ends_as_one_at_its_last_step(tmp_path, capsys, monkeypatch):
     settings = ("train.end_iter=50", "train.warm_up_end=1", "train.val_freq=50", "train.save_freq=50")
-    with training_ends_at(time.perf_counter(), 3):  # fewer steps would be of no use
-        assert is_over(2) and not is_over(1) and run(tmp_path, settings=settings) == 0
-    assert not is_over(2) and "the time is over: the training ends with step 3 of 50" in capsys.readouterr().out
+    monkeypatch.setattr(runner, "LEAST_STEPS", 3)  # fewer steps would be of no use
+    with ends_at(lambda: 0.0):
+        assert seconds_left() < 0 and run(tmp_path, settings=settings) == 0
+    assert seconds_left() == math.inf
+    assert "the time is over: the training ends with step 3 of 50" in capsys.readouterr().out
     assert saved(tmp_path, 3).step == 3
     assert any((tmp_path / "validations_fine").glob("00000003_*.png")), "the results of the last step"
 

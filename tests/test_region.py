@@ -6,8 +6,8 @@ import rigs
 from synthetic_scene import similarity
 
 from data.errors import SceneError, UserError
-from data.roi.frustum import enclosing_ball
-from data.roi.region import OUTSIDE, find_region, parse_roi, require_common_view
+from data.scenes.frustum import enclosing_ball
+from data.scenes.region import OUTSIDE, find_region, parse_roi, require_common_view
 
 RIGS = {"all sides": rigs.sphere_of_cameras(), "half a turn": rigs.arc_of_cameras()}
 LARGEST = rigs.AXES.max()  # the radius of the smallest ball around the ellipsoid

@@ -11,7 +11,7 @@ from runs import ROOT, run
 
 from data.errors import UserError
 from data.io.images import read_image
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.methods.conf import load_config
 from models.results.camera_paths import between, from_file, orbit
 

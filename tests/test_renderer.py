@@ -12,7 +12,7 @@ from forms import CUDA_FORMS, FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 
 from data.rays import Rays
-from models.estimators.pixels import upload
+from models.estimators.base import upload
 from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE

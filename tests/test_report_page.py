@@ -18,7 +18,7 @@ from models.machine.version import program_version
 from models.report import parts
 from models.report.document import data_of, document
 from models.report.history import History
-from models.report.linked_files import linked_files
+from models.report.parts import linked_files
 from models.surface.mesh import Surface
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
@@ -64,7 +64,7 @@ def test_a_page_that_cannot_be_read_or_written_stops_no_training(trained, tmp_pa
     folder = shutil.copytree(trained, tmp_path / "copy")
     (folder / "report.html").write_text("<html>of someone else</html>")
     assert run(folder, "--is_continue", settings=("train.end_iter=14", *SETTINGS[1:])) == 0
-    assert "before step 12 cannot be read from it" in capsys.readouterr().err
+    assert "cannot be read and is created again, without its history" in capsys.readouterr().err
     assert content(folder)["curves"]["step"] == [14]
     (folder / "report.html").unlink()
     (folder / "report.html").mkdir()

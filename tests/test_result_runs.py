@@ -11,8 +11,9 @@ import trimesh
 from runs import GOLDEN, ROOT, SHORT, run, saved
 
 from data.io.images import read_image, write_image
-from data.readers.neus import FRAME_FILE
-from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
+from data.scenes.readers.neus import FRAME_FILE
+from models.checkpoints.published import to_checkpoint
+from models.checkpoints.torch_archive import read_torch_checkpoint
 
 pytestmark = pytest.mark.slow
 

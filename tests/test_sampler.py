@@ -9,7 +9,7 @@ from synthetic_scene import dataset_config, write_scene
 
 from data.errors import UserError
 from data.io.images import to_float
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from data.scenes.sampler import PixelSampler
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.estimators import sampling
-from models.estimators.pixels import upload
+from models.estimators.base import upload
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf, merge_depths, upsample_weights
 

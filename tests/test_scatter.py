@@ -9,7 +9,7 @@ from forms import EMULATED, in_form
 
 from models.machine.backend import jt
 from models.ops.grid import grid_encode
-from models.ops.grid_sizes import FEATURES, grid_sizes
+from models.ops.sizes import FEATURES, grid_sizes
 
 pytestmark = [pytest.mark.unit, pytest.mark.skipif(not EMULATED, reason="the emulated form")]
 CELLS = 4

@@ -7,7 +7,7 @@ import pytest
 from rigs import project
 from synthetic_scene import SCALE_MAT, dataset_config, save, similarity, write_scene
 
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 
 
 def load(folder, **changes):

@@ -7,6 +7,7 @@ import pytest
 from config_samples import changed
 
 from models.methods.surface import cos_anneal_ratio
+from models.training.schedules import learning_rate
 
 # Warm-up to step 100, then half a cosine of 800 steps down to a twentieth.
 TRAIN = dataclasses.replace(
@@ -18,7 +19,7 @@ SHARES |= {300: 0.05 + 0.475 * (1.0 + math.sqrt(0.5)), 700: 0.05 + 0.475 * (1.0 
 
 def test_the_learning_rate_rises_evenly_and_falls_as_half_a_cosine():
     for step, share in SHARES.items():
-        assert TRAIN.schedule(step) == pytest.approx(4e-4 * share, rel=1e-12, abs=1e-18), step
+        assert learning_rate(TRAIN)(step) == pytest.approx(4e-4 * share, rel=1e-12, abs=1e-18), step
 
 
 def test_the_annealing_ratio_rises_from_zero_to_one_and_stays():

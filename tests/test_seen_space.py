@@ -1,18 +1,17 @@
 """A mesh of which only the seen parts are kept: what no camera sees is left out before the surface is extracted."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from test_fast_background import trained
 
-from data.cameras import camera_rays, image_pixels
+from data.rays import PinholeCamera
+from data.scenes.scene import Views
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.requests import MeshRequest
 from models.results.seen_only import seen_space, within, without_boundary
 from models.surface.clean import as_seen
 from models.surface.sparse import extract
-from models.surface.visibility import Camera, Visibility
+from models.surface.visibility import Visibility
 
 # The lower side of a wall whose upper side is at 0; the depth of the middle of the balls behind it, and their distance.
 WALL, BEHIND, SPACING = 0.2, 0.55, 0.18
@@ -23,18 +22,15 @@ def from_above(height, x=0.0):
     """A camera at (x, 0, height) that looks down and sees the whole region."""
     pose = np.diag([1.0, -1.0, -1.0, 1.0])
     pose[:3, 3] = x, 0.0, height
-    return Camera(np.array([[60.0, 0, 50], [0, 60, 50], [0, 0, 1]]), pose, 101, 101)
+    return PinholeCamera(np.array([[60.0, 0, 50], [0, 60, 50], [0, 0, 1]]), pose, 101, 101)
 
 
-def sampler_of(*cameras):
-    """Takes the place of the sampler: the rays of cameras."""
-
-    def rays_of_views(spacing):
-        for camera in cameras:
-            level = max(1.0, camera.intrinsics[0, 0] * spacing / (1 + np.linalg.norm(camera.center)))
-            yield camera_rays(image_pixels(camera.width, camera.height, level), camera.intrinsics, camera.c2w)
-
-    return SimpleNamespace(rays_of_views=rays_of_views)
+def views_of(*cameras):
+    """The views of cameras, without photographs."""
+    poses, count = np.stack([camera.c2w for camera in cameras]), len(cameras)
+    sizes = tuple((camera.width, camera.height) for camera in cameras)
+    lenses = np.stack([camera.intrinsics for camera in cameras])
+    return Views("above", ("",) * count, sizes, lenses, poses, np.eye(4), LOW, HIGH, None, None)
 
 
 def wall_and_balls(points):
@@ -59,7 +55,7 @@ def model(of_the_demo, monkeypatch):
     monkeypatch.setattr(estimator, "trained", wall_and_balls)
     monkeypatch.setattr(estimator, "_cavities", None)
     monkeypatch.setattr(estimator.grid, "cells", estimator.grid.hull.astype(np.uint8))
-    monkeypatch.setattr(estimator, "_sampler", sampler_of(from_above(2.5)))
+    monkeypatch.setattr(estimator, "_views", views_of(from_above(2.5)))
     return of_the_demo
 
 
@@ -86,7 +82,7 @@ def test_the_seen_triangles_are_those_of_the_whole_surface(model, monkeypatch, c
     placed = [from_above(height, 0.3 if height < 1 else 0.0) for height in cameras]
     for camera in placed[1:]:  # from below
         camera.c2w[:3, :3] = np.eye(3)
-    monkeypatch.setattr(model.estimator, "_sampler", sampler_of(*placed))
+    monkeypatch.setattr(model.estimator, "_views", views_of(*placed))
     field = model.level_set
     space = field.seen_space(2.02 / 139)
     assert (space is None) == (len(cameras) == 2)  # from both sides most of it is seen

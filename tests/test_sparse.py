@@ -5,8 +5,8 @@ import pytest
 import rigs
 from scipy.spatial.transform import Rotation
 
-from data.roi.frustum import Cameras
-from data.roi.sparse import LEAST_POINTS, object_points, place_points
+from data.scenes.frustum import Cameras
+from data.scenes.sparse import LEAST_POINTS, object_points, place_points
 
 OBJECT = rigs.ellipsoid_points(600)
 RANDOM = np.random.default_rng(4)

@@ -19,10 +19,10 @@ from dense_extraction import (
 )
 
 from data.errors import UserError
-from models.evaluation.mesh_distance import point_to_mesh
+from models.evaluation.ground_truth import point_to_mesh
 from models.surface import sparse
+from models.surface.block import mixed_corners
 from models.surface.extraction import EmptySurfaceError
-from models.surface.lattice import mixed_corners
 
 CHUNK = 2**16
 FIELDS = {

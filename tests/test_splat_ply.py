@@ -26,7 +26,7 @@ def test_what_is_written_is_read_back(tmp_path):
     for name, array in found.tensors["splats"].items():
         sign = np.sign((splats[name] * array).sum(axis=1, keepdims=True)) if name == "quats" else 1
         np.testing.assert_allclose(array, splats[name] * sign, atol=2e-5, err_msg=name)
-    assert found.step == 5 and found.buffers["pull"].shape == (7,)
+    assert found.step == 5 and found.tensors["splats"]["means"].shape == (7, 3)
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])

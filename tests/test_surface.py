@@ -5,9 +5,8 @@ import pytest
 from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from scipy.spatial.transform import Rotation
 
-from models.surface import export
 from models.surface.formats import write_surface
-from models.surface.mesh import About, Surface
+from models.surface.mesh import About, Surface, surface_to_world
 from models.surface.mesh_file import read_mesh
 
 
@@ -26,20 +25,20 @@ def test_any_similarity_maps_all_and_keeps_faces_outwards(mirror, seed):
     matrix = np.eye(4)
     matrix[:3, :3] = scale * Rotation.random(random_state=seed).as_matrix() @ np.diag([1, 1, mirror])
     matrix[:3, 3] = rng.normal(size=3) * 100
-    world = export.surface_to_world(Surface(mesh, normals, colours), matrix)
+    world = surface_to_world(Surface(mesh, normals, colours), matrix)
     back = np.linalg.solve(matrix, np.c_[world.mesh.vertices, np.ones(len(before))].T).T[:, :3]
     assert np.allclose(back, before, atol=1e-9) and np.array_equal(mesh.vertices, before)
     assert world.mesh.volume == pytest.approx(scale**3 * mesh.volume, rel=1e-6)
     assert np.array_equal(world.rgb, colours)
     np.testing.assert_allclose(world.normals, normals @ matrix[:3, :3].T / scale, atol=1e-9)
-    assert export.surface_to_world(Surface(mesh), matrix).normals is None  # none are made up
+    assert surface_to_world(Surface(mesh), matrix).normals is None  # none are made up
 
 
 def test_a_map_onto_a_plane_is_refused_whatever_its_rounding():
     matrix, turns = np.eye(4), Rotation.random(2, random_state=0).as_matrix()
     matrix[:3, :3] = turns[0] @ np.diag([2.0, 2.0, 0.0]) @ turns[1]
     with pytest.raises(ValueError, match="singular"):
-        export.surface_to_world(Surface(sphere_mesh(0.6, 8)), matrix)
+        surface_to_world(Surface(sphere_mesh(0.6, 8)), matrix)
 
 
 @pytest.mark.parametrize("suffix", [".PLY", ".stl"])

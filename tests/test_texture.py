@@ -7,8 +7,8 @@ from rigs import around
 from runs import ROOT, run
 
 from models.surface import clean, color, texture
-from models.surface.charts import unwrap
-from models.surface.visibility import Visibility, cameras_of
+from models.surface.texture import unwrap
+from models.surface.visibility import Visibility
 
 SIDES = [*np.eye(3), *-np.eye(3), [1, 1, 1], [-1, 1, -1], [1, -1, 1], [-1, -1, 1]]
 SIZE = 256
@@ -68,7 +68,7 @@ def test_a_texture_shows_the_photographs_and_asks_at_vertices_what_they_see(monk
         return 0.5 + 0.4 * np.sin(3.0 * points[..., 0]) * np.cos(2.0 * points[..., 1])
 
     scene = rendered.scene_of(cameras, smooth)
-    photographs = color.Photographs(cameras_of(scene), scene.images, None)
+    photographs = color.Photographs(scene.pinholes, scene.images, None)
     mesh, asked = trimesh.creation.icosphere(4, rendered.RADIUS), []
     sees = Visibility.sees
     monkeypatch.setattr(

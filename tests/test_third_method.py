@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -22,14 +22,14 @@ from trainings import (
 from data.io.images import read_image
 from models.config.blocks import TrainConfig
 from models.config.strict import limits
-from models.estimators.pixels import upload
+from models.estimators.base import upload
 from models.machine.backend import jt
 from models.methods.protocol import LevelSet
 from models.methods.registry import Method
 from models.ops.volrend import over_background
 from models.plan import TrainingPlan
-from models.rendering.losses import mask_term, masked_psnr, squared_term
-from models.structs import Objective, RayView, Var
+from models.rendering.terms import mask_term, masked_psnr, squared_term
+from models.structs import Objective, RayView
 
 pytestmark = pytest.mark.slow
 
@@ -63,9 +63,6 @@ class Ball(jt.nn.Module):
         self.color = jt.array(generator.normal(size=3).astype(np.float32))
 
 
-Seen = make_dataclass("Seen", [(name, Var) for name in ("rgb", "target", "mask")], frozen=True)  # for the scalars
-
-
 class BallModel(PixelModel):
     """Opaque where a ray passes the centre within the radius, which varies a little in training."""
 
@@ -89,27 +86,27 @@ class BallModel(PixelModel):
     def draw_noise(self, entries, generator):
         return {"breath": generator.random((entries, 1), dtype=np.float32)}
 
-    def objective(self, batch, noise, moment, precomputed=None):
-        rgb, opacity = self._render(batch.rays, noise, moment)
+    def objective(self, batch, noise, step, precomputed=None):
+        rgb, opacity = self._render(batch.rays, noise)
         target, mask = photograph(batch, self.train)
-        terms = {"color": squared_term(rgb, target, mask), "mask": mask_term(opacity, mask, self.train.mask_weight)}
-        return Objective(terms, Seen(rgb, target, mask))
+        terms = {"color": squared_term(rgb, target, mask), "mask": replace(mask_term(opacity, mask), weight=0.1)}
+        return Objective(terms, {"rgb": rgb, "target": target, "mask": mask})
 
     def scalars(self, output, losses):
-        psnr = masked_psnr(output.rgb, output.target, output.mask)
+        psnr = masked_psnr(**output)
         return {"Loss/loss": losses["total"], "Statistics/psnr": psnr, "Statistics/radius": self.ball.radius}
 
     def progress_text(self, scalars):
         return f"radius {scalars['Statistics/radius']:.3f}"
 
-    def view(self, rays, moment):
+    def view(self, rays, step):
         with jt.no_grad():
-            rgb, opacity = (value.numpy() for value in self._render(rays, None, moment))
+            rgb, opacity = (value.numpy() for value in self._render(rays, None))
         near = -(rays.origins * rays.directions).sum(axis=1, keepdims=True) - self.ball.radius.numpy()
         normal = (rays.origins + rays.directions * near).astype(np.float32)
         return RayView(rgb, normal * opacity, near.astype(np.float32), opacity)
 
-    def _render(self, rays, noise, moment):
+    def _render(self, rays, noise):
         placed, radius = upload(rays), self.ball.radius
         along = (placed.origins * placed.directions).sum(dim=1, keepdims=True)
         passed = (placed.origins.sqr().sum(dim=1, keepdims=True) - along.sqr()).stop_grad()
@@ -117,7 +114,7 @@ class BallModel(PixelModel):
             radius = radius + (jt.array(noise["breath"]) - 0.5) * 0.02
         opacity = ((radius.sqr() - passed) * self.ball.sharpness.exp()).sigmoid()
         rgb = opacity * self.ball.color.sigmoid().reshape((1, 3))
-        return over_background(rgb, opacity, moment.background_rgb), opacity
+        return over_background(rgb, opacity, self.behind), opacity
 
 
 def test_it_trains_resumes_and_is_shown_as_every_kind(tmp_path, capsys):

@@ -15,7 +15,8 @@ from forms import EMULATED, build, in_form, library, only_on_the_cpu, work
 from test_cuda_work import POINTS as MANY
 from test_cuda_work import SDF as PUBLISHED
 
-from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
+from models.checkpoints.published import to_checkpoint
+from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.fields.sdf import SDFNetwork
 from models.fields.state import import_state
 from models.machine import backend

@@ -26,7 +26,7 @@ from checkpoint_samples import (
 
 from models.checkpoints import torch_archive, torch_pickle
 from models.checkpoints.ours import CheckpointError
-from models.checkpoints.published import read_torch_checkpoint
+from models.checkpoints.torch_archive import read_torch_checkpoint
 
 ARRAYS = {
     "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -14,7 +14,7 @@ from trainings import UNSWEPT, run_conf
 
 from data.errors import UserError
 from data.parsed_scene import SparsePoints
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from models.config.renamed import migrate
 from models.methods.conf import load_config
 from models.methods.registry import decide
@@ -69,10 +69,9 @@ DECISIONS = {
     "plain": ((WITHOUT,), lambda scene: scene, "plain", "model.plan.background=contracted", "contracted"),
     "region": ((), from_within, "interior", "model.plan.region=object", "object"),
     "exposure": ((), uneven, True, "model.photographs.exposure=false", False),
-    "points": ((), with_points, "given", "model.packed.points_weight=0", "none"),
+    "points": ((), with_points, "given", "train.points_weight=0", "none"),
     "largest_inv_s": ((), lambda scene: scene, 4.0, "model.inside.largest_inv_s=7", 7.0),
     "prune_from": ((WITHOUT,), on_noise, 0.3, "model.open.prune_from=0.5", 0.5),
-    "curvature": ((), lambda scene: scene, 2e-3, "train.tf32=true", 0.0),
 }
 NAMES = {"derived": "masks", "plain": "background"}
 
@@ -116,12 +115,26 @@ def test_a_training_prints_its_plan_and_the_keys_without_effect(tmp_path, capsys
 
 def test_keys_of_the_version_before_are_read_once_each_with_the_key_of_today(tmp_path):
     old = load_config(
-        FAST, "x", ["model.background.shell=7", "model.packed.prune_from=0.4", "model.patches.weight=0.3"]
+        FAST, "x", ["model.background.cells=32", "model.packed.prune_from=0.4", "model.patches.weight=0.3"]
     )
-    assert (old.model.open.shell, old.model.inside.prune_from, old.model.inside.patches_weight) == (7, 0.4, 0.3)
-    assert old.outdated["model.background.shell"] == "model.open.shell" and len(old.outdated) == 3
+    assert (old.model.open.cells, old.model.inside.prune_from, old.train.patches_weight) == (32, 0.4, 0.3)
+    assert old.outdated["model.background.cells"] == "model.open.cells" and len(old.outdated) == 3
     assert load_config(FAST, "x").outdated == {}
+    moved = load_config(FAST, "x", ["model.packed.free_weight=3", "model.photographs.exposure_weight=0.2"]).train
+    assert (moved.free_weight, moved.exposure_weight) == (3, 0.2)
+    for inside, without, patches in ((0.0, 0.5, "auto"), (0.5, 0.5, 0.5)):
+        found = load_config(
+            FAST, "x", [f"model.inside.patches_weight={inside}", f"model.open.patches_weight={without}"]
+        )
+        assert found.train.patches_weight == patches
     tree = {"model": {"background": {"bias": 0.3}, "sdf_grid": {"bias": 0.5}, "photographs": {"exposure": True}}}
     tree["model"]["photographs"]["exposure_from"] = 0.2
     migrate(tree)  # defaults of that version give way to those of today
     assert tree == {"model": {"sdf_grid": {}, "photographs": {"exposure": "auto"}}}
+
+
+def test_keys_that_are_constants_today_are_named_and_not_read():
+    conf = ROOT / "confs/gaussians.conf"
+    old = load_config(conf, "x", ["model.gaussians.densify=adaptive", "model.gaussians.noise=1"])
+    assert set(old.outdated) == {"model.gaussians.densify", "model.gaussians.noise"}
+    assert set(old.outdated.values()) == {"no longer used"} and old == load_config(conf, "x")

@@ -1,6 +1,7 @@
 """SfM points of scenes that have cameras but no points: on the surface, of training photographs, or none."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ from scipy.spatial.transform import Rotation
 from synthetic_scene import dataset_config
 
 from data.parsed_scene import SparsePoints
-from data.scenes import triangulated as module
-from data.scenes.preprocess import preprocess
-from data.scenes.tracks import LEAST_TRACKS
+from data.prepare.adjustment import tracks as module
+from data.prepare.adjustment.tracks import LEAST_TRACKS
+from data.scenes import preprocess as scenes
 
-CONF = replace(dataset_config("."), triangulate_points=True, roi="0 0 0 1.5")
+CONF = replace(dataset_config("."), roi="0 0 0 1.5")
+
+preprocess = partial(scenes.preprocess, find_points=module.triangulated)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,7 @@ def test_the_points_lie_on_the_surface_and_the_cameras_stay(parsed):
     in_world = scene.points.xyz @ scene.scene_to_world[:3, :3].T + scene.scene_to_world[:3, 3]
     assert len(scene.points.xyz) > 200 and np.median(off_walls(in_world)) < 0.01
     assert (scene.points.n_views >= 2).all() and scene.points.error.max() <= 2
-    plain = preprocess(parsed, parsed.images, replace(CONF, triangulate_points=False, downscale=2))
+    plain = preprocess(parsed, parsed.images, replace(CONF, downscale=2), find_points=None)
     np.testing.assert_array_equal(scene.c2w, plain.c2w)
     assert plain.points is None and f"{len(scene.points.xyz)} SfM points triangulated" in scene.notes[-2]
 

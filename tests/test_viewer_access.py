@@ -10,7 +10,7 @@ from browsing import needs_viser
 
 from data.errors import UserError
 from models.viewer import server
-from models.viewer.access import Access
+from models.viewer.server import Access
 
 
 def asking(path="/", **headers):

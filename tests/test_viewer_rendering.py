@@ -9,7 +9,10 @@ import trimesh
 from browsing import demo_scene, needs_viser
 from runs import ROOT, run
 
+from models.experiment import Experiment
+from models.interface import read_conf
 from models.methods.conf import load_config
+from models.requests import MeshRequest
 from models.results.context import EvalContext
 from models.surface.mesh import Surface
 from models.viewer import model_viewer, server
@@ -41,7 +44,8 @@ def test_images_come_before_the_mesh_and_while_it_is_extracted(tmp_path, monkeyp
         sizes.append(shape)
         return SimpleNamespace(rgb=np.full((*shape, 3), 0.5), normal=None, distance=None, opacity=None)
 
-    def mesh(context):
+    def mesh(context, request):
+        assert request is wanted
         events.append("extraction")
         for welcome in welcomes:
             welcome(browser)  # a browser connects meanwhile
@@ -51,11 +55,12 @@ def test_images_come_before_the_mesh_and_while_it_is_extracted(tmp_path, monkeyp
 
     monkeypatch.setattr(model_viewer, "start", started)
     monkeypatch.setattr(EvalContext, "render", render)
+    monkeypatch.setattr("models.results.meshes.finished_mesh", mesh)
     monkeypatch.setattr("models.viewer.live_render.LiveRenderer.wait", Mock(side_effect=KeyboardInterrupt))
     log = SimpleNamespace(progress=lambda items, **_: iter(items), info=str, warn=str, warning=str)
-    model = EvalContext(SimpleNamespace(conf=conf, folder=tmp_path, scene=scene), None, 4, 1.0, None, log, None)
-    place = Place("127.0.0.1", 9880, "en")
-    model_viewer.look_at_model(lambda: model, mesh, Mock(), {}, lambda path: None, ConfKeys(CONF, tmp_path), place)
+    model = EvalContext(SimpleNamespace(conf=conf, folder=tmp_path, scene=scene), None, 4, 1.0, log, None)
+    place, wanted = Place("127.0.0.1", 9880, "en"), MeshRequest(16)
+    model_viewer.look_at_model(model, wanted, {}, ConfKeys(CONF, tmp_path), place)
     images = [event for event in events if isinstance(event, tuple)]
     assert len(sizes) == len(images) + 2  # two warm it up, before a browser connects
     assert events[:2] == ["extraction", 0] and isinstance(events[2], tuple)  # after the first part of three
@@ -65,7 +70,8 @@ def test_images_come_before_the_mesh_and_while_it_is_extracted(tmp_path, monkeyp
 
 def test_a_fault_of_the_viewer_closes_it_and_raises_nothing(tmp_path):
     told, place, keys = [], Place("127.0.0.1", 9600, "en"), ConfKeys(CONF, tmp_path)
-    viewer = model_viewer.ViewerCallback(demo_scene(), keys, 1, tmp_path, place, told.append)
+    viewer = model_viewer.ViewerCallback(keys, place, told.append)
+    viewer.begin(Experiment(read_conf("debug.conf"), tmp_path, demo_scene(), None))
     viewer.scalars(2, 1.0, {"Statistics/psnr": 20.0})
     assert told[0].startswith("viewer: http://localhost:")
     viewer.mesh(2, None)  # no mesh at all: a fault

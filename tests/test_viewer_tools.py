@@ -1,5 +1,6 @@
 """The tools of the viewer: what they save is what the other modes read; colours as in the photographs."""
 
+import json
 import math
 import re
 import shlex
@@ -12,8 +13,8 @@ import trimesh
 from browsing import CANVAS, demo_scene, displayed, needs_viser, on_screen, opened, wait_until
 from runs import ROOT
 
+from data.prepare.load import load_scene
 from data.prepare.metric import length_of
-from data.scenes.load import load_scene
 from models.commands.arguments import parse_arguments
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file
@@ -24,7 +25,7 @@ from models.viewer.crop import CONF_FILE, ConfKeys, CropBox, world_box
 from models.viewer.export import ExportPanel
 from models.viewer.live_render import LiveRenderer
 from models.viewer.ruler import Ruler
-from models.viewer.words import TEXTS
+from models.viewer.scene_display import TEXTS
 
 pytestmark = needs_viser
 CONF = ROOT / "confs/debug.conf"
@@ -133,7 +134,7 @@ def test_the_export_panel_asks_for_a_mesh_and_shows_what_was_written(stage, tmp_
 def test_the_words_of_the_page_on_the_viewer_are_those_that_it_shows():
     page = (ROOT / "docs/looking.md").read_text().partition("## The viewer")[2].partition("\n## ")[0]
     named = re.findall(r"\*\*([^*]+)\*\*", page)
-    assert len(named) > 12 and set(named) <= {english for english, _ in TEXTS.values()}
+    assert len(named) > 12 and set(named) <= {english for english, _ in json.loads(TEXTS.read_text()).values()}
 
 
 @pytest.mark.parametrize("is_cycle", [False, True])

@@ -13,7 +13,6 @@ from models.fields.state import export_state, import_state
 from models.methods.neus import visible
 from models.methods.neus.model import NeuSModel
 from models.plan import TrainingPlan
-from models.structs import StepContext
 
 GREY = np.float32([0.2, 0.5, 0.9])
 FIELDS = ("rgb", "normal", "distance", "opacity")
@@ -59,7 +58,7 @@ def renderers(n_outside, farther=0.0, variance=0.3):
     counted = SurfaceFields(Counted(fields.sdf), Counted(fields.color), fields.sharpness)
     conf = HierarchicalConfig(16, 8, n_outside, 2, perturb=1.0)
     estimator = HierarchicalEstimator(conf, Counted(fields.nerf) if fields.nerf else None)
-    model = NeuSModel(counted, estimator, changed(train={"anneal_end": 0.0}).train, {}, TrainingPlan())
+    model = NeuSModel(counted, estimator, changed(train={"anneal_end": 0.0}).train, TrainingPlan())
     return model, model.view_fully, model.view
 
 
@@ -68,7 +67,8 @@ def asked(model, view, rays, behind):
     networks = [network for network in (model.fields.sdf, model.fields.color, model.estimator.nerf) if network]
     for network in networks:
         network.points = 0
-    seen = view(rays, StepContext(0, behind))
+    model.estimator.behind = lambda _: behind
+    seen = view(rays, 0)
     return seen, [network.points for network in networks]
 
 

@@ -10,7 +10,7 @@ from gradcheck import assert_grad_close, central_differences
 from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.elementwise import hard_clip, length, magnitude, softplus
-from models.ops.scan import exclusive_cumprod
+from models.ops.volrend import exclusive_cumprod
 
 RNG = np.random.default_rng(0)
 ALPHA = RNG.random((4, 9)).astype(np.float32)

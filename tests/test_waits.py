@@ -34,7 +34,6 @@ CONFS = {
     "patches": ("geo", FEW),
     "a density on a grid": ("fast_nerf", ("model.radiance.samples=1024", *WITHOUT_MASKS)),
     "gaussians": ("gaussians", ()),
-    "gaussians that are densified": ("gaussians", ("model.gaussians.densify=adaptive",)),
     "surfels": ("surfels", ()),
 }
 

@@ -12,9 +12,8 @@ from test_guard import spoil_batches, spoil_image
 
 from data.errors import UserError
 from models.methods.conf import load_config
-from models.monitoring.lock import LOCK_NAME
-from models.monitoring.logger import RunLogger
-from models.monitoring.run_files import record
+from models.training.logger import RunLogger
+from models.training.run_files import LOCK_NAME, record
 from models.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow

@@ -13,23 +13,21 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 from test_neus_writer import scene as any_scene
 
-from data.config import DatasetConfig
 from data.demo.make_demo import look_at_center
 from data.demo.make_photographs import ASPECT, FOCAL, MARKER_PLACES, MARKER_SIDE, TABLE, with_markers
 from data.errors import SceneError, UserError
 from data.io.images import write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints, WorldFrame, transformed
-from data.prepare.gps import positions
-from data.prepare.gravity import floor_normal, upright
-from data.prepare.metric import Known, find_markers, length_of, measured
-from data.readers.neus import FRAME_FILE
-from data.scenes.load import load_scene
-from data.writers.neus import write_neus_scene
+from data.prepare.load import load_scene
+from data.prepare.metric import Known, find_markers, length_of, measured, positions
+from data.prepare.world import floor_normal, upright
+from data.scenes.config import DatasetConfig
+from data.scenes.readers.neus import FRAME_FILE
+from data.scenes.writer import write_neus_scene
 from models.evaluation.ground_truth import read_ground_truth
 from models.requests import UNIT, WORLD, MeshRequest
 from models.results import colored
-from models.surface.export import file_axes
-from models.surface.mesh import Surface
+from models.surface.mesh import Surface, file_axes
 from models.surface.mesh_file import given_surface, mesh_to_working
 
 WIDTH = 480
@@ -188,7 +186,7 @@ def test_files_are_upright_and_in_their_unit(tmp_path, frame, suffix, asked, up,
     x_up = np.array([[0.0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
     scene = replace(any_scene(), frame=frame, scene_to_world=np.eye(4), c2w=np.stack([x_up] * 4))
     conf = SimpleNamespace(general=SimpleNamespace(base_exp_dir="exp"))
-    experiment, log = SimpleNamespace(scene=scene, conf=conf), SimpleNamespace(info=print)
+    experiment, log = SimpleNamespace(views=scene, conf=conf), SimpleNamespace(info=print)
     path = tmp_path / f"mesh{suffix}"
     surface = Surface(trimesh.creation.box((1.0, 2.0, 3.0)))
     colored.write(experiment, 1, log, MeshRequest(0, frame=asked, up=up), surface, path)

@@ -14,8 +14,8 @@ from broken_scenes import CAMERAS, WRITERS, edit
 from synthetic_scene import SCALE_MAT, dataset_config, save, similarity, write_scene
 
 from data.errors import SceneError, UserError
-from data.io.images import ImageError
-from data.scenes.load import load_scene
+from data.io.headers import ImageError
+from data.prepare.load import load_scene
 from data.scenes.scene import check_scene
 
 

@@ -20,7 +20,7 @@ from runs import ROOT, SHORT, saved
 from synthetic_scene import write_scene
 
 import exp_runner
-from data.scenes.load import load_scene
+from data.prepare.load import load_scene
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.machine.backend import jt
@@ -29,9 +29,8 @@ from models.methods.conf import ExperimentConfig
 from models.methods.protocol import Batch, Model
 from models.methods.registry import METHODS, Method, build_model, decide
 from models.ops.march import PackedSamples
-from models.plan import Before
-from models.rendering.losses import binary_mask
-from models.training.pace import UNSWEPT
+from models.plan import UNSWEPT, Before, wants_masks
+from models.rendering.terms import binary_mask
 from models.training.trainer import Trainer
 
 Gradients = tuple[dict[str, float], dict[str, np.ndarray]]
@@ -133,15 +132,15 @@ class PixelModel(Model):
 
 def photograph(batch, train):
     """Colours [R, 3] and 0/1 mask [R, 1] that a batch is compared with."""
-    mask = None if batch.mask is None else jt.array(batch.mask)
-    return jt.array(batch.rgb), binary_mask(mask, len(batch.rgb), train)
+    mask = None if batch.mask is None or not wants_masks(train) else jt.array(batch.mask)
+    return jt.array(batch.rgb), binary_mask(mask, len(batch.rgb))
 
 
 def on_host(batch):
     """The arrays of the samples of the region, and those of the background as `far`."""
     near, far = (
         None if one is None else SimpleNamespace(**{name: value.numpy() for name, value in vars(one).items()})
-        for one in (batch.placed.near, batch.placed.far)
+        for one in (batch.placed[0], batch.placed[1])
     )
     near.far = far
     return near
@@ -162,8 +161,8 @@ WORDS = "Unable to alloc cuda device memory"
 def without_memory(objective, most, words=WORDS):
     """An objective whose numbers cannot be computed for more than `most` entries, with `words` of another kind too."""
 
-    def failing(batch, noise, moment, settled):
-        found = objective(batch, noise, moment, settled)
+    def failing(batch, noise, step, settled):
+        found = objective(batch, noise, step, settled)
         if len(batch) <= most:
             return found
         name, term = next(iter(found.terms.items()))

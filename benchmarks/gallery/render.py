@@ -17,9 +17,9 @@ from data.demo.make_demo import SCENE_TO_WORLD, albedo
 from data.io.files import write_result
 from data.io.images import to_uint8
 from data.parsed_scene import SparsePoints
+from data.rays import PinholeCamera
 from data.scenes.scene import Scene
-from data.writers.neus import write_neus_scene, write_points
-from models.surface.visibility import cameras, project
+from data.scenes.writer import write_neus_scene, write_points
 
 TRUTH, TRUTH_OBJECT, WITNESS = "truth.ply", "truth_object.ply", "witness.ply"  # WITNESS is written last
 SUPERSAMPLES = 2  # per pixel and axis: smooth edges
@@ -156,11 +156,13 @@ def seen_points(stage: PhotoSet, mesh: trimesh.Trimesh, part: int) -> SparsePoin
     spec, random = stage.spec, stage.spec.random(part)
     points, _ = trimesh.sample.sample_surface(mesh, POINTS, seed=int(random.integers(1 << 31)))
     views = np.zeros(len(points), int)
-    for camera in cameras(spec.intrinsics, scenes.poses(spec), [spec.size] * spec.photographs):
+    for camera in [
+        PinholeCamera(*place, *spec.size) for place in zip(spec.intrinsics, scenes.poses(spec), strict=True)
+    ]:
         away = points - camera.center
         distance = np.linalg.norm(away, axis=1)
         depth, _ = stage.first(np.broadcast_to(camera.center, points.shape), away / distance[:, None])
-        views += camera.shows(*project(points, camera)) & (depth > distance - OFFSET)
+        views += camera.shows(*camera.project(points)) & (depth > distance - OFFSET)
     kept = views >= POINT_VIEWS
     noisy = points[kept] + random.normal(0.0, POINT_NOISE, (kept.sum(), 3))
     return SparsePoints(noisy, views[kept], np.full(kept.sum(), np.nan), np.full((kept.sum(), 3), 128, np.uint8))

@@ -10,7 +10,7 @@ from typing import Any
 from tqdm import tqdm
 
 from data.errors import one_line
-from data.io.streams import is_watched
+from data.io.streams import is_shown, is_watched
 
 A_MOMENT = 2.0  # seconds; longer work has a bar
 # Exceptions of a stream that is closed, full or disconnected.
@@ -27,7 +27,7 @@ class Bar(tqdm):
 
     def __init__(self, iterable: Iterable[Any] | None = None, **options: Any) -> None:
         """`options` are tqdm's."""
-        if options.get("file") is None and sys.stderr is None:
+        if options.get("file") is None and (sys.stderr is None or not is_shown()):
             options["disable"] = True
         super().__init__(iterable, **options)
 

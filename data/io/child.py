@@ -22,7 +22,7 @@ from typing import Any
 
 from data.errors import LONGEST_REASON, is_allocation_failure
 from data.io.files import open_regular
-from data.io.quiet import silence_libraries
+from data.io.process import silence_libraries
 from data.io.search_path import ROOT, safe_environment, without_current_folder
 from data.io.streams import secure
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from data.errors import listed, reason
 from data.io.files import read_regular, write_atomically
-from data.io.image_headers import (
+from data.io.headers import (
     DAMAGED,
     TIFF_ORDERS,
     TIFF_SUFFIXES,
@@ -26,7 +26,7 @@ from data.io.image_headers import (
     straight,
     tiff_page,
 )
-from data.io.quiet import native_stderr_silenced
+from data.io.process import native_stderr_silenced
 
 WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
 IMAGE_SUFFIXES = (*WRITTEN_SUFFIXES, ".webp", *TIFF_SUFFIXES)

@@ -77,6 +77,12 @@ def phase(name: str) -> Iterator[None]:
         clock.opened.pop()
 
 
+def so_far() -> Times:
+    """The times of the phases that ended within `recorded`; none outside."""
+    clock = _CLOCK.get()
+    return {} if clock is None else clock.times
+
+
 def added(one: Times, other: Times) -> dict[str, Spent]:
     """The times of two commands, phase by phase."""
     return {name: one.get(name, Spent()) + other.get(name, Spent()) for name in {**one, **other}}

@@ -12,7 +12,7 @@ import os
 import select
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, TextIO
 
@@ -23,6 +23,7 @@ PATIENCE_SECONDS = 1.0  # to wait for a non-blocking stream; then the text is dr
 FALLBACK_ENCODING = "ascii"  # for encodings that cannot encode line by line, such as Punycode
 
 _is_hushed = False
+_tell: Callable[[str], object] | None = None  # what gets the lines instead of the terminal
 _last_complaint = ""
 
 
@@ -55,9 +56,30 @@ def complain(*lines: str) -> None:
     _print(lines, sys.stderr)
 
 
+@contextlib.contextmanager
+def telling(tell: Callable[[str], object]) -> Iterator[None]:
+    """In the body, `tell` gets each line that would be printed; with `say`, lines and bars are on the terminal."""
+    global _tell
+    before, _tell = _tell, tell
+    try:
+        yield
+    finally:
+        _tell = before
+
+
+def is_told() -> bool:
+    """Whether the code runs in the body of `telling`."""
+    return _tell is not None
+
+
+def is_shown() -> bool:
+    """Whether lines and progress bars are on the terminal."""
+    return not _is_hushed and _tell in (None, say)
+
+
 def redraw(text: str, end: str = "") -> None:
     """Print `text` on stderr over the current line."""
-    if _is_hushed:
+    if not is_shown():
         return
     _write(f"\r{one_line(text)}{end}", sys.stderr)
 
@@ -87,6 +109,10 @@ def last_complaint() -> str:
 
 def _print(lines: tuple[str, ...], stream: TextIO | None) -> None:
     if _is_hushed:
+        return
+    if _tell not in (None, say):
+        for line in lines:
+            _tell(one_line(line))
         return
     with _above_bars(stream):
         _write("".join(f"{one_line(line)}\n" for line in lines), stream)

@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from data.config import DatasetConfig
 from data.errors import UserError
-from data.inspection.image_checks import GOOD_AGREEMENT
 from data.io.files import remove
 from data.io.images import mask_of, read_image, size_of, write_image
 from data.parsed_scene import MASK_HALF
-from data.prepare.database import count_rows, has_features, is_sound
 from data.prepare.frames import Frame, groups
+from data.prepare.inspection.image_checks import GOOD_AGREEMENT
 from data.prepare.masks import ON_OBJECT
-from data.prepare.reconstruct import (
+from data.prepare.sfm.database import count_rows, has_features, is_sound
+from data.prepare.sfm.reconstruct import (
     DATABASE,
     MASKS,
     MODELS,
@@ -35,11 +34,12 @@ from data.prepare.reconstruct import (
     read_model,
 )
 from data.prepare.steps import Say, Step, Steps, WorkError
-from data.readers.colmap import read_colmap
-from data.roi.frustum import Cameras
-from data.roi.visual_hull import masked_views, visual_hull
-from data.scenes.preprocess import undistorters
-from data.writers.neus import CAMERA_FILE
+from data.scenes.config import DatasetConfig
+from data.scenes.frustum import Cameras
+from data.scenes.readers.colmap import read_colmap
+from data.scenes.undistort import undistorters
+from data.scenes.visual_hull import masked_views, visual_hull
+from data.scenes.writer import CAMERA_FILE
 
 FIT = "fit"  # entry "masks" of a result that does not depend on the masks
 ENOUGH_VIEWS = 8  # masks of fewer views may bound no volume although they do not contradict one another

@@ -11,13 +11,12 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
-from data.io.exif import focal_pixels, read_exif, upright
 from data.io.files import write_result
+from data.io.headers import focal_pixels, read_exif, upright
 from data.io.images import WRITTEN_SUFFIXES, eight_bits, rgb_of, size_of, size_within, write_image
 from data.prepare.panorama import cut, is_tagged, require_whole, view_name
-from data.prepare.progress import Bar
-from data.prepare.sources import MIN_IMAGES, read_source_image
-from data.prepare.video import choose_frames, frame_count, read_frames
+from data.prepare.sources import MIN_IMAGES, choose_frames, frame_count, read_frames, read_source_image
+from data.prepare.steps import Bar
 
 # Longer sides are reduced to this. Features of larger images do not match better (COLMAP itself extracts them at 3200
 # pixels), and the images of a scene are kept in memory during training.

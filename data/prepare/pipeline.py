@@ -16,7 +16,7 @@ from data.errors import UserError, listed
 from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
 from data.prepare import masks
-from data.prepare.boxes import Box, find_boxes
+from data.prepare.box_masks import Box, find_boxes
 from data.prepare.camera_steps import estimate_cameras
 from data.prepare.frames import (
     MAX_SIDE,
@@ -27,15 +27,12 @@ from data.prepare.frames import (
     groups,
     read_frame_list,
 )
-from data.prepare.grabcut_masks import Cut, cut_of
-from data.prepare.lock import only_one
+from data.prepare.masks import Cut, cut_of
 from data.prepare.metric import Known, length_of
-from data.prepare.owned_files import made_here, require_made
 from data.prepare.panorama import require_no_mask_files
-from data.prepare.places import require_apart, require_no_links
-from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, write_scene
-from data.prepare.progress import Bar
-from data.prepare.reconstruct import (
+from data.prepare.places import only_one, require_apart, require_no_links
+from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, made_here, require_made, write_scene
+from data.prepare.sfm.reconstruct import (
     DATABASE,
     IMAGES,
     LOG,
@@ -46,9 +43,9 @@ from data.prepare.reconstruct import (
     PAIR_LIST,
 )
 from data.prepare.sources import find_images, notes_of
-from data.prepare.steps import Say, Step, Steps, WorkError, fingerprint, noted
+from data.prepare.steps import Bar, Say, Step, Steps, WorkError, fingerprint, noted
 from data.prepare.world import world_frame
-from data.roi.region import parse_roi
+from data.scenes.region import parse_roi
 
 WORK = "prepare"
 FINISHED = FRESH

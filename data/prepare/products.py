@@ -1,30 +1,37 @@
-"""The files of the scene folder: written in the work folder, moved to their places, and verified later."""
+"""The files of the scene folder: written in the work folder, moved to their places, recorded, and verified later.
+
+The record of what `--mode prepare` wrote is what it may replace and remove.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
-from data.config import DatasetConfig
-from data.errors import listed
-from data.inspection.overview import overview
-from data.io.files import make_folder, remove, remove_empty
-from data.io.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
+from data.cameras import evenly_spaced
+from data.errors import UserError, listed
+from data.io.files import LINK_WORDS, make_folder, read_regular, remove, remove_empty, write_result
+from data.io.headers import ImageError
+from data.io.images import IMAGE_SUFFIXES, read_image, write_image
 from data.parsed_scene import MASK_HALF, ParsedScene, WorldFrame
-from data.prepare.contact_sheet import contact_sheet
 from data.prepare.frames import Frame
-from data.prepare.grabcut_masks import LEAST_COVER, MOST_COVER, Cut
-from data.prepare.owned_files import made_here, record, require_free
+from data.prepare.inspection.overview import overview
+from data.prepare.masks import LEAST_COVER, MOST_COVER, Cut
 from data.prepare.steps import is_as_noted
-from data.readers.colmap import read_colmap
-from data.readers.neus import FRAME_FILE
+from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
+from data.scenes.readers.colmap import read_colmap
+from data.scenes.readers.neus import FRAME_FILE, POINTS_FILE
 from data.scenes.scene import Scene, check_scene
-from data.writers.neus import CAMERA_FILE, POINTS_FILE, write_neus_scene
+from data.scenes.writer import CAMERA_FILE, write_neus_scene
 
 FRESH = "scene"  # subfolder of the work folder in which they are written first
 MASK_SHEET = "masks.png"
@@ -32,6 +39,18 @@ OVERVIEW = "overview.png"
 # The files and folders of the scene folder, in the order of writing. A folder with the camera file counts as a scene:
 # the file is written last and removed first.
 PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW, FRAME_FILE, CAMERA_FILE)
+THUMBNAIL = 200  # pixels of the longer side
+MOST = 60  # images on a sheet, evenly chosen
+OUTLINE = (255, 64, 0)
+DIM = 0.3  # brightness of the background
+RECORD = "made.json"  # in the work folder
+OLDER_RECORD = "scene.json"  # written by versions without the record
+MOST_BYTES = 1 << 26  # of the record, enough for a million names
+
+_NAME = re.compile(
+    r"(image|mask)/[0-9]{3,}\.png|sparse/points\.ply|masks\.png|overview\.png|cameras_sphere\.npz|frame\.json"
+)
+_FOLDERS = ("image", "mask", "sparse")
 
 
 def write_scene(
@@ -136,3 +155,70 @@ def _is_usable(path: Path, size_and_sum: Any) -> bool:
         return path.is_file() and path.stat().st_size >= size_and_sum[0]
     except (ImageError, OSError, ValueError, TypeError, LookupError):
         return False
+
+
+def contact_sheet(images: Sequence[np.ndarray], masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Thumbnails of RGB images [H, W, 3] with their masks [H, W], uint8, as one image uint8 [h, w, 3]."""
+    chosen = evenly_spaced(len(images), MOST)
+    tiles = [_tile(images[index], masks[index]) for index in chosen]
+    columns = int(np.ceil(np.sqrt(len(tiles))))
+    rows = -(-len(tiles) // columns)
+    sheet = np.zeros((rows * THUMBNAIL, columns * THUMBNAIL, 3), np.uint8)
+    for number, tile in enumerate(tiles):
+        y, x = THUMBNAIL * (number // columns), THUMBNAIL * (number % columns)
+        sheet[y : y + tile.shape[0], x : x + tile.shape[1]] = tile
+    return sheet
+
+
+def _tile(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    ratio = THUMBNAIL / max(image.shape[:2])
+    size = (max(1, round(image.shape[1] * ratio)), max(1, round(image.shape[0] * ratio)))
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+    inside = cv2.resize(mask, size, interpolation=cv2.INTER_AREA) > 127
+    tile = np.where(inside[..., None], small, (small * DIM).astype(np.uint8))
+    outlines, _ = cv2.findContours(inside.astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+    return cv2.drawContours(np.ascontiguousarray(tile), outlines, -1, OUTLINE, 1)
+
+
+def made_here(work: Path, target: Path) -> frozenset[str]:
+    """The recorded names below `target`, whether the files still exist or not.
+
+    If the record is damaged, all files with names of this mode, except masks, which may be drawn by hand.
+    """
+    if not any(os.path.lexists(work / name) for name in (RECORD, OLDER_RECORD)):
+        return frozenset()
+    try:
+        names = json.loads(read_regular(work / RECORD, MOST_BYTES))["names"]
+        return frozenset(name for name in names if _NAME.fullmatch(name))
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        return frozenset(name for name in _candidates(target) if not name.startswith("mask/"))
+
+
+def record(work: Path, names: Iterable[str]) -> None:
+    """Write the record; raises UserError if writing fails."""
+    write_result(work / RECORD, json.dumps({"names": sorted(names)}, indent=1).encode())
+
+
+def require_made(work: Path, target: Path, has_masks: bool) -> None:
+    """Raises UserError if a file that a run would write exists and is not recorded; `has_masks`: masks too."""
+    made = made_here(work, target)
+    require_free(target, [name for name in _candidates(target) if has_masks or not name.startswith("mask/")], made)
+
+
+def require_free(target: Path, names: Iterable[str], made: Iterable[str]) -> None:
+    """Raises UserError if one of `names` exists and is not in `made`, or if a folder is a link."""
+    links = [target / folder for folder in _FOLDERS if (target / folder).is_symlink()]
+    if links:
+        raise UserError(f"{links[0]}: {LINK_WORDS}")
+    foreign = sorted(name for name in set(names).difference(made) if os.path.lexists(target / name))
+    if foreign:
+        raise UserError(
+            f"{target}: {listed(foreign)}: exists and was not made by --mode prepare, which replaces only its own "
+            "files; move it elsewhere, or choose another --case"
+        )
+
+
+def _candidates(target: Path) -> list[str]:
+    """The existing files below `target` with names of this mode."""
+    found = [*target.glob("*"), *(path for folder in _FOLDERS for path in (target / folder).glob("*"))]
+    return [name for name in (path.relative_to(target).as_posix() for path in found) if _NAME.fullmatch(name)]

@@ -1,4 +1,4 @@
-"""The inputs of `--images`: images or a video, and notes on files that are not used."""
+"""Photographs and videos to prepare a scene from: which there are, and the frames of a video."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import importlib
 import importlib.util
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import cv2
 import numpy as np
 from PIL import Image
 
 from data.errors import DAMAGE, UserError, listed
-from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, ImageError, entries, read_image
+from data.io.headers import ImageError
+from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, read_image
 from data.io.nearby import folders_beside
-from data.prepare.video import is_video
+from data.io.process import native_stderr_silenced
 
 # The minimum for structure from motion; a good surface needs ten times as many.
 MIN_IMAGES = 3
@@ -27,6 +29,23 @@ HEIC_ADVICE = "run `pip install -r requirements-heic.txt` to read them"
 
 # Image formats that are not read; notes name such files, so that a camera's folder is not reported as empty.
 OTHER_SUFFIXES = tuple(suffix for suffix in UNREAD_SUFFIXES if suffix not in HEIC_SUFFIXES)
+# File signatures of video containers: (offset, bytes) that must all match. Other files are not passed to the video
+# library, which would open the files named in playlists, scripts and name patterns.
+CONTAINERS: tuple[tuple[tuple[int, bytes], ...], ...] = (
+    *(((4, kind),) for kind in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")),  # MP4, MOV
+    ((0, b"RIFF"), (8, b"AVI ")),
+    ((0, b"\x1aE\xdf\xa3"),),  # Matroska, WebM
+    ((0, b"\x00\x00\x01\xba"),),  # MPEG program stream
+    ((0, b"G"), (188, b"G"), (376, b"G")),  # MPEG transport stream
+    ((4, b"G"), (196, b"G"), (388, b"G")),  # the same with time codes: AVCHD
+    ((0, b"FLV"),),
+    ((0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"),),  # ASF, WMV
+    ((0, b"OggS"),),
+)
+HEAD_BYTES = 512
+
+SHARPNESS_WIDTH = 640  # frames are compared at this width, which suppresses pixel noise
+Tick = Callable[[], None]
 
 
 def find_images(source: Path) -> list[Path]:
@@ -127,3 +146,89 @@ def _read_heic(path: Path) -> np.ndarray:
 def notes_of(source: Path, images: Sequence[Path]) -> list[str]:
     """Notes on files beside the images that are not used."""
     return left_out(source) if list(images) != [source] else []
+
+
+def sharpness(frame: np.ndarray) -> float:
+    """Variance of the Laplacian of a frame [H, W, 3] uint8 (Pech-Pacheco et al., ICPR 2000); low if blurred."""
+    grey = cv2.cvtColor(frame, cv2.COLOR_BGR2GRAY)
+    if grey.shape[1] > SHARPNESS_WIDTH:
+        height = max(1, round(grey.shape[0] * SHARPNESS_WIDTH / grey.shape[1]))
+        grey = cv2.resize(grey, (SHARPNESS_WIDTH, height), interpolation=cv2.INTER_AREA)
+    return float(cv2.Laplacian(grey, cv2.CV_64F).var())
+
+
+def sharpest(values: Sequence[float], count: int) -> list[int]:
+    """The index of the largest value in each of `count` equal intervals; all indices if there are not more."""
+    if len(values) <= count:
+        return list(range(len(values)))
+    edges = np.linspace(0, len(values), count + 1).round().astype(int)
+    return [int(a + np.argmax(values[a:b])) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def choose_frames(path: Path, count: int, tick: Tick) -> list[int]:
+    """The ascending indices of the `count` selected frames; `tick` is called for each decoded frame.
+
+    Raises UserError for a file that is not a video.
+    """
+    values = []
+    for frame in frames(path):
+        values.append(sharpness(frame))
+        tick()
+    if not values:
+        raise UserError(f"{path}: no frame can be decoded; give a video, such as MP4, or a folder of photographs")
+    return sharpest(values, count)
+
+
+def read_frames(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+    """(index, RGB uint8 [H, W, 3]) of the `wanted` ascending indices."""
+    remaining = iter(wanted)
+    following = next(remaining, None)
+    for number, frame in enumerate(frames(path)):
+        if number == following:
+            yield number, cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)
+            following = next(remaining, None)
+        if following is None:
+            return
+
+
+def is_video(path: Path) -> bool:
+    """Whether the file is a video container with a decodable frame; raises OSError if it cannot be read."""
+    with open(path, "rb") as file:
+        head = file.read(HEAD_BYTES)
+    is_container = any(all(head.startswith(part, at) for at, part in kind) for kind in CONTAINERS)
+    return is_container and next(frames(path), None) is not None
+
+
+def frame_count(path: Path) -> int | None:
+    """The number of frames in the file's header; None if it is missing or implausible."""
+    video = _opened(path)
+    claimed = video.get(cv2.CAP_PROP_FRAME_COUNT)
+    video.release()
+    return int(claimed) if 0 < claimed < 1e9 else None
+
+
+def frames(path: Path) -> Iterator[np.ndarray]:
+    """Every upright frame of a local file, BGR uint8 [H, W, 3]; none of other files. Raises UserError on damage."""
+    video = _opened(path)
+    try:
+        while True:
+            with native_stderr_silenced():
+                is_read, frame = video.read()
+            if not is_read or frame is None:
+                return
+            yield frame
+    except cv2.error as error:
+        raise UserError(f"{path}: cannot be decoded as a video ({error.err}); convert it to MP4") from error
+    finally:
+        video.release()
+
+
+def _opened(path: Path) -> cv2.VideoCapture:
+    """OpenCV's reader for a local file.
+
+    The path is made absolute: a relative path such as `http:/a.mp4` would be opened over the network.
+    """
+    with native_stderr_silenced():
+        video = cv2.VideoCapture(os.path.abspath(path), cv2.CAP_FFMPEG)
+        video.set(cv2.CAP_PROP_ORIENTATION_AUTO, 1)  # telephones store all frames in one direction, and how they turn
+        return video

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
+from data.io import bars
 from data.io.files import remove, write_result
+from data.io.streams import is_watched
 
 Say = Callable[[str], None]  # called with each line for the user
 Noted = dict[str, list[object]]  # name below a folder -> size and SHA-256 of the file
@@ -198,3 +200,14 @@ def _size_and_sum(path: Path) -> list[object]:
 def fingerprint(paths: Sequence[Path]) -> list[list[object]]:
     """Name, size and SHA-256 of each file, to detect changed inputs. Raises OSError."""
     return [[path.name, *_size_and_sum(path)] for path in paths]
+
+
+class Bar(bars.Bar):
+    """A bar on stderr, shown only on a terminal."""
+
+    def __init__(self, name: str, total: int | None, unit: str = "photo") -> None:
+        super().__init__(total=total, desc=name, unit=f" {unit}", disable=not is_watched(), dynamic_ncols=True)
+
+    def to(self, count: int) -> None:
+        """Show that `count` units are done."""
+        self.update(count - self.n)

@@ -6,13 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from data.io.exif import upright_size
-from data.parsed_scene import ParsedScene, WorldFrame
+import numpy as np
+
+from data.cameras import mean_up
+from data.io.headers import upright_size
+from data.parsed_scene import ParsedScene, WorldFrame, transformed
 from data.prepare.frames import Frame
-from data.prepare.gravity import upright
 from data.prepare.metric import Known, measured
 from data.prepare.panorama import facing_views
-from data.roi.region import parse_roi
+from data.scenes.region import parse_roi
+
+# Ratio of the second to the largest singular value of the cameras' x axes; below, they do not define a plane.
+LEAST_SPREAD = 0.1
+# Cameras on one side that look down by an angle have a mean up direction that is off by this angle.
+STEEPEST = np.cos(np.radians(70.0))
+LEAST_FLOOR = 0.25  # fraction of the points on the floor; a smaller plane is not taken for it
+MOST_TILT = np.cos(np.radians(15.0))  # of the floor's normal or a world axis from the up direction of the cameras
+LEAST_AGREEING = 0.9  # fraction of the cameras that are not upside down; with fewer, no up direction is plausible
+PLANES = 500  # random triples of points
+THICKNESS = 0.01  # of the floor, in median distances of the points from their median
+MOST_POINTS = 5000  # a random subset of this size is enough
 
 
 def world_frame(
@@ -37,3 +50,84 @@ def world_frame(
     stood = facing_views(stood, parse_roi(roi).centre if roi else None)
     without = tuple(frame.source for frame in frames if frame.name not in shown)
     return replace(stood, frame=replace(stood.frame or WorldFrame(""), camera_errors=named, without_camera=without))
+
+
+def upright(parsed: ParsedScene) -> ParsedScene:
+    """The scene with the world frame rotated about its origin so that the z axis points up; `frame` says how."""
+    up = camera_up(np.stack([image.c2w for image in parsed.images]))
+    how = "the cameras, held level on average"
+    floor = None if parsed.points is None else floor_normal(parsed.points.xyz, up)
+    if floor is not None:
+        up, how = floor, "the largest plane of the SfM points, taken for the floor"
+    turn = np.eye(4)
+    turn[:3, :3] = rotation_to_z(up)
+    return transformed(parsed, turn, WorldFrame(up_source=how))
+
+
+def camera_up(poses: np.ndarray) -> np.ndarray:
+    """The unit direction [3] that points up in most photographs. poses: [V, 4, 4], camera to world.
+
+    A camera held level has a horizontal x axis. If the x axes of all cameras define a plane, its normal is the result;
+    else it is the mean of the cameras' up directions.
+    """
+    mean = mean_up(poses)
+    values, vectors = np.linalg.svd(poses[:, :3, 0])[1:]
+    if values[1] >= LEAST_SPREAD * values[0]:
+        normal = vectors[2] * np.sign(vectors[2] @ mean or 1.0)
+        if normal @ mean >= STEEPEST:
+            return normal
+    return mean
+
+
+def plausible_up(poses: np.ndarray) -> np.ndarray | None:
+    """`camera_up`, or the axis of the world frame close to it; None if the cameras do not agree on it."""
+    up = camera_up(poses)
+    if np.mean(-poses[:, :3, 1] @ up > 0.0) < LEAST_AGREEING:
+        return None
+    axis = np.rint(up)
+    return axis if np.linalg.norm(axis) == 1.0 and axis @ up >= MOST_TILT else up
+
+
+def floor_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
+    """The unit normal [3] of the floor under points [N, 3], close to `up` [3]; None if no plane is large enough."""
+    if len(points) > MOST_POINTS:
+        points = np.random.default_rng(0).choice(points, MOST_POINTS, replace=False)
+    size = np.median(np.linalg.norm(points - np.median(points, axis=0), axis=1)) if len(points) else 0.0
+    best = largest_plane(points, THICKNESS * size, up)
+    if best.sum() < max(3, LEAST_FLOOR * len(points)):
+        return None
+    normal = fitted_plane(points[best])[1]
+    return normal * np.sign(normal @ up)
+
+
+def largest_plane(points: np.ndarray, thickness: float, up: np.ndarray | None = None) -> np.ndarray:
+    """Which of the points [N, 3] are within `thickness` of the plane that has the most: bool [N].
+
+    `up`: its normal is within MOST_TILT of this unit vector [3]. RANSAC (Fischler and Bolles, Communications of the ACM
+    24, 1981).
+    """
+    best = np.zeros(len(points), bool)
+    for triple in np.random.default_rng(0).integers(len(points), size=(PLANES, 3)) if len(points) else ():
+        corner, one, two = points[triple]
+        normal = np.cross(one - corner, two - corner)
+        length = np.linalg.norm(normal)
+        if length == 0.0 or (up is not None and abs(normal @ up) < MOST_TILT * length):
+            continue
+        near = np.abs((points - corner) @ (normal / length)) < thickness
+        best = near if near.sum() > best.sum() else best
+    return best
+
+
+def fitted_plane(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A point [3] and the unit normal [3] of the plane closest to points [N, 3] in the least squares sense."""
+    middle = points.mean(axis=0)
+    return middle, np.linalg.svd(points - middle, full_matrices=False)[2][2]
+
+
+def rotation_to_z(up: np.ndarray) -> np.ndarray:
+    """The smallest rotation [3, 3] that maps the unit vector `up` [3] to the z axis (Rodrigues' formula)."""
+    if up[2] < -1.0 + 1e-12:
+        return np.diag([1.0, -1.0, -1.0])
+    axis = np.cross(up, [0.0, 0.0, 1.0])
+    cross = np.array([[0.0, -axis[2], axis[1]], [axis[2], 0.0, -axis[0]], [-axis[1], axis[0], 0.0]])
+    return np.eye(3) + cross + cross @ cross / (1.0 + up[2])

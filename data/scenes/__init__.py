@@ -1,1 +1,1 @@
-"""From a `ParsedScene` to a `Scene`: split, camera refinement, undistortion, and the sampling of pixels."""
+"""From a `ParsedScene` to a `Scene`: undistortion, the region of interest, split, and the sampling of pixels."""

@@ -5,31 +5,31 @@ V images, each with its own size and intrinsics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import cv2
 import numpy as np
 
-from data.cameras import LONGEST_FOCAL, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row_volume
-from data.config import DatasetConfig
 from data.errors import SceneError, listed
-from data.io.exif import read_exif
-from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of, size_of
+from data.io.headers import ImageError, read_exif
+from data.io.images import alpha_of, mask_of, over_background, read_image, rgb_of, size_of
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
-from data.roi.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.backdrop import derived_masks, held_out_masks
+from data.scenes.config import DatasetConfig
 from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
-from data.scenes.scene import Scene
-from data.scenes.triangulated import triangulated
-from data.scenes.undistort import Undistorter, resized
+from data.scenes.region import SENTENCE, Region, find_region, parse_roi, require_common_view
+from data.scenes.scene import Scene, Views
+from data.scenes.undistort import Undistorter, lenses_of, resized
 
 INVERTED = "the masks look inverted: white at the borders and black in the middle, where white is to mark the object"
 MOST_BORDER, LEAST_MIDDLE = 0.9, 0.5  # of the pixels are white in masks that are not
 OPAQUE = 255  # an alpha channel that has nothing else is no mask
 MULTIPLIED = "the photographs look multiplied by their alpha channel: save them with straight alpha, or edges are dark"
 LEAST_PARTIAL = 100  # pixels that are partly transparent, of an image that shows it
-SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
+
+# (images, intrinsics [V, 3, 3], c2w [V, 4, 4]) -> the points, None if there are too few, and a note about them.
+PointFinder = Callable[[Sequence[np.ndarray], np.ndarray, np.ndarray], tuple[SparsePoints | None, str]]
 
 
 def preprocess(
@@ -38,22 +38,20 @@ def preprocess(
     conf: DatasetConfig,
     background: float = 0.0,
     training: Scene | None = None,
+    find_points: PointFinder | None = None,
 ) -> Scene:
     """The scene of some images of `parsed`. Cheap checks run before any image is decoded.
 
     Args:
         background: grey in [0, 1] behind images whose alpha channel is their mask.
-        training: the scene whose frame and backdrop these images share; None: the frame is that of `dataset.roi`, else
-            that of `parsed`, else estimated from masks, SfM points or cameras.
-    Raises:
-        SceneError, ImageError: files that are inconsistent or cannot be read.
+        training: the scene whose frame and backdrop these images share; None: see `_working_frame`.
+        find_points: triangulates the SfM points of a scene that has neither points nor masks.
+    Raises SceneError, ImageError for files that are inconsistent or cannot be read.
     """
     given = parse_roi(conf.roi) if conf.roi else None
-    box = parse_bbox(conf.bbox) if conf.bbox else None
-    sizes = _stored_sizes(posed_images)
-    _require_focal_lengths(parsed, posed_images, sizes)
-    lenses = undistorters(posed_images, sizes)
-    _require_invertible(parsed, posed_images, lenses)
+    if conf.bbox:
+        parse_bbox(conf.bbox)
+    lenses = lenses_of(parsed, posed_images)
     images, masks, odd = _decode_all(posed_images, lenses, conf.downscale, background, training)
     notes, backdrop = (*parsed.notes, *odd, *_turned(posed_images)), None
     if masks is None and training is not None and training.backdrop is not None:
@@ -68,13 +66,12 @@ def preprocess(
     if training is not None:
         scale_mat = training.scene_to_world
     else:
-        if conf.triangulate_points and masks is None and parsed.points is None:
-            points, note = triangulated(images, intrinsics, poses)
+        if find_points and masks is None and parsed.points is None:
+            points, note = find_points(images, intrinsics, poses)
             parsed, notes = replace(parsed, points=points), (*notes, note)
         scale_mat, how = _working_frame(parsed, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
         notes = (*notes, how)
-    object_mat = scale_mat if given or parsed.region_mat is None else parsed.region_mat
-    bounds = extraction_region(scale_mat, object_mat) if box is None else box_in_frame(box, scale_mat, "dataset.bbox =")
+    bounds = _extracted_box(parsed, conf, scale_mat)
     return Scene(
         name=parsed.name,
         image_names=tuple(posed.path.name for posed in posed_images),
@@ -94,24 +91,30 @@ def preprocess(
     )
 
 
-def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
-    """(width, height) of each image file; raises ImageError if its mask or images of the same camera differ in size."""
-    sizes = [posed.size or image_size(posed.path) for posed in posed_images]
-    first: dict[tuple[int, int], PosedImage] = {}
-    for posed, size in zip(posed_images, sizes, strict=True):
-        first.setdefault(size, posed)
-        for other_size, other in first.items():
-            if posed.lens.size is None and other_size != size and _same_intrinsics(posed, other):
-                raise ImageError(
-                    f"{posed.path}: is {_size_text(size)} pixels and {other.path.name} {_size_text(other_size)}, with "
-                    "the same intrinsics; photographs of one camera must have one size"
-                )
-        if posed.mask_path is not None and (mask_size := image_size(posed.mask_path)) != size:
-            raise ImageError(
-                f"{posed.mask_path}: is {_size_text(mask_size)} pixels and its photograph {posed.path.name} "
-                f"{_size_text(size)}; both must have one size"
-            )
-    return sizes
+def views_of(parsed: ParsedScene, conf: DatasetConfig, scale_mat: np.ndarray) -> Views:
+    """The views of the images of `parsed` in the frame `scale_mat` [4, 4]; none is decoded. Raises as `preprocess`."""
+    lenses = lenses_of(parsed, parsed.images)
+    sizes = tuple(_reduced_size(lens.size, conf.downscale) for lens in lenses)
+    bounds = _extracted_box(parsed, conf, scale_mat)
+    return Views(
+        name=parsed.name,
+        image_names=tuple(posed.path.name for posed in parsed.images),
+        sizes=sizes,
+        intrinsics=np.stack([resized(lens.intrinsics, lens.size, to) for lens, to in zip(lenses, sizes, strict=True)]),
+        c2w=_into_frame(np.stack([posed.c2w for posed in parsed.images]), scale_mat),
+        scene_to_world=scale_mat,
+        bbox_min=bounds[0],
+        bbox_max=bounds[1],
+        points=_points_in_frame(parsed.points, scale_mat),
+        frame=parsed.frame,
+    )
+
+
+def _extracted_box(parsed: ParsedScene, conf: DatasetConfig, scale_mat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The corners [3] of the box that a mesh is extracted from, in the working frame."""
+    if conf.bbox:
+        return box_in_frame(parse_bbox(conf.bbox), scale_mat, "dataset.bbox =")
+    return extraction_region(scale_mat, scale_mat if conf.roi or parsed.region_mat is None else parsed.region_mat)
 
 
 def _turned(posed_images: Sequence[PosedImage]) -> list[str]:
@@ -119,32 +122,6 @@ def _turned(posed_images: Sequence[PosedImage]) -> list[str]:
     names = [posed.path.name for posed in posed_images if read_exif(posed.path)[0] != 1]
     words = "have an EXIF orientation, which is not applied: cameras must be those of the pixels as stored"
     return [f"{len(names)} photographs ({listed(names)}) {words}"] if names else []
-
-
-def _same_intrinsics(a: PosedImage, b: PosedImage) -> bool:
-    return np.allclose(a.lens.intrinsics, b.lens.intrinsics, rtol=SAME_INTRINSICS, atol=SAME_INTRINSICS)
-
-
-def _size_text(size: tuple[int, int]) -> str:
-    return f"{size[0]}x{size[1]}"
-
-
-def undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]) -> list[Undistorter]:
-    """An undistorter for each image, which has a size (width, height); images of one lens share it.
-
-    Raises ImageError for a size or a distortion that does not fit.
-    """
-    known: dict[tuple, Undistorter] = {}
-    found = []
-    for posed, size in zip(posed_images, sizes, strict=True):
-        key = (*posed.lens.key, size)
-        if key not in known:
-            try:
-                known[key] = Undistorter(posed.lens, size)
-            except ValueError as error:
-                raise ImageError(f"{posed.path}: {error}; correct the image or its camera") from error
-        found.append(known[key])
-    return found
 
 
 def _decode_all(
@@ -227,8 +204,13 @@ def _reduced(pixels: np.ndarray, downscale: int) -> np.ndarray:
     """The image with width and height divided by `downscale`, by averaging areas; contiguous."""
     if downscale == 1:
         return np.ascontiguousarray(pixels)
-    height, width = (max(1, side // downscale) for side in pixels.shape[:2])
-    return cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+    return cv2.resize(pixels, _reduced_size(size_of(pixels), downscale), interpolation=cv2.INTER_AREA)
+
+
+def _reduced_size(size: tuple[int, int], downscale: int) -> tuple[int, int]:
+    """(width, height) of an image after `_reduced`."""
+    width, height = (max(1, side // downscale) for side in size)
+    return width, height
 
 
 def _working_frame(
@@ -240,7 +222,10 @@ def _working_frame(
     masks: Sequence[np.ndarray] | None,
     cameras_outside: bool,
 ) -> tuple[np.ndarray, str]:
-    """The matrix [4, 4] from the unit sphere to the world, and a sentence on its source; `given` by the user first."""
+    """The matrix [4, 4] from the unit sphere to the world, and a sentence on its source.
+
+    It is that of `dataset.roi`, else that of `parsed`, else estimated from masks, SfM points or cameras.
+    """
     own = None if given else parsed.scale_mat  # it may contain a rotation, which a `Region` cannot
     try:
         if own is not None:
@@ -259,33 +244,6 @@ def _into_frame(poses: np.ndarray, scale_mat: np.ndarray) -> np.ndarray:
     moved = np.linalg.inv(scale_mat) @ poses
     moved[:, :3, :3] *= np.linalg.norm(scale_mat[:3, 0])
     return moved
-
-
-def _require_focal_lengths(
-    parsed: ParsedScene, posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]
-) -> None:
-    """Raises SceneError for a focal length that is too short, too long, NaN or infinite."""
-    for posed, size in zip(posed_images, sizes, strict=True):
-        width, height = posed.lens.size or size
-        focal = np.abs(np.diag(posed.lens.intrinsics)[:2])
-        longest = LONGEST_FOCAL * max(width, height)
-        for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "too short")):
-            if wrong.any():
-                raise SceneError(
-                    f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length of "
-                    f"{focal[wrong][0]:.3g} pixels is {words} for an image of {width}x{height}; correct it or leave "
-                    "that view out"
-                )
-
-
-def _require_invertible(parsed: ParsedScene, posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter]) -> None:
-    """Raises SceneError for a lens whose intrinsics cannot be inverted or are not finite."""
-    for posed, lens in zip(posed_images, lenses, strict=True):
-        if not row_volume(lens.intrinsics) >= SMALLEST_ROW_VOLUME:
-            raise SceneError(
-                f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length is too short; "
-                "correct it or leave that view out"
-            )
 
 
 def _points_in_frame(points: SparsePoints | None, scale_mat: np.ndarray) -> SparsePoints | None:

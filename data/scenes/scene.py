@@ -14,9 +14,9 @@ from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
 from data.errors import SceneError
 from data.io.images import sample_bilinear, size_of, to_float
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
-from data.rays import Rays
-from data.roi.frustum import Cameras
-from data.roi.region import OUTSIDE, region_words
+from data.rays import PinholeCamera, Rays
+from data.scenes.frustum import Cameras
+from data.scenes.region import OUTSIDE, region_words
 
 # Working-frame units. At this distance the spacing of float32 is 0.008 of the unit sphere's radius; a camera farther
 # away has a wrong matrix.
@@ -30,8 +30,73 @@ LEAST_WITHIN = 0.25  # of the cameras, see `_is_place`
 LEAST_OUTWARD = 0.25  # of the cameras within a place look away from its centre
 
 
+class Posed:
+    """The cameras of V views and the region of interest: `Views`, or a `Scene` with its photographs."""
+
+    name: str
+    image_names: tuple[str, ...]  # V file names
+    intrinsics: np.ndarray  # [V, 3, 3] float64
+    c2w: np.ndarray  # [V, 4, 4] float64, camera to working frame
+    scene_to_world: np.ndarray  # [4, 4] float64, working frame to world: a similarity
+    bbox_min: np.ndarray  # [3] float64, working frame: the region a mesh is extracted from
+    bbox_max: np.ndarray  # [3] float64
+    points: SparsePoints | None  # SfM points, working frame
+    frame: WorldFrame | None  # what is known of the world frame
+
+    @property
+    def n_views(self) -> int:
+        """The number of views V."""
+        return len(self.image_names)
+
+    @property
+    def photographs(self) -> tuple[str, ...]:
+        """The V names that the user knows: of the photographs, if `--mode prepare` recorded them, else of the files."""
+        known = {} if self.frame is None else self.frame.photographs
+        return tuple(known.get(name, name) for name in self.image_names)
+
+    def size(self, view: int) -> tuple[int, int]:
+        """(width, height) of a view, in pixels."""
+        raise NotImplementedError
+
+    @property
+    def cameras(self) -> Cameras:
+        """The cameras of the views, in the working frame."""
+        sizes = np.array([self.size(view) for view in range(self.n_views)], np.float64)
+        return Cameras(self.intrinsics, self.c2w, sizes)
+
+    @property
+    def pinholes(self) -> list[PinholeCamera]:
+        """The same, one by one."""
+        return [PinholeCamera(self.intrinsics[view], self.c2w[view], *self.size(view)) for view in range(self.n_views)]
+
+    def rays(self, view: int, resolution_level: float = 1) -> tuple[Rays, tuple[int, int]]:
+        """The rays of a whole view, row-major, and its (h, w) at `resolution_level` (see `image_pixels`)."""
+        pixels = image_pixels(*self.size(view), resolution_level)
+        return camera_rays(pixels, self.intrinsics[view], self.c2w[view]), (len(pixels), pixels.shape[1])
+
+
 @dataclass(frozen=True, eq=False)
-class Scene:
+class Views(Posed):
+    """What is known of a scene without decoding its photographs."""
+
+    name: str
+    image_names: tuple[str, ...]
+    sizes: tuple[tuple[int, int], ...]  # V of (width, height)
+    intrinsics: np.ndarray
+    c2w: np.ndarray
+    scene_to_world: np.ndarray
+    bbox_min: np.ndarray
+    bbox_max: np.ndarray
+    points: SparsePoints | None
+    frame: WorldFrame | None
+
+    def size(self, view: int) -> tuple[int, int]:
+        """(width, height) of a view, in pixels."""
+        return self.sizes[view]
+
+
+@dataclass(frozen=True, eq=False)
+class Scene(Posed):
     """Posed images. They stay unsigned integers in memory and are converted to floats per batch or view."""
 
     name: str
@@ -72,32 +137,10 @@ class Scene:
             if self.masks is not None and self.masks[view].shape != image.shape[:2]:
                 raise ValueError(f"Scene.masks has {self.masks[view].shape}, expected {image.shape[:2]}")
 
-    @property
-    def n_views(self) -> int:
-        """The number of views V."""
-        return len(self.images)
-
-    @property
-    def photographs(self) -> tuple[str, ...]:
-        """The V names that the user knows: of the photographs, if `--mode prepare` recorded them, else of the files."""
-        known = {} if self.frame is None else self.frame.photographs
-        return tuple(known.get(name, name) for name in self.image_names)
-
     def size(self, view: int) -> tuple[int, int]:
         """(width, height) of a view, in pixels."""
         height, width = self.images[view].shape[:2]
         return width, height
-
-    @property
-    def cameras(self) -> Cameras:
-        """The cameras of the views, in the working frame."""
-        sizes = np.array([self.size(view) for view in range(self.n_views)], np.float64)
-        return Cameras(self.intrinsics, self.c2w, sizes)
-
-    def rays(self, view: int, resolution_level: float = 1) -> tuple[Rays, tuple[int, int]]:
-        """The rays of a whole view, row-major, and its (h, w) at `resolution_level` (see `image_pixels`)."""
-        pixels = image_pixels(*self.size(view), resolution_level)
-        return camera_rays(pixels, self.intrinsics[view], self.c2w[view]), (len(pixels), pixels.shape[1])
 
     def rgb_image(self, view: int, resolution_level: float = 1) -> np.ndarray:
         """The image as float32 [h, w, 3] in [0, 1], at the pixels of `rays(view, resolution_level)`.
@@ -196,12 +239,12 @@ def _suggested_roi(scene: Scene, nearest: float) -> str:
     return f' (such as --roi "{" ".join(region_words(centre, radius))}")'
 
 
-def radius_of(scene: Scene) -> float:
+def radius_of(scene: Posed) -> float:
     """The radius of the unit sphere in world units."""
     return float(np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])))
 
 
-def require_view(scene: Scene, view: int) -> None:
+def require_view(scene: Posed, view: int) -> None:
     """Raises SceneError if `view` is out of range."""
     if not 0 <= view < scene.n_views:
         raise SceneError(
@@ -210,7 +253,7 @@ def require_view(scene: Scene, view: int) -> None:
         )
 
 
-def is_metric(scene: Scene) -> bool:
+def is_metric(scene: Posed) -> bool:
     """Whether the world unit is known to be a metre."""
     return scene.frame is not None and scene.frame.is_metric
 

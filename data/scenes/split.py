@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data.config import DatasetConfig
 from data.errors import SceneError
 from data.parsed_scene import ParsedScene, PosedImage
+from data.scenes.config import DatasetConfig
 
 TRAINING, VALIDATION, TEST = "training", "validation", "test"  # the groups in messages, metrics and reports
 

@@ -6,14 +6,17 @@ Pixel (0, 0) is the centre of the first pixel. The distortion model is that of O
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
-from data.cameras import PIXEL_CENTRE
-from data.parsed_scene import Lens
+from data.cameras import LONGEST_FOCAL, PIXEL_CENTRE, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row_volume
+from data.errors import SceneError
+from data.io.headers import ImageError
+from data.io.images import image_size
+from data.parsed_scene import Lens, ParsedScene, PosedImage
 
 if TYPE_CHECKING:
     import pycolmap
@@ -24,6 +27,7 @@ SMALLEST_KEPT = 0.25
 # a few.
 FARTHEST_PRINCIPAL = 20.0
 UNSEEN = -1e6  # a coordinate outside every image
+SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
 SIZE_ROUNDING = 1.0  # pixels by which a reduced image may deviate from the exact aspect ratio
 
 
@@ -129,3 +133,85 @@ def _valid_rectangle(x: np.ndarray, y: np.ndarray, size: tuple[int, int]) -> tup
         worst = int(np.argmax(unseen))
         left, top, right, bottom = left + (worst == 0), top + (worst == 1), right - (worst == 2), bottom - (worst == 3)
     raise ValueError("has a lens distortion that leaves almost nothing of the image")
+
+
+def lenses_of(parsed: ParsedScene, posed_images: Sequence[PosedImage]) -> list[Undistorter]:
+    """The undistorter of each image, by the headers of the files; raises SceneError or ImageError."""
+    sizes = _stored_sizes(posed_images)
+    _require_focal_lengths(parsed, posed_images, sizes)
+    lenses = undistorters(posed_images, sizes)
+    _require_invertible(parsed, posed_images, lenses)
+    return lenses
+
+
+def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
+    """(width, height) of each image file; raises ImageError if its mask or images of the same camera differ in size."""
+    sizes = [posed.size or image_size(posed.path) for posed in posed_images]
+    first: dict[tuple[int, int], PosedImage] = {}
+    for posed, size in zip(posed_images, sizes, strict=True):
+        first.setdefault(size, posed)
+        for other_size, other in first.items():
+            if posed.lens.size is None and other_size != size and _same_intrinsics(posed, other):
+                raise ImageError(
+                    f"{posed.path}: is {_size_text(size)} pixels and {other.path.name} {_size_text(other_size)}, with "
+                    "the same intrinsics; photographs of one camera must have one size"
+                )
+        if posed.mask_path is not None and (mask_size := image_size(posed.mask_path)) != size:
+            raise ImageError(
+                f"{posed.mask_path}: is {_size_text(mask_size)} pixels and its photograph {posed.path.name} "
+                f"{_size_text(size)}; both must have one size"
+            )
+    return sizes
+
+
+def _same_intrinsics(a: PosedImage, b: PosedImage) -> bool:
+    return np.allclose(a.lens.intrinsics, b.lens.intrinsics, rtol=SAME_INTRINSICS, atol=SAME_INTRINSICS)
+
+
+def _size_text(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
+
+
+def undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]) -> list[Undistorter]:
+    """An undistorter for each image, which has a size (width, height); images of one lens share it.
+
+    Raises ImageError for a size or a distortion that does not fit.
+    """
+    known: dict[tuple, Undistorter] = {}
+    found = []
+    for posed, size in zip(posed_images, sizes, strict=True):
+        key = (*posed.lens.key, size)
+        if key not in known:
+            try:
+                known[key] = Undistorter(posed.lens, size)
+            except ValueError as error:
+                raise ImageError(f"{posed.path}: {error}; correct the image or its camera") from error
+        found.append(known[key])
+    return found
+
+
+def _require_focal_lengths(
+    parsed: ParsedScene, posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]
+) -> None:
+    """Raises SceneError for a focal length that is too short, too long, NaN or infinite."""
+    for posed, size in zip(posed_images, sizes, strict=True):
+        width, height = posed.lens.size or size
+        focal = np.abs(np.diag(posed.lens.intrinsics)[:2])
+        longest = LONGEST_FOCAL * max(width, height)
+        for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "too short")):
+            if wrong.any():
+                raise SceneError(
+                    f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length of "
+                    f"{focal[wrong][0]:.3g} pixels is {words} for an image of {width}x{height}; correct it or leave "
+                    "that view out"
+                )
+
+
+def _require_invertible(parsed: ParsedScene, posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter]) -> None:
+    """Raises SceneError for a lens whose intrinsics cannot be inverted or are not finite."""
+    for posed, lens in zip(posed_images, lenses, strict=True):
+        if not row_volume(lens.intrinsics) >= SMALLEST_ROW_VOLUME:
+            raise SceneError(
+                f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length is too short; "
+                "correct it or leave that view out"
+            )

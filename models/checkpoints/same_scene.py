@@ -10,7 +10,7 @@ import numpy as np
 
 from data.errors import listed
 from data.io.images import to_float
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.checkpoints.ours import Checkpoint, CheckpointError
 from models.checkpoints.state import DATA
 from models.methods.conf import ExperimentConfig
@@ -120,7 +120,7 @@ def _is_same(trained: Mapping[str, Any], now: Mapping[str, Any], tolerance: floa
     return all(len(a) == len(b) and np.abs(np.subtract(a, b)).max(initial=0.0) <= tolerance for a, b in pairs)
 
 
-def require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
+def require_same_frame(checkpoint: Checkpoint, scene: Posed) -> None:
     """Raises CheckpointError if the networks were trained with another region of interest.
 
     The region may change if it is estimated from other images. Checkpoints of the published code do not store it.

@@ -59,14 +59,12 @@ def to_checkpoint(path: Path, conf: SplatsConfig, scene_to_world: np.ndarray, st
         raise CheckpointError(
             f"{path}: its numbers exceed the range of the scene; export it in the world frame of the scene's cameras"
         )
-    nothing = np.zeros(len(splats["means"]), np.float32)
-    buffers = {"pull": nothing, "looks": nothing, "flat": np.array([conf.form == SURFELS])}
     tensors = {NETWORK: {name: array.astype(np.float32) for name, array in splats.items()}}
     moments = {
         moment: {f"{NETWORK}.{name}": np.zeros_like(array) for name, array in tensors[NETWORK].items()}
         for moment in MOMENTS
     }
-    return Checkpoint(step, tensors, moments, 0, {"source": "ply"}, {}, buffers)
+    return Checkpoint(step, tensors, moments, 0, {"source": "ply"}, {}, {"flat": np.array([conf.form == SURFELS])})
 
 
 def _read(path: Path, conf: SplatsConfig) -> Splats:

@@ -15,11 +15,10 @@ from data.io.files import from_home
 from data.io.nearby import files_beside
 from data.io.streams import say
 from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
-from models.commands.conf import found_conf
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.hints import argument_hint, mode_hint, respelt
-from models.commands.program import CALLED, FROM_A_CLONE
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
+from models.config.program import CALLED, FROM_A_CLONE, found_conf
 from models.machine.version import program_version
 
 PAGE_WIDTH = 120
@@ -71,7 +70,13 @@ EPILOG = _EPILOG.replace(FROM_A_CLONE, CALLED)
 
 # The flags of all modes; in each group the modes' own flags follow, in the order of the table.
 COMMON = (
-    flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="mode of the program (default: train)"),
+    flag(
+        "--mode",
+        EXPERIMENT,
+        default="train",
+        metavar="MODE",
+        help="mode of the program, also as the first word (default: train)",
+    ),
     flag("--version", EXPERIMENT, action="store_true", help="print version and commit"),
     flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="conf file (default: ./confs/demo.conf)"),
     flag(
@@ -124,7 +129,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     """
     parser = make_parser()
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-    argv = [_with_home(argument) for argument in respelt(argv, flags)]
+    argv = _with_mode([_with_home(argument) for argument in respelt(argv, flags)])
     if "--version" in argv:
         say(f"neus-jittor {program_version()}")
         raise SystemExit(0)
@@ -153,6 +158,12 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         gpu=values.gpu,
         values=values,
     )
+
+
+def _with_mode(argv: list[str]) -> list[str]:
+    """The arguments with a mode as their first word, such as `train`, as --mode."""
+    is_mode = bool(argv) and not argv[0].startswith("-") and any(one.mode(argv[0]) for one in COMMANDS)
+    return ["--mode", *argv] if is_mode else argv
 
 
 def _with_home(argument: str) -> str:

@@ -20,7 +20,7 @@ from types import FrameType
 from data.errors import UserError, crash_report, listed
 from data.io.streams import complain, hush, say
 from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL, Arguments, failed
-from models.commands.program import PROGRAM
+from models.config.program import PROGRAM
 from models.machine.ranks import place
 from models.machine.ranks.ranks import joined
 from models.machine.ranks.shield import PR_SET_PDEATHSIG
@@ -222,7 +222,7 @@ def ending(status: int, printed: str) -> tuple[str, tuple[str, ...]]:
 
 def _last_psnr(folder: Path) -> str:
     """The last PSNR in the log of a training; "-" if there is none."""
-    from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
+    from models.training.logger import LOG_FOLDER, TEXT_LOG
 
     try:
         lines = (folder / LOG_FOLDER / TEXT_LOG).read_text(encoding="utf-8", errors="replace").splitlines()

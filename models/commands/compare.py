@@ -38,7 +38,7 @@ def check(values: argparse.Namespace) -> None:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Print the metrics of evaluated experiments side by side and write their page; returns the exit status."""
     from models.evaluation.comparison import compare, evaluated
-    from models.report.comparison_page import write_page
+    from models.report.pages import write_page
 
     del conf
     values = arguments.values

@@ -11,7 +11,7 @@ from models import interface
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, whole
 from models.commands.mesh_flags import ALONE, MESH_FILE, UP
-from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, common, ended, mesh_request
+from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, mesh_request, with_model
 from models.requests import EvaluationRequest
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def check(values: argparse.Namespace) -> None:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the metrics and the report's image; returns the exit status."""
     request, language = evaluation_request(arguments.values), arguments.values.language
-    return ended(lambda: interface.evaluate(conf, request, language=language, **common(arguments)))
+    return with_model(arguments, conf, lambda model: interface.evaluate(model, request, language))
 
 
 def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:

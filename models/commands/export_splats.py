@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from data.errors import UserError
 from data.io.files import write_result
-from models.commands.command import Arguments, Command, ExperimentConfig
-from models.commands.shared import CHECKPOINT, choose_device, open_trained
+from models.commands.command import Arguments, Command
+from models.commands.shared import CHECKPOINT, with_model
+from models.methods.conf import ExperimentConfig
 from models.methods.gaussians.conf import GAUSSIANS, SURFELS, GaussiansConfig
-
-if TYPE_CHECKING:
-    from models.experiment import Experiment
+from models.results.trained import TrainedModel
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
@@ -21,27 +18,22 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
             f"--mode export_splats: model.type = {conf.model.type} has no Gaussians; use a conf for Gaussians, such as "
             "confs/gaussians.conf"
         )
-    conf = choose_device(arguments, conf)
-    experiment = open_trained(arguments, conf)
-    try:
-        _write(experiment)
-    finally:
-        experiment.close()
-    return 0
+    return with_model(arguments, conf, _write)
 
 
-def _write(experiment: Experiment) -> None:
+def _write(model: TrainedModel) -> None:
     """Write `splats/<step>.ply` in the world frame."""
     from models.checkpoints.splat_ply import NETWORK, encode
-    from models.monitoring.logger import RunLogger
+    from models.training.logger import RunLogger
 
-    checkpoint, model = experiment.checkpoint, experiment.conf.model
+    experiment = model.experiment
+    checkpoint, block = experiment.checkpoint, experiment.conf.model
     if checkpoint is None or NETWORK not in checkpoint.tensors:
         raise UserError("--mode export_splats: the checkpoint has no Gaussians; use one with model.type = gaussians")
     path = experiment.path("splats", f"{checkpoint.step:08d}.ply")
     splats = checkpoint.tensors[NETWORK]
-    is_flat = isinstance(model, GaussiansConfig) and model.gaussians.form == SURFELS
-    write_result(path, encode(splats, experiment.scene.scene_to_world, is_flat))
+    is_flat = isinstance(block, GaussiansConfig) and block.gaussians.form == SURFELS
+    write_result(path, encode(splats, model.views.scene_to_world, is_flat))
     with RunLogger(experiment.folder, resumed_at=checkpoint.step) as log:
         log.info(f"{len(splats['means'])} Gaussians: {path}")
 

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from data.io.streams import say
-from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
+from data.scenes.scene import summary
+from models import interface
+from models.checkpoints.scenes import first_scene_kept
+from models.commands.command import EXIT_DONE, Arguments, Command
 from models.commands.view import VIEWER, keys_of, place_of
+from models.methods.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Inspect the scene, and show it with --view; returns the exit status."""
-    from models.commands.inspection import inspect
+    from models.experiment import results_folder
 
-    for text in inspect(conf):
-        say(text)
+    folder = results_folder(conf)  # raises before the scene is loaded
+    with first_scene_kept():
+        scene = interface.load_scene(conf)
+        from models.report.inspection import FILES, FOLDER, table
+
+        say(summary(scene), *scene.notes)
+        found = interface.inspect(conf)
+        say(
+            "", *table(found, shutil.get_terminal_size().columns), "", f"written: {folder / FOLDER}: {', '.join(FILES)}"
+        )
     if arguments.values.view:
-        _show(arguments, conf)
+        from models.viewer.scene_viewer import look_at_scene
+
+        look_at_scene(scene, keys_of(arguments, conf), conf.dataset.downscale, place_of(arguments), say)
     return EXIT_DONE
-
-
-def _show(arguments: Arguments, conf: ExperimentConfig) -> None:
-    """Show the scene in the viewer until Ctrl-C."""
-    from models.experiment import training_scene
-    from models.viewer.scene_viewer import look_at_scene
-
-    look_at_scene(training_scene(conf), keys_of(arguments, conf), conf.dataset.downscale, place_of(arguments), say)
 
 
 COMMAND = Command(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from data.errors import UserError
-from models.commands.command import Arguments, Command, ExperimentConfig, Mode
+from data.scenes.scene import require_view
+from models.commands.command import Arguments, Command, Mode
 from models.commands.flag_types import is_index
-from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, choose_device, open_trained, show
+from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, with_model
+from models.methods.conf import ExperimentConfig
+from models.results.trained import TrainedModel
 
 
 def read(text: str) -> Mode | None:
@@ -22,14 +25,17 @@ def read(text: str) -> Mode | None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the video; returns the exit status."""
-    conf = choose_device(arguments, conf)
-    # checked before the next import, which loads Jittor
-    experiment = open_trained(arguments, conf, *arguments.mode.views)
-    from models.results.interpolation import interpolate
-
     first, second = arguments.mode.views
-    level = arguments.values.resolution_level
-    return show(experiment, lambda context: interpolate(context, first, second, level))
+
+    def write(model: TrainedModel) -> None:
+        for view in (first, second):
+            require_view(model.views, view)
+        context = model.context
+        from models.results.interpolation import interpolate
+
+        interpolate(context, first, second, arguments.values.resolution_level)
+
+    return with_model(arguments, conf, write)
 
 
 COMMAND = Command(

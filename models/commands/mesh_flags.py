@@ -13,9 +13,8 @@ from data.io.files import require_place
 from models.commands.command import OUTPUT, flag
 from models.commands.flag_types import MAX_INT, finite, positive, whole
 from models.commands.shared import FRAME, mesh_request
-from models.requests import AXES, CLEANINGS, COLOURS, PIECES, TEXTURE, UNIT, VERTEX, MeshRequest
+from models.requests import AXES, CLEANINGS, COLOURS, PIECES, TEXTURE, TEXTURE_SIZE, UNIT, VERTEX, MeshRequest
 
-TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 triangles
 LARGEST_TEXTURE = 16384  # the limit of GPUs
 FEWEST_FACES = 4  # of a closed surface
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from data.io.streams import say
-from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
+from models.commands.command import EXIT_DONE, Arguments, Command
 from models.commands.shared import choose_device
+from models.methods.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Measure and print the table; returns the exit status."""
-    from models.experiment import training_scene
+    from models.checkpoints.scenes import training_scene
     from models.methods.capacity import require_batch
 
     conf = choose_device(arguments, conf, is_trained=True)

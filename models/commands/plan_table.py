@@ -14,12 +14,13 @@ import numpy as np
 from data.scenes.scene import Scene
 from models.machine import backend, memory
 from models.machine.backend import jt
+from models.methods.block import ModelConfig
 from models.methods.conf import ExperimentConfig
-from models.methods.registry import ModelConfig, build_model, decide
+from models.methods.registry import build_model, decide
+from models.plan import UNSWEPT
 from models.results.chunks import ResultChunks
 from models.results.sizes import picture_level
 from models.training.chunks import chosen_chunk
-from models.training.pace import UNSWEPT
 from models.training.trainer import Trainer
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
@@ -76,7 +77,7 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
         ray_chunk=trainer.ray_chunk,  # smaller than chosen if memory ran out during the steps
         step_bytes=base + step_peak,
         render_chunk=chunk,
-        image_bytes=base + memory.growth(lambda: model.view_fully(first, trainer.context)),
+        image_bytes=base + memory.growth(lambda: model.view_fully(first, trainer.finished_steps)),
         per_second=conf.train.batch_size * TIMED_STEPS / seconds,
         entries=model.entries,
         fits=choice.fits,

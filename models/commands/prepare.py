@@ -8,15 +8,17 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.io.streams import say
-from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, ExperimentConfig, flag
-from models.commands.conf import found_conf
+from models import interface
+from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, flag
 from models.commands.flag_types import MAX_INT, positive, whole
 from models.commands.printed import command_line, of_the_scene
 from models.commands.shared import OVERWRITE
+from models.config.program import found_conf
+from models.interface import DEFAULT_FRAMES
+from models.methods.conf import ExperimentConfig
 
 NEXT_CONF = Path("confs/fast.conf")  # with masks or without; its scene folder is ./public_data/CASE_NAME
 REGION = "dataset.roi"
-DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, which features match reliably
 
 
 def check(values: argparse.Namespace) -> None:
@@ -44,25 +46,20 @@ def _is_name(text: str) -> bool:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Prepare the scene folder and print the next commands; returns the exit status."""
-    from data.prepare.boxes import boxes_of_flags
-    from data.prepare.metric import Known
-    from data.prepare.pipeline import Request, prepare
     from data.prepare.products import OVERVIEW
 
-    target = Path(conf.dataset.data_dir)
-    request = Request(
-        images=arguments.values.images,
-        target=target,
-        frames=arguments.values.frames,
-        masks=arguments.values.masks,
-        boxes=tuple(boxes_of_flags(arguments.values.box)),
-        overwrite=arguments.values.overwrite,
-        roi=conf.dataset.roi,
-        cameras_outside=conf.dataset.camera_outside_sphere,
-        known=Known(arguments.values.marker, tuple(arguments.values.scale or ())),
-        is_panorama=arguments.values.panorama,
+    values, target = arguments.values, Path(conf.dataset.data_dir)
+    is_new = interface.prepare(
+        conf,
+        values.images,
+        masks=values.masks,
+        frames=values.frames,
+        boxes=values.box,
+        marker=values.marker,
+        scale=values.scale or (),
+        is_panorama=values.panorama,
+        overwrite=values.overwrite,
     )
-    is_new = prepare(request, say)
     say(f"check {target / OVERVIEW}: the sphere must contain the object")
     say(f"{target}: {'is complete' if is_new else 'was already complete (--overwrite repeats it)'}")
     return EXIT_DONE
@@ -139,6 +136,7 @@ COMMAND = Command(
         ),
     ),
     check=check,
+    plain_word="images",
     next_steps=next_steps,
     conf_of_case=NEXT_CONF,
 )

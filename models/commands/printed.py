@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from models.commands.command import Arguments, Flag
-from models.commands.program import CALLED, FROM_A_CLONE, PROGRAM
+from models.config.program import CALLED, FROM_A_CLONE, PROGRAM
 
 CONSTANTS = {"store_true": True, "store_false": False, "store_const": None}  # what a flag without a value stores
 

@@ -99,5 +99,6 @@ COMMAND = Command(
         LANGUAGE,
     ),
     check=check,
+    plain_word="images",
     conf_of_case=Path("confs/fast.conf"),
 )

@@ -14,20 +14,14 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.io import phases
+from data.io.deadline import ends_at, scheduled, slowdown
+from data.io.images import list_images
 from data.io.phases import Times, phase
 from data.io.streams import say
-from data.readers.neus import FRAME_FILE, read_frame
+from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
-from models.commands.command import (
-    EXIT_DONE,
-    EXIT_EMPTY_SURFACE,
-    EXIT_NOT_FINITE,
-    Arguments,
-    Command,
-    ExperimentConfig,
-    Mode,
-)
-from models.commands.conf import found_conf, given_value, key_of, read_conf
+from models.commands.command import EXIT_DONE, EXIT_EMPTY_SURFACE, EXIT_NOT_FINITE, Arguments, Command, Mode
+from models.commands.conf import given_value, key_of, read_conf
 from models.commands.printed import command_line, given_flags, of_the_scene
 from models.commands.reconstruction_ahead import compiled_ahead
 from models.commands.reconstruction_folder import (
@@ -40,20 +34,24 @@ from models.commands.reconstruction_folder import (
     add_figures,
     collect,
     drop_earlier,
-    last_step,
     read_plan,
     score_curve,
+    set_checkpoints_aside,
     starting_over,
     trained_further,
+    trained_so_far,
     why_stopped,
+    with_steps,
     write_pages,
     write_plan,
 )
 from models.commands.reconstruction_page import PHASE_OF, UNKNOWN, page, read_figures, trust, warnings
 from models.commands.reconstruction_settings import chosen_settings, longer, require_same_settings, timed_plan
 from models.commands.reconstruction_size import size_and_cameras
+from models.commands.reconstruction_time import OPTIONAL, Budget
 from models.commands.shared import choose_device
-from models.monitoring.deadline import training_ends_at
+from models.config.program import found_conf
+from models.methods.conf import ExperimentConfig
 from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")
@@ -79,25 +77,27 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
         require_same_settings(arguments, plan, minutes, folder)
     is_auto = minutes in (AUTO, None)
     most = AUTO_MINUTES if minutes is None or isinstance(minutes, str) else minutes
-    started, end = time.perf_counter(), None
+    given = Budget(60.0 * (most if plan is None else plan.minutes), time.perf_counter())
     data_dir = Path(conf.dataset.data_dir)
     again = starting_over(folder, most, data_dir) if arguments.values.overwrite else contextlib.nullcontext()
     ahead = compiled_ahead(arguments, arguments.conf) if plan is None else contextlib.nullcontext()
-    with again, ahead:
+    with again, ahead, ends_at(lambda: given.moment(OPTIONAL)):
         _run(_step(arguments, prepare.COMMAND), 1)
-    from models.experiment import first_scene_kept
+    from models.checkpoints.scenes import first_scene_kept
 
+    given = given.for_scene(len(list_images(data_dir / "image")), arguments.values.resolution)
     with first_scene_kept():
         if plan is None:
-            plan, end = _first_look(arguments, conf, most, is_auto, folder, started)
+            plan, kept = _first_look(arguments, conf, given, is_auto, folder)
         else:
             say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
             plan = trained_further(folder, plan)
+            kept = None if plan.seconds_per_step is None else given
         if plan.is_finished and (folder / RESULT / MESH).is_file():
             ways = f"--overwrite repeats it; flags of the mesh belong to the last command of {PAGE}, which repeats it"
             say(f"{folder / RESULT}: was already complete ({ways})")
             return EXIT_DONE
-        status = _train_and_mesh(arguments, plan, folder, times, end)
+        status = _train_and_mesh(arguments, plan, folder, times, kept)
         say(phases.line(times))
         return status
 
@@ -122,45 +122,30 @@ def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
 
 
 def _first_look(
-    arguments: Arguments, conf: ExperimentConfig, minutes: float, is_auto: bool, folder: Path, started: float
-) -> tuple[ReconstructionPlan, float | None]:
+    arguments: Arguments, conf: ExperimentConfig, given: Budget, is_auto: bool, folder: Path
+) -> tuple[ReconstructionPlan, Budget | None]:
     """Inspect the scene, print warnings, and choose the settings of the training; the results of `timed_plan`."""
+    minutes = given.seconds / 60.0
     settings = chosen_settings(arguments, conf, minutes)
     arguments = _with(arguments, settings)
     _run(_step(arguments, inspect.COMMAND), 2)
     collect(folder)
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
-    if (given := given_value(arguments.overrides, END_ITER)) is not None:
+    if (steps := given_value(arguments.overrides, END_ITER)) is not None:
         longest = read_conf(arguments).train.end_iter if is_auto else None
-        plan, end = ReconstructionPlan(minutes, {**settings, END_ITER: given}, longest=longest), None
+        plan, kept = ReconstructionPlan(minutes, {**settings, END_ITER: steps}, longest=longest), None
     else:
-        chosen, resolution = choose_device(arguments, read_conf(arguments)), arguments.values.resolution
-        plan, end = timed_plan(chosen, settings, minutes, is_auto, started, resolution)
-    _set_checkpoints_aside(folder)
-    return write_plan(folder, plan), end
-
-
-def _set_checkpoints_aside(folder: Path) -> None:
-    """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
-    from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
-    from models.experiment import CHECKPOINTS
-    from models.monitoring.lock import FolderLock
-
-    if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
-        lock = FolderLock(folder)
-        try:
-            set_aside(folder / CHECKPOINTS)
-        finally:
-            lock.release()
+        plan, kept = timed_plan(choose_device(arguments, read_conf(arguments)), settings, given, is_auto)
+    set_checkpoints_aside(folder)
+    return write_plan(folder, plan), kept
 
 
 def _train_and_mesh(
-    arguments: Arguments, plan: ReconstructionPlan, folder: Path, times: Times, end: float | None
+    arguments: Arguments, plan: ReconstructionPlan, folder: Path, times: Times, given: Budget | None
 ) -> int:
-    """Train until `end` at the latest, extract the mesh and evaluate; returns the exit status."""
-    with training_ends_at(end):
-        plan, status = _trained(arguments, plan, folder)
+    """Train within `given`, if it is not None, extract the mesh and evaluate; returns the exit status."""
+    plan, status = _trained(arguments, plan, folder, given)
     arguments = _with(arguments, plan.settings)
     if status not in (EXIT_DONE, EXIT_NOT_FINITE):
         write_plan(folder, plan.after(times))
@@ -201,17 +186,26 @@ def _evaluated(arguments: Arguments, folder: Path) -> int:
         return EXIT_DONE
 
 
-def _trained(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> tuple[ReconstructionPlan, int]:
-    """Train, and double the number of steps as long as `longer` returns a plan.
+def _trained(
+    arguments: Arguments, plan: ReconstructionPlan, folder: Path, given: Budget | None
+) -> tuple[ReconstructionPlan, int]:
+    """Train, and go on with more steps as long as `longer` returns a plan, or time is left.
 
     Returns the last plan, and the exit status of its training.
     """
+    since = scheduled()
     while True:
-        status = _run(_step(_with(arguments, plan.settings), train.COMMAND, is_continue=True), 3)
-        if status == EXIT_DONE and (last := last_step(folder)) is not None and last < int(plan.settings[END_ITER]):
-            ended_early = replace(plan, settings={**plan.settings, END_ITER: str(last)})
-            return write_plan(folder, ended_early), status
-        more = longer(plan, score_curve(folder)) if status == EXIT_DONE else None
+        with ends_at(None if given is None else lambda: given.end_of_training(slowdown(since))):
+            status = _run(_step(_with(arguments, plan.settings), train.COMMAND, is_continue=True), 3)
+        if status != EXIT_DONE:
+            return plan, status
+        step, seconds = trained_so_far(folder)
+        if 0 < step < int(plan.settings[END_ITER]):
+            return write_plan(folder, with_steps(plan, step)), status
+        more = longer(plan, score_curve(folder)) if plan.is_auto else None
+        if not plan.is_auto and given is not None and (steps := given.more_steps(step, seconds, slowdown(since))):
+            say(f"time is left: {END_ITER} = {step + steps}")
+            more = with_steps(plan, step + steps)
         if more is None:
             return plan, status
         plan = write_plan(folder, more)

@@ -24,14 +24,14 @@ from data.io.streams import say
 from models.commands.command import Arguments
 from models.commands.conf import key_of
 from models.commands.printed import of_the_scene
-from models.commands.program import PROGRAM
 from models.commands.reconstruction_folder import END_ITER
+from models.config.program import PROGRAM
 from models.machine.toolchain import jittor_home
 
 SCENE = PROGRAM.parent / "data" / "demo"
 STEPS, RESOLUTION = 64, 64
 SOURCES = (".py", ".h", ".hpp")
-NICE = 10  # of 19: estimating cameras comes first
+NICE = 4  # of 19: estimating cameras comes first, but on a busy machine 10 would wait for minutes
 # The child's program: the modes that follow the cameras, on the bundled scene.
 START = """
 import json, os, sys

@@ -15,15 +15,15 @@ from data.errors import UserError, listed
 from data.io.files import read_regular, remove, write_result
 from data.io.phases import Spent, Times, added, as_values
 from data.io.streams import complain, say
-from data.writers.neus import CAMERA_FILE
-from models.commands.inspection import FIGURES as HEALTH_FIGURES
-from models.commands.inspection import FOLDER as HEALTH_FOLDER
-from models.commands.inspection import PAGE as HEALTH_PAGE
-from models.commands.inspection import PICTURE as OVERVIEW
+from data.scenes.writer import CAMERA_FILE
 from models.commands.reconstruction_page import COVER, CURVE, PHASES
 from models.evaluation.metric_files import JSON_FILE, read_json, write_json
 from models.report.document import REPORT
-from models.report.result_page import result_page
+from models.report.inspection import FIGURES as HEALTH_FIGURES
+from models.report.inspection import FOLDER as HEALTH_FOLDER
+from models.report.inspection import PAGE as HEALTH_PAGE
+from models.report.inspection import PICTURE as OVERVIEW
+from models.report.pages import result_page
 
 PLAN = "reconstruct.json"
 RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
@@ -171,21 +171,24 @@ def score_curve(folder: Path) -> list[list[float]]:
     return [] if newest is None else [list(entry) for entry in recorded(newest.state).curve]
 
 
-def last_step(folder: Path) -> int | None:
-    """The step of the newest checkpoint; None if there is none."""
+def trained_so_far(folder: Path) -> tuple[int, float]:
+    """The step of the newest checkpoint, and the seconds of its training; zeros if there is none."""
     from models.checkpoints.folder import latest_checkpoint
     from models.experiment import CHECKPOINTS
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
-    return None if newest is None else newest.step
+    return (0, 0.0) if newest is None else (newest.step, float(newest.state.get("seconds", 0.0)))
 
 
 def trained_further(folder: Path, plan: ReconstructionPlan) -> ReconstructionPlan:
     """The plan; if a training has more steps since its results were written, with these, and not finished."""
-    last = last_step(folder) if plan.is_finished else None
-    if last is None or last <= int(plan.settings[END_ITER]):
-        return plan
-    return replace(plan, settings={**plan.settings, END_ITER: str(last)}, is_finished=False)
+    step = trained_so_far(folder)[0] if plan.is_finished else 0
+    return plan if step <= int(plan.settings[END_ITER]) else replace(with_steps(plan, step), is_finished=False)
+
+
+def with_steps(plan: ReconstructionPlan, steps: int) -> ReconstructionPlan:
+    """The plan with another number of steps."""
+    return replace(plan, settings={**plan.settings, END_ITER: str(steps)})
 
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
@@ -200,6 +203,20 @@ def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
         return f"{why}; repeat the command to try again", False
     why = newest.state.get(STOPPED_KEY, "NaN or Inf occurred")
     return f"the training stopped at step {newest.step} of {end_iter} because {why}; {AGAIN}", True
+
+
+def set_checkpoints_aside(folder: Path) -> None:
+    """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
+    from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
+    from models.experiment import CHECKPOINTS
+    from models.training.run_files import FolderLock
+
+    if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
+        lock = FolderLock(folder)
+        try:
+            set_aside(folder / CHECKPOINTS)
+        finally:
+            lock.release()
 
 
 def drop_earlier(folder: Path, is_asked: bool) -> None:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from data.errors import UserError
+from data.io.deadline import ends_at
 from data.io.images import image_size, list_images
+from data.io.phases import so_far
 from data.io.streams import say
-from models.commands.command import Arguments, ExperimentConfig
+from models.commands.command import Arguments
 from models.commands.conf import given_value
-from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan
-from models.monitoring.deadline import LEAST_STEPS
+from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, with_steps
+from models.methods.conf import ExperimentConfig
+from models.plan import LEAST_STEPS
 from models.requests import AUTO
+
+if TYPE_CHECKING:
+    from models.commands.reconstruction_time import Budget
 
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
 # as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.
@@ -71,31 +79,33 @@ def require_same_settings(
 
 
 def timed_plan(
-    conf: ExperimentConfig, settings: dict[str, str], minutes: float, is_auto: bool, started: float, resolution: int
-) -> tuple[ReconstructionPlan, float | None]:
-    """The plan with the number of steps that fit into the minutes of the command, which began at `started`.
+    conf: ExperimentConfig, settings: dict[str, str], given: Budget, is_auto: bool
+) -> tuple[ReconstructionPlan, Budget | None]:
+    """The plan with the number of steps that fit into the command, and its budget; None if that cannot be kept.
 
-    Measures the time of a step. If `is_auto`, the first training has 1 / 2^DOUBLINGS of these steps. Also returns the
-    moment when the training must end, both of time.perf_counter(); None if the minutes are too short.
+    Makes the depth maps and measures the time of a step. If `is_auto`, the first training has 1 / 2^DOUBLINGS of these
+    steps.
     """
-    from models.experiment import training_scene
-
-    scene = training_scene(conf)
-    from models.commands.reconstruction_time import announce, budget
+    from models.checkpoints.scenes import training_scene
+    from models.commands.reconstruction_time import DEPTH, MEASURING, announce, on_cold_cache
+    from models.methods.registry import decide
     from models.training.pace import measured_pace
 
+    scene = training_scene(conf)
+    with ends_at(lambda: time.perf_counter() + DEPTH * given.seconds):
+        decided = decide(conf.model, conf.train, scene, {})
     say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
-    pace = measured_pace(conf.model, conf.train, scene)
+    pace = measured_pace(conf.model, conf.train, scene, decided, MEASURING * given.seconds)
+    given = replace(given, compiling=on_cold_cache(so_far()))
     rounds = 2**DOUBLINGS if is_auto else 1
-    given = budget(minutes, started, scene.n_views, resolution, pace.slowdown)
     fitting = given.steps(pace)
     steps = max(LEAST_STEPS, int(conf.train.warm_up_end) + 1, fitting // rounds)
+    minutes = given.seconds / 60.0
     until = f"at first, at most {steps * rounds}" if is_auto else f"for {minutes:g} minutes in all"
     say(f"a step takes {1000 * pace.seconds:.0f} ms here: {END_ITER} = {steps} {until}")
-    can_be_kept = announce(given, pace, steps * rounds, fitting)
     longest = steps * rounds if is_auto else None
     plan = ReconstructionPlan(minutes, {**settings, END_ITER: str(steps)}, pace.seconds, longest=longest)
-    return plan, given.end_of_training(pace) if can_be_kept else None
+    return plan, given if announce(given, pace, steps * rounds, fitting) else None
 
 
 def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> ReconstructionPlan | None:
@@ -120,4 +130,4 @@ def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> Recons
             say(f"{words}: the training is long enough")
             return None
         say(f"{words}: {END_ITER} = {2 * steps}")
-    return replace(plan, settings={**plan.settings, END_ITER: str(2 * steps)})
+    return with_steps(plan, 2 * steps)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from data.config import DatasetConfig
 from data.parsed_scene import ParsedScene, WorldFrame
-from data.readers.neus import read_neus
-from models.report.markdown import escaped
+from data.scenes.config import DatasetConfig
+from data.scenes.readers.neus import read_neus
+from models.report.document import escaped
 
 MILLIMETRE = 1e-3
 NO_SCALE = "not known, so the unit of the mesh is arbitrary; --marker, --scale or GPS positions give it"

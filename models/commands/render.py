@@ -10,22 +10,17 @@ from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.files import require_place
+from models import interface
 from models.commands.command import OUTPUT, Arguments, Command, flag
-from models.commands.flag_types import finite, is_index
+from models.commands.flag_types import finite
 from models.commands.mesh_flags import OUTPUT_FILE
-from models.commands.shared import CHECKPOINT, MESH, RESOLUTION_LEVEL, choose_device, mesh_request, open_trained, show
-from models.requests import MESH as COLOURED
-from models.requests import NONE, OF_FIELD, OF_MESH, PIECES, VERTEX, VideoRequest
+from models.commands.shared import CHECKPOINT, MESH, RESOLUTION_LEVEL, mesh_request, with_model
+from models.requests import OF_FIELD, OF_MESH, ORBIT, VideoRequest, view_indices
 
 if TYPE_CHECKING:
-    from data.scenes.scene import Scene
     from models.methods.conf import ExperimentConfig
-    from models.results.camera_paths import CameraPath
-    from models.results.context import EvalContext
 
-ORBIT = "orbit"
 SHOWN = (*OF_FIELD, *OF_MESH)
-SECONDS, FPS = 4.0, 24.0
 FASTEST = 240.0  # frames per second
 
 
@@ -46,7 +41,7 @@ def check(values: argparse.Namespace) -> None:
         return
     if values.output is not None:
         _require_place(values.output)
-    if values.path != ORBIT and _views(values.path) is None and not Path(values.path).is_file():
+    if values.path != ORBIT and not view_indices(values.path) and not Path(values.path).is_file():
         raise UserError(
             f"--path {values.path}: is neither {ORBIT}, nor photographs such as 0,5,9, nor an existing file"
         )
@@ -64,49 +59,14 @@ def _shown(values: argparse.Namespace) -> tuple[str, ...]:
     return tuple(name.strip().replace("color", "colour") for name in values.show.split(","))
 
 
-def _views(text: str) -> tuple[int, ...] | None:
-    """The view indices in `0,5,9`; None for any other text."""
-    parts = text.split(",")
-    return tuple(map(int, parts)) if len(parts) > 1 and all(is_index(part) for part in parts) else None
-
-
-def camera_path(values: argparse.Namespace, scene: Scene) -> CameraPath:
-    """The camera path of the flags; raises UserError for an invalid view index or file."""
-    from data.scenes.scene import require_view
-    from models.results import camera_paths as paths
-
-    seconds, fps = values.seconds or SECONDS, values.fps or FPS
-    if values.path == ORBIT:
-        return paths.orbit(scene, seconds, fps)
-    views = _views(values.path)
-    if views is None:
-        return paths.from_file(Path(values.path), scene)
-    for view in views:
-        require_view(scene, view)
-    return paths.between(scene, views, seconds, fps)
-
-
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Render the video; returns the exit status."""
     values = arguments.values
-    conf = choose_device(arguments, conf)
-    experiment = open_trained(arguments, conf)
-    from models.results.sizes import film_level
-
-    path = camera_path(values, experiment.scene)
-    is_file = values.path != ORBIT and _views(values.path) is None
-    level = values.resolution_level or (1 if is_file else film_level(path.height))
-    shown = _shown(values)
-    # as validate_mesh does it, whose flags this mode lacks
-    mesh = replace(mesh_request(values), is_refined=True, clean=PIECES, color=VERTEX if COLOURED in shown else NONE)
-    request = VideoRequest(shown, level, values.output, mesh)
-
-    def make(context: EvalContext) -> None:
-        from models.results.path_video import render
-
-        render(context, path, request)
-
-    return show(experiment, make)
+    given = VideoRequest(values.path, _shown(values), level=values.resolution_level, output=values.output)
+    own = mesh_request(values)
+    mesh = replace(given.mesh, resolution=own.resolution, threshold=own.threshold)
+    request = replace(given, seconds=values.seconds or given.seconds, fps=values.fps or given.fps, mesh=mesh)
+    return with_model(arguments, conf, lambda model: interface.render_video(model, request))
 
 
 COMMAND = Command(
@@ -139,14 +99,14 @@ COMMAND = Command(
             OUTPUT,
             type=finite,
             metavar="S",
-            help=f"render: duration in seconds (default: {SECONDS:g}, or that of the camera-path file)",
+            help=f"render: duration in seconds (default: {VideoRequest.seconds:g}, or that of the camera-path file)",
         ),
         flag(
             "--fps",
             OUTPUT,
             type=finite,
             metavar="N",
-            help=f"render: frames per second (default: {FPS:g}, or those of the camera-path file)",
+            help=f"render: frames per second (default: {VideoRequest.fps:g}, or those of the camera-path file)",
         ),
     ),
     check=check,

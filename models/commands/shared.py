@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from data.io.streams import complain
 from models import interface
@@ -16,20 +15,16 @@ from models.commands.command import (
     EXPERIMENT,
     OUTPUT,
     Arguments,
-    ExperimentConfig,
     failed,
     flag,
 )
 from models.commands.flag_types import MAX_INT, finite, whole
+from models.methods.conf import ExperimentConfig
 from models.report.document import LANGUAGES
-from models.requests import FRAMES, WORLD, MeshRequest
+from models.requests import FRAMES, PUBLISHED_RESOLUTION, WORLD, MeshRequest
+from models.results import trained
+from models.results.trained import TrainedModel
 
-if TYPE_CHECKING:
-    from models.experiment import Experiment
-    from models.results.context import EvalContext
-    from models.runner import Runner
-
-PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
 MAX_RESOLUTION = 2048  # gives tens of millions of triangles and needs 4 GB of memory
 
 OVERWRITE = flag(
@@ -98,24 +93,14 @@ def mesh_request(values: argparse.Namespace) -> MeshRequest:
 
 
 def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool = False) -> ExperimentConfig:
-    """The conf for the device of the flags, which is chosen; raises UserError as `interface.choose_device`."""
-    return interface.choose_device(conf, arguments.device, arguments.gpu, is_trained)
-
-
-def open_trained(arguments: Arguments, conf: ExperimentConfig, *views: int) -> Experiment:
-    """The experiment with the checkpoint of the flags; raises UserError, also for an invalid view index."""
-    return interface.open_trained(conf, arguments.checkpoint, *views)
-
-
-def common(arguments: Arguments) -> dict[str, Any]:
-    """The arguments that the functions of the interface share."""
-    return {"checkpoint": arguments.checkpoint, "device": arguments.device, "gpu": arguments.gpu}
+    """The conf for the device of the flags, which is chosen; raises UserError as `trained.choose_device`."""
+    return trained.choose_device(conf, arguments.device, arguments.gpu, is_trained)
 
 
 def ended(work: Callable[[], object], advice: str = "") -> int:
     """Do the work; returns the exit status. `advice`: how to continue after a signal."""
-    from models.monitoring.interrupts import DivergedError, Interrupted
     from models.surface.extraction import EmptySurfaceError
+    from models.training.stops import DivergedError, Interrupted
 
     try:
         work()
@@ -129,11 +114,11 @@ def ended(work: Callable[[], object], advice: str = "") -> int:
     return EXIT_DONE
 
 
-def work_on(experiment: Experiment, work: Callable[[Runner], object]) -> int:
-    """Load Jittor and do the work, with a log; returns the exit status."""
-    return ended(lambda: interface.work_on(experiment, work))
+def with_model(arguments: Arguments, conf: ExperimentConfig, work: Callable[[TrainedModel], object]) -> int:
+    """Make a result of the model of the flags; returns the exit status."""
 
+    def result() -> None:
+        with interface.open_model(conf, arguments.checkpoint, device=arguments.device, gpu=arguments.gpu) as model:
+            work(model)
 
-def show(experiment: Experiment, result: Callable[[EvalContext], object]) -> int:
-    """Make a result from a checkpoint; returns the exit status."""
-    return work_on(experiment, lambda runner: result(runner.snapshot()))
+    return ended(result)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.streams import say
 from models import interface
 from models.commands import cases
-from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
+from models.commands.command import EXPERIMENT, Arguments, Command, flag
 from models.commands.conf import read_conf
 from models.commands.printed import command_line, of_the_scene
-from models.commands.shared import CHECKPOINT, OVERWRITE, common, ended
+from models.commands.shared import CHECKPOINT, OVERWRITE, ended
 from models.commands.view import VIEWER, keys_of, place_of
-from models.machine.ranks.place import is_writer
-
-if TYPE_CHECKING:
-    from models.callback import Callback
-    from models.experiment import Experiment
+from models.methods.conf import ExperimentConfig
 
 
 def check(values: argparse.Namespace) -> None:
@@ -33,19 +28,21 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Train to the last step; returns the exit status."""
     if arguments.values.cases is not None:
         return cases.run_cases(arguments)
-    values = arguments.values
+    values, callbacks = arguments.values, []
+    if values.view:
+        from models.viewer.model_viewer import ViewerCallback
 
-    def followers(experiment: Experiment) -> tuple[Callback, ...]:
-        return (_viewer(arguments, experiment),) if values.view and is_writer() else ()
-
+        callbacks.append(ViewerCallback(keys_of(arguments, conf), place_of(arguments), say))
     return ended(
         lambda: interface.train(
             conf,
             is_continue=values.is_continue,
             overwrite=values.overwrite,
+            checkpoint=arguments.checkpoint,
+            device=arguments.device,
+            gpu=arguments.gpu,
             language=values.language,
-            followers=followers,
-            **common(arguments),
+            callbacks=callbacks,
         ),
         "; continue with --is_continue" if values.mode == COMMAND.name else "",  # reconstruct says how itself
     )
@@ -65,19 +62,6 @@ def next_steps(arguments: Arguments) -> list[str]:
     lines += [f"report: {folder / REPORT}"] if (folder / REPORT).is_file() else []
     again = command_line([*of_the_scene(arguments, arguments.conf), "--mode", "validate_mesh"])
     return [*lines, f"next: {again}"]
-
-
-def _viewer(arguments: Arguments, experiment: Experiment) -> Callback:
-    """The viewer of a training; raises UserError if it cannot listen."""
-    from models.viewer.model_viewer import ViewerCallback
-
-    keys, place = keys_of(arguments, experiment.conf), place_of(arguments)
-    try:
-        return ViewerCallback(experiment.scene, keys, experiment.conf.dataset.downscale, experiment.folder, place, say)
-    except UserError:
-        experiment.withdraw()
-        experiment.close()
-        raise
 
 
 COMMAND = Command(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from models import interface
-from models.commands.command import OUTPUT, Arguments, Command, ExperimentConfig, flag
+from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import MAX_INT, whole
-from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, common, ended
+from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, with_model
+from models.methods.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Render a training view; returns the exit status."""
     values = arguments.values
-    return ended(lambda: interface.render(conf, values.image, level=values.resolution_level, **common(arguments)))
+    return with_model(arguments, conf, lambda model: interface.render(model, values.image, values.resolution_level))
 
 
 COMMAND = Command(

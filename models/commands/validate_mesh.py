@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from models import interface
-from models.commands.command import Arguments, Command, ExperimentConfig
+from models.commands.command import Arguments, Command
 from models.commands.mesh_flags import FINISH, MESH_FILE, OUTPUT_FILE, check, full_request
-from models.commands.shared import CHECKPOINT, MESH, common, ended
+from models.commands.shared import CHECKPOINT, MESH, ended, with_model
+from models.methods.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the mesh; returns the exit status."""
     request = full_request(arguments.values)
-    return ended(lambda: interface.extract_mesh(conf, request, **common(arguments)))
+    if request.mesh_file is not None:
+        return ended(lambda: interface.color_mesh(conf, request))
+    return with_model(arguments, conf, lambda model: interface.extract_mesh(model, request))
 
 
 COMMAND = Command(

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from models.commands.command import OUTPUT, Arguments, Command, ExperimentConfig, flag
+from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import whole
-from models.commands.shared import CHECKPOINT, LANGUAGE, choose_device, open_trained, work_on
+from models.commands.shared import CHECKPOINT, LANGUAGE, with_model
+from models.methods.conf import ExperimentConfig
+from models.requests import NETWORK, VIEWS, MeshRequest
+from models.results.trained import TrainedModel
 from models.viewer.server import FIRST_PORT, LAST_PORT, LOOPBACK, PORT, require_viser
 
 if TYPE_CHECKING:
-    from models.results.context import EvalContext
-    from models.runner import Runner
-    from models.surface.mesh import Surface
     from models.viewer.crop import ConfKeys
     from models.viewer.scene_viewer import Place
 
@@ -80,29 +80,20 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     from models.checkpoints.folder import checkpoint_files
     from models.experiment import CHECKPOINTS
 
-    conf = choose_device(arguments, conf)
-    experiment = open_trained(arguments, conf)
-    files = {} if arguments.checkpoint else checkpoint_files(experiment.folder / CHECKPOINTS)
     keys, place = keys_of(arguments, conf), place_of(arguments)
-    return work_on(experiment, lambda runner: _look(runner, files, keys, place))
 
+    def look(model: TrainedModel) -> None:
+        folder, scene = model.experiment.folder, model.scene  # raises before Jittor is loaded
+        files = {} if arguments.checkpoint else checkpoint_files(folder / CHECKPOINTS)
+        context = model.context
+        from models.viewer.model_viewer import look_at_model
 
-def _look(runner: Runner, files: dict[int, Path], keys: ConfKeys, place: Place) -> None:
-    from models.checkpoints.ours import load_checkpoint
-    from models.requests import NETWORK, VIEWS, MeshRequest
-    from models.results.meshes import finished_mesh, validate_mesh
-    from models.surface.extraction import EmptySurfaceError
-    from models.viewer.model_viewer import look_at_model, mesh_or_none
+        # as reconstruct delivers it
+        clean = VIEWS if scene.masks is None else None
+        mesh = MeshRequest(context.experiment.conf.train.mesh_resolution, clean=clean, color=NETWORK)
+        look_at_model(context, mesh, files, keys, place)
 
-    def mesh(context: EvalContext) -> Surface | None:
-        clean = VIEWS if context.experiment.scene.masks is None else None  # as reconstruct delivers it
-        request = MeshRequest(runner.conf.mesh_resolution, clean=clean, color=NETWORK)
-        return mesh_or_none(lambda: finished_mesh(context, request), runner.log.info, EmptySurfaceError)
-
-    def go_to(path: Path) -> None:
-        runner.trainer.restore(load_checkpoint(path))
-
-    look_at_model(runner.snapshot, mesh, validate_mesh, files, go_to, keys, place)
+    return with_model(arguments, conf, look)
 
 
 COMMAND = Command(

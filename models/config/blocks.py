@@ -10,9 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.config.optimizers import ADAM, OPTIMIZERS
-from models.config.schedules import DECAYS, Schedule, decaying, warmed_up
-from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, weight
+from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, share, weight
+
+ADAM, COSINE, EXPONENTIAL = "adam", "cosine", "exponential"
+# The names that `train.optimizer` and `train.learning_rate_decay` take: of models/training/optimizers.py, schedules.py.
+OPTIMIZERS, DECAYS = [ADAM], [COSINE, EXPONENTIAL]
+BETA_1 = 0.9  # of Adam's first moment
 
 LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
 MOST_RAYS = 10**7  # of a batch or a chunk; more than the pixels of a photograph in training
@@ -48,6 +51,17 @@ class TrainConfig:
     report_freq: int = every(least=1)
     igr_weight: float = weight()
     mask_weight: float = weight()
+    free_weight: float = weight(1.0)  # without: bunny up to a sixth worse
+    points_weight: float = weight(0.0)
+    patches_weight: float | Auto = weight(0.0)
+    patches_from: float = share(0.2)
+    # More fills concave parts, half as much leaves bumps on smooth surfaces.
+    curvature_weight: float = weight(2e-3)  # without: jug a third, room a tenth worse
+    exposure_weight: float = weight(0.01)
+    opacity_weight: float = weight(0.01)
+    size_weight: float = weight(0.01)
+    distortion_weight: float = weight(0.0)
+    normal_weight: float = weight(0.0)
     warm_up_end: float = every(0.0)
     anneal_end: float = every(0.0)
     max_bad_steps: int = every(10, least=1)  # consecutive skipped steps before a return to the last checkpoint
@@ -62,7 +76,7 @@ class TrainConfig:
     mesh_resolution: int = limits(
         64, at_least=2, at_most=FINEST_MESH
     )  # grid points per side of the meshes written during training
-    learning_rate_decay: str = limits("cosine", one_of=DECAYS)
+    learning_rate_decay: str = limits(COSINE, one_of=DECAYS)
     optimizer: str = limits(ADAM, one_of=OPTIMIZERS)
     adam_beta_2: float = limits(0.999, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the second moment
     adam_epsilon: float = limits(1e-8, at_least=LEAST_EPSILON, at_most=1)  # added to the root of the second moment
@@ -73,13 +87,6 @@ class TrainConfig:
         """The background colour [3]; None for black."""
         return np.ones(3, np.float32) if self.use_white_bkgd else None
 
-    @property
-    def schedule(self) -> Schedule:
-        """The learning rate; the very first step of a warm-up has the rate 0, as published."""
-        decay = DECAYS[self.learning_rate_decay]
-        after = decaying(decay, self.learning_rate, self.learning_rate_alpha, self.warm_up_end, self.end_iter)
-        return warmed_up(after, self.warm_up_end)
-
     def check(self) -> None:
         """Raises ConfigError if the warm-up is not shorter than the training, or a decay is impossible."""
         if self.warm_up_end >= self.end_iter:
@@ -87,7 +94,7 @@ class TrainConfig:
                 f"train.warm_up_end = {self.warm_up_end:g}: must be below train.end_iter = {self.end_iter}; "
                 "lower it (a twentieth of end_iter is usual)"
             )
-        if self.learning_rate_decay == "exponential" and self.learning_rate_alpha == 0.0:
+        if self.learning_rate_decay == EXPONENTIAL and self.learning_rate_alpha == 0.0:
             raise ConfigError(
                 "train.learning_rate_alpha = 0: an exponential decay cannot reach 0; set it above 0, such as 0.1, "
                 "or learning_rate_decay = cosine"

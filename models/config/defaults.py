@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from models.config.hocon import read_tree
+from models.config.hocon import CASE_WORD, leaves, read_tree
 from models.config.strict import ConfigError
 
 BASE = Path(__file__).resolve().parents[2] / "confs" / "base"
@@ -23,7 +23,7 @@ def base_values(kind: str) -> Mapping[str, Any]:
     # the base of the method last, since later values replace earlier ones
     for path in sorted(BASE.glob("*.conf"), key=lambda path: path.stem == kind):
         try:
-            found |= _leaves(read_tree(path, "CASE_NAME"), "")
+            found |= leaves(read_tree(path, CASE_WORD))
         except ConfigError:
             continue
     return found
@@ -44,10 +44,3 @@ def _plain(value: Any) -> Any:
         return float(value)
     except (TypeError, ValueError):
         return str(value).lower() if str(value).lower() in ("true", "false") else value
-
-
-def _leaves(block: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in block.items():
-        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found

@@ -22,6 +22,7 @@ from data.io.files import read_regular
 from data.io.nearby import files_beside
 from models.config.strict import ConfigError, shown
 
+CPU, CUDA = DEVICES = ("cpu", "cuda")
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
 CASE_SIGNS = " ._-+"  # allowed in a case, besides letters (with combining marks) and digits
 CASE_KEY = "case"  # the same as a HOCON substitution, ${case}
@@ -259,3 +260,27 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read as a conf file ({reason(error)})") from None
+
+
+def of_device(tree: Any, device: str, key: str = "") -> Any:
+    """The tree of a conf with the value of one device in place of each block `{ cpu = ..., cuda = ... }`.
+
+    Raises ConfigError, naming the key, for a block that lacks a device or has other keys.
+    """
+    if not isinstance(tree, Mapping):
+        return tree
+    if not tree.keys() & set(DEVICES):
+        return {name: of_device(value, device, f"{key}.{name}".lstrip(".")) for name, value in tree.items()}
+    if not key:
+        raise ConfigError("cpu and cuda: are no blocks of a conf; give a key, KEY = { cpu = ..., cuda = ... }")
+    if set(tree) != set(DEVICES):
+        raise ConfigError(f"{key}: a value for each device needs both, {{ cpu = ..., cuda = ... }}, and nothing else")
+    return tree[device]
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> value of nested dicts, in their order."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found

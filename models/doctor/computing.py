@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from data.errors import UserError
-from models.doctor.compiling import CompileStage
-from models.doctor.line import Line, guarded
+from models.doctor.lines import CompileStage, Line, guarded
 from models.machine import backend
 from models.machine.progress import Word, hand_on
 
@@ -47,7 +46,7 @@ def compute(report: Callable[[Line | CompileStage | Word], None], device: str, g
 
 def _gradients() -> Iterator[Line]:
     """The gradients of an SDF. Imports are inside the checks, so that a missing package fails only one check."""
-    from models.doctor.gradients import gradients
+    from models.doctor.operations import gradients
 
     yield from gradients()
 
@@ -89,7 +88,7 @@ def _checkpoint() -> Iterator[Line]:
     import numpy as np
 
     from models.checkpoints.ours import Checkpoint, load_checkpoint, save_checkpoint
-    from models.doctor.gradients import CONF
+    from models.doctor.operations import CONF
     from models.fields.sdf import SDFNetwork
     from models.fields.state import export_state
 

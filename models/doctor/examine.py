@@ -10,10 +10,9 @@ from typing import Any
 from data.errors import crash_report
 from data.io.child import ChildError, run_apart
 from data.io.streams import say
-from models.doctor import cuda, system
-from models.doctor.compiling import CompileStage, Compiling
+from models.doctor import system
 from models.doctor.computing import compute
-from models.doctor.line import Check, Line, guarded
+from models.doctor.lines import Check, CompileStage, Compiling, Line, guarded
 from models.machine.progress import Word, show
 
 REMEDY = "report it with all of these lines"
@@ -34,7 +33,7 @@ def examine(device: str, gpu: int, tell: Callable[[Line], None]) -> bool:
         "C++ compiler": system.compiler,
         "memory": system.memory,
         "cache": system.cache,
-        "CUDA": lambda: cuda.cuda(device, gpu),
+        "CUDA": lambda: system.cuda(device, gpu),
     }
     for name, check in checks.items():
         for line in guarded(name, check, REMEDY):

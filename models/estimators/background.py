@@ -8,23 +8,23 @@ density is per unit of this fraction, so that the opacity of an interval does no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from data.cameras import evenly_spaced
 from data.rays import Rays
-from data.roi.cells import squared_radii
-from data.roi.frustum import frustum_distances
+from data.scenes.frustum import frustum_distances, squared_radii
 from data.scenes.scene import Scene
-from models.estimators.conf import BACKGROUND_RADIUS, OpenConfig
-from models.estimators.empty_cells import EmptyCells
-from models.estimators.occupancy import OccupancyGrid
+from models.estimators.conf import OpenConfig
+from models.estimators.occupancy import EmptyCells, OccupancyGrid
 from models.estimators.visibility import fitted, transmitted
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, PackedSamples
 from models.ops.outside import BEFORE, BEHIND, Outside, occupied, outside_samples
+from models.ops.sizes import BACKGROUND_RADIUS
 from models.ops.volrend import alpha_from_density
 from models.structs import Var
 
@@ -62,9 +62,8 @@ class ContractedBackground:
         """The networks of density and colour, by their names in checkpoints."""
         return {"background_density": self.density, "background_color": self.color}
 
-    def fit(self, scene: Scene, near_plane: float) -> None:
+    def fit(self, scene: Scene) -> None:
         """Count the images that see each cell; before a plain backdrop, set a low initial density."""
-        self.grid.near_plane = near_plane
         self.is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
         if not self.is_plain:
             return
@@ -122,8 +121,7 @@ class ContractedBackground:
 
     def _alpha(self, points: Var, directions: Var) -> Var:
         with jt.no_grad():
-            density = self.density.at_weights().evaluate(points).density
-            return alpha_from_density(density, self._lengths(points, directions))
+            return alpha_from_density(self.density.evaluate(points)[0], self._lengths(points, directions))
 
     def _lengths(self, points: Var, directions: Var) -> Var:
         """The lengths [P, 1] over which samples absorb: an interval, or NEAR_SHARE of it between camera and region.
@@ -135,9 +133,9 @@ class ContractedBackground:
 
     def evaluate(self, points: Var, directions: Var) -> tuple[Var, Var]:
         """Opacities [S, 1] and colours [S, 3] of samples at contracted points."""
-        found = self.density.at_weights().evaluate(points)
-        alpha = alpha_from_density(found.density, self._lengths(points, directions))
-        return alpha, self.color(points, points, directions, found.feature)
+        density, feature = self.density.evaluate(points)
+        alpha = alpha_from_density(density, self._lengths(points, directions))
+        return alpha, self.color(points, points, directions, feature)
 
     def update(self) -> None:
         """Evaluate some cells and update the occupancy grid."""
@@ -191,3 +189,41 @@ def _shell(cells: int) -> np.ndarray:
     """The cells that are at least partly outside the sphere: bool [cells, cells, cells]."""
     radius = np.sqrt(squared_radii(cells))
     return (radius < 1 + np.sqrt(3) / cells) & (radius > 0.5 - np.sqrt(3) / cells)
+
+
+@dataclass(frozen=True)
+class MergedBackground:
+    """F background samples and their positions among the S samples of the region; see `BackgroundSamples`."""
+
+    alpha: Var  # [F, 1]
+    rgb: Var  # [F, 3]
+    place: Var  # int32 [S + F], position of each sample (first all S, then all F) in the merged order
+    sample: Var  # int32 [S + F], sample at each position
+    offsets: Var  # int32 [R + 1], of all S + F samples
+    region: int  # S
+
+    def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, Var]:
+        """Opacity and colour of all samples in merged order."""
+        return self._merged(alpha, self.alpha), self._merged(rgb, self.rgb), self.offsets
+
+    def of_region(self, weights: Var) -> Var:
+        """Weights of all samples [S + F, 1] -> weights of the region [S, 1]."""
+        return weights[self.place[: self.region]]
+
+    def _merged(self, near: Var, far: Var) -> Var:
+        """Values of the samples [S, C] and [F, C] in merged order [S + F, C]."""
+        return _Permuted(self.place, self.sample)(jt.concat([near, far], dim=0))
+
+
+class _Permuted(jt.Function):
+    """Rows in permuted order; the cotangent is permuted by the inverse."""
+
+    def __init__(self, place: Var, sample: Var) -> None:
+        super().__init__()
+        self.place, self.sample = place, sample
+
+    def execute(self, values: Var) -> Var:
+        return values[self.sample]
+
+    def grad(self, d_values: Var) -> Var:
+        return d_values[self.place]

@@ -1,4 +1,4 @@
-"""The base class of estimators: without state, schedule or background."""
+"""The base classes of estimators: without state, schedule or background; and of dense samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from data.scenes.scene import Scene
+from data.rays import Rays
+from data.scenes.sampler import PixelSampler
+from data.scenes.scene import Posed, Scene
 from models.machine.backend import jt
 from models.structs import Noise
 
@@ -22,9 +24,13 @@ class Estimator:
         """The networks of the background, by their names in checkpoints."""
         return {}
 
+    def see(self, views: Posed) -> None:
+        """Take the cameras of a scene, all that the results of a trained model need of it."""
+        del views
+
     def fit(self, scene: Scene) -> None:
-        """Initialise from a scene; called once, before `sampler`."""
-        del scene
+        """Initialise a training from a scene; called once, before `sampler`."""
+        self.see(scene)
 
     def begin(self) -> None:
         """Start a new training; called once, after `sampler`, unless a checkpoint is resumed."""
@@ -62,3 +68,18 @@ class Estimator:
         """Restore `buffers`; raises ValueError if they do not fit."""
         if buffers:
             raise ValueError(f"{next(iter(buffers))} does not belong to this method")
+
+
+def upload(rays: Rays) -> Rays:
+    """The rays with Vars, copied to the device once."""
+    return Rays(*(jt.array(value) for value in (rays.origins, rays.directions, rays.near, rays.far)))
+
+
+class PixelEstimator(Estimator):
+    """An estimator of dense samples; a batch contains random pixels of one image, and the images are used in turn."""
+
+    is_dense = True
+
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PixelSampler:
+        """A sampler of random pixels of one image at a time."""
+        return PixelSampler(scene, batch_size, generator)

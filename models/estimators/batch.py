@@ -14,57 +14,38 @@ from models.ops.later import Later
 from models.ops.march import PackedSamples
 from models.structs import MASK_THRESHOLD, Array, Var
 
-
-@dataclass(frozen=True)
-class Counts:
-    """Numbers of rays and samples of a batch, counted over the rays that fit the budget."""
-
-    rays: int
-    hits: int  # rays with samples
-    near: int  # samples of the region
-    walked: int  # samples of the region before hidden ones were removed
-    far: int = 0  # samples of the background
-    asked: int = 0  # samples of the background before hidden ones were removed
+# Numbers of a batch, over the rays that fit the budget: rays, rays with samples, samples of the region, those before
+# hidden ones were removed, and the same two of the background, if there is one.
+COUNTED = ("rays", "hits", "near", "walked", "far", "asked")
 
 
-@dataclass(frozen=True)
-class Placed:
-    """The samples of a batch of R rays on the device: S of the region, including points that belong to no ray."""
+def counts_of(counted: Later) -> dict[str, int]:
+    """The numbers of COUNTED, once they are on the host."""
+    return dict.fromkeys(COUNTED, 0) | dict(zip(COUNTED, counted.read().tolist(), strict=False))
 
-    near: PackedSamples
-    far: PackedSamples | None  # of the background
-    walked: Var | None = None  # int32 [R + 1], offsets of the region's samples before hidden ones were removed
-    asked: Var | None = None  # int32 [R + 1], those of the background
-    counted: Later | None = None  # the fields of `Counts` on their way to the host, once started
 
-    def started(self) -> Placed:
-        """The same, with the computation of all samples started, and the copy of their counts to the host."""
-        found = [value for one in (self.near, self.far) if one is not None for value in vars(one).values()]
-        jt.sync([*found, *(value for value in (self.walked, self.asked) if value is not None)])
-        return replace(self, counted=Later(self._count()))
+# The samples of a batch on the device: those of the region, including points that belong to no ray, those of the
+# background, and the numbers of COUNTED on their way to the host; None for a part of a batch.
+Placed = tuple[PackedSamples, PackedSamples | None, Later | None]
 
-    def _count(self) -> Var:
-        """The fields of `Counts`, int32 [4 or 6]."""
-        kept, offsets = self.near.kept, self.near.offsets
-        counted = [offsets, self.walked]
-        if self.far is not None:
-            counted += [self.far.offsets, self.asked]
-            offsets = offsets + self.far.offsets
-        hits = (offsets[1:] > offsets[:-1]).int32().sum()
-        return jt.concat([kept, hits, *(ends[kept] for ends in counted)]).stop_grad()
 
-    @property
-    def counts(self) -> Counts:
-        """The numbers of rays and samples; waits for the device."""
-        return Counts(*(self.counted or Later(self._count())).read().tolist())
+def started(near: PackedSamples, far: PackedSamples | None, walked: Var, asked: Var | None) -> Placed:
+    """The samples of R rays, with their computation started, and the copy of their counts to the host.
 
-    def part(self, start: int, stop: int, is_last: bool) -> Placed:
-        """The samples of the rays start to stop - 1, the last ray with the points of no ray; waits for the device."""
-        far = None if self.far is None else _part(self.far, start, stop, is_last)
-        return Placed(_part(self.near, start, stop, is_last), far)
+    walked, asked: int32 [R + 1], offsets of both kinds of samples before hidden ones were removed.
+    """
+    counted, offsets = [near.offsets, walked], near.offsets
+    if far is not None:
+        counted += [far.offsets, asked]
+        offsets = offsets + far.offsets
+    found = [value for one in (near, far) if one is not None for value in vars(one).values()]
+    jt.sync([*found, walked, *(() if asked is None else (asked,))])
+    hits = (offsets[1:] > offsets[:-1]).int32().sum()
+    return near, far, Later(jt.concat([near.kept, hits, *(ends[near.kept] for ends in counted)]).stop_grad())
 
 
 def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSamples:
+    """The samples of the rays start to stop - 1, the last ray with the points of no ray; waits for the device."""
     values = {name: value.numpy() for name, value in vars(one).items()}
     offsets = values.pop("offsets")
     rows = slice(offsets[start], None if is_last else offsets[stop])
@@ -114,7 +95,8 @@ class PackedBatch:
         """The rays start to stop - 1 with their samples; the last ray also gets the points of no ray."""
         stop = min(stop, len(self))
         is_last = stop == len(self)
-        placed = self.placed.part(start, stop, is_last)
+        near, far, _ = self.placed
+        placed = _part(near, start, stop, is_last), None if far is None else _part(far, start, stop, is_last), None
         names = ("origins", "directions", "near", "far", "jitter", "rgb", "view", "mask")
         cut = {name: value[start:stop] for name, value in self.arrays().items() if name in names}
         anchors = self.anchors if self.anchors is None or is_last else np.zeros_like(self.anchors)
@@ -131,13 +113,14 @@ class PackedBatch:
 
     def of_rays(self, is_such: Array) -> Var:
         """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""
-        near = self.placed.near
+        near = self.placed[0]
         flags = jt.array(is_such).float32()[near.rays].unsqueeze(1)
         return flags * (jt.index(flags.shape, dim=0) < near.offsets[-1:].unsqueeze(1)).float32()
 
     def is_anchor(self) -> Var:
         """Whether each sample is an SfM point, float32 [S, 1]."""
-        behind = jt.index(self.placed.near.depths.shape, dim=0) - self.placed.near.offsets[-1:].unsqueeze(1)
+        near = self.placed[0]
+        behind = jt.index(near.depths.shape, dim=0) - near.offsets[-1:].unsqueeze(1)
         count = 0 if self.anchors is None else int(self.anchors[0])
         return ((behind >= 0) & (behind < count)).float32()
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from data.rays import PixelBatch, Rays
 from models.estimators import sampling
+from models.estimators.base import PixelEstimator, upload
 from models.estimators.conf import CoarseToFineConfig
-from models.estimators.pixels import PixelEstimator, RayVars, upload
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf, merge_depths
 from models.ops.volrend import dense_offsets, points_along
-from models.structs import Noise, RayLayout, RaySamples, Var
+from models.structs import Noise, RaySamples, Var
 
 
 class CoarseToFineEstimator(PixelEstimator):
@@ -58,7 +58,7 @@ class CoarseToFineEstimator(PixelEstimator):
             depths = merge_depths(coarse.distances.reshape((-1, count)), closer)[0].detach()
         return _samples(placed, depths, far)
 
-    def _span(self, rays: RayVars) -> tuple[Var, Var]:
+    def _span(self, rays: Rays) -> tuple[Var, Var]:
         """The range of depths, near and far [R, 1]: that of the conf, else the span of the unit sphere.
 
         The span of the sphere may begin behind the camera; it is clipped there.
@@ -70,15 +70,15 @@ class CoarseToFineEstimator(PixelEstimator):
         return jt.full(shape, self.conf.near), jt.full(shape, self.conf.far)
 
 
-def _uploaded(batch: PixelBatch | Rays) -> RayVars:
+def _uploaded(batch: PixelBatch | Rays) -> Rays:
     return upload(batch.rays if isinstance(batch, PixelBatch) else batch)
 
 
-def _samples(rays: RayVars, depths: Var, far: Var) -> RaySamples:
+def _samples(rays: Rays, depths: Var, far: Var) -> RaySamples:
     """Samples at depths [R, N], which are also the starts of the intervals; the last interval ends at far [R, 1]."""
     rows, count = depths.shape
     deltas = jt.concat([depths[:, 1:], far], dim=1) - depths
     positions = points_along(rays.origins, rays.directions, depths).reshape((-1, 3)).stop_grad()
     directions = rays.directions.unsqueeze(1).broadcast((rows, count, 3)).reshape((-1, 3)).stop_grad()
-    layout = RayLayout(dense_offsets(rows, count), count)
-    return RaySamples(positions, directions, deltas.reshape((-1, 1)), layout, depths.reshape((-1, 1)))
+    offsets = dense_offsets(rows, count)
+    return RaySamples(positions, directions, deltas.reshape((-1, 1)), offsets, depths.reshape((-1, 1)), count)

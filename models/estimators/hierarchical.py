@@ -12,18 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.cameras import SPAN_LENGTH
-from data.rays import PixelBatch
+from data.rays import PixelBatch, Rays
 from models.estimators import sampling
+from models.estimators.base import PixelEstimator, upload
 from models.estimators.conf import HierarchicalConfig
-from models.estimators.pixels import PixelEstimator, RayVars, upload
 from models.fields.nerf import NeRF
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
 from models.ops.intervals import interval_lengths, intervals
-from models.ops.placing import place
-from models.ops.upsample import merge_depths
+from models.ops.upsample import merge_depths, place
 from models.ops.volrend import alpha_from_density, dense_offsets, inverted_sphere, points_along
-from models.structs import Noise, RayLayout, RaySamples, Var
+from models.structs import Noise, RaySamples, Var
 
 Distance = Callable[[Var], Var]  # points [P, 3] -> signed distances [P, 1]
 
@@ -36,7 +35,7 @@ class InverseSphereBackground:
     rgb: Var  # [R, M, 3], 0.5 inside the sphere
     in_sphere: Var  # [R, N], 1 if the midpoint of an interval of the region is inside the sphere
 
-    def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, RayLayout]:
+    def joined(self, alpha: Var, rgb: Var) -> tuple[Var, Var, Var]:
         """Opacity and colour: of the region inside the sphere, of the background outside; see `BackgroundSamples`."""
         (rows, count), every = self.in_sphere.shape, self.alpha.shape[1]
         inside, outside = self.in_sphere, 1.0 - self.in_sphere
@@ -45,7 +44,7 @@ class InverseSphereBackground:
         inside, outside = inside.unsqueeze(2), outside.unsqueeze(2)
         near = rgb.reshape((rows, count, 3)) * inside + self.rgb[:, :count] * outside
         rgb = jt.concat([near, self.rgb[:, count:]], dim=1).reshape((-1, 3))
-        return alpha, rgb, RayLayout(dense_offsets(rows, every), every)
+        return alpha, rgb, dense_offsets(rows, every)
 
     def of_region(self, weights: Var) -> Var:
         """Weights of all intervals [R M, 1] -> weights of the region [R N, 1], zero outside the sphere."""
@@ -86,19 +85,19 @@ class HierarchicalEstimator(PixelEstimator):
         rays = upload(batch.rays)
         return self.samples_of(rays, self.t_starts(rays, distance, noise) if t_starts is None else t_starts, noise)
 
-    def samples_of(self, rays: RayVars, t_starts: Var, noise: Noise | None = None) -> RaySamples:
+    def samples_of(self, rays: Rays, t_starts: Var, noise: Noise | None = None) -> RaySamples:
         """The samples of the intervals that start at t_starts [R, N]."""
         rows, count = t_starts.shape
         positions, directions, deltas, distances, in_sphere, near_sphere = intervals(
             rays.origins, rays.directions, t_starts, self.last_length
         )
-        layout = RayLayout(dense_offsets(rows, count), count)
+        offsets = dense_offsets(rows, count)
         background = None
         if self.nerf is not None:
             background = self.background(self.nerf, rays, t_starts, in_sphere.reshape((rows, count)), noise)
-        return RaySamples(positions, directions, deltas, layout, distances, in_sphere, near_sphere, background)
+        return RaySamples(positions, directions, deltas, offsets, distances, count, in_sphere, near_sphere, background)
 
-    def t_starts(self, rays: RayVars, distance: Distance, noise: Noise | None, sdf: Var | None = None) -> Var:
+    def t_starts(self, rays: Rays, distance: Distance, noise: Noise | None, sdf: Var | None = None) -> Var:
         """Starts of the intervals, [R, N] ascending: uniform depths, then rounds of importance sampling near the
         surface.
 
@@ -116,7 +115,7 @@ class HierarchicalEstimator(PixelEstimator):
         return SPAN_LENGTH / self.conf.n_samples
 
     def background(
-        self, nerf: NeRF, rays: RayVars, t_starts: Var, in_sphere: Var, noise: Noise | None = None
+        self, nerf: NeRF, rays: Rays, t_starts: Var, in_sphere: Var, noise: Noise | None = None
     ) -> InverseSphereBackground:
         """The background network, evaluated at the intervals of the region with `in_sphere` [R, N] = 0 and at those
         behind it.

@@ -1,17 +1,20 @@
 """An occupancy grid over the cube [-1, 1]^3, and the packed samples of rays that traverse it.
 
 The hull (the visual hull of the masks, or the unit sphere) is given initially and never grows. Updates classify the
-cells inside it as empty, occupied (may contain the surface) or solid, by the values of the trained field.
+cells inside it as empty, occupied (may contain the surface) or solid, by the values of the trained field; `EmptyCells`
+finds those in which a density is negligible.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from scipy.ndimage import distance_transform_edt, label
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
-from data.roi.cells import any_in_blocks, between_centres, children
+from data.scenes.frustum import any_in_blocks, between_centres, children
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march, with_empty_boxes
 from models.structs import Var
@@ -138,3 +141,46 @@ class OccupancyGrid:
     def probe(self, rays: Rays, step: float) -> PackedSamples:
         """All samples along rays at distance `step`, in the middle of each step; does not wait for the device."""
         return self.march(rays, middles(len(rays)), step, len(rays) * (int(SPAN_LENGTH / step) + 2))
+
+
+CELLS_AT_ONCE = 1 << 16  # cells evaluated per update, which takes as long as a few steps
+PATIENCE = 4  # consecutive updates with low opacity after which a cell counts as empty
+# A quasirandom sequence of points that fills a cell evenly
+# (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences").
+POINT_STRIDE = 1.0 / 1.22074408460575947536 ** np.arange(1, 4)
+
+
+class EmptyCells:
+    """Counts for each cell how often in a row it was found empty."""
+
+    def __init__(self, grid: OccupancyGrid, threshold: float) -> None:
+        """`threshold`: a cell with a lower opacity is empty."""
+        self.grid, self.threshold = grid, threshold
+        self.count = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Reset the counts."""
+        self.empty = np.zeros(self.grid.hull.shape, np.uint8)
+
+    def update(self, opacity: Callable[[np.ndarray, float], np.ndarray]) -> None:
+        """Evaluate some cells; opacity(points [P, 3], edge length) returns the opacities of their cells [P]."""
+        hull = np.argwhere(self.grid.hull)
+        turns = max(1, -(-len(hull) // CELLS_AT_ONCE))
+        some = hull[self.count % turns :: turns]
+        place = (0.5 + (self.count // turns) * POINT_STRIDE) % 1.0
+        points = ((some + place) * self.grid.side - 1).astype(np.float32)
+        at = tuple(some.T)
+        is_seen = opacity(points, self.grid.side) > self.threshold
+        self.empty[at] = np.where(is_seen, 0, np.minimum(self.empty[at] + 1, PATIENCE))
+        self.count += 1
+        self.grid.update((self.empty >= PATIENCE)[self.grid.hull], np.zeros(len(hull), bool))
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """The arrays that a resume needs."""
+        return {"empty_looks": self.empty.copy(), "looks": np.array([self.count])}
+
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Restore `buffers`."""
+        self.empty = buffers["empty_looks"].astype(np.uint8)
+        self.count = int(buffers["looks"][0])

@@ -8,27 +8,26 @@ from functools import cached_property
 
 import numpy as np
 
+from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
 from data.rays import Rays
-from data.scenes.fused_depth import FusedDepth, fused_depth
-from data.scenes.scene import Scene
-from models.estimators.background import ContractedBackground
+from data.scenes.scene import Posed, Scene
+from models.config.blocks import TrainConfig
+from models.estimators.background import ContractedBackground, MergedBackground
 from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import OpenConfig, PackedConfig
-from models.estimators.merge import MergedBackground
 from models.estimators.occupancy import middles
 from models.estimators.packed import MOST_LOST, VIEW_BUDGET
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
-from models.estimators.seen_space import RAY_SPACING, SeenSpace, boundary_faces
-from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, lost_share, opacities
+from models.estimators.seen_space import SeenSpace, boundary_faces, rays_of_views
+from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, above, lost_share, opacities
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
 from models.fields.sdf_grid import SDFGrid
 from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
-from models.ops.compact import compact, merged_order
-from models.ops.march import PackedSamples
+from models.ops.march import PackedSamples, compact, merged_order
 from models.plan import DEPTH_MAPS, TrainingPlan
-from models.structs import RayLayout, RaySamples, Var
+from models.structs import RaySamples, Var
 
 FITTED = 8192  # points per step of the fit to fused depth, half of them on the surface
 # With fused depth, the initial surface is known to about a hundredth of the radius.
@@ -45,28 +44,34 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         self,
         conf: PackedConfig,
         cells: OpenConfig,
-        end_iter: int,
+        train: TrainConfig,
         plan: TrainingPlan,
         sdf: DistanceField,
         sharpness: SingleVarianceNetwork,
         background: ContractedBackground,
     ) -> None:
-        super().__init__(conf, cells, end_iter, plan, sdf, sharpness, 0.0)
+        super().__init__(conf, cells, train, plan, sdf, sharpness, 0.0)
         self.background, self.most_beyond = background, cells.samples
         self._open, self._is_pruning = cells, False
         self._cavities: np.ndarray | None = None  # of the current field, computed at first use
         self._scene: Scene | None = None
+        self._views: Posed | None = None
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
         """The networks of the background, by their names in checkpoints."""
         return self.background.networks
 
+    def see(self, views: Posed) -> None:
+        """See `Estimator.see`."""
+        super().see(views)
+        self._views, self.background.grid.near_plane = views, self.grid.near_plane
+
     def fit(self, scene: Scene) -> None:
         """See `SurfaceOccupancyEstimator.fit`; also initialises the background."""
         self._scene = scene
         super().fit(scene)
-        self.background.fit(scene, self.grid.near_plane)
+        self.background.fit(scene)
         self.points = self._chosen_points(0, self.plan.depth)
 
     @cached_property
@@ -103,16 +108,11 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         self._is_pruning = step >= self.first_pruning
 
     def _points_at(self, step: int) -> np.ndarray | None:
-        return self._chosen_points(step, self.depth if step < self._open.depth_until * self._end_iter else None)
+        return self._chosen_points(step, self.depth if step < self._open.depth_until * self._train.end_iter else None)
 
     def _chosen_points(self, step: int, depth: FusedDepth | None) -> np.ndarray | None:
-        """The points of depth maps first, SfM points later; those of a scene photographed from within, which has a
-        surface near them from the start, at once.
-        """
-        if depth is not None and self.conf.points_weight > 0:
-            return depth.points
-        first = 0.0 if self.plan.is_interior else self._open.points_from
-        return self._scene_points if first * self._end_iter <= step else None
+        """The points of depth maps first, SfM points later."""
+        return depth.points if depth is not None and self._train.points_weight > 0 else self._scene_points
 
     def _leveled(self) -> list[GridField]:
         return [*super()._leveled(), self.background.density]
@@ -128,25 +128,25 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         return LEAST_WEIGHT if self._is_pruning or self.background.is_plain else ALL
 
     def _visible(self, batch: PackedBatch, found: PackedSamples) -> tuple[PackedSamples, PackedSamples, Var]:
-        seen = self.visibility(found, float(batch.step[0]))
-        near = compact(found, seen.above(self.least_weight), int(batch.sizes[2]))
-        far, asked = self.background.place(batch.rays, batch.jitter, seen.transmits, *batch.sizes[3:].tolist())
+        transmits, weights = self.visibility(found, float(batch.step[0]))
+        near = compact(found, above(weights, self.least_weight), int(batch.sizes[2]))
+        far, asked = self.background.place(batch.rays, batch.jitter, transmits, *batch.sizes[3:].tolist())
         last = jt.minimum(near.kept, far.kept)
         return _up_to(near, last), _up_to(far, last), asked
 
     def _sampled(self, placed: Placed, step: float) -> RaySamples:
         """Samples at distance `step`, with opacities and colours of the background."""
-        near, far, samples = placed.near, placed.far, super()._sampled(placed, step)
+        (near, far, _), samples = placed, super()._sampled(placed, step)
         if far is None:
             return samples
         alpha, rgb = self.background.evaluate(far.points, far.directions)
-        (place, sample), both = merged_order(near, far), RayLayout(near.offsets + far.offsets)
+        (place, sample), both = merged_order(near, far), near.offsets + far.offsets
         return replace(samples, background=MergedBackground(alpha, rgb, place, sample, both, near.rays.shape[0]))
 
     def _shown(self, near: PackedSamples, rays: Rays, seen: Visibility) -> tuple[Placed, int]:
         traversed = near.offsets.shape[0] - 1
-        far = self.background.shown(rays.at(slice(0, traversed)), middles(traversed), seen.transmits, VIEW_BUDGET)
-        return Placed(_up_to(near, far.kept), far), int(far.kept.item())
+        far = self.background.shown(rays.at(slice(0, traversed)), middles(traversed), seen[0], VIEW_BUDGET)
+        return (_up_to(near, far.kept), far, None), int(far.kept.item())
 
     def prune(self) -> None:
         """See `SurfaceOccupancyEstimator.prune`. The cells are unchanged if too many probe rays would lose the surface,
@@ -180,9 +180,9 @@ class OpenSurfaceEstimator(SurfaceOccupancyEstimator):
         kept. Behind a wall, where no ray trains the field, its surface may have several times the triangles of the seen
         one. None if the surface is smaller than the boundary of this space, or the grid coarser than its cells.
         """
-        if self._sampler is None or spacing > self.grid.side:
+        if self._views is None or spacing > self.grid.side:
             return None
-        rays = self._sampler.rays_of_views(RAY_SPACING * self.grid.side)
+        rays = rays_of_views(self._views, self.grid.side)
         distances = self._cell_distances()
         space, is_inside = SeenSpace(self.grid, distances < -self._reach, rays), distances < 0
         return space if boundary_faces(is_inside & space.cells) < boundary_faces(is_inside) else None

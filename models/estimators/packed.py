@@ -9,24 +9,25 @@ import numpy as np
 
 from data.errors import UserError
 from data.rays import Rays
-from data.roi.cells import squared_radii
-from data.roi.near_plane import near_plane
-from data.roi.visual_hull import carve_unit_sphere, masked_views
-from data.scenes.scene import Scene
+from data.scenes.frustum import squared_radii
+from data.scenes.scene import Posed, Scene
+from data.scenes.sparse import near_plane
+from data.scenes.visual_hull import carve_unit_sphere, masked_views
+from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
-from models.estimators.batch import PackedBatch, Placed
+from models.estimators.batch import PackedBatch, Placed, started
 from models.estimators.conf import SamplesConfig
 from models.estimators.occupancy import OccupancyGrid, middles
 from models.estimators.sampler import PackedSampler
-from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility
+from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility, above
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
-from models.ops.compact import compact, fill
-from models.ops.march import SOLID, PackedSamples
+from models.ops.march import SOLID, PackedSamples, compact, fill
 from models.plan import TrainingPlan
-from models.structs import RayLayout, RaySamples, Var
+from models.structs import RaySamples, Var
 
 MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
+BACKDROP = "backdrop"  # name of a buffer
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
 
 
@@ -42,14 +43,14 @@ class OccupancyEstimator(Estimator):
     def __init__(
         self,
         conf: SamplesConfig,
-        end_iter: int,
+        train: TrainConfig,
         plan: TrainingPlan,
         hull_margin: float,
         grids: Sequence[GridField],
     ) -> None:
         """`hull_margin`: dilation of the masks' visual hull; `grids`: fields with levels to activate."""
         self.conf, self.plan = conf, plan
-        self._end_iter, self._hull_margin, self._grids = end_iter, hull_margin, list(grids)
+        self._train, self._hull_margin, self._grids = train, hull_margin, list(grids)
         self.grid = OccupancyGrid(squared_radii(conf.cells) < 1)  # the cells whose centres are in the unit sphere
         self.step_size, self.random_share = 0.0, 0.0
         self.least_step = 0.0  # lower bound of the step size, updated with the cells
@@ -58,6 +59,11 @@ class OccupancyEstimator(Estimator):
         self._sampler: PackedSampler | None = None
         self.prunes_after = 0  # no pruning before this step, after a collapse
         self._backdrop: np.ndarray | None = None  # [3], colour of the backdrop from which the masks were derived
+
+    def see(self, views: Posed) -> None:
+        """See `Estimator.see`."""
+        centres = views.c2w[:, :3, 3]
+        self.grid.fit(centres, near_plane(centres, views.points))
 
     def fit(self, scene: Scene) -> None:
         """Carve the visual hull of the masks, if the plan uses them; raises UserError if it is empty."""
@@ -72,7 +78,7 @@ class OccupancyEstimator(Estimator):
                 )
             self.grid.enclose(hull)
             self._backdrop = scene.backdrop
-        self.grid.fit(scene.c2w[:, :3, 3], near_plane(scene.c2w[:, :3, 3], scene.points))
+        self.see(scene)
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """A sampler of pixels whose rays may cross the hull, for the scene passed to `fit`."""
@@ -86,9 +92,9 @@ class OccupancyEstimator(Estimator):
 
     def _sampled(self, placed: Placed, step: float) -> RaySamples:
         """Samples at distance `step`."""
-        near = placed.near
+        near = placed[0]
         deltas = jt.full((near.rays.shape[0], 1), step)
-        return RaySamples(near.points, near.directions, deltas, RayLayout(near.offsets), near.depths)
+        return RaySamples(near.points, near.directions, deltas, near.offsets, near.depths)
 
     def place(self, batch: PackedBatch) -> Placed:
         """The visible samples of the first rays of a batch that fit the sample budget; does not wait for the device."""
@@ -96,7 +102,7 @@ class OccupancyEstimator(Estimator):
         with jt.no_grad():
             found = self.grid.march(batch.rays, batch.jitter, float(batch.step[0]), walked)
             near, far, asked = self._visible(batch, found)
-            return Placed(fill(near, jt.array(batch.others), samples), far, found.offsets, asked).started()
+            return started(fill(near, jt.array(batch.others), samples), far, found.offsets, asked)
 
     def _visible(
         self, batch: PackedBatch, found: PackedSamples
@@ -104,8 +110,8 @@ class OccupancyEstimator(Estimator):
         """The visible ones of the samples found in the region, and those beyond it with their offsets (`Placed`)."""
         if not self.skips_hidden:
             return found, None, None
-        seen = self.visibility(found, float(batch.step[0]))
-        return compact(found, seen.above(self.least_weight), int(batch.sizes[2])), None, None
+        weights = self.visibility(found, float(batch.step[0]))[1]
+        return compact(found, above(weights, self.least_weight), int(batch.sizes[2])), None, None
 
     def before_step(self, step: int) -> None:
         """Activate levels, set the step size and, every `prune_every` steps, update the cells and `least_step`."""
@@ -133,7 +139,7 @@ class OccupancyEstimator(Estimator):
     @property
     def first_pruning(self) -> float:
         """The step at which pruning begins."""
-        return max(self.plan.prune_from.value * self._end_iter, self.prunes_after)
+        return max(self.plan.prune_from.value * self._train.end_iter, self.prunes_after)
 
     def _leveled(self) -> list[GridField]:
         """The fields whose levels are activated during training."""
@@ -141,7 +147,7 @@ class OccupancyEstimator(Estimator):
 
     def _schedule(self, step: int) -> None:
         conf = self.conf
-        done = step / self._end_iter
+        done = step / self._train.end_iter
         for field in self._leveled():
             field.activate(conf.first_levels, done / conf.levels_until)
         self.random_share = conf.anywhere if done >= conf.levels_until else 0.0
@@ -184,7 +190,7 @@ class OccupancyEstimator(Estimator):
 
         Returns them, their rows among all samples, and the number of their rays, the first ones. Waits for the device.
         """
-        is_kept = seen.above(LEAST_WEIGHT)
+        is_kept = above(seen[1], LEAST_WEIGHT)
         rows = np.flatnonzero(is_kept.numpy())
         rows = rows if len(rows) else np.zeros(1, rows.dtype)  # operations need a row: a sample of no ray
         placed, traversed = self._shown(compact(found, is_kept, len(rows)), rays, seen)
@@ -193,7 +199,7 @@ class OccupancyEstimator(Estimator):
     def _shown(self, near: PackedSamples, rays: Rays, seen: Visibility) -> tuple[Placed, int]:
         """The samples of an image, those beyond the region included, and the number of their rays."""
         del rays, seen
-        return Placed(near, None), near.offsets.shape[0] - 1
+        return (near, None, None), near.offsets.shape[0] - 1
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The background colour [3] of rays; None for black."""
@@ -201,7 +207,7 @@ class OccupancyEstimator(Estimator):
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The hull, the cells and the numbers of active levels."""
-        behind = {} if self._backdrop is None else {"backdrop": self._backdrop}
+        behind = {} if self._backdrop is None else {BACKDROP: self._backdrop}
         return behind | {
             "hull": self.grid.hull,
             "cells": self.grid.cells,
@@ -212,7 +218,8 @@ class OccupancyEstimator(Estimator):
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        for name, own in self.buffers().items():
+        expected = self.buffers() | ({BACKDROP: np.zeros(3)} if BACKDROP in buffers else {})
+        for name, own in expected.items():
             found = buffers.get(name)
             if found is None or found.dtype != own.dtype:
                 raise ValueError(f"its buffer {name} is missing, or of another type than {own.dtype}")
@@ -227,8 +234,7 @@ class OccupancyEstimator(Estimator):
             raise ValueError("its hull, cells or levels are not those of a training")
         self.grid.enclose(hull)
         self.grid.set(cells)
-        if self._backdrop is not None:
-            self._backdrop = buffers["backdrop"]
+        self._backdrop = buffers.get(BACKDROP)
         self.prunes_after, self.least_step = int(buffers["prunes_after"][0]), float(buffers["least_step"][0])
         for field, active in zip(self._leveled(), levels, strict=True):
             field.active = int(active)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from models.config.blocks import TrainConfig
 from models.estimators.conf import RadianceConfig
-from models.estimators.empty_cells import EmptyCells
+from models.estimators.occupancy import EmptyCells
 from models.estimators.packed import OccupancyEstimator
 from models.estimators.visibility import Visibility, density_visibility
 from models.fields.grid_field import GridField
@@ -23,9 +24,9 @@ class RadianceOccupancyEstimator(OccupancyEstimator):
 
     skips_hidden = True
 
-    def __init__(self, conf: RadianceConfig, end_iter: int, plan: TrainingPlan, field: RadianceField) -> None:
+    def __init__(self, conf: RadianceConfig, train: TrainConfig, plan: TrainingPlan, field: RadianceField) -> None:
         grids = [part for part in field.networks.values() if isinstance(part, GridField)]
-        super().__init__(conf, end_iter, plan, conf.hull_margin, grids)
+        super().__init__(conf, train, plan, conf.hull_margin, grids)
         self._field = field
         self.empty_cells = EmptyCells(self.grid, conf.threshold)
 

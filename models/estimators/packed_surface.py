@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from data.parsed_scene import training_points
-from data.roi.sparse import well_supported
 from data.scenes.scene import Scene
+from data.scenes.sparse import well_supported
+from models.config.blocks import TrainConfig
 from models.estimators.background import ContractedBackground
 from models.estimators.conf import InsideConfig, OpenConfig, PackedConfig
 from models.estimators.packed import OccupancyEstimator
@@ -36,13 +37,13 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self,
         conf: PackedConfig,
         cells: InsideConfig | OpenConfig,
-        end_iter: int,
+        train: TrainConfig,
         plan: TrainingPlan,
         sdf: DistanceField,
         sharpness: SingleVarianceNetwork,
         hull_margin: float,
     ) -> None:
-        super().__init__(conf, end_iter, plan, hull_margin, [sdf] if isinstance(sdf, GridField) else [])
+        super().__init__(conf, train, plan, hull_margin, [sdf] if isinstance(sdf, GridField) else [])
         self._cells_conf, self._sdf, self._sharpness = cells, sdf, sharpness
         self._scene_points: np.ndarray | None = None
 

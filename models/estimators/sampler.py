@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
-from data.cameras import SPAN_LENGTH, camera_rays, image_pixels
+from data.cameras import SPAN_LENGTH
 from data.errors import UserError
 from data.rays import Rays
 from data.scenes.sampler import damage_named, require_views, restore_generator
 from data.scenes.scene import Scene
-from models.estimators.batch import Counts, PackedBatch, Placed
+from models.estimators.batch import COUNTED, PackedBatch, Placed, counts_of
 from models.estimators.conf import POINTS_SHARE
 from models.estimators.drawn_pixels import HostPixels, pixels_of, windows_of
 from models.estimators.occupancy import OccupancyGrid
@@ -25,7 +24,6 @@ from models.structs import MASK_THRESHOLD
 
 PROBES = 2048  # random pixels; the rays of those inside the masks test whether pruning removes the object
 OPEN_PROBES = 512  # the same with a background: rays of all pixels; their opacity takes a sixth of a step
-PROBE_STEPS = 1.0  # in edge lengths of a cell
 MOST_EMPTY = 64  # consecutive batches without samples
 SPARE_SAMPLES = 1.2  # factor on the expected number of samples
 TRAVERSED_TO_VISIBLE = 6  # maximum ratio of traversed samples to the budget of visible ones
@@ -36,25 +34,15 @@ UNCOUNTED = {"cpu": 0, "cuda": 1}
 SPARE_POINTS = 1 / 16  # fraction of the samples: additional points, used if rays have few samples
 
 
-@dataclass(frozen=True)
-class PerRay:
-    """Mean numbers of samples per ray of a batch, from which a later one is sized."""
+# Mean numbers per ray of a batch, from which a later one is sized, by the names of `batch.COUNTED`.
+FIRST = {"near": FIRST_PER_RAY, "walked": FIRST_PER_RAY, "far": FIRST_PER_RAY, "asked": FIRST_PER_RAY, "hits": 1.0}
 
-    near: float = FIRST_PER_RAY  # of the region
-    walked: float = FIRST_PER_RAY  # of the region before hidden ones were removed
-    far: float = FIRST_PER_RAY  # of the background
-    asked: float = FIRST_PER_RAY  # of the background before hidden ones were removed
-    hits: float = 1.0  # fraction of the rays that have samples
 
-    @classmethod
-    def of(cls, counts: Counts) -> PerRay:
-        """Those of a batch with at least one ray."""
-        return cls(**{each.name: getattr(counts, each.name) / counts.rays for each in fields(cls)})
-
-    def doubled(self) -> PerRay:
-        """Estimates after a batch in which not even one ray fitted."""
-        grown = {name: 2.0 * max(value, 1.0) for name, value in asdict(self).items()}
-        return PerRay(**grown | {"hits": self.hits})
+def per_ray(counts: Mapping[str, int], last: Mapping[str, float]) -> dict[str, float]:
+    """The means of a batch; the last ones doubled, but for the hits, if not even one ray fitted."""
+    if counts["rays"]:
+        return {name: counts[name] / counts["rays"] for name in FIRST}
+    return {name: value if name == "hits" else 2.0 * max(value, 1.0) for name, value in last.items()}
 
 
 class SampledEstimator(Protocol):
@@ -84,10 +72,10 @@ class PackedSampler:
         self._estimator, self._scene = estimator, scene
         self._most_rays, self._samples = most_rays, samples
         self._generator = generator
-        self._per_ray = PerRay()
+        self._per_ray = dict(FIRST)
         self._empty = 0  # consecutive batches without samples
         self._last: PackedBatch | None = None
-        self._counted: list[Later | Counts] = []  # of the last batches, not considered yet
+        self._counted: list[Later | dict[str, int]] = []  # of the last batches, not considered yet
         self._uncounted = UNCOUNTED[device_info().name]
         centres = None if estimator.most_beyond else estimator.grid.centres()
         self._windows = windows_of(scene, centres, estimator.grid.side)
@@ -126,38 +114,38 @@ class PackedSampler:
         """
         estimator, beyond, each = self._estimator, self._estimator.most_beyond, self._per_ray
         most = self._samples - free
-        rays = most / max(each.near, 1 / most)
+        rays = most / max(each["near"], 1 / most)
         if beyond:
-            rays = min(rays, beyond / max(each.far, 1 / beyond))
+            rays = min(rays, beyond / max(each["far"], 1 / beyond))
         rays = int(np.clip(rays, 1, self._most_rays))
         if not estimator.skips_hidden:
             return rays, np.array([self._samples, most, most, 0, 0], np.int32)
         longest = min(most, math.ceil(SPAN_LENGTH / estimator.step_size) + 1)  # samples of a single ray
-        walked = min(max(longest, _rows(rays * each.walked)), TRAVERSED_TO_VISIBLE * most)
+        walked = min(max(longest, _rows(rays * each["walked"])), TRAVERSED_TO_VISIBLE * most)
         if not beyond:
             return rays, np.array([self._samples, walked, most, 0, 0], np.int32)
-        near = min(most, max(longest, _rows(rays * each.near)))
-        far = min(beyond, _rows(rays * each.far))
-        return rays, np.array([near + free, walked, near, _rows(rays * each.asked), far], np.int32)
+        near = min(most, max(longest, _rows(rays * each["near"])))
+        far = min(beyond, _rows(rays * each["far"]))
+        return rays, np.array([near + free, walked, near, _rows(rays * each["asked"]), far], np.int32)
 
     def _follow(self) -> None:
         """Update the estimates for the next batch from the sample counts of earlier ones."""
         last, self._last = self._last, None
-        if last is not None and "placed" in vars(last) and last.placed.counted is not None:
-            self._counted.append(last.placed.counted)
+        if last is not None and "placed" in vars(last) and (counted := last.placed[2]) is not None:
+            self._counted.append(counted)
         while len(self._counted) > self._uncounted:
             self._consider(_read(self._counted.pop(0)))
 
-    def _consider(self, counts: Counts) -> None:
-        self._empty = 0 if counts.hits else self._empty + 1
-        if counts.rays and not counts.hits:
+    def _consider(self, counts: Mapping[str, int]) -> None:
+        self._empty = 0 if counts["hits"] else self._empty + 1
+        if counts["rays"] and not counts["hits"]:
             self._estimator.grid.open()
         if self._empty == MOST_EMPTY:
             raise UserError(
                 f"{self._scene.name}: no photograph sees the region where the object may be; check the cameras, "
                 "the masks and the region of interest"
             )
-        self._per_ray = PerRay.of(counts) if counts.rays else self._per_ray.doubled()
+        self._per_ray = per_ray(counts, self._per_ray)
 
     def _others(self, free: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Points [P, 3] that belong to no ray, SfM points first, and the number of SfM points.
@@ -175,7 +163,7 @@ class PackedSampler:
     def _every(self, rays: int) -> np.ndarray | None:
         """`PackedBatch.every`, from the expected number of rays with samples."""
         most = self._estimator.most_compared
-        return None if most is None else np.array([max(1, math.ceil(rays * self._per_ray.hits / most))], np.int32)
+        return None if most is None else np.array([max(1, math.ceil(rays * self._per_ray["hits"] / most))], np.int32)
 
     def _probe_rays(self) -> Rays | None:
         """Rays of mask pixels that cross the hull; with a background, rays of all pixels; None if there are neither."""
@@ -194,7 +182,7 @@ class PackedSampler:
         if not len(rays):
             return np.zeros(0, bool)
         grid = self._estimator.grid
-        return np.diff(grid.probe(rays, grid.side * PROBE_STEPS).offsets.numpy()) > 0
+        return np.diff(grid.probe(rays, grid.side).offsets.numpy()) > 0
 
     def lost_share(self) -> float:
         """The fraction of the rays of the masks that cross the hull but no occupied cell."""
@@ -202,40 +190,33 @@ class PackedSampler:
             return 0.0
         return 1.0 - float(self._meets(self.probes).mean())
 
-    def rays_of_views(self, spacing: float) -> Iterator[Rays]:
-        """Rays of each image on a grid of pixels, about `spacing` apart at the far end of the unit sphere."""
-        for view in range(self._scene.n_views):
-            intrinsics, c2w = self._scene.intrinsics[view], self._scene.c2w[view]
-            level = max(1.0, min(intrinsics[0, 0], intrinsics[1, 1]) * spacing / (1.0 + np.linalg.norm(c2w[:3, 3])))
-            yield camera_rays(image_pixels(*self._scene.size(view), level), intrinsics, c2w)
-
     def state(self) -> dict[str, Any]:
         """The state that determines the next batches besides that of the estimator, as JSON values."""
         self._follow()
-        state: dict[str, Any] = {"per_ray": asdict(self._per_ray), "views": self._scene.n_views}
+        state: dict[str, Any] = {"per_ray": self._per_ray, "views": self._scene.n_views}
         counted = [_read(one) for one in self._counted]
         self._counted = [*counted]
         if counted:
-            state["counted"] = [asdict(counts) for counts in counted]
+            state["counted"] = counted
         return state | {"generator": self._generator.bit_generator.state}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`; raises UserError, with nothing changed, if it does not fit."""
         with damage_named():
-            per_ray, views, generator = state["per_ray"], int(state["views"]), dict(state["generator"])
-            per_ray = PerRay(**{name: float(value) for name, value in per_ray.items()})
-            if not all(0.0 <= value < np.inf for value in asdict(per_ray).values()):
-                raise ValueError(f"per_ray = {per_ray}")
-            counted = [Counts(**{key: int(count) for key, count in one.items()}) for one in state.get("counted", ())]
-            if any(not 0 <= count < 2**31 for counts in counted for count in asdict(counts).values()):  # they are int32
+            means = {name: float(state["per_ray"][name]) for name in FIRST}
+            views, generator = int(state["views"]), dict(state["generator"])
+            if not all(0.0 <= value < np.inf for value in means.values()):
+                raise ValueError(f"per_ray = {means}")
+            counted = [{name: int(one[name]) for name in COUNTED} for one in state.get("counted", ())]
+            if any(not 0 <= count < 2**31 for counts in counted for count in counts.values()):  # they are int32
                 raise ValueError(f"counted = {counted}")
         require_views(views, self._scene)
         restore_generator(self._generator, generator)
-        self._per_ray, self._last, self._counted = per_ray, None, [*counted]
+        self._per_ray, self._last, self._counted = means, None, [*counted]
 
 
-def _read(counted: Later | Counts) -> Counts:
-    return counted if isinstance(counted, Counts) else Counts(*counted.read().tolist())
+def _read(counted: Later | dict[str, int]) -> dict[str, int]:
+    return counted if isinstance(counted, dict) else counts_of(counted)
 
 
 def _rows(expected: float) -> int:

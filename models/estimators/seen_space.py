@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy.ndimage import binary_dilation
 
 from data.rays import Rays
-from data.roi.cells import between_centres, signed_distances
+from data.scenes.frustum import between_centres, signed_distances
+from data.scenes.scene import Posed
 from models.estimators.occupancy import OccupancyGrid, middles
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, SOLID, march
@@ -41,6 +42,16 @@ class SeenSpace:
     def bounds(self, points: np.ndarray) -> np.ndarray:
         """Which points [P, 3] of a surface are on the boundary of this space, not on the object: bool [P]."""
         return self.distance(points)[:, 0] > -0.5 * self._side
+
+
+def rays_of_views(views: Posed, side: float) -> Iterator[Rays]:
+    """Rays of each image on a grid of pixels, RAY_SPACING cells of edge length `side` apart at the far end of the unit
+    sphere.
+    """
+    for view in range(views.n_views):
+        intrinsics, away = views.intrinsics[view], 1.0 + np.linalg.norm(views.c2w[view, :3, 3])
+        level = max(1.0, min(intrinsics[0, 0], intrinsics[1, 1]) * RAY_SPACING * side / away)
+        yield views.rays(view, level)[0]
 
 
 def boundary_faces(is_inside: np.ndarray) -> int:

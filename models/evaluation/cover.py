@@ -10,16 +10,17 @@ import trimesh
 from scipy.spatial import cKDTree
 
 from data.cameras import evenly_spaced
-from data.inspection.canvas import INK, Canvas, Colour
-from data.inspection.sides import missing_sides
 from data.io.bars import shown
 from data.io.images import to_uint8
-from data.prepare.gravity import fitted_plane, largest_plane
+from data.prepare.inspection.canvas import INK, Canvas, Colour
+from data.prepare.inspection.sides import missing_sides
+from data.prepare.world import fitted_plane, largest_plane
+from data.rays import PinholeCamera
 from data.scenes.scene import Scene
-from models.evaluation.mesh_distance import sample_faces
+from models.evaluation.ground_truth import sample_faces
 from models.results.shading import paint_mesh
 from models.surface.clean import vertex_normals
-from models.surface.visibility import Camera, Visibility, project
+from models.surface.visibility import Visibility
 
 SAMPLES, RAYS = 20_000, 2_000_000  # area-uniform points of the mesh; rays from these to all cameras
 NEAR = 0.05  # radii within which a point supports the surface
@@ -55,7 +56,7 @@ class Cover:
     views: np.ndarray  # int [S], number of photographs that see each
 
 
-def cover(mesh: trimesh.Trimesh, cameras: Sequence[Camera], points: np.ndarray | None) -> Cover:
+def cover(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], points: np.ndarray | None) -> Cover:
     """The support of a mesh by photographs and points [P, 3], P > 0."""
     samples, faces = sample_faces(mesh, min(SAMPLES, RAYS // len(cameras)), np.random.default_rng(0))
     views = _seen_by(samples, np.asarray(mesh.face_normals)[faces], cameras, Visibility(mesh))
@@ -69,11 +70,13 @@ def cover(mesh: trimesh.Trimesh, cameras: Sequence[Camera], points: np.ndarray |
     return Cover(figures, samples, views)
 
 
-def _seen_by(points: np.ndarray, normals: np.ndarray, cameras: Sequence[Camera], visibility: Visibility) -> np.ndarray:
+def _seen_by(
+    points: np.ndarray, normals: np.ndarray, cameras: Sequence[PinholeCamera], visibility: Visibility
+) -> np.ndarray:
     """The number of cameras that see each of the points [P, 3] with normals [P, 3]: int [P]."""
     views = np.zeros(len(points), int)
     for camera in shown(cameras, "cover"):
-        asked = np.flatnonzero(camera.shows(*project(points, camera)))
+        asked = np.flatnonzero(camera.shows(*camera.project(points)))
         views[asked] += visibility.sees(points[asked], normals[asked], camera.center)
     return views
 

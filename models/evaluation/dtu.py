@@ -15,9 +15,9 @@ import trimesh
 from scipy.spatial import cKDTree
 
 from data.errors import UserError
-from data.readers.dtu import DtuReference
+from data.rays import PinholeCamera
+from data.scenes.readers.points import DtuReference
 from models.surface.clean import with_faces, within_masks
-from models.surface.visibility import Camera
 
 DENSITY = 0.2  # mm between the points that replace a mesh
 FARTHEST = 20.0  # mm; larger distances are excluded from the means
@@ -36,7 +36,9 @@ class DtuMetrics:
     dtu_chamfer: float  # their mean, the published metric
 
 
-def masked(mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None) -> trimesh.Trimesh:
+def masked(
+    mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], masks: Sequence[np.ndarray] | None
+) -> trimesh.Trimesh:
     """The mesh without what the dilated masks exclude, as published meshes are cleaned."""
     return mesh if masks is None else with_faces(mesh, within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1))
 

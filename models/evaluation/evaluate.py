@@ -10,25 +10,22 @@ from typing import Any
 import numpy as np
 import trimesh
 
-from data.inspection.epipolar import median_distance, pair_distances
-from data.inspection.sides import missing_sides
 from data.io.images import to_uint8, write_image
+from data.prepare.inspection.epipolar import median_distance, pair_distances
+from data.prepare.inspection.sides import missing_sides
 from data.scenes.scene import Scene, is_metric, radius_of
 from data.scenes.split import TEST, TRAINING
-from models.evaluation import image_metrics, outlier_views
+from models.evaluation import image_metrics
 from models.evaluation.collapse import deciding_group
-from models.evaluation.cover import Cover, CoverMetrics, cover, cover_picture
+from models.evaluation.cover import CoverMetrics, cover, cover_picture
 from models.evaluation.dtu import DtuMetrics, dtu_metrics, masked
-from models.evaluation.frames import SAMPLES, frame_note
-from models.evaluation.ground_truth import moved
-from models.evaluation.held_out_points import HeldOutPoints, PointMetrics, point_metrics
-from models.evaluation.image_metrics import ImageMetrics, ViewMetrics
-from models.evaluation.mesh_distance import sample_surface
+from models.evaluation.ground_truth import SAMPLES, frame_note, moved, sample_surface
+from models.evaluation.held_out_points import PointMetrics, point_metrics
+from models.evaluation.image_metrics import ImageMetrics, ValidationImage, ViewMetrics
 from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
 from models.evaluation.metric_table import lines
 from models.evaluation.references import References
 from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
-from models.evaluation.validation import ValidationImage
 from models.methods.conf import flat, parse_config
 from models.plan import PLAN_KEY
 from models.requests import EvaluationRequest, MeshRequest
@@ -37,10 +34,8 @@ from models.results.context import EvalContext
 from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.render import RenderedView, normal_picture
 from models.results.shading import shade_mesh
-from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.mesh import Surface
-from models.surface.visibility import cameras_of
+from models.surface.mesh import Surface, surface_to_world
 from models.training.record import recorded
 
 MESH_FILE, PICTURE, COVER_PICTURE = "mesh.ply", "report.png", "cover.png"
@@ -55,33 +50,13 @@ class CameraMetrics:
     epipolar_pairs: int  # pairs of photographs with enough overlap
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The metrics of a run; None for missing references or a missing surface."""
+PARTS = (ImageMetrics, SurfaceMetrics, PointMetrics, CoverMetrics, DtuMetrics, CameraMetrics)
 
-    pictures: ImageMetrics | None  # means over the test photographs
-    surface: SurfaceMetrics | None
-    points: PointMetrics | None
-    cover: CoverMetrics | None
-    dtu: DtuMetrics | None
-    cameras: CameraMetrics
-    views: tuple[ViewMetrics, ...]
 
-    def values(self) -> dict[str, Any]:
-        """Every metric by name, in a fixed order; names are unique."""
-        parts = {
-            ImageMetrics: self.pictures,
-            SurfaceMetrics: self.surface,
-            PointMetrics: self.points,
-            CoverMetrics: self.cover,
-            DtuMetrics: self.dtu,
-            CameraMetrics: self.cameras,
-        }
-        return {
-            entry.name: None if part is None else getattr(part, entry.name)
-            for kind, part in parts.items()
-            for entry in fields(kind)
-        }
+def metrics_of(*parts: Any) -> dict[str, Any]:
+    """Every metric of PARTS by name, in this order; None for those of missing parts. Names are unique."""
+    names = {entry.name: None for kind in PARTS for entry in fields(kind)}
+    return names | {name: value for part in parts if part is not None for name, value in asdict(part).items()}
 
 
 @dataclass(frozen=True)
@@ -107,25 +82,22 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     mask_first = image_metrics.mask_first(context, scene)
     first = context.render(*scene.rays(0))
     views = _compare_views(context, references.test, first, mask_first) if references.test else ()
-    notes = (*references.notes, *([note] if note else []), *outlier_views.notes(context))
-    sfm_points = references.sfm_points
-    found = None if mesh is None else _cover(context, mesh, sfm_points)
-    evaluation = Evaluation(
-        pictures=image_metrics.mean(views) if views else None,
-        surface=surface,
-        points=point_metrics(sfm_points, mesh) if sfm_points is not None and mesh is not None else None,
-        cover=None if found is None else found.metrics,
-        dtu=dtu,
-        cameras=_cameras(context.experiment.scene),
-        views=views,
+    notes = (*references.notes, *([note] if note else []), *image_metrics.outlier_notes(context))
+    sfm_points, trained = references.sfm_points, context.experiment.scene
+    # What supports the mesh: the photographs of the training, and the points that it did not use.
+    found = None if mesh is None else cover(mesh, trained.pinholes, None if sfm_points is None else sfm_points.xyz)
+    values = _about(context, request, references, mesh, mask_first) | metrics_of(
+        image_metrics.mean(views) if views else None,
+        surface,
+        None if sfm_points is None or mesh is None else point_metrics(sfm_points, mesh),
+        None if found is None else found.metrics,
+        dtu,
+        _cameras(trained),
     )
-    values = _about(context, request, references, mesh, mask_first) | evaluation.values()
     written = _written(context, references, mesh)
     if found is not None and mesh is not None:
-        write_image(
-            context.experiment.path(FOLDER, COVER_PICTURE), cover_picture(mesh, found, context.experiment.scene)
-        )
-    _write(context, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first))
+        write_image(context.experiment.path(FOLDER, COVER_PICTURE), cover_picture(mesh, found, trained))
+    _write(context, request, values, views, _report_picture(scene, first, mesh, mask_first))
     for note in notes:
         context.log.info(note)
     context.log.info(*lines([("", values)]))
@@ -171,15 +143,10 @@ def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: Refe
     if references.dtu is None or mesh is None:
         return None
     scene = context.experiment.scene
-    kept = masked(mesh, cameras_of(scene), scene.masks)
+    kept = masked(mesh, scene.pinholes, scene.masks)
     if len(kept.faces) == 0:
         raise EmptySurfaceError("No surface: --protocol dtu removes all of it, because the masks exclude it")
     return dtu_metrics(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
-
-
-def _cover(context: EvalContext, mesh: trimesh.Trimesh, points: HeldOutPoints | None) -> Cover:
-    """What supports the mesh: the photographs of the training, and the points that it did not use."""
-    return cover(mesh, cameras_of(context.experiment.scene), None if points is None else points.xyz)
 
 
 def _cameras(scene: Scene) -> CameraMetrics:

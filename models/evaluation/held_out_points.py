@@ -11,9 +11,9 @@ import trimesh
 from scipy.spatial import cKDTree
 
 from data.parsed_scene import MASK_HALF, SparsePoints
-from data.roi.sparse import well_supported
-from models.evaluation.mesh_distance import point_to_mesh
-from models.surface.visibility import Camera, project
+from data.rays import PinholeCamera
+from data.scenes.sparse import well_supported
+from models.evaluation.ground_truth import point_to_mesh
 
 MISSING = 0.01  # radii: larger distances count as missing; see surface_metrics.TAU
 MOST_POINTS = 20_000  # largest number of measured points, randomly selected: quantiles are accurate to a per cent
@@ -47,7 +47,7 @@ class PointMetrics:
 
 
 def held_out_points(
-    points: SparsePoints, source: str, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None
+    points: SparsePoints, source: str, cameras: Sequence[PinholeCamera], masks: Sequence[np.ndarray] | None
 ) -> HeldOutPoints:
     """Points in the unit sphere that are well supported and visible in a photograph; may be empty.
 
@@ -61,7 +61,7 @@ def held_out_points(
     scale = np.full((len(cameras), len(xyz)), np.nan, np.float32)
     inside = np.zeros(len(xyz), int)
     for index, camera in enumerate(cameras):
-        pixels, depth = project(xyz, camera)
+        pixels, depth = camera.project(xyz)
         shown = camera.shows(pixels, depth)
         scale[index, shown] = np.sqrt(abs(np.linalg.det(camera.intrinsics[:2, :2]))) / depth[shown]
         if masks is not None:

@@ -1,4 +1,4 @@
-"""Compare a rendering with its photograph: over the whole image, inside the mask, and by outline.
+"""Compare renderings with their photographs: over the whole image, inside the mask, and by outline.
 
 A mask selects pixels of a metric and does not affect rendering: superfluous geometry affects the metrics of the whole
 image and the IoU.
@@ -6,16 +6,23 @@ image and the IoU.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 
+from data.errors import listed_views
+from data.io.files import write_result
+from data.io.images import to_uint8, write_image
 from data.scenes.backdrop import shows_outside_masks
 from data.scenes.scene import Scene
+from data.scenes.split import TRAINING, VALIDATION
 from models.methods.exposure_conf import EXPOSURE
 from models.results.context import EvalContext
-from models.results.render import RenderedView, psnr
+from models.results.render import RenderedView, distance_picture, normal_picture, psnr
+from models.results.sizes import picture_level
 
 # standard deviation of the Gaussian window, in pixels (Wang et al., "Image quality assessment", TIP 13, 2004)
 SSIM_SIGMA = 1.5
@@ -87,21 +94,15 @@ def mean(figures: Sequence[ImageMetrics]) -> ImageMetrics:
     return ImageMetrics(**{name: float(np.mean(values)) if values else None for name, values in present.items()})
 
 
-def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarray | None) -> bool:
+def mask_first(context: EvalContext, scene: Scene) -> bool:
     """Whether the metrics inside the mask are the primary ones: trained with masks on photographs with a real
     background.
 
     The metrics of the whole image are the primary ones if no masks were used in training, and if the photographs have
-    the rendered background `background_rgb` [3], None for black: the backdrop of derived masks, or a colour that they
-    show.
+    the rendered background: the backdrop of derived masks, or a colour that they show.
     """
-    return scene.masks is not None and mask_weight > 0 and not shows_outside_masks(scene, background_rgb)
-
-
-def mask_first(context: EvalContext, scene: Scene) -> bool:
-    """`mask_counts_first` for a trained model and the photographs of a scene."""
-    behind = context.model.behind(context.background_rgb)
-    return mask_counts_first(scene, context.experiment.conf.train.mask_weight, behind)
+    uses_masks = scene.masks is not None and context.experiment.plan.uses_masks
+    return uses_masks and not shows_outside_masks(scene, context.model.behind)
 
 
 def greyed(photograph: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -154,3 +155,88 @@ def _overlap(first: np.ndarray, second: np.ndarray) -> float | None:
 def _finite(value: float) -> float | None:
     """The value; None for NaN, which JSON cannot represent."""
     return value if np.isfinite(value) else None
+
+
+# Longer side of the renderings in pixels. The mean of the squares of 2,000 errors is known to a few per cent;
+# BELOW_MEDIAN is a factor of four.
+SIDE = 64
+BELOW_MEDIAN = 6.0  # dB: twice the error of the others
+LEAST_VIEWS = 5  # fewer views have no typical error
+
+
+def view_psnrs(context: EvalContext) -> np.ndarray:
+    """PSNR in dB of the training photographs, [V], on small images; inside the masks if that is the primary metric."""
+    scene = context.experiment.scene
+    is_inside = mask_first(context, scene)
+    found = []
+    for view in context.log.progress(range(scene.n_views), desc="photographs", leave=False):
+        level = max(1, round(max(scene.size(view)) / SIDE))
+        photograph, mask = scene.rgb_image(view, level), scene.mask_image(view, level) if is_inside else None
+        inside = np.ones(photograph.shape[:2], bool) if mask is None else mask > HALF
+        shown = exposure_aligned(context, context.render(*scene.rays(view, level)).rgb, photograph, inside)
+        found.append(psnr(shown[inside], photograph[inside]) if inside.any() else np.nan)
+    return np.array(found)
+
+
+def outliers(values: np.ndarray) -> np.ndarray:
+    """The views [K] with a PSNR of `view_psnrs` far below the others, worst first."""
+    if np.isfinite(values).sum() < LEAST_VIEWS:
+        return np.zeros(0, int)
+    far = np.flatnonzero(values < np.nanmedian(values) - BELOW_MEDIAN)
+    return far[np.argsort(values[far])]
+
+
+def outlier_notes(context: EvalContext) -> tuple[str, ...]:
+    """A sentence with the inconsistent photographs; empty if there are none."""
+    values = view_psnrs(context)
+    far = outliers(values)
+    if not len(far):
+        return ()
+    named = listed_views(far, context.experiment.scene.photographs)
+    return (
+        (
+            f"photographs that are inconsistent with the others: {named} ({values[far[0]]:.1f} dB, the median is "
+            f"{np.nanmedian(values):.1f} dB): check them, and leave out those that are blurred, have a wrong pose "
+            "or show another object (dataset.train_views)"
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class ValidationImage:
+    """A rendered view of a photograph."""
+
+    path: Path  # rendering, photograph and normals, stacked vertically
+    view: int
+    name: str  # that of the photograph
+    group: str  # of the photograph
+    c2w: np.ndarray  # [4, 4]
+    rendered: RenderedView
+    photograph: np.ndarray  # [h, w, 3] in [0, 1]
+    figures: ImageMetrics
+
+
+def validate_image(context: EvalContext, view: int, level: int, validation: Scene | None = None) -> ValidationImage:
+    """Render the view of a photograph and write it, with its normals and distances.
+
+    `level`: `train.validate_resolution_level`. `validation`: the scene of the view; None for a training photograph.
+    """
+    experiment = context.experiment
+    scene, group = (experiment.scene, TRAINING) if validation is None else (validation, VALIDATION)
+    resolution_level = picture_level(scene, view, level)
+    rendered = context.render(*scene.rays(view, resolution_level))
+    photograph = scene.rgb_image(view, resolution_level)
+    normals = normal_picture(rendered.normal, scene.c2w[view])
+    name = f"{context.step:08d}_0_{view}" + ("" if validation is None else f"_{VALIDATION}")
+    path = experiment.path("validations_fine", f"{name}.png")
+    write_image(path, np.concatenate([to_uint8(rendered.rgb), to_uint8(photograph), normals]))
+    write_image(experiment.path("normals", f"{name}.png"), normals)
+    write_image(experiment.path("distances", f"{name}.png"), distance_picture(rendered.distance, rendered.opacity))
+    distances = io.BytesIO()
+    np.save(distances, rendered.distance)
+    write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
+    compared = compare(rendered, photograph, scene.mask_image(view, resolution_level))
+    shape = photograph.shape
+    psnr = text(compared, mask_first(context, scene))
+    context.log.info(f"{group} photograph {view}, {shape[1]}x{shape[0]}: PSNR {psnr}, {path}")
+    return ValidationImage(path, view, scene.photographs[view], group, scene.c2w[view], rendered, photograph, compared)

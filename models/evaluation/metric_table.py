@@ -9,7 +9,8 @@ from typing import Any
 
 HIGHER, LOWER = "higher", "lower"
 LONGEST = 40  # characters of a name; of a path the end is kept
-Value = Callable[[Any, Mapping[str, Any]], str]  # (value, all metrics) -> text
+Value = str | Callable[[Any, Mapping[str, Any]], str]  # a format, or (value, all metrics) -> text
+DECIBELS, PLAIN, PERCENT, PIXELS, MILLIMETRES = "{:.2f} dB", "{:.3f}", "{:.1%}", "{:.2f} px", "{:.3f} mm"
 
 
 @dataclass(frozen=True)
@@ -22,30 +23,6 @@ class Row:
     better: str = ""  # HIGHER or LOWER; "" for a value that is neither better nor worse
 
 
-def _decibels(value: float, _all: Mapping[str, Any]) -> str:
-    return f"{value:.2f} dB"
-
-
-def _plain(value: float, _all: Mapping[str, Any]) -> str:
-    return f"{value:.3f}"
-
-
-def _percent(value: float, _all: Mapping[str, Any]) -> str:
-    return f"{value:.1%}"
-
-
-def _count(value: float, _all: Mapping[str, Any]) -> str:
-    return f"{value:.0f}"
-
-
-def _pixels(value: float, _all: Mapping[str, Any]) -> str:
-    return f"{value:.2f} px"
-
-
-def _millimetres(value: float, _all: Mapping[str, Any]) -> str:
-    return f"{value:.3f} mm"
-
-
 def _text(value: Any, _all: Mapping[str, Any]) -> str:
     text = str(value) or "none"
     return text if len(text) <= LONGEST else f"...{text[3 - LONGEST :]}"
@@ -53,15 +30,6 @@ def _text(value: Any, _all: Mapping[str, Any]) -> str:
 
 def _first(value: Any, _all: Mapping[str, Any]) -> str:
     return "inside the mask" if value == "psnr_mask" else "whole image"
-
-
-def _photographs(value: str, _all: Mapping[str, Any]) -> str:
-    """The photographs of a group."""
-    return f"{value} photographs"
-
-
-def _seconds(value: float, _all: Mapping[str, Any]) -> str:
-    return f"{value:.0f} s"
 
 
 def _length(value: float, figures: Mapping[str, Any]) -> str:
@@ -72,86 +40,65 @@ def _length(value: float, figures: Mapping[str, Any]) -> str:
     return f"{value:.4f} radii" + ("" if isclose(world, 1.0) else f" = {value * world:.4g} world units")
 
 
-GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
-    (
-        "test photographs",
-        (
-            Row("test_photographs", "number", _text),
-            Row("decided_by", "training decided by", _photographs),
-            Row("counts_first", "primary metrics", _first),
-            Row("psnr", "PSNR, whole image", _decibels, HIGHER),
-            Row("ssim", "SSIM, whole image", _plain, HIGHER),
-            Row("psnr_mask", "PSNR, inside the mask", _decibels, HIGHER),
-            Row("ssim_mask", "SSIM, inside the mask", _plain, HIGHER),
-            Row("iou", "IoU of opacity and mask", _plain, HIGHER),
-        ),
+GROUPS: dict[str, tuple[Row, ...]] = {
+    "test photographs": (
+        Row("test_photographs", "number", _text),
+        Row("decided_by", "training decided by", "{} photographs"),
+        Row("counts_first", "primary metrics", _first),
+        Row("psnr", "PSNR, whole image", DECIBELS, HIGHER),
+        Row("ssim", "SSIM, whole image", PLAIN, HIGHER),
+        Row("psnr_mask", "PSNR, inside the mask", DECIBELS, HIGHER),
+        Row("ssim_mask", "SSIM, inside the mask", PLAIN, HIGHER),
+        Row("iou", "IoU of opacity and mask", PLAIN, HIGHER),
     ),
-    (
-        "ground truth",
-        (
-            Row("ground_truth", "from", _text),
-            Row("accuracy", "accuracy: surface to ground truth", _length, LOWER),
-            Row("completeness", "completeness: ground truth to surface", _length, LOWER),
-            Row("chamfer", "Chamfer distance: mean of both", _length, LOWER),
-            Row("tau", "tau", _length),
-            Row("precision", "precision: surface within tau", _percent, HIGHER),
-            Row("recall", "recall: ground truth within tau", _percent, HIGHER),
-            Row("f_score", "F-score", _percent, HIGHER),
-            Row("normal_consistency", "normal consistency", _plain, HIGHER),
-        ),
+    "ground truth": (
+        Row("ground_truth", "from", _text),
+        Row("accuracy", "accuracy: surface to ground truth", _length, LOWER),
+        Row("completeness", "completeness: ground truth to surface", _length, LOWER),
+        Row("chamfer", "Chamfer distance: mean of both", _length, LOWER),
+        Row("tau", "tau", _length),
+        Row("precision", "precision: surface within tau", PERCENT, HIGHER),
+        Row("recall", "recall: ground truth within tau", PERCENT, HIGHER),
+        Row("f_score", "F-score", PERCENT, HIGHER),
+        Row("normal_consistency", "normal consistency", PLAIN, HIGHER),
     ),
-    (
-        "SfM points",
-        (
-            Row("points_from", "from", _text),
-            Row("points_given", "given", _text),
-            Row("points_scored", "on the object, evaluated", _text),
-            Row("points_median", "distance to the surface, median", _length, LOWER),
-            Row("points_p90", "90th percentile", _length, LOWER),
-            Row("points_median_px", "median, in pixels", _pixels, LOWER),
-            Row("points_p90_px", "90th percentile, in pixels", _pixels, LOWER),
-            Row("points_missing", "farther than 0.01 radii", _percent, LOWER),
-        ),
+    "SfM points": (
+        Row("points_from", "from", _text),
+        Row("points_given", "given", _text),
+        Row("points_scored", "on the object, evaluated", _text),
+        Row("points_median", "distance to the surface, median", _length, LOWER),
+        Row("points_p90", "90th percentile", _length, LOWER),
+        Row("points_median_px", "median, in pixels", PIXELS, LOWER),
+        Row("points_p90_px", "90th percentile, in pixels", PIXELS, LOWER),
+        Row("points_missing", "farther than 0.01 radii", PERCENT, LOWER),
     ),
-    (
-        "cover of the mesh",
-        (
-            Row("photographs", "photographs with cameras", _text),
-            Row("sides_missing", "no photograph from", _text),
-            Row("views_median", "photographs that see half of its area", _count),
-            Row("cover_views", "area that 3 photographs see", _percent, HIGHER),
-            Row("cover_points", "area within 0.05 radii of a point", _percent, HIGHER),
-            Row("points_off_plane", "points off the dominant plane", _text),
-            Row("area_off_plane", "area off this plane", _percent),
-            Row("cover_off_plane", "of it within 0.05 radii of a point", _percent, HIGHER),
-        ),
+    "cover of the mesh": (
+        Row("photographs", "photographs with cameras", _text),
+        Row("sides_missing", "no photograph from", _text),
+        Row("views_median", "photographs that see half of its area", "{:.0f}"),
+        Row("cover_views", "area that 3 photographs see", PERCENT, HIGHER),
+        Row("cover_points", "area within 0.05 radii of a point", PERCENT, HIGHER),
+        Row("points_off_plane", "points off the dominant plane", _text),
+        Row("area_off_plane", "area off this plane", PERCENT),
+        Row("cover_off_plane", "of it within 0.05 radii of a point", PERCENT, HIGHER),
     ),
-    (
-        "DTU protocol",
-        (
-            Row("dtu_scan", "scan", _text),
-            Row("dtu_accuracy", "accuracy: mesh to scan", _millimetres, LOWER),
-            Row("dtu_completeness", "completeness: scan to mesh", _millimetres, LOWER),
-            Row("dtu_chamfer", "Chamfer distance: mean of both", _millimetres, LOWER),
-        ),
+    "DTU protocol": (
+        Row("dtu_scan", "scan", _text),
+        Row("dtu_accuracy", "accuracy: mesh to scan", MILLIMETRES, LOWER),
+        Row("dtu_completeness", "completeness: scan to mesh", MILLIMETRES, LOWER),
+        Row("dtu_chamfer", "Chamfer distance: mean of both", MILLIMETRES, LOWER),
     ),
-    (
-        "cameras",
-        (
-            Row("epipolar_px", "epipolar distance of matches, median", _pixels, LOWER),
-            Row("epipolar_pairs", "pairs with enough overlap", _text),
-        ),
+    "cameras": (
+        Row("epipolar_px", "epipolar distance of matches, median", PIXELS, LOWER),
+        Row("epipolar_pairs", "pairs with enough overlap", _text),
     ),
-    (
-        "run",
-        (
-            Row("step", "steps", _text),
-            Row("seconds", "training time", _seconds, LOWER),
-            Row("resolution", "mesh: grid points per side", _text),
-            Row("triangles", "mesh: triangles", _text),
-        ),
+    "run": (
+        Row("step", "steps", _text),
+        Row("seconds", "training time", "{:.0f} s", LOWER),
+        Row("resolution", "mesh: grid points per side", _text),
+        Row("triangles", "mesh: triangles", _text),
     ),
-)
+}
 GAP = "  "
 
 
@@ -180,7 +127,7 @@ def best(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[int]]:
 
 def _entries(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str | Row]:
     """The titles of groups, and the metrics of these that any run has."""
-    for title, group in GROUPS:
+    for title, group in GROUPS.items():
         present = [row for row in group if any(figures.get(row.name) is not None for _, figures in columns)]
         if present:
             yield title
@@ -204,7 +151,9 @@ def _shown(row: Row, figures: Mapping[str, Any]) -> str:
     """The text of a value; a value of another type is shown unchanged."""
     value = figures.get(row.name)
     try:
-        return "-" if value is None else row.shown(value, figures)
+        if value is None:
+            return "-"
+        return row.shown.format(value) if isinstance(row.shown, str) else row.shown(value, figures)
     except (TypeError, ValueError, OverflowError):
         return str(value)
 

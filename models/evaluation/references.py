@@ -12,22 +12,20 @@ import numpy as np
 
 from data.errors import UserError
 from data.parsed_scene import SparsePoints, training_points
-from data.readers.dtu import DtuReference, read_dtu
-from data.readers.points import read_points
+from data.scenes.readers.points import DtuReference, read_dtu, read_points
 from data.scenes.scene import Scene, radius_of
 from data.scenes.split import TEST
 from models.checkpoints.same_scene import require_not_trained_on
-from models.evaluation.frames import SAMPLES, require_in_region
-from models.evaluation.ground_truth import GroundTruth, moved, read_ground_truth
+from models.evaluation.ground_truth import SAMPLES, GroundTruth, moved, read_ground_truth, require_in_region
 from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
 from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU
-from models.experiment import Experiment, held_out_scene
+from models.experiment import Experiment, held_out_scene, plan_of
+from models.plan import NONE
 from models.requests import UNIT, WORLD, EvaluationRequest
-from models.surface.ground import THICK, find_ground
+from models.surface.clean import THICK, find_ground
 from models.surface.mesh import Surface
 from models.surface.mesh_file import frame_of, given_surface, mesh_to_working
-from models.surface.visibility import cameras_of
 
 FRAME_WORDS = {
     WORLD: "give it in the world frame of the cameras, or in the unit-sphere frame with --frame unit",
@@ -120,8 +118,7 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
 
 def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
     """The SfM points that were not used in training, and notes on excluded points."""
-    scene, conf = experiment.scene, experiment.conf
-    trained_on = training_points(scene.points) if scene.points and conf.model.trains_on_points else None
+    scene = experiment.scene
     notes: tuple[str, ...] = ()
     if request.points is not None:
         source, found = f"--points {request.points}", _points(scene, request.points, request.frame)
@@ -129,14 +126,16 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
         source, found = "the SfM points of the scene", scene.points
     else:
         return None, ()
+    plan = plan_of(experiment)
+    trained_on = training_points(scene.points) if scene.points and plan.points.value != NONE else None
     new = others(found, trained_on)
     if len(new.xyz) < len(found.xyz):
         told = f"{source}: {len(found.xyz) - len(new.xyz)} points were used in training and are not evaluated"
         if len(new.xyz) == 0 and request.points is not None:
             raise UserError(f"{told}; give points that were not used")
         notes = (told,)
-    masks = scene.masks if conf.train.mask_weight > 0 else None
-    sfm_points = held_out_points(new, source, cameras_of(scene), masks)
+    masks = scene.masks if plan.uses_masks else None
+    sfm_points = held_out_points(new, source, scene.pinholes, masks)
     if len(sfm_points.xyz) == 0:
         if request.points is not None:
             raise UserError(

@@ -10,8 +10,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from models.config.strict import AUTO, Auto, ConfigError, limits, shown
-from models.ops.grid_sizes import FEATURES, GridSizes, grid_sizes
-from models.ops.sizes import TILE_ENCODED, TILE_LAYERS, TILE_WIDTH, encoding_width
+from models.ops.sizes import (
+    FEATURES,
+    TILE_ENCODED,
+    TILE_LAYERS,
+    TILE_WIDTH,
+    GridSizes,
+    encoding_width,
+    grid_sizes,
+)
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
 MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer

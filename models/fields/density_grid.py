@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,44 +12,10 @@ from models.fields.grid_field import GridField
 from models.fields.layers import uniform_init
 from models.ops.elementwise import hard_clip
 from models.ops.grid_sdf import grid_sdf, grid_values
-from models.ops.grid_sizes import GridSizes
-from models.ops.network import Weights
 from models.structs import Var
 
 # Clamp of the network's output: e^15 is opaque within a millionth of the sphere's radius, and its gradient is finite.
 LARGEST_LOG = 15.0
-
-
-@dataclass(frozen=True)
-class Density:
-    """The field at P points."""
-
-    raw: Var  # [P, 1], logarithm of the density
-    feature: Var  # [P, F], input of the colour network
-
-    @property
-    def density(self) -> Var:
-        """[P, 1], per working-frame unit."""
-        return density_of(self.raw)
-
-
-@dataclass(frozen=True)
-class DensityAtWeights:
-    """The field bound to its current parameters."""
-
-    table: Var
-    network: Weights
-    sizes: GridSizes
-
-    def evaluate(self, points: Var) -> Density:
-        """At points [P, 3]; differentiable in the parameters."""
-        values = grid_values(points, self.table, self.network, self.sizes)
-        return Density(values[:, :1], values[:, 1:])
-
-    def with_slope(self, points: Var) -> tuple[Density, Var]:
-        """The same, and d raw / d point [P, 3]."""
-        found = grid_sdf(points, self.table, self.network, self.sizes)
-        return Density(found.sdf, found.feature), found.gradient
 
 
 class DensityGrid(GridField):
@@ -59,10 +24,17 @@ class DensityGrid(GridField):
     def __init__(self, conf: DensityGridConfig, rng: np.random.Generator) -> None:
         super().__init__(conf, rng, _even(rng, conf))
 
-    def at_weights(self) -> DensityAtWeights:
-        """The field bound to its current parameters."""
+    def evaluate(self, points: Var) -> tuple[Var, Var]:
+        """Density [P, 1] and feature [P, F] at points [P, 3]; differentiable in the parameters."""
         sizes = self.sizes
-        return DensityAtWeights(self.table, self.weights(sizes), sizes)
+        values = grid_values(points, self.table, self.weights(sizes), sizes)
+        return density_of(values[:, :1]), values[:, 1:]
+
+    def with_slope(self, points: Var) -> tuple[Var, Var, Var]:
+        """The same, and the gradient of the logarithm of the density [P, 3]."""
+        sizes = self.sizes
+        found = grid_sdf(points, self.table, self.weights(sizes), sizes)
+        return density_of(found.sdf), found.feature, found.gradient
 
 
 def _even(rng: np.random.Generator, conf: DensityGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -14,8 +14,8 @@ from models.fields.conf import GridConfig
 from models.fields.layers import Layered
 from models.machine.backend import jt
 from models.ops.grid_sdf import active_weights, with_network
-from models.ops.grid_sizes import FEATURES, GridSizes
 from models.ops.network import Weights
+from models.ops.sizes import FEATURES, GridSizes
 from models.structs import Var
 
 FIRST_FEATURES = 1e-4  # features are initialised uniformly between plus and minus this (Instant-NGP, section 4)

@@ -19,14 +19,12 @@ from models.structs import FieldOutput, RadianceOutput, Var
 STEEPEST = 1.5
 
 
-class DistanceAtWeights(Protocol):
-    """A signed-distance field with bound parameters."""
+@dataclass(frozen=True)
+class DistanceAtWeights:
+    """A signed-distance field with bound parameters: functions of points [P, 3]."""
 
-    def distance(self, points: Var) -> Var:
-        """Signed distances only, [P, 3] -> [P, 1]; not differentiated."""
-
-    def evaluate(self, points: Var) -> FieldOutput:
-        """Signed distance, feature and gradient at points [P, 3]; differentiable in the parameters."""
+    distance: Callable[[Var], Var]  # signed distances only, [P, 1]; not differentiated
+    evaluate: Callable[[Var], FieldOutput]  # differentiable in the parameters
 
 
 class DistanceField(Protocol):
@@ -57,19 +55,6 @@ class SurfaceFields:
     sdf: DistanceField
     color: ColorField
     sharpness: Callable[[], Var]  # inv_s [1], 1/s of the paper
-
-    def at_weights(self) -> SurfaceAtWeights:
-        """The fields bound to their current parameters."""
-        return SurfaceAtWeights(self.sdf.at_weights(), self.color, self.sharpness())
-
-
-@dataclass(frozen=True)
-class SurfaceAtWeights:
-    """The same with bound parameters."""
-
-    sdf: DistanceAtWeights
-    color: ColorField
-    inv_s: Var  # [1]
 
 
 class RadianceAtWeights(Protocol):

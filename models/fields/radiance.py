@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.fields.color import RenderingNetwork
-from models.fields.density_grid import LARGEST_LOG, DensityAtWeights, DensityGrid, density_of
+from models.fields.density_grid import LARGEST_LOG, DensityGrid
 from models.fields.nerf import NeRF
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
@@ -75,32 +75,27 @@ class GridRadianceField:
         """The networks of density and colour by their names in checkpoints."""
         return {"density_grid": self.grid, "color_network": self.color}
 
-    def at_weights(self) -> _GridAtWeights:
-        """The field bound to its current parameters."""
-        return _GridAtWeights(self.grid.at_weights(), self.color)
+    def at_weights(self) -> GridRadianceField:
+        """The field itself."""
+        return self
+
+    def density(self, points: Var) -> Var:
+        """See `RadianceAtWeights`."""
+        return self.grid.evaluate(points)[0]
+
+    def evaluate(self, points: Var, view_dirs: Var) -> RadianceOutput:
+        """See `RadianceAtWeights`."""
+        density, feature = self.grid.evaluate(points)
+        return RadianceOutput(density, self.color(points, points, view_dirs, feature))
+
+    def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
+        """See `RadianceAtWeights`."""
+        density, feature, slope = self.grid.with_slope(points)
+        return RadianceOutput(density, self.color(points, slope, view_dirs, feature)), _outward(slope)
 
     def raw_of(self, density: np.ndarray) -> np.ndarray:
         """The logarithm, limited below by a negligible density."""
         return np.log(np.maximum(density, np.exp(-LARGEST_LOG)))
-
-
-@dataclass(frozen=True)
-class _GridAtWeights:
-    grid: DensityAtWeights
-    color: RenderingNetwork
-
-    def density(self, points: Var) -> Var:
-        return self.grid.evaluate(points).density
-
-    def evaluate(self, points: Var, view_dirs: Var) -> RadianceOutput:
-        found = self.grid.evaluate(points)
-        return RadianceOutput(found.density, self.color(points, points, view_dirs, found.feature))
-
-    def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
-        """The same, and unit normals [P, 3] opposite to the gradient of the density."""
-        found, slope = self.grid.with_slope(points)
-        rgb = self.color(points, slope, view_dirs, found.feature)
-        return RadianceOutput(density_of(found.raw), rgb), _outward(slope)
 
 
 def _outward(slope: Var) -> Var:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from models.fields.conf import SdfConfig
 from models.fields.layers import Layered, geometric_init, uniform_init
+from models.fields.protocol import DistanceAtWeights
 from models.ops.network import Weights
-from models.ops.placing import NetworkDistance
 from models.ops.sdf_mlp import sdf_field
 from models.ops.sizes import SdfSizes
+from models.ops.upsample import NetworkDistance
 from models.structs import FieldOutput, Var
-
-
-@dataclass(frozen=True)
-class _AtWeights:
-    """A `DistanceAtWeights` with the weights and sizes of the network."""
-
-    distance: NetworkDistance
-    evaluate: Callable[[Var], FieldOutput]
 
 
 class SDFNetwork(Layered):
@@ -38,7 +29,7 @@ class SDFNetwork(Layered):
             arrays = [uniform_init(rng, inputs, outputs) for inputs, outputs in widths]
         self.add_layers(arrays, conf.weight_norm)
 
-    def at_weights(self) -> _AtWeights:
+    def at_weights(self) -> DistanceAtWeights:
         """The network with its current parameters."""
         conf = self.conf
         sizes = SdfSizes(
@@ -50,7 +41,7 @@ class SDFNetwork(Layered):
             scale=conf.scale,
         )
         weights = Weights([layer.parts() for layer in self.layers()])
-        return _AtWeights(NetworkDistance(weights, sizes), partial(sdf_field, weights=weights, sizes=sizes))
+        return DistanceAtWeights(NetworkDistance(weights, sizes), partial(sdf_field, weights=weights, sizes=sizes))
 
     def execute(self, points: Var) -> FieldOutput:
         """Signed distance, feature and gradient at points [P, 3], differentiable in the parameters."""

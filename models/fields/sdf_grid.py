@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from models.config.optimizers import BETA_1
+from models.config.blocks import BETA_1
 from models.fields.conf import NUMERICAL, SdfGridConfig
 from models.fields.grid_field import GridField
+from models.fields.protocol import DistanceAtWeights
 from models.machine.backend import jt
 from models.ops.grid_sdf import grid_sdf, grid_values
-from models.ops.grid_sizes import POINT
+from models.ops.sizes import POINT
 from models.ops.update import AdamStep, Update, adam
 from models.structs import FieldOutput, Var
 
@@ -26,14 +26,6 @@ from models.structs import FieldOutput, Var
 FEATURE_SPREAD = 0.1
 # Of Adam, to initial distances: the mean error no longer falls
 FITTING_STEPS, FITTING_RATE = 200, 0.01
-
-
-@dataclass(frozen=True)
-class _AtWeights:
-    """A `DistanceAtWeights`."""
-
-    distance: Callable[[Var], Var]
-    evaluate: Callable[[Var], FieldOutput]
 
 
 class SDFGrid(GridField):
@@ -75,14 +67,14 @@ class SDFGrid(GridField):
                 parameter.start_grad()
             firsts, seconds = after.exp_avg, after.exp_avg_sq
 
-    def at_weights(self) -> _AtWeights:
+    def at_weights(self) -> DistanceAtWeights:
         """The field with its current parameters."""
         sizes = self.sizes
         weights = self.weights(sizes)
         values = partial(grid_values, table=self.table, weights=weights, sizes=sizes)
         exact = partial(grid_sdf, table=self.table, weights=weights, sizes=sizes)
         step = 2.0 / sizes.resolutions[sizes.active - 1]  # a cell of the finest level (Neuralangelo, section 3.1)
-        return _AtWeights(
+        return DistanceAtWeights(
             distance=lambda points: values(points)[:, :1],
             evaluate=partial(_by_differences, values, step) if self.conf.gradient == NUMERICAL else exact,
         )

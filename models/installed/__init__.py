@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FUNCTIONS = ("read_conf", "load_scene", "train", "render", "extract_mesh", "evaluate")
-REQUESTS = ("MeshRequest", "EvaluationRequest")
-__all__ = [*FUNCTIONS, *REQUESTS]
+FUNCTIONS = (
+    *("read_conf", "prepare", "load_scene", "inspect", "train", "open_model", "render", "render_video"),
+    *("extract_mesh", "color_mesh", "evaluate", "telling"),
+)
+VALUES = ("Callback", "MeshRequest", "VideoRequest", "EvaluationRequest")
+__all__ = [*FUNCTIONS, *VALUES]
 
 
 def __getattr__(name: str) -> Any:

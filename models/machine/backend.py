@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from data.errors import UserError, is_allocation_failure
-from models.machine import environment, libraries, stops, toolchain
+from models.machine import environment, progress, toolchain
 from models.machine.available import available_bytes
-from models.machine.cuda import start, trial
+from models.machine.cuda import start
 from models.machine.cuda.conclude import insisted
 from models.machine.cuda.home import Home
 from models.machine.progress import compile_progress
@@ -149,7 +149,7 @@ def _load() -> Any:
             with environment.jittor_environment(choice.home, choice.gpu):
                 module = _prepared()
                 choice.info = _describe(reason, "" if choice.home else _attach_matmul(module))
-                stops.end_compilers()
+                progress.end_compilers()
         except RebuiltError:
             _start_again(is_second)
         return module
@@ -158,7 +158,7 @@ def _load() -> Any:
 
 def _prepared() -> Any:
     """Import Jittor and set its device."""
-    libraries.mend(toolchain.cache_folder(), os.environ["cache_name"])
+    environment.mend(toolchain.cache_folder(), os.environ["cache_name"])
     module = _import_quietly()
     module.flags.use_cuda = 0 if choice.home is None else 1
     if choice.home is not None:
@@ -182,7 +182,7 @@ def _describe(reason: str, warning: str) -> DeviceInfo:
 def _start_again(is_second: bool) -> NoReturn:
     """Restart the program in this process; raises RuntimeError in a trial and UserError after one restart."""
     if choice.is_trial:
-        raise RuntimeError(trial.AGAIN)
+        raise RuntimeError(start.AGAIN)
     if is_second:
         raise UserError(f"Jittor rebuilds itself at every start: remove {toolchain.cache_folder()} and try again")
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {RERUN: "1"})
@@ -213,7 +213,7 @@ def _place(device: str, gpu: int) -> tuple[Home | None, str]:
 def _trial(home: Home) -> str:
     """Why Jittor fails on the GPU, "" if it works; tried once per home, which also compiles Jittor."""
     with compile_progress(_caches):
-        return trial.failure(home, try_cuda, choice.gpu)
+        return start.failure(home, try_cuda, choice.gpu)
 
 
 def try_cuda(report: Callable[[Any], None], gpu: int) -> None:
@@ -235,7 +235,7 @@ def _import_quietly() -> Any:
     recursion = sys.getrecursionlimit()
     printed = io.StringIO()
     try:
-        with compile_progress(_cache), contextlib.redirect_stdout(printed), _without_mpi(), stops.ignore_stops():
+        with compile_progress(_cache), contextlib.redirect_stdout(printed), _without_mpi(), progress.ignore_stops():
             import jittor
     except SystemExit:
         raise RebuiltError from None

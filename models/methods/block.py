@@ -70,8 +70,3 @@ class ModelConfig(Protocol):
     def sees_from_within(self) -> bool:
         """Whether cameras may be inside the region of interest."""
         return False
-
-    @property
-    def trains_on_points(self) -> bool:
-        """Whether training uses `data.parsed_scene.training_points`, which are then not used for evaluation."""
-        return False

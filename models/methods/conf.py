@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data.config import DatasetConfig
+from data.scenes.config import DatasetConfig
 from models.config.blocks import GeneralConfig, TrainConfig
-from models.config.devices import CPU, CUDA, DEVICES, of_device
-from models.config.hocon import parse_tree, quoted, read_tree, write_tree
+from models.config.hocon import CPU, CUDA, DEVICES, leaves, of_device, parse_tree, quoted, read_tree, write_tree
 from models.config.other_names import key_meant
 from models.config.renamed import RENAMED, migrate, renamed
 from models.config.strict import (
@@ -86,14 +85,7 @@ def to_hocon(conf: ExperimentConfig) -> str:
 
 def flat(conf: ExperimentConfig) -> dict[str, Any]:
     """All keys, dotted -> value, in the order of the blocks."""
-
-    def leaves(block: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in block.items():
-            found |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-        return found
-
-    return leaves(tree_of(conf), "")
+    return leaves(tree_of(conf))
 
 
 def tree_of(conf: ExperimentConfig) -> dict[str, Any]:
@@ -245,7 +237,7 @@ def _assignment(override: str) -> str:
         raise ConfigError(f"--set {override}: write it as KEY=VALUE, such as train.end_iter=1000")
     leaves = known_leaves()
     is_block = any(leaf.startswith(key + ".") for leaf in leaves)
-    if key not in leaves and not is_block and key.removeprefix("model.") not in RENAMED:
+    if key not in leaves and not is_block and key not in RENAMED:
         meant = key_meant(key, leaves)
         raise ConfigError(
             f"--set {override}: unknown key {key}{f'; did you mean {meant}?' if meant else nearest(key, leaves)}"

@@ -32,15 +32,9 @@ from models.plan import (
 NO_RETURN = f"no return: no checkpoint from step {SCORED_FROM} on before the end [train.save_freq]"
 COLLAPSE = "back to the best checkpoint when scored views stay worse for two checkpoints [train.save_freq]"
 
-# Keys without effect unless a loss of this name applies.
-OF_LOSSES = {
-    "train.mask_weight": "mask",
-    "model.patches": "patches",
-    "model.packed.points_weight": "points",
-    "model.packed.curvature_weight": "curvature",
-    "model.photographs.exposure_rate": "exposure",
-    "model.photographs.exposure_weight": "exposure",
-}
+# Keys besides its weight that have no effect unless a loss is used.
+OF_LOSSES = {"model.patches": "patches", "train.patches_from": "patches", "model.photographs.exposure_rate": "exposure"}
+WEIGHT = "_weight"  # end of the keys of weights
 # The sizes of a step, of all methods.
 SAMPLES = (
     "train.batch_size",
@@ -100,23 +94,30 @@ def decide_gaussians(conf: GaussiansConfig, train: TrainConfig, scene: Scene, be
 
 
 def with_table(
-    plan: TrainingPlan, conf: ModelConfig, train: TrainConfig, losses: Mapping[str, float], values: Mapping[str, Any]
+    plan: TrainingPlan,
+    conf: ModelConfig,
+    train: TrainConfig,
+    weights: Mapping[str, Decision],
+    values: Mapping[str, Any],
 ) -> TrainingPlan:
     """The plan with its table, unless it has one, and of the keys without effect those that differ from confs/base.
 
-    losses: the weights by name; values: all keys of the conf, dotted.
+    weights: of the losses that the plan uses, by name; values: all keys of the conf, dotted.
     """
     if plan.rows:
         return plan
     base = base_values(conf.type)
     changed = [key for key, value in values.items() if not same(value, base, key)]
-    idle = [*plan.unused, *(key for key, loss in OF_LOSSES.items() if loss not in losses and values.get(key, True))]
+    used = {name: weight for name, weight in weights.items() if weight.value > 0}
+    keys = {weight.key for weight in weights.values()}
+    idle = [*plan.unused, *(key for key, loss in OF_LOSSES.items() if loss not in used and values.get(key, True))]
+    idle += [key for key, value in values.items() if key.endswith(WEIGHT) and key not in keys and value]
     unused = [one for one in idle if any(f"{key}.".startswith(f"{one}.") for key in changed)]
     rows = [(name, getattr(plan, name).text()) for name in ("masks", "region", "background", "start")]
     first = "of the depth maps first, then " if plan.start.value == DEPTH_MAPS else ""
     rows += [
         ("points", first + plan.points.text()),
-        ("losses", _losses(plan, losses)),
+        ("losses", _losses(weights)),
         ("schedules", _schedules(plan, train)),
         ("samples", ", ".join(f"{key} = {values[key]}" for key in SAMPLES if key in values)),
         ("exposure", replace(plan.exposure, value="learned" if plan.exposure.value else "not learned").text()),
@@ -125,10 +126,11 @@ def with_table(
     return replace(plan, rows=rows, unused=unused)
 
 
-def _losses(plan: TrainingPlan, losses: Mapping[str, float]) -> str:
-    """The losses with their weights."""
-    notes = [f"{name} {decision.text()}" for name, decision in (("curvature", plan.curvature),) if decision.reason]
-    return "; ".join([", ".join(f"{name} {weight:g}" for name, weight in losses.items()), *notes])
+def _losses(weights: Mapping[str, Decision]) -> str:
+    """The losses with their weights, and why some were chosen."""
+    used = ", ".join(f"{name} {weight.value:g}" for name, weight in weights.items() if weight.value > 0)
+    notes = [f"{name} {weight.text()}" for name, weight in weights.items() if weight.reason]
+    return "; ".join([f"{used} [train.NAME_weight; eikonal: train.igr_weight]", *notes])
 
 
 def _schedules(plan: TrainingPlan, train: TrainConfig) -> str:

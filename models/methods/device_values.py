@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from models.config.devices import DEVICES
+from models.config.hocon import DEVICES
 from models.config.strict import shown
 from models.machine import backend
 from models.methods.conf import MODEL, ExperimentConfig, build, flat, tree_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.config.strict import Auto, rate, weight
+from models.config.strict import Auto, rate
 
 EXPOSURE = "exposure"  # name of the network in checkpoints
 
@@ -15,4 +15,3 @@ class PhotographsConfig:
 
     exposure: bool | Auto = False
     exposure_rate: float = rate(0.3)
-    exposure_weight: float = weight(0.01)

@@ -13,10 +13,12 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from data.rays import Rays
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
+from models.config.blocks import TrainConfig
 from models.estimators.seen_space import SeenSpace
 from models.machine.backend import jt
-from models.structs import Noise, Objective, RayView, StepContext, Var
+from models.plan import Decision
+from models.structs import Noise, Objective, RayView, Var
 
 Precomputed = Any  # the part of a chunk that is computed once, without gradients
 
@@ -75,9 +77,6 @@ class Parameters(Protocol):
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
         """Add rows to every parameter of a network, by name, with moments of zero; averages start at the values."""
 
-    def replace(self, network: str, name: str, values: np.ndarray) -> None:
-        """Set the values of one parameter, with moments of zero; its average starts at the values."""
-
 
 class Model(Protocol):
     """A method with its networks. All random numbers are passed in.
@@ -87,7 +86,8 @@ class Model(Protocol):
 
     entries: str = "rays"  # name of the entries of a batch, for messages
     shows_pictures: bool = False  # whether `view` takes only the rays of whole images (`ImageRays`)
-    warm_up: int = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
+    weights: Mapping[str, Decision] = {}  # of the losses that the plan uses, by name
+    train: TrainConfig
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -100,27 +100,30 @@ class Model(Protocol):
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Sampler:
         """Batches of a scene."""
 
+    def see(self, views: Posed) -> None:
+        """Take the cameras of a scene, for images and meshes; `sampler` does it, too."""
+        del views
+
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of one batch; None, without drawing numbers, if the conf disables it."""
         return None
 
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """The colour [3] behind everything in images, given that of the conf; None for black."""
-        return background_rgb
+    @property
+    def behind(self) -> np.ndarray | None:
+        """The colour [3] behind everything in images; None for black."""
+        return self.train.background_rgb
 
-    def precompute(self, batch: Any, noise: Noise | None, context: StepContext) -> Precomputed:
+    def precompute(self, batch: Any, noise: Noise | None) -> Precomputed:
         """The part of a chunk that is computed once, without gradients; `objective` takes it, or computes it itself.
 
         batch: one of the method's sampler, or a part of it. None: nothing is computed ahead.
         """
         return None
 
-    def objective(
-        self, batch: Any, noise: Noise | None, context: StepContext, precomputed: Precomputed = None
-    ) -> Objective:
-        """The terms of the training loss."""
+    def objective(self, batch: Any, noise: Noise | None, step: int, precomputed: Precomputed = None) -> Objective:
+        """The terms of the training loss after `step` finished steps."""
 
-    def scalars(self, output: Any, losses: Mapping[str, Var]) -> dict[str, Var]:
+    def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The scalars [1] of a step by TensorBoard tag; `Loss/loss` and `Statistics/psnr` among them.
 
         losses: the means of the terms by name, and their weighted sum as `total`.
@@ -129,12 +132,12 @@ class Model(Protocol):
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The text of the progress bar, besides loss and PSNR, from the values of `scalars`."""
 
-    def view(self, rays: Rays, context: StepContext) -> RayView:
+    def view(self, rays: Rays, step: int) -> RayView:
         """R rays rendered without jitter."""
 
-    def view_fully(self, rays: Rays, context: StepContext) -> RayView:
+    def view_fully(self, rays: Rays, step: int) -> RayView:
         """The same with all networks evaluated at all samples: an upper bound of the memory of an image."""
-        return self.view(rays, context)
+        return self.view(rays, step)
 
     def sharpness(self) -> float | None:
         """inv_s of a surface; None if the method has none."""
@@ -145,16 +148,11 @@ class Model(Protocol):
         del step
         return {}
 
-    @property
-    def loss_weights(self) -> Mapping[str, float]:
-        """The weights of the losses that apply, by name, for the table of the plan."""
-        return {}
-
     def begin(self) -> None:
         """Initialise a new training from the scene; called after `sampler`, unless a checkpoint is resumed."""
         return
 
-    def before_step(self, context: StepContext) -> None:
+    def before_step(self, step: int) -> None:
         """Called before the batch of a step is drawn."""
         return
 
@@ -171,11 +169,8 @@ class Model(Protocol):
         del step
         return False
 
-    def after_step(self, parameters: Parameters, context: StepContext, gradients: Mapping[str, Var]) -> None:
-        """Called if `acts_after` returns true and the step was not skipped.
-
-        gradients: d loss / d parameter by `<network>.<name>`, and those of `Objective.watched`.
-        """
+    def after_step(self, parameters: Parameters, step: int) -> None:
+        """Called if `acts_after` returns true and the step was not skipped."""
         return
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
-from models.estimators.conf import RadianceConfig
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
-from models.fields.grid_field import GridField
 from models.fields.protocol import RadianceField
+from models.fields.registry import NERF
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
+from models.methods.fast.conf import FAST_NERF
 from models.methods.protocol import LevelSet
-from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
+from models.methods.volume import NO_EXPOSURE, VolumeModel
 from models.ops.volrend import expected_distance
 from models.plan import TrainingPlan
-from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, OfRays, masked_mean, masked_psnr, masked_target
+from models.rendering.losses import OfRays
 from models.rendering.protocol import RayBatch
 from models.rendering.render import radiance_loss, render_passes, render_radiance
+from models.rendering.terms import masked_mean, masked_psnr, masked_target
 from models.rendering.views import packed_view
-from models.structs import RayView, RenderOutput, StepContext, Var
+from models.structs import RayView, RenderOutput, Var
 
 # Density per working-frame unit at the surface: a path of a hundredth of the sphere's diameter absorbs 40 %.
 SURFACE_DENSITY = 25.0
-
-
-@dataclass(frozen=True)
-class TwoPassRays(ComparedRays):
-    """Output of two passes."""
-
-    coarse_rgb: Var  # [R, 3]
-    weight_max: Var  # [R, 1], of the fine pass
 
 
 class RadianceModel(VolumeModel):
@@ -44,7 +36,6 @@ class RadianceModel(VolumeModel):
     Nothing is precomputed: the coarse pass is differentiated.
     """
 
-    losses: tuple[str, ...] = NERF_LOSSES
     objective = radiance_loss
 
     def __init__(
@@ -57,25 +48,25 @@ class RadianceModel(VolumeModel):
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
         named = field.networks | ({} if coarse is None else coarse.networks)
-        super().__init__(estimator, named, train, {"mask": train.mask_weight}, plan, photographs)
+        super().__init__(estimator, named, train, plan, photographs)
         self.field, self.coarse = field, coarse
 
-    def scalar_inputs(self, rendered: OfRays) -> ComparedRays:
-        """The inputs of the scalars."""
+    def scalar_inputs(self, rendered: OfRays) -> dict[str, Var]:
+        """Colours, and of two passes the coarse colours and the largest weight of each ray."""
         rendering = rendered.rendering
-        values = (rendering.rgb, rendered.target, rendered.counts)
+        found = {"rgb": rendering.rgb, "target": rendered.target, "mask": rendered.counts}
         if rendering.coarse is None:
-            return ComparedRays(*values)
+            return found
         weights = rendering.weights.reshape((len(rendered.target), -1))
-        return TwoPassRays(*values, rendering.coarse.rgb, weights.max(dim=1, keepdims=True))
+        return found | {"coarse_rgb": rendering.coarse.rgb, "weight_max": weights.max(dim=1, keepdims=True)}
 
-    def scalars(self, output: ComparedRays, losses: Mapping[str, Var]) -> dict[str, Var]:
+    def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses, and the PSNR of each pass."""
-        target, mask = output.target, output.mask
-        found = self.loss_scalars(losses) | {"Statistics/psnr": masked_psnr(output.rgb, target, mask)}
-        if isinstance(output, TwoPassRays):
-            found["Statistics/weight_max"] = masked_mean(output.weight_max, mask)
-            found["Statistics/coarse_psnr"] = masked_psnr(output.coarse_rgb, target, mask)
+        target, mask = output["target"], output["mask"]
+        found = self.loss_scalars(losses) | {"Statistics/psnr": masked_psnr(output["rgb"], target, mask)}
+        if "coarse_rgb" in output:
+            found["Statistics/weight_max"] = masked_mean(output["weight_max"], mask)
+            found["Statistics/coarse_psnr"] = masked_psnr(output["coarse_rgb"], target, mask)
         return found
 
     @property
@@ -99,14 +90,16 @@ class RadianceModel(VolumeModel):
 class TwoPassModel(RadianceModel):
     """NeRF with dense samples, coarse to fine."""
 
+    type = NERF
+
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The PSNR of the coarse pass."""
         return f"coarse {scalars['Statistics/coarse_psnr']:.2f}"
 
-    def view(self, rays: Rays, context: StepContext) -> RayView:
+    def view(self, rays: Rays, step: int) -> RayView:
         """The fine pass; its normals are those of the density where the transmittance of a ray falls to one half."""
         with jt.no_grad():
-            found = render_passes(self, rays, None, self.behind(context.background_rgb))
+            found = render_passes(self, rays, None, self.behind)
         shape = (len(rays), -1)
         weights, depths = (value.numpy().reshape(shape) for value in (found.weights, found.samples.distances))
         opacity = found.opacity.numpy()
@@ -121,48 +114,25 @@ class TwoPassModel(RadianceModel):
 class PackedRadianceModel(RadianceModel):
     """A radiance field sampled in occupied cells."""
 
+    type = FAST_NERF
     estimator: RadianceOccupancyEstimator
 
-    def __init__(
-        self,
-        field: RadianceField,
-        estimator: RadianceOccupancyEstimator,
-        train: TrainConfig,
-        plan: TrainingPlan,
-        conf: RadianceConfig,
-        photographs: PhotographsConfig,
-    ) -> None:
-        super().__init__(field, None, estimator, train, plan, photographs)
-        self._conf = conf
-        self.warm_up = conf.warm_up
-
-    losses = FAST_NERF_LOSSES
-
-    def rates(self, step: int) -> dict[str, float]:
-        """The table learns at the full rate, the networks at fractions of it."""
-        found = super().rates(step)
-        for name, network in self.field.networks.items():
-            found[name] = self._conf.network_rate
-            if isinstance(network, GridField):
-                found[f"{name}.table"] = 1.0
-        return found
-
-    def targets(self, batch: RayBatch, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
+    def targets(self, batch: RayBatch) -> tuple[Var, Var, Var | None]:
         """All rays count; with masks, pixels outside are fitted to the background."""
         counts = jt.ones((len(batch), 1))
         if batch.mask is None:
             return jt.array(batch.rgb), counts, None
         mask = jt.array(batch.mask)
-        return masked_target(jt.array(batch.rgb), mask, background_rgb), counts, mask
+        return masked_target(jt.array(batch.rgb), mask, self.behind), counts, mask
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The occupied fraction of the grid."""
         return f"cells {100.0 * np.mean(self.estimator.grid.cells > 0):.1f} %"
 
-    def view(self, rays: Rays, context: StepContext) -> RayView:
+    def view(self, rays: Rays, step: int) -> RayView:
         """Colours, normals of the density, distance and opacity."""
         estimator, field = self.estimator, self.field.at_weights()
-        behind = self.behind(context.background_rgb)
+        behind = self.behind
 
         def look(rays: Rays) -> tuple[RenderOutput, Var, int]:
             found = estimator.march_view(rays)

@@ -11,12 +11,13 @@ import numpy as np
 
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
+from models.fields.registry import NERF
 from models.methods.block import ModelConfig
 from models.methods.decisions import decide_gaussians, decide_nerf, decide_neus, decide_plain
 from models.methods.fast.conf import FAST_NERF, FAST_NEUS, FastNeRFConfig, FastNeuSConfig
 from models.methods.fast.decisions import decide as decide_surface
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
-from models.methods.nerf.conf import NERF, NeRFConfig
+from models.methods.nerf.conf import NeRFConfig
 from models.methods.neus.conf import NEUS, NeuSConfig
 from models.plan import Before, TrainingPlan
 

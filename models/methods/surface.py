@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,38 +19,24 @@ from models.estimators.visibility import NO_ANNEALING, alpha_visibility
 from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
-from models.methods.protocol import LevelSet, Noise
-from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
+from models.methods.fast.conf import FAST_NEUS
+from models.methods.protocol import LevelSet
+from models.methods.volume import NO_EXPOSURE, VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs
 from models.plan import TrainingPlan
 from models.rendering.conf import PatchesConfig
-from models.rendering.losses import FAST_NEUS_LOSSES, NEUS_LOSSES, OfSurface, masked_mean, masked_psnr
+from models.rendering.losses import OfSurface
 from models.rendering.patches import MOST_COMPARED, PatchComparison
 from models.rendering.protocol import RayBatch
 from models.rendering.render import render_surface, surface_alpha, surface_loss
+from models.rendering.terms import masked_mean, masked_psnr
 from models.rendering.views import packed_view
-from models.structs import OF_THE_BATCH, Array, FieldOutput, RayView, RenderOutput, StepContext, Var
-
-
-@dataclass(frozen=True)
-class SurfaceRays(ComparedRays):
-    """Values of R rays for scalars, with inv_s."""
-
-    inv_s: Var = field(metadata=OF_THE_BATCH)  # [1]
-
-
-@dataclass(frozen=True)
-class DenseSurfaceRays(SurfaceRays):
-    """Output with the quantities of dense samples that the published code plots."""
-
-    cdf: Var  # [R, 1], Phi_s at the first interval
-    weight_max: Var  # [R, 1]
+from models.structs import Array, FieldOutput, Noise, RayView, RenderOutput, Var
 
 
 class SurfaceModel(VolumeModel):
     """A surface as the zero level set of a signed distance."""
 
-    losses: tuple[str, ...] = NEUS_LOSSES
     objective = surface_loss
 
     def __init__(
@@ -58,7 +44,6 @@ class SurfaceModel(VolumeModel):
         fields: SurfaceFields,
         estimator: Estimator,
         train: TrainConfig,
-        weights: Mapping[str, float],
         plan: TrainingPlan,
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
@@ -67,43 +52,41 @@ class SurfaceModel(VolumeModel):
             "variance_network_fine": fields.sharpness,
             "color_network_fine": fields.color,
         }
-        super().__init__(estimator, named, train, {"eikonal": train.igr_weight, **weights}, plan, photographs)
+        super().__init__(estimator, named, train, plan, photographs)
         self.fields = fields
 
     def cos_anneal_ratio(self, step: int) -> float:
         """The function `cos_anneal_ratio` at a step."""
         return cos_anneal_ratio(step, self.train)
 
-    def precompute(self, batch: RayBatch, noise: Noise | None, context: StepContext) -> Var | None:
+    def precompute(self, batch: RayBatch, noise: Noise | None) -> Var | None:
         """What the estimator computes once per chunk."""
-        del context
         with jt.no_grad():
             return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
 
-    def scalar_inputs(self, rendered: OfSurface) -> SurfaceRays:
-        """The inputs of the scalars."""
+    def scalar_inputs(self, rendered: OfSurface) -> dict[str, Var]:
+        """Colours and inv_s, and of dense samples what the published code plots."""
         rendering = rendered.rendering
-        values = (rendering.rgb, rendered.target, rendered.counts, rendering.inv_s)
-        if not rendering.rays.per_ray:
-            return SurfaceRays(*values)
+        found = {"rgb": rendering.rgb, "target": rendered.target, "mask": rendered.counts, "inv_s": rendering.inv_s}
+        if not rendering.samples.per_ray:
+            return found
         samples, geometry, shape = rendering.samples, rendering.geometry, (len(rendered.target), -1)
         first = [value.reshape(shape)[:, :1] for value in (geometry.sdf, samples.deltas)]
-        per_ray = samples.rays.per_ray
+        per_ray = samples.per_ray
         cos = (samples.directions * geometry.gradient).sum(dim=1).reshape((-1, per_ray))[:, :1]
         slope = annealed_cos(cos, self.cos_anneal_ratio(rendered.step))
-        cdf = interval_cdfs(first[0], slope, first[1], rendering.inv_s)[0]
-        return DenseSurfaceRays(*values, cdf, rendering.weights.reshape(shape).max(dim=1, keepdims=True))
+        cdf = interval_cdfs(first[0], slope, first[1], rendering.inv_s)[0]  # Phi_s at the first interval
+        return found | {"cdf": cdf, "weight_max": rendering.weights.reshape(shape).max(dim=1, keepdims=True)}
 
-    def scalars(self, output: SurfaceRays, losses: Mapping[str, Var]) -> dict[str, Var]:
+    def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The published TensorBoard scalars, and the other losses."""
+        mask = output["mask"]
         found = self.loss_scalars(losses) | {
-            "Statistics/s_val": 1.0 / output.inv_s,
-            "Statistics/psnr": masked_psnr(output.rgb, output.target, output.mask),
+            "Statistics/s_val": 1.0 / output["inv_s"],
+            "Statistics/psnr": masked_psnr(output["rgb"], output["target"], mask),
         }
-        if isinstance(output, DenseSurfaceRays):
-            found["Statistics/cdf"] = masked_mean(output.cdf, output.mask)
-            found["Statistics/weight_max"] = masked_mean(output.weight_max, output.mask)
-        return found
+        means = (name for name in ("cdf", "weight_max") if name in output)
+        return found | {f"Statistics/{name}": masked_mean(output[name], mask) for name in means}
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The text with inv_s."""
@@ -146,7 +129,7 @@ class SurfaceModel(VolumeModel):
 class PackedSurfaceModel(SurfaceModel):
     """A surface sampled in occupied cells, with additional losses."""
 
-    losses = FAST_NEUS_LOSSES
+    type = FAST_NEUS
     estimator: SurfaceOccupancyEstimator
 
     def __init__(
@@ -159,11 +142,8 @@ class PackedSurfaceModel(SurfaceModel):
         patches: PatchesConfig,
         photographs: PhotographsConfig,
     ) -> None:
-        weights = {"free": packed.free_weight, "points": packed.points_weight}
-        weights |= {"patches": plan.patches.value, "curvature": plan.curvature.value}
-        super().__init__(fields, estimator, train, weights, plan, photographs)
+        super().__init__(fields, estimator, train, plan, photographs)
         self._packed, self._patches_conf = packed, patches
-        self.warm_up = packed.warm_up
         self.patches: PatchComparison | None = None  # images of the scene, if patches are compared
 
     def cos_anneal_ratio(self, step: int) -> float:
@@ -188,7 +168,7 @@ class PackedSurfaceModel(SurfaceModel):
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""
         sampler = super().sampler(scene, batch_size, generator)
-        self.patches = PatchComparison(scene, self._patches_conf) if self.loss_weight("patches") > 0 else None
+        self.patches = PatchComparison(scene, self._patches_conf) if self.weights["patches"].value > 0 else None
         self.estimator.compare_patches(None if self.patches is None else MOST_COMPARED)
         return sampler
 
@@ -199,22 +179,19 @@ class PackedSurfaceModel(SurfaceModel):
             return background.shows_alone(jt.array(batch.rgb))
         return batch.is_free_ray()
 
-    def patches_at(self, step: int) -> PatchComparison | None:
-        """The comparison, from `patches.begins` on."""
-        return self.patches if step >= self._patches_conf.begins * self.train.end_iter else None
-
-    def view(self, rays: Rays, context: StepContext) -> RayView:
+    def view(self, rays: Rays, step: int) -> RayView:
         """Colours with background; normal, distance and opacity of the region."""
-        estimator, behind = self.estimator, self.behind(context.background_rgb)
+        estimator, behind = self.estimator, self.behind
 
         def look(rays: Rays) -> tuple[RenderOutput, Var, int]:
-            fields, found = self.fields.at_weights(), estimator.march_view(rays)
-            geometry = fields.sdf.evaluate(found.points)
+            found, inv_s = estimator.march_view(rays), self.fields.sharpness()
+            geometry = self.fields.sdf.at_weights().evaluate(found.points)
             step = jt.full_like(geometry.sdf, estimator.resolving_step())
-            alpha = surface_alpha(geometry, found.directions, step, fields.inv_s, NO_ANNEALING)
+            alpha = surface_alpha(geometry, found.directions, step, inv_s, NO_ANNEALING)
             samples, rows, count = estimator.view_samples(rays, found, alpha_visibility(alpha, found.offsets))
             seen = FieldOutput(geometry.sdf[rows], geometry.feature[rows], geometry.gradient[rows])
-            return render_surface(fields, samples, NO_ANNEALING, behind, seen), seen.gradient, count
+            shown = render_surface(self.fields.color, inv_s, samples, seen, NO_ANNEALING, behind)
+            return shown, seen.gradient, count
 
         return packed_view(rays, look, behind)
 

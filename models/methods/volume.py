@@ -3,57 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from data.scenes.scene import Scene
+from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
-from models.methods.protocol import Model, Noise
-from models.plan import DEPTH_MAPS, NONE, PLAIN, TrainingPlan
-from models.rendering.losses import binary_mask
+from models.methods.protocol import Model
+from models.plan import TrainingPlan
+from models.rendering.loss_table import weights_of
+from models.rendering.losses import LOSSES
 from models.rendering.protocol import Output, RayBatch
-from models.structs import StepContext, Var, loss_tag
+from models.rendering.terms import binary_mask
+from models.structs import Noise, Var, loss_tag
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
 NO_EXPOSURE = PhotographsConfig()
 
 
-@dataclass(frozen=True)
-class ComparedRays:
-    """R rendered rays and the pixels of the image, for scalars."""
-
-    rgb: Var  # [R, 3]
-    target: Var  # [R, 3]
-    mask: Var  # [R, 1], 1 if the colour counts
-
-
 class VolumeModel(Model):
     """A `models.methods.protocol.Model` without fields, objective, views and surface."""
 
-    losses: tuple[str, ...] = ()  # keys of rendering.losses.LOSSES
+    type: str  # value of model.type
 
     def __init__(
         self,
         estimator: Estimator,
         fields: Mapping[str, jt.nn.Module],
         train: TrainConfig,
-        weights: Mapping[str, float],
         plan: TrainingPlan,
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
-        """`fields` by their names in checkpoints; `weights` of the losses by name, see `loss_weight`."""
+        """`fields` by their names in checkpoints."""
         self.estimator, self.train, self.plan = estimator, train, plan
         self.exposure = Exposure() if plan.exposure.value else None
         self._fields, self._photographs = dict(fields), photographs
-        self._weights = {EXPOSURE: photographs.exposure_weight} | dict(weights)
+        self.weights = weights_of(LOSSES, (self.type,), train, plan)
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -61,29 +53,16 @@ class VolumeModel(Model):
         found = self._fields | self.estimator.networks | ({} if self.exposure is None else {EXPOSURE: self.exposure})
         return {name: found[name] for name in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else 9)}
 
-    def loss_weight(self, name: str) -> float:
-        """The weight of a loss: that given by the method, else the key train.NAME_weight, else 1."""
-        return self._weights.get(name, getattr(self.train, f"{name}_weight", 1.0))
-
-    @property
-    def loss_weights(self) -> dict[str, float]:
-        """The weights above 0 of the losses that the plan uses, by name."""
-        plan = self.plan
-        unused = {
-            "exposure": not plan.exposure.value,
-            "mask": not plan.uses_masks,
-            "free": not plan.uses_masks and plan.background.value != PLAIN,
-            "points": plan.points.value == NONE and plan.start.value != DEPTH_MAPS,
-        }
-        weights = {name: self.loss_weight(name) for name in self.losses if not unused.get(name)}
-        return {name: weight for name, weight in weights.items() if weight > 0}
-
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
         """Batches of a scene; fits the estimator to the scene first."""
         if self.exposure is not None:
             take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
         self.estimator.fit(scene)
         return self.estimator.sampler(scene, batch_size, generator)
+
+    def see(self, views: Posed) -> None:
+        """See `Estimator.see`."""
+        self.estimator.see(views)
 
     def begin(self) -> None:
         """See `Estimator.begin`."""
@@ -103,17 +82,18 @@ class VolumeModel(Model):
         """The jitter of a batch."""
         return self.estimator.draw_noise(entries, generator)
 
-    def before_step(self, context: StepContext) -> None:
+    def before_step(self, step: int) -> None:
         """Update the estimator by its schedule."""
-        self.estimator.before_step(context.step)
+        self.estimator.before_step(step)
 
     def after_collapse(self, step: int) -> str:
         """See `Estimator.after_collapse`."""
         return self.estimator.after_collapse(step)
 
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
+    @property
+    def behind(self) -> np.ndarray | None:
         """See `Model.behind`."""
-        return self.estimator.behind(background_rgb)
+        return self.estimator.behind(self.train.background_rgb)
 
     def exposed(self, rendering: Output, batch: RayBatch) -> Output:
         """Colours with the exposure of their images."""
@@ -121,17 +101,15 @@ class VolumeModel(Model):
             return rendering
         return replace(rendering, rgb=self.exposure(rendering.rgb, jt.array(batch.view)))
 
-    def targets(self, batch: RayBatch, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
+    def targets(self, batch: RayBatch) -> tuple[Var, Var, Var | None]:
         """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
-        del background_rgb
-        counts = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)
-        has_mask = self.estimator.is_dense or batch.mask is not None
-        return jt.array(batch.rgb), counts, counts if has_mask else None
+        mask = batch.mask if self.plan.uses_masks else None
+        counts = binary_mask(None if mask is None else jt.array(mask), len(batch))
+        return jt.array(batch.rgb), counts, None if mask is None else counts
 
     def loss_scalars(self, losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses by TensorBoard tag."""
-        found = {loss_tag(name): losses[name] for name in self.losses if name in losses}
-        return {"Loss/loss": losses["total"]} | found
+        return {"Loss/loss": losses["total"]} | {loss_tag(name): losses[name] for name in losses if name != "total"}
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The buffers of the estimator."""

@@ -14,10 +14,9 @@ from dataclasses import replace
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
 from models.ops.grid import level_features, level_slopes
-from models.ops.grid_sizes import FEATURES, POINT, GridSizes
 from models.ops.kernel import Kernel
 from models.ops.network import Weights, filled, network_source, shapes32
-from models.ops.sizes import BLOCK, SOFTPLUS_BETA
+from models.ops.sizes import BLOCK, FEATURES, POINT, SOFTPLUS_BETA, GridSizes
 from models.structs import FieldOutput, Var
 
 SOURCE = network_source("grid_sdf.h", GridSizes, FEATURES=FEATURES, BETA=SOFTPLUS_BETA)
@@ -80,55 +79,38 @@ def _gradient(points: Var, table: Var, pre_activations: list[Var], weights: Weig
 
 
 def _values_native(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> Var:
-    return _Values(points, table, weights.packed, sizes)(table, weights.packed)
+    shapes = [(points.shape[0], sizes.widths[-1])]
+    return _Recorded(("grid_values", "grid_values_backward"), shapes, points, sizes)(table, weights.packed)
 
 
 def _field_native(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> FieldOutput:
-    return FieldOutput(*_Field(points, table, weights.packed, sizes)(table, weights.packed))
+    shapes = [(points.shape[0], width) for width in (1, sizes.widths[-1] - 1, 3)]
+    return FieldOutput(*_Recorded(("grid_forward", "grid_backward"), shapes, points, sizes)(table, weights.packed))
 
 
 class _Recorded(jt.Function):
-    """Stores what GridSizes.recorded counts, for its gradient."""
+    """Stores its inputs and what GridSizes.recorded counts, for its gradient."""
 
-    forward, backward = "", ""  # functions of the native source
-
-    def __init__(self, points: Var, table: Var, packed: Var, sizes: GridSizes) -> None:
+    def __init__(
+        self, names: tuple[str, str], shapes: Sequence[tuple[int, ...]], points: Var, sizes: GridSizes
+    ) -> None:
         super().__init__()
-        self.points, self.table, self.packed, self.sizes = points, table, packed, sizes
-        self.blocks = -(-points.shape[0] // BLOCK)
-        self.shapes: list[tuple[int, ...]] = []
-        self.record: Var | None = None
+        self.names, self.shapes, self.points, self.sizes = names, shapes, points, sizes
+        self.rows = -(-points.shape[0] // BLOCK) * BLOCK
 
     def execute(self, table: Var, packed: Var) -> tuple[Var, ...] | Var:
         keeps = not jt.flags.no_grad
-        shapes = shapes32(*self.shapes, (max(1, self.blocks * BLOCK * self.sizes.recorded if keeps else 0),))
-        sizes = replace(self.sizes, keeps=int(keeps))
-        *outputs, self.record = SOURCE.call(self.forward, sizes, shapes, [self.points, table, packed])
+        shapes = shapes32(*self.shapes, (max(1, self.rows * self.sizes.recorded if keeps else 0),))
+        self.inputs = [self.points, table, packed]
+        *outputs, self.record = SOURCE.call(self.names[0], replace(self.sizes, keeps=int(keeps)), shapes, self.inputs)
         return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
     def grad(self, *cotangents: Var | None) -> tuple[Var, Var]:
         """Cotangents of table and packed weights."""
-        inputs = [self.points, self.table, self.packed, self.record, *filled(cotangents, self.shapes)]
-        left = self.blocks * BLOCK * (POINT * (1 + FEATURES) + self.sizes.active * FEATURES)
-        shapes = shapes32(self.table.shape, self.packed.shape, (left,))
-        return tuple(SOURCE.call(self.backward, self.sizes, shapes, inputs)[:2])
-
-
-class _Values(_Recorded):
-    forward, backward = "grid_values", "grid_values_backward"
-
-    def __init__(self, points: Var, table: Var, packed: Var, sizes: GridSizes) -> None:
-        super().__init__(points, table, packed, sizes)
-        self.shapes = [(points.shape[0], sizes.widths[-1])]
-
-
-class _Field(_Recorded):
-    forward, backward = "grid_forward", "grid_backward"
-
-    def __init__(self, points: Var, table: Var, packed: Var, sizes: GridSizes) -> None:
-        super().__init__(points, table, packed, sizes)
-        count = points.shape[0]
-        self.shapes = [(count, 1), (count, sizes.widths[-1] - 1), (count, 3)]
+        inputs = [*self.inputs, self.record, *filled(cotangents, self.shapes)]
+        left = self.rows * (POINT * (1 + FEATURES) + self.sizes.active * FEATURES)
+        shapes = shapes32(*(value.shape for value in self.inputs[1:]), (left,))
+        return tuple(SOURCE.call(self.names[1], self.sizes, shapes, inputs)[:2])
 
 
 grid_values = Kernel(_values_reference, cpu=_values_native, cuda=_values_native)

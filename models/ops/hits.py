@@ -1,6 +1,6 @@
 """Intersections of rays of packed samples with a surface, from the sample with the largest weight.
 
-Samples and offsets are as in `packed`. A ray hits the surface if its weights sum to more than `opacity`, and if at the
+Samples and offsets are as in `volrend`. A ray hits the surface if its weights sum to more than `opacity`, and if at the
 sample with the largest weight (the first of equal ones) the signed distance is below `reach` and decreases along the
 ray by more than `steepest`. The point is the intersection of the ray with the tangent plane, the normal the gradient of
 the distance. One ray in `every` is selected by the bits of the sample's position, so that the selection does not depend
@@ -16,7 +16,8 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
-from models.ops.network import filled, shapes32
+from models.ops.native import differentiable
+from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
@@ -32,15 +33,9 @@ class Hits:
     steepest: float
 
 
-@dataclass(frozen=True)
-class SurfaceHits:
-    """The intersections of R rays."""
-
-    at: Var  # int32 [R], the sample with the largest weight; -1 for rays without a hit and rays that are not selected
-    points: Var  # [R, 3]; zero without a hit
-    normals: Var  # [R, 3], of any length, outwards; zero without a hit
-
-
+# Of R rays: the sample with the largest weight, int32 [R], -1 for rays without a hit and rays that are not selected;
+# points and normals [R, 3], the latter of any length and outwards, zero without a hit.
+SurfaceHits = tuple[Var, Var, Var]
 SOURCE = Source("hits.h", (Hits,))
 
 
@@ -65,7 +60,7 @@ def _reference(
     points = places[row] - sdf[row] / slope * direction
     wide = is_hit.broadcast(points.shape)
     points, normals = (jt.ternary(wide, value, jt.zeros_like(value)) for value in (points, normal))
-    return SurfaceHits(jt.array(at).stop_grad(), points, normals)
+    return jt.array(at).stop_grad(), points, normals
 
 
 def _sought(
@@ -77,7 +72,7 @@ def _sought(
     places: np.ndarray,
     directions: np.ndarray,
 ) -> np.ndarray:
-    """The sample indices of `SurfaceHits.at`, in NumPy."""
+    """The samples of `SurfaceHits`, in NumPy."""
     found = np.full(len(offsets) - 1, -1, np.int32)
     is_chosen = places.view(np.uint32).sum(axis=1, dtype=np.uint32) // 64 % sizes.every == 0
     with np.errstate(invalid="ignore", over="ignore"):
@@ -94,36 +89,14 @@ def _sought(
 def _native(
     sdf: Var, gradient: Var, weights: Var, places: Var, directions: Var, offsets: Var, sizes: Hits
 ) -> SurfaceHits:
-    hits = _SurfaceHits([weights, places, directions], offsets, sizes)
-    points, normals = hits(sdf, gradient)
-    return SurfaceHits(hits.at, points, normals)
+    rays = offsets.shape[0] - 1
+    outputs = [((rays,), "int32"), *shapes32((rays, 3), (rays, 3))]
+    inputs = [offsets, sdf, gradient, weights, places, directions]
 
+    def given(inputs: list[Var], found: list[Var], cotangents: list[Var]) -> list[Var]:
+        return [found[0], *inputs[1:3], inputs[-1], *cotangents[1:]]
 
-class _SurfaceHits(jt.Function):
-    """Stores its inputs and the sample indices."""
-
-    def __init__(self, given: list[Var], offsets: Var, sizes: Hits) -> None:
-        super().__init__()
-        self.given, self.offsets, self.sizes = given, offsets, sizes
-        self.fields: list[Var] = []
-        self.at: Var = None
-
-    def execute(self, sdf: Var, gradient: Var) -> tuple[Var, Var]:
-        """Points and normals."""
-        self.fields = [sdf, gradient]
-        rays = self.offsets.shape[0] - 1
-        outputs = [((rays,), "int32"), *shapes32((rays, 3), (rays, 3))]
-        inputs = [self.offsets, *self.fields, *self.given]
-        self.at, *found = SOURCE.call("surface_hits", self.sizes, outputs, inputs)
-        self.at.stop_grad()
-        return tuple(found)
-
-    def grad(self, d_points: Var | None, d_normals: Var | None) -> tuple[Var, Var]:
-        """Cotangents of distances and gradients."""
-        shape = (self.at.shape[0], 3)
-        inputs = [self.at, *self.fields, self.given[-1], *filled((d_points, d_normals), [shape, shape])]
-        shapes = shapes32(*(value.shape for value in self.fields))
-        return tuple(SOURCE.call("surface_hits_backward", self.sizes, shapes, inputs))
+    return differentiable(SOURCE, "surface_hits", sizes, outputs, inputs, (1, 2), given)
 
 
 surface_hits = Kernel(_reference, cpu=_native, cuda=_native)

@@ -1,7 +1,7 @@
 """Samples along rays outside the unit sphere, in occupied cells of a grid over contracted space. Not differentiable.
 
 The candidate depths of a ray are `candidates`. Those in cells that may be seen are its samples, at contracted points,
-packed as in `packed`: of the first rays that fit the budget. A sample between camera and sphere is in a cell of the
+packed as in `volrend`: of the first rays that fit the budget. A sample between camera and sphere is in a cell of the
 state BEFORE; another one is in a cell of the state BEHIND or BEFORE, and its ray sees what is behind the region.
 """
 
@@ -13,9 +13,8 @@ import numpy as np
 
 from data.rays import Rays
 from models.machine.backend import jt
-from models.ops.compact import compact
 from models.ops.kernel import Kernel
-from models.ops.march import PackedSamples
+from models.ops.march import PackedSamples, compact, native_samples
 from models.ops.sizes import BACKGROUND_RADIUS
 from models.ops.source import Source
 from models.structs import Var
@@ -46,17 +45,11 @@ SOURCE = Source(
 )
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Depths along R rays outside the unit sphere, K per ray; `exist` marks the valid ones."""
-
-    depths: np.ndarray  # [R, K], ascending along each ray
-    exist: np.ndarray  # bool [R, K]
-    is_before: np.ndarray  # bool [R, K], whether they lie between camera and sphere
-
-
-def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:
-    """Depths along rays outside the unit sphere, from their near plane to BACKGROUND_RADIUS.
+def candidates(
+    rays: Rays, jitter: np.ndarray, section: float, near_plane: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Depths along rays outside the unit sphere, from their near plane to BACKGROUND_RADIUS: float32 [R, K], ascending;
+    which of them exist, and which are between camera and sphere, bool [R, K].
 
     Let m be the depth closest to the origin, and b its distance from the origin. The depth m + b sinh(u) has distance b
     cosh(u) from the origin, so equal steps in u are equal fractions of the distance. jitter [R, 1] in [0, 1) shifts the
@@ -79,7 +72,7 @@ def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float
     is_before = number < before[:, None]
     at = np.where(is_before, start[:, None] + number, from_there[:, None] + number - before[:, None]) + jitter
     depths = middle[:, None] + apart[:, None] * np.sinh(at * section)
-    return Candidates(depths.astype(np.float32), number < (before + behind)[:, None], is_before)
+    return depths.astype(np.float32), number < (before + behind)[:, None], is_before
 
 
 def contracted(points: np.ndarray) -> np.ndarray:
@@ -100,17 +93,17 @@ def occupied(
 
     transmits: bool [R], which rays have candidates behind the sphere; None for all.
     """
-    found = candidates(rays, jitter, section, near_plane)
-    exist = found.exist if transmits is None else found.exist & (found.is_before | transmits[:, None])
+    every, exist, is_before = candidates(rays, jitter, section, near_plane)
+    exist = exist if transmits is None else exist & (is_before | transmits[:, None])
     ray, place = np.nonzero(exist)
-    depths = found.depths[ray, place]
+    depths = every[ray, place]
     points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
     count = len(states)
     x, y, z = np.clip(((points + 1) * (0.5 * count)).astype(np.int32), 0, count - 1).T
-    kept = np.flatnonzero(states[x, y, z] >= np.where(found.is_before[ray, place], BEFORE, BEHIND))
+    kept = np.flatnonzero(states[x, y, z] >= np.where(is_before[ray, place], BEFORE, BEHIND))
     offsets = np.searchsorted(ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
     own = ray[kept]
-    is_before = found.is_before[own, place[kept]]
+    is_before = is_before[own, place[kept]]
     arrays = [own.astype(np.int32), depths[kept, None], points[kept], rays.directions[own], is_before]
     if not len(kept):  # operations need a row: a sample of no ray
         arrays = [np.zeros((1, *values.shape[1:]), values.dtype) for values in arrays]
@@ -136,12 +129,8 @@ def _reference(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var
 
 def _native(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var, sizes: Outside) -> PackedSamples:
     """One operation, with `sizes.samples` rows; those that are not used are zero."""
-    count, samples = len(rays), sizes.samples
-    outputs: list[tuple[tuple[int, ...], str]] = [((count + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
-    outputs += [((samples, width), "float32") for width in (1, 3, 3)]
     inputs = [jt.array(value) for value in (rays.origins, rays.directions, jitter)]
-    found = SOURCE.call("outside_samples", sizes, outputs, [*inputs, transmits, states])
-    return PackedSamples(*(value.stop_grad() for value in found))
+    return native_samples(SOURCE, "outside_samples", sizes, len(rays), [*inputs, transmits, states])
 
 
 outside_samples = Kernel(_reference, cuda=_native)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
+from models.ops.native import differentiable
 from models.ops.source import Source
 from models.structs import Var
 
@@ -49,27 +50,10 @@ def _reference(layers: Sequence[Parts]) -> Var:
 
 def _native(layers: Sequence[Parts]) -> Var:
     widths = tuple(width for parts in layers for width in reversed(parts[0].shape))
+    layout = Packing(widths, tuple(int(len(parts) == NORMED) for parts in layers))
+    total = sum((columns + 1) * rows for columns, rows in zip(widths[::2], widths[1::2], strict=True))
     inputs = [part for parts in layers for part in parts]
-    return _Pack(inputs, Packing(widths, tuple(int(len(parts) == NORMED) for parts in layers)))(*inputs)
-
-
-class _Pack(jt.Function):
-    """Stores only its inputs."""
-
-    def __init__(self, inputs: list[Var], layout: Packing) -> None:
-        super().__init__()
-        self.inputs, self.layout = inputs, layout
-
-    def execute(self, *inputs: Var) -> Var:
-        """All layers as one vector [parameters]."""
-        pairs = zip(self.layout.widths[::2], self.layout.widths[1::2], strict=True)
-        total = sum((columns + 1) * rows for columns, rows in pairs)
-        return SOURCE.call("pack", self.layout, [((total,), "float32")], list(inputs))[0]
-
-    def grad(self, d_packed: Var) -> tuple[Var, ...]:
-        """Cotangents of the inputs."""
-        outputs = [(tuple(value.shape), "float32") for value in self.inputs]
-        return tuple(SOURCE.call("pack_backward", self.layout, outputs, [*self.inputs, d_packed]))
+    return differentiable(SOURCE, "pack", layout, [((total,), "float32")], inputs)
 
 
 # On the CPU the reference is fast enough: its cost depends on the number of parameters, not of points.

@@ -18,6 +18,7 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
+from models.ops.native import with_slopes
 from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
@@ -165,25 +166,8 @@ def _correlation(one: Var, other: Var, noise: float) -> Var:
 
 def _native(points: Var, normals: Var, views: Var, cameras: Var, images: Var, sizes: Patches) -> Var:
     """One operation, which computes costs and gradients."""
-    return _Costs(views, cameras, images, sizes)(points, normals)
-
-
-class _Costs(jt.Function):
-    """Stores only the gradients."""
-
-    def __init__(self, views: Var, cameras: Var, images: Var, sizes: Patches) -> None:
-        super().__init__()
-        self.given, self.sizes = [views, cameras, images], sizes
-        self.slopes: list[Var] = []
-
-    def execute(self, points: Var, normals: Var) -> Var:
-        shapes = shapes32((points.shape[0], 1), points.shape, normals.shape)
-        costs, *self.slopes = SOURCE.call("patch_costs", self.sizes, shapes, [points, normals, *self.given])
-        return costs
-
-    def grad(self, d_costs: Var) -> tuple[Var, Var]:
-        """Cotangents of points and normals."""
-        return tuple(d_costs * slopes for slopes in self.slopes)
+    shapes = shapes32((points.shape[0], 1), points.shape, normals.shape)
+    return with_slopes(SOURCE, "patch_costs", sizes, shapes, [points, normals, views, cameras, images])
 
 
 patch_costs = Kernel(_reference, cpu=_native, cuda=_native)

@@ -13,6 +13,7 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
+from models.ops.native import with_slopes
 from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
@@ -58,25 +59,8 @@ def _blurred(values: Var) -> Var:
 
 def _native(picture: Var, photograph: Var, share: float) -> Var:
     """One operation, which computes the loss and its gradient."""
-    return _Loss(photograph, share)(picture)
-
-
-class _Loss(jt.Function):
-    """Stores the gradient."""
-
-    def __init__(self, photograph: Var, share: float) -> None:
-        super().__init__()
-        self.photograph, self.share = photograph, share
-
-    def execute(self, picture: Var) -> Var:
-        outputs = shapes32((1,), picture.shape)
-        layout = Pictures(picture.shape[1], self.share)
-        loss, self.slope = SOURCE.call("picture_loss", layout, outputs, [picture, self.photograph])
-        return loss
-
-    def grad(self, cotangent: Var) -> Var:
-        """The cotangent of the image."""
-        return self.slope * cotangent.reshape((1, 1, 1))
+    layout, outputs = Pictures(picture.shape[1], share), shapes32((1,), picture.shape)
+    return with_slopes(SOURCE, "picture_loss", layout, outputs, [picture, photograph])
 
 
 picture_loss = Kernel(_reference, cpu=_native, cuda=_native)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.machine.backend import jt
 from models.ops.elementwise import hard_clip
 from models.ops.kernel import Kernel
+from models.ops.native import differentiable
 from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
@@ -40,23 +40,7 @@ def _reference(variance: Var) -> Var:
 
 
 def _native(variance: Var) -> Var:
-    return _Sharpness(variance)(variance)
-
-
-class _Sharpness(jt.Function):
-    """Stores only its input."""
-
-    def __init__(self, variance: Var) -> None:
-        super().__init__()
-        self.variance = variance
-
-    def execute(self, variance: Var) -> Var:
-        """inv_s [1] of the parameter [1]."""
-        return SOURCE.call("sharpness", SharpnessEnds(), shapes32((1,)), [variance])[0]
-
-    def grad(self, cotangent: Var) -> Var:
-        """The cotangent of the parameter."""
-        return SOURCE.call("sharpness_backward", SharpnessEnds(), shapes32((1,)), [self.variance, cotangent])[0]
+    return differentiable(SOURCE, "sharpness", SharpnessEnds(), shapes32((1,)), [variance])
 
 
 # On the CPU a single number costs nothing in either form.

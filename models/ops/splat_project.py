@@ -8,13 +8,16 @@ PyTorch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
-from models.ops.network import filled, shapes32
+from models.ops.native import differentiable
+from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
@@ -102,12 +105,10 @@ def _turned(turn: Var, matrices: Var) -> Var:
     return jt.matmul(turn.broadcast(matrices.shape, [0]), matrices)
 
 
-def _ellipsoids_reference(
-    means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
-) -> Ellipsoids:
+def _ellipsoids_reference(means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int) -> Ellipsoids:
     """Ellipsoids, projected with the Jacobian at their centres."""
     turn, placed, (fx, skew, cx, fy, cy) = _placed(means, camera)
-    x, y, z = placed[:, 0], placed[:, 1], placed[:, 2].maximum(near)
+    x, y, z = placed[:, 0], placed[:, 1], placed[:, 2].maximum(NEAR)
     axes = _turned(turn, rotations(quats) * log_sizes.exp().unsqueeze(1))
     margin_x, margin_y = 0.5 * MARGIN * width / fx, 0.5 * MARGIN * height / fy
     slope_x = (x / z).maximum(-cx / fx - margin_x).minimum((width - cx) / fx + margin_x)
@@ -121,14 +122,12 @@ def _ellipsoids_reference(
     # a sum of squares, which does not vanish for a needle
     determinant = minors.sqr().sum(dim=1) + BLUR * (xx + yy - BLUR)
     means2d = jt.stack([(fx * x + skew * y) / z + cx, fy * y / z + cy], dim=1)
-    radii = _radii(means2d, jt.stack([xx, yy], dim=1).sqrt(), placed[:, 2:], width, height, near)
+    radii = _radii(means2d, jt.stack([xx, yy], dim=1).sqrt(), placed[:, 2:], width, height)
     conics = jt.stack([yy / determinant, -xy / determinant, xx / determinant], dim=1)
     return Ellipsoids(means2d, placed[:, 2:], conics, radii)
 
 
-def _surfels_reference(
-    means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
-) -> Surfels:
+def _surfels_reference(means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int) -> Surfels:
     """Surfels, projected exactly as planes; the third size is not used."""
     turn, placed, (fx, skew, cx, fy, cy) = _placed(means, camera)
     seen = _turned(turn, rotations(quats))
@@ -142,57 +141,37 @@ def _surfels_reference(
     square = jt.concat([(sign * row.sqr()).sum(dim=1, keepdims=True) / divisor for row in rows[:2]], dim=1)
     side = 1.0 - 2.0 * ((seen[:, :, 2] * placed).sum(dim=1, keepdims=True) > 0.0).float32()
     extent = (means2d.sqr() - square).maximum(LEAST_EXTENT).sqrt()
-    radii = _radii(means2d, extent, placed[:, 2:], width, height, near)
+    radii = _radii(means2d, extent, placed[:, 2:], width, height)
     return Surfels(means2d, placed[:, 2:], to_picture, seen[:, :, 2] * side.stop_grad(), radii)
 
 
-def _radii(means2d: Var, extent: Var, depths: Var, width: int, height: int, near: float) -> Var:
+def _radii(means2d: Var, extent: Var, depths: Var, width: int, height: int) -> Var:
     """int32 [N, 2] from standard deviations in pixels [N, 2]; 0 outside the image or behind the camera."""
     radii = (extent * REACH).minimum(FARTHEST_REACH).ceil()
     size = jt.array(np.array([[width, height]], np.float32))
     is_inside = jt.logical_and(means2d + radii > 0.0, means2d - radii < size).float32()
-    is_seen = is_inside[:, :1] * is_inside[:, 1:] * (depths > near).float32()
+    is_seen = is_inside[:, :1] * is_inside[:, 1:] * (depths > NEAR).float32()
     return (radii * is_seen).int32().stop_grad()
 
 
-def _ellipsoids_native(
-    means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
-) -> Ellipsoids:
-    outputs = ((2,), (1,), (3,))
-    return Ellipsoids(
-        *_Project("ellipsoids", camera, Projection(width, height, near), outputs)(means, quats, log_sizes)
-    )
+def _project(form: str, widths: Sequence[tuple[int, ...]], splats: Sequence[Var], camera: Var, *size: int) -> Any:
+    """Both native forms; their gradients need the radii."""
+    count = splats[0].shape[0]
+    outputs = [*shapes32(*((count, *width) for width in widths)), ((count, 2), "int32")]
+
+    def given(inputs: list[Var], found: list[Var], cotangents: list[Var]) -> list[Var]:
+        return [*inputs, found[-1], *cotangents[:-1]]
+
+    inputs = [*splats, camera]
+    return differentiable(SOURCE, f"project_{form}", Projection(*size), outputs, inputs, range(len(splats)), given)
 
 
-def _surfels_native(
-    means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
-) -> Surfels:
-    outputs = ((2,), (1,), (3, 3), (3,))
-    return Surfels(*_Project("surfels", camera, Projection(width, height, near), outputs)(means, quats, log_sizes))
+def _ellipsoids_native(means: Var, quats: Var, log_sizes: Var, camera: Var, *size: int) -> Ellipsoids:
+    return Ellipsoids(*_project("ellipsoids", ((2,), (1,), (3,)), (means, quats, log_sizes), camera, *size))
 
 
-class _Project(jt.Function):
-    """Both forms; stores its inputs and the visible Gaussians."""
-
-    def __init__(self, form: str, camera: Var, layout: Projection, outputs: tuple[tuple[int, ...], ...]) -> None:
-        super().__init__()
-        self.form, self.camera, self.layout, self.outputs = form, camera, layout, outputs
-
-    def execute(self, means: Var, quats: Var, log_sizes: Var) -> tuple[Var, ...]:
-        """The projections; the radii are last."""
-        self.inputs = [means, quats, log_sizes]
-        count = means.shape[0]
-        self.shapes = [(count, *width) for width in self.outputs]
-        outputs = [*shapes32(*self.shapes), ((count, 2), "int32")]
-        found = SOURCE.call(f"project_{self.form}", self.layout, outputs, [*self.inputs, self.camera])
-        self.radii = found[-1].stop_grad()
-        return (*found[:-1], self.radii)
-
-    def grad(self, *cotangents: Var | None) -> tuple[Var, ...]:
-        """Cotangents of the Gaussians."""
-        inputs = [*self.inputs, self.camera, self.radii, *filled(cotangents[:-1], self.shapes)]
-        shapes = shapes32(*(value.shape for value in self.inputs))
-        return tuple(SOURCE.call(f"project_{self.form}_backward", self.layout, shapes, inputs))
+def _surfels_native(means: Var, quats: Var, log_sizes: Var, camera: Var, *size: int) -> Surfels:
+    return Surfels(*_project("surfels", ((2,), (1,), (3, 3), (3,)), (means, quats, log_sizes), camera, *size))
 
 
 project_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native, cuda=_ellipsoids_native)

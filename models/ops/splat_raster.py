@@ -17,10 +17,10 @@ import numpy as np
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
 from models.ops.network import shapes32
-from models.ops.scan import exclusive_cumprod
 from models.ops.sizes import PAD
 from models.ops.source import Source
 from models.ops.splat_project import Ellipsoids, Surfels
+from models.ops.volrend import exclusive_cumprod
 from models.structs import Var
 
 MOST_ALPHA = 0.99

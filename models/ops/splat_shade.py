@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from models.machine.backend import jt
 from models.ops.harmonics import functions
 from models.ops.kernel import Kernel
+from models.ops.native import differentiable
 from models.ops.network import shapes32
 from models.ops.source import Source
 from models.ops.splat_project import SHORTEST
@@ -48,26 +49,10 @@ def _reference(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
 
 
 def _native(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
-    return _Shade(camera, Shading(degree, rest.shape[1]))(means, dc, rest)
-
-
-class _Shade(jt.Function):
-    """Stores its inputs and the colours."""
-
-    def __init__(self, camera: Var, layout: Shading) -> None:
-        super().__init__()
-        self.camera, self.layout = camera, layout
-
-    def execute(self, means: Var, dc: Var, rest: Var) -> Var:
-        self.inputs = [means, self.camera, dc, rest]
-        self.rgb = SOURCE.call("shade_splats", self.layout, shapes32(dc.shape), self.inputs)[0]
-        return self.rgb
-
-    def grad(self, d_rgb: Var) -> tuple[Var, Var, Var]:
-        """Cotangents of means and coefficients."""
-        means, _, dc, rest = self.inputs
-        shapes = shapes32(means.shape, dc.shape, rest.shape)
-        return tuple(SOURCE.call("shade_splats_backward", self.layout, shapes, [*self.inputs, self.rgb, d_rgb]))
+    inputs, layout = [means, camera, dc, rest], Shading(degree, rest.shape[1])
+    return differentiable(
+        SOURCE, "shade_splats", layout, shapes32(dc.shape), inputs, (0, 2, 3), lambda *values: sum(values, [])
+    )
 
 
 shade_splats = Kernel(_reference, cpu=_native, cuda=_native)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.config.optimizers import BETA_1
+from models.config.blocks import BETA_1
 from models.machine.backend import jt
 from models.ops.elementwise import is_finite
 from models.ops.kernel import Kernel

@@ -1,4 +1,4 @@
-"""Volume rendering: every formula once, in plain Jittor. The specification of the native operations.
+"""Volume rendering: every formula once, in plain Jittor, and the native forms of some, differentiable once.
 
 S samples of R rays, sorted by ray and by distance; those of ray r are offsets[r] to offsets[r + 1] (int32, [R + 1],
 ascending, from 0). A ray may have none. Rows from offsets[R] on belong to no ray: their weights are 0. Equations are
@@ -7,11 +7,16 @@ those of NeuS (arXiv 2106.10689), constants of https://github.com/Totoro97/NeuS/
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from models.machine.backend import jt
 from models.ops.elementwise import hard_clip, length
-from models.ops.scan import count_up_to, exclusive_cumprod
+from models.ops.kernel import Kernel
+from models.ops.native import differentiable
+from models.ops.network import shapes32
+from models.ops.source import Source
 from models.structs import Var
 
 # Added to numerator and denominator of alpha: deep inside an object both CDFs vanish, and alpha would be 0/0; with it
@@ -153,3 +158,70 @@ def _exclusive_product(factors: Var, starts: Var) -> Var:
         product = product * before(product, step)
         step *= 2
     return product
+
+
+def exclusive_cumprod(factors: Var) -> Var:
+    """y_i = prod_{j<i} x_j, [R, N] -> [R, N], y_0 = 1, by doubling (Hillis and Steele 1986): log2 N products.
+
+    Exact for factors of any sign and for zeros; differentiable to any order, with no division. Jittor's own scans are
+    not used (`tests/test_architecture.py`): its `cumprod` is exp(cumsum(log x)), NaN for a zero factor, in value or
+    gradient; its `cumsum` of rows calls a block-wide CUDA scan in a loop that some threads of the block have left,
+    which is undefined (`extern/cuda/cub/ops/cub_cumsum_op.cc`).
+    """
+    count = factors.shape[1]
+    product = jt.concat([jt.ones_like(factors[:, :1]), factors[:, :-1]], dim=1)
+    step = 1
+    while step < count:
+        product = jt.concat([product[:, :step], product[:, step:] * product[:, :-step]], dim=1)
+        step *= 2
+    return product
+
+
+def count_up_to(ascending: Var, values: Var) -> Var:
+    """The number of entries of a row that are at most each value: [R, N], [R, K] -> [R, K] int32.
+
+    Jittor's `searchsorted` calls Python during compilation, see `elementwise.is_finite`.
+    """
+    return (ascending.unsqueeze(1) <= values.unsqueeze(2)).int32().sum(2)
+
+
+@dataclass(frozen=True)
+class SectionAlpha:
+    """The sizes and constants that reference and native source share."""
+
+    ratio: float  # annealing ratio, see annealed_cos
+    alpha_eps: float = ALPHA_EPS
+    largest_change: float = LARGEST_CHANGE
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The layout of packed samples."""
+
+    samples: int  # S
+    channels: int = 1  # channels of the sum
+    opaque: float = OPAQUE
+    eps: float = 0.0  # added to each factor of the transmittance
+
+
+ALPHA_SOURCE, PACKED_SOURCE = Source("section_alpha.h", (SectionAlpha,)), Source("packed.h", (Packed,))
+
+
+def _alpha_native(sdf: Var, cos: Var, lengths: Var, inv_s: Var, ratio: float) -> Var:
+    inputs = [sdf, cos, lengths, inv_s]
+    return differentiable(ALPHA_SOURCE, "section_alpha", SectionAlpha(ratio), shapes32(sdf.shape), inputs, (0, 1, 3))
+
+
+def _weights_native(alpha: Var, offsets: Var, opaque: float = OPAQUE, eps: float = 0.0) -> tuple[Var, Var]:
+    layout, shapes = Packed(alpha.shape[0], 1, opaque, eps), shapes32(alpha.shape, (offsets.shape[0] - 1, 1))
+    return differentiable(PACKED_SOURCE, "packed_weights", layout, shapes, [offsets, alpha], (1,))
+
+
+def _sum_native(weights: Var, values: Var, offsets: Var) -> Var:
+    layout, shapes = Packed(*values.shape), shapes32((offsets.shape[0] - 1, values.shape[1]))
+    return differentiable(PACKED_SOURCE, "packed_sum", layout, shapes, [offsets, weights, values], (1, 2))
+
+
+section_alpha = Kernel(alpha_from_sdf, cpu=_alpha_native, cuda=_alpha_native)
+packed_weights = Kernel(weights_from_alpha, cpu=_weights_native, cuda=_weights_native)
+packed_sum = Kernel(composite, cpu=_sum_native, cuda=_sum_native)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.config.strict import ConfigError, limits, share
+from models.config.strict import ConfigError, limits
 
 MOST_NEIGHBOURS = 32  # of a photograph
 
 
 @dataclass(frozen=True)
 class PatchesConfig:
-    """The patch comparison across photographs; times are fractions of train.end_iter."""
+    """The patch comparison across photographs."""
 
-    begins: float = share(0.2)
     radius: int = limits(3, at_least=1, at_most=10)
     neighbours: int = limits(8, at_least=1, at_most=MOST_NEIGHBOURS)
     best: int = limits(4, at_least=1, at_most=MOST_NEIGHBOURS)

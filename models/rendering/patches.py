@@ -6,10 +6,9 @@ import cv2
 import numpy as np
 
 from data.io.images import eight_bits
-from data.roi.frustum import Cameras
-from data.roi.sparse import region_points
-from data.roi.view_selection import neighbours
+from data.scenes.frustum import Cameras
 from data.scenes.scene import Scene
+from data.scenes.sparse import neighbours, region_points
 from models.machine.backend import jt
 from models.ops.hits import Hits, SurfaceHits, surface_hits
 from models.ops.patches import CAMERA, Patches, patch_costs
@@ -19,7 +18,6 @@ from models.structs import Array, SurfaceOutput, Var
 MOST_COMPARED = 512  # rays of a batch: more would double the cost of a step, and surface points recur in later steps
 WORST = 0.9  # cost of a pair without information: a random correlation of 0.1
 LEAST_OPACITY = 0.5  # smallest accumulated weight of the region along a ray
-MOST_STEPS = 1.0  # largest distance from the sample with the largest weight to the surface
 STEEPEST = 0.1  # smallest derivative of the distance against the ray
 
 
@@ -45,20 +43,19 @@ class PatchComparison:
 
         view: [R], the image of each ray; step: the length of an interval; every: of so many rays one is compared.
         """
-        hits = surface_of(rendering, step, every)
-        is_hit = (hits.at >= 0).unsqueeze(1)
+        at, points, normals = surface_of(rendering, step, every)
+        is_hit = (at >= 0).unsqueeze(1)
         views = self.views[jt.array(view)]
         views = jt.ternary(is_hit.broadcast(views.shape), views, jt.full_like(views, -1))
-        costs = patch_costs(hits.points, hits.normals, views, self.cameras, self.images, self.layout)
+        costs = patch_costs(points, normals, views, self.cameras, self.images, self.layout)
         return costs, is_hit.float32()
 
 
 def surface_of(rendering: SurfaceOutput, step: float, every: int) -> SurfaceHits:
     """Where the rays of packed samples, `step` apart, meet the surface, one ray in `every`."""
     samples, geometry = rendering.samples, rendering.geometry
-    reach = MOST_STEPS * step
-    sizes = Hits(samples.positions.shape[0], every, LEAST_OPACITY, reach, STEEPEST)
-    places = samples.positions, samples.directions, samples.rays.offsets
+    sizes = Hits(samples.positions.shape[0], every, LEAST_OPACITY, step, STEEPEST)
+    places = samples.positions, samples.directions, samples.offsets
     return surface_hits(geometry.sdf, geometry.gradient, rendering.region_weights, *places, sizes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -10,6 +11,7 @@ import numpy as np
 from models.config.blocks import TrainConfig
 from models.fields.photographs import Exposure
 from models.fields.protocol import RadianceField, SurfaceFields
+from models.plan import Decision
 from models.rendering.patches import PatchComparison
 from models.structs import Array, RenderOutput, Var
 
@@ -46,25 +48,23 @@ class PackedRays(RayBatch, Protocol):
 class Method(Protocol):
     """A method that renders rays: a `models.methods.volume.VolumeModel`."""
 
-    losses: tuple[str, ...]  # keys of LOSSES
+    weights: Mapping[str, Decision]  # of the losses that the plan uses, by name
     estimator: Any
     train: TrainConfig
     exposure: Exposure | None
 
-    def loss_weight(self, name: str) -> float:
-        """The weight of a loss."""
+    @property
+    def behind(self) -> np.ndarray | None:
+        """The colour [3] behind everything; None for black."""
 
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """The colour [3] behind everything, given that of the conf; None for black."""
-
-    def targets(self, batch: Any, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
+    def targets(self, batch: Any) -> tuple[Var, Var, Var | None]:
         """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
 
     def exposed(self, rendering: Output, batch: RayBatch) -> Output:
         """Colours with the exposure of their images."""
 
-    def scalar_inputs(self, rendered: Any) -> Any:
-        """What the scalars of a step need of a `Rendered`: a dataclass of Vars."""
+    def scalar_inputs(self, rendered: Any) -> dict[str, Var]:
+        """What the scalars of a step need of a `Rendered`, by name."""
 
 
 class SurfaceMethod(Method, Protocol):
@@ -79,11 +79,10 @@ class SurfaceMethod(Method, Protocol):
 class PackedMethod(SurfaceMethod, Protocol):
     """The same with packed samples."""
 
+    patches: PatchComparison | None  # None if patches are not compared
+
     def free_rays(self, batch: Any) -> Array | None:
         """Whether each ray passes beside the object, bool [R]; None if that is not known."""
-
-    def patches_at(self, step: int) -> PatchComparison | None:
-        """The comparison of patches, if they are compared at this step."""
 
 
 class RadianceMethod(Method, Protocol):

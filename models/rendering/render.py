@@ -14,9 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from data.rays import Rays
-from models.fields.protocol import SurfaceAtWeights
+from models.fields.protocol import ColorField
 from models.rendering import kernels
-from models.rendering.losses import Rendered, terms_of
+from models.rendering.loss_table import terms_of
+from models.rendering.losses import LOSSES, Rendered
 from models.rendering.protocol import Method, RadianceMethod, RayBatch, SurfaceMethod
 from models.structs import (
     FieldOutput,
@@ -25,14 +26,13 @@ from models.structs import (
     RadianceOutput,
     RaySamples,
     RenderOutput,
-    StepContext,
     SurfaceOutput,
     Var,
 )
 
 
 def surface_loss(
-    method: SurfaceMethod, batch: RayBatch, noise: Noise | None, context: StepContext, precomputed: Var | None = None
+    method: SurfaceMethod, batch: RayBatch, noise: Noise | None, step: int, precomputed: Var | None = None
 ) -> Objective:
     """The training loss of a surface: |C - C_image| + 0.1 eikonal + mask terms (NeuS, section 3.4), and others.
 
@@ -41,32 +41,24 @@ def surface_loss(
         noise: jitter of the samples; None for none.
         precomputed: what the estimator computed before, without gradients; None to compute it here.
     """
-    fields = method.fields.at_weights()
-    samples = method.estimator.sample(batch, fields.sdf.distance, noise, precomputed)
-    ratio, behind = method.cos_anneal_ratio(context.step), method.behind(context.background_rgb)
-    rendering = render_surface(fields, samples, ratio, behind)
-    return _compared(method, batch, rendering, context)
+    fields = method.fields
+    sdf, inv_s = fields.sdf.at_weights(), fields.sharpness()
+    samples = method.estimator.sample(batch, sdf.distance, noise, precomputed)
+    geometry = sdf.evaluate(samples.positions)  # f(x), its gradient and feature
+    rendering = render_surface(fields.color, inv_s, samples, geometry, method.cos_anneal_ratio(step), method.behind)
+    return _compared(method, batch, rendering, step)
 
 
 def render_surface(
-    fields: SurfaceAtWeights,
-    samples: RaySamples,
-    ratio: float,
-    behind: np.ndarray | None,
-    geometry: FieldOutput | None = None,
+    color: ColorField, inv_s: Var, samples: RaySamples, geometry: FieldOutput, ratio: float, behind: np.ndarray | None
 ) -> SurfaceOutput:
-    """Colours of rays through a signed-distance field.
+    """Colours of rays through a signed-distance field, which has the values `geometry` at the samples.
 
-    ratio: of annealing, see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black; geometry:
-    of the samples, if it is known.
+    ratio: of annealing, see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black.
     """
-    geometry = geometry or fields.sdf.evaluate(samples.positions)  # f(x), its gradient and feature
-    rgb = fields.color(
-        samples.positions, geometry.gradient, samples.directions, geometry.feature
-    )  # c(x, n, v, feature)
-    alpha = surface_alpha(geometry, samples.directions, samples.deltas, fields.inv_s, ratio)
-    found = _composited(samples, alpha, rgb, behind)
-    return SurfaceOutput(**vars(found), geometry=geometry, inv_s=fields.inv_s)
+    rgb = color(samples.positions, geometry.gradient, samples.directions, geometry.feature)  # c(x, n, v, feature)
+    alpha = surface_alpha(geometry, samples.directions, samples.deltas, inv_s, ratio)
+    return SurfaceOutput(*_composited(samples, alpha, rgb, behind), geometry, inv_s)
 
 
 def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Var, ratio: float) -> Var:
@@ -77,11 +69,11 @@ def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Va
 
 
 def radiance_loss(
-    method: RadianceMethod, batch: RayBatch, noise: Noise | None, context: StepContext, precomputed: None = None
+    method: RadianceMethod, batch: RayBatch, noise: Noise | None, step: int, precomputed: None = None
 ) -> Objective:
     """The training loss of a radiance field; see `surface_loss`."""
-    rendering = render_passes(method, batch, noise, method.behind(context.background_rgb))
-    return _compared(method, batch, rendering, context)
+    rendering = render_passes(method, batch, noise, method.behind)
+    return _compared(method, batch, rendering, step)
 
 
 def render_passes(
@@ -100,23 +92,28 @@ def render_passes(
 def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
     """Colours of rays through a radiance field, evaluated at the samples."""
     alpha = kernels.alpha_from_density(found.density, samples.deltas)  # 1 - exp(-sigma delta) (NeRF, eq. 3)
-    return _composited(samples, alpha, found.rgb, behind)
+    return RenderOutput(*_composited(samples, alpha, found.rgb, behind))
 
 
-def _composited(samples: RaySamples, alpha: Var, rgb: Var, behind: np.ndarray | None) -> RenderOutput:
-    """Colours of rays from the opacities and colours of their samples, including those of the background."""
-    rays = samples.rays
+def _composited(
+    samples: RaySamples, alpha: Var, rgb: Var, behind: np.ndarray | None
+) -> tuple[Var, Var, Var, RaySamples, Var]:
+    """The values of a `RenderOutput` from the opacities and colours of samples, including those of the background."""
+    offsets, is_dense = samples.offsets, samples.per_ray > 0
     if samples.background is not None:
-        alpha, rgb, rays = samples.background.joined(alpha, rgb)
-    weights, opacity = kernels.weights_from_alpha(alpha, rays)  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10), sum w_i
-    color = kernels.composite(weights, rgb, rays)  # C = sum w_i c_i (eq. 3)
+        alpha, rgb, offsets = samples.background.joined(alpha, rgb)
+    weights, opacity = kernels.weights_from_alpha(
+        alpha, offsets, is_dense
+    )  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10)
+    color = kernels.composite(weights, rgb, offsets)  # C = sum w_i c_i (eq. 3)
     color = kernels.over_background(color, opacity, behind)  # + (1 - sum w_i) background
-    return RenderOutput(color, opacity, weights, samples, rays)
+    return color, opacity, weights, samples, offsets
 
 
-def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, context: StepContext) -> Objective:
+def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, step: int) -> Objective:
     """The terms of the method's losses for the rendering and the pixels; rays without samples are not counted."""
-    target, counts, mask = method.targets(batch, method.behind(context.background_rgb))
-    counts = counts * rendering.rays.has_any
-    rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, context.step)
-    return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))
+    target, counts, mask = method.targets(batch)
+    counts = counts * rendering.has_any
+    rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, step)
+    terms = terms_of(LOSSES, method.weights, rendered, step, method.train)
+    return Objective(terms, method.scalar_inputs(rendered))

@@ -23,7 +23,7 @@ def region_view(rendering: RenderOutput, normals: Var) -> RayView:
     if samples.in_sphere is not None:
         weights = weights * samples.in_sphere
     values = jt.concat([normals, jt.array(samples.distances), jt.ones_like(weights)], dim=1)
-    shown = composite(weights, values, samples.rays).numpy()
+    shown = composite(weights, values, samples.offsets).numpy()
     opacity = shown[:, 4:]
     return RayView(rendering.rgb.numpy(), shown[:, :3], expected_distance(shown[:, 3:4], opacity), opacity)
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
 from data.io.files import is_file, write_result
 from models.evaluation.evaluate import Evaluated
+from models.evaluation.image_metrics import ValidationImage
 from models.evaluation.metric_table import rows as figure_rows
-from models.evaluation.validation import ValidationImage
 from models.report.document import REPORT, document, read_page
-from models.report.history import History, restored
-from models.report.linked_files import linked_files
+from models.report.history import History
 from models.report.parts import mesh_part
-from models.report.training_page import fixed_parts, shown_picture, title_of
+from models.report.training_page import earlier, fixed_parts, page, shown_picture, status_of
 from models.results.context import EvalContext
 from models.surface.mesh import Surface
 
@@ -25,7 +23,9 @@ def with_evaluation(context: EvalContext, found: Evaluated, language: str | None
     """Add metrics, image and mesh of an evaluation to the page; without a page, create one."""
     content, history = _page(context)
     if not content:
-        content = fixed_parts(context.experiment) | {"status": _status(context)}
+        content = fixed_parts(context.experiment) | {
+            "status": status_of(context.step, context.step, context.seconds, "result")
+        }
     content["figures"] = figure_rows([("", found.values)])
     history.put_picture(*shown_picture(context.step, found.picture))
     if found.surface is not None:
@@ -63,21 +63,8 @@ def with_warning(path: Path, text: str) -> None:
 
 
 def _page(context: EvalContext) -> tuple[dict[str, Any], History]:
-    """The content of the page and its history; ({}, an empty one) if there is none. A damaged page is logged."""
-    path = context.experiment.folder / REPORT
-    try:
-        content = read_page(path) if is_file(path) else {}
-        return content, restored(content, sys.maxsize) if content else History()
-    except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        context.log.warn(f"{path}: cannot be read and is created again ({error})")
-        return {}, History()
-
-
-def _status(context: EvalContext) -> dict[str, Any]:
-    """The status of a page without a training."""
-    status = {"step": context.step, "end": context.step, "seconds": context.seconds, "state": "result"}
-    status |= {"updated": time.time(), "session_steps": 0, "session_seconds": 0.0, "val_freq": 0}
-    return status | {"mesh": "mesh_none"}
+    """The content of the page and its whole history."""
+    return earlier(context.experiment.folder / REPORT, sys.maxsize, context.log)
 
 
 def _put_mesh(context: EvalContext, history: History, surface: Surface) -> None:
@@ -90,11 +77,8 @@ def _put_mesh(context: EvalContext, history: History, surface: Surface) -> None:
 
 def _write(context: EvalContext, content: dict[str, Any], history: History, language: str | None = None) -> None:
     """Write the page; a failure is logged."""
-    experiment = context.experiment
-    content |= history.parts() | {"files": linked_files(experiment.folder)}
     chosen = language or content.pop("language", None)
     try:
-        page = document("report", title_of(experiment), {**content, "language": chosen}, chosen)
-        write_result(experiment.folder / REPORT, page)
+        write_result(context.experiment.folder / REPORT, page(context.experiment, content, history, chosen))
     except UserError as error:
         context.log.warn(f"the results cannot be added to the page: {error}")

@@ -1,6 +1,6 @@
 """A self-contained HTML page: data, texts in two languages, scripts, and three.js for meshes.
 
-three.js (MIT) is read from the wheel of trimesh, where it is part of a viewer.
+three.js (MIT) is read from the wheel of trimesh, where it is part of a viewer. Also: texts for Markdown pages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError, reason
+from data.errors import UserError, one_line, reason
 from data.io.files import read_regular
 
 REPORT = "report.html"  # the page of a run
@@ -99,3 +99,12 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not abs(value) < float("inf") else value
+
+
+# Markup within a line, of Markdown and of embedded HTML.
+SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~#$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
+def escaped(text: str) -> str:
+    """`text` as one line of Markdown without markup."""
+    return one_line(text).translate(SPECIAL)

@@ -1,9 +1,10 @@
-"""Images, meshes and cameras as values for the pages."""
+"""Images, meshes, cameras and links to files as values for the pages."""
 
 from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -100,3 +101,32 @@ def front_of(scene: Scene) -> list[float]:
 
 def _encoded(array: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+
+
+# Key of the text in words.json, pattern below the experiment folder, and how many of its names, each in all formats:
+# names begin with the step, so the last ones are the newest.
+LINKED = (
+    ("file_mesh", "report/mesh.ply", 1),
+    ("file_mesh", "meshes/*.*", 1),
+    ("file_image", "report/report.png", 1),
+    ("file_image", "validations_fine/*.png", 1),
+    ("file_video", "render/*.mp4", 3),
+    ("file_metrics", "report/metrics.json", 1),
+    ("file_metrics", "report/metrics.csv", 1),
+    ("file_checkpoint", "checkpoints/ckpt_*.safetensors", 1),
+    ("file_conf", "recording/config.conf", 1),
+    ("file_log", "logs/*.log", 1),
+)
+
+
+def linked_files(folder: Path) -> list[list[str]]:
+    """The present files as [key of the text, path from `folder`]; none of a folder that cannot be read."""
+    found = []
+    for what, pattern, most in LINKED:
+        try:
+            files = sorted(path for path in folder.glob(pattern) if path.is_file())
+        except OSError:
+            continue
+        newest = sorted({path.stem for path in files})[-most:]
+        found += [[what, path.relative_to(folder).as_posix()] for path in files if path.stem in newest]
+    return found

@@ -19,25 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, one_line, reason
-from data.inspection.overview import overview
 from data.io.files import is_file, write_result
 from data.io.images import to_uint8
 from data.io.phases import phase
+from data.prepare.inspection.overview import overview
 from data.scenes.scene import facts
 from models.callback import FINISHED, TRAINING, Callback
 from models.config.defaults import base_values, same
-from models.evaluation.validation import ValidationImage
+from models.evaluation.image_metrics import ValidationImage
 from models.experiment import Experiment
 from models.machine import backend, memory
 from models.machine.version import program_version
 from models.methods.conf import flat
-from models.monitoring.logger import RunLogger
 from models.report.document import REPORT, document, read_page
 from models.report.history import History, restored
-from models.report.linked_files import linked_files
-from models.report.parts import camera_lines, front_of, mesh_part, picture_uri, up_of
+from models.report.parts import camera_lines, front_of, linked_files, mesh_part, picture_uri, up_of
 from models.results.render import distance_picture, error_picture, normal_picture
 from models.surface.mesh import Surface
+from models.training.logger import RunLogger
 
 SHARE = 0.01  # fraction of the training time
 OVERVIEW_LONGEST = 1200  # pixels
@@ -58,7 +57,7 @@ class TrainingReport(Callback):
         self._mesh_words = makes_meshes if has_surface else "mesh_never"
         self._first_step = step
         self._path = experiment.folder / REPORT
-        self._history = _earlier(self._path, step, log) if step > 0 else History()
+        self._history = earlier(self._path, step, log)[1] if step > 0 else History()
         self._spent = 0.0
         self._fixed = fixed_parts(experiment)
         self._earlier_warnings = list(self._history.warnings)
@@ -92,18 +91,11 @@ class TrainingReport(Callback):
             history, conf = self._history, self._experiment.conf.train
             history.warnings = [*self._earlier_warnings, *self._log.warnings]
             now = time.perf_counter() - self._begun
-            status = {
-                "step": step,
-                "end": step if state == FINISHED else conf.end_iter,
-                "seconds": seconds,
-                "state": state,
-                "updated": time.time(),
-            }
-            status |= {"session_steps": step - self._first_step, "session_seconds": now, "val_freq": conf.val_freq}
-            status["mesh"] = self._mesh_words
-            content = {**self._fixed, "status": status, **history.parts()}
-            content["files"] = linked_files(self._experiment.folder)
-            write_result(self._path, document("report", title_of(self._experiment), content, self._language))
+            session = {"session_steps": step - self._first_step, "session_seconds": now, "val_freq": conf.val_freq}
+            end = step if state == FINISHED else conf.end_iter
+            status = status_of(step, end, seconds, state, **session, mesh=self._mesh_words)
+            content = {**self._fixed, "status": status}
+            write_result(self._path, page(self._experiment, content, history, self._language))
         if state != TRAINING:
             whole = time.perf_counter() - self._begun
             self._log.note(f"writing {self._path} took {self._spent:.2f} s of the {whole:.0f} s of training")
@@ -168,37 +160,35 @@ def shown_picture(step: int, picture: ValidationImage) -> tuple[dict[str, Any], 
         panels["normals"] = picture_uri(normal_picture(rendered.normal, picture.c2w))
     panels["error"] = picture_uri(error_picture(rendered.rgb, picture.photograph))
     panels["distance"] = picture_uri(distance_picture(rendered.distance, rendered.opacity))
-    shown: dict[str, Any] = {
-        "step": step,
-        "view": f"{picture.group} {picture.view}",
-        "group": picture.group,
-        "name": picture.name,
-    }
-    shown |= {
-        "name": picture.name,
-        "panels": panels,
-        "psnr": told.psnr,
-        "ssim": told.ssim,
-        "psnr_mask": told.psnr_mask,
-        "iou": told.iou,
-    }
+    shown: dict[str, Any] = {"step": step, "view": f"{picture.group} {picture.view}", "group": picture.group}
+    shown |= {"name": picture.name, "panels": panels, "psnr": told.psnr, "ssim": told.ssim}
+    shown |= {"psnr_mask": told.psnr_mask, "iou": told.iou}
     return shown, picture_uri(to_uint8(picture.photograph))
 
 
-def _earlier(path: Path, step: int, log: RunLogger) -> History:
-    """The history on the page of an earlier session; empty if there is none. A damaged page is logged."""
+def earlier(path: Path, step: int, log: RunLogger) -> tuple[dict[str, Any], History]:
+    """The content of a page and its history up to `step`; ({}, an empty one) if there is none. A damaged page is
+    logged.
+    """
     try:
-        if not is_file(path):
-            return History()
-        return restored(read_page(path), step)
+        content = read_page(path) if is_file(path) else {}
+        return content, restored(content, step) if content else History()
     except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warn(f"{path}: the history before step {step} cannot be read from it ({reason(error)})")
-        return History()
+        log.warn(f"{path}: cannot be read and is created again, without its history ({reason(error)})")
+        return {}, History()
 
 
-def title_of(experiment: Experiment) -> str:
-    """The name of the experiment folder."""
-    return experiment.folder.absolute().name
+def page(experiment: Experiment, content: Mapping[str, Any], history: History, language: str | None) -> bytes:
+    """The page with this history and links to the files of the experiment."""
+    content = {**content, **history.parts(), "files": linked_files(experiment.folder), "language": language}
+    return document("report", experiment.folder.absolute().name, content, language)
+
+
+def status_of(step: int, end: int, seconds: float, state: str, **session: Any) -> dict[str, Any]:
+    """The status of a training, updated now; `session`: values other than those of a page without a training."""
+    status = {"step": step, "end": end, "seconds": seconds, "state": state, "updated": time.time()}
+    status |= {"session_steps": 0, "session_seconds": 0.0, "val_freq": 0, "mesh": "mesh_none"}
+    return status | session
 
 
 def _text(value: Any) -> str:

@@ -20,8 +20,10 @@ import numpy as np
 
 from data.cameras import LONGEST_FOCAL, interpolate_pose, mean_up
 from data.errors import SceneError, UserError
-from data.io import json_file
-from data.scenes.scene import FARTHEST_CAMERA, Scene, radius_of
+from data.io import untrusted
+from data.scenes.scene import FARTHEST_CAMERA, Posed, radius_of, require_view
+from models.requests import ORBIT, VideoRequest, view_indices
+from models.results.sizes import film_level
 
 BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # from y up and -z forwards to y down and z forwards
 TRANSFORM_FILE = "dataparser_transforms.json"
@@ -29,7 +31,6 @@ ROTATION_TOLERANCE = 1e-2  # tolerance of axis lengths and right angles, for fil
 MOST_FRAMES = 100_000
 MOST_PIXELS = 1 << 26  # pixels of a frame: 8192 x 8192, more than players support
 FASTEST = 240.0  # frames per second
-SECONDS, FPS = 4.0, 24.0
 WIDEST = 170.0  # degrees
 NARROWEST = math.degrees(1.0 / LONGEST_FOCAL)
 
@@ -53,7 +54,21 @@ class CameraPath:
     fps: float
 
 
-def orbit(scene: Scene, seconds: float, fps: float) -> CameraPath:
+def chosen_path(request: VideoRequest, views: Posed) -> tuple[CameraPath, int]:
+    """The camera path of a video and the reduction factor of its frames; raises UserError for an invalid path."""
+    if request.path == ORBIT:
+        path = orbit(views, request.seconds, request.fps)
+    elif numbers := view_indices(request.path):
+        for view in numbers:
+            require_view(views, view)
+        path = between(views, numbers, request.seconds, request.fps)
+    else:
+        path = from_file(Path(request.path), views)
+        return path, request.level or 1
+    return path, request.level or film_level(path.height)
+
+
+def orbit(scene: Posed, seconds: float, fps: float) -> CameraPath:
     """A circle around the origin, at the mean height and distance of the cameras, with the first intrinsics."""
     up = mean_up(scene.c2w)
     centres = scene.c2w[:, :3, 3]
@@ -83,18 +98,18 @@ def looking_at_middle(eye: np.ndarray, up: np.ndarray) -> np.ndarray:
     return pose
 
 
-def between(scene: Scene, views: Sequence[int], seconds: float, fps: float) -> CameraPath:
+def between(scene: Posed, views: Sequence[int], seconds: float, fps: float) -> CameraPath:
     """A path through the cameras of photographs, with the first one's intrinsics."""
     poses = [scene.c2w[view] for view in views]
     shots = tuple(Shot(scene.intrinsics[views[0]], pose) for pose in _along(poses, _count(seconds, fps, "--seconds")))
     return CameraPath("_".join(map(str, views)), shots, *scene.size(views[0]), fps)
 
 
-def from_file(path: Path, scene: Scene) -> CameraPath:
+def from_file(path: Path, scene: Posed) -> CameraPath:
     """The path in a file; raises UserError naming an invalid entry."""
     try:
-        content = json_file.read_object(path)
-        fps = json_file.positive(str(path), "fps", content.get("fps", FPS))
+        content = untrusted.read_object(path)
+        fps = untrusted.positive(str(path), "fps", content.get("fps", VideoRequest.fps))
         if fps > FASTEST:
             raise SceneError(f"{path}: fps is {fps:g} and must be at most {FASTEST:g}; correct it")
         if "camera_path" in content:
@@ -108,7 +123,7 @@ def from_file(path: Path, scene: Scene) -> CameraPath:
     return CameraPath(path.stem, shots, width, height, fps)
 
 
-def _of_keys(path: Path, content: dict[str, object], scene: Scene, fps: float) -> tuple[int, int, tuple[Shot, ...]]:
+def _of_keys(path: Path, content: dict[str, object], scene: Posed, fps: float) -> tuple[int, int, tuple[Shot, ...]]:
     """Width, height and cameras of a file with `keys`."""
     where = str(path)
     keys = content.get("keys")
@@ -119,24 +134,24 @@ def _of_keys(path: Path, content: dict[str, object], scene: Scene, fps: float) -
     if len(keys) < 2:
         raise SceneError(f"{where}: keys has {len(keys)} entries, and a path needs at least two; add one")
     own_width, own_height = scene.size(0)
-    width = json_file.side(where, "width", content.get("width", own_width))
-    height = json_file.side(where, "height", content.get("height", own_height))
+    width = untrusted.side(where, "width", content.get("width", own_width))
+    height = untrusted.side(where, "height", content.get("height", own_height))
     poses = [_pose(f"{where}: keys[{at}]", key, scene, np.eye(4)) for at, key in enumerate(keys)]
     own_fov = math.degrees(2.0 * math.atan(0.5 * own_height / scene.intrinsics[0, 1, 1]))
     views = [_fov(f"{where}: keys[{at}]", key.get("fov", content.get("fov", own_fov))) for at, key in enumerate(keys)]
     is_cycle = content.get("is_cycle", False)
     if not isinstance(is_cycle, bool):
-        raise SceneError(f"{where}: is_cycle is {json_file.kind(is_cycle)} and must be true or false; correct it")
+        raise SceneError(f"{where}: is_cycle is {untrusted.kind(is_cycle)} and must be true or false; correct it")
     if is_cycle:
         poses, views = [*poses, poses[0]], [*views, views[0]]
-    seconds = json_file.positive(where, "seconds", content.get("seconds", SECONDS))
+    seconds = untrusted.positive(where, "seconds", content.get("seconds", VideoRequest.seconds))
     count = _count(seconds, fps, f"--path {where}: seconds, fps")
     fovs = np.interp(np.linspace(0.0, len(views) - 1.0, count), np.arange(len(views)), views)
     lenses = [_lens(width, height, fov) for fov in fovs]
     return width, height, tuple(Shot(lens, pose) for lens, pose in zip(lenses, _along(poses, count), strict=True))
 
 
-def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tuple[int, int, tuple[Shot, ...]]:
+def _of_nerfstudio(path: Path, content: dict[str, object], scene: Posed) -> tuple[int, int, tuple[Shot, ...]]:
     """Width, height and cameras of a file of nerfstudio's viewer."""
     where = str(path)
     if content.get("camera_type", "perspective") != "perspective":
@@ -144,9 +159,9 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tupl
             f"{where}: camera_type is {content['camera_type']!r}, and only perspective cameras are supported; "
             "export the path with them"
         )
-    width = json_file.side(where, "render_width", content.get("render_width"))
-    height = json_file.side(where, "render_height", content.get("render_height"))
-    cameras = json_file.objects(where, "camera_path", content)
+    width = untrusted.side(where, "render_width", content.get("render_width"))
+    height = untrusted.side(where, "render_height", content.get("render_height"))
+    cameras = untrusted.objects(where, "camera_path", content)
     if not 2 <= len(cameras) <= MOST_FRAMES:
         raise SceneError(f"{where}: camera_path has {len(cameras)} cameras and must have 2 to {MOST_FRAMES}")
     undone = _undone(path.parent / TRANSFORM_FILE)
@@ -157,7 +172,7 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tupl
     return width, height, tuple(shots)
 
 
-def key_of(scene: Scene, c2w: np.ndarray, fov: float) -> dict[str, object]:
+def key_of(scene: Posed, c2w: np.ndarray, fov: float) -> dict[str, object]:
     """The entry of `keys` for a camera [4, 4] of the working frame with a vertical field of view in degrees."""
     pose = scene.scene_to_world @ c2w
     pose[:3, :3] /= radius_of(scene)  # a rotation again
@@ -168,9 +183,9 @@ def _undone(path: Path) -> np.ndarray:
     """[4, 4] from nerfstudio's training frame to the world; its rotation part has no scale."""
     if not path.is_file():
         return np.eye(4)
-    content = json_file.read_object(path)
-    transform = json_file.matrix(str(path), "transform", content.get("transform"))
-    scale = json_file.positive(str(path), "scale", content.get("scale"))
+    content = untrusted.read_object(path)
+    transform = untrusted.matrix(str(path), "transform", content.get("transform"))
+    scale = untrusted.positive(str(path), "scale", content.get("scale"))
     with np.errstate(all="ignore"):  # numbers may overflow
         if not ROTATION_TOLERANCE <= abs(np.linalg.det(transform[:3, :3])) <= 1.0 / ROTATION_TOLERANCE:
             raise SceneError(f"{path}: transform is singular or not a rotation; write it again")
@@ -180,12 +195,12 @@ def _undone(path: Path) -> np.ndarray:
     return undone
 
 
-def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarray) -> np.ndarray:
+def _pose(where: str, entry: dict[str, object], scene: Posed, to_world: np.ndarray) -> np.ndarray:
     """The camera of an entry in the working frame, [4, 4]."""
     value = entry.get("camera_to_world")
     if isinstance(value, list) and len(value) == 16 and not any(isinstance(item, list) for item in value):
         value = [value[row : row + 4] for row in range(0, 16, 4)]
-    pose = json_file.matrix(where, "camera_to_world", value)
+    pose = untrusted.matrix(where, "camera_to_world", value)
     axes = pose[:3, :3]
     with np.errstate(all="ignore"):  # numbers may overflow
         deviation = np.abs(axes.T @ axes - np.eye(3)).max()
@@ -206,7 +221,7 @@ def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarr
 
 def _fov(where: str, value: object) -> float:
     """The vertical field of view in degrees."""
-    fov = json_file.positive(where, "fov", value)
+    fov = untrusted.positive(where, "fov", value)
     if not NARROWEST <= fov <= WIDEST:
         raise SceneError(f"{where}: fov is {fov:g} degrees and must be {NARROWEST:.1g} to {WIDEST:g}; correct it")
     return fov

@@ -15,7 +15,6 @@ from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory
 from models.methods.protocol import Model
-from models.structs import StepContext
 
 MOST_RENDER_RAYS = 2048  # larger chunks are not faster, half of it is 10 % slower
 MOST_GRID_POINTS = 2**16  # the same for grids
@@ -27,7 +26,7 @@ def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
     def render(count: int) -> object:
         columns = (rays.origins, rays.directions, rays.near, rays.far)
         some = Rays(*(np.resize(values, (count, values.shape[1])) for values in columns))
-        return model.view_fully(some, StepContext(0, None))
+        return model.view_fully(some, 0)
 
     return memory.chunk_that_fits(MOST_RENDER_RAYS, render, conf.memory_limit)
 

@@ -15,15 +15,14 @@ from data.errors import UserError
 from data.scenes.scene import Scene
 from models.experiment import Experiment, open_scene
 from models.methods.conf import ExperimentConfig
-from models.monitoring.logger import RunLogger
 from models.requests import NONE, TEXTURE, MeshRequest
 from models.surface import clean
 from models.surface.color import Fallback, Photographs, paint
-from models.surface.export import scene_axes, surface_to_world
 from models.surface.formats import companions, write_surface
-from models.surface.mesh import About, Surface
+from models.surface.mesh import About, Surface, scene_axes, surface_to_world
 from models.surface.mesh_file import given_surface
-from models.surface.visibility import Visibility, cameras_of
+from models.surface.visibility import Visibility
+from models.training.logger import RunLogger
 
 Parts = Callable[..., Iterator[Any]]  # items, desc -> items, with a progress bar
 
@@ -48,7 +47,7 @@ def colored(
 ) -> Surface:
     """The surface, in the working frame, with colours of the photographs; `fallback`: those of unseen points."""
     started, mesh, normals = time.perf_counter(), surface.mesh, surface.normals
-    photographs = Photographs(cameras_of(scene), scene.images, scene.masks)
+    photographs = Photographs(scene.pinholes, scene.images, scene.masks)
     painted = paint(
         np.asarray(mesh.vertices),
         clean.vertex_normals(mesh) if normals is None else normals,
@@ -77,12 +76,13 @@ def colored(
     return surface
 
 
-def color_file(conf: ExperimentConfig, source: Path, request: MeshRequest) -> tuple[Surface, Scene]:
-    """Colour the mesh of the file `source` and write it; returns it in the working frame, and the scene.
+def color_file(conf: ExperimentConfig, request: MeshRequest) -> tuple[Surface, Scene]:
+    """Colour the mesh of `request.mesh_file` and write it; returns it in the working frame, and the scene.
 
     Raises UserError if the file is unusable, would be replaced, or is seen in no photograph.
     """
-    experiment = open_scene(conf)
+    experiment, source = open_scene(conf), request.mesh_file
+    assert source is not None
     path = request.output or experiment.path("meshes", f"{source.stem}_colored{default_suffix(request)}")
     if source.resolve() in [file.resolve() for file in (path, *companions(path, request.color))]:
         raise UserError(f"--output {path}: is the mesh of --mesh; name another file")
@@ -103,7 +103,7 @@ def write(
     experiment: Experiment, step: int, log: RunLogger, request: MeshRequest, surface: Surface, path: Path
 ) -> None:
     """Write a surface of the working frame in the requested frame, and log its size."""
-    axes = scene_axes(path.suffix.lower(), experiment.scene, request.frame, request.up)
+    axes = scene_axes(path.suffix.lower(), experiment.views, request.frame, request.up)
     surface = surface_to_world(surface, axes.change)
     about = About(request.frame, axes.units, axes.up, step, experiment.conf.general.base_exp_dir)
     written = write_surface(surface, path, about)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from data.io.phases import phase
 from data.rays import Rays
-from models.experiment import Experiment
+from data.scenes.scene import Scene, summary
+from models.checkpoints.ours import Checkpoint
+from models.config.renamed import outdated_line
+from models.experiment import Experiment, plan_of
+from models.machine import backend
+from models.methods.conf import flat
+from models.methods.decisions import with_table
+from models.methods.device_values import sizes_line, tiles_line
 from models.methods.protocol import Model
-from models.monitoring.logger import RunLogger
+from models.methods.registry import build_model
 from models.results.chunks import ResultChunks
 from models.results.render import RenderedView, render_view
-from models.structs import StepContext
+from models.training.logger import RunLogger
+from models.training.trainer import generators, restore_model
 
 A_MOMENT = 1.0  # seconds; longer renderings have a progress bar
 
@@ -29,7 +35,6 @@ class EvalContext:
     model: Model
     step: int
     seconds: float  # training time so far
-    background_rgb: np.ndarray | None  # [3], None for black
     log: RunLogger
     chunks: ResultChunks
     pause: Callable[[], object] | None = None  # called between the parts of a mesh, for renderings of the viewer
@@ -45,6 +50,41 @@ class EvalContext:
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
         """The image of rays [h * w] with shape (h, w); shows a progress bar if it takes longer than A_MOMENT."""
         chunk = self.chunks.rays(self.model, rays)
-        context = StepContext(self.step, self.background_rgb)
         bar = partial(self.log.progress, desc="image", unit="chunk", leave=False, delay=A_MOMENT)
-        return render_view(self.model, rays, shape, chunk, context, bar)
+        return render_view(self.model, rays, shape, chunk, self.step, bar)
+
+    def at(self, checkpoint: Checkpoint) -> EvalContext:
+        """The same model with the weights of a checkpoint, the averaged ones if there are any."""
+        averaged = checkpoint.ema if self.experiment.conf.train.ema_decay > 0 else {}
+        restore_model(self.model, replace(checkpoint, tensors=averaged or checkpoint.tensors))
+        return replace(self, step=checkpoint.step, seconds=float(checkpoint.state.get("seconds", 0.0)))
+
+
+def opened(experiment: Experiment, log: RunLogger) -> EvalContext:
+    """The model of a checkpoint with its cameras, without what only a training needs.
+
+    Raises UserError if the checkpoint does not fit conf or scene.
+    """
+    conf, checkpoint, views = experiment.conf, experiment.checkpoint, experiment.views
+    assert checkpoint is not None  # `open_results` raises without one
+    log_inputs(experiment, log)
+    backend.allow_tf32(conf.train.tf32)
+    model = build_model(conf.model, conf.train, generators(conf.train.seed)[0], plan_of(experiment))
+    model.see(views)
+    plan = with_table(plan_of(experiment), conf.model, conf.train, model.weights, flat(conf))
+    experiment = replace(experiment, plan=plan)
+    chunks = ResultChunks(conf.train)
+    context = EvalContext(experiment, model, 0, 0.0, log, chunks).at(checkpoint)
+    log.info(f"resuming from the checkpoint of step {context.step}")
+    return context
+
+
+def log_inputs(experiment: Experiment, log: RunLogger) -> None:
+    """Log the device, sizes that depend on it, and the scene if its photographs are loaded."""
+    device, scene = backend.device_info(), experiment.views
+    log.info(device.line())
+    for text in filter(None, (device.warning, outdated_line(experiment.conf.outdated))):
+        log.warn(text)
+    told = (summary(scene), *scene.notes) if isinstance(scene, Scene) else ()
+    for text in filter(None, (sizes_line(experiment.conf), tiles_line(experiment.conf), *told)):
+        (log.warn if isinstance(scene, Scene) and text in scene.doubts else log.info)(text)

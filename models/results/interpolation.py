@@ -21,7 +21,7 @@ def interpolate(context: EvalContext, first: int, second: int, level: int | None
 
     `level`: reduction factor of the frames; None for `film_level` (published: 4).
     """
-    scene = context.experiment.scene
+    scene = context.experiment.views
     width, height = scene.size(first)
     pixels = image_pixels(width, height, level or film_level(height))
     frames = []

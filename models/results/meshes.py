@@ -11,7 +11,7 @@ import trimesh
 
 from data.io.phases import phase
 from data.scenes.extraction_box import box_in_frame
-from data.scenes.scene import Scene, radius_of
+from data.scenes.scene import Posed, radius_of
 from models.machine import memory
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
@@ -19,12 +19,12 @@ from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
 from models.results.seen_only import seen_space, within, without_boundary
 from models.surface import clean, solid, sparse
+from models.surface.clean import without_ground
 from models.surface.color import Fallback
 from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.ground import without_ground
 from models.surface.mesh import Surface
 from models.surface.refine import onto_level
-from models.surface.visibility import Visibility, cameras_of
+from models.surface.visibility import Visibility
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
@@ -71,7 +71,7 @@ def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) ->
 def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
     """The surface in the working frame; logs the number of evaluations."""
     level_set = _level_set(context)
-    low, high = box(context.experiment.scene, request)
+    low, high = box(context.experiment.views, request)
     space = seen_space(level_set, request, float((high - low).max()))
     found = sparse.extract(
         level_set if space is None else within(level_set, space),
@@ -85,7 +85,7 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
     )
     if space is not None:
         found = replace(found, mesh=without_boundary(found.mesh, space))
-    whole = clean.without_cavities(found.mesh, context.experiment.scene.c2w[:, :3, 3])
+    whole = clean.without_cavities(found.mesh, context.experiment.views.c2w[:, :3, 3])
     memory.release()  # ray casting of the whole mesh follows, which takes 300 bytes per triangle
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
     blocks = "1 block" if found.blocks == 1 else f"{found.blocks} blocks"
@@ -113,7 +113,7 @@ def _threshold(level_set: LevelSet, request: MeshRequest) -> float:
     return level_set.threshold if request.threshold is None else request.threshold
 
 
-def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
+def box(scene: Posed, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
     """The corners [3] of the box to extract, in the working frame.
 
     A box in the world frame is rotated; the result is its axis-aligned bounding box. Raises UserError if float32 cannot
@@ -142,7 +142,7 @@ def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh)
 def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Apply --decimate and --simplify; textured meshes are decimated by default."""
     if request.simplify is not None:
-        radius = 1.0 if request.frame == UNIT else radius_of(context.experiment.scene)
+        radius = 1.0 if request.frame == UNIT else radius_of(context.experiment.views)
         found, error = solid.simplified(mesh, request.simplify / radius)
         context.log.info(f"{len(mesh.faces)} triangles simplified to {len(found.faces)}, error {error * radius:.3g}")
         return found
@@ -161,11 +161,10 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
     """Apply --clean; raises EmptySurfaceError if nothing is left."""
     if request.clean is None and not request.is_object:
         return mesh
-    scene = context.experiment.scene
     if request.clean in (VIEWS, LARGEST):
-        before = len(mesh.faces)
+        scene, before = context.experiment.scene, len(mesh.faces)
         excluded, checked = ("", "cameras") if scene.masks is None else (" or the masks exclude", "masks")
-        mesh = clean.as_seen(mesh, cameras_of(scene), scene.masks, Visibility(mesh))
+        mesh = clean.as_seen(mesh, scene.pinholes, scene.masks, Visibility(mesh))
         if len(mesh.faces) == 0:
             raise EmptySurfaceError(
                 f"No surface: --clean {request.clean} removes all of it, because no camera sees{excluded} it; "
@@ -179,12 +178,16 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
     removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
     below = "beside the largest" if small == 1.0 else f"below {small:.0%} of the largest one's area"
     context.log.info(f"{removed} {below} removed, {found.kept} kept")
+    if request.clean == VIEWS and scene.masks is None:
+        found = clean.without_bystanders(found.mesh, scene.c2w[:, :3, 3])
+        if found.removed:
+            context.log.info(f"pieces apart from the object, seen from one side only: {found.removed} removed")
     return found.mesh
 
 
 def _off_ground(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """The mesh without the ground, which is logged; the mesh itself if there is none."""
-    above = without_ground(mesh, context.experiment.scene.c2w[:, :3, 3])
+    above = without_ground(mesh, context.experiment.views.c2w[:, :3, 3])
     if above is None:
         context.log.info("no ground plane with an object on it was found, so none is removed")
         return mesh
@@ -199,7 +202,7 @@ def _on_level(
     level_set = _level_set(context)
     if not request.is_refined or level_set.gradient is None:
         return mesh, None
-    low, high = box(context.experiment.scene, request)
+    low, high = box(context.experiment.views, request)
     found = onto_level(
         np.asarray(mesh.vertices),
         level_set.gradient,

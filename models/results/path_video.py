@@ -11,7 +11,8 @@ import numpy as np
 from data.cameras import camera_rays, image_pixels
 from data.errors import UserError
 from data.io.files import make_folder, remove, write_result
-from data.io.images import ImageError, image_size, read_image, to_uint8, write_image
+from data.io.headers import ImageError
+from data.io.images import image_size, read_image, to_uint8, write_image
 from models.requests import COLOUR, DEPTH, MESH, NORMALS, OF_FIELD, OF_MESH, SHAPE, VideoRequest
 from models.results.camera_paths import CameraPath, Shot
 from models.results.context import EvalContext
@@ -99,7 +100,7 @@ def _frame(
     context: EvalContext, path: CameraPath, request: VideoRequest, shot: Shot, surface: Surface | None
 ) -> np.ndarray:
     """One frame, uint8 [h, n w, 3], n images side by side."""
-    pixels = image_pixels(path.width, path.height, request.level)
+    pixels = image_pixels(path.width, path.height, request.level or 1)
     height, width = pixels.shape[:2]
     found: dict[str, np.ndarray] = {}
     if set(request.shown) & set(OF_FIELD):

@@ -11,7 +11,7 @@ import numpy as np
 from data.io.images import to_uint8
 from data.rays import Rays
 from models.methods.protocol import Model
-from models.structs import RayView, StepContext
+from models.structs import RayView
 
 # cameras look along +z with y down; normal maps have y up and z towards the viewer
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])
@@ -35,19 +35,17 @@ class RenderedView:
 
 
 def render_view(
-    model: Model, rays: Rays, shape: tuple[int, int], chunk: int, context: StepContext, progress: Progress = iter
+    model: Model, rays: Rays, shape: tuple[int, int], chunk: int, step: int, progress: Progress = iter
 ) -> RenderedView:
     """Render rays [h * w] without jitter, `chunk` at a time; the chunk size affects only memory and speed."""
-    seen = render_rays(model, rays, chunk, context, progress)
+    seen = render_rays(model, rays, chunk, step, progress)
     rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in vars(seen).values())
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
-def render_rays(model: Model, rays: Rays, chunk: int, context: StepContext, progress: Progress = iter) -> RayView:
+def render_rays(model: Model, rays: Rays, chunk: int, step: int, progress: Progress = iter) -> RayView:
     """Render R rays; the graph of each chunk is freed."""
-    parts = [
-        model.view(rays.at(slice(start, start + chunk)), context) for start in progress(range(0, len(rays), chunk))
-    ]
+    parts = [model.view(rays.at(slice(start, start + chunk)), step) for start in progress(range(0, len(rays), chunk))]
     columns = zip(*(vars(part).values() for part in parts), strict=True)
     return RayView(*(np.concatenate(column) for column in columns))
 

@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
-from data.io.quiet import native_stderr_silenced
-from data.prepare.video import frames as read_frames
+from data.io.process import native_stderr_silenced
+from data.prepare.sources import frames as read_frames
 
 PACKAGE = "imageio_ffmpeg"
 H264, VP9 = "H.264", "VP9"

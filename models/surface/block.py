@@ -1,65 +1,213 @@
-"""One block of cells: evaluated near the surface, and marched.
+"""One block of cells: halved and evaluated near the surface, and marched.
 
-A block has as many cells per axis as its coarse lattice times the stride. Values are zero on the surface, negative
-inside. Points that are not evaluated are interpolated between values of one sign, and so have that sign.
+A lattice of K cells per axis has K + 1 values per axis. Halved, it has 2 K cells; the parent cell i contains the cells
+2 i and 2 i + 1, and touches the 27 points of `parents`. A block has as many cells per axis as its coarse lattice times
+the stride. Values are zero on the surface, negative inside. Points that are not evaluated are interpolated between
+values of one sign, and so have that sign.
+
+Rules decide which cells may contain the surface. A signed distance is Lipschitz continuous: it changes by at most its
+gradient norm times the distance. A cell contains no surface if the mean distance of its corners from zero is too large
+for that. The gradient norm is measured, multiplied by a margin, and compared with all later values; if it was too
+small, the rule is widened. A density, or a truncated distance, has no such bound. A cell is refined if the sign changes
+in it or in one of its 26 neighbours, or if values are close to zero relative to their variation. Surfaces that neither
+rule predicts are followed into every cell and block that they enter.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mcubes
 import numpy as np
 
-from data.roi.cells import children
-from models.surface.lattice import (
-    halved,
-    halved_marks,
-    mixed_corners,
-    mixed_parents,
-    points_of_parents,
-    steepest,
-)
-from models.surface.rules import Rule
+from data.scenes.frustum import children
+
+AXES = (0, 1, 2)
+BOTH_SIGNS = 3  # both bits of `_signs`
+# To the 26 neighbours of a point, one of each opposite pair. Some direction is within 28 degrees of any gradient, so
+# that the largest difference is at least 0.88 of its norm.
+DIRECTIONS = tuple(step for step in itertools.product((-1, 0, 1), repeat=3) if step > (0, 0, 0))
+Pair = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def along_axes(values: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Apply `change`, which acts on the first axis, to each axis in turn."""
+    for axis in AXES:
+        values = change(values.swapaxes(0, axis)).swapaxes(0, axis)
+    return values
+
+
+def halved(values: np.ndarray) -> np.ndarray:
+    """Values [K + 1]^3 interpolated linearly on the lattice of half the spacing, [2 K + 1]^3.
+
+    If all corners of a cell have one sign, so have all interpolated values in it.
+    """
+
+    def finer(there: np.ndarray) -> np.ndarray:
+        found = np.empty((2 * len(there) - 1, *there.shape[1:]), there.dtype)
+        found[::2], found[1::2] = there, 0.5 * (there[1:] + there[:-1])
+        return found
+
+    return along_axes(values, finer)
+
+
+def halved_marks(known: np.ndarray) -> np.ndarray:
+    """Marks [K + 1]^3 of points on the lattice of half the spacing; new points are unmarked."""
+    finer = np.zeros([2 * count - 1 for count in known.shape], bool)
+    finer[::2, ::2, ::2] = known
+    return finer
+
+
+def corners(values: np.ndarray, pair: Pair) -> np.ndarray:
+    """Reduce each cell's eight corners by `pair`: [K + 1]^3 -> [K]^3."""
+    return along_axes(values, lambda there: pair(there[1:], there[:-1]))
+
+
+def parents(values: np.ndarray, pair: Pair) -> np.ndarray:
+    """Reduce the 27 points of each parent cell by `pair`: [2 K + 1]^3 -> [K]^3."""
+    return along_axes(values, lambda there: pair(pair(there[:-1:2], there[1::2]), there[2::2]))
+
+
+def mixed_corners(values: np.ndarray) -> np.ndarray:
+    """The cells [K]^3 with corners of both signs."""
+    return corners(_signs(values), np.bitwise_or) == BOTH_SIGNS
+
+
+def mixed_parents(values: np.ndarray) -> np.ndarray:
+    """The parent cells [K]^3 with values of both signs among their 27 points."""
+    return parents(_signs(values), np.bitwise_or) == BOTH_SIGNS
+
+
+def _signs(values: np.ndarray) -> np.ndarray:
+    """A bit for each sign, uint8: 1 for values that are not negative, 2 for negative ones."""
+    return (values < 0) + np.uint8(1)
+
+
+def points_of_parents(cells: np.ndarray) -> np.ndarray:
+    """The points [2 K + 1]^3 of marked parent cells [K]^3."""
+
+    def touched(there: np.ndarray) -> np.ndarray:
+        found = np.zeros((2 * len(there) + 1, *there.shape[1:]), bool)
+        found[:-1:2], found[1::2] = there, there
+        found[2::2] |= there
+        return found
+
+    return along_axes(cells, touched)
+
+
+def among_neighbours(cells: np.ndarray, pair: Pair) -> np.ndarray:
+    """Reduce each cell and its existing neighbours, up to 26, by `pair`: [K]^3 -> [K]^3."""
+
+    def spread(there: np.ndarray) -> np.ndarray:
+        found = there.copy()
+        found[1:] = pair(found[1:], there[:-1])
+        found[:-1] = pair(found[:-1], there[1:])
+        return found
+
+    return along_axes(cells, spread)
+
+
+def steepest(values: np.ndarray, known: np.ndarray, spacing: np.ndarray) -> float:
+    """The steepest slope between two neighbours, along any of DIRECTIONS, that are both known; 0 for none."""
+    shape = [count + 2 for count in values.shape]  # a rim of unknown points: no neighbour is looked for beyond it
+    padded = np.full(shape, np.nan)  # unknown points, which fmax ignores
+    padded[1:-1, 1:-1, 1:-1][known] = values[known]
+    padded = padded.reshape(-1)
+    places = np.flatnonzero(~np.isnan(padded))
+    here, square = padded[places], 0.0
+    for step in DIRECTIONS:
+        there = places + int(np.dot(step, (shape[1] * shape[2], shape[2], 1)))
+        most = float(np.fmax.reduce(np.square(padded[there] - here), initial=0.0))
+        square = max(square, most / float(np.sum(np.square(step * spacing))))
+    return float(np.sqrt(square))
+
+
+# Factor on the largest measured gradient norm: 1.13 for the directions (lattice.DIRECTIONS), the rest for unmeasured
+# points.
+MARGIN = 1.25
+# Fractions of the range of values in a cell, or on the coarse lattice in a cell and its neighbours, below which a value
+# may be near a crossing. For a NeRF after 1000 steps, with a rough density, these numbers find all 723 components with
+# 4.7 % of the queries; 1/2 and 1/2 miss 46 of the smallest with 2.4 %.
+NEAR, NEAR_COARSE = 3.0, 1.0
+# Minimum number of cells of the coarsest lattice per axis. Without a bound, components smaller than such a cell may be
+# missed.
+COARSEST_BOUNDED = 32
+COARSEST_UNBOUNDED = 100
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Decides which cells are refined; values are zero on the surface, negative inside."""
+
+    slope: float | None  # an upper bound of the difference of two values over their distance; None for none
+    level: float = 0.0  # value of the field at the surface
+    evened: Callable[[np.ndarray], np.ndarray] | None = None  # for fields without a bound, see `LevelSet`
+
+    def may_cross(self, values: np.ndarray, spacing: np.ndarray, coarse: bool) -> np.ndarray:
+        """The cells [K]^3 that the surface may cross; values [K + 1]^3, `spacing` [3] apart.
+
+        With a bound: cells whose corners have a mean distance from zero of at most the bound times their mean distance
+        from a point, which is convex, so that its maximum in the cell is at the corners, where it is equal. Without
+        one: cells with a sign change or values close to zero relative to their range. coarse: the values of the coarse
+        lattice, where no cell has been excluded yet; without a bound its cells include their neighbours.
+        """
+        if self.slope is not None:
+            cube = np.stack(np.meshgrid(*[(0.0, step) for step in spacing], indexing="ij"), axis=-1)
+            reach = float(np.linalg.norm(cube, axis=-1).mean())
+            return corners(np.abs(values), np.add) / 8.0 <= self.slope * reach
+        even = values if self.evened is None else self.evened(values + self.level) - self.evened(np.array(self.level))
+        highest, lowest, crossing = corners(even, np.maximum), corners(even, np.minimum), mixed_corners(values)
+        if coarse:
+            highest, lowest = among_neighbours(highest, np.maximum), among_neighbours(lowest, np.minimum)
+            crossing = among_neighbours(crossing, np.logical_or)
+        near = NEAR_COARSE if coarse else NEAR
+        return crossing | (corners(np.abs(even), np.minimum) <= near * (highest - lowest))
+
+    def widened(self, slope: float) -> Rule:
+        """The rule after a gradient norm was found; unchanged if it already allows for it."""
+        return self if self.slope is None or slope <= self.slope else replace(self, slope=MARGIN * slope)
+
+    def text(self) -> str:
+        """The rule as a text for the log."""
+        return "near sign changes" if self.slope is None else f"largest gradient norm {self.slope:.3g}"
+
 
 Sample = Callable[[np.ndarray], np.ndarray]  # points int [P, 3] in the block, in cells -> values [P]
 
 
-@dataclass(frozen=True)
-class Block:
-    """The coarse values of a block before refinement."""
-
-    values: np.ndarray  # [K + 1]^3, evaluated on its coarse lattice
-    active: np.ndarray  # bool [K]^3: the coarse cells to refine
-    forced: np.ndarray  # bool [K]^3: the coarse cells to evaluate completely
-    stride: int  # cells of the block per coarse cell, a power of 2
-    spacing: np.ndarray  # [3], of the block's cells, working-frame units
-
-
-@dataclass(frozen=True)
-class Refined:
-    """A block at full resolution."""
-
-    values: np.ndarray  # [B + 1]^3; evaluated at the corners of every cell that the surface crosses
-    steepest: float  # the largest gradient norm found
-
-
-def refine(block: Block, rule: Rule, sample: Sample) -> Refined:
+def refine(
+    values: np.ndarray,
+    active: np.ndarray,
+    forced: np.ndarray,
+    stride: int,
+    spacing: np.ndarray,
+    rule: Rule,
+    sample: Sample,
+) -> tuple[np.ndarray, float]:
     """Halve the lattice down to the block's cells, refining only cells that `rule` cannot exclude.
 
     An excluded cell with values of both signs on its border is refined, too.
+
+    Args:
+        values: [K + 1]^3, evaluated on the coarse lattice of the block.
+        active, forced: bool [K]^3, the coarse cells to refine, and those to evaluate completely.
+        stride: cells of the block per coarse cell, a power of 2.
+        spacing: [3], of the block's cells, working-frame units.
+
+    Returns:
+        Values [B + 1]^3, evaluated at the corners of every cell that the surface crosses; the largest gradient norm.
     """
-    values, known, stride = block.values, np.ones(block.values.shape, bool), block.stride
-    active, forced, slope = block.active | block.forced, block.forced, 0.0
+    known, active, slope = np.ones(values.shape, bool), active | forced, 0.0
     while stride > 1:
         stride //= 2
         values, known = halved(values), halved_marks(known)
         active = _evaluate(values, known, active, stride, sample)
-        slope = max(slope, steepest(values, known, stride * block.spacing))
+        slope = max(slope, steepest(values, known, stride * spacing))
         forced = children(forced)
-        active = children(active) & rule.may_cross(values, stride * block.spacing, coarse=False) | forced
-    return Refined(values, slope)
+        active = children(active) & rule.may_cross(values, stride * spacing, coarse=False) | forced
+    return values, slope
 
 
 def _evaluate(values: np.ndarray, known: np.ndarray, cells: np.ndarray, stride: int, sample: Sample) -> np.ndarray:

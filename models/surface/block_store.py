@@ -14,8 +14,8 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import write_result
-from data.io.npz import NpzError, read_members
-from models.surface.samples import BLOCK, Grid
+from data.io.untrusted import NpzError, read_members
+from models.surface.extraction import BLOCK, Grid
 
 # A block crossed by a flat surface has 1.5 vertices of 24 bytes and two triangles of 12 bytes for each of its 64 x 64
 # columns, and the same again in the mesh file. Curved surfaces have up to twice as many.

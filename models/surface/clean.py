@@ -1,4 +1,7 @@
-"""Clean a mesh: remove cavities, small components and unseen faces, decimate."""
+"""Clean a mesh: remove cavities, small components, unseen faces and the ground; decimate.
+
+The ground is a plane on whose one side are the object and the cameras. Working frame; P points.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,15 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 import trimesh
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
+from scipy.spatial import ConvexHull, cKDTree
 
 from data.errors import UserError
 from data.io.bars import shown
 from data.parsed_scene import MASK_HALF
+from data.prepare.world import fitted_plane, largest_plane
+from data.rays import PinholeCamera
 from models.surface.mesh import Surface
-from models.surface.visibility import Camera, Visibility, dots, lengths, project
+from models.surface.visibility import Visibility, dots, lengths
 
 SMALL = 0.01  # of the area of the largest component: smaller ones are removed
 # Masks are dilated by 50 pixels of a DTU photograph, 1600 wide (as published for NeuS without masks); for other sizes
@@ -24,6 +27,9 @@ SMALL = 0.01  # of the area of the largest component: smaller ones are removed
 DILATION = 50 / 1600
 MOST_FACES = 4_000_000  # decimation of more triangles takes too long during a training
 FACES = 2**20  # faces processed at a time
+# Of `without_bystanders`: lengths of mean normals, absolute and relative to that of the object; the distance from the
+# object as a fraction of its size; and the fractions of a component and of the cameras that are outside its hull.
+LEAST_SIDED, MORE_SIDED, APART, MOSTLY = 0.5, 1.5, 0.1, 0.9
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,35 @@ def without_cavities(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
     return _with_pieces(mesh, label, ~is_cavity | is_cavity.all())
 
 
+def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
+    """Remove what stands apart from an object and was seen from one side only, such as a wall or a neighbour behind it.
+
+    `mesh` has no unseen faces, so the mean of its unit normals tells from how many sides a component was seen: its
+    length is 1 for a wall, 0.5 for half a sphere, and 0 for a closed surface. The object is the component that has the
+    largest area, times 1 less this length. Nothing is removed if cameras, with centres [C, 3], are within its convex
+    hull, as in a room.
+    """
+    count, label = pieces(mesh)
+    normals = np.concatenate([normal for _, normal in _normals(mesh)])
+    areas = np.bincount(label, weights=lengths(normals), minlength=count)
+    total = np.stack([np.bincount(label, weights=normals[:, axis], minlength=count) for axis in range(3)], axis=1)
+    one_sided = lengths(total) / areas
+    largest = int(np.argmax(areas * (1.0 - one_sided)))
+    within = [mesh.vertices[np.unique(mesh.faces[label == name])] for name in range(count)]
+    hull, near = ConvexHull(within[largest]).equations, cKDTree(within[largest])
+
+    def outside(points: np.ndarray) -> float:
+        return float(np.mean((points @ hull[:, :3].T + hull[:, 3]).max(axis=1) > 0))
+
+    stays = one_sided < max(LEAST_SIDED, MORE_SIDED * one_sided[largest])
+    if outside(centers) < MOSTLY:
+        return Cleaned(mesh, 0, count)
+    for name in np.flatnonzero(~stays):
+        gap = near.query(within[name])[0].min() / np.ptp(within[largest], axis=0).max()
+        stays[name] = gap < APART or outside(within[name]) < MOSTLY
+    return _with_pieces(mesh, label, stays)
+
+
 def _with_pieces(mesh: trimesh.Trimesh, label: np.ndarray, stays: np.ndarray) -> Cleaned:
     """The components of `pieces` that stay, bool [C]; the mesh itself if all do."""
     kept = mesh if stays.all() else with_faces(mesh, stays[label])
@@ -74,17 +109,16 @@ def _with_pieces(mesh: trimesh.Trimesh, label: np.ndarray, stays: np.ndarray) ->
 
 def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:
     """The number of components, and the component of each face [F]; triangles with a common vertex are connected."""
-    faces, vertices = mesh.faces, len(mesh.vertices)
-    rows, columns = (part.T.reshape(-1).astype(np.int32) for part in (faces[:, :2], faces[:, 1:]))
-    graph = coo_matrix((np.ones(len(rows), bool), (rows, columns)), shape=(vertices, vertices))
-    labels = connected_components(graph, directed=False)[1][faces[:, 0]]
-    names, label = np.unique(labels, return_inverse=True)
+    faces = mesh.faces.astype(np.int32)
+    edges = np.concatenate([faces[:, :2], faces[:, 1:]])
+    labels = trimesh.graph.connected_component_labels(edges, len(mesh.vertices))
+    names, label = np.unique(labels[faces[:, 0]], return_inverse=True)
     return len(names), label.reshape(-1)
 
 
 def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
     """The area of each face, [F]."""
-    return 0.5 * np.concatenate([lengths(normal) for _, normal in _normals(mesh)])
+    return 0.5 * np.concatenate([np.zeros(0), *(lengths(normal) for _, normal in _normals(mesh))])
 
 
 def _normals(mesh: trimesh.Trimesh) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -105,7 +139,7 @@ def with_faces(mesh: trimesh.Trimesh, stays: np.ndarray) -> trimesh.Trimesh:
 
 
 def as_seen(
-    mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None, visibility: Visibility
+    mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], masks: Sequence[np.ndarray] | None, visibility: Visibility
 ) -> trimesh.Trimesh:
     """Remove faces without a visible vertex, and faces with a vertex outside a dilated mask.
 
@@ -116,7 +150,7 @@ def as_seen(
     seen = np.zeros(len(vertices), bool)
     for camera in shown(cameras, "visibility"):
         unseen = np.flatnonzero(~seen)
-        asked = unseen[camera.shows(*project(vertices[unseen], camera))]
+        asked = unseen[camera.shows(*camera.project(vertices[unseen]))]
         seen[asked] = visibility.sees(vertices[asked], normals[asked], camera.center)
     stays = seen[mesh.faces].any(axis=1)
     if masks is not None:
@@ -124,12 +158,12 @@ def as_seen(
     return with_faces(mesh, stays)
 
 
-def within_masks(mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray]) -> np.ndarray:
+def within_masks(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], masks: Sequence[np.ndarray]) -> np.ndarray:
     """Whether each vertex is inside the dilated mask of every image that contains its projection: bool [V]."""
     vertices = np.asarray(mesh.vertices)
     within = np.ones(len(vertices), bool)
     for camera, mask in zip(cameras, masks, strict=True):
-        pixels, depth = project(vertices, camera)
+        pixels, depth = camera.project(vertices)
         shown = camera.shows(pixels, depth)
         places = np.rint(pixels[shown]).astype(int)
         within[shown] &= _dilated(mask)[places[:, 1], places[:, 0]]
@@ -193,3 +227,54 @@ def vertex_normals(mesh: trimesh.Trimesh) -> np.ndarray:
         for axis in range(3):
             total[:, axis] += np.bincount(faces.reshape(-1), np.repeat(normal[:, axis], 3), len(total))
     return total / np.maximum(lengths(total), np.finfo(float).tiny)[:, None]
+
+
+THICK = 0.03  # radii from the plane within which a point, or a face that is parallel to it, is on the ground
+LEAST_SHARE = 0.1  # of the points; a smaller plane is not taken for the ground
+MOST_BELOW, LEAST_ABOVE = 0.03, 0.9  # fractions of the points below the ground, of the cameras above it
+STEEPEST = np.cos(np.radians(30.0))  # of a face of the ground, from its plane
+PLANES = 5  # that are tried, the largest first: a box may have a larger side than its ground
+SAMPLES = 20_000  # area-uniform faces in which the ground is searched
+ROUGH = 3.0  # median distances from the plane that the unevenness of the ground reaches
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A plane."""
+
+    place: np.ndarray  # [3], a point of it
+    normal: np.ndarray  # [3], unit, towards the cameras
+    rough: float  # radii, how far its own faces are from it
+
+    def height(self, points: np.ndarray) -> np.ndarray:
+        """The signed distances [P] of points [P, 3], positive on the side of the cameras."""
+        return (points - self.place) @ self.normal
+
+
+def find_ground(points: np.ndarray, centers: np.ndarray) -> Ground | None:
+    """The ground under points [P, 3] of surfaces, seen from cameras with centres [C, 3]; None if there is none."""
+    rest = points
+    for _ in range(PLANES):
+        near = largest_plane(rest, THICK)
+        if near.sum() < max(3, LEAST_SHARE * len(points)):
+            return None
+        place, normal = fitted_plane(rest[near])
+        normal = normal * (np.sign(np.median((centers - place) @ normal)) or 1.0)
+        found = Ground(place, normal, ROUGH * float(np.median(np.abs((rest[near] - place) @ normal))))
+        is_below = np.mean(found.height(points) < -THICK) > MOST_BELOW
+        if not is_below and np.mean(found.height(centers) > THICK) >= LEAST_ABOVE:
+            return found
+        rest = rest[~near]
+    return None
+
+
+def without_ground(mesh: trimesh.Trimesh, centers: np.ndarray) -> trimesh.Trimesh | None:
+    """The faces above the ground, seen from camera centres [C, 3]; None if there is no ground, or nothing on it."""
+    areas, middles = face_areas(mesh), np.asarray(mesh.triangles_center)
+    drawn = np.random.default_rng(0).choice(len(areas), SAMPLES, p=areas / areas.sum())
+    ground = find_ground(middles[drawn], centers)
+    if ground is None:
+        return None
+    is_parallel = np.asarray(mesh.face_normals) @ ground.normal > STEEPEST
+    stays = ground.height(middles) > np.where(is_parallel, THICK, min(ground.rough, THICK))
+    return with_faces(mesh, stays) if stays.any() else None

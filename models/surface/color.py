@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.io.images import sample_bilinear
-from models.surface.visibility import Camera, Visibility, dots, lengths, project
+from data.rays import PinholeCamera
+from models.surface.visibility import Visibility, dots, lengths
 
 GRAZING = 0.15  # cosine: at more than 81 degrees a pixel covers too much of the surface
 SHARPNESS = 1  # power of the cosine, so that the number of pixels counts; higher powers leave only a few photographs
@@ -33,7 +34,7 @@ Fallback = Callable[[np.ndarray, np.ndarray], np.ndarray]  # points, normals flo
 class Photographs:
     """The images that colours are sampled from."""
 
-    cameras: Sequence[Camera]
+    cameras: Sequence[PinholeCamera]
     images: Sequence[np.ndarray]  # V of [H, W, 3], unsigned integers, RGB
     masks: Sequence[np.ndarray] | None  # V of uint8 [H, W]
 
@@ -99,7 +100,7 @@ def gather(
     colors = np.zeros((views, len(points), 3), np.float32)
     weights = np.zeros((views, len(points)), np.float32)
     for view, camera in enumerate(photographs.cameras):
-        pixels, depth = project(points, camera)
+        pixels, depth = camera.project(points)
         towards = camera.center - points
         cosine = dots(towards, normals) / np.maximum(lengths(towards), 1e-12)
         rows = np.flatnonzero(camera.shows(pixels, depth) & (cosine > GRAZING))
@@ -138,7 +139,7 @@ def between(points: np.ndarray, corners: Corners, painted: Painted, photographs:
     for weights, camera, image in zip(painted.weights, photographs.cameras, photographs.images, strict=True):
         weight = corners.mean(weights)
         rows = np.flatnonzero(weight)
-        rgb[rows] += weight[rows, None] * sample_bilinear(image, project(points[rows], camera)[0])
+        rgb[rows] += weight[rows, None] * sample_bilinear(image, camera.project(points[rows])[0])
         total += weight
     return rgb / total[:, None]
 

@@ -30,7 +30,7 @@ from trimesh.visual.material import PBRMaterial
 
 from data.errors import SceneError, UserError
 from data.io.files import write_result
-from data.io.json_file import number, read_object
+from data.io.untrusted import number, read_object
 from models.requests import NONE, TEXTURE, VERTEX
 from models.surface.mesh import About, Surface
 

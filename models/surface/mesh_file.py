@@ -10,12 +10,12 @@ from trimesh.visual import ColorVisuals
 
 from data.errors import UserError
 from data.io.files import is_file
-from data.io.geometry_file import GeometryError, load_geometry
+from data.io.untrusted import GeometryError, load_geometry
 from data.scenes.scene import Scene
 from models.requests import UNIT, WORLD, Y_AXIS, Z_AXIS
-from models.surface.export import Y_UP, scene_axes, surface_to_world
+from models.surface.clean import face_areas
 from models.surface.formats import offset_of, recorded
-from models.surface.mesh import Surface
+from models.surface.mesh import Y_UP, Surface, scene_axes, surface_to_world
 
 # Formats with plain lists of triangles. trimesh also opens archives, scenes that refer to further files, and URLs.
 FILE_TYPES = ("ply", "obj", "stl", "glb")
@@ -59,13 +59,7 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
 def has_area(mesh: trimesh.Trimesh) -> bool:
     """Whether points can be sampled on its triangles: their area is neither 0 nor infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return 0 < float(double_areas(mesh).sum()) < np.inf
-
-
-def double_areas(mesh: trimesh.Trimesh) -> np.ndarray:
-    """Twice the area of each face, [F]."""
-    corners = np.asarray(mesh.vertices, dtype=np.float64)[mesh.faces]
-    return np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=-1)
+        return 0 < float(face_areas(mesh).sum()) < np.inf
 
 
 def given_surface(scene: Scene, path: Path, frame: str, up: str | None) -> Surface:
@@ -82,7 +76,7 @@ def given_surface(scene: Scene, path: Path, frame: str, up: str | None) -> Surfa
 
 def frame_of(path: Path, frame: str) -> str:
     """The frame of a mesh file, WORLD or UNIT: what this program wrote into it, else `frame`."""
-    own = recorded(path).get("frame") if is_file(path) else None
+    own = _recorded(path).get("frame")
     return own if own in (WORLD, UNIT) else frame
 
 
@@ -92,9 +86,13 @@ def mesh_to_working(scene: Scene, path: Path, frame: str, up: str | None) -> np.
     What this program wrote into its files precedes `frame` and `up`, the values of --frame and --up, which are for the
     files of other programs: these have the axes of their frame, unless they are GLB, which has y up, or `up` is y.
     """
-    own, suffix, frame = recorded(path) if is_file(path) else {}, path.suffix.lower(), frame_of(path, frame)
+    own, suffix, frame = _recorded(path), path.suffix.lower(), frame_of(path, frame)
     axis = own["up"] if own.get("up") in (Y_AXIS, Z_AXIS) else up
     if own:
         return np.linalg.inv(scene_axes(suffix, scene, frame, axis).change)
     turned = np.linalg.inv(Y_UP) if (axis or (Y_AXIS if suffix == ".glb" else Z_AXIS)) == Y_AXIS else np.eye(4)
     return turned if frame == UNIT else np.linalg.inv(scene.scene_to_world) @ turned
+
+
+def _recorded(path: Path) -> dict[str, str]:
+    return recorded(path) if is_file(path) else {}

@@ -1,6 +1,6 @@
 """Extract a surface with evaluations only near it; gives the triangles of the dense grid.
 
-A coarse lattice is evaluated everywhere. Cells that the field's rule (rules.py) cannot exclude are refined block by
+A coarse lattice is evaluated everywhere. Cells that the field's rule (block.py) cannot exclude are refined block by
 block; each block is marched and stored (block_store.py). Then common faces of blocks are compared: where the surface
 leaves a block and its neighbour has no surface there, both are evaluated densely, until all are consistent. So each
 component that is found is complete.
@@ -9,6 +9,7 @@ component that is found is complete.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +17,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 import trimesh
 
-from models.surface.block import Block, face_signs, march, refine
+from models.surface.block import (
+    COARSEST_BOUNDED,
+    COARSEST_UNBOUNDED,
+    DIRECTIONS,
+    MARGIN,
+    Rule,
+    face_signs,
+    march,
+    mixed_corners,
+    refine,
+    steepest,
+)
 from models.surface.block_store import Kept, Key, Patch
-from models.surface.extraction import EmptySurfaceError, no_crossing, require_crossing
-from models.surface.lattice import DIRECTIONS, mixed_corners, steepest
-from models.surface.rules import COARSEST_BOUNDED, COARSEST_UNBOUNDED, MARGIN, Bounded, Rule, Unbounded
-from models.surface.samples import BLOCK, Grid, Progress, Samples, unchanged
-from models.surface.weld import weld
+from models.surface.extraction import (
+    BLOCK,
+    EmptySurfaceError,
+    Grid,
+    Progress,
+    Samples,
+    no_crossing,
+    require_crossing,
+    unchanged,
+)
 
 if TYPE_CHECKING:
     from models.methods.protocol import LevelSet
@@ -86,13 +103,13 @@ def extract(
 def _rule(field: LevelSet, grid: Grid, samples: Samples, coarse: np.ndarray, threshold: float) -> Rule:
     """The rule for this field; measures the gradient norm of a signed distance."""
     if not field.bounded:
-        return Unbounded(-threshold) if field.evened is None else Unbounded(-threshold, field.evened)
+        return Rule(None, -threshold, field.evened)
     places = np.random.default_rng(0).integers(1, max(2, grid.resolution - 1), (SLOPE_SAMPLES, 1, 3))
     steps = np.array([(0, 0, 0), *DIRECTIONS])
     values = samples((places + steps).reshape(-1, 3)).reshape(SLOPE_SAMPLES, -1)
     slopes = np.abs(values[:, 1:] - values[:, :1]) / np.linalg.norm(steps[1:] * grid.spacing, axis=1)
     wide = steepest(coarse, np.ones(coarse.shape, bool), grid.stride * grid.spacing)
-    return Bounded(MARGIN * max(float(slopes.max()), wide))
+    return Rule(MARGIN * max(float(slopes.max()), wide))
 
 
 class _Work:
@@ -134,13 +151,14 @@ class _Work:
         while True:
             rule = self._rule.widened(slope)
             active = self._active_in(key, rule)
-            block = Block(coarse, active, forced, grid.stride, grid.spacing)
-            refined = refine(block, rule, lambda places: self._samples(places + origin))
-            if rule.widened(refined.steepest) is rule:
+            values, found = refine(
+                coarse, active, forced, grid.stride, grid.spacing, rule, lambda places: self._samples(places + origin)
+            )
+            if rule.widened(found) is rule:
                 break
-            slope = refined.steepest
-        vertices, faces = march(refined.values[grid.within(key)], origin)
-        return Patch(vertices, faces, face_signs(refined.values), forced, refined.steepest, max(slope, 0.0))
+            slope = found
+        vertices, faces = march(values[grid.within(key)], origin)
+        return Patch(vertices, faces, face_signs(values), forced, found, slope)
 
     def _active_in(self, key: Key, rule: Rule) -> np.ndarray:
         """The coarse cells of a block that the surface may cross, also considering those around them."""
@@ -205,3 +223,28 @@ class _Work:
         side = tuple(-end if at == axis else slice(None) for at in range(3))
         forced[side] |= marked
         self._forced[key] = forced
+
+
+def weld(patches: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices [V, 3] and faces int64 [F, 3] of patches (vertices in cells, faces); equal border vertices are merged.
+
+    Blocks compute the same numbers for a vertex on their common face (`march`). Triangles that become degenerate
+    are removed.
+    """
+    starts = np.cumsum([0, *(len(vertices) for vertices, _ in patches)])
+    vertices = np.concatenate([vertices for vertices, _ in patches])
+    border = np.flatnonzero((vertices % BLOCK == 0).any(axis=1))
+    _, first, which = np.unique(vertices[border], axis=0, return_index=True, return_inverse=True)
+    target = np.arange(len(vertices))
+    target[border] = border[first[which.reshape(-1)]]
+    kept = target == np.arange(len(vertices))
+    number = (np.cumsum(kept) - 1)[target]
+    # Patch by patch into one array, because there may be tens of millions of triangles.
+    faces, count = np.empty((sum(len(part) for _, part in patches), 3), np.int64), 0
+    for (_, part), start in zip(patches, starts, strict=False):
+        renumbered = number[part + start]
+        first, second, third = renumbered.T
+        renumbered = renumbered[(first != second) & (second != third) & (third != first)]
+        faces[count : count + len(renumbered)] = renumbered
+        count += len(renumbered)
+    return vertices[kept], faces[:count]

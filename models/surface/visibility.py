@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 import numpy as np
 import trimesh
-
-from data.scenes.scene import Scene
 
 # Radii by which a ray starts above its surface, because of float32 rays and the triangles around a vertex. The shadow
 # of a surface closer than this is not detected.
@@ -16,38 +11,6 @@ OFFSET = 2e-3
 RAYS = 2**18  # rays at a time
 MOST_FACES = 5_000_000  # Embree and trimesh take 300 bytes per triangle
 CLUSTER = 1 / 384  # radii: a grid of about 770 cells per axis
-
-
-@dataclass(frozen=True)
-class Camera:
-    """The camera of a photograph."""
-
-    intrinsics: np.ndarray  # [3, 3]
-    c2w: np.ndarray  # [4, 4]
-    width: int
-    height: int
-
-    @property
-    def center(self) -> np.ndarray:
-        """The camera centre, [3]."""
-        return self.c2w[:3, 3]
-
-    def shows(self, pixels: np.ndarray, depth: np.ndarray) -> np.ndarray:
-        """Whether pixels [P, 2] are between the centres of the first and last ones, in front of the camera: bool
-        [P].
-        """
-        x, y = pixels.T
-        return (x >= 0) & (y >= 0) & (x <= self.width - 1) & (y <= self.height - 1) & (depth > 0)
-
-
-def cameras(intrinsics: np.ndarray, c2w: np.ndarray, sizes: Iterable[tuple[int, int]]) -> list[Camera]:
-    """The cameras of V photographs: [V, 3, 3], [V, 4, 4] and V sizes (width, height)."""
-    return [Camera(k, pose, *size) for k, pose, size in zip(intrinsics, c2w, sizes, strict=True)]
-
-
-def cameras_of(scene: Scene) -> list[Camera]:
-    """The cameras of a scene."""
-    return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
 
 
 def dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -59,13 +22,6 @@ def dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def lengths(vectors: np.ndarray) -> np.ndarray:
     """Lengths [...] of vectors [..., 3]."""
     return np.sqrt(dots(vectors, vectors))
-
-
-def project(points: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels [P, 2] (x, y) and depths [P] of points [P, 3]; pixels are undefined behind the camera."""
-    seen = (points - camera.center) @ camera.c2w[:3, :3] @ camera.intrinsics.T
-    depth = seen[:, 2]
-    return seen[:, :2] / np.where(depth == 0, 1.0, depth)[:, None], depth
 
 
 def clustered(mesh: trimesh.Trimesh, size: float) -> trimesh.Trimesh:

@@ -8,18 +8,18 @@ added in float64 and rounded once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from models.machine.backend import jt
-from models.methods.protocol import Batch, Model, Noise, Precomputed
+from models.methods.protocol import Batch, Model, Precomputed
 from models.ops.weighted_means import weighted_means
-from models.structs import Objective, StepContext, Var
+from models.structs import OF_THE_BATCH, Noise, Objective, Var, loss_tag
 
 TOTAL = "total"  # name of the weighted sum among the losses
 Counts = Mapping[str, float]  # counts of a whole batch, by term
+Part = tuple[Batch, Noise | None, Precomputed]  # of a batch
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,15 @@ class BatchGradient:
     """The result of one batch: losses, output, and d total / d parameter."""
 
     losses: dict[str, Var]  # the mean of each term, and `total`, their weighted sum
-    output: Any  # output of the objective
+    output: dict[str, Var]  # of the objective
     gradients: list[Var]  # in the order of the parameters
-    weights: dict[str, float] = field(default_factory=dict)  # of the terms in `total`
-    watched: dict[str, Var] = field(default_factory=dict)  # d total / d each value in `Objective.watched`
+    weights: dict[str, float]  # of the terms in `total`
+    entries: int  # of the batch
 
-
-@dataclass(frozen=True)
-class Chunk:
-    """A part of a batch."""
-
-    batch: Batch
-    noise: Noise | None
-    precomputed: Precomputed = None
+    def weighted(self, scalars: Mapping[str, float]) -> dict[str, float]:
+        """Scalars with the losses as they are in their sum `Loss/loss`: times their weights."""
+        weights = {loss_tag(name): weight for name, weight in self.weights.items()}
+        return {name: value * weights.get(name, 1.0) for name, value in scalars.items()}
 
 
 class GradientSum:
@@ -54,38 +50,38 @@ class GradientSum:
         batch: Batch,
         noise: Noise | None,
         over_all: Callable[[np.ndarray], None] | None,
-        context: StepContext,
+        step: int,
         parameters: Sequence[Var],
     ) -> None:
         """`over_all` replaces an array by its sum over the processes that share a batch; None for the whole batch."""
         self.batch, self.noise, self._over_all = batch, noise, over_all
-        self._model, self._context, self._parameters = model, context, parameters
+        self._model, self._step, self._parameters = model, step, parameters
         self._counts: Counts = {}
         self._missing = -1  # remaining chunks
         self._sum: BatchGradient | None = None  # sum of the completed chunks, without output
-        self._outputs: list[Any] = []
+        self._outputs: list[dict[str, Var]] = []
 
     @property
     def is_complete(self) -> bool:
         """Whether all chunks were added."""
         return self._missing == 0
 
-    def chunks(self, size: int) -> list[Chunk]:
+    def chunks(self, size: int) -> list[Part]:
         """The batch in chunks of at most `size` entries, with `precompute` done and counts known.
 
         An undivided batch is precomputed and counted when it is differentiated.
         """
-        count, context = len(self.batch), self._context
+        count, model = len(self.batch), self._model
         spans = [slice(start, min(start + size, count)) for start in range(0, count, size)]
         self._sum, self._outputs, self._missing = None, [], len(spans)
         if len(spans) == 1 and self._over_all is None:
-            return [Chunk(self.batch, self.noise)]
-        chunks, counts = list[Chunk](), dict[str, float]()
+            return [(self.batch, self.noise, None)]
+        chunks, counts = list[Part](), dict[str, float]()
         for rows in spans:
             batch, noise = self.batch.part(rows.start, rows.stop), _rows_of(self.noise, rows)
-            chunks.append(Chunk(batch, noise, self._model.precompute(batch, noise, context)))
+            chunks.append((batch, noise, model.precompute(batch, noise)))
             with jt.no_grad():  # Jittor computes only what is requested, so the rest of the objective is not evaluated
-                terms = self._model.objective(batch, noise, context, chunks[-1].precomputed).terms
+                terms = model.objective(batch, noise, self._step, chunks[-1][2]).terms
                 own = {name: term.count for name, term in terms.items()}
                 del terms
                 for name, size_or_var in own.items():
@@ -98,22 +94,22 @@ class GradientSum:
             self._counts = dict(zip(counts, values.tolist(), strict=True))
         return chunks
 
-    def add(self, objective: Objective) -> None:
+    def add(self, part: Part) -> None:
         """Differentiate the objective of a chunk; starts the computation, which on the CPU is finished on return."""
+        batch, noise, precomputed = part
+        objective = self._model.objective(batch, noise, self._step, precomputed)
         losses = losses_of(objective, self._counts)
-        found = jt.grad(losses[TOTAL], [*self._parameters, *objective.watched.values()])
-        gradients, others = [_cut(value) for value in found[: len(self._parameters)]], found[len(self._parameters) :]
-        watched = {name: _cut(value) for name, value in zip(objective.watched, others, strict=True)}
-        output = mapped(_cut, objective.output)
+        gradients = [_cut(value) for value in jt.grad(losses[TOTAL], self._parameters)]
+        output = {name: _cut(value) for name, value in objective.output.items()}
         weights = {name: term.weight for name, term in objective.terms.items()}
         means = {name: _cut(value) for name, value in losses.items()}
-        one = BatchGradient(means, output, gradients, weights, watched)
+        one = BatchGradient(means, output, gradients, weights, len(batch))
         # The returned values must not keep the graph: its activations would stay in memory during the next chunk or
         # step.
-        del objective, losses, found, others
+        del objective, losses
         # A failed allocation is raised here, before any weight changes. The values of a chunk are computed before they
         # are added, as for an undivided batch.
-        jt.sync([*_values(one), *_leaves(output)])
+        jt.sync([*_values(one), *output.values()])
         self._sum = one if self._sum is None else _added(self._sum, one)
         self._outputs.append(output)
         self._missing -= 1
@@ -136,14 +132,12 @@ def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
     return dict(zip((TOTAL, *terms), weighted_means(*zip(*numbers, strict=True)), strict=True))
 
 
-def joined(outputs: Sequence[Any]) -> Any:
-    """Concatenate the outputs of the parts of a batch."""
-    return _mapped(_joined, outputs)
-
-
-def mapped(function: Callable[[Var], Any], output: Any) -> Any:
-    """An output with `function` applied to each Var."""
-    return _mapped(lambda _, values: function(values[0]), [output])
+def joined(outputs: Sequence[Mapping[str, Var]]) -> dict[str, Var]:
+    """The outputs of the parts of a batch: rows of all of them, and values of the batch, which are equal in all."""
+    return {
+        name: value if name in OF_THE_BATCH else jt.concat([one[name] for one in outputs], dim=0)
+        for name, value in outputs[0].items()
+    }
 
 
 def _rows_of(noise: Noise | None, rows: slice) -> Noise | None:
@@ -152,8 +146,8 @@ def _rows_of(noise: Noise | None, rows: slice) -> Noise | None:
 
 
 def _values(found: BatchGradient) -> list[Var]:
-    """Gradients, losses and watched values."""
-    return [*found.gradients, *found.losses.values(), *found.watched.values()]
+    """Gradients and losses."""
+    return [*found.gradients, *found.losses.values()]
 
 
 def _with(found: BatchGradient, values: Sequence[Var]) -> BatchGradient:
@@ -161,15 +155,13 @@ def _with(found: BatchGradient, values: Sequence[Var]) -> BatchGradient:
     jt.sync(values)
     rest = iter(values)
     gradients = [next(rest) for _ in found.gradients]
-    losses, watched = ({name: next(rest) for name in named} for named in (found.losses, found.watched))
-    return replace(found, losses=losses, gradients=gradients, watched=watched)
+    return replace(found, gradients=gradients, losses={name: next(rest) for name in found.losses})
 
 
 def _added(total: BatchGradient, one: BatchGradient) -> BatchGradient:
-    """Add a chunk in float64. Watched values belong to one chunk each and are not added."""
-    pairs = zip([*total.gradients, *total.losses.values()], _values(one), strict=False)
-    sums = [_cut(a.float64() + b.float64()) for a, b in pairs]
-    return replace(_with(replace(total, watched={}), sums), watched=total.watched | one.watched)
+    """Add a chunk in float64."""
+    pairs = zip(_values(total), _values(one), strict=True)
+    return _with(total, [_cut(a.float64() + b.float64()) for a, b in pairs])
 
 
 def _of_all(over_all: Callable[[np.ndarray], None], found: BatchGradient) -> BatchGradient:
@@ -185,23 +177,3 @@ def _of_all(over_all: Callable[[np.ndarray], None], found: BatchGradient) -> Bat
 def _cut(value: Var) -> Var:
     """The same values, detached from their graph."""
     return value.detach().stop_grad()
-
-
-def _leaves(output: Any) -> list[Var]:
-    """The Vars of an output, in order."""
-    values = [getattr(output, field.name) for field in fields(output)]
-    return [leaf for value in values for leaf in (_leaves(value) if is_dataclass(value) else [value])]
-
-
-def _mapped(function: Callable[[Field, list[Var]], Var], outputs: Sequence[Any]) -> Any:
-    """An output in which each Var is computed from the corresponding Vars of `outputs`."""
-    changed = {}
-    for entry in fields(outputs[0]):
-        values = [getattr(output, entry.name) for output in outputs]
-        changed[entry.name] = _mapped(function, values) if is_dataclass(values[0]) else function(entry, values)
-    return replace(outputs[0], **changed)
-
-
-def _joined(field: Field, values: list[Var]) -> Var:
-    """Concatenate the rows of several chunks; values without a row per entry are equal in all of them."""
-    return jt.concat(values, dim=0) if field.metadata.get("rows", True) else values[0]

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from data.errors import listed
-from models.config.optimizers import UpdateSettings
 from models.machine.backend import jt
-from models.methods.protocol import Batch, Noise
+from models.methods.protocol import Batch
 from models.ops.later import Later
-from models.structs import Var
-from models.training.gradient import TOTAL
+from models.structs import Noise, Var
+from models.training.gradient import TOTAL, BatchGradient
+from models.training.optimizers import UpdateSettings
 from models.training.update_check import find_faults, gathered
 
 # moment -> "<network>.<name>" -> values; called if a step was skipped
@@ -29,26 +31,6 @@ MAX_NAMED = 3  # number of findings in a sentence; further ones are counted
 def fetched(values: Sequence[Var]) -> np.ndarray:
     """The readings on the host, [G + 2]; waits for the device."""
     return np.concatenate([value.numpy().reshape(-1) for value in values])
-
-
-@dataclass(frozen=True)
-class StepInputs:
-    """The inputs of a step besides the weights."""
-
-    step: int  # finished steps before it
-    batch: Batch
-    noise: Noise | None
-
-
-@dataclass(frozen=True)
-class StepUpdate:
-    """The inputs of an update besides the moments, and whether it was accepted; may not be computed yet."""
-
-    losses: Mapping[str, Var]  # by name
-    gradients: list[Var]  # in the order of the parameters
-    settings: UpdateSettings
-    readings: list[Var]  # `models.ops.update.readings`, G + 2 numbers
-    taken: Var  # bool [1]
 
 
 @dataclass(frozen=True)
@@ -72,7 +54,7 @@ class Guard:
         self.steps = 0  # of this session
         self.bad_steps = 0  # of these, the skipped ones
         self.bad_in_a_row = 0
-        self._pending: tuple[StepInputs, StepUpdate, Later] | None = None
+        self._pending: tuple[Callable[..., BadStep], Later] | None = None
         self._unreported: list[BadStep] = []
 
     @property
@@ -80,11 +62,13 @@ class Guard:
         """Whether any step of this session was taken and not skipped, as far as is known."""
         return self.bad_steps < self.steps
 
-    def watch(self, inputs: StepInputs, update: StepUpdate) -> None:
-        """Remember a step that was just launched."""
+    def watch(self, taken: Var, readings: list[Var], *given: Any) -> None:
+        """Remember a step that was just launched: whether it was taken, bool [1], its `models.ops.update.readings`, and
+        the other arguments of `_examined`.
+        """
         self.steps += 1
-        jt.sync([*update.readings, update.taken])  # references no graph: the values are computed with the step
-        self._pending = (inputs, update, Later(update.taken))
+        jt.sync([*readings, taken])  # references no graph: the values are computed with the step
+        self._pending = (partial(_examined, readings, *given), Later(taken))
 
     def settle(self, parameters: Mapping[str, Var], moments: Moments = dict) -> bool:
         """Read the result of the last step, if not read yet; returns False if the step was skipped.
@@ -93,14 +77,14 @@ class Guard:
         """
         if self._pending is None:
             return True
-        (inputs, update, taken), self._pending = self._pending, None
+        (examined, taken), self._pending = self._pending, None
         if taken.read().all():
             self.bad_in_a_row = 0
             return True
         self.bad_steps += 1
         self.bad_in_a_row += 1
         weights = {name: value.numpy() for name, value in parameters.items()}
-        self._unreported.append(_examined(inputs, update, weights, moments()))
+        self._unreported.append(examined(weights, moments()))
         return False
 
     def take(self) -> list[BadStep]:
@@ -115,27 +99,31 @@ class Guard:
 
 
 def _examined(
-    inputs: StepInputs,
-    update: StepUpdate,
+    readings: list[Var],
+    step: int,
+    batch: Batch,
+    noise: Noise | None,
+    found: BatchGradient,
+    settings: UpdateSettings,
     weights: dict[str, np.ndarray],
     moments: Mapping[str, Mapping[str, np.ndarray]],
 ) -> BadStep:
-    """A skipped step with its findings."""
-    gradients = {name: value.numpy() for name, value in zip(weights, update.gradients, strict=True)}
-    findings = [*find_in_inputs(inputs), *find_in_weights(weights)]
-    findings += find_in_losses({name: float(value.item()) for name, value in update.losses.items()})
-    findings += find_in_gradients(gradients, fetched(update.readings)[1:])
-    faults = [] if findings else find_faults(gathered(weights, gradients, moments), update.settings)
+    """A skipped step with its findings; `step`: finished steps before it."""
+    gradients = {name: value.numpy() for name, value in zip(weights, found.gradients, strict=True)}
+    findings = [*find_in_inputs(batch, noise), *find_in_weights(weights)]
+    findings += find_in_losses({name: float(value.item()) for name, value in found.losses.items()})
+    findings += find_in_gradients(gradients, fetched(readings)[1:])
+    faults = [] if findings else find_faults(gathered(weights, gradients, moments), settings)
     findings += [fault.words() for fault in faults]
     findings = findings or ["an overflow in a sum over all parameters"]
-    return BadStep(inputs.step + 1, weights, tuple(findings), bool(faults))
+    return BadStep(step + 1, weights, tuple(findings), bool(faults))
 
 
-def find_in_inputs(inputs: StepInputs) -> list[str]:
+def find_in_inputs(batch: Batch, noise: Noise | None) -> list[str]:
     """The inputs of a step that are not finite, in words."""
-    arrays = inputs.batch.words()
-    if inputs.noise is not None:
-        arrays |= {f"the jitter '{name}'": array for name, array in inputs.noise.items()}
+    arrays = batch.words()
+    if noise is not None:
+        arrays |= {f"the jitter '{name}'": array for name, array in noise.items()}
     return _not_finite(arrays)
 
 

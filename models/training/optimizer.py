@@ -8,16 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from models.checkpoints.ours import MOMENTS
-from models.config.optimizers import ADAM, BETA_1, OPTIMIZERS, UpdateSettings, adam
+from models.config.blocks import ADAM, BETA_1
 from models.machine.backend import jt
 from models.ops import update
 from models.ops.update import BETA_2, EPSILON, AdamStep, Update
 from models.structs import Var
+from models.training.optimizers import RULES, UpdateSettings, adam
 
 
 def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], settings: UpdateSettings) -> Update:
     """The update by the rule that `settings` names, as `models.ops.update.gated`; `rates`: one per parameter."""
-    rule = OPTIMIZERS[settings.optimizer]
+    rule = RULES[settings.optimizer]
     if rule is adam:  # one operation over all parameters; a test compares it with the rule
         corrected = [rate / (1.0 - BETA_1**settings.steps) for rate in rates]
         layout = AdamStep.after(settings.steps, settings.beta_2, settings.epsilon)
@@ -39,7 +40,7 @@ class Optimizer:
         name: str = ADAM,
         averages: Sequence[Var] = (),
     ) -> None:
-        """`networks`: network -> name -> parameter, in the order of optimisation. `name`: a key of `OPTIMIZERS`.
+        """`networks`: network -> name -> parameter, in the order of optimisation. `name`: a key of `RULES`.
         `averages`: of the parameters, or none; their rows change with those of the parameters.
         """
         self._places = [(network, name) for network, values in networks.items() for name in values]
@@ -128,10 +129,6 @@ class Optimizer:
             if owner == network:
                 pairs = zip(self._of(index), _fresh(values[name]), strict=False)
                 self._replace(index, *(np.concatenate([value.numpy(), rows]) for value, rows in pairs))
-
-    def replace(self, network: str, name: str, values: np.ndarray) -> None:
-        """Replace the values of one parameter; its moments are zero, its average equals the values."""
-        self._replace(self._places.index((network, name)), *_fresh(values))
 
     def _of(self, index: int) -> list[Var]:
         """A parameter, its moments, and its average if there is one."""

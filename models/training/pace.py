@@ -5,52 +5,53 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from data.io.bars import shown
-from data.io.phases import now, phase
+from data.io.deadline import scheduled, slowdown
+from data.io.phases import phase
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.machine import memory
 from models.methods.block import ModelConfig
-from models.methods.registry import build_model, decide
-from models.plan import SPHERE, Before, Decision
+from models.methods.registry import build_model
+from models.plan import TrainingPlan
 from models.training.chunks import chosen_chunk
 from models.training.trainer import Trainer, generators
 
-# The first training compiles the kernels, the second one is timed.
+# The first training compiles the kernels, the second one is timed, with at most this many steps.
 FIRST_STEPS, TIMED_STEPS = 32, 160
-UNSWEPT: Before = {"start": Decision(SPHERE)}  # no depth maps, which take longer than these trainings
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Measured times, in seconds."""
+    """The speed of a training on this machine now."""
 
     seconds: float  # per step, averaged over a whole training
-    compiling: float  # of the kernels of a step; about 0 if they were compiled before
     slowdown: float = 1.0  # of work on one core by other processes
 
 
-def measured_pace(model: ModelConfig, train: TrainConfig, scene: Scene) -> Pace:
-    """The times of steps; no files are kept.
+def measured_pace(model: ModelConfig, train: TrainConfig, scene: Scene, plan: TrainingPlan, within: float) -> Pace:
+    """The times of steps of the planned training, measured in about `within` seconds or in FIRST_STEPS steps; no files
+    are kept.
 
     Schedules are fractions of the training, so a short one passes through the same sizes as a long one.
     """
     with phase("compiling"):
-        first = _short_training(model, train, scene, FIRST_STEPS, "first steps")
-    before = now()
+        first = _short_training(model, train, scene, plan, FIRST_STEPS, "first steps") / FIRST_STEPS
+    before, steps = scheduled(), int(np.clip(within / first, FIRST_STEPS, TIMED_STEPS))
     with phase("measuring"):
-        seconds = _short_training(model, train, scene, TIMED_STEPS, "measuring") / TIMED_STEPS
+        seconds = _short_training(model, train, scene, plan, steps, "measuring") / steps
     memory.release()
-    spent = now() - before
-    slowdown = max(1.0, spent.wall / max(spent.processor, 1e-3))
-    return Pace(seconds, max(0.0, first - FIRST_STEPS * seconds), slowdown)
+    return Pace(seconds, slowdown(before))
 
 
-def _short_training(model: ModelConfig, train: TrainConfig, scene: Scene, steps: int, name: str) -> float:
+def _short_training(
+    model: ModelConfig, train: TrainConfig, scene: Scene, plan: TrainingPlan, steps: int, name: str
+) -> float:
     """The seconds of a training with this number of steps, without its start."""
     train = replace(train, end_iter=steps, warm_up_end=min(train.warm_up_end, steps - 1))
     initial, pixels, jitter = generators(train.seed)
-    plan = decide(model, train, scene, UNSWEPT)
     built = build_model(model, train, initial, plan)
     trainer = Trainer(built, built.sampler(scene, train.batch_size, pixels), train, jitter)
     trainer.ray_chunk = chosen_chunk(trainer, {}).chunk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,38 +13,19 @@ from data.errors import is_allocation_failure
 from data.io.streams import complain
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
-from models.config.schedules import warmed_up
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, Ranks
-from models.methods.protocol import Batch, Model, Noise, Sampler
+from models.methods.protocol import Batch, Model, Sampler
 from models.ops.update import all_finite, readings
-from models.structs import StepContext, loss_tag
+from models.structs import Noise
 from models.training.ema import WeightAverage
 from models.training.gradient import TOTAL, BatchGradient, GradientSum
-from models.training.guard import Guard, StepInputs, StepUpdate
+from models.training.guard import Guard
 from models.training.optimizer import Optimizer
+from models.training.schedules import learning_rate
 
 Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
-
-
-@dataclass(frozen=True)
-class StepOutput:
-    """The output of one step, which may not be computed yet."""
-
-    model: Model
-    entries: int  # of the batch
-    found: BatchGradient
-
-    def scalars(self) -> dict[str, float]:
-        """The TensorBoard scalars; waits for the device."""
-        values = self.model.scalars(self.found.output, self.found.losses)
-        return {name: float(value.item()) for name, value in values.items()}
-
-    def weighted(self, scalars: Mapping[str, float]) -> dict[str, float]:
-        """The scalars with the losses as they are in their sum `Loss/loss`: times their weights."""
-        weights = {loss_tag(name): weight for name, weight in self.found.weights.items()}
-        return {name: value * weights.get(name, 1.0) for name, value in scalars.items()}
 
 
 def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
@@ -78,7 +59,7 @@ class Trainer:
         self.generator = generator
         self.finished_steps = 0
         self.rate_factor = 1.0  # on the learning rate of the conf
-        self.schedule = warmed_up(conf.schedule, model.warm_up, start=1)
+        self.schedule = learning_rate(conf)
         self.networks = model.networks
         self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
         self.optimizer = Optimizer(
@@ -105,12 +86,11 @@ class Trainer:
         """The learning rate of the next step."""
         return self.rate_factor * self.schedule(self.finished_steps)
 
-    @property
-    def context(self) -> StepContext:
-        """The context of the next step, and of renderings now."""
-        return StepContext(self.finished_steps, self.conf.background_rgb)
+    def scalars(self, found: BatchGradient) -> dict[str, float]:
+        """The TensorBoard scalars of a step; waits for the device."""
+        return {name: float(value.item()) for name, value in self.model.scalars(found.output, found.losses).items()}
 
-    def step(self) -> StepOutput:
+    def step(self) -> BatchGradient:
         """One batch, one update; starts the computation and does not wait for it.
 
         If loss, gradients or the update are not finite, no weight changes; `guard` detects it in the next step, after
@@ -118,37 +98,34 @@ class Trainer:
         from the GPU for its batch.
         """
         self.ranks.lead(self._news)
-        context, parameters = self.context, self.optimizer.parameters
+        step, parameters = self.finished_steps, self.optimizer.parameters
         with self.ranks.undoing(self._drawn_again):
-            self.model.before_step(context)
+            self.model.before_step(step)
             batch = self.sampler.next()
-            inputs = StepInputs(context.step, batch, self.model.draw_noise(len(batch), self.generator))
-            total = GradientSum(self.model, *self.ranks.share(batch, inputs.noise), context, parameters)
+            noise = self.model.draw_noise(len(batch), self.generator)
+            total = GradientSum(self.model, *self.ranks.share(batch, noise), step, parameters)
             while not total.is_complete:
                 with self._halved_where_memory_ends():
                     for part in total.chunks(self.ray_chunk):
-                        # Forward, then backward: nothing else references the graph.
-                        total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
-            found = total.result()
+                        total.add(part)
+            found = replace(total.result(), entries=len(batch))
         self.settle()
         seen = readings(found.losses[TOTAL], found.gradients, parameters)
-        rates = self.model.rates(context.step)
+        rates = self.model.rates(step)
         taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)
-        self.guard.watch(inputs, StepUpdate(found.losses, found.gradients, self.optimizer.settings, seen, taken))
+        self.guard.watch(taken, seen, step, batch, noise, found, self.optimizer.settings)
         self.finished_steps += 1
-        if self.model.acts_after(context.step) and self.settle():
-            named = dict(zip(self.optimizer.names, found.gradients, strict=True)) | found.watched
-            self.model.after_step(self.optimizer, context, named)
+        if self.model.acts_after(step) and self.settle():
+            self.model.after_step(self.optimizer, step)
         if self.average is not None:
             self.average.update(parameters, self.finished_steps)
-        return StepOutput(self.model, len(batch), found)
+        return found
 
     def gradient_of(self, batch: Batch, noise: Noise | None, chunk: int) -> BatchGradient:
         """Losses and gradients of a batch, `chunk` entries at a time, by this process alone; changes no state."""
-        context = self.context
-        total = GradientSum(self.model, batch, noise, None, context, self.optimizer.parameters)
+        total = GradientSum(self.model, batch, noise, None, self.finished_steps, self.optimizer.parameters)
         for part in total.chunks(chunk):
-            total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
+            total.add(part)
         return total.result()
 
     def follow(self) -> None:

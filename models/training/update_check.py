@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.config.optimizers import OPTIMIZERS, UpdateSettings
 from models.machine.backend import jt
 from models.ops.update import Update
 from models.training import optimizer
+from models.training.optimizers import RULES, UpdateSettings
 
 INPUTS = ("weight", "gradient", "exp_avg", "exp_avg_sq")  # inputs of the update of an entry
 
@@ -55,7 +55,7 @@ def updated(entries: Entries, rate: float, settings: UpdateSettings, kind: type[
     """New weights, first and second moments in `kind`, [3, ...], by the rule; `rate` is that of the parameter."""
     value, gradient, first, second = (getattr(entries, name).astype(kind) for name in INPUTS)
     with np.errstate(all="ignore"):
-        return np.stack(OPTIMIZERS[settings.optimizer](value, gradient, first, second, rate, settings))
+        return np.stack(RULES[settings.optimizer](value, gradient, first, second, rate, settings))
 
 
 def is_updated(entries: Entries, rate: float, settings: UpdateSettings) -> bool:

@@ -20,12 +20,12 @@ from data.io.streams import complain
 from models.checkpoints.folder import CheckpointFolder
 from models.checkpoints.ours import Checkpoint, CheckpointError, not_finite
 from models.machine import memory
-from models.machine.cuda.failure import GpuFailedError, last_words
-from models.monitoring.health import probe_points
-from models.monitoring.interrupts import DivergedError
-from models.monitoring.logger import RunLogger
+from models.machine.cuda.facts import GpuFailedError, last_words
 from models.training.guard import MAX_NAMED, BadStep, find_in_weights
+from models.training.health import probe_points
+from models.training.logger import RunLogger
 from models.training.record import Record, recorded
+from models.training.stops import DivergedError
 from models.training.trainer import Trainer
 
 STOPPED_KEY = "stopped"  # key in the state: why the training that wrote the checkpoint was stopped

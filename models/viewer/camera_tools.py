@@ -13,7 +13,8 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import write_result
-from models.results.camera_paths import FPS, SECONDS, key_of
+from models.requests import VideoRequest
+from models.results.camera_paths import key_of
 from models.viewer.scene_display import SceneDisplay, pose_of
 
 PATH_FILE = "camera_path"
@@ -40,7 +41,7 @@ class CameraTools:
         with gui.add_folder(words("path"), expand_by_default=False):
             add, remove = gui.add_button(words("add_key")), gui.add_button(words("remove_key"))
             self.is_cycle = gui.add_checkbox(words("is_cycle"), False)
-            self.seconds = gui.add_number(words("seconds"), SECONDS, min=0.1, step=0.5)
+            self.seconds = gui.add_number(words("seconds"), VideoRequest.seconds, min=0.1, step=0.5)
             save = gui.add_button(words("save_path"))
             self.told = gui.add_markdown("")
         self.fov.on_update(self._zoom)
@@ -68,7 +69,7 @@ class CameraTools:
             self.told.content = words("path_short")
             return
         width, height = self._stage.scene.size(0)
-        content: dict[str, Any] = {"width": width, "height": height, "fps": FPS}
+        content: dict[str, Any] = {"width": width, "height": height, "fps": VideoRequest.fps}
         content |= {"seconds": float(self.seconds.value), "is_cycle": bool(self.is_cycle.value), "keys": self.keys}
         path = _free_name(self._folder)
         try:

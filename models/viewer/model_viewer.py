@@ -8,19 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError, reason
-from data.scenes.scene import Scene
 from models.callback import TRAINING, Callback
+from models.surface.extraction import EmptySurfaceError
 from models.viewer.crop import ConfKeys
-from models.viewer.scene_display import SceneDisplay
-from models.viewer.scene_viewer import A_MOMENT, Place
+from models.viewer.scene_display import SceneDisplay, words
+from models.viewer.scene_viewer import A_MOMENT, Place, add_tools
 from models.viewer.server import start, stop
-from models.viewer.tools import add_tools
-from models.viewer.words import words
 
 if TYPE_CHECKING:
+    from models.experiment import Experiment
     from models.requests import MeshRequest
     from models.results.context import EvalContext
     from models.surface.mesh import Surface
@@ -36,27 +35,19 @@ MOST_CHECKPOINTS = 500
 
 
 def look_at_model(
-    context: Callable[[], EvalContext],
-    mesh: Callable[[EvalContext], Surface | None],
-    write: Callable[[EvalContext, MeshRequest], object],
-    checkpoints: Mapping[int, Path],
-    go_to: Callable[[Path], None],
-    keys: ConfKeys,
-    place: Place,
+    now: EvalContext, mesh: MeshRequest, checkpoints: Mapping[int, Path], keys: ConfKeys, place: Place
 ) -> None:
     """Show a trained model until Ctrl-C.
 
     Args:
-        context: the model.
-        mesh: its mesh; None if there is no surface.
-        write: writes a mesh, for the export panel.
-        checkpoints: files by step; the list calls `go_to` to load one.
+        mesh: the mesh that is shown.
+        checkpoints: files by step, of which a list is shown.
         keys: the conf and its scene folder.
     """
+    from models.results.meshes import validate_mesh
     from models.viewer.export import ExportPanel
     from models.viewer.live_render import LiveRenderer
 
-    now = context()
     say, dataset = now.log.info, now.experiment.conf.dataset
     server = start(place.host, place.port, now.experiment.folder.name, say)
     stage = SceneDisplay(server, now.experiment.scene, words(place.language), say, is_alone=True)
@@ -79,14 +70,15 @@ def look_at_model(
             if wanted != shown:
                 shown = wanted
                 live.busy(True)
-                if wanted == now.step or _loaded(live, go_to, checkpoints[wanted]):
-                    now = context()
+                loaded = now if wanted == now.step else _loaded(live, now, checkpoints[wanted])
+                if loaded is not None:
+                    now = loaded
                     live.forget_mesh()
                     live.tell(f"{stage.words('step')} {now.step}")
                     # Browsers get their images between the parts of the extraction.
                     paused = replace(now, pause=partial(live.draw, now, AT_ONCE, BETWEEN))
-                    _show(live, stage, now, mesh(paused))
-            panel.serve(now.experiment.folder, now.step, partial(write, paused))
+                    _show(live, stage, now, _mesh_of(paused, mesh))
+            panel.serve(now.experiment.folder, now.step, partial(validate_mesh, paused))
             is_idle = live.draw(now, AT_ONCE, PATIENCE) == 0.0
             live.busy(not is_idle)
             if is_idle:
@@ -97,14 +89,15 @@ def look_at_model(
         stop(server)
 
 
-def _loaded(live: LiveRenderer, go_to: Callable[[Path], None], path: Path) -> bool:
-    """Load a checkpoint; if it cannot be read, show the error and keep the model."""
+def _loaded(live: LiveRenderer, now: EvalContext, path: Path) -> EvalContext | None:
+    """The model of a checkpoint; None, with the error shown and the model kept, if it cannot be read."""
+    from models.checkpoints.ours import load_checkpoint
+
     try:
-        go_to(path)
+        return now.at(load_checkpoint(path))
     except UserError as error:
         live.tell(str(error))
-        return False
-    return True
+        return None
 
 
 def _show(live: LiveRenderer, stage: SceneDisplay, now: EvalContext, surface: Surface | None) -> None:
@@ -125,21 +118,20 @@ class ViewerCallback(Callback):
 
     def __init__(
         self,
-        scene: Scene,
         keys: ConfKeys,
-        downscale: int,
-        results: Path,
         place: Place,
         say: Callable[[str], None],
     ) -> None:
-        """Start the server; raises UserError if it cannot be started. Camera paths are written to `results`."""
-        self._scene, self._keys, self._downscale, self._say = scene, keys, downscale, say
-        self._results = results
-        self._place = place
-        self._server = start(place.host, place.port, scene.name, say)
+        self._keys, self._place, self._say = keys, place, say
+        self._server: Any = None
         self._begun = self._fresh = time.perf_counter()
         self._spent = 0.0
         self._is_closed = False
+
+    def begin(self, experiment: Experiment) -> None:
+        """Start the server; raises UserError if it cannot be started. Camera paths are written to the folder."""
+        self._experiment = experiment
+        self._server = start(self._place.host, self._place.port, experiment.scene.name, self._say)
 
     @cached_property
     def _live(self) -> LiveRenderer:
@@ -147,10 +139,11 @@ class ViewerCallback(Callback):
         from models.viewer.live_render import LiveRenderer
 
         # Browsers without a GPU use the CPU cores of the training: the rest is drawn only on request.
-        stage = SceneDisplay(self._server, self._scene, words(self._place.language), self._say, is_alone=True)
+        experiment, texts = self._experiment, words(self._place.language)
+        stage = SceneDisplay(self._server, experiment.scene, texts, self._say, is_alone=True)
         live = LiveRenderer(stage)
         live.busy(False)
-        add_tools(stage, self._keys, self._downscale, self._results, self._say)
+        add_tools(stage, self._keys, experiment.conf.dataset.downscale, experiment.folder, self._say)
         return live
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
@@ -181,12 +174,10 @@ class ViewerCallback(Callback):
     def write(self, step: int, seconds: float, state: str) -> None:
         """Close the viewer at the end of the training."""
         del seconds
-        if state == TRAINING or self._is_closed:
-            return
-        self._is_closed = True
-        self._say(f"the training ended at step {step}, and the viewer is closed; --mode view shows the model again")
-        with contextlib.suppress(Exception):
-            stop(self._server)
+        if state != TRAINING and not self._is_closed:
+            self._close(
+                f"the training ended at step {step}, and the viewer is closed; --mode view shows the model again"
+            )
 
     def _alone(self, work: Callable[[], None]) -> None:
         """Errors of the viewer close the viewer, not the training."""
@@ -195,18 +186,21 @@ class ViewerCallback(Callback):
         try:
             work()
         except Exception as error:  # noqa: BLE001 (errors of a library that runs its own threads)
-            self._is_closed = True
-            self._say(f"the viewer is closed, the training continues: {reason(error)}")
-            with contextlib.suppress(Exception):
-                stop(self._server)
+            self._close(f"the viewer is closed, the training continues: {reason(error)}")
+
+    def _close(self, told: str) -> None:
+        self._is_closed = True
+        self._say(told)
+        with contextlib.suppress(Exception):
+            stop(self._server)
 
 
-def mesh_or_none(make: Callable[[], Surface], tell: Callable[[str], None], empty: type[Exception]) -> Surface | None:
-    """The mesh that `make` returns; None, with a message, if there is no surface or it does not fit."""
+def _mesh_of(context: EvalContext, request: MeshRequest) -> Surface | None:
+    """The mesh; None, with a message, if there is no surface or it does not fit."""
+    from models.results.meshes import finished_mesh
+
     try:
-        return make()
-    except empty as error:
-        tell(str(error))
-    except UserError as error:
-        tell(str(error))
-    return None
+        return finished_mesh(context, request)
+    except (EmptySurfaceError, UserError) as error:
+        context.log.info(str(error))
+        return None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import trimesh
 
-from data.roi.region import in_digits
+from data.scenes.region import in_digits
 from data.scenes.scene import radius_of
 from models.viewer.scene_display import DIGITS, SceneDisplay
 

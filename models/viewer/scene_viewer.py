@@ -1,17 +1,31 @@
-"""A scene in the viewer, for `--mode inspect --view`; Jittor is not loaded."""
+"""A scene with all tools that do not depend on a model, for `--mode inspect --view`; Jittor is not loaded."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from data.scenes.scene import Scene
-from models.viewer.crop import ConfKeys
-from models.viewer.scene_display import SceneDisplay
+from models.viewer.boxes import Boxes
+from models.viewer.camera_tools import CameraTools
+from models.viewer.crop import ConfKeys, CropBox
+from models.viewer.ruler import Ruler
+from models.viewer.scene_display import SceneDisplay, words
 from models.viewer.server import start, stop
-from models.viewer.tools import add_tools
-from models.viewer.words import words
+
+
+def add_tools(
+    stage: SceneDisplay, keys: ConfKeys, downscale: int, results: Path, say: Callable[[str], None]
+) -> CropBox:
+    """Add the tools to the page; camera paths are written to the folder `results`. Returns the crop box."""
+    crop = CropBox(stage, keys, say)
+    Boxes(stage, keys.folder, downscale, say)
+    Ruler(stage, say)
+    CameraTools(stage, results, say)
+    return crop
+
 
 A_MOMENT = 0.5  # polling interval in seconds
 

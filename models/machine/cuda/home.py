@@ -20,7 +20,7 @@ from pathlib import Path
 
 from data.errors import LONGEST_REASON
 from data.io.lock import waited_for
-from models.machine.cuda import refusal
+from models.machine.cuda import facts
 from models.machine.cuda.conclude import CudaBuild, anew
 from models.machine.cuda.facts import CUB, HEADERS, HOME_PREFIX, NPP, Toolkit
 
@@ -121,7 +121,7 @@ class Home:
         return self.folder.name.rpartition("-")[2]
 
 
-def prepare(plan: CudaBuild, place: Path, host: str, patience: float = refusal.PATIENCE) -> Home:
+def prepare(plan: CudaBuild, place: Path, host: str, patience: float = facts.PATIENCE) -> Home:
     """The home for a plan below `place`, made if needed; `host`: the C++ compiler that nvcc calls.
 
     Raises HomeError if it cannot be made or its compiler fails, now or in an attempt in the last `patience` seconds.
@@ -156,14 +156,14 @@ def _key(plan: CudaBuild, host: str) -> str:
 def _make_once(plan: CudaBuild, folder: Path, host: str, patience: float) -> None:
     """Make the home, or raise a remembered HomeError."""
     file = folder.with_name(folder.name.replace(HOME_PREFIX, REFUSED, 1))
-    looks = refusal.looks(plan.toolkit, (shutil.which(host) or host, *_older_hosts()))
-    if known := refusal.recall(file, looks, patience):
+    looks = facts.looks(plan.toolkit, (shutil.which(host) or host, *_older_hosts()))
+    if known := facts.recall(file, looks, patience):
         raise HomeError(*known)
     try:
         _make(plan, folder, host)
     except HomeError as error:
         if error.is_of_toolkit:
-            refusal.note(file, looks, error.words, error.remedy)
+            facts.note(file, looks, error.words, error.remedy)
         raise
     file.unlink(missing_ok=True)
 

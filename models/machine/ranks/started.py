@@ -13,7 +13,7 @@ import time
 
 from data.errors import UserError
 from data.io.streams import complain, hush, last_complaint
-from models.machine.ranks import cores, place
+from models.machine.ranks import place
 from models.machine.ranks.ranks import MISSING
 from models.machine.ranks.shield import STARTER_VARIABLE
 
@@ -45,7 +45,7 @@ def takes_part(is_shared: bool) -> bool:
         return where.rank == 0
     if where.size > 1 and importlib.util.find_spec(PACKAGE) is None:
         raise UserError(MISSING.format(starter=where.starter, size=where.size))
-    count = cores.settle(where, int(os.environ.get(STARTER_VARIABLE, os.getppid())))
+    count = place.settle(where, int(os.environ.get(STARTER_VARIABLE, os.getppid())))
     os.environ.setdefault(THREADS_VARIABLE, str(count))
     return True
 

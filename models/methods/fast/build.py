@@ -30,12 +30,12 @@ def build_neus(
     estimator: SurfaceOccupancyEstimator
     if plan.background.value == NONE:
         margin = conf.inside.hull_margin
-        estimator = SurfaceOccupancyEstimator(conf.packed, conf.inside, train.end_iter, plan, sdf, sharpness, margin)
+        estimator = SurfaceOccupancyEstimator(conf.packed, conf.inside, train, plan, sdf, sharpness, margin)
     else:
         density = DensityGrid(conf.density_grid, generator)
         behind = RenderingNetwork(conf.background_color, generator)
         background = ContractedBackground(density, behind, conf.open, plan.sky)
-        estimator = OpenSurfaceEstimator(conf.packed, conf.open, train.end_iter, plan, sdf, sharpness, background)
+        estimator = OpenSurfaceEstimator(conf.packed, conf.open, train, plan, sdf, sharpness, background)
     fields = SurfaceFields(sdf, color, sharpness)
     return PackedSurfaceModel(fields, estimator, train, plan, conf.packed, conf.patches, conf.photographs)
 
@@ -45,5 +45,5 @@ def build_nerf(
 ) -> PackedRadianceModel:
     """A `PackedRadianceModel` of the conf."""
     field = RADIANCE[conf.radiance_field].build(conf, "fine", generator)
-    estimator = RadianceOccupancyEstimator(conf.radiance, train.end_iter, plan, field)
-    return PackedRadianceModel(field, estimator, train, plan, conf.radiance, conf.photographs)
+    estimator = RadianceOccupancyEstimator(conf.radiance, train, plan, field)
+    return PackedRadianceModel(field, None, estimator, train, plan, conf.photographs)

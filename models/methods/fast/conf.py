@@ -74,11 +74,6 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
         return self.field_parameters + self.density_grid.parameters + self.background_color.parameters
 
     @property
-    def trains_on_points(self) -> bool:
-        """Whether the points loss has a weight."""
-        return self.packed.points_weight > 0
-
-    @property
     def background_color(self) -> ColorConfig:
         """The colour network of the background: that of the surface, without normals."""
         color, features = self.rendering_network, self.density_grid.features

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from data.parsed_scene import training_points
-from data.roi.sparse import LEAST_POINTS, well_supported
+from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
 from data.scenes.backdrop import backdrop_colours, shows_outside_masks
-from data.scenes.fused_depth import FusedDepth, fused_depth
 from data.scenes.scene import LEAST_OUTWARD, Scene, shares_within
+from data.scenes.sparse import LEAST_POINTS, well_supported
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto
 from models.fields.registry import SDF_GRID
@@ -51,9 +51,8 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Befor
     plan = TrainingPlan(
         masks=masks,
         region=region,
-        points=decide_points(conf, scene),
+        points=decide_points(train, scene),
         exposure=decide_exposure(conf.photographs.exposure, scene, before),
-        curvature=decide_curvature(conf, train),
     )
     radius = conf.sdf_grid.bias
     if masks.value != NONE:
@@ -62,7 +61,6 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Befor
             plan,
             background=Decision(NONE, bounded, "train.mask_weight"),
             start=Decision(SPHERE, bounded, "model.sdf_grid.bias"),
-            patches=Decision(conf.inside.patches_weight, "", "model.inside.patches_weight"),
             largest_inv_s=decide_largest_inv_s(conf.inside.largest_inv_s, train, scene, masks),
             prune_from=Decision(conf.inside.prune_from, "", "model.inside.prune_from"),
             radius=(INTERIOR_RADIUS if plan.is_interior else conf.sdf_grid.radius) if radius == AUTO else radius,
@@ -75,7 +73,6 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Befor
         plan,
         background=background,
         start=start,
-        patches=Decision(conf.open.patches_weight, "", "model.open.patches_weight"),
         prune_from=decide_pruning(conf.open.prune_from, background, start),
         radius=(INTERIOR_RADIUS if plan.is_interior else OPEN_RADIUS) if radius == AUTO else radius,
         sky=None if colours is None else colours[0].tolist(),
@@ -125,10 +122,10 @@ def decide_start(conf: FastNeuSConfig, scene: Scene, before: Before) -> tuple[De
     return Decision(DEPTH_MAPS, f"{fused.known:.0%} of the pixels of the photographs have a depth", key), fused
 
 
-def decide_points(conf: FastNeuSConfig, scene: Scene) -> Decision:
+def decide_points(train: TrainConfig, scene: Scene) -> Decision:
     """Whether SfM points draw the surface, and where they are from."""
-    key = "model.packed.points_weight"
-    if conf.packed.points_weight == 0:
+    key = "train.points_weight"
+    if train.points_weight == 0:
         return Decision(NONE, "", key, is_forced=True)
     if scene.points is None:
         return Decision(NONE, "the scene has none", "dataset.triangulate_points")
@@ -138,15 +135,6 @@ def decide_points(conf: FastNeuSConfig, scene: Scene) -> Decision:
     if count < LEAST_POINTS:
         return Decision(NONE, f"{reason}, fewer than {LEAST_POINTS}", key)
     return Decision(TRIANGULATED if scene.points.are_derived else GIVEN, reason, key)
-
-
-def decide_curvature(conf: FastNeuSConfig, train: TrainConfig) -> Decision:
-    """The weight of the curvature loss. TF32 rounds by more than a second difference over the final step: emulated, 2.8
-    of 1.7 1/radii.
-    """
-    if train.tf32:
-        return Decision(0.0, "TF32 rounds second differences away", "train.tf32", is_forced=True)
-    return Decision(conf.packed.curvature_weight, "", "model.packed.curvature_weight")
 
 
 def decide_largest_inv_s(choice: float | Auto, train: TrainConfig, scene: Scene, masks: Decision) -> Decision:

@@ -1,1 +1,1 @@
-"""Gaussian splatting with ellipsoids (3DGS) or surfels (2DGS) and adaptive density control."""
+"""Gaussian splatting with ellipsoids (3DGS) or surfels (2DGS)."""

@@ -8,7 +8,6 @@ from models.config.blocks import TrainConfig
 from models.config.strict import ConfigError
 from models.methods.gaussians.conf import GaussiansConfig
 from models.methods.gaussians.model import GaussiansModel
-from models.methods.gaussians.photographed import PhotographedGaussians
 from models.plan import TrainingPlan
 
 
@@ -20,6 +19,4 @@ def build(
         raise ConfigError(
             f"train.ema_decay = {train.ema_decay:g}: Gaussians that are relocated have no average; set it to 0"
         )
-    if plan.exposure.value:
-        return PhotographedGaussians(conf.gaussians, conf.photographs, train, generator, plan)
-    return GaussiansModel(conf.gaussians, train, generator, plan)
+    return GaussiansModel(conf.gaussians, conf.photographs, train, generator, plan)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from models.config.strict import ConfigError, every, limits, rate, share, weight
+from models.config.strict import ConfigError, limits, share
 from models.machine.available import FLOAT_BYTES
 from models.methods.block import TRAINED_COPIES, ModelConfig
 from models.methods.exposure_conf import PhotographsConfig
 
 GAUSSIANS = "gaussians"
 ELLIPSOIDS, SURFELS = "ellipsoids", "surfels"
-ADAPTIVE, MCMC = "adaptive", "mcmc"
 # Measured float32 numbers per Gaussian in the passes of the rasteriser, including what the memory pool keeps for
 # earlier sizes: 40,000 surfels take 4.2 kB each, besides images.
 RASTER_NUMBERS = 650
@@ -20,39 +19,13 @@ PIXEL_NUMBERS = 120  # per pixel: images, cotangents, and intermediate images of
 
 @dataclass(frozen=True)
 class SplatsConfig:
-    """Form, number and adaptation of the Gaussians; times are fractions of train.end_iter."""
+    """Form and number of the Gaussians."""
 
     form: str = limits(ELLIPSOIDS, one_of=(ELLIPSOIDS, SURFELS))
     degree: int = limits(3, at_least=0, at_most=3)
-    degrees_until: float = share(0.3)
     first: int = limits(20000, at_least=1, at_most=10_000_000)
     most: int = limits(60000, at_least=1, at_most=10_000_000)
-    beyond: float = share(0.3)
-    densify: str = limits(MCMC, one_of=(ADAPTIVE, MCMC))
-    absolute: bool = False
-    densify_from: float = share(0.02)
-    densify_until: float = share(0.8)
-    densify_every: int = every(100, least=1)
-    growth: float = limits(1.05, at_least=1, at_most=2)
-    least_pull: float = limits(2e-4, above=0, at_most=1)
-    split_size: float = limits(0.01, above=0, at_most=10)
-    least_opacity: float = limits(0.005, above=0, at_most=0.5)
-    reset_every: float = limits(0.1, above=0, at_most=1)
-    noise: float = limits(5e5, at_least=0, at_most=1e8)
-    opacity_weight: float = weight(0.01)
-    size_weight: float = weight(0.01)
     structure_share: float = share(0.2)
-    distortion_weight: float = weight(0.0)
-    normal_weight: float = weight(0.0)
-    mean_rate: float = rate(1.6e-4)
-    mean_rate_end: float = rate(1.6e-6)
-    color_rate: float = rate(2.5e-3)
-    rest_rate: float = rate(1.25e-4)
-    opacity_rate: float = rate(5e-2)
-    size_rate: float = rate(5e-3)
-    turn_rate: float = rate(1e-3)
-    first_size: float = limits(1.0, at_least=1e-3, at_most=1e3)
-    first_opacity: float = limits(0.1, at_least=1e-3, at_most=0.9)
 
     @property
     def rest(self) -> int:
@@ -69,17 +42,6 @@ class SplatsConfig:
         if self.first > self.most:
             raise ConfigError(
                 f"model.gaussians.first = {self.first}: must not be above most = {self.most}; lower it, or raise most"
-            )
-        if self.densify_until < self.densify_from:
-            raise ConfigError(
-                f"model.gaussians.densify_until = {self.densify_until:g}: must not be below densify_from = "
-                f"{self.densify_from:g}"
-            )
-        if self.form == ELLIPSOIDS and (self.distortion_weight > 0 or self.normal_weight > 0):
-            key = "distortion_weight" if self.distortion_weight > 0 else "normal_weight"
-            raise ConfigError(
-                f"model.gaussians.{key} = {getattr(self, key):g}: ellipsoids have no surface, so this loss does "
-                "not apply; set it to 0, or form = surfels"
             )
 
 
@@ -124,11 +86,6 @@ class GaussiansConfig(ModelConfig):
         """The key that limits the number of Gaussians."""
         return "model.gaussians.most"
 
-    @property
-    def buffer_bytes(self) -> int:
-        """The counts of densification per Gaussian."""
-        return 2 * FLOAT_BYTES * self.gaussians.most + 64
-
     def fitting(self, free: int, size: tuple[int, int]) -> str:
         """How many Gaussians fit besides the images of a step."""
         left = free - PIXEL_NUMBERS * FLOAT_BYTES * size[0] * size[1]
@@ -139,8 +96,3 @@ class GaussiansConfig(ModelConfig):
             f"at {size[0]}x{size[1]} pixels {count} Gaussians fit, {each} bytes each; model.gaussians.most = "
             f"{self.gaussians.most} {verdict}"
         )
-
-    @property
-    def trains_on_points(self) -> bool:
-        """True: Gaussians are initialised from them."""
-        return True

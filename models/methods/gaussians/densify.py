@@ -1,12 +1,10 @@
-"""Adaptive density control: as published (3DGS), or by relocation (MCMC). Functions of arrays.
+"""Density control by relocation (3DGS-MCMC, arXiv 2404.09591, sections 4 and 5). Functions of arrays.
 
-N Gaussians with the arrays of `splats.Splats`. E, the extent, is 1.1 times the spread of the cameras. 3DGS: arXiv
-2308.04079, section 5; MCMC: arXiv 2404.09591, sections 4 and 5.
+N Gaussians with the arrays of `splats.Splats`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, comb
 
@@ -17,9 +15,10 @@ from models.methods.gaussians.conf import SplatsConfig
 from models.methods.protocol import Parameters
 
 NETWORK = "splats"
-SPLIT_SHRINK = 1.6  # reduction of the size of each half of a split
-RESET_OPACITY = 0.01
-LARGEST_SHARE = 0.1  # of the extent: larger Gaussians are pruned after opacities were reset
+# As published; fractions of end_iter.
+FROM, UNTIL, EVERY = 0.02, 0.8, 100  # densification, every so many steps
+LEAST_OPACITY = 0.005  # Gaussians of lower opacity are relocated
+GROWTH = 1.05  # of the number, per densification
 MOST_COPIES = 51  # largest number of Gaussians at one position, in the published sum
 
 Values = dict[str, np.ndarray]
@@ -33,76 +32,16 @@ class Change:
     added: Values  # new rows
 
 
+def is_due(step: int, end_iter: int) -> bool:
+    """Whether Gaussians are relocated and added after `step` steps."""
+    return FROM <= step / end_iter < UNTIL and step % EVERY == 0
+
+
 def apply(parameters: Parameters, change: Change) -> None:
     """Select rows and append new ones."""
     parameters.keep(NETWORK, change.kept)
     if len(change.added["means"]):
         parameters.append(NETWORK, change.added)
-
-
-def rotations(quats: np.ndarray) -> np.ndarray:
-    """Rotation matrices [N, 3, 3] of the quaternions."""
-    w, x, y, z = (quats / np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12)).T
-    rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)]
-    rows += [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)]
-    rows += [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
-    return np.stack(rows, axis=1).reshape(-1, 3, 3)
-
-
-def offsets(values: Mapping[str, np.ndarray], generator: np.random.Generator) -> np.ndarray:
-    """A random offset from the centre of each Gaussian, distributed like it, [N, 3]."""
-    local = generator.normal(size=(len(values["means"]), 3)) * np.exp(values["sizes"])
-    return np.einsum("nij,nj->ni", rotations(values["quats"]), local)
-
-
-def adaptive(
-    values: Values,
-    pull: np.ndarray,
-    extent: float,
-    conf: SplatsConfig,
-    flat: bool,
-    was_reset: bool,
-    generator: np.random.Generator,
-) -> Change:
-    """Clone small and split large Gaussians with large gradients; prune transparent and oversized ones.
-
-    Args:
-        pull: [N], mean norm of the means2d gradient, in units of half an image.
-        flat: whether they are surfels, which have no third size.
-        was_reset: whether opacities were reset before.
-    """
-    opacity = expit(values["opacities"][:, 0])
-    size = np.exp(values["sizes"][:, : 2 if flat else 3]).max(axis=1)
-    goes = opacity < conf.least_opacity
-    if was_reset:
-        goes |= size > LARGEST_SHARE * extent
-    grows = (pull >= conf.least_pull) & ~goes
-    room = conf.most - int((~goes).sum())
-    if grows.sum() > room:
-        order = np.argsort(np.where(grows, -pull, np.inf), kind="stable")[: max(room, 0)]
-        grows = np.zeros_like(grows)
-        grows[order] = True
-    is_large = size > conf.split_size * extent
-    clones = {name: array[grows & ~is_large] for name, array in values.items()}
-    halves = {name: np.repeat(array[grows & is_large], 2, axis=0) for name, array in values.items()}
-    if flat:
-        spread = dict(
-            halves, sizes=np.concatenate([halves["sizes"][:, :2], np.full((len(halves["sizes"]), 1), -80.0)], 1)
-        )
-    else:
-        spread = halves
-    halves["means"] = halves["means"] + offsets(spread, generator)
-    halves["sizes"] = halves["sizes"] - np.log(SPLIT_SHRINK)
-    kept = np.flatnonzero(~goes & ~(grows & is_large))
-    added = {name: np.concatenate([clones[name], halves[name]]) for name in values}
-    if len(kept) + len(added["means"]) == 0:
-        kept = np.array([int(np.argmax(opacity))])
-    return Change(kept, added)
-
-
-def reset_opacities(opacities: np.ndarray) -> np.ndarray:
-    """Logits [N, 1], clamped to RESET_OPACITY."""
-    return np.minimum(opacities, logit(RESET_OPACITY))
 
 
 def shared(opacity: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -125,9 +64,9 @@ def relocated(values: Values, conf: SplatsConfig, generator: np.random.Generator
     All Gaussians at one position share its opacity, so the rendering does not change.
     """
     opacity = expit(values["opacities"][:, 0].astype(np.float64))
-    is_dead = opacity <= conf.least_opacity
+    is_dead = opacity <= LEAST_OPACITY
     count = len(opacity)
-    target = min(conf.most, ceil(conf.growth * count))
+    target = min(conf.most, ceil(GROWTH * count))
     alive = np.flatnonzero(~is_dead)
     wanted = int(is_dead.sum()) + max(0, target - count)
     if wanted == 0 or len(alive) == 0:
@@ -140,7 +79,7 @@ def relocated(values: Values, conf: SplatsConfig, generator: np.random.Generator
     new, factor = shared(opacity[sources], copies)
     limit = 1.0 - np.finfo(np.float32).eps
     made = {name: array[sources].copy() for name, array in values.items()}
-    made["opacities"] = logit(np.clip(new, conf.least_opacity, limit))[:, None]
+    made["opacities"] = logit(np.clip(new, LEAST_OPACITY, limit))[:, None]
     made["sizes"] = made["sizes"] + np.log(factor)[:, None]
     added = {name: np.repeat(array, copies, axis=0) for name, array in made.items()}
     kept = np.setdiff1d(alive, sources)

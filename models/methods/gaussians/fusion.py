@@ -59,13 +59,9 @@ def _distance(
     points: np.ndarray, camera: PinholeCamera, depth: np.ndarray, opacity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Truncated distance, -1 to 1, and whether the point is in the image; -1 means occluded."""
-    placed = (points - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]
-    z = placed[:, 2]
-    in_front = z > 0
-    pixels = placed @ camera.intrinsics.T
-    safe = np.where(in_front, pixels[:, 2], 1.0)
-    x, y = (np.rint(np.clip(pixels[:, k] / safe, -1e6, 1e6)).astype(np.int64) for k in range(2))
-    inside = in_front & (x >= 0) & (y >= 0) & (x < camera.width) & (y < camera.height)
+    pixels, z = camera.project(points)
+    x, y = np.rint(np.clip(pixels, -1e6, 1e6)).astype(np.int64).T
+    inside = (z > 0) & (x >= 0) & (y >= 0) & (x < camera.width) & (y < camera.height)
     column, row = np.where(inside, x, 0), np.where(inside, y, 0)
     is_surface = opacity[row, column] > SEEN
     distance = np.where(is_surface, (depth[row, column] - z) / TRUNCATION, FREE)

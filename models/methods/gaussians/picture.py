@@ -28,21 +28,17 @@ class Viewpoint:
     background: np.ndarray | None  # [3], None for black
 
 
-def paint(splats: Splats, conf: SplatsConfig, viewpoint: Viewpoint, probe: Var | None = None) -> tuple[Var, Var]:
-    """The image [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` receives d loss / d means2d."""
+def paint(splats: Splats, conf: SplatsConfig, viewpoint: Viewpoint) -> Var:
+    """The image [H, W, C], see `ops.splat_raster`."""
     is_flat, camera = conf.form == SURFELS, jt.array(viewpoint.camera)
     project = project_surfels if is_flat else project_ellipsoids
     composite = raster.composite_surfels if is_flat else raster.composite_ellipsoids
     seen = project(splats.means, splats.quats, splats.sizes, camera, *viewpoint.size)
     colors = shade_splats(splats.means, splats.dc, splats.rest, camera, viewpoint.degree)
     behind = np.zeros(3) if viewpoint.background is None else viewpoint.background
-    look = raster.Look(
-        colors,
-        splats.opacities.sigmoid(),
-        jt.array(np.asarray(behind, np.float32)),
-        jt.zeros((splats.count, 2)) if probe is None else probe,
-    )
-    return composite(seen, look, raster.Raster(*viewpoint.size, int(conf.absolute))), seen.radii
+    probe = jt.zeros((splats.count, 2))
+    look = raster.Look(colors, splats.opacities.sigmoid(), jt.array(np.asarray(behind, np.float32)), probe)
+    return composite(seen, look, raster.Raster(*viewpoint.size))
 
 
 def ray_view(shown: Var, camera: np.ndarray, rays: ImageRays) -> RayView:

@@ -12,8 +12,8 @@ from scipy.special import logit
 from data.errors import UserError
 from data.parsed_scene import training_points
 from data.rays import PinholeCamera
-from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
+from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.machine.backend import jt
 from models.methods.gaussians.conf import SplatsConfig
 from models.ops.harmonics import CONSTANT
@@ -23,6 +23,8 @@ HULL_CELLS = 64  # cells per side of the visual hull for the initialisation
 HULL_MARGIN = 0.02  # working-frame units
 FARTHEST = 8.0  # radii of the region: outer limit of background Gaussians, uniform in inverse distance
 NEIGHBOURS = 3  # number of nearest neighbours; the RMS distance to them is the initial size
+BEYOND = 0.3  # fraction of random Gaussians outside the region of interest, without masks
+FIRST_OPACITY = 0.1
 LONE_SIZE = 0.1  # initial size without neighbours
 SMALLEST, LARGEST = 1e-4, 1.0  # limits of initial sizes, working-frame units
 NAMES = ("means", "quats", "sizes", "opacities", "dc", "rest")
@@ -71,13 +73,13 @@ def one_splat(conf: SplatsConfig) -> dict[str, np.ndarray]:
 
 
 def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generator) -> dict[str, np.ndarray]:
-    """Isotropic Gaussians at points; the size is `first_size` times the RMS distance to the nearest neighbours."""
+    """Isotropic Gaussians at points; the size is the RMS distance to the nearest neighbours."""
     count = len(points.xyz)
     quats = generator.normal(size=(count, 4))
     if count > 1:
         near = min(NEIGHBOURS, count - 1)
         distances = cKDTree(points.xyz).query(points.xyz, k=near + 1)[0][:, 1:]
-        size = np.sqrt((distances**2).mean(axis=1)) * conf.first_size
+        size = np.sqrt((distances**2).mean(axis=1))
     else:
         size = np.full(1, LONE_SIZE)
     largest = LARGEST * np.maximum(1.0, np.linalg.norm(points.xyz, axis=1))
@@ -85,7 +87,7 @@ def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generat
         "means": points.xyz,
         "quats": quats,
         "sizes": np.log(np.clip(size, SMALLEST, largest))[:, None].repeat(3, axis=1),
-        "opacities": np.full((count, 1), logit(conf.first_opacity)),
+        "opacities": np.full((count, 1), logit(FIRST_OPACITY)),
         "dc": (points.rgb - 0.5) / CONSTANT,
         "rest": np.zeros((count, conf.rest, 3)),
     }
@@ -94,7 +96,7 @@ def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generat
 def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: np.random.Generator) -> Points:
     """The SfM points if there are any, filled up with random points to `conf.first`.
 
-    Random points are in the visual hull of the masks; without masks a fraction `conf.beyond` is outside the region of
+    Random points are in the visual hull of the masks; without masks a fraction BEYOND is outside the region of
     interest and the rest inside.
     """
     if scene.points is not None and len(scene.points.xyz) > 0:
@@ -106,18 +108,17 @@ def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: 
             kept = np.sort(generator.permutation(kept)[: conf.most])
         if len(kept):
             missing = max(0, min(conf.first, conf.most) - len(kept))
-            more = _random(scene, missing, conf.beyond, uses_masks, generator)
+            more = _random(scene, missing, uses_masks, generator)
             return Points(np.concatenate([xyz[kept], more]), np.concatenate([rgb[kept], np.full_like(more, 0.5)]))
-    xyz = _random(scene, conf.first, conf.beyond, uses_masks, generator)
+    xyz = _random(scene, conf.first, uses_masks, generator)
     return Points(xyz, np.full_like(xyz, 0.5))
 
 
 def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) -> None:
     """Raises UserError if no photograph sees any initial Gaussian, because then none would receive a gradient."""
     for camera in cameras:
-        placed = (points.xyz - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]
-        pixels = placed[placed[:, 2] > 0] @ camera.intrinsics.T
-        x, y = pixels[:, 0] / pixels[:, 2], pixels[:, 1] / pixels[:, 2]
+        pixels, depth = camera.project(points.xyz)
+        x, y = pixels[depth > 0].T
         if ((x >= -0.5) & (y >= -0.5) & (x < camera.width - 0.5) & (y < camera.height - 0.5)).any():
             return
     raise UserError(
@@ -126,7 +127,7 @@ def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) ->
     )
 
 
-def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator: np.random.Generator) -> np.ndarray:
+def _random(scene: Scene, count: int, uses_masks: bool, generator: np.random.Generator) -> np.ndarray:
     """Random points [count, 3], working frame."""
     masks = scene.masks if uses_masks else None
     if masks is not None:
@@ -139,6 +140,6 @@ def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     radius = generator.random(count) ** (1 / 3)
     if masks is None:
-        far = generator.random(count) < beyond
+        far = generator.random(count) < BEYOND
         radius = np.where(far, 1.0 / generator.uniform(1.0 / FARTHEST, 1.0, count), radius)
     return directions * radius[:, None]

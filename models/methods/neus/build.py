@@ -23,4 +23,4 @@ def build(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator, 
         sharpness=SingleVarianceNetwork(conf.variance_network),
     )
     nerf = NeRF(conf.nerf, generator) if conf.neus_renderer.n_outside > 0 else None
-    return NeuSModel(fields, HierarchicalEstimator(conf.neus_renderer, nerf), train, {}, plan)
+    return NeuSModel(fields, HierarchicalEstimator(conf.neus_renderer, nerf), train, plan)

@@ -6,16 +6,14 @@ there.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
 from models.estimators import sampling
+from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator
-from models.estimators.pixels import upload
-from models.fields.protocol import SurfaceFields
+from models.fields.protocol import ColorField, SurfaceFields
 from models.machine.backend import jt
 from models.methods.neus import visible
 from models.ops import volrend
@@ -72,15 +70,17 @@ def _view_object(
     background_rgb: np.ndarray | None,
 ) -> RayView:
     """Render rays that may be opaque; `sdf` is that of `_uniform_distances`."""
-    placed = upload(rays)
-    t_starts = estimator.t_starts(placed, fields.sdf.at_weights().distance, None, jt.array(sdf))
-    samples, bound, geometry = estimator.samples_of(placed, t_starts), fields.at_weights(), None
-    if estimator.nerf is not None:  # with a background, the networks are evaluated only inside the sphere
+    placed, bound = upload(rays), fields.sdf.at_weights()
+    color: ColorField = fields.color
+    t_starts = estimator.t_starts(placed, bound.distance, None, jt.array(sdf))
+    samples = estimator.samples_of(placed, t_starts)
+    if estimator.nerf is None:
+        geometry = bound.evaluate(samples.positions)
+    else:  # with a background, the networks are evaluated only inside the sphere
         rows = visible.Rows.where(visible.may_be_inside(rays, t_starts.numpy(), estimator.last_length))
-        geometry = visible.distance_at(bound.sdf, rows, samples.positions)
-        bound = replace(bound, color=visible.ColorAt(bound.color, rows))
-    rendering = render_surface(bound, samples, cos_anneal_ratio, background_rgb, geometry)
-    return region_view(rendering, rendering.geometry.gradient)
+        geometry, color = visible.distance_at(bound, rows, samples.positions), visible.ColorAt(color, rows)
+    rendering = render_surface(color, fields.sharpness(), samples, geometry, cos_anneal_ratio, background_rgb)
+    return region_view(rendering, geometry.gradient)
 
 
 def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rgb: np.ndarray | None) -> RayView:
@@ -92,6 +92,6 @@ def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rg
         behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
         return visible.unseen(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))
     nothing = jt.zeros((samples.positions.shape[0], 3))
-    alpha, rgb, layout = samples.background.joined(nothing[:, :1], nothing)
-    weights, opacity = weights_from_alpha(alpha, layout)
-    return visible.unseen(over_background(composite(weights, rgb, layout), opacity, background_rgb).numpy())
+    alpha, rgb, offsets = samples.background.joined(nothing[:, :1], nothing)
+    weights, opacity = weights_from_alpha(alpha, offsets, is_dense=True)
+    return visible.unseen(over_background(composite(weights, rgb, offsets), opacity, background_rgb).numpy())

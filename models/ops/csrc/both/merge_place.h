@@ -1,4 +1,4 @@
-// The index of a sample in the merged order of two packed sets, by ray and depth. The reference is ops/compact.py.
+// The index of a sample in the merged order of two packed sets, by ray and depth. The reference is ops/march.py.
 #pragma once
 #include "device.h"
 

@@ -1,4 +1,4 @@
-// Selection of packed samples, and the merged order of two packed sets. The reference is ops/compact.py. `entries` is
+// Selection of packed samples, and the merged order of two packed sets. The reference is ops/march.py. `entries` is
 // the number of offsets, one more than the rays.
 #pragma once
 #include "merge_place.h"

@@ -1,4 +1,4 @@
-// Up-sampling rounds, each with the distances at its new depths. The reference is ops/placing.py.
+// Up-sampling rounds, each with the distances at its new depths. The reference is ops/upsample.py.
 #pragma once
 #include "sdf_mlp.h"
 #include "upsample.h"

@@ -1,0 +1,249 @@
+"""Reads JSON, XML, npz and geometry from untrusted files, and checks their values."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import reprlib
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from data.errors import DAMAGE, LONGEST_REASON, SceneError, one_line, reason
+
+# Ten thousand frames with their own intrinsics have 15 MB. The parsed values take about thirty times as much memory.
+MAX_FILE_BYTES = 1 << 25
+MAX_POINTS_BYTES = 1 << 27  # files that have the points of structure from motion, too
+LARGEST_SIZE = 1 << 16  # pixels per side, the limit of JPEG
+# A 4 x 4 matrix of float64 has 256 bytes with its header; the limit allows longer headers and wider types.
+MAX_MEMBER_BYTES = 1 << 16
+# A thousand views with inverses and bounds have 2 MB; the archive's directory is read completely.
+MAX_NPZ_BYTES = 1 << 30
+# The methods that numpy writes into npz archives. zipfile decompresses the other methods without a limit.
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+NPY_SUFFIX = ".npy"
+
+# Exceptions of zipfile, zlib and numpy for files that are not npz, are damaged or encrypted, or contain objects.
+_NPZ_DAMAGE = (*DAMAGE, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+# Exceptions of trimesh for damaged files; ImportError because text in an unknown encoding needs an optional package.
+_GEOMETRY_DAMAGE = (*DAMAGE, OSError, ImportError, Warning)
+
+
+def read_json(path: Path, most_bytes: int = MAX_FILE_BYTES) -> object:
+    """The JSON value in the file; raises SceneError for anything else.
+
+    NaN and Infinity, which Python writes, are accepted here: `number` rejects them with the name of the key.
+    """
+    try:
+        return json.loads(read_content(path, most_bytes).decode("utf-8-sig"))
+    except RecursionError as error:
+        raise SceneError(f"{path}: is nested too deeply; write it again") from error
+    except (ValueError, MemoryError) as error:
+        raise SceneError(f"{path}: cannot be read as JSON ({_reason(error)}); write it again") from error
+
+
+def read_object(path: Path, most_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
+    """The JSON object in the file, as `read_json`; raises SceneError for anything else."""
+    content = read_json(path, most_bytes)
+    if not isinstance(content, dict):
+        raise SceneError(f"{path}: contains {kind(content)} and must contain an object, {{...}}; write it again")
+    return content
+
+
+def read_content(path: Path, most_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """The bytes of the file; raises SceneError if it cannot be read, or is larger than `most_bytes`."""
+    try:
+        if path.stat().st_size > most_bytes:
+            raise SceneError(f"{path}: is larger than {most_bytes >> 20} MiB, too large to be read; write it again")
+        content = path.read_bytes()
+    except OSError as error:
+        raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    if not content:
+        raise SceneError(f"{path}: is empty; write it again")
+    return content
+
+
+def _reason(error: ValueError | MemoryError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} in line {error.lineno}, column {error.colno}"
+    return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "it contains a number that is too long"
+
+
+def kind(value: object) -> str:
+    """The JSON type of a value, in words for a message."""
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def number(where: str, key: str, value: object) -> float:
+    """`value` as a finite float; raises SceneError for anything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            converted = float(value)
+        except OverflowError:
+            converted = math.inf
+        if math.isfinite(converted):
+            return converted
+    raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be a finite number; correct it")
+
+
+def positive(where: str, key: str, value: object) -> float:
+    """`value` as a finite float above 0; raises SceneError for anything else."""
+    converted = number(where, key, value)
+    if converted <= 0:
+        raise SceneError(f"{where}: {key} is {converted:g} and must be above 0; correct it")
+    return converted
+
+
+def side(where: str, key: str, value: object) -> int:
+    """`value` as a number of pixels, 1 to LARGEST_SIZE; 1080.0 is accepted. Raises SceneError for anything else."""
+    converted = positive(where, key, value)
+    if converted != int(converted) or converted > LARGEST_SIZE:
+        raise SceneError(
+            f"{where}: {key} is {converted:g} and must be a whole number of pixels, at most {LARGEST_SIZE}; correct it"
+        )
+    return int(converted)
+
+
+def text(where: str, key: str, value: object) -> str:
+    """`value` if it is a string that is not blank; raises SceneError for anything else."""
+    if not isinstance(value, str) or not value.strip():
+        raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be a text; correct it")
+    return value
+
+
+def matrix(where: str, key: str, value: object) -> np.ndarray:
+    """`value` as float64 [4, 4], from three or four rows of four finite numbers; the last row must be 0 0 0 1.
+
+    Raises SceneError for anything else.
+    """
+    rows = value if isinstance(value, list) else []
+    if len(rows) not in (3, 4) or not all(isinstance(row, list) and len(row) == 4 for row in rows):
+        raise SceneError(f"{where}: {key} must have four rows of four numbers; write it again")
+    numbers = [[number(where, f"an entry of {key}", entry) for entry in row] for row in rows]
+    result = np.array([*numbers, [0.0, 0.0, 0.0, 1.0]][:4])
+    if not np.allclose(result[3], [0, 0, 0, 1], rtol=0, atol=1e-6):
+        raise SceneError(f"{where}: the last row of {key} must be 0 0 0 1 and is {result[3].tolist()}; correct it")
+    return result
+
+
+def objects(where: str, key: str, content: Mapping[str, object]) -> list[dict[str, object]]:
+    """The non-empty list of objects `key` in `content`; raises SceneError for anything else."""
+    value = content.get(key)
+    if not isinstance(value, list) or not value:
+        found = "is missing" if key not in content else "is empty" if value == [] else f"is {kind(value)}"
+        raise SceneError(f"{where}: {key} {found} and must be a list with an entry for each photograph")
+    for index, entry in enumerate(value):
+        if not isinstance(entry, dict):
+            raise SceneError(f"{where}: {key}[{index}] is {kind(entry)} and must be an object; write it again")
+    return value
+
+
+def read_xml(source: Path, program: str, remedy: str) -> ElementTree.Element:
+    """The root of a file of `program`; raises SceneError, ending with `remedy`, for other files.
+
+    A document type is refused: its entities could expand to gigabytes.
+    """
+    content = read_content(source)
+    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+        raise SceneError(f"{source}: declares a document type, which {program} does not; {remedy}")
+    try:
+        return ElementTree.fromstring(content)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise SceneError(f"{source}: cannot be read as XML ({one_line(str(error))}); {remedy}") from error
+
+
+class NpzError(Exception):
+    """The file or a member cannot be used; the text is a clause that says why."""
+
+
+def read_members(path: Path, wanted: re.Pattern | None, most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
+    """The arrays of the npz file at `path` whose names match `wanted` (None: all), by name without .npy.
+
+    Raises NpzError for a file that is not npz, for a member that is damaged, contains objects or decompresses to more
+    than `most` bytes, and OSError for a file that cannot be read.
+    """
+    if path.stat().st_size > MAX_NPZ_BYTES:
+        raise NpzError(f"it is larger than {MAX_NPZ_BYTES >> 20} MiB")
+    try:
+        with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2 but reads them
+            entries = {entry.filename.removesuffix(NPY_SUFFIX): entry for entry in archive.infolist()}
+            chosen = {key: entry for key, entry in entries.items() if not wanted or wanted.fullmatch(key)}
+            return {key: _member(archive, entry, most) for key, entry in chosen.items()}
+    except _NPZ_DAMAGE as error:
+        raise NpzError("it is not an npz archive, or it is damaged") from error
+
+
+def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
+    """One array; raises NpzError, naming it, if it is too large, unsupported or damaged."""
+    name = entry.filename[:LONGEST_REASON]
+    if entry.file_size > most:
+        raise NpzError(f"{name} would decompress to {entry.file_size} bytes, far more than it needs")
+    if entry.compress_type not in METHODS:
+        raise NpzError(f"{name} has a compression method that numpy never uses")
+    try:
+        return _parse(io.BytesIO(archive.read(entry)), name, most)
+    except _NPZ_DAMAGE as error:
+        raise NpzError(f"{name}: {reason(error)}") from error
+
+
+def read_npy(path: Path, most: int) -> np.ndarray:
+    """The array in the .npy file at `path`.
+
+    Raises NpzError for a file of more than `most` bytes, or one that is damaged or contains objects, and OSError for a
+    file that cannot be read.
+    """
+    if path.stat().st_size > most:
+        raise NpzError(f"it is larger than {most >> 20} MiB")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _parse(io.BytesIO(path.read_bytes()), path.name, most)
+    except _NPZ_DAMAGE as error:
+        raise NpzError(reason(error)) from error
+
+
+def _parse(stream: io.BytesIO, name: str, most: int) -> np.ndarray:
+    """The .npy array in `stream`; raises NpzError if its header claims more than `most` bytes."""
+    version = np.lib.format.read_magic(stream)
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read_header(stream)
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > most:
+        raise NpzError(f"{name} claims {math.prod(shape)} values, far more than it needs")
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+class GeometryError(Exception):
+    """The file cannot be used; the text is a clause that says why."""
+
+
+def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:
+    """Load a file's content with trimesh, without warnings; `options` of `trimesh.load`.
+
+    The file name is not passed, so that trimesh does not open referenced materials and textures. Raises GeometryError
+    for a damaged or truncated file.
+    """
+    import trimesh  # takes half a second, and most scenes do not need it
+
+    log = trimesh.util.log
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", message="string or file could not be read to its end")
+            return trimesh.load(io.BytesIO(content), file_type=file_type, process=False, **options)
+    except _GEOMETRY_DAMAGE as error:
+        raise GeometryError(reason(error)) from error
+    finally:
+        log.disabled = was_disabled

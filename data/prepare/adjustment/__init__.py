@@ -1,0 +1,1 @@
+"""Cameras and points from matched features: tracks, triangulation, bundle adjustment."""

@@ -1,0 +1,1 @@
+"""Structure from motion by pycolmap: features, matches, cameras."""

@@ -1,0 +1,215 @@
+"""Cameras and points from the matches of a database: COLMAP's incremental and global mappers, for `run_apart`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from data.prepare.sfm.colmap_tasks import MOST_ERROR, SEED, Report, image_error, known_images, refine
+from data.prepare.sfm.joining import Matched, joined
+from data.prepare.sfm.matching import components
+
+SMALLEST_MODEL = 3  # images
+ALMOST_ALL = 0.9  # of the images: with cameras for fewer, other options and the global mapper are tried
+# COLMAP's options of the first pair of images, and those for a camera that moves forwards. 29 photographs along a
+# street, none of which looks across: 2 and 27 cameras.
+FIRST_PAIRS: tuple[dict[str, float], ...] = ({}, {"init_max_forward_motion": 1.0, "init_min_tri_angle": 4.0})
+INCREMENTAL, GLOBAL, JOINED = "incremental", "global", "joined"
+LEAST_AGREEING = 0.5  # of the matches of two images, for cameras that agree with them
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """The pycolmap models of a mapper, and how the cameras of the largest agree with the matches."""
+
+    models: dict[int, Any]
+    largest: int | None  # its key; None without models
+    agreeing: list[str]  # names of the most images that agreeing matches connect
+    matches: int  # of these images that agree
+
+    @property
+    def score(self) -> tuple[int, int]:
+        return len(self.agreeing), self.matches
+
+
+def reconstruct(report: Report, database: str, images: str, output: str, cores: int) -> dict[str, Any]:
+    """Mapping into output/0, output/1, ...; reports the start of each attempt, and added images.
+
+    Where that leaves images out, the global mapper is tried on the same matches, and the better one's models are joined
+    where they have points in common. The models with the most images whose cameras agree with the matches are taken,
+    and among equals those that agree with the most matches (the reprojection error is no such measure: it falls with
+    what a model leaves out). Images of the largest model that do not agree are left out, and the model is refined.
+
+    Returns "mapper"; "tried", the number of images of each mapper's largest model; "doubtful", the names of those left
+    out; "models", the one to be used first, each with its folder, image names, number of points, mean reprojection
+    error, and that of each image.
+    """
+    import pycolmap
+
+    pycolmap.set_random_seed(SEED)
+    count, pairs = len(known_images(database)), read_pairs(database)
+    tried = {INCREMENTAL: _judged(_incremental(report, database, images, cores, ALMOST_ALL * count), pairs)}
+    if len(tried[INCREMENTAL].models) > 1 or most_images(tried[INCREMENTAL].models) < ALMOST_ALL * count:
+        report("start")
+        tried[GLOBAL] = _judged(_global(database, images, cores), pairs)
+    best = max(tried.values(), key=lambda found: found.score)  # the first of equals
+    by_size = sorted(best.models.values(), key=lambda model: -model.num_reg_images())
+    whole = joined(by_size, pairs, database, images, cores)
+    if best.largest is not None and whole is not None:
+        tried[JOINED] = _judged({**best.models, best.largest: whole}, pairs)
+    mapper = max(tried, key=lambda name: tried[name].score)
+    models, largest, doubtful = tried[mapper].models, tried[mapper].largest, []
+    if largest is not None:
+        doubtful = _leave_out_doubtful(models[largest], tried[mapper].agreeing)
+        models[largest] = refine(models[largest])
+    for key, model in models.items():
+        folder = Path(output) / str(key)
+        folder.mkdir(parents=True)
+        model.write(str(folder))
+    sizes = {name: most_images(found.models) for name, found in tried.items()}
+    others = [key for key in models if key != largest]
+    described = [_described(str(key), models[key]) for key in ([] if largest is None else [largest, *others])]
+    return {"mapper": mapper, "tried": sizes, "doubtful": doubtful, "models": described}
+
+
+def _incremental(report: Report, database: str, images: str, cores: int, enough: float) -> dict[int, Any]:
+    """The pycolmap models of the first of FIRST_PAIRS with at least `enough` images, else those with the most."""
+    import pycolmap
+
+    options = pycolmap.IncrementalPipelineOptions(
+        num_threads=cores, random_seed=SEED, min_model_size=SMALLEST_MODEL, image_path=images
+    )
+    options.mapper.random_seed = SEED
+    options.triangulation.random_seed = SEED
+    models: dict[int, Any] = {}
+    for first_pair in FIRST_PAIRS:
+        report("start")
+        for name, value in first_pair.items():
+            setattr(options.mapper, name, value)
+        with TemporaryDirectory() as folder:  # the models are also in memory
+            found = pycolmap.incremental_mapping(
+                database,
+                images,
+                folder,
+                options=options,
+                initial_image_pair_callback=lambda: report("pair"),
+                next_image_callback=lambda: report("image"),
+            )
+        models = max(models, found, key=most_images)  # the first of equals
+        if most_images(models) >= enough:
+            break
+    return models
+
+
+def _global(database: str, images: str, cores: int) -> dict[int, Any]:
+    """The pycolmap models of the global mapper."""
+    import pycolmap
+
+    options = pycolmap.GlobalPipelineOptions(
+        num_threads=cores, random_seed=SEED, min_model_size=SMALLEST_MODEL, image_path=images
+    )
+    mapper = options.mapper
+    mapper.num_threads = cores
+    for seeded in (mapper, mapper.rotation_averaging, mapper.global_positioning, mapper.retriangulation):
+        seeded.random_seed = SEED
+    mapper.global_positioning.use_gpu = mapper.bundle_adjustment.ceres.use_gpu = False
+    with TemporaryDirectory() as folder:
+        return pycolmap.global_mapping(database, images, folder, options)
+
+
+def most_images(models: Mapping[int, Any]) -> int:
+    """The number of images of the largest of pycolmap models, 0 without models."""
+    return max((model.num_reg_images() for model in models.values()), default=0)
+
+
+def _described(folder: str, model: Any) -> dict[str, Any]:
+    posed = [image for image in model.images.values() if image.has_pose]
+    return {
+        "folder": folder,
+        "names": sorted(image.name for image in posed),
+        "points": model.num_points3D(),
+        "error": model.compute_mean_reprojection_error(),
+        "errors": {image.name: image_error(model, image) for image in posed},
+    }
+
+
+def read_pairs(database: str) -> list[Matched]:
+    """The verified matches of all pairs of images of the database."""
+    import pycolmap
+
+    opened = pycolmap.Database.open(database)
+    try:
+        names = {image.image_id: image.name for image in opened.read_all_images()}
+        pixels = {key: np.asarray(opened.read_keypoints(key))[:, :2].astype(float) for key in names}
+        found = []
+        for pair, geometry in zip(*opened.read_two_view_geometries(), strict=True):
+            first, second = pycolmap.pair_id_to_image_pair(pair)
+            of_first, of_second = np.asarray(geometry.inlier_matches).reshape(-1, 2).T
+            both = (of_first, of_second), (pixels[first][of_first], pixels[second][of_second])
+            found += [Matched((names[first], names[second]), *both)] if len(of_first) else []
+        return found
+    finally:
+        opened.close()
+
+
+def agreement(model: Any, pairs: Sequence[Matched]) -> dict[tuple[str, str], int]:
+    """The number of matches of each pair of images that agree with the cameras of the pycolmap model, both known.
+
+    They lie within MOST_ERROR pixels of each other's epipolar lines (Sampson's distance). A pair of which fewer than
+    LEAST_AGREEING do has 0.
+    """
+    posed = {image.name: image for image in model.images.values() if image.has_pose}
+    found = {}
+    for pair in pairs:
+        if not all(name in posed for name in pair.names):
+            continue
+        errors = _epipolar_errors(model, pair.pixels, *(posed[name] for name in pair.names))
+        count = int(np.count_nonzero(errors <= MOST_ERROR))
+        found[pair.names] = count if count >= LEAST_AGREEING * len(errors) else 0
+    return found
+
+
+def _epipolar_errors(model: Any, pixels: tuple[np.ndarray, np.ndarray], one: Any, other: Any) -> np.ndarray:
+    """Sampson's distance of matches to the epipolar geometry of two posed images, in pixels [M]; NaN: undefined."""
+    cameras = [model.cameras[image.camera_id] for image in (one, other)]
+    rays = [
+        np.column_stack([np.asarray(camera.cam_from_img(places)), np.ones(len(places))])
+        for camera, places in zip(cameras, pixels, strict=True)
+    ]
+    between = other.cam_from_world() * one.cam_from_world().inverse()
+    essential = np.cross(between.translation, between.rotation.matrix(), axisb=0, axisc=0)
+    lines = rays[0] @ essential.T, rays[1] @ essential
+    residuals = np.abs(np.sum(rays[1] * lines[0], axis=1))
+    slopes = np.sqrt(np.sum(lines[0][:, :2] ** 2 + lines[1][:, :2] ** 2, axis=1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return residuals / slopes * np.mean([camera.mean_focal_length() for camera in cameras])
+
+
+def _judged(models: dict[int, Any], pairs: Sequence[Matched]) -> _Judged:
+    """How the cameras of the largest of pycolmap models agree with the matches."""
+    largest = max(models, key=lambda key: models[key].num_reg_images(), default=None)
+    if largest is None:
+        return _Judged(models, None, [], 0)
+    names = sorted(image.name for image in models[largest].images.values() if image.has_pose)
+    links = agreement(models[largest], pairs)
+    kept = components(names, links)[0]
+    return _Judged(models, largest, kept, sum(count for pair, count in links.items() if set(pair) <= set(kept)))
+
+
+def _leave_out_doubtful(model: Any, agreeing: Collection[str]) -> list[str]:
+    """Remove the cameras of images that are not `agreeing` from a pycolmap model; returns their names.
+
+    Where most do not agree, as with a camera that stood still, all are left to the later checks.
+    """
+    posed = {image.name: image.frame_id for image in model.images.values() if image.has_pose}
+    if 2 * len(agreeing) <= len(posed):
+        return []
+    doubtful = {name: frame for name, frame in sorted(posed.items()) if name not in agreeing}
+    for frame in doubtful.values():
+        model.deregister_frame(frame)
+    return list(doubtful)

@@ -1,0 +1,1 @@
+"""Depth maps of photographs with known cameras, and their fusion."""

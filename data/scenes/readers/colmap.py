@@ -1,0 +1,197 @@
+"""COLMAP's sparse models, binary or text: images/, optional masks/, sparse/0 (or sparse/, or the folder itself).
+
+The format: https://colmap.github.io/format.html and https://colmap.github.io/cameras.html. Poses there are world to
+camera with OpenCV's axes; the centre of the first pixel is (0.5, 0.5), which is (0, 0) here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.cameras import PIXEL_CENTRE
+from data.errors import SceneError
+from data.io.child import ChildError, run_apart
+from data.io.images import photographs_folder
+from data.io.named_files import masks_folder
+from data.parsed_scene import CameraFiles, Lens, ParsedScene, SparsePoints
+from data.scenes.readers.colmap_files import (
+    ModelFileError,
+    Tables,
+    count_images,
+    load_tables,
+    model_folders,
+    model_suffix,
+    readable_copy,
+    require_whole,
+)
+from data.scenes.readers.shots import Shot, posed_images
+
+POINTS = "points3D"  # may be missing
+MODEL_FILES = ("cameras", "images", POINTS)
+NOT_UTF8 = "codec can't decode"  # in the message of Python
+RIG_FILES = ("rigs", "frames")  # written since COLMAP 3.12: several cameras that are fixed to each other
+ROTATION_TOLERANCE = 1e-6  # COLMAP normalises its quaternions in float64
+
+# A model takes a few times the size of its files in memory; the rest is reserved by the library and its threads.
+MEMORY_PER_BYTE = 64
+LEAST_MEMORY = 8 << 30
+
+
+@dataclass(frozen=True)
+class _Model:
+    """The layout of a camera model's parameters: focal lengths, cx, cy, then distortion."""
+
+    focals: int  # 1: one for both axes
+    distortion: int  # number of coefficients, in OpenCV's order
+    padded: int = 0  # number of coefficients after padding with zeros, as OpenCV takes 4, 5 or 8
+    is_fisheye: bool = False
+    own: str = ""  # OpenCV's models cannot express it: the camera model with two focal lengths that can
+
+
+CAMERA_MODELS = {
+    "SIMPLE_PINHOLE": _Model(1, 0),
+    "PINHOLE": _Model(2, 0),
+    "SIMPLE_RADIAL": _Model(1, 1, 4),
+    "RADIAL": _Model(1, 2, 4),
+    "OPENCV": _Model(2, 4, 4),
+    "FULL_OPENCV": _Model(2, 8, 8),
+    "SIMPLE_RADIAL_FISHEYE": _Model(1, 1, 4, is_fisheye=True),
+    "RADIAL_FISHEYE": _Model(1, 2, 4, is_fisheye=True),
+    "OPENCV_FISHEYE": _Model(2, 4, 4, is_fisheye=True),
+    "SIMPLE_FISHEYE": _Model(1, 0, 4, is_fisheye=True),
+    "FISHEYE": _Model(2, 0, 4, is_fisheye=True),
+    "FOV": _Model(2, 1, own="FOV"),
+    "THIN_PRISM_FISHEYE": _Model(2, 8, own="THIN_PRISM_FISHEYE"),
+    "RAD_TAN_THIN_PRISM_FISHEYE": _Model(2, 12, own="RAD_TAN_THIN_PRISM_FISHEYE"),
+    "SIMPLE_DIVISION": _Model(1, 1, own="DIVISION"),
+    "DIVISION": _Model(2, 1, own="DIVISION"),
+    "EUCM": _Model(2, 2, own="EUCM"),
+}
+
+
+def matches(folder: Path) -> str:
+    """The first model; "" if there is none, or transforms.json was made from it."""
+    models = [path.relative_to(folder) for path in model_folders(folder)]
+    if not models or (models[0].parts[:1] == ("colmap",) and (folder / "transforms.json").is_file()):
+        return ""
+    return f"a COLMAP model in {models[0]}" if models[0].parts else f"cameras{model_suffix(folder)}"
+
+
+def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
+    """The images, lenses, poses and points of the COLMAP project at `folder`; no image is decoded.
+
+    The images are in the natural order of their file names, then of their folders. Of several models the one with the
+    most images is used. `files` is not used; all readers have the same signature.
+
+    Raises SceneError for a model that is missing or damaged or has an unsupported camera model, and for missing images
+    or masks.
+    """
+    model, notes = _choose_model(folder)
+    tables = _load(model)
+    places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
+    image_folder, mask_folder = (
+        next(filter(None, map(find, places)), None) for find in (photographs_folder, masks_folder)
+    )
+    if image_folder is None:
+        raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
+    _require_sound(model, tables)
+    used = {image.camera for image in tables.images}
+    lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items() if key in used}
+    shots = [
+        Shot(image.name, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]))
+        for image in tables.images
+    ]
+    images, more = posed_images(image_folder, mask_folder, shots)
+    points = SparsePoints(tables.xyz, tables.n_views, tables.error, tables.rgb)
+    return ParsedScene(
+        name=folder.resolve().name,
+        source=model,
+        images=images,
+        points=points if len(points.xyz) else None,
+        notes=(*notes, *more),
+    )
+
+
+def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """The folder of the largest model, and a note if there are others."""
+    models = model_folders(folder)
+    if not models:
+        raise SceneError(f"{folder}: has no COLMAP model: cameras, images and points3D as .bin or .txt in sparse/0")
+    counts = {path: _count(path) for path in models}
+    largest = max(models, key=lambda path: counts[path])  # the first of equals
+    if len(models) == 1:
+        return largest, ()
+    counted = ", ".join(f"{path} ({count})" for path, count in counts.items())
+    note = f"several COLMAP models without a common frame: {counted} photographs; {largest}, the largest, is used"
+    return largest, (note,)
+
+
+def _count(model: Path) -> int:
+    try:
+        return count_images(model)
+    except (ModelFileError, OSError) as error:
+        raise SceneError(f"{model}: its list of images cannot be read ({error}); export the model again") from error
+
+
+def _load(model: Path) -> Tables:
+    """The model as arrays; raises SceneError if the check of the files or pycolmap fails."""
+    suffix = model_suffix(model)
+    files = [model / f"{name}{suffix}" for name in MODEL_FILES]
+    missing = [path.name for path in files if not path.is_file() and path.stem != POINTS]
+    if missing:
+        raise SceneError(f"{model}: has no {', '.join(missing)}, which belongs to the COLMAP model; export it again")
+    files = [path for path in (*files, *(model / f"{name}{suffix}" for name in RIG_FILES)) if path.is_file()]
+    try:
+        require_whole(files)
+        size = sum(path.stat().st_size for path in files)
+        with tempfile.TemporaryDirectory() as scratch:
+            log, most, copy = Path(scratch) / "log", LEAST_MEMORY + MEMORY_PER_BYTE * size, Path(scratch) / "model"
+            copy.mkdir()
+            changed = readable_copy(model, files, copy)
+            return run_apart(load_tables, str(copy), *changed, log=log, most_memory=most)
+    except (ModelFileError, ChildError) as error:
+        if NOT_UTF8 in str(error):
+            words = (
+                "the names of its photographs are not UTF-8 (GBK?); rename the photographs in UTF-8, and export again"
+            )
+            raise SceneError(f"{model}: {words}") from error
+        raise SceneError(f"{model}: the COLMAP model cannot be read ({error}); export it again") from error
+
+
+def _require_sound(model: Path, tables: Tables) -> None:
+    """Raises SceneError for a model without images, with numbers that are not finite or poses that are not rigid."""
+    if not tables.images:
+        raise SceneError(f"{model}: the COLMAP model has no posed photographs; run the mapper again with more overlap")
+    for image in tables.images:
+        rotation = image.w2c[:, :3]
+        finite = np.isfinite(image.w2c).all()
+        if not finite or np.abs(rotation @ rotation.T - np.eye(3)).max() > ROTATION_TOLERANCE:
+            raise SceneError(f"{model}: the pose of {image.name} is not finite or not rigid; leave that image out")
+        if image.camera not in tables.cameras:
+            raise SceneError(f"{model}: {image.name} has the camera {image.camera}, which the model does not contain")
+    if not np.isfinite(tables.xyz).all():
+        raise SceneError(f"{model}: its points contain NaN or infinite numbers; export the model again")
+
+
+def _lens(model: Path, key: int, name: str, width: int, height: int, parameters: np.ndarray) -> Lens:
+    """The lens of a camera; raises SceneError for an unsupported camera model, or invalid parameters."""
+    layout = CAMERA_MODELS.get(name)
+    if layout is None:
+        raise SceneError(
+            f"{model}: camera {key} has the camera model {name}, which is not supported; "
+            "cut panoramas into views, as --mode prepare does, or undistort the photographs with COLMAP"
+        )
+    focals, centre, rest = np.split(np.asarray(parameters, dtype=np.float64), [layout.focals, layout.focals + 2])
+    if len(rest) != layout.distortion or not np.isfinite(parameters).all() or focals.min() <= 0:
+        raise SceneError(f"{model}: camera {key} ({name}) has the invalid parameters {list(parameters)}; correct them")
+    if width < 1 or height < 1:
+        raise SceneError(f"{model}: camera {key} has {width}x{height} pixels; correct its size")
+    intrinsics = np.eye(3)
+    intrinsics[0, 0], intrinsics[1, 1] = focals[0], focals[-1]
+    intrinsics[:2, 2] = centre - PIXEL_CENTRE
+    distortion = (*rest.tolist(), *[0.0] * (layout.padded - layout.distortion))
+    return Lens(intrinsics, distortion, layout.is_fisheye, (width, height), layout.own)

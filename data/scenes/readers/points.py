@@ -1,0 +1,121 @@
+"""Reads point clouds from untrusted PLY files."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.io
+
+from data.errors import DAMAGE, SceneError, reason
+from data.io.files import read_regular
+from data.io.untrusted import GeometryError, load_geometry
+from data.parsed_scene import SparsePoints
+
+MAX_FILE_BYTES = 1 << 28  # three million points as text; structure from motion gives about a hundred thousand
+HEADER_BYTES = 1 << 14
+MOST_CELLS = 1 << 30  # of the observation mask; the published ones have about ten million
+MOST_BYTES = 1 << 30  # of its file
+_DAMAGE = (*DAMAGE, OSError, scipy.io.matlab.MatReadError)
+
+
+def read_points(path: Path) -> SparsePoints | None:
+    """The vertices of a PLY file with their colours (grey without any); None if it contains no points.
+
+    The format has no view counts and errors: they are 0 and NaN. Raises SceneError for a file that is too large or
+    damaged, or has points that are not finite.
+    """
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a sparse point cloud")
+        content = read_regular(path)
+        cloud = load_geometry(content, "ply")
+    except OSError as error:
+        raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    except GeometryError as error:
+        raise SceneError(f"{path}: cannot be read as a PLY file of points ({error}); write it again") from error
+    # A file without vertices becomes an empty trimesh.Scene, which has no such attribute.
+    xyz = np.asarray(getattr(cloud, "vertices", ()), dtype=np.float64).reshape(-1, 3)
+    rgb = _colours(cloud, len(xyz))
+    announced = re.search(rb"element\s+vertex\s+(\d{1,18})\s", content[:HEADER_BYTES])
+    if announced and int(announced[1]) != len(xyz):  # trimesh accepts a truncated text file
+        raise SceneError(f"{path}: is truncated: it has {len(xyz)} of {int(announced[1])} points; write it again")
+    if not np.isfinite(xyz).all():
+        raise SceneError(f"{path}: has points that are NaN or infinite; write it again")
+    if len(xyz) == 0:
+        return None
+    return SparsePoints(xyz, np.zeros(len(xyz), dtype=np.int64), np.full(len(xyz), np.nan), rgb)
+
+
+def _colours(cloud: object, count: int) -> np.ndarray:
+    """uint8 [count, 3]."""
+    found = np.asarray(getattr(cloud, "colors", ()))
+    if found.ndim == 2 and found.shape[0] == count and found.shape[1] >= 3:
+        return found[:, :3].astype(np.uint8)
+    return np.full((count, 3), 128, dtype=np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class DtuReference:
+    """The scan of one object, millimetres."""
+
+    scan: int
+    points: np.ndarray  # [N, 3] scanned
+    observed: np.ndarray  # [X, Y, Z] bool
+    low: np.ndarray  # [3], the centre of the first cell of `observed`
+    high: np.ndarray  # [3], the other corner of its box
+    cell: float  # width of a cell
+    plane: np.ndarray  # [4]
+
+
+def reference_files(folder: Path, scan: int) -> tuple[Path, Path, Path]:
+    """Paths of observation mask, plane and points of a scan; raises SceneError for a missing file."""
+    names = (f"ObsMask/ObsMask{scan}_10.mat", f"ObsMask/Plane{scan}.mat", f"Points/stl/stl{scan:03d}_total.ply")
+    mask, plane, points = (folder / name for name in names)
+    for path in (mask, plane, points):
+        if not os.path.isfile(path):  # Path.is_file raises on a long name
+            raise SceneError(
+                f"{path}: no such file; --dtu names the folder with ObsMask/ and Points/stl/ of the DTU evaluation"
+            )
+    return mask, plane, points
+
+
+def read_dtu(folder: Path, scan: int) -> DtuReference:
+    """The reference of a scan; raises SceneError for missing or damaged files and other shapes."""
+    mask_file, plane_file, points_file = reference_files(folder, scan)
+    observed, box, cell = _matrices(mask_file, {"ObsMask": None, "BB": (2, 3), "Res": ()})
+    (plane,) = _matrices(plane_file, {"P": (4,)})
+    if observed.ndim != 3:
+        raise SceneError(f"{mask_file}: ObsMask must have three axes and has {observed.ndim}; download it again")
+    if not float(cell) > 0:
+        raise SceneError(f"{mask_file}: Res is {float(cell):g} and must be above 0; download it again")
+    cloud = read_points(points_file)
+    if cloud is None:
+        raise SceneError(f"{points_file}: contains no points; download it again")
+    low, high = box.astype(np.float32).astype(np.float64)  # rounded as in the published evaluation
+    return DtuReference(scan, cloud.xyz, observed.astype(bool), low, high, float(cell), plane.astype(np.float64))
+
+
+def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.ndarray]:
+    """The named arrays of a .mat file; raises SceneError unless they are finite and have the shapes (None: any)."""
+    try:
+        sizes = [np.prod(shape, dtype=float) for _, shape, _ in scipy.io.whosmat(str(path))]
+        if path.stat().st_size > MOST_BYTES or max(sizes, default=0) > MOST_CELLS:
+            raise SceneError(f"{path}: is too large for a file of the DTU evaluation; download it again")
+        found = scipy.io.loadmat(str(path), variable_names=list(wanted))
+    except _DAMAGE as error:
+        raise SceneError(f"{path}: cannot be read as a .mat file ({reason(error)}); download it again") from error
+    arrays = []
+    for name, shape in wanted.items():
+        value = found.get(name)
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub" or not np.isfinite(value).all():
+            raise SceneError(f"{path}: has no array {name} of finite numbers; download it again")
+        if shape is not None and value.size != int(np.prod(shape)):
+            raise SceneError(
+                f"{path}: {name} has {value.size} numbers and must have {int(np.prod(shape))}; download it again"
+            )
+        arrays.append(value if shape is None else value.reshape(shape))
+    return arrays

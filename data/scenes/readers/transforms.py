@@ -1,0 +1,272 @@
+"""Reads frames, poses and lenses of the formats with a `transforms*.json`.
+
+`frames[i].transform_matrix` [4, 4] is camera to world, the camera in OpenGL's axes (x right, y up, looking along -z);
+lens keys are at the top level for all images or in a frame for that one. Lengths are pixels of a `w` x `h` image.
+
+Half pixels. In instant-ngp and nerfstudio the first pixel covers [0, 1), so that its centre is at 0.5 and `cx`, `cy`
+count from the image's corner: https://github.com/NVlabs/instant-ngp at abe236e, include/neural-graphics-primitives/
+nerf_device.cuh line 572, `(pixel + 0.5) / resolution`; https://github.com/nerfstudio-project/nerfstudio at 50e0e3c,
+nerfstudio/cameras/cameras.py line 294, `pixel_offset = 0.5`. Both take them unchanged from COLMAP, which has the same
+convention. Here pixel (0, 0) is the first pixel's centre, so 0.5 is subtracted. The default principal point is the
+centre of the image: w / 2 from the corner, (w - 1) / 2 here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+import numpy as np
+
+from data.cameras import LONGEST_FOCAL
+from data.errors import SceneError, listed, one_line
+from data.io.images import IMAGE_SUFFIXES, image_size
+from data.io.named_files import leads_out, spelled_below, spelled_file
+from data.io.untrusted import kind, matrix, number, objects, positive, read_content, read_object, side, text
+from data.parsed_scene import Lens, PosedImage
+from data.scenes.readers.poses import OPENGL_TO_OPENCV, rigid_pose
+
+TRANSFORMS_FILE = "transforms.json"
+# Keys that ns-process-data writes and instant-ngp does not know.
+NERFSTUDIO_KEYS = re.compile(
+    rb'"(camera_model|applied_transform|ply_file_path|train_filenames|distortion_params|mask_path|colmap_im_id)"\s*:'
+)
+CORNER_TO_CENTRE = -0.5  # from coordinates relative to the image's corner to ones relative to the first pixel's centre
+
+FOCAL_KEYS = {"x": ("x_fov", "fl_x", "camera_angle_x"), "y": ("y_fov", "fl_y", "camera_angle_y")}
+# Lens models of instant-ngp (nerf_loader.cu, read_lens) that are not pinholes with OpenCV's distortion.
+OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
+# Keys of lenses in other programs' exports that would change where a pixel looks.
+LENS_KEYS = re.compile(r"k\d+|p\d+|b\d|s[xy]?\d|tau_?[xy]|skew\w*|disto\w*|fisheye\w*")
+READ_KEYS = ("k1", "k2", "k3", "k4", "p1", "p2", "distortion_params")
+MOST_MISSING = 0.1  # of the photographs of a scene; if more are missing, the folder is probably the wrong one
+HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first existing one is used
+LONGEST_NAME = 120  # characters of a file name in a message
+
+
+def is_of_nerfstudio(path: Path) -> bool:
+    """Whether nerfstudio, not instant-ngp, wrote a transforms.json, by its keys; parsing it is left to the reader.
+
+    Raises SceneError for a file that cannot be read.
+    """
+    return NERFSTUDIO_KEYS.search(read_content(path)) is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """An entry of `frames`, with the keys for all frames."""
+
+    where: str  # prefix of messages: the file, the index of the frame and the image's name
+    folder: Path  # the base of relative file names
+    name: str  # file_path
+    own: Mapping[str, object]
+    shared: Mapping[str, object]
+
+    def get(self, key: str, default: object = None) -> object:
+        """The frame's own value of `key`, else the one of all frames, else `default`."""
+        return self.own.get(key, self.shared.get(key, default))
+
+
+def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
+    """The JSON object at `path` and its frames, at least one; raises SceneError."""
+    if not path.is_file():
+        raise SceneError(f"{path.parent}: has no {path.name}, which holds the cameras")
+    content = read_object(path)
+    frames = []
+    for index, entry in enumerate(objects(str(path), "frames", content)):
+        name = text(f"{path}: frame {index}", "file_path", entry.get("file_path"))
+        frames.append(Frame(f"{path}: frame {index} ({_shown(name)})", path.parent, name, entry, content))
+    return content, frames
+
+
+def _shown(name: str) -> str:
+    """A file name, shortened for a message."""
+    return one_line(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")
+
+
+def held_out_file(folder: Path) -> Path | None:
+    """The camera file of the test images; None if there is none."""
+    return next((folder / name for name in HELD_OUT_FILES if (folder / name).is_file()), None)
+
+
+def find_file(frame: Frame, key: str, name: str) -> Path | None:
+    """The image file `name`, relative to the camera file; None if it does not exist.
+
+    The name is tried as given, then with an image suffix appended, and with its suffix in the other letter case. One of
+    another place, such as an absolute one of the machine where the cameras were estimated, stands for the file that
+    ends like it. Raises SceneError for a name that leads out of the scene folder, OSError for a folder that may not be
+    entered.
+    """
+    is_out = leads_out(name)
+    if is_out or PureWindowsPath(name).anchor:
+        found = spelled_below(frame.folder, name)
+        if is_out and found is None:
+            raise SceneError(
+                f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to "
+                f"{frame.folder}"
+            )
+        return found
+    return spelled_file(frame.folder, name)  # instant-ngp accepts Windows paths, too
+
+
+def require_most(
+    source: Path, names: Sequence[str], paths: Sequence[Path | None], most: float = MOST_MISSING
+) -> list[str]:
+    """A note on photographs whose `paths` are None; raises SceneError if they are more than `most` of all."""
+    missing = [name for name, path in zip(names, paths, strict=True) if path is None]
+    counts = f"{len(missing)} of {len(names)} photographs are missing"
+    if len(missing) > most * len(names):
+        raise SceneError(
+            f"{source}: {counts}, the first is {_shown(missing[0])}; add them under the names that the cameras have"
+        )
+    return [f"{source}: {counts} and left out: {listed([_shown(name) for name in missing])}"] if missing else []
+
+
+def required_file(frame: Frame, key: str, name: str) -> Path:
+    """`find_file`; raises SceneError if the file does not exist."""
+    path = find_file(frame, key, name)
+    if path is None:
+        raise SceneError(
+            f"{frame.where}: its {key} {_shown(name)} does not exist (nor with {', '.join(IMAGE_SUFFIXES)} appended); "
+            "add it or remove the frame"
+        )
+    return path
+
+
+def posed_image(
+    frame: Frame, image: Path, is_fisheye: bool = False, is_held_out: bool = False, mask: Path | None = None
+) -> PosedImage:
+    """The image file with the camera of `frame`; raises SceneError or ImageError if they are inconsistent."""
+    if "transform_matrix" not in frame.own:
+        raise SceneError(f"{frame.where}: has no transform_matrix; add the pose or remove the frame")
+    given = matrix(frame.where, "transform_matrix", frame.own["transform_matrix"])
+    c2w = rigid_pose(frame.where, "transform_matrix", given) @ OPENGL_TO_OPENCV
+    size = image_size(image)
+    return PosedImage(image, read_lens(frame, size, is_fisheye), c2w, mask, is_held_out, size)
+
+
+def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
+    """The lens of a frame from its keys and those of all frames; `actual` (width, height) is the image's size.
+
+    Raises SceneError for a lens that is invalid, not supported, or was made for an image of another aspect ratio.
+    """
+    other = next((key for key in OTHER_LENSES if frame.get(key)), None)
+    if other is not None:
+        raise SceneError(f"{frame.where}: {other} names a lens that is not supported; undistort the photographs first")
+    require_read(frame.where, {**frame.shared, **frame.own}, READ_KEYS)
+    size = _stated_size(frame, actual)
+    intrinsics = np.eye(3)
+    intrinsics[0, 0], intrinsics[1, 1] = _focal_lengths(frame, size)
+    for axis, (key, length) in enumerate(zip(("cx", "cy"), size, strict=True)):
+        intrinsics[axis, 2] = number(frame.where, key, frame.get(key, length / 2)) + CORNER_TO_CENTRE
+    return Lens(intrinsics, _distortion(frame, is_fisheye), is_fisheye, size)
+
+
+def require_read(where: str, given: Mapping[str, Any], read: Sequence[str]) -> None:
+    """Raises SceneError for keys of lenses beside `read` whose values are not 0."""
+    others = {key: value for key, value in given.items() if LENS_KEYS.fullmatch(key) and key not in read}
+    odd = sorted(key for key, value in others.items() if not isinstance(value, str) and np.any(value))
+    if odd:
+        raise SceneError(f"{where}: {' and '.join(odd)} of its lens cannot be applied; undistort the photographs first")
+
+
+def _stated_size(frame: Frame, actual: tuple[int, int]) -> tuple[int, int]:
+    """The (width, height) that the intrinsics refer to: `w` and `h`, else the image's own size."""
+    stated = [key for key in ("w", "h") if frame.get(key) is not None]
+    if not stated:
+        return actual
+    if len(stated) == 1:
+        raise SceneError(f"{frame.where}: has {stated[0]} alone; give both w and h, or neither")
+    size = side(frame.where, "w", frame.get("w")), side(frame.where, "h", frame.get("h"))
+    require_same_shape(frame.where, size, actual)
+    return size
+
+
+def require_same_shape(where: str, stated: tuple[int, int], actual: tuple[int, int]) -> None:
+    """Raises SceneError unless `actual` (width, height) is a scaled `stated`, up to a pixel of rounding."""
+    (w, h), (width, height) = stated, actual
+    if abs(width * h / w - height) > 1 and abs(height * w / h - width) > 1:
+        raise SceneError(
+            f"{where}: the cameras are for {w}x{h} and the photograph is {width}x{height}, another aspect ratio "
+            "(cropped or rotated?); use the photographs that the cameras were made from"
+        )
+
+
+def _focal_lengths(frame: Frame, size: tuple[int, int]) -> tuple[float, float]:
+    """The focal lengths in x and y, pixels; a frame's keys replace the shared ones, and one key gives both axes."""
+    for keys in (frame.own, frame.shared):
+        found = [_focal_length(frame.where, keys, axis, length) for axis, length in zip("xy", size, strict=True)]
+        given = [focal for focal in found if focal is not None]
+        if given:
+            return given[0], given[-1]
+    raise SceneError(f"{frame.where}: has no focal length; give fl_x or camera_angle_x, in the frame or for all frames")
+
+
+def _focal_length(where: str, keys: Mapping[str, object], axis: str, length: int) -> float | None:
+    """The focal length along `axis` in pixels, from the first existing key: a length, or a field of view."""
+    key = next((key for key in FOCAL_KEYS[axis] if key in keys), None)
+    if key is None:
+        return None
+    value = positive(where, key, keys[key])
+    if key.startswith("fl_"):
+        return value
+    angle = math.radians(value) if key.endswith("_fov") else value
+    if angle >= math.pi:
+        raise SceneError(f"{where}: {key} is {value:g}, too wide for a pinhole camera (180 degrees); correct it")
+    if angle < 1.0 / LONGEST_FOCAL:
+        raise SceneError(f"{where}: {key} is {value:g}, too narrow for any lens; correct it")
+    return 0.5 * length / math.tan(0.5 * angle)
+
+
+def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
+    """OpenCV's distortion coefficients; () if all are 0."""
+    given = frame.get("distortion_params")
+    names = ("k1", "k2", "k3", "k4", "p1", "p2")  # also nerfstudio's order of distortion_params
+    if given is not None and not (isinstance(given, list) and len(given) == len(names)):
+        raise SceneError(f"{frame.where}: distortion_params must be the six numbers {' '.join(names)}; correct it")
+    values = [frame.get(name, 0.0) for name in names] if given is None else given
+    k1, k2, k3, k4, p1, p2 = (number(frame.where, name, value) for name, value in zip(names, values, strict=True))
+    if is_fisheye and (p1 or p2):
+        raise SceneError(f"{frame.where}: a fisheye lens has no p1 and p2; remove them, or call the lens OPENCV")
+    if is_fisheye:
+        return (k1, k2, k3, k4)
+    if k4:
+        raise SceneError(
+            f"{frame.where}: k4 belongs to a fisheye lens; set is_fisheye or camera_model to one, or undistort the "
+            "photographs first"
+        )
+    found = (k1, k2, p1, p2, k3) if k3 else (k1, k2, p1, p2)
+    return found if any(found) else ()
+
+
+def is_fisheye(frame: Frame) -> bool:
+    """The key of instant-ngp; raises SceneError for anything but true or false, 1 or 0."""
+    value = frame.get("is_fisheye", False)
+    if not isinstance(value, int | float) or value not in (0, 1):
+        raise SceneError(f"{frame.where}: is_fisheye is {kind(value)} and must be true or false; correct it")
+    return bool(value)
+
+
+def moved_notes(path: Path, frames: Sequence[Frame]) -> list[str]:
+    """A note on frames whose photographs have names of another place, and are found by their ends."""
+    moved = [frame.name for frame in frames if PureWindowsPath(frame.name).anchor or leads_out(frame.name)]
+    return (
+        [f"{path.name}: {len(moved)} names of another place, such as {_shown(moved[0])}: found by their ends"]
+        if moved
+        else []
+    )
+
+
+def require_distinct(source: Path, posed_images: Sequence[PosedImage]) -> None:
+    """Raises SceneError if two frames have the same image."""
+    seen: set[Path] = set()
+    for posed in posed_images:
+        if posed.path in seen:
+            raise SceneError(
+                f"{source}: the photograph {posed.path.name} ({posed.path}) is listed twice; remove a frame"
+            )
+        seen.add(posed.path)

@@ -1,1 +1,0 @@
-"""Writes a `Scene` to files: one module per on-disk format."""

@@ -1,1 +1,0 @@
-"""Monitoring of a run: health, signals, locks, logs."""

@@ -1,0 +1,87 @@
+"""The lines of a table of losses: function, weight, schedule, and the plans that use the loss.
+
+The weight of the loss NAME is the key train.NAME_weight, or 1 without such a key. It counts from `begins` on, a
+fraction of train.end_iter, which the key train.NAME_from replaces; with `falls`, it falls linearly to 0 at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from models.config.blocks import TrainConfig
+from models.config.strict import AUTO
+from models.plan import DEPTH_MAPS, NONE, PLAIN, Decision, TrainingPlan
+from models.structs import Term
+
+PATCHES_WITHOUT_MASKS = 0.5
+# When a loss applies, in words.
+ALWAYS, MASKS, BESIDE = "always", "with masks", "with masks or a plain background"
+POINTS, EXPOSURE = "with SfM points or depth maps", "with learned exposure"
+CONDITIONS: Mapping[str, Callable[[TrainingPlan], bool]] = {
+    ALWAYS: lambda plan: True,
+    MASKS: lambda plan: plan.uses_masks,
+    BESIDE: lambda plan: plan.uses_masks or plan.background.value == PLAIN,
+    POINTS: lambda plan: plan.points.value != NONE or plan.start.value == DEPTH_MAPS,
+    EXPOSURE: lambda plan: bool(plan.exposure.value),
+}
+
+
+def _given(weight: Any, train: TrainConfig, plan: TrainingPlan) -> Decision:
+    """The weight of the key, or that of `auto`."""
+    if weight != AUTO:
+        return Decision(weight, is_forced=True)
+    if plan.uses_masks:
+        return Decision(0.0, "masks bound the surface")
+    return Decision(PATCHES_WITHOUT_MASKS, "without masks, photographs alone determine the surface")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A line of the table."""
+
+    term: Callable[[Any], Term | None]  # function of a rendering; None if there is nothing to compare
+    kinds: tuple[str, ...] = ()  # values of model.type, or forms of Gaussians; (): all of the table
+    when: str = ALWAYS  # a key of CONDITIONS
+    key: str = ""  # of the weight, if it is not train.NAME_weight
+    begins: float = 0.0
+    falls: bool = False
+    decide: Callable[[Any, TrainConfig, TrainingPlan], Decision] = _given
+
+    def weight(self, name: str, train: TrainConfig, plan: TrainingPlan) -> Decision:
+        """The weight, with the key that sets it."""
+        key = self.key or f"{name}_weight"
+        if not hasattr(train, key):
+            return Decision(1.0)
+        found = self.decide(getattr(train, key), train, plan)
+        return found if found.key else replace(found, key=f"train.{key}")
+
+    def factor(self, name: str, step: int, train: TrainConfig) -> float:
+        """The factor of the schedule on the weight."""
+        if step < getattr(train, f"{name}_from", self.begins) * train.end_iter:
+            return 0.0
+        return 1.0 - step / train.end_iter if self.falls else 1.0
+
+
+def weights_of(
+    table: Mapping[str, Loss], kinds: Collection[str], train: TrainConfig, plan: TrainingPlan
+) -> dict[str, Decision]:
+    """The weights of the losses that the plan uses, by name in the order of the table; some may be 0."""
+    return {
+        name: loss.weight(name, train, plan)
+        for name, loss in table.items()
+        if (not loss.kinds or set(loss.kinds) & set(kinds)) and CONDITIONS[loss.when](plan)
+    }
+
+
+def terms_of(
+    table: Mapping[str, Loss], weights: Mapping[str, Decision], rendered: Any, step: int, train: TrainConfig
+) -> dict[str, Term]:
+    """The terms of the losses with a weight at this step, by name."""
+    found = {}
+    for name, decision in weights.items():
+        weight = decision.value * table[name].factor(name, step, train)
+        if weight > 0.0 and (term := table[name].term(rendered)) is not None:
+            found[name] = replace(term, weight=weight)
+    return found

@@ -1,0 +1,90 @@
+"""A trained model: its conf, cameras and plan, and its networks when a result needs them. Jittor is loaded then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from data.errors import UserError, is_allocation_failure
+from models.machine.ranks.place import own_gpu
+
+if TYPE_CHECKING:
+    from data.scenes.scene import Posed, Scene
+    from models.experiment import Experiment
+    from models.methods.conf import ExperimentConfig
+    from models.results.context import EvalContext
+
+
+class TrainedModel(AbstractContextManager):
+    """A model of `open_model`. Its scene is loaded, and its networks are built, at the first result that needs them."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+
+    @property
+    def scene(self) -> Scene:
+        """The training photographs with their cameras; raises UserError if they are not those of the training."""
+        return self.experiment.scene
+
+    @property
+    def views(self) -> Posed:
+        """The cameras of the training photographs, which are not decoded if that can be avoided."""
+        return self.experiment.views
+
+    @cached_property
+    def context(self) -> EvalContext:
+        """The networks, on the device, with all that results need."""
+        from models.training.logger import RunLogger
+
+        checkpoint, views = self.experiment.checkpoint, self.experiment.views  # raises before Jittor is loaded
+        del views
+        log = RunLogger(self.experiment.folder, resumed_at=None if checkpoint is None else checkpoint.step)
+        from models.results.context import opened
+
+        return opened(self.experiment, log)
+
+    def close(self) -> None:
+        """Return the memory of the networks to the system, for further work in this process."""
+        if "context" in vars(self):
+            from models.machine.memory import release_all
+
+            self.context.log.close()
+            del self.context
+            release_all()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def choose_device(conf: ExperimentConfig, device: str, gpu: int, is_trained: bool = False) -> ExperimentConfig:
+    """Choose the device; returns the conf with the values for it.
+
+    Raises UserError if it is not available, or the networks need more memory than is free.
+    """
+    from models.machine import backend
+    from models.methods.capacity import require_networks
+    from models.methods.device_values import for_device
+
+    backend.select(device, own_gpu(gpu, os.environ))
+    chosen = for_device(conf, backend.device_name()) if conf.by_device else conf
+    require_networks(chosen.model, is_trained)
+    return chosen
+
+
+@contextmanager
+def withdrawn_if_it_fails(experiment: Experiment) -> Iterator[None]:
+    """Release the lock at the end. A UserError, or the end of memory, removes the files of the run."""
+    try:
+        yield
+    except (UserError, ImportError, MemoryError):
+        experiment.withdraw()
+        raise
+    except (RuntimeError, OSError) as error:
+        if is_allocation_failure(error):
+            experiment.withdraw()
+        raise
+    finally:
+        experiment.close()

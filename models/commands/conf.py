@@ -8,9 +8,8 @@ from pathlib import Path
 from data.errors import UserError
 from models import interface
 from models.commands.cases import scenes_of
-from models.commands.command import Arguments
+from models.commands.command import Arguments, ExperimentConfig
 from models.config.program import CONFS, found_conf
-from models.methods.conf import ExperimentConfig
 
 DEFAULT_CONF = CONFS / "demo.conf"
 

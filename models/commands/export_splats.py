@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from data.errors import UserError
 from data.io.files import write_result
-from models.commands.command import Arguments, Command
+from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.shared import CHECKPOINT, with_model
-from models.methods.conf import ExperimentConfig
 from models.methods.gaussians.conf import GAUSSIANS, SURFELS, GaussiansConfig
 from models.results.trained import TrainedModel
 

@@ -6,23 +6,21 @@ import shutil
 from pathlib import Path
 
 from data.io.streams import say
-from data.scenes.scene import summary
 from models import interface
-from models.checkpoints.scenes import first_scene_kept
-from models.commands.command import EXIT_DONE, Arguments, Command
+from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
 from models.commands.view import VIEWER, keys_of, place_of
-from models.methods.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Inspect the scene, and show it with --view; returns the exit status."""
+    from data.scenes.scene import summary
+    from models.checkpoints.scenes import first_scene_kept
     from models.experiment import results_folder
+    from models.report.inspection import FILES, FOLDER, table
 
     folder = results_folder(conf)  # raises before the scene is loaded
     with first_scene_kept():
         scene = interface.load_scene(conf)
-        from models.report.inspection import FILES, FOLDER, table
-
         say(summary(scene), *scene.notes)
         found = interface.inspect(conf)
         say(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from data.errors import UserError
-from data.scenes.scene import require_view
-from models.commands.command import Arguments, Command, Mode
+from models.commands.command import Arguments, Command, ExperimentConfig, Mode
 from models.commands.flag_types import is_index
 from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, with_model
-from models.methods.conf import ExperimentConfig
 from models.results.trained import TrainedModel
 
 
@@ -25,6 +23,8 @@ def read(text: str) -> Mode | None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the video; returns the exit status."""
+    from data.scenes.scene import require_view
+
     first, second = arguments.mode.views
 
     def write(model: TrainedModel) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from data.io.streams import say
-from models.commands.command import EXIT_DONE, Arguments, Command
+from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
 from models.commands.shared import choose_device
-from models.methods.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:

@@ -20,7 +20,15 @@ from data.io.phases import Times, phase
 from data.io.streams import say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
-from models.commands.command import EXIT_DONE, EXIT_EMPTY_SURFACE, EXIT_NOT_FINITE, Arguments, Command, Mode
+from models.commands.command import (
+    EXIT_DONE,
+    EXIT_EMPTY_SURFACE,
+    EXIT_NOT_FINITE,
+    Arguments,
+    Command,
+    ExperimentConfig,
+    Mode,
+)
 from models.commands.conf import given_value, key_of, read_conf
 from models.commands.printed import command_line, given_flags, of_the_scene
 from models.commands.reconstruction_ahead import compiled_ahead
@@ -51,7 +59,6 @@ from models.commands.reconstruction_size import size_and_cameras
 from models.commands.reconstruction_time import OPTIONAL, Budget
 from models.commands.shared import choose_device
 from models.config.program import found_conf
-from models.methods.conf import ExperimentConfig
 from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS
 
 CONF = Path("confs/fast.conf")

@@ -14,10 +14,9 @@ from data.io.deadline import ends_at
 from data.io.images import image_size, list_images
 from data.io.phases import so_far
 from data.io.streams import say
-from models.commands.command import Arguments
+from models.commands.command import Arguments, ExperimentConfig
 from models.commands.conf import given_value
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, with_steps
-from models.methods.conf import ExperimentConfig
 from models.plan import LEAST_STEPS
 from models.requests import AUTO
 

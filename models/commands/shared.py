@@ -15,11 +15,11 @@ from models.commands.command import (
     EXPERIMENT,
     OUTPUT,
     Arguments,
+    ExperimentConfig,
     failed,
     flag,
 )
 from models.commands.flag_types import MAX_INT, finite, whole
-from models.methods.conf import ExperimentConfig
 from models.report.document import LANGUAGES
 from models.requests import FRAMES, PUBLISHED_RESOLUTION, WORLD, MeshRequest
 from models.results import trained

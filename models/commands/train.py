@@ -9,12 +9,11 @@ from data.errors import UserError
 from data.io.streams import say
 from models import interface
 from models.commands import cases
-from models.commands.command import EXPERIMENT, Arguments, Command, flag
+from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
 from models.commands.conf import read_conf
 from models.commands.printed import command_line, of_the_scene
 from models.commands.shared import CHECKPOINT, OVERWRITE, ended
 from models.commands.view import VIEWER, keys_of, place_of
-from models.methods.conf import ExperimentConfig
 
 
 def check(values: argparse.Namespace) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from models import interface
-from models.commands.command import OUTPUT, Arguments, Command, flag
+from models.commands.command import OUTPUT, Arguments, Command, ExperimentConfig, flag
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, with_model
-from models.methods.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:

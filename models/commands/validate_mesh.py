@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from models import interface
-from models.commands.command import Arguments, Command
+from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.mesh_flags import FINISH, MESH_FILE, OUTPUT_FILE, check, full_request
 from models.commands.shared import CHECKPOINT, MESH, ended, with_model
-from models.methods.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:

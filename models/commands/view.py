@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from models.commands.command import OUTPUT, Arguments, Command, flag
+from models.commands.command import OUTPUT, Arguments, Command, ExperimentConfig, flag
 from models.commands.flag_types import whole
 from models.commands.shared import CHECKPOINT, LANGUAGE, with_model
-from models.methods.conf import ExperimentConfig
 from models.requests import NETWORK, VIEWS, MeshRequest
 from models.results.trained import TrainedModel
 from models.viewer.server import FIRST_PORT, LAST_PORT, LOOPBACK, PORT, require_viser

@@ -218,7 +218,7 @@ class OccupancyEstimator(Estimator):
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        expected = self.buffers() | ({BACKDROP: np.zeros(3)} if BACKDROP in buffers else {})
+        expected = self.buffers() | ({BACKDROP: np.zeros(3, np.float32)} if BACKDROP in buffers else {})
         for name, own in expected.items():
             found = buffers.get(name)
             if found is None or found.dtype != own.dtype:

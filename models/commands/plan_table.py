@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.scenes.scene import Scene
-from models.methods.conf import ExperimentConfig
 from models.machine import backend, memory
 from models.machine.backend import jt
 from models.methods.block import ModelConfig
+from models.methods.conf import ExperimentConfig
 from models.methods.registry import build_model, decide
 from models.plan import UNSWEPT
 from models.results.chunks import ResultChunks

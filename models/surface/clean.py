@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 import trimesh
-from scipy.spatial import ConvexHull, cKDTree
+from scipy.spatial import cKDTree
 
 from data.errors import UserError
 from data.io.bars import shown
@@ -87,10 +87,12 @@ def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
     one_sided = lengths(total) / areas
     largest = int(np.argmax(areas * (1.0 - one_sided)))
     within = [mesh.vertices[np.unique(mesh.faces[label == name])] for name in range(count)]
-    hull, near = ConvexHull(within[largest]).equations, cKDTree(within[largest])
+    near = cKDTree(within[largest])
+    # The hull is approximated by its planes with 162 normals, as meshes have up to millions of vertices on it.
+    hull = [(side, (within[largest] @ side).max()) for side in trimesh.creation.icosphere(2).vertices]
 
     def outside(points: np.ndarray) -> float:
-        return float(np.mean((points @ hull[:, :3].T + hull[:, 3]).max(axis=1) > 0))
+        return float(np.mean(np.logical_or.reduce([points @ side > reach for side, reach in hull])))
 
     stays = one_sided < max(LEAST_SIDED, MORE_SIDED * one_sided[largest])
     if outside(centers) < MOSTLY:

@@ -52,28 +52,26 @@ struct SdfTiles {
     float *total;  // d y_0 / d h_0 [points, stride]
 };
 
-// u_l = c_{l+1} s_l for the last hidden layer in the main area, kept in `u`.
-__device__ inline void begin_sweep(Tile &tile, const TileLayer &top, const TileRows &h, const TileRows &u) {
+// u_l = c_{l+1} s_l for the last hidden layer in the main area.
+__device__ inline void begin_sweep(Tile &tile, const TileLayer &top, const TileRows &h) {
     Sums sums;
     each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
         const float2 value = h.read(row, column);
         const int width = top.shape.main;
         a = column < width ? top.weight[column] * top.shape.factor * softplus_slope(value.x) : 0.f;
         b = column + 1 < width ? top.weight[column + 1] * top.shape.factor * softplus_slope(value.y) : 0.f;
-        u.write(row, column, a, b);
     });
     put(tile, sums);
 }
 
 // u_{l-1} from u_l.
 template <int PRODUCTS>
-__device__ inline void continue_sweep(Tile &tile, const TileLayer &layer, const TileRows &h, const TileRows &u) {
+__device__ inline void continue_sweep(Tile &tile, const TileLayer &layer, const TileRows &h) {
     Sums sums = pulled<PRODUCTS>(tile, layer.main_turned, tile.column);
     each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
         const float2 value = h.read(row, column);
         a *= softplus_slope(value.x);
         b *= softplus_slope(value.y);
-        u.write(row, column, a, b);
     });
     put(tile, sums);
 }
@@ -116,21 +114,21 @@ __device__ inline float top_at(const TileLayer &top, int column) {
     return column < top.shape.beside ? top.weight[top.shape.beside_from + column] * top.shape.factor : 0.f;
 }
 
-// The sweep from h_1 ... h_L: u_1 ... u_{L-1} in `u`, laid out as these, and `total`; each where it is asked for.
+// The sweep: `total` from h_1 ... h_L.
 template <int PRODUCTS>
-__global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfTiles its, HiddenRows u) {
+__global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfTiles its) {
     Tile tile(net.width, net.beside);
     const long begin = (long)blockIdx.x * tile.points;
     const int rows = (int)(its.points - begin < tile.points ? its.points - begin : tile.points);
     const TileLayer &top = net.layers[net.last];
-    const auto hidden = [&](const HiddenRows &of, int l) { return of.of(net, l, begin, rows); };
-    const TileRows total{its.total + begin * its.stride, its.stride, its.total ? rows : 0};
+    const auto hidden = [&](int l) { return its.record.of(net, l, begin, rows); };
+    const TileRows total{its.total + begin * its.stride, its.stride, rows};
     bool is_begun = false;
-    begin_sweep(tile, top, hidden(its.record, net.last - 1), hidden(u, net.last - 1));
+    begin_sweep(tile, top, hidden(net.last - 1));
     for (int l = net.last - 1; l >= 0; l--) {
         const TileLayer &layer = net.layers[l];
         // What reaches h_0 is added up; each lane reads and writes its own places only.
-        for (int first = tile.column; its.total && first < layer.beside_turned.columns; first += tile.columns) {
+        for (int first = tile.column; first < layer.beside_turned.columns; first += tile.columns) {
             Sums sums;
             each_pair(tile, first, sums, [&](int row, int column, float &a, float &b) {
                 const float2 before = is_begun ? total.read(row, column) : float2{top_at(top, column), top_at(top, column + 1)};
@@ -141,13 +139,13 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfT
             each_pair(tile, first, sums, [&](int row, int column, float a, float b) { total.write(row, column, a, b); });
         }
         is_begun |= layer.beside_turned.columns > 0;
-        if (l > 0) continue_sweep<PRODUCTS>(tile, layer, hidden(its.record, l - 1), hidden(u, l - 1));
+        if (l > 0) continue_sweep<PRODUCTS>(tile, layer, hidden(l - 1));
     }
 }
 
-inline void sweep(const NetInTiles &net, const SdfTiles &its, const HiddenRows &u) {
+inline void sweep(const NetInTiles &net, const SdfTiles &its) {
     launch_sharing(is_reduced() ? sdf_sweep_kernel<1> : sdf_sweep_kernel<3>, net.blocks(its.points), net.threads(),
-                   net.shared(), net.net, its, u);
+                   net.shared(), net.net, its);
 }
 
 // Distances, and where `its` asks for them features and totals, of the points of a launch.
@@ -155,7 +153,7 @@ inline void evaluate(const NetInTiles &net, const SdfTiles &its) {
     if (its.points <= 0) return;
     launch_sharing(is_reduced() ? sdf_tiles_kernel<1> : sdf_tiles_kernel<3>, net.blocks(its.points), net.threads(),
                    net.shared(), net.net, its);
-    if (its.total) sweep(net, its, {});
+    if (its.total) sweep(net, its);
 }
 
 }  // namespace neus

@@ -86,20 +86,26 @@ def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
     total = np.stack([np.bincount(label, weights=normals[:, axis], minlength=count) for axis in range(3)], axis=1)
     one_sided = lengths(total) / areas
     largest = int(np.argmax(areas * (1.0 - one_sided)))
-    within = [mesh.vertices[np.unique(mesh.faces[label == name])] for name in range(count)]
-    near = cKDTree(within[largest])
+    stays = one_sided < max(LEAST_SIDED, MORE_SIDED * one_sided[largest])
+    if stays.all():
+        return Cleaned(mesh, 0, count)
+
+    def within(name: int) -> np.ndarray:
+        return mesh.vertices[np.unique(mesh.faces[label == name])]
+
+    vertices = within(largest)
+    near, size = cKDTree(vertices), np.ptp(vertices, axis=0).max()
     # The hull is approximated by its planes with 162 normals, as meshes have up to millions of vertices on it.
-    hull = [(side, (within[largest] @ side).max()) for side in trimesh.creation.icosphere(2).vertices]
+    hull = [(side, (vertices @ side).max()) for side in trimesh.creation.icosphere(2).vertices]
 
     def outside(points: np.ndarray) -> float:
         return float(np.mean(np.logical_or.reduce([points @ side > reach for side, reach in hull])))
 
-    stays = one_sided < max(LEAST_SIDED, MORE_SIDED * one_sided[largest])
     if outside(centers) < MOSTLY:
         return Cleaned(mesh, 0, count)
     for name in np.flatnonzero(~stays):
-        gap = near.query(within[name])[0].min() / np.ptp(within[largest], axis=0).max()
-        stays[name] = gap < APART or outside(within[name]) < MOSTLY
+        part = within(name)
+        stays[name] = near.query(part)[0].min() < APART * size or outside(part) < MOSTLY
     return _with_pieces(mesh, label, stays)
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
 
+from data.errors import SceneError
 from data.io.files import is_file
 from data.io.images import IMAGE_SUFFIXES, list_images
 
@@ -95,3 +96,15 @@ def mask_files(folder: Path, names: Sequence[str]) -> list[Path | None]:
         found.append(next((listed[home][stem] for home in homes for stem in stems if stem in listed[home]), None))
     uses = Counter(found)  # the same name in two folders
     return [mask if uses[mask] == 1 else None for mask in found]
+
+
+def required_mask_files(folder: Path, names: Sequence[str], flag: str, fix: str) -> list[Path]:
+    """The same; raises SceneError if one is missing. In `fix`, {name} and {stem} are those of the first one."""
+    masks = mask_files(folder, names)
+    missing = [name for name, mask in zip(names, masks, strict=True) if mask is None]
+    if missing:
+        raise SceneError(
+            f"{flag}{folder}: {len(missing)} of {len(names)} photographs have no mask, the first is {missing[0]}; "
+            f"{fix.format(name=missing[0], stem=Path(missing[0]).stem)}"
+        )
+    return [mask for mask in masks if mask is not None]

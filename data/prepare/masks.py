@@ -14,7 +14,7 @@ import numpy as np
 from data.errors import UserError, listed
 from data.io.headers import read_exif, upright
 from data.io.images import mask_of, read_image, rgb_of, size_of, size_within
-from data.io.named_files import mask_files
+from data.io.named_files import required_mask_files
 from data.parsed_scene import MASK_HALF
 from data.prepare import box_masks
 from data.prepare.frames import scaled_down
@@ -51,14 +51,7 @@ def require_masks(folder: Path, sources: Sequence[str]) -> list[Path]:
     """The mask file of each image; raises UserError if one is missing."""
     if not folder.is_dir():
         raise UserError(f"--masks {folder}: no such folder, and none of {', '.join(METHODS)}")
-    found = mask_files(folder, sources)
-    missing = [source for source, path in zip(sources, found, strict=True) if path is None]
-    if missing:
-        raise UserError(
-            f"--masks {folder}: {len(missing)} of {len(sources)} photographs have no mask, the first is {missing[0]}; "
-            f"name its mask {Path(missing[0]).stem}.png"
-        )
-    return [path for path in found if path is not None]
+    return required_mask_files(folder, sources, "--masks ", "name its mask {stem}.png")
 
 
 def read_mask(path: Path, size: tuple[int, int], orientation_of: Path) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 
 from data.errors import SceneError, listed
 from data.io.images import left_out, list_images, natural_key, photographs_folder
-from data.io.named_files import leads_out, mask_files, masks_folder, named_file
+from data.io.named_files import leads_out, masks_folder, named_file, required_mask_files
 from data.io.untrusted import positive, side
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.scenes.readers.poses import rigid_pose
@@ -141,13 +141,7 @@ def with_masks(place: Path, mask_folder: Path | None, images: Sequence[PosedImag
     if mask_folder is None:
         return tuple(images)
     names = [image.path.relative_to(place).as_posix() for image in images]
-    masks = mask_files(mask_folder, names)
-    missing = [name for name, path in zip(names, masks, strict=True) if path is None]
-    if missing:
-        raise SceneError(
-            f"{mask_folder}: {len(missing)} of {len(names)} photographs have no mask, the first is {missing[0]}; "
-            f"name its mask {missing[0]}.png, or remove the folder"
-        )
+    masks = required_mask_files(mask_folder, names, "", "name its mask {name}.png, or remove the folder")
     return tuple(replace(image, mask_path=mask) for image, mask in zip(images, masks, strict=True))
 
 

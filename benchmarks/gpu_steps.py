@@ -26,9 +26,9 @@ from benchmarks.shapes import FULL, FULL_OUTSIDE, SMALL, Shape, shape_conf, writ
 from benchmarks.workers import Worker
 from data.errors import UserError
 from data.prepare.load import load_scene
-from models.experiment import background
 from models.machine import backend
 from models.methods.conf import ExperimentConfig, load_config
+from models.results.experiment import background
 
 WARM_UP, STEPS, TRACED = 5, 50, 5
 SHAPES, PRODUCT = (FULL, FULL_OUTSIDE, SMALL), (262144, 256, 256)  # rows enough to keep a GPU busy for a while

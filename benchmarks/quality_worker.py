@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.serve import peak_bytes
-from models.callback import Callback
-from models.evaluation.evaluate import evaluate
-from models.evaluation.references import read_references
-from models.experiment import Experiment
-from models.interface import train
+from models.commands.interface import train
 from models.machine.backend import jt
 from models.methods.conf import parse_config
 from models.requests import UNIT, EvaluationRequest, MeshRequest
+from models.results.callback import Callback
 from models.results.context import EvalContext
+from models.results.evaluate import evaluate
+from models.results.experiment import Experiment
+from models.results.references import read_references
 from models.surface.extraction import EmptySurfaceError
 
 METRICS = ("chamfer", "f_score", "normal_consistency", "psnr", "psnr_mask", "points_median", "points_p90")

@@ -35,7 +35,7 @@ CELLS = (
         "\n"
         'ROOT = next(folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / "exp_runner.py").is_file())\n'
         "sys.path.insert(0, str(ROOT))  # not needed with `pip install .` and `import neus`\n"
-        "from models import interface as neus\n"
+        "from models.commands import interface as neus\n"
         "\n"
         'STEPS = int(os.environ.get("TOUR_STEPS", 2500))  # more steps give a better surface\n'
         'OUT = Path(os.environ.get("TOUR_OUT", ROOT / "exp" / "tour"))\n'

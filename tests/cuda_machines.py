@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from models.doctor.lines import Line
+from models.commands.machine_checks.lines import Line
 from models.machine.cuda import search
 from models.machine.cuda.conclude import CudaBuild, conclude
 from models.machine.cuda.facts import HEADERS, LIBRARIES, Driver, Facts, Gpu, Toolkit

@@ -99,6 +99,6 @@ if __name__ == "__main__":
 
     tqdm.set_lock(threading.RLock())  # a killed process would keep the one that processes share
     backend.select("cpu", 0)  # loads the program, and computes nothing: threads do not survive a fork
-    import models.runner  # noqa: F401
+    import models.commands.runner  # noqa: F401
 
     print(f"{torture(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))} checkpoints compared")

@@ -39,8 +39,8 @@ def good(tmp_path_factory):
 @pytest.fixture
 def work(good, tmp_path, monkeypatch):
     """A copy of the good folder, as the working folder."""
-    monkeypatch.setitem(sys.modules, "models.runner", ModuleType("models.runner"))
-    sys.modules["models.runner"].Runner = Mock(side_effect=AcceptedError)  # where Jittor would be loaded
+    monkeypatch.setitem(sys.modules, "models.commands.runner", ModuleType("models.commands.runner"))
+    sys.modules["models.commands.runner"].Runner = Mock(side_effect=AcceptedError)  # where Jittor would be loaded
     folder = shutil.copytree(good, tmp_path / "work")
     monkeypatch.chdir(folder)
     return folder

@@ -105,6 +105,6 @@ def test_memory_that_runs_out_elsewhere_is_one_sentence(tmp_path, monkeypatch, c
         patch.setattr("models.commands.conf.read_conf", Mock(side_effect=MemoryError()))
         assert exp_runner.main([]) == 2
     assert capsys.readouterr().err.startswith("error: memory ran out: ")
-    monkeypatch.setattr("models.runner.Runner.__init__", Mock(side_effect=OSError("Cannot allocate memory")))
+    monkeypatch.setattr("models.commands.runner.Runner.__init__", Mock(side_effect=OSError("Cannot allocate memory")))
     assert run(tmp_path / "new", settings=SHORT) == 2  # nothing stays
     assert "memory ran out" in capsys.readouterr().err and not (tmp_path / "new").exists()

@@ -21,7 +21,7 @@ def opened(monkeypatch, tmp_path):
     """Stands in for the functions that open an experiment, in an empty working folder."""
     opening = Mock()
     for name in ("open_training", "open_results"):
-        monkeypatch.setattr(f"models.experiment.{name}", getattr(opening, name))
+        monkeypatch.setattr(f"models.results.experiment.{name}", getattr(opening, name))
         getattr(opening, name).side_effect = UserError("no more")
     monkeypatch.chdir(tmp_path)
     return opening

@@ -9,8 +9,8 @@ from runs import SHORT, everything, run, saved
 from test_guard import NO_PROBE
 
 from models.checkpoints.ours import save_checkpoint
-from models.evaluation import collapse
-from models.evaluation.collapse import ScoredViews
+from models.results import collapse
+from models.results.collapse import ScoredViews
 from models.training.record import FALL, Record, recorded
 from models.training.watch import PATIENCE
 
@@ -74,8 +74,8 @@ def test_what_stays_worse_ends_with_the_weights_of_the_best_checkpoint(monkeypat
 
 def test_what_gets_worse_before_the_time_is_over_goes_back(monkeypatch, tmp_path, capsys):
     begun = iter(range(99))
-    monkeypatch.setattr("models.runner.LEAST_STEPS", 0)
-    monkeypatch.setattr("models.runner.seconds_left", lambda: 5 - next(begun))
+    monkeypatch.setattr("models.commands.runner.LEAST_STEPS", 0)
+    monkeypatch.setattr("models.commands.runner.seconds_left", lambda: 5 - next(begun))
     scripted(monkeypatch, 20.0, 25.0, 20.0, 24.5)
     assert run(tmp_path, settings=SETTINGS) == 0
     told = "".join(capsys.readouterr())

@@ -7,7 +7,7 @@ from browsing import PHONE, drag, opened, overflows, picture_of, slide
 from runs import ROOT, run
 
 import exp_runner
-from models.report.document import data_of
+from models.results.report.document import data_of
 
 BASE = {"scene": "jug", "model": "neus", "step": 5000, "seconds": 152.4, "resolution": 256, "world_per_radius": 2.5}
 BASE |= {"test_photographs": 4, "counts_first": "psnr", "psnr": 32.137, "ssim": 0.951, "chamfer": 0.00481, "tau": 0.01}

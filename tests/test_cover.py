@@ -11,7 +11,7 @@ from synthetic_scene import look_at
 from data.prepare.inspection.checks import findings
 from data.prepare.inspection.sides import missing_sides
 from models.commands.reconstruction_page import page, trust
-from models.evaluation.cover import BANDS, cover, cover_picture
+from models.results.cover import BANDS, cover, cover_picture
 
 TABLE = -0.3
 

@@ -9,7 +9,7 @@ from forms import CUDA_FORMS, in_form
 from test_micro_batches import trainer_of
 from trainings import gradients
 
-from models.doctor.operations import BOUND, difference
+from models.commands.machine_checks.operations import BOUND, difference
 from models.ops.examples import example
 from models.ops.kernel import REFERENCE
 from models.ops.upsample import place

@@ -9,7 +9,7 @@ from rigs import project
 from data.cameras import decompose_projection
 from data.demo import make_demo
 from data.io.images import read_image
-from models.evaluation.ground_truth import sample_surface
+from models.results.ground_truth import sample_surface
 from models.surface.mesh_file import read_mesh
 
 DEMO = Path(make_demo.__file__).parent

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from models.config.strict import ConfigError
-from models.experiment import _fitting
 from models.methods.conf import load_config, parse_config, to_hocon
 from models.methods.device_values import as_trained, for_device, sizes_line
+from models.results.experiment import _fitting
 
 CONFS = Path(__file__).parents[1] / "confs"
 BY_DEVICE = ("fast", "geo", "demo", "fast_nerf")

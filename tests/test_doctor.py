@@ -10,8 +10,8 @@ import pytest
 from cuda_machines import computes, facts, takes_its_process_along, toolkit
 from runs import ROOT
 
-from models.doctor import examine, lines, operations, system
-from models.doctor.operations import gradients
+from models.commands.machine_checks import examine, lines, operations, system
+from models.commands.machine_checks.operations import gradients
 from models.machine.backend import jt
 from models.machine.cuda import start
 from models.machine.cuda.conclude import conclude

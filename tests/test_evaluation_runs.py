@@ -13,10 +13,10 @@ from rigs import cloud, sphere_of_cameras, textured_scene
 from runs import ROOT, run
 from test_dtu import spoil_mask, write_reference
 
-from models.evaluation.references import read_references
-from models.experiment import Experiment
 from models.plan import Decision, TrainingPlan
 from models.requests import EvaluationRequest, MeshRequest
+from models.results.experiment import Experiment
+from models.results.references import read_references
 
 pytestmark = pytest.mark.slow
 
@@ -148,12 +148,12 @@ def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeyp
     points *= 0.5 / np.linalg.norm(points, axis=1, keepdims=True)
     scene = textured_scene(sphere_of_cameras(6, middle=np.zeros(3)), masks=False)
     scene = dataclasses.replace(scene, points=cloud(points[:200]))
-    monkeypatch.setattr("models.evaluation.references.held_out_scene", lambda experiment, group: scene)
+    monkeypatch.setattr("models.results.references.held_out_scene", lambda experiment, group: scene)
     trimesh.PointCloud(points).export(tmp_path / "p.ply")
 
     def references(trains, **asked):
         plan = TrainingPlan(points=Decision("given" if trains else "none"))
-        monkeypatch.setattr("models.evaluation.references.plan_of", lambda experiment: plan)
+        monkeypatch.setattr("models.results.references.plan_of", lambda experiment: plan)
         conf = SimpleNamespace(dataset=SimpleNamespace(reference_mesh=""))
         return read_references(Experiment(conf, tmp_path, scene, None), EvaluationRequest(MeshRequest(2), **asked))
 

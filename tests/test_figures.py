@@ -7,8 +7,8 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from data.io.images import to_uint8
-from models.evaluation.image_metrics import color_aligned, compare, greyed, mask_first, mean
 from models.plan import Decision, TrainingPlan
+from models.results.image_metrics import color_aligned, compare, greyed, mask_first, mean
 from models.results.render import RenderedView
 
 RNG = np.random.default_rng(3)

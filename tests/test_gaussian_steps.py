@@ -11,11 +11,11 @@ from test_gaussians import SMALL, splats
 from trainings import trainer_of
 
 from data.prepare.load import load_scene
-from models.experiment import background
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.methods.gaussians.terms import LOSSES
 from models.rendering.loss_table import Loss
+from models.results.experiment import background
 from models.structs import Term
 
 

@@ -17,10 +17,10 @@ from data.io.images import read_image, write_image
 from data.prepare.load import load_scene
 from data.scenes.writer import write_neus_scene
 from models.checkpoints.scenes import training_scene
-from models.evaluation import collapse
-from models.evaluation.collapse import deciding_group
-from models.experiment import Experiment
 from models.methods.conf import load_config
+from models.results import collapse
+from models.results.collapse import deciding_group
+from models.results.experiment import Experiment
 from models.training import record
 from models.training.record import recorded
 

@@ -16,8 +16,8 @@ from data.prepare.load import load_scene
 from models.commands import reconstruction_page
 from models.config.hocon import check_case
 from models.methods.conf import load_config
-from models.report.document import escaped
-from models.report.inspection import markdown
+from models.results.report.document import escaped
+from models.results.report.inspection import markdown
 
 
 def inspect(folder, out, *extra):

@@ -1,4 +1,4 @@
-"""models/interface.py: from photographs to a mesh and its metrics, without output; the memory of models is returned."""
+"""The Python interface: from photographs to a mesh and its metrics, silently; the memory of models is returned."""
 
 import gc
 import re
@@ -15,7 +15,7 @@ from runs import ROOT
 
 from data.errors import UserError
 from data.prepare.load import load_scene, load_views
-from models import installed, interface
+from models.commands import installed, interface
 from models.requests import EvaluationRequest, MeshRequest, VideoRequest
 from models.surface.visibility import Visibility
 

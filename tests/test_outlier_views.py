@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from rigs import sphere_of_cameras, textured_scene
 
-from models.evaluation.image_metrics import outlier_notes, outliers
 from models.plan import Decision, TrainingPlan
+from models.results.image_metrics import outlier_notes, outliers
 from models.results.render import RenderedView
 
 pytestmark = pytest.mark.slow

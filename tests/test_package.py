@@ -8,9 +8,9 @@ import tomllib
 import pytest
 from runs import ROOT
 
-from models.installed.__main__ import PROGRAM
+from models.commands.installed.__main__ import PROGRAM
 
-COMMAND = ROOT / "models" / "installed"
+COMMAND = ROOT / "models/commands/installed"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 

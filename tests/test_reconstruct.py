@@ -33,9 +33,9 @@ from models.commands.reconstruction_folder import ReconstructionPlan
 from models.commands.reconstruction_settings import LEAST_GAIN, longer
 from models.commands.reconstruction_size import size_and_cameras
 from models.config.program import PROGRAM_FOLDER
-from models.evaluation.references import NoReferencesError
 from models.methods.conf import load_config
-from models.report.document import read_page
+from models.results.references import NoReferencesError
+from models.results.report.document import read_page
 from models.training import pace
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16")

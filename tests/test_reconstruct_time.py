@@ -15,8 +15,8 @@ from data.io.bars import Bar
 from data.io.deadline import ends_at, seconds_left, slowdown
 from data.io.phases import Spent
 from data.prepare.stereo.fused_depth import FEWEST_MAPS, views_within
-from models import runner
 from models.checkpoints import scenes
+from models.commands import runner
 from models.commands.reconstruction import CONF
 from models.commands.reconstruction_settings import timed_plan
 from models.commands.reconstruction_time import STEPPING, WORTH, Budget, announce, on_cold_cache

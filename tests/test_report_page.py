@@ -15,10 +15,10 @@ from runs import run
 
 from data.errors import UserError
 from models.machine.version import program_version
-from models.report import parts
-from models.report.document import data_of, document
-from models.report.history import History
-from models.report.parts import linked_files
+from models.results.report import parts
+from models.results.report.document import data_of, document
+from models.results.report.history import History
+from models.results.report.parts import linked_files
 from models.surface.mesh import Surface
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")

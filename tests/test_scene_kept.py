@@ -1,7 +1,7 @@
 """Several works on one scene in a process decode it once."""
 
-from models import interface
 from models.checkpoints.scenes import first_scene_kept, training_scene
+from models.commands import interface
 
 
 def test_the_first_scene_is_decoded_once_while_it_is_kept():

@@ -19,7 +19,7 @@ from dense_extraction import (
 )
 
 from data.errors import UserError
-from models.evaluation.ground_truth import point_to_mesh
+from models.results.ground_truth import point_to_mesh
 from models.surface import sparse
 from models.surface.block import mixed_corners
 from models.surface.extraction import EmptySurfaceError

@@ -5,9 +5,9 @@ import pytest
 import trimesh
 
 from data.errors import UserError
-from models.evaluation import ground_truth as metrics
-from models.evaluation.ground_truth import GroundTruth, read_ground_truth
-from models.evaluation.surface_metrics import against_truth
+from models.results import ground_truth as metrics
+from models.results.ground_truth import GroundTruth, read_ground_truth
+from models.results.surface_metrics import against_truth
 from models.surface.mesh_file import read_mesh
 
 

@@ -9,11 +9,11 @@ import trimesh
 from browsing import demo_scene, needs_viser
 from runs import ROOT, run
 
-from models.experiment import Experiment
-from models.interface import read_conf
+from models.commands.interface import read_conf
 from models.methods.conf import load_config
 from models.requests import MeshRequest
 from models.results.context import EvalContext
+from models.results.experiment import Experiment
 from models.surface.mesh import Surface
 from models.viewer import model_viewer, server
 from models.viewer.crop import ConfKeys

@@ -72,7 +72,7 @@ def test_what_is_refused_costs_no_checkpoint_and_leaves_no_folder(copy, tmp_path
         assert run(tmp_path / "above/new", "--mode", mode, "--checkpoint", source) == 2
         error = capsys.readouterr().err
         assert "sdf_network_fine" in error and error.count("\n") == 1
-    monkeypatch.setattr("models.runner.chosen_chunk", refuse)
+    monkeypatch.setattr("models.commands.runner.chosen_chunk", refuse)
     assert run(copy, "--overwrite") == 2
     assert files(copy) == before and sorted(path.name for path in copy.iterdir()) == ["checkpoints"]
     assert not (tmp_path / "above").exists()
@@ -111,7 +111,7 @@ def test_pictures_and_meshes_that_do_not_fit_the_disk_end_no_training(tmp_path, 
 
     for place in ("data.io.images", "data.io.files"):
         monkeypatch.setattr(f"{place}.write_atomically", refuse)
-    monkeypatch.setattr("models.runner.record", lambda *_: None)
+    monkeypatch.setattr("models.commands.runner.record", lambda *_: None)
     spoil_batches(monkeypatch, {1, 2}, spoil_image)
     often = ("train.val_freq=2", "train.val_mesh_freq=2", "train.validate_resolution_level=20", "train.ray_chunk=256")
     assert run(tmp_path, settings=(*SHORT[:3], *often)) == 0

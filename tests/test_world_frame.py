@@ -24,9 +24,9 @@ from data.prepare.world import floor_normal, upright
 from data.scenes.config import DatasetConfig
 from data.scenes.readers.neus import FRAME_FILE
 from data.scenes.writer import write_neus_scene
-from models.evaluation.ground_truth import read_ground_truth
 from models.requests import UNIT, WORLD, MeshRequest
 from models.results import colored
+from models.results.ground_truth import read_ground_truth
 from models.surface.mesh import Surface, file_axes
 from models.surface.mesh_file import given_surface, mesh_to_working
 

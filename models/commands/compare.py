@@ -37,8 +37,8 @@ def check(values: argparse.Namespace) -> None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Print the metrics of evaluated experiments side by side and write their page; returns the exit status."""
-    from models.evaluation.comparison import compare, evaluated
-    from models.report.pages import write_page
+    from models.results.comparison import compare, evaluated
+    from models.results.report.pages import write_page
 
     del conf
     values = arguments.values

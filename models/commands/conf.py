@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.errors import UserError
-from models import interface
+from models.commands import interface
 from models.commands.cases import scenes_of
 from models.commands.command import Arguments, ExperimentConfig
 from models.config.program import CONFS, found_conf

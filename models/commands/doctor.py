@@ -11,7 +11,7 @@ EXIT_WRONG = 1
 
 def run(arguments: Arguments, conf: ExperimentConfig | None) -> int:
     """Print a line for each check; returns the exit status."""
-    from models.doctor.examine import examine
+    from models.commands.machine_checks.examine import examine
 
     del conf
     if checked := joined().check():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from models import interface
+from models.commands import interface
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, whole
 from models.commands.mesh_flags import ALONE, MESH_FILE, UP

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from data.io.streams import say
-from models import interface
+from models.commands import interface
 from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
 from models.commands.view import VIEWER, keys_of, place_of
 
@@ -15,8 +15,8 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Inspect the scene, and show it with --view; returns the exit status."""
     from data.scenes.scene import summary
     from models.checkpoints.scenes import first_scene_kept
-    from models.experiment import results_folder
-    from models.report.inspection import FILES, FOLDER, table
+    from models.results.experiment import results_folder
+    from models.results.report.inspection import FILES, FOLDER, table
 
     folder = results_folder(conf)  # raises before the scene is loaded
     with first_scene_kept():

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.io.streams import say
-from models import interface
+from models.commands import interface
 from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, ExperimentConfig, flag
 from models.commands.flag_types import MAX_INT, positive, whole
+from models.commands.interface import DEFAULT_FRAMES
 from models.commands.printed import command_line, of_the_scene
 from models.commands.shared import OVERWRITE
 from models.config.program import found_conf
-from models.interface import DEFAULT_FRAMES
 
 NEXT_CONF = Path("confs/fast.conf")  # with masks or without; its scene folder is ./public_data/CASE_NAME
 REGION = "dataset.roi"

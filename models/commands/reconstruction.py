@@ -112,8 +112,8 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
 def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
     """The experiment's folder; raises UserError for mistakes that can be detected before the work starts."""
     from models.checkpoints.folder import has_checkpoints
-    from models.experiment import CHECKPOINTS, results_folder
     from models.methods.capacity import require_batch, require_mesh
+    from models.results.experiment import CHECKPOINTS, results_folder
 
     conf = choose_device(arguments, conf, is_trained=True)
     require_batch(conf)
@@ -184,7 +184,7 @@ def _train_and_mesh(
 
 def _evaluated(arguments: Arguments, folder: Path) -> int:
     """Evaluate the mesh; returns the exit status. Without anything to compare it with, there are no metrics."""
-    from models.evaluation.references import NoReferencesError
+    from models.results.references import NoReferencesError
 
     try:
         return _run(_step(_of_checkpoint(arguments), evaluate.COMMAND, mesh_file=folder / RESULT / MESH), 5)
@@ -220,8 +220,8 @@ def _trained(
 
 def _warn_on_report(folder: Path) -> None:
     """Add a warning about the missing surface to the training's report."""
-    from models.report.added import with_warning
-    from models.report.document import REPORT
+    from models.results.report.added import with_warning
+    from models.results.report.document import REPORT
 
     with_warning(folder / REPORT, NO_SURFACE)
 

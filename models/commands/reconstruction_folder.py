@@ -17,13 +17,13 @@ from data.io.phases import Spent, Times, added, as_values
 from data.io.streams import complain, say
 from data.scenes.writer import CAMERA_FILE
 from models.commands.reconstruction_page import COVER, CURVE, PHASES
-from models.evaluation.metric_files import JSON_FILE, read_json, write_json
-from models.report.document import REPORT
-from models.report.inspection import FIGURES as HEALTH_FIGURES
-from models.report.inspection import FOLDER as HEALTH_FOLDER
-from models.report.inspection import PAGE as HEALTH_PAGE
-from models.report.inspection import PICTURE as OVERVIEW
-from models.report.pages import result_page
+from models.results.metric_files import JSON_FILE, read_json, write_json
+from models.results.report.document import REPORT
+from models.results.report.inspection import FIGURES as HEALTH_FIGURES
+from models.results.report.inspection import FOLDER as HEALTH_FOLDER
+from models.results.report.inspection import PAGE as HEALTH_PAGE
+from models.results.report.inspection import PICTURE as OVERVIEW
+from models.results.report.pages import result_page
 
 PLAN = "reconstruct.json"
 RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
@@ -164,7 +164,7 @@ def add_figures(folder: Path, times: Times) -> None:
 def score_curve(folder: Path) -> list[list[float]]:
     """[step, seconds, PSNR in dB] of the scored photographs, at each checkpoint in ascending order."""
     from models.checkpoints.folder import latest_checkpoint
-    from models.experiment import CHECKPOINTS
+    from models.results.experiment import CHECKPOINTS
     from models.training.record import recorded
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
@@ -174,7 +174,7 @@ def score_curve(folder: Path) -> list[list[float]]:
 def trained_so_far(folder: Path) -> tuple[int, float]:
     """The step of the newest checkpoint, and the seconds of its training; zeros if there is none."""
     from models.checkpoints.folder import latest_checkpoint
-    from models.experiment import CHECKPOINTS
+    from models.results.experiment import CHECKPOINTS
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     return (0, 0.0) if newest is None else (newest.step, float(newest.state.get("seconds", 0.0)))
@@ -194,7 +194,7 @@ def with_steps(plan: ReconstructionPlan, steps: int) -> ReconstructionPlan:
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
     """Why a training stopped early, as a sentence, and whether there is a checkpoint for results."""
     from models.checkpoints.folder import latest_checkpoint
-    from models.experiment import CHECKPOINTS
+    from models.results.experiment import CHECKPOINTS
     from models.training.watch import STOPPED_KEY
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
@@ -208,7 +208,7 @@ def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
 def set_checkpoints_aside(folder: Path) -> None:
     """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
     from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
-    from models.experiment import CHECKPOINTS
+    from models.results.experiment import CHECKPOINTS
     from models.training.run_files import FolderLock
 
     if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
@@ -222,7 +222,7 @@ def set_checkpoints_aside(folder: Path) -> None:
 def drop_earlier(folder: Path, is_asked: bool) -> None:
     """After the training: remove the checkpoints of an earlier one (with --overwrite), else print their folder."""
     from models.checkpoints.folder import EARLIER, has_checkpoints, remove_set_aside
-    from models.experiment import CHECKPOINTS
+    from models.results.experiment import CHECKPOINTS
 
     if is_asked:
         remove_set_aside(folder / CHECKPOINTS)

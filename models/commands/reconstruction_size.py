@@ -11,7 +11,7 @@ import trimesh
 from data.parsed_scene import ParsedScene, WorldFrame
 from data.scenes.config import DatasetConfig
 from data.scenes.readers.neus import read_neus
-from models.report.document import escaped
+from models.results.report.document import escaped
 
 MILLIMETRE = 1e-3
 NO_SCALE = "not known, so the unit of the mesh is arbitrary; --marker, --scale or GPS positions give it"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.files import require_place
-from models import interface
+from models.commands import interface
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite
 from models.commands.mesh_flags import OUTPUT_FILE

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data.io.streams import complain
-from models import interface
+from models.commands import interface
 from models.commands.command import (
     EXIT_DONE,
     EXIT_EMPTY_SURFACE,
@@ -20,9 +20,9 @@ from models.commands.command import (
     flag,
 )
 from models.commands.flag_types import MAX_INT, finite, whole
-from models.report.document import LANGUAGES
 from models.requests import FRAMES, PUBLISHED_RESOLUTION, WORLD, MeshRequest
 from models.results import trained
+from models.results.report.document import LANGUAGES
 from models.results.trained import TrainedModel
 
 MAX_RESOLUTION = 2048  # gives tens of millions of triangles and needs 4 GB of memory

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.io.streams import say
-from models import interface
-from models.commands import cases
+from models.commands import cases, interface
 from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
 from models.commands.conf import read_conf
 from models.commands.printed import command_line, of_the_scene
@@ -52,8 +51,8 @@ def next_steps(arguments: Arguments) -> list[str]:
     if arguments.values.cases is not None:
         return []
     from models.checkpoints.folder import checkpoint_files
-    from models.experiment import CHECKPOINTS
-    from models.report.document import REPORT
+    from models.results.experiment import CHECKPOINTS
+    from models.results.report.document import REPORT
 
     folder = Path(read_conf(arguments).general.base_exp_dir)
     saved = list(checkpoint_files(folder / CHECKPOINTS).values())[-1:]

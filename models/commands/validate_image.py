@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models import interface
+from models.commands import interface
 from models.commands.command import OUTPUT, Arguments, Command, ExperimentConfig, flag
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, with_model

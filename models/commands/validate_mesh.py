@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models import interface
+from models.commands import interface
 from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.mesh_flags import FINISH, MESH_FILE, OUTPUT_FILE, check, full_request
 from models.commands.shared import CHECKPOINT, MESH, ended, with_model

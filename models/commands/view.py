@@ -77,7 +77,7 @@ def keys_of(arguments: Arguments, conf: ExperimentConfig) -> ConfKeys:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Show a trained model until Ctrl-C; returns the exit status."""
     from models.checkpoints.folder import checkpoint_files
-    from models.experiment import CHECKPOINTS
+    from models.results.experiment import CHECKPOINTS
 
     keys, place = keys_of(arguments, conf), place_of(arguments)
 

@@ -10,7 +10,7 @@ from typing import Any
 PROGRAM_FOLDER = Path(__file__).resolve().parents[2]
 PROGRAM = PROGRAM_FOLDER / "exp_runner.py"
 FROM_A_CLONE = "python exp_runner.py"
-# Where pip installed it, the folder is the package `neus`, which has this module of the command (models/installed).
+# Where pip installed it, the folder is the package `neus`, which has this module of the command.
 CALLED = "neus" if (PROGRAM_FOLDER / "__main__.py").is_file() else FROM_A_CLONE
 CONFS = Path("confs")
 

@@ -13,9 +13,9 @@ import trimesh
 
 from data.errors import UserError
 from data.scenes.scene import Scene
-from models.experiment import Experiment, open_scene
 from models.methods.conf import ExperimentConfig
 from models.requests import NONE, TEXTURE, MeshRequest
+from models.results.experiment import Experiment, open_scene
 from models.surface import clean
 from models.surface.color import Fallback, Photographs, paint
 from models.surface.formats import companions, write_surface

@@ -12,7 +12,6 @@ from data.rays import Rays
 from data.scenes.scene import Scene, summary
 from models.checkpoints.ours import Checkpoint
 from models.config.renamed import outdated_line
-from models.experiment import Experiment, plan_of
 from models.machine import backend
 from models.methods.conf import flat
 from models.methods.decisions import with_table
@@ -20,6 +19,7 @@ from models.methods.device_values import sizes_line, tiles_line
 from models.methods.protocol import Model
 from models.methods.registry import build_model
 from models.results.chunks import ResultChunks
+from models.results.experiment import Experiment, plan_of
 from models.results.render import RenderedView, render_view
 from models.training.logger import RunLogger
 from models.training.trainer import generators, restore_model

@@ -13,9 +13,9 @@ from models.machine.ranks.place import own_gpu
 
 if TYPE_CHECKING:
     from data.scenes.scene import Posed, Scene
-    from models.experiment import Experiment
     from models.methods.conf import ExperimentConfig
     from models.results.context import EvalContext
+    from models.results.experiment import Experiment
 
 
 class TrainedModel(AbstractContextManager):

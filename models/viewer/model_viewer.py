@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError, reason
-from models.callback import TRAINING, Callback
+from models.results.callback import TRAINING, Callback
 from models.surface.extraction import EmptySurfaceError
 from models.viewer.crop import ConfKeys
 from models.viewer.scene_display import SceneDisplay, words
@@ -19,9 +19,9 @@ from models.viewer.scene_viewer import A_MOMENT, Place, add_tools
 from models.viewer.server import start, stop
 
 if TYPE_CHECKING:
-    from models.experiment import Experiment
     from models.requests import MeshRequest
     from models.results.context import EvalContext
+    from models.results.experiment import Experiment
     from models.surface.mesh import Surface
     from models.viewer.live_render import LiveRenderer
 

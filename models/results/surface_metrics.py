@@ -8,7 +8,7 @@ import numpy as np
 import trimesh
 from scipy.spatial import cKDTree
 
-from models.evaluation.ground_truth import MOST_POINTS, GroundTruth, nearest, point_to_mesh, sample_faces
+from models.results.ground_truth import MOST_POINTS, GroundTruth, nearest, point_to_mesh, sample_faces
 
 SAMPLES = 100_000  # per direction; the mean of this many distances is accurate to about 0.3 % of their spread
 # Default of --tau: a hundredth of the sphere's radius. It is two and a half cells of a 512^3 grid, above the extraction

@@ -1,4 +1,4 @@
-"""NeuS in Jittor: the command `neus` (__main__.py), and the functions of models/interface.py as `neus.train` and so on.
+"""NeuS in Jittor: the command `neus` (__main__.py), and the functions of the interface as `neus.train` and so on.
 
 In an installation, the files of this folder are in `neus/`, next to the packages `data` and `models`. A process that
 uses the functions cannot import other packages with these two names.
@@ -28,4 +28,4 @@ def __getattr__(name: str) -> Any:
             importlib.import_module(package)
     finally:
         sys.path[:] = kept
-    return getattr(importlib.import_module("models.interface"), name)
+    return getattr(importlib.import_module("models.commands.interface"), name)

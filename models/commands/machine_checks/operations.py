@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from models.doctor.lines import Line, guarded
+from models.commands.machine_checks.lines import Line, guarded
 from models.fields.conf import SdfConfig
 from models.fields.sdf import SDFNetwork
 from models.fields.state import export_state, import_state, named_parameters

@@ -14,9 +14,9 @@ from data.prepare.inspection.checks import findings
 from data.prepare.inspection.epipolar import Finding
 from data.prepare.inspection.overview import overview
 from data.scenes.scene import Scene, summary
-from models.experiment import Experiment, results_folder
 from models.methods.conf import ExperimentConfig
-from models.report.document import escaped
+from models.results.experiment import Experiment, results_folder
+from models.results.report.document import escaped
 from models.training.run_files import RunFiles
 
 FOLDER = "inspect"

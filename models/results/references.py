@@ -16,13 +16,13 @@ from data.scenes.readers.points import DtuReference, read_dtu, read_points
 from data.scenes.scene import Scene, radius_of
 from data.scenes.split import TEST
 from models.checkpoints.same_scene import require_not_trained_on
-from models.evaluation.ground_truth import SAMPLES, GroundTruth, moved, read_ground_truth, require_in_region
-from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
-from models.evaluation.metric_files import require_table
-from models.evaluation.surface_metrics import TAU
-from models.experiment import Experiment, held_out_scene, plan_of
 from models.plan import NONE
 from models.requests import UNIT, WORLD, EvaluationRequest
+from models.results.experiment import Experiment, held_out_scene, plan_of
+from models.results.ground_truth import SAMPLES, GroundTruth, moved, read_ground_truth, require_in_region
+from models.results.held_out_points import HeldOutPoints, held_out_points, others
+from models.results.metric_files import require_table
+from models.results.surface_metrics import TAU
 from models.surface.clean import THICK, find_ground
 from models.surface.mesh import Surface
 from models.surface.mesh_file import frame_of, given_surface, mesh_to_working

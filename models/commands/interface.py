@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from data.io.streams import complain, is_told, say, telling
-from models.callback import Callback
 from models.config.program import PROGRAM_FOLDER, found_conf, rebased
 from models.machine.ranks.place import is_writer
 from models.machine.ranks.ranks import joined
 from models.requests import MESH, NONE, UNIT, VERTEX, EvaluationRequest, MeshRequest, VideoRequest
+from models.results.callback import Callback
 from models.results.trained import TrainedModel, choose_device, withdrawn_if_it_fails
 
 if TYPE_CHECKING:
     from data.prepare.inspection.epipolar import Finding
     from data.scenes.scene import Scene
-    from models.evaluation.image_metrics import ValidationImage
     from models.methods.conf import ExperimentConfig
+    from models.results.image_metrics import ValidationImage
     from models.surface.mesh import Surface
 
 DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, which features match reliably
@@ -129,7 +129,7 @@ def inspect(conf: ExperimentConfig) -> tuple[Finding, ...]:
 
     Writes overview.png, health.md and health.json to inspect/. Raises UserError if they cannot be written.
     """
-    from models.report.inspection import write_inspection
+    from models.results.report.inspection import write_inspection
 
     return write_inspection(conf, load_scene(conf))
 
@@ -159,8 +159,8 @@ def train(
         DivergedError: values do not remain finite, or the networks collapse.
         GpuFailedError: the GPU failed.
     """
-    from models.experiment import open_training
     from models.methods.capacity import require_batch, require_mesh
+    from models.results.experiment import open_training
 
     conf = choose_device(conf, device, gpu, is_trained=True)
     require_batch(conf)
@@ -175,8 +175,8 @@ def train(
         from models.training.logger import RunLogger
 
         with RunLogger(experiment.folder, not writes, resumed_at, writes) as log:
+            from models.commands.runner import Runner
             from models.machine.memory import release_all
-            from models.runner import Runner
 
             runner = Runner(experiment, log)
             runner.train(language, *callbacks)
@@ -196,7 +196,7 @@ def open_model(
     `checkpoint`: a .safetensors of this program, a .pth of the published code, or Gaussians (.ply); None for the newest
     of the folder. Use it in a `with` block, or call `close`, to return its memory. Raises UserError.
     """
-    from models.experiment import open_results
+    from models.results.experiment import open_results
 
     return TrainedModel(open_results(choose_device(conf, device, gpu), checkpoint, complain))
 
@@ -213,8 +213,8 @@ def render(model: TrainedModel, view: int, level: int | None = None) -> Validati
     require_view(model.scene, view)
     with withdrawn_if_it_fails(model.experiment):
         context = model.context
-        from models.evaluation.image_metrics import validate_image
-        from models.report.added import with_picture
+        from models.results.image_metrics import validate_image
+        from models.results.report.added import with_picture
 
         picture = validate_image(context, view, level or context.experiment.conf.train.validate_resolution_level)
         with_picture(context, picture)
@@ -253,8 +253,8 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     views = model.scene if request.needs_photographs else model.views
     with withdrawn_if_it_fails(model.experiment):
         context = model.context
-        from models.report.added import with_mesh
         from models.results.meshes import validate_mesh
+        from models.results.report.added import with_mesh
 
         surface = validate_mesh(context, request)
         with_mesh(context, surface)
@@ -281,15 +281,15 @@ def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | No
 
     None stands for a metric without reference. Raises NoReferencesError without any, and EmptySurfaceError.
     """
-    from models.evaluation.references import read_references
+    from models.results.references import read_references
     from models.surface.mesh import require_valid
 
     require_valid(request.mesh)
     references = read_references(model.experiment, request)
     with withdrawn_if_it_fails(model.experiment):
         context = model.context
-        from models.evaluation.evaluate import evaluate as compute
-        from models.report.added import with_evaluation
+        from models.results.evaluate import evaluate as compute
+        from models.results.report.added import with_evaluation
 
         found = compute(context, request, references)
         with_evaluation(context, found, language)

@@ -24,17 +24,17 @@ from data.io.images import to_uint8
 from data.io.phases import phase
 from data.prepare.inspection.overview import overview
 from data.scenes.scene import facts
-from models.callback import FINISHED, TRAINING, Callback
 from models.config.defaults import base_values, same
-from models.evaluation.image_metrics import ValidationImage
-from models.experiment import Experiment
 from models.machine import backend, memory
 from models.machine.version import program_version
 from models.methods.conf import flat
-from models.report.document import REPORT, document, read_page
-from models.report.history import History, restored
-from models.report.parts import camera_lines, front_of, linked_files, mesh_part, picture_uri, up_of
+from models.results.callback import FINISHED, TRAINING, Callback
+from models.results.experiment import Experiment
+from models.results.image_metrics import ValidationImage
 from models.results.render import distance_picture, error_picture, normal_picture
+from models.results.report.document import REPORT, document, read_page
+from models.results.report.history import History, restored
+from models.results.report.parts import camera_lines, front_of, linked_files, mesh_part, picture_uri, up_of
 from models.surface.mesh import Surface
 from models.training.logger import RunLogger
 

@@ -17,7 +17,7 @@ from data.prepare.inspection.sides import missing_sides
 from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
 from data.scenes.scene import Scene
-from models.evaluation.ground_truth import sample_faces
+from models.results.ground_truth import sample_faces
 from models.results.shading import paint_mesh
 from models.surface.clean import vertex_normals
 from models.surface.visibility import Visibility

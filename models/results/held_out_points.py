@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from data.parsed_scene import MASK_HALF, SparsePoints
 from data.rays import PinholeCamera
 from data.scenes.sparse import well_supported
-from models.evaluation.ground_truth import point_to_mesh
+from models.results.ground_truth import point_to_mesh
 
 MISSING = 0.01  # radii: larger distances count as missing; see surface_metrics.TAU
 MOST_POINTS = 20_000  # largest number of measured points, randomly selected: quantiles are accurate to a per cent

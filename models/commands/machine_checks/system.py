@@ -16,7 +16,7 @@ from pathlib import Path
 
 from data.errors import UserError, reason
 from data.io.child import ChildError, run_apart
-from models.doctor.lines import Line
+from models.commands.machine_checks.lines import Line
 from models.machine import backend, isa, toolchain
 from models.machine.available import available_bytes
 from models.machine.backend import INSTALL

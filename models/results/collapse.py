@@ -12,10 +12,10 @@ from data.cameras import evenly_spaced
 from data.errors import UserError
 from data.scenes.scene import Scene
 from data.scenes.split import TEST, TRAINING, VALIDATION
-from models.evaluation import image_metrics
-from models.experiment import Experiment, held_out_scene
 from models.plan import SCORED_FROM
+from models.results import image_metrics
 from models.results.context import EvalContext
+from models.results.experiment import Experiment, held_out_scene
 from models.results.render import RenderedView
 from models.training.record import Record
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from data.errors import UserError
-from models.doctor.lines import CompileStage, Line, guarded
+from models.commands.machine_checks.lines import CompileStage, Line, guarded
 from models.machine import backend
 from models.machine.progress import Word, hand_on
 
@@ -46,14 +46,14 @@ def compute(report: Callable[[Line | CompileStage | Word], None], device: str, g
 
 def _gradients() -> Iterator[Line]:
     """The gradients of an SDF. Imports are inside the checks, so that a missing package fails only one check."""
-    from models.doctor.operations import gradients
+    from models.commands.machine_checks.operations import gradients
 
     yield from gradients()
 
 
 def _operations(begun: Callable[[str], None]) -> Iterator[Line]:
     """Each native operation against its reference in plain Jittor."""
-    from models.doctor.operations import operations
+    from models.commands.machine_checks.operations import operations
 
     yield from operations(begun)
 
@@ -88,7 +88,7 @@ def _checkpoint() -> Iterator[Line]:
     import numpy as np
 
     from models.checkpoints.ours import Checkpoint, load_checkpoint, save_checkpoint
-    from models.doctor.operations import CONF
+    from models.commands.machine_checks.operations import CONF
     from models.fields.sdf import SDFNetwork
     from models.fields.state import export_state
 

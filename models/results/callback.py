@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a callback is written without loading Jittor
-    from models.evaluation.image_metrics import ValidationImage
-    from models.experiment import Experiment
     from models.results.context import EvalContext
+    from models.results.experiment import Experiment
+    from models.results.image_metrics import ValidationImage
     from models.surface.mesh import Surface
 
 # States of a training.

@@ -10,9 +10,9 @@ from typing import Any
 from data.errors import crash_report
 from data.io.child import ChildError, run_apart
 from data.io.streams import say
-from models.doctor import system
-from models.doctor.computing import compute
-from models.doctor.lines import Check, CompileStage, Compiling, Line, guarded
+from models.commands.machine_checks import system
+from models.commands.machine_checks.computing import compute
+from models.commands.machine_checks.lines import Check, CompileStage, Compiling, Line, guarded
 from models.machine.progress import Word, show
 
 REMEDY = "report it with all of these lines"

@@ -11,10 +11,10 @@ from typing import Any
 from data.errors import UserError
 from data.io.files import is_file, write_result
 from data.io.images import read_image
-from models.evaluation.comparison import Runs, differences, incomparable
-from models.evaluation.metric_table import best, rows
-from models.report.document import REPORT, document, read_page
-from models.report.parts import picture_uri
+from models.results.comparison import Runs, differences, incomparable
+from models.results.metric_table import best, rows
+from models.results.report.document import REPORT, document, read_page
+from models.results.report.parts import picture_uri
 
 PAGE = "compare.html"
 SHOWN = ("pictures", "photographs", "mesh", "mesh_words", "status", "curves", "up", "front")  # of the page of a run

@@ -8,14 +8,14 @@ from typing import Any
 
 from data.errors import UserError
 from data.io.files import is_file, write_result
-from models.evaluation.evaluate import Evaluated
-from models.evaluation.image_metrics import ValidationImage
-from models.evaluation.metric_table import rows as figure_rows
-from models.report.document import REPORT, document, read_page
-from models.report.history import History
-from models.report.parts import mesh_part
-from models.report.training_page import earlier, fixed_parts, page, shown_picture, status_of
 from models.results.context import EvalContext
+from models.results.evaluate import Evaluated
+from models.results.image_metrics import ValidationImage
+from models.results.metric_table import rows as figure_rows
+from models.results.report.document import REPORT, document, read_page
+from models.results.report.history import History
+from models.results.report.parts import mesh_part
+from models.results.report.training_page import earlier, fixed_parts, page, shown_picture, status_of
 from models.surface.mesh import Surface
 
 

@@ -1,1 +1,0 @@
-"""Metrics of a trained model: of its images, its surface and its cameras."""

@@ -117,10 +117,8 @@ def _reference(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var
         transmits: bool [R], which rays see what is behind the region.
         states: uint8 [N, N, N].
     """
-    *values, jitter = (
-        value.numpy() if isinstance(value, jt.Var) else value for value in (*vars(rays).values(), jitter)
-    )
-    found, is_before = occupied(Rays(*values), jitter, states.numpy(), float(sizes.section), float(sizes.near_plane))
+    *values, shifts = map(np.asarray, (rays.origins, rays.directions, rays.near, rays.far, jitter))
+    found, is_before = occupied(Rays(*values), shifts, states.numpy(), float(sizes.section), float(sizes.near_plane))
     most = min(sizes.samples, found.rays.shape[0])
     return compact(found, is_before.logical_or(transmits[found.rays]), most)
 

@@ -7,7 +7,7 @@ from test_fast_background import trained
 
 from data.scenes.frustum import squared_radii
 from models.estimators.occupancy import OccupancyGrid
-from models.surface import clean
+from models.mesh import clean
 
 
 @pytest.fixture(scope="module")

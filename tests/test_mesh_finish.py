@@ -8,9 +8,9 @@ from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from rigs import around
 
 from data.rays import PinholeCamera
-from models.surface import clean, color, solid
-from models.surface.refine import onto_level
-from models.surface.visibility import Visibility
+from models.mesh import clean, color, solid
+from models.mesh.refine import onto_level
+from models.mesh.visibility import Visibility
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 SIZE = 200

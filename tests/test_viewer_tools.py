@@ -16,9 +16,9 @@ from runs import ROOT
 from data.prepare.load import load_scene
 from data.prepare.metric import length_of
 from models.commands.arguments import parse_arguments
+from models.mesh.mesh import Surface
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file
-from models.surface.mesh import Surface
 from models.viewer import ruler
 from models.viewer.camera_tools import CameraTools
 from models.viewer.crop import CONF_FILE, ConfKeys, CropBox, world_box

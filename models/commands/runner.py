@@ -18,6 +18,7 @@ from data.scenes.scene import summary
 from models.checkpoints.same_scene import scene_state
 from models.machine import backend, memory
 from models.machine.ranks.ranks import joined
+from models.mesh.extraction import EmptySurfaceError
 from models.methods.conf import flat, to_hocon
 from models.methods.decisions import with_table
 from models.methods.registry import build_model
@@ -31,7 +32,6 @@ from models.results.experiment import Experiment, plan_of
 from models.results.image_metrics import validate_image
 from models.results.meshes import validate_mesh
 from models.results.report.training_page import REPORT, TrainingReport
-from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chosen_chunk, chunk_state
 from models.training.gradient import BatchGradient
 from models.training.health import Health

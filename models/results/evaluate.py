@@ -15,6 +15,8 @@ from data.prepare.inspection.epipolar import median_distance, pair_distances
 from data.prepare.inspection.sides import missing_sides
 from data.scenes.scene import Scene, is_metric, radius_of
 from data.scenes.split import TEST, TRAINING
+from models.mesh.extraction import EmptySurfaceError, no_surface
+from models.mesh.mesh import Surface, surface_to_world
 from models.methods.conf import flat, parse_config
 from models.plan import PLAN_KEY
 from models.requests import EvaluationRequest, MeshRequest
@@ -34,8 +36,6 @@ from models.results.references import References
 from models.results.render import RenderedView, normal_picture
 from models.results.shading import shade_mesh
 from models.results.surface_metrics import SurfaceMetrics, against_truth
-from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.mesh import Surface, surface_to_world
 from models.training.record import recorded
 
 MESH_FILE, PICTURE, COVER_PICTURE = "mesh.ply", "report.png", "cover.png"

@@ -13,18 +13,18 @@ from data.io.phases import phase
 from data.scenes.extraction_box import box_in_frame
 from data.scenes.scene import Posed, radius_of
 from models.machine import memory
+from models.mesh import clean, solid, sparse
+from models.mesh.clean import without_ground
+from models.mesh.color import Fallback
+from models.mesh.extraction import EmptySurfaceError, no_surface
+from models.mesh.mesh import Surface
+from models.mesh.refine import onto_level
+from models.mesh.visibility import Visibility
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
 from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
 from models.results.seen_only import seen_space, within, without_boundary
-from models.surface import clean, solid, sparse
-from models.surface.clean import without_ground
-from models.surface.color import Fallback
-from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.mesh import Surface
-from models.surface.refine import onto_level
-from models.surface.visibility import Visibility
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.

@@ -13,6 +13,7 @@ from data.errors import UserError
 from data.io.files import make_folder, remove, write_result
 from data.io.headers import ImageError
 from data.io.images import image_size, read_image, to_uint8, write_image
+from models.mesh.mesh import Surface
 from models.requests import COLOUR, DEPTH, MESH, NORMALS, OF_FIELD, OF_MESH, SHAPE, VideoRequest
 from models.results.camera_paths import CameraPath, Shot
 from models.results.context import EvalContext
@@ -20,7 +21,6 @@ from models.results.meshes import finished_mesh
 from models.results.render import distance_picture, normal_picture
 from models.results.shading import paint_mesh, shade_mesh
 from models.results.video_file import write_video
-from models.surface.mesh import Surface
 
 FRAMES = "[0-9]" * 5 + ".png"  # file names of the frames
 UNFINISHED = ".frames"  # suffix of the folder with the frames of an incomplete video

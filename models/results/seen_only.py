@@ -8,9 +8,9 @@ import numpy as np
 import trimesh
 
 from models.estimators.seen_space import SeenSpace
+from models.mesh.clean import with_faces
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, VIEWS, MeshRequest
-from models.surface.clean import with_faces
 
 
 def seen_space(level_set: LevelSet, request: MeshRequest, size: float) -> SeenSpace | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data.errors import UserError
+from models.mesh.extraction import EmptySurfaceError
+from models.mesh.formats import HOLDS, companions, require_format
 from models.requests import PIECES, TEXTURE, VIEWS, MeshRequest
-from models.surface.extraction import EmptySurfaceError
-from models.surface.formats import HOLDS, companions, require_format
 from models.viewer.crop import CropBox
 from models.viewer.scene_display import SceneDisplay
 

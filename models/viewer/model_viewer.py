@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError, reason
+from models.mesh.extraction import EmptySurfaceError
 from models.results.callback import TRAINING, Callback
-from models.surface.extraction import EmptySurfaceError
 from models.viewer.crop import ConfKeys
 from models.viewer.scene_display import SceneDisplay, words
 from models.viewer.scene_viewer import A_MOMENT, Place, add_tools
 from models.viewer.server import start, stop
 
 if TYPE_CHECKING:
+    from models.mesh.mesh import Surface
     from models.requests import MeshRequest
     from models.results.context import EvalContext
     from models.results.experiment import Experiment
-    from models.surface.mesh import Surface
     from models.viewer.live_render import LiveRenderer
 
 AT_ONCE = 0.3  # seconds for the first image of a new camera

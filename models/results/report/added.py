@@ -8,6 +8,7 @@ from typing import Any
 
 from data.errors import UserError
 from data.io.files import is_file, write_result
+from models.mesh.mesh import Surface
 from models.results.context import EvalContext
 from models.results.evaluate import Evaluated
 from models.results.image_metrics import ValidationImage
@@ -16,7 +17,6 @@ from models.results.report.document import REPORT, document, read_page
 from models.results.report.history import History
 from models.results.report.parts import mesh_part
 from models.results.report.training_page import earlier, fixed_parts, page, shown_picture, status_of
-from models.surface.mesh import Surface
 
 
 def with_evaluation(context: EvalContext, found: Evaluated, language: str | None) -> None:

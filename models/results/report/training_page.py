@@ -27,6 +27,7 @@ from data.scenes.scene import facts
 from models.config.defaults import base_values, same
 from models.machine import backend, memory
 from models.machine.version import program_version
+from models.mesh.mesh import Surface
 from models.methods.conf import flat
 from models.results.callback import FINISHED, TRAINING, Callback
 from models.results.experiment import Experiment
@@ -35,7 +36,6 @@ from models.results.render import distance_picture, error_picture, normal_pictur
 from models.results.report.document import REPORT, document, read_page
 from models.results.report.history import History, restored
 from models.results.report.parts import camera_lines, front_of, linked_files, mesh_part, picture_uri, up_of
-from models.surface.mesh import Surface
 from models.training.logger import RunLogger
 
 SHARE = 0.01  # fraction of the training time

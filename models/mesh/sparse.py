@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import trimesh
 
-from models.surface.block import (
+from models.mesh.block import (
     COARSEST_BOUNDED,
     COARSEST_UNBOUNDED,
     DIRECTIONS,
@@ -29,8 +29,8 @@ from models.surface.block import (
     refine,
     steepest,
 )
-from models.surface.block_store import Kept, Key, Patch
-from models.surface.extraction import (
+from models.mesh.block_store import Kept, Key, Patch
+from models.mesh.extraction import (
     BLOCK,
     EmptySurfaceError,
     Grid,

@@ -31,8 +31,8 @@ from trimesh.visual.material import PBRMaterial
 from data.errors import SceneError, UserError
 from data.io.files import write_result
 from data.io.untrusted import number, read_object
+from models.mesh.mesh import About, Surface
 from models.requests import NONE, TEXTURE, VERTEX
-from models.surface.mesh import About, Surface
 
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
 STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13

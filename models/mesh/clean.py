@@ -18,8 +18,8 @@ from data.io.bars import shown
 from data.parsed_scene import MASK_HALF
 from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
-from models.surface.mesh import Surface
-from models.surface.visibility import Visibility, dots, lengths
+from models.mesh.mesh import Surface
+from models.mesh.visibility import Visibility, dots, lengths
 
 SMALL = 0.01  # of the area of the largest component: smaller ones are removed
 # Masks are dilated by 50 pixels of a DTU photograph, 1600 wide (as published for NeuS without masks); for other sizes

@@ -15,7 +15,7 @@ import numpy as np
 from data.errors import UserError
 from data.io.files import write_result
 from data.io.untrusted import NpzError, read_members
-from models.surface.extraction import BLOCK, Grid
+from models.mesh.extraction import BLOCK, Grid
 
 # A block crossed by a flat surface has 1.5 vertices of 24 bytes and two triangles of 12 bytes for each of its 64 x 64
 # columns, and the same again in the mesh file. Curved surfaces have up to twice as many.

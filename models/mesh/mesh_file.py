@@ -12,10 +12,10 @@ from data.errors import UserError
 from data.io.files import is_file
 from data.io.untrusted import GeometryError, load_geometry
 from data.scenes.scene import Scene
+from models.mesh.clean import face_areas
+from models.mesh.formats import offset_of, recorded
+from models.mesh.mesh import Y_UP, Surface, scene_axes, surface_to_world
 from models.requests import UNIT, WORLD, Y_AXIS, Z_AXIS
-from models.surface.clean import face_areas
-from models.surface.formats import offset_of, recorded
-from models.surface.mesh import Y_UP, Surface, scene_axes, surface_to_world
 
 # Formats with plain lists of triangles. trimesh also opens archives, scenes that refer to further files, and URLs.
 FILE_TYPES = ("ply", "obj", "stl", "glb")

@@ -10,7 +10,7 @@ import numpy as np
 import trimesh
 
 from data.errors import UserError
-from models.surface.clean import decimated, face_areas, is_watertight
+from models.mesh.clean import decimated, face_areas, is_watertight
 
 ROUNDS = 12  # bisection steps for the number of triangles, accurate to a few per cent
 FEWEST = 16  # triangles

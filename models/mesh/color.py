@@ -15,7 +15,7 @@ import numpy as np
 
 from data.io.images import sample_bilinear
 from data.rays import PinholeCamera
-from models.surface.visibility import Visibility, dots, lengths
+from models.mesh.visibility import Visibility, dots, lengths
 
 GRAZING = 0.15  # cosine: at more than 81 degrees a pixel covers too much of the surface
 SHARPNESS = 1  # power of the cosine, so that the number of pixels counts; higher powers leave only a few photographs

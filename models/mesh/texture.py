@@ -17,9 +17,9 @@ from scipy.ndimage import distance_transform_edt
 from scipy.sparse import csr_matrix
 
 from data.errors import UserError
-from models.surface.color import Corners, Painted, Photographs, between
-from models.surface.mesh import Surface
-from models.surface.visibility import lengths
+from models.mesh.color import Corners, Painted, Photographs, between
+from models.mesh.mesh import Surface
+from models.mesh.visibility import lengths
 
 PADDING = 2  # texels between charts: interpolation needs one, the first mipmap level two
 FEWEST_TEXELS = 0.5  # mean texels per triangle: a smaller texture shows mostly the borders of charts

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
-from data.io.files import is_file
-from data.io.nearby import folders_beside
+from data.io.files import folders_beside, is_file
 from models.results.metric_files import FOLDER, JSON_FILE, read_json
 from models.results.metric_table import aligned, lines
 

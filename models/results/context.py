@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from data.io.phases import phase
+from data.io.clock import phase
 from data.rays import Rays
 from data.scenes.scene import Scene, summary
 from models.checkpoints.ours import Checkpoint

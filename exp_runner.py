@@ -13,9 +13,9 @@ if __name__ == "__main__":  # before other imports: a json.py in the current fol
     import models  # noqa: F401 (imported while the search path has its folder)
 
     data.io.search_path.guard_process(_search_path)
-    import models.machine.ranks.shield
+    import models.machine.ranks.started
 
-    models.machine.ranks.shield.enter_where_ranks()  # forks, so before any library starts threads
+    models.machine.ranks.started.enter_where_ranks()  # forks, so before any library starts threads
 
 from collections.abc import Sequence
 from typing import NoReturn

@@ -11,7 +11,7 @@ from models.mesh.clean import as_seen
 from models.mesh.sparse import extract
 from models.mesh.visibility import Visibility
 from models.requests import MeshRequest
-from models.results.seen_only import seen_space, within, without_boundary
+from models.results.meshes import seen_space, within, without_boundary
 
 # The lower side of a wall whose upper side is at 0; the depth of the middle of the balls behind it, and their distance.
 WALL, BEHIND, SPACING = 0.2, 0.55, 0.18

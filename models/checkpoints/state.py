@@ -26,7 +26,7 @@ BUFFERS = "buffer/"  # prefix of the names of buffers
 GROUPS = 4  # weights, averaged weights and two moments: each has every parameter at most once
 MOST_BYTES_UNBOUND = 1 << 30  # of a file without a conf; the published networks have 17 MB with their moments
 HEADER_BYTES = 1 << 24  # for names, conf and the order of the images
-DATA = ("photographs", "masks", "cameras", "points")  # see models.checkpoints.same_scene
+DATA = ("photographs", "masks", "cameras", "points")  # see models.checkpoints.scenes
 READING_COPIES = 3  # in memory: the file's pages, the arrays, and the bytes of one array for the checksum
 
 
@@ -142,7 +142,7 @@ def _check_sampler(value: Any, key: str) -> None:
 
 
 def _check_data(value: Any, key: str) -> None:
-    """Numbers of the scene by kind and name, see models.checkpoints.same_scene."""
+    """Numbers of the scene by kind and name, see models.checkpoints.scenes."""
     is_known = type(value) is dict and value.keys() <= {*DATA}
     tables = list(value.values()) if is_known else [None]
     rows = [row for table in tables for row in (table.values() if type(table) is dict else [None])]

@@ -17,8 +17,7 @@ from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Comm
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.hints import argument_hint, mode_hint, respelt
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
-from models.config.program import CALLED, FROM_A_CLONE, found_conf
-from models.machine.version import program_version
+from models.config.program import CALLED, FROM_A_CLONE, found_conf, program_version
 
 PAGE_WIDTH = 120
 NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")

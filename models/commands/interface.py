@@ -233,7 +233,7 @@ def render_video(model: TrainedModel, request: VideoRequest) -> Path:
     path, level = chosen_path(request, model.scene if MESH in request.shown else model.views)
     with withdrawn_if_it_fails(model.experiment):
         context = model.context
-        from models.results.path_video import render as rendered
+        from models.results.videos import render as rendered
 
         return rendered(context, path, replace(request, level=level, mesh=mesh))
 

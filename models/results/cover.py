@@ -20,7 +20,7 @@ from data.scenes.scene import Scene
 from models.mesh.clean import vertex_normals
 from models.mesh.visibility import Visibility
 from models.results.ground_truth import sample_faces
-from models.results.shading import paint_mesh
+from models.results.render import paint_mesh
 
 SAMPLES, RAYS = 20_000, 2_000_000  # area-uniform points of the mesh; rays from these to all cameras
 NEAR = 0.05  # radii within which a point supports the surface

@@ -17,9 +17,9 @@ from typing import Any
 from data.errors import FAILURE_TEXTS, LONGEST_REASON
 from data.io.files import write_atomically
 from data.io.lock import waited_for
-from models.machine.cuda import driver, search
+from models.machine.cuda import detect
 from models.machine.cuda.conclude import PIP_ALL, Conclusion, CudaBuild, anew, conclude, install
-from models.machine.cuda.driver import VISIBLE
+from models.machine.cuda.detect import VISIBLE
 from models.machine.cuda.facts import PATIENCE, Driver, Facts
 from models.machine.cuda.home import Home, HomeError, prepare
 
@@ -58,8 +58,8 @@ def visible(gpu: int, environment: Mapping[str, str]) -> dict[str, str]:
 
 def gather(environment: Mapping[str, str]) -> Facts:
     """Detect driver and toolkits; toolkits are searched only if there is a driver with a GPU."""
-    found: Driver | None = driver.ask(environment)
-    toolkits = search.toolkits(environment, search.package_folders()) if found and found.gpus else ()
+    found: Driver | None = detect.ask(environment)
+    toolkits = detect.toolkits(environment, detect.package_folders()) if found and found.gpus else ()
     return Facts(found, tuple(toolkits))
 
 

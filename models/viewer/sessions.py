@@ -1,4 +1,7 @@
-"""`--mode view` and `--view`: the server loop for a trained model, and the callback of a training."""
+"""Sessions of the viewer: of a scene (`--mode inspect --view`), a trained model (`--mode view`), a training (`--view`).
+
+That of a scene does not load Jittor.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from data.errors import UserError, reason
 from models.mesh.extraction import EmptySurfaceError
 from models.results.callback import TRAINING, Callback
-from models.viewer.crop import ConfKeys
+from models.viewer.handles import ConfKeys
 from models.viewer.scene_display import SceneDisplay, words
-from models.viewer.scene_viewer import A_MOMENT, Place, add_tools
 from models.viewer.server import start, stop
 
 if TYPE_CHECKING:
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
     from models.results.context import EvalContext
     from models.results.experiment import Experiment
     from models.viewer.live_render import LiveRenderer
+
+
+from dataclasses import dataclass
+
+from data.scenes.scene import Scene
+from models.viewer.boxes import Boxes
+from models.viewer.camera_tools import CameraTools
+from models.viewer.handles import CropBox, Ruler
 
 AT_ONCE = 0.3  # seconds for the first image of a new camera
 BETWEEN = 1.0  # seconds for one between two parts of an extraction
@@ -204,3 +214,42 @@ def _mesh_of(context: EvalContext, request: MeshRequest) -> Surface | None:
     except (EmptySurfaceError, UserError) as error:
         context.log.info(str(error))
         return None
+
+
+def add_tools(
+    stage: SceneDisplay, keys: ConfKeys, downscale: int, results: Path, say: Callable[[str], None]
+) -> CropBox:
+    """Add the tools to the page; camera paths are written to the folder `results`. Returns the crop box."""
+    crop = CropBox(stage, keys, say)
+    Boxes(stage, keys.folder, downscale, say)
+    Ruler(stage, say)
+    CameraTools(stage, results, say)
+    return crop
+
+
+A_MOMENT = 0.5  # polling interval in seconds
+
+
+@dataclass(frozen=True)
+class Place:
+    """Address and language of the viewer."""
+
+    host: str
+    port: int
+    language: str | None
+
+
+def look_at_scene(scene: Scene, keys: ConfKeys, downscale: int, place: Place, say: Callable[[str], None]) -> None:
+    """Show a scene until Ctrl-C; raises UserError if the server cannot be started.
+
+    The images of the scene folder are `downscale` times as large as those of `scene`.
+    """
+    server = start(place.host, place.port, scene.name, say)
+    add_tools(SceneDisplay(server, scene, words(place.language), say), keys, downscale, keys.folder, say)
+    try:
+        while True:
+            time.sleep(A_MOMENT)
+    except KeyboardInterrupt:
+        say("the viewer is closed")
+    finally:
+        stop(server)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
+from data.prepare.fused_depth import FusedDepth, fused_depth
 from data.rays import Rays
 from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
+from data.prepare.fused_depth import FusedDepth, fused_depth
 from data.rays import Rays
 from data.scenes.scene import Scene
 from models.estimators import packed

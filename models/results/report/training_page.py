@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, one_line, reason
+from data.io.clock import phase
 from data.io.files import is_file, write_result
 from data.io.images import to_uint8
-from data.io.phases import phase
 from data.prepare.inspection.overview import overview
 from data.scenes.scene import facts
 from models.config.defaults import base_values, same
@@ -34,17 +34,8 @@ from models.results.callback import FINISHED, TRAINING, Callback
 from models.results.experiment import Experiment
 from models.results.image_metrics import ValidationImage
 from models.results.render import distance_picture, error_picture, normal_picture
-from models.results.report.document import (
-    REPORT,
-    camera_lines,
-    document,
-    front_of,
-    linked_files,
-    mesh_part,
-    picture_uri,
-    read_page,
-    up_of,
-)
+from models.results.report.document import REPORT, document, read_page
+from models.results.report.parts import camera_lines, front_of, linked_files, mesh_part, picture_uri, up_of
 from models.training.logger import RunLogger
 
 SHARE = 0.01  # fraction of the training time

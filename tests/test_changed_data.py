@@ -67,5 +67,5 @@ def test_photographs_trained_on_are_no_test_photographs(scene):
 
 @pytest.mark.parametrize("value", [3, {"photographs": 3}, {"other": {}}, {"cameras": {"a": [float("nan")]}}])
 def test_damaged_numbers_of_a_scene_are_refused(value):
-    with pytest.raises(StateError, match="the data in its state are not finite numbers"):
+    with pytest.raises(StateError, match="the data in its state is invalid"):
         check_state({"data": value})

@@ -16,8 +16,9 @@ from runs import run
 from data.errors import UserError
 from models.config.program import program_version
 from models.mesh.mesh import Surface
-from models.results.report import document as parts
-from models.results.report.document import data_of, document, linked_files
+from models.results.report import parts
+from models.results.report.document import data_of, document
+from models.results.report.parts import linked_files
 from models.results.report.training_page import History
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")

@@ -17,6 +17,7 @@ from pathlib import Path
 from data.errors import UserError, reason
 from data.io.child import ChildError, run_apart
 from models.commands.machine_checks.lines import Line
+from models.config.program import PROGRAM_FOLDER
 from models.machine import backend, isa, toolchain
 from models.machine.available import available_bytes
 from models.machine.backend import INSTALL
@@ -24,8 +25,7 @@ from models.machine.cuda import detect, start
 from models.machine.cuda.conclude import DRIVER_REMEDY, GPU_REMEDY, NO_DRIVER, Conclusion, obstacle
 from models.machine.cuda.facts import Facts, Toolkit, dotted
 
-ROOT = Path(__file__).resolve().parents[2]
-REQUIREMENTS = ROOT / "requirements.txt"
+REQUIREMENTS = PROGRAM_FOLDER / "requirements.txt"
 REQUIREMENT = re.compile(r"([\w-]+)([<>=!][^;]*)?(;.*)?")
 BOUND = re.compile(r"(>=|<|==)([\d.]+)")
 GIB = 2**30

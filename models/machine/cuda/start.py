@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import math
 import os
 import re
 import sys
@@ -20,7 +19,7 @@ from data.io.lock import waited_for
 from models.machine.cuda import detect
 from models.machine.cuda.conclude import PIP_ALL, Conclusion, CudaBuild, anew, conclude, install
 from models.machine.cuda.detect import VISIBLE
-from models.machine.cuda.facts import PATIENCE, Driver, Facts
+from models.machine.cuda.facts import Driver, Facts
 from models.machine.cuda.home import Home, HomeError, prepare
 
 AGAIN = "Jittor rebuilt its compiler helper and has to be started again"
@@ -76,15 +75,14 @@ def ready(gpu: int, place: Path, host: str) -> Ready:
     if conclusion.plan is None or facts.driver is None:
         return Ready(None, conclusion.reason)
     plans = (conclusion.plan, *conclusion.others)
-    for patience in (math.inf, PATIENCE):  # toolkits that failed are tested again only if no other works
-        errors: list[HomeError] = []
-        for plan in plans:
-            try:
-                return Ready(prepare(plan, place, host, patience))
-            except HomeError as error:
-                errors.append(error)
-                if not error.is_of_toolkit:
-                    return Ready(None, _refused(plans, errors, facts.driver))
+    errors: list[HomeError] = []
+    for plan in plans:
+        try:
+            return Ready(prepare(plan, place, host))
+        except HomeError as error:
+            errors.append(error)
+            if not error.is_of_toolkit:
+                break
     return Ready(None, _refused(plans, errors, facts.driver))
 
 

@@ -13,7 +13,8 @@ from models.results.context import EvalContext
 from models.results.evaluate import Evaluated
 from models.results.image_metrics import ValidationImage
 from models.results.metric_tables import rows as figure_rows
-from models.results.report.document import REPORT, document, mesh_part, read_page
+from models.results.report.document import REPORT, document, read_page
+from models.results.report.parts import mesh_part
 from models.results.report.training_page import History, earlier, fixed_parts, page, shown_picture, status_of
 
 

@@ -13,7 +13,8 @@ from data.io.files import is_file, write_result
 from data.io.images import read_image
 from models.results.comparison import Runs, differences, incomparable
 from models.results.metric_tables import best, rows
-from models.results.report.document import REPORT, document, picture_uri, read_page
+from models.results.report.document import REPORT, document, read_page
+from models.results.report.parts import picture_uri
 
 PAGE = "compare.html"
 SHOWN = ("pictures", "photographs", "mesh", "mesh_words", "status", "curves", "up", "front")  # of the page of a run

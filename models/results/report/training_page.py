@@ -34,17 +34,8 @@ from models.results.callback import FINISHED, TRAINING, Callback
 from models.results.experiment import Experiment
 from models.results.image_metrics import ValidationImage
 from models.results.render import distance_picture, error_picture, normal_picture
-from models.results.report.document import (
-    REPORT,
-    camera_lines,
-    document,
-    front_of,
-    linked_files,
-    mesh_part,
-    picture_uri,
-    read_page,
-    up_of,
-)
+from models.results.report.document import REPORT, document, read_page
+from models.results.report.parts import camera_lines, front_of, linked_files, mesh_part, picture_uri, up_of
 from models.training.logger import RunLogger
 
 SHARE = 0.01  # fraction of the training time

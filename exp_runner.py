@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from data.errors import UserError, is_allocation_failure
-from data.io.phases import line, phase, recorded
+from data.io.clock import line, phase, recorded
 from data.io.process import forget_library_variables, keep_interruptions, silence_libraries
 from data.io.streams import complain, report_crash, say, secure, telling
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed

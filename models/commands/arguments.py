@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
-from data.io.files import from_home
-from data.io.nearby import files_beside
+from data.io.files import files_beside, from_home
 from data.io.streams import say
 from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
 from models.commands.flag_types import MAX_INT, whole

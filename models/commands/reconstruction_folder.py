@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
+from data.io.clock import Spent, Times, added, as_values
 from data.io.files import read_regular, remove, write_result
-from data.io.phases import Spent, Times, added, as_values
 from data.io.streams import complain, say
 from data.scenes.writer import CAMERA_FILE
 from models.commands.reconstruction_page import COVER, CURVE, PHASES

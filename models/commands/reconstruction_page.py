@@ -11,7 +11,7 @@ from data.errors import UserError, one_line
 from data.io.files import read_regular
 from data.parsed_scene import WorldFrame
 from data.prepare.inspection.epipolar import Finding
-from data.scenes.split import TRAINING
+from data.scenes.config import TRAINING
 from models.plan import PLAN_KEY
 from models.results.metric_tables import lines
 from models.results.report.document import escaped

@@ -10,9 +10,8 @@ from functools import cached_property, partial
 from typing import Any
 
 from data.io.bars import Bar
-from data.io.deadline import seconds_left
+from data.io.clock import phase, seconds_left
 from data.io.lock import TakenError
-from data.io.phases import phase
 from data.prepare.inspection.checks import bad_geometry
 from data.scenes.scene import summary
 from models.checkpoints.scenes import scene_state

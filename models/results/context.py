@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data.io.phases import phase
+from data.io.clock import phase
 from data.rays import Rays
 from data.scenes.scene import Scene, summary
 from models.checkpoints.ours import Checkpoint

@@ -13,7 +13,7 @@ from data.cameras import evenly_spaced
 from data.io.bars import shown
 from data.io.images import to_uint8
 from data.prepare.inspection.canvas import INK, Canvas, Colour
-from data.prepare.inspection.sides import missing_sides
+from data.prepare.inspection.checks import missing_sides
 from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
 from data.scenes.scene import Scene

@@ -11,10 +11,10 @@ import numpy as np
 import trimesh
 
 from data.io.images import to_uint8, write_image
+from data.prepare.inspection.checks import missing_sides
 from data.prepare.inspection.epipolar import median_distance, pair_distances
-from data.prepare.inspection.sides import missing_sides
+from data.scenes.config import TEST, TRAINING
 from data.scenes.scene import Scene, is_metric, radius_of
-from data.scenes.split import TEST, TRAINING
 from models.mesh.extraction import EmptySurfaceError, no_surface
 from models.mesh.mesh import Surface, surface_to_world
 from models.methods.conf import flat, parse_config

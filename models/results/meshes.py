@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from data.io.phases import phase
-from data.scenes.extraction_box import box_in_frame
+from data.io.clock import phase
+from data.scenes.frustum import box_in_frame
 from data.scenes.scene import Posed, radius_of
 from models.estimators.seen_space import SeenSpace
 from models.machine import memory

@@ -12,9 +12,9 @@ import numpy as np
 
 from data.errors import UserError
 from data.parsed_scene import SparsePoints, training_points
+from data.scenes.config import TEST
 from data.scenes.readers.points import DtuReference, read_dtu, read_points
 from data.scenes.scene import Scene, radius_of
-from data.scenes.split import TEST
 from models.checkpoints.scenes import require_not_trained_on
 from models.mesh.clean import THICK, find_ground
 from models.mesh.mesh import Surface

@@ -18,7 +18,7 @@ from scipy.spatial.transform import Rotation
 
 from data.errors import UserError
 from data.io.files import write_result
-from data.scenes.extraction_box import bounds, parse_bbox
+from data.scenes.frustum import bounds, parse_bbox
 from data.scenes.region import in_digits
 from data.scenes.scene import Scene, radius_of
 from models.config.hocon import quoted

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, one_line, reason
+from data.io.clock import phase
 from data.io.files import is_file, write_result
 from data.io.images import to_uint8
-from data.io.phases import phase
 from data.prepare.inspection.overview import overview
 from data.scenes.scene import facts
 from models.config.defaults import base_values, same

@@ -20,17 +20,17 @@ from data.io.child import ChildError, run_apart
 from data.io.headers import ImageError
 from data.io.images import eight_bits, read_image, rgb_of, size_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage
-from data.prepare.adjustment.bundle import Adjusted, adjust, resected
-from data.prepare.adjustment.tracks import (
+from data.prepare.bundle import Adjusted, adjust, resected
+from data.prepare.tracks import (
     LARGEST_SIDE,
     LEAST_TRACKS,
     NEIGHBOURS,
     ImageFeatures,
     bundle_of,
     image_features,
+    neighbour_pairs,
     points_of,
 )
-from data.prepare.features import neighbour_pairs
 from data.scenes.undistort import fitted
 
 LEAST_SEEN = 20  # tracks that an image needs for its pose to be refined

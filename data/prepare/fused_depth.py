@@ -10,9 +10,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from data.io.deadline import seconds_left, slowdown
-from data.io.phases import phase
-from data.prepare.stereo.plane_sweep import SOURCES, DepthMaps, swept
+from data.io.clock import phase, seconds_left, slowdown
+from data.prepare.plane_sweep import SOURCES, DepthMaps, swept
 from data.scenes.frustum import Cameras, between_centres, cell_centres, signed_distances
 from data.scenes.scene import Scene
 from data.scenes.sparse import near_plane, neighbours, region_points

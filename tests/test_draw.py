@@ -8,9 +8,10 @@ from forms import CUDA_FORMS, in_form
 
 from data.cameras import camera_rays
 from data.io.images import to_float
+from data.scenes.sampler import HostPixels
 from data.scenes.scene import Scene
 from models.estimators import drawn_pixels
-from models.estimators.drawn_pixels import DevicePixels, HostPixels, pixels_of
+from models.estimators.drawn_pixels import DevicePixels, pixels_of
 from models.machine.backend import DeviceInfo
 from models.ops.kernel import REFERENCE
 

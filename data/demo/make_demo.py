@@ -25,6 +25,7 @@ import numpy as np
 import trimesh
 
 from data.io.bars import shown
+from data.scenes.frustum import sphere_points
 from data.scenes.scene import Scene
 from data.scenes.writer import write_neus_scene
 
@@ -195,18 +196,9 @@ def look_at_center(direction: np.ndarray) -> np.ndarray:
     return pose
 
 
-def fibonacci_directions(count: int) -> np.ndarray:
-    """Unit vectors [count, 3] spread evenly over the sphere (spherical Fibonacci lattice), none at a pole."""
-    index = np.arange(count)
-    z = 1.0 - (2.0 * index + 1.0) / count
-    angle = index * np.pi * (3.0 - np.sqrt(5.0))
-    ring = np.sqrt(1.0 - z * z)
-    return np.stack([ring * np.cos(angle), ring * np.sin(angle), z], axis=-1)
-
-
 def train_poses() -> np.ndarray:
     """The poses [TRAIN_VIEWS, 4, 4] of the training views."""
-    return np.stack([look_at_center(direction) for direction in fibonacci_directions(TRAIN_VIEWS)])
+    return np.stack([look_at_center(direction) for direction in sphere_points(TRAIN_VIEWS)])
 
 
 def test_poses() -> np.ndarray:

@@ -138,6 +138,5 @@ TARGETS = {
     "mesh": Target(st.tuples(of.damaged(*of.meshes()), st.sampled_from(["ply", "obj", "stl", "glb"])), read_any_mesh),
     "checkpoint": Target(of.damaged(OURS) | of.RESIGNED | st.just(OURS), read_ours),
     "published checkpoint": Target(of.PUBLISHED, read_published),
-    "prepare folder": Target(of.PREPARED, of.mend),
     "prepare database": Target(of.DATABASES, of.links),
 }

@@ -161,7 +161,7 @@ def to_glb(surface: Surface, about: About) -> bytes:
     material = PBRMaterial(baseColorTexture=picture, metallicFactor=0.0, doubleSided=True)
     mesh.visual = trimesh.visual.TextureVisuals(surface.uv, material)
     if surface.rgb is not None:
-        mesh.visual.vertex_attributes["color"] = _linear(surface.rgb)
+        mesh.visual.vertex_attributes["color"] = _linear_bytes(surface.rgb)
 
     def finish(tree: dict[str, Any]) -> None:
         tree["asset"]["extras"] = vars(about)
@@ -178,14 +178,18 @@ def to_glb(surface: Surface, about: About) -> bytes:
     return export_glb(scene, include_normals=surface.normals is not None, tree_postprocessor=finish)
 
 
-def _linear(rgb: np.ndarray) -> np.ndarray:
-    """sRGB uint8 [V, 3] as linear colours with opacity, uint8 [V, 4], as glTF requires for vertices (IEC 61966-2-1).
+def linear(rgb: np.ndarray) -> np.ndarray:
+    """sRGB levels from 0 to 255, of any shape, as linear float64 in [0, 1] (IEC 61966-2-1)."""
+    shares = rgb / 255.0
+    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+
+
+def _linear_bytes(rgb: np.ndarray) -> np.ndarray:
+    """sRGB uint8 [V, 3] as linear colours with opacity, uint8 [V, 4], as glTF requires for vertices.
 
     Many readers, trimesh among them, take wider integers for bytes.
     """
-    levels = np.arange(256) / 255.0
-    light = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
-    colors = np.rint(light * OPAQUE).astype(np.uint8)[rgb]
+    colors = np.rint(linear(np.arange(256)) * OPAQUE).astype(np.uint8)[rgb]
     return np.concatenate([colors, np.full((len(rgb), 1), OPAQUE, np.uint8)], axis=1)
 
 

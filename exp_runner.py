@@ -22,8 +22,16 @@ from typing import NoReturn
 
 from data.errors import UserError, is_allocation_failure
 from data.io.clock import line, phase, recorded
-from data.io.process import forget_library_variables, keep_interruptions, silence_libraries
-from data.io.streams import complain, report_crash, say, secure, telling
+from data.io.streams import (
+    complain,
+    forget_library_variables,
+    keep_interruptions,
+    report_crash,
+    say,
+    secure,
+    silence_libraries,
+    telling,
+)
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
 from models.machine.cuda.choice import GpuFailedError, last_words
 from models.machine.ranks import process

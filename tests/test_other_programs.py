@@ -15,8 +15,7 @@ from data.io.images import read_image, write_image
 from data.prepare.inspection.checks import bad_geometry, findings
 from models.commands.reconstruction_page import warnings
 from models.mesh.formats import offset_file, write_surface
-from models.mesh.mesh import About, Surface
-from models.mesh.mesh_file import read_mesh
+from models.mesh.mesh import About, Surface, read_mesh
 from models.results.report.inspection import as_json
 
 

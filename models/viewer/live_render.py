@@ -20,6 +20,7 @@ from trimesh.exchange.gltf import export_glb
 from data.cameras import camera_rays, image_pixels
 from data.io.images import to_uint8
 from models.mesh.clean import thinned
+from models.mesh.formats import UNLIT, linear
 from models.mesh.mesh import Surface
 from models.results.context import EvalContext
 from models.results.render import distance_picture, normal_picture
@@ -33,15 +34,8 @@ NUMERATOR = (1.0, 0.0245786, -0.000090537)  # of v^2, v, 1
 DENOMINATOR = (0.983729, 0.4329510, 0.238081)
 EXPOSURE = 1.0 / 0.6
 
-UNLIT = "KHR_materials_unlit"
 ATTRIBUTE = "_COLOR"  # trimesh writes its own vertex colours with 8 bits, and other attributes as float32
 MATERIAL = trimesh.visual.material.PBRMaterial(doubleSided=True)
-
-
-def linear(rgb: np.ndarray) -> np.ndarray:
-    """sRGB uint8 of any shape as linear float64 in [0, 1] (IEC 61966-2-1)."""
-    shares = rgb / 255.0
-    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
 
 
 def before_tone_mapping(rgb: np.ndarray) -> np.ndarray:

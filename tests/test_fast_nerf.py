@@ -15,7 +15,7 @@ from trainings import assert_every_parameter_moves, assert_same_gradients, gradi
 from models.config.strict import ConfigError
 from models.estimators.occupancy import PATIENCE
 from models.fields.conf import DensityGridConfig
-from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
+from models.fields.grids import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.kernel import NATIVE, REFERENCE, use

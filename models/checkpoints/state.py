@@ -96,7 +96,7 @@ def _check_seconds(value: Any, key: str) -> None:
 
 
 def _check_chunk(value: object, key: str) -> None:
-    """{"rays": 1..batch, "for": [batch, memory limit]}, see models.training.chunks."""
+    """{"rays": 1..batch, "for": [batch, memory limit]}, see models.training.measured."""
     sizes = _part(value, "for", key)
     is_pair = type(sizes) is list and len(sizes) == 2
     if not is_pair or not _is_whole(sizes[0], 1, 2**63 - 1) or type(sizes[1]) not in (int, float, str):

@@ -20,7 +20,7 @@ from models.estimators.conf import OpenConfig
 from models.estimators.occupancy import EmptyCells, OccupancyGrid
 from models.estimators.visibility import fitted, transmitted
 from models.fields.color import RenderingNetwork
-from models.fields.density_grid import DensityGrid
+from models.fields.grids import DensityGrid
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, PackedSamples
 from models.ops.outside import BEFORE, BEHIND, Outside, occupied, outside_samples

@@ -20,10 +20,9 @@ from models.estimators.packed import MOST_LOST, VIEW_BUDGET
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.estimators.seen_space import SeenSpace, boundary_faces, rays_of_views
 from models.estimators.visibility import ALL, LEAST_WEIGHT, Visibility, above, lost_share, opacities
-from models.fields.grid_field import GridField
+from models.fields.grids import GridField, SDFGrid
 from models.fields.protocol import DistanceField
-from models.fields.sdf_grid import SDFGrid
-from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.sdf import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact, merged_order
 from models.plan import DEPTH_MAPS, TrainingPlan

@@ -20,7 +20,7 @@ from models.estimators.conf import SamplesConfig
 from models.estimators.occupancy import OccupancyGrid, middles
 from models.estimators.sampler import PackedSampler
 from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility, above
-from models.fields.grid_field import GridField
+from models.fields.grids import GridField
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples, compact, fill
 from models.plan import TrainingPlan

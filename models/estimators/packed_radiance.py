@@ -11,7 +11,7 @@ from models.estimators.conf import RadianceConfig
 from models.estimators.occupancy import EmptyCells
 from models.estimators.packed import OccupancyEstimator
 from models.estimators.visibility import Visibility, density_visibility
-from models.fields.grid_field import GridField
+from models.fields.grids import GridField
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.ops.march import PackedSamples
@@ -41,13 +41,13 @@ class RadianceOccupancyEstimator(OccupancyEstimator):
     def visibility(self, found: PackedSamples, step: float) -> Visibility:
         """Visibility by the opacities."""
         with jt.no_grad():
-            alpha = alpha_from_density(self._field.at_weights().density(found.points), step)
+            alpha = alpha_from_density(self._field.density(found.points), step)
             return density_visibility(alpha, found.offsets)
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
         """Density [P, 1] at points [P, 3]; 0 outside the hull."""
         with jt.no_grad():
-            density = self._field.at_weights().density(jt.array(points)).numpy()
+            density = self._field.density(jt.array(points)).numpy()
         density[self._is_outside(points)] = 0.0
         return density
 

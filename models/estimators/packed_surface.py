@@ -15,10 +15,9 @@ from models.estimators.conf import InsideConfig, OpenConfig, PackedConfig
 from models.estimators.packed import OccupancyEstimator
 from models.estimators.seen_space import SeenSpace
 from models.estimators.visibility import Visibility, surface_visibility
-from models.fields.grid_field import GridField
+from models.fields.grids import GridField, SDFGrid
 from models.fields.protocol import STEEPEST, DistanceField
-from models.fields.sdf_grid import SDFGrid
-from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.sdf import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples
 from models.plan import NONE, TrainingPlan

@@ -22,7 +22,6 @@ from models.ops.sizes import (
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
 MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer
-ANALYTIC, NUMERICAL = "analytic", "numerical"  # values of sdf_grid.gradient
 MAX_LOG2_ROWS = 24  # per level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
 LARGEST_LEVELS = 32  # of a feature grid
 FINEST_CELLS = 2**16  # per side of a level: float32 then places a point to a 256th of a cell
@@ -259,7 +258,6 @@ class SdfGridConfig(GridConfig):
     """A signed distance, initialised as that of a sphere of radius `bias`."""
 
     bias: float | Auto = limits(AUTO, at_least=LEAST_BIAS, at_most=LARGEST_BIAS)
-    gradient: str = limits(ANALYTIC, one_of=(ANALYTIC, NUMERICAL))
 
     block: ClassVar[str] = "sdf_grid"
 

@@ -1,7 +1,8 @@
 """The interfaces of fields; modules that implement them can replace the published networks.
 
-A field is a `jt.nn.Module` with trained and saved parameters, or contains such modules. `at_weights` binds it to its
-current parameters; it is called once per rendering, so that nothing is computed twice from the same weights. P points.
+A field is a `jt.nn.Module` with trained and saved parameters, or contains such modules. `at_weights` binds a distance
+to its current parameters; it is called once per rendering, so that nothing is computed twice from the same weights. P
+points.
 """
 
 from __future__ import annotations
@@ -57,8 +58,12 @@ class SurfaceFields:
     sharpness: Callable[[], Var]  # inv_s [1], 1/s of the paper
 
 
-class RadianceAtWeights(Protocol):
-    """A radiance field with bound parameters."""
+class RadianceField(Protocol):
+    """Density and colour, of one network or several."""
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """The trained networks, by their names in checkpoints."""
 
     def density(self, points: Var) -> Var:
         """Densities only, [P, 3] -> [P, 1], per working-frame unit."""
@@ -68,17 +73,6 @@ class RadianceAtWeights(Protocol):
 
     def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
         """The same, not differentiated, and unit normals [P, 3], opposite to the gradient of the density."""
-
-
-class RadianceField(Protocol):
-    """Density and colour, of one network or several."""
-
-    @property
-    def networks(self) -> dict[str, jt.nn.Module]:
-        """The trained networks, by their names in checkpoints."""
-
-    def at_weights(self) -> RadianceAtWeights:
-        """The field bound to its current parameters."""
 
     def raw_of(self, density: np.ndarray) -> np.ndarray:
         """An increasing function of densities [...] that is close to linear in space, for the vertices of meshes."""

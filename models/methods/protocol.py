@@ -102,7 +102,6 @@ class Model(Protocol):
 
     def see(self, views: Posed) -> None:
         """Take the cameras of a scene, for images and meshes; `sampler` does it, too."""
-        del views
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of one batch; None, without drawing numbers, if the conf disables it."""
@@ -145,7 +144,6 @@ class Model(Protocol):
 
     def rates(self, step: int) -> dict[str, float]:
         """Factors on the learning rate by network or `<network>.<parameter>`; 1 for others."""
-        del step
         return {}
 
     def begin(self) -> None:
@@ -161,12 +159,10 @@ class Model(Protocol):
 
         Puts off what may have caused it until this step; returns the end of a sentence about it, or "".
         """
-        del step
         return ""
 
     def acts_after(self, step: int) -> bool:
         """Whether `after_step` is called after this step, counted from 0; the device is waited for then."""
-        del step
         return False
 
     def after_step(self, parameters: Parameters, step: int) -> None:

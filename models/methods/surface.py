@@ -18,20 +18,19 @@ from models.estimators.sampler import PackedSampler
 from models.estimators.visibility import NO_ANNEALING, alpha_visibility
 from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
-from models.methods.exposure_conf import PhotographsConfig
 from models.methods.fast.conf import FAST_NEUS
 from models.methods.protocol import LevelSet
 from models.methods.volume import NO_EXPOSURE, VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs
 from models.plan import TrainingPlan
-from models.rendering.conf import PatchesConfig
+from models.rendering.conf import PatchesConfig, PhotographsConfig
 from models.rendering.losses import OfSurface
 from models.rendering.patches import MOST_COMPARED, PatchComparison
 from models.rendering.protocol import RayBatch
 from models.rendering.render import render_surface, surface_alpha, surface_loss
 from models.rendering.terms import masked_mean, masked_psnr
 from models.rendering.views import packed_view
-from models.structs import Array, FieldOutput, Noise, RayView, RenderOutput, Var
+from models.structs import Array, FieldOutput, Noise, RayView, RenderOutput, Var, loss_scalars
 
 
 class SurfaceModel(VolumeModel):
@@ -81,7 +80,7 @@ class SurfaceModel(VolumeModel):
     def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The published TensorBoard scalars, and the other losses."""
         mask = output["mask"]
-        found = self.loss_scalars(losses) | {
+        found = loss_scalars(losses) | {
             "Statistics/s_val": 1.0 / output["inv_s"],
             "Statistics/psnr": masked_psnr(output["rgb"], output["target"], mask),
         }
@@ -148,22 +147,13 @@ class PackedSurfaceModel(SurfaceModel):
 
     def cos_anneal_ratio(self, step: int) -> float:
         """1: the increase of inv_s replaces the annealing."""
-        del step
         return NO_ANNEALING
 
     def rates(self, step: int) -> dict[str, float]:
         """Tables learn at the full rate, the networks and inv_s at fractions of it."""
-        packed = self._packed
-        return super().rates(step) | {
-            "sdf_network_fine": packed.network_rate,
-            "sdf_network_fine.table": 1.0,
-            "color_network_fine": packed.network_rate,
-            "color_network_fine.table": 1.0,
-            "variance_network_fine": packed.sharpness_rate,
-            "background_density": packed.network_rate,
-            "background_density.table": 1.0,
-            "background_color": packed.network_rate,
-        }
+        found = dict.fromkeys(self.networks, self._packed.network_rate)
+        found |= {f"{name}.table": 1.0 for name in self.networks}
+        return found | {"variance_network_fine": self._packed.sharpness_rate} | super().rates(step)
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""

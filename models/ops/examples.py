@@ -29,15 +29,13 @@ from models.ops.packing import pack
 from models.ops.patches import Patches, patch_costs
 from models.ops.picture_loss import picture_loss
 from models.ops.sdf_mlp import sdf_distance, sdf_field
-from models.ops.sharpness import sharpness
 from models.ops.sizes import ColorSizes, NerfSizes, encoding_width
-from models.ops.splat_project import project_ellipsoids, project_surfels
+from models.ops.splat_project import project_ellipsoids, project_surfels, shade_splats
 from models.ops.splat_raster import Look, Raster, composite_ellipsoids, composite_surfels
-from models.ops.splat_shade import shade_splats
 from models.ops.splat_wander import step_of, wander_splats
 from models.ops.update import AdamStep, Update, adam, all_finite, readings
 from models.ops.upsample import NetworkDistance, place, upsample
-from models.ops.volrend import packed_sum, packed_weights, section_alpha
+from models.ops.volrend import packed_sum, packed_weights, section_alpha, sharpness
 from models.ops.weighted_means import weighted_means
 from models.structs import Var
 
@@ -275,10 +273,10 @@ class _Makers(Inputs):
         seen = project(*self.splats(), camera(), WIDTH, HEIGHT)
         parts = {name: jt.array(value.numpy()) for name, value in vars(seen).items()}  # independent of the projection
         colors, opacities = as_var(self.rng.random((SPLATS, 3))), as_var(self.rng.uniform(0.1, 0.9, (SPLATS, 1)))
-        look = Look(colors, opacities, as_var(self.rng.random(3)), as_var(np.zeros((SPLATS, 2))))
+        look = Look(colors, opacities, as_var(self.rng.random(3)))
         trained = [value for name, value in parts.items() if name != "radii"]
         arguments = (type(seen)(**parts), look, Raster(WIDTH, HEIGHT))
-        return Example(kernel, arguments, (*trained, colors, opacities, look.probe))
+        return Example(kernel, arguments, (*trained, colors, opacities))
 
 
 EXAMPLES = tuple(name for name in vars(_Makers) if not name.startswith("_"))  # the operations that have one

@@ -1,32 +1,89 @@
-"""The trained parameters with their moments, and one step of the conf's optimiser."""
+"""The trained parameters with their moments, one step of an optimiser, and schedules of its learning rate.
+
+`train.optimizer` names one of RULES, `train.learning_rate_decay` one of CURVES. Cosine and linear warm-up as published
+(https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py); exponential: NeRF, arXiv 2003.08934, section 5.3.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from models.checkpoints.ours import MOMENTS
-from models.config.blocks import ADAM, BETA_1
+from models.config.blocks import ADAM, BETA_1, COSINE, EXPONENTIAL, TrainConfig
 from models.machine.backend import jt
 from models.ops import update
 from models.ops.update import BETA_2, EPSILON, AdamStep, Update
 from models.structs import Var
-from models.training.optimizers import RULES, UpdateSettings, adam
+
+
+@dataclass(frozen=True)
+class UpdateSettings:
+    """The scalars of one step."""
+
+    learning_rate: float
+    steps: int  # number of updates, including this one
+    beta_2: float  # decay rate of the second moment
+    epsilon: float  # epsilon, added to the root of the second moment
+    factors: Mapping[str, float] = field(default_factory=dict)  # factors on the rate, by network or `<network>.<name>`
+    optimizer: str = ADAM
+
+    def rate(self, name: str) -> float:
+        """The learning rate of the parameter `<network>.<name>`."""
+        return self.learning_rate * self.factors.get(name, self.factors.get(name.partition(".")[0], 1.0))
+
+
+# (parameter, gradient, first and second moment, rate of the parameter, numbers of the step) -> parameter and moments
+# after it. Moments start at zero, and the second one must not become negative; a rule that needs none returns them.
+# It uses only operators that Jittor's Vars and NumPy arrays both support: Vars are trained, arrays are used to analyse
+# a skipped step.
+Rule = Callable[..., tuple[Any, Any, Any]]
+
+
+def adam(value: Any, gradient: Any, first: Any, second: Any, rate: float, step: UpdateSettings) -> tuple[Any, Any, Any]:
+    """Adam as in `models.ops.update`."""
+    layout = AdamStep.after(step.steps, step.beta_2, step.epsilon)
+    return update.adam_of(value, gradient, first, second, rate / (1.0 - BETA_1**step.steps), layout)
+
+
+RULES: dict[str, Rule] = {ADAM: adam}
 
 
 def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], settings: UpdateSettings) -> Update:
-    """The update by the rule that `settings` names, as `models.ops.update.gated`; `rates`: one per parameter."""
+    """The update by the rule that `settings` names; `rates`: one per parameter."""
     rule = RULES[settings.optimizer]
-    if rule is adam:  # one operation over all parameters; a test compares it with the rule
+    if rule is adam:  # one operation over all parameters
         corrected = [rate / (1.0 - BETA_1**settings.steps) for rate in rates]
         layout = AdamStep.after(settings.steps, settings.beta_2, settings.epsilon)
         return update.adam(before, gradients, corrected, layout)
-    values = (before.parameters, gradients, before.exp_avg, before.exp_avg_sq)
-    rows = [[value.float64() for value in row] for row in zip(*values, strict=True)]
-    after = [rule(x, g, m, v, rate, settings) for (x, g, m, v), rate in zip(rows, rates, strict=True)]
-    return update.gated(before, after)
+    return update.updated_by(lambda *row: rule(*row, settings), before, gradients, rates)
+
+
+def faults(
+    weights: Mapping[str, np.ndarray],
+    gradients: Mapping[str, np.ndarray],
+    moments: Mapping[str, Mapping[str, np.ndarray]],
+    settings: UpdateSettings,
+) -> list[str]:
+    """The parameters, `<network>.<name>`, whose update is not finite, and the inputs of such entries, in words.
+
+    It is never stored, so NumPy computes it again.
+    """
+    found = []
+    for name, weight in weights.items():
+        inputs = {"weight": weight, "gradient": gradients[name]} | {part: moments[part][name] for part in MOMENTS}
+        with np.errstate(all="ignore"):
+            made = RULES[settings.optimizer](*inputs.values(), settings.rate(name), settings)
+        is_bad = ~np.isfinite(np.stack(made)).all(axis=0)
+        if is_bad.any():
+            ends = ((part, bad.min(), bad.max()) for part, values in inputs.items() for bad in [values[is_bad]])
+            spans = ", ".join(f"{part} {low:.3g}" + f" to {high:.3g}" * bool(low < high) for part, low, high in ends)
+            found.append(f"{is_bad.sum()} NaN or Inf in the update of {name} ({spans} in these entries)")
+    return found
 
 
 class Optimizer:
@@ -67,8 +124,6 @@ class Optimizer:
             gradients: in the order of the parameters.
             factors: on the learning rate, by network or `<network>.<name>`; default 1.
         """
-        if len(gradients) != len(self.parameters):
-            raise ValueError(f"{len(gradients)} gradients for {len(self.parameters)} parameters")
         last = self.settings
         settings = replace(last, learning_rate=learning_rate, steps=self.steps + 1, factors=dict(factors or {}))
         may_be = jt.array(np.ones(1, bool)) if accepted is None else accepted
@@ -149,3 +204,37 @@ def _fresh(values: np.ndarray) -> tuple[np.ndarray, ...]:
     """The values with their initial moments and average."""
     added = np.asarray(values, np.float32)
     return added, np.zeros_like(added), np.zeros_like(added), added
+
+
+Schedule = Callable[[int], float]  # finished steps -> rate of the next one
+Decay = Callable[[float, float], float]  # (completed fraction in 0..1, final factor) -> factor, initially 1
+
+
+def cosine(done: float, end: float) -> float:
+    """Cosine decay from 1 to `end`."""
+    return (math.cos(math.pi * done) + 1.0) * 0.5 * (1.0 - end) + end
+
+
+def exponential(done: float, end: float) -> float:
+    """Exponential decay from 1 to `end`, which must be above 0."""
+    return end**done
+
+
+CURVES: dict[str, Decay] = {COSINE: cosine, EXPONENTIAL: exponential}
+
+
+def learning_rate(train: TrainConfig) -> Schedule:
+    """The rate of a conf; the very first step of a warm-up has the rate 0, as published."""
+    decay = CURVES[train.learning_rate_decay]
+    after = decaying(decay, train.learning_rate, train.learning_rate_alpha, train.warm_up_end, train.end_iter)
+    return warmed_up(after, train.warm_up_end)
+
+
+def decaying(decay: Decay, rate: float, end: float, first: float, last: float) -> Schedule:
+    """`rate` up to step `first`, then decaying to `end` times `rate` at step `last`."""
+    return lambda step: rate * decay(max(0.0, step - first) / (last - first), end)
+
+
+def warmed_up(schedule: Schedule, steps: float) -> Schedule:
+    """The schedule times a factor that rises linearly from 0 to 1 over `steps` steps."""
+    return lambda step: schedule(step) * min(1.0, step / steps) if steps else schedule(step)

@@ -22,10 +22,7 @@ from models.structs import Noise
 from models.training.ema import WeightAverage
 from models.training.gradient import TOTAL, BatchGradient, GradientSum
 from models.training.guard import Guard
-from models.training.optimizer import Optimizer
-from models.training.schedules import learning_rate
-
-Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
+from models.training.optimizer import Optimizer, learning_rate
 
 
 def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
@@ -239,26 +236,20 @@ class Trainer:
 
 def restore_model(model: Model, checkpoint: Checkpoint) -> None:
     """Overwrite weights and buffers; raises CheckpointError, naming the entry, if they do not fit the conf."""
+    tensors, place = checkpoint.tensors, ""
     try:
-        load_into(model, checkpoint.tensors, checkpoint.buffers)
-    except ValueError as error:
-        raise CheckpointError(f"the checkpoint of step {checkpoint.step} does not fit the conf: {error}") from error
-
-
-def load_into(model: Model, tensors: Networks, buffers: Mapping[str, np.ndarray]) -> None:
-    """Overwrite weights, network -> name -> array, and buffers; raises ValueError, naming the entry that does not
-    fit.
-    """
-    model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
-    for name in model.networks:
-        if name not in tensors:
-            raise ValueError(f"{name}: the network is missing")
-    for name, module in model.networks.items():
-        try:
+        model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
+        for name, module in model.networks.items():
+            place = f"{name}: "
+            if name not in tensors:
+                raise ValueError("the network is missing")
             import_state(module, tensors[name])
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-    model.load_buffers(buffers)
+        place = ""
+        model.load_buffers(checkpoint.buffers)
+    except ValueError as error:
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} does not fit the conf: {place}{error}"
+        ) from error
 
 
 def _moment(checkpoint: Checkpoint, moment: str, name: str, shape: tuple[int, ...]) -> np.ndarray:

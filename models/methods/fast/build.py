@@ -10,10 +10,10 @@ from models.estimators.open_surface import OpenSurfaceEstimator
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.fields.color import RenderingNetwork
-from models.fields.density_grid import DensityGrid
+from models.fields.grids import DensityGrid
 from models.fields.protocol import SurfaceFields
 from models.fields.registry import COLORS, RADIANCE, SURFACES
-from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.sdf import SingleVarianceNetwork
 from models.methods.fast.conf import FastNeRFConfig, FastNeuSConfig
 from models.methods.radiance import PackedRadianceModel
 from models.methods.surface import PackedSurfaceModel

@@ -28,7 +28,6 @@ def numbers_of(intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
 class Picture:
     """A photograph with its camera."""
 
-    index: int  # in its batch, which may contain a photograph twice
     view: int
     camera: np.ndarray  # float32 [17]
     rgb: np.ndarray  # [H, W, 3] in [0, 1]
@@ -75,10 +74,10 @@ class PictureSampler(ViewSampler):
 
     def next(self) -> PictureBatch:
         """The next R = batch_size photographs."""
-        return PictureBatch(tuple(self._picture(index, self._next_view()) for index in range(self._batch_size)))
+        return PictureBatch(tuple(self._picture(self._next_view()) for _ in range(self._batch_size)))
 
-    def _picture(self, index: int, view: int) -> Picture:
+    def _picture(self, view: int) -> Picture:
         """Decode a photograph and its mask."""
         scene = self._scene
         mask = None if scene.masks is None else to_float(scene.masks[view])
-        return Picture(index, view, self._cameras[view], to_float(scene.images[view]), mask)
+        return Picture(view, self._cameras[view], to_float(scene.images[view]), mask)

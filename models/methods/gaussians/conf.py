@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from models.config.strict import ConfigError, limits, share
 from models.machine.available import FLOAT_BYTES
 from models.methods.block import TRAINED_COPIES, ModelConfig
-from models.methods.exposure_conf import PhotographsConfig
+from models.rendering.conf import PhotographsConfig
 
 GAUSSIANS = "gaussians"
 ELLIPSOIDS, SURFELS = "ellipsoids", "surfels"
@@ -52,6 +52,9 @@ class GaussiansConfig(ModelConfig):
     gaussians: SplatsConfig = SplatsConfig()
     photographs: PhotographsConfig = PhotographsConfig()
     type: str = GAUSSIANS
+    needs_masks = False  # masks are used if there are any
+    sees_from_within = True  # Gaussians are projected into each camera
+    memory_keys = "model.gaussians.most"
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
@@ -62,29 +65,9 @@ class GaussiansConfig(ModelConfig):
         return replace(self, photographs=replace(self.photographs, exposure=False))
 
     @property
-    def network_blocks(self) -> tuple[str, ...]:
-        """None: form and degree determine the weights, and the checkpoint's shapes give them."""
-        return ()
-
-    @property
     def parameters(self) -> int:
         """An upper bound of the trained parameters."""
         return self.gaussians.most * self.gaussians.numbers
-
-    @property
-    def needs_masks(self) -> bool:
-        """False: masks are used if there are any."""
-        return False
-
-    @property
-    def sees_from_within(self) -> bool:
-        """True: Gaussians are projected into each camera."""
-        return True
-
-    @property
-    def memory_keys(self) -> str:
-        """The key that limits the number of Gaussians."""
-        return "model.gaussians.most"
 
     def fitting(self, free: int, size: tuple[int, int]) -> str:
         """How many Gaussians fit besides the images of a step."""

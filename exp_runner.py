@@ -13,15 +13,15 @@ if __name__ == "__main__":  # before other imports: a json.py in the current fol
     import models  # noqa: F401 (imported while the search path has its folder)
 
     data.io.search_path.guard_process(_search_path)
-    import models.machine.ranks.shield
+    import models.machine.ranks.started
 
-    models.machine.ranks.shield.enter_where_ranks()  # forks, so before any library starts threads
+    models.machine.ranks.started.enter_where_ranks()  # forks, so before any library starts threads
 
 from collections.abc import Sequence
 from typing import NoReturn
 
 from data.errors import UserError, is_allocation_failure
-from data.io.phases import line, phase, recorded
+from data.io.clock import line, phase, recorded
 from data.io.process import forget_library_variables, keep_interruptions, silence_libraries
 from data.io.streams import complain, report_crash, say, secure, telling
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed

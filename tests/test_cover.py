@@ -8,8 +8,7 @@ import trimesh
 from rigs import sphere_of_cameras, textured_scene
 from synthetic_scene import look_at
 
-from data.prepare.inspection.checks import findings
-from data.prepare.inspection.sides import missing_sides
+from data.prepare.inspection.checks import findings, missing_sides
 from models.commands.reconstruction_page import page, trust
 from models.results.cover import BANDS, cover, cover_picture
 

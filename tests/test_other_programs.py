@@ -14,10 +14,10 @@ from data.errors import SceneError
 from data.io.images import read_image, write_image
 from data.prepare.inspection.checks import bad_geometry, findings
 from models.commands.reconstruction_page import warnings
+from models.mesh.formats import offset_file, write_surface
+from models.mesh.mesh import About, Surface
+from models.mesh.mesh_file import read_mesh
 from models.results.report.inspection import as_json
-from models.surface.formats import offset_file, write_surface
-from models.surface.mesh import About, Surface
-from models.surface.mesh_file import read_mesh
 
 
 def colmap_text(folder, names, posed, change=lambda lines: lines, in_model=None):

@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from data.errors import DAMAGE, UserError, listed
+from data.io.files import folders_beside
 from data.io.headers import ImageError
 from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, read_image
-from data.io.nearby import folders_beside
 from data.io.process import native_stderr_silenced
 
 # The minimum for structure from motion; a good surface needs ten times as many.

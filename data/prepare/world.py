@@ -11,9 +11,8 @@ import numpy as np
 from data.cameras import mean_up
 from data.io.headers import upright_size
 from data.parsed_scene import ParsedScene, WorldFrame, transformed
-from data.prepare.frames import Frame
+from data.prepare.frames import Frame, facing_views
 from data.prepare.metric import Known, measured
-from data.prepare.panorama import facing_views
 from data.scenes.region import parse_roi
 
 # Ratio of the second to the largest singular value of the cameras' x axes; below, they do not define a plane.

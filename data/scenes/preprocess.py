@@ -17,7 +17,7 @@ from data.io.images import alpha_of, mask_of, over_background, read_image, rgb_o
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.config import DatasetConfig
-from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
+from data.scenes.frustum import box_in_frame, extraction_region, parse_bbox
 from data.scenes.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.scene import Scene, Views
 from data.scenes.undistort import Undistorter, lenses_of, resized

@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
-from data.io.files import from_home
-from data.io.nearby import files_beside
+from data.io.files import files_beside, from_home
 from data.io.streams import say
 from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.hints import argument_hint, mode_hint, respelt
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
-from models.config.program import CALLED, FROM_A_CLONE, found_conf
-from models.machine.version import program_version
+from models.config.program import CALLED, FROM_A_CLONE, found_conf, program_version
 
 PAGE_WIDTH = 120
 NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")

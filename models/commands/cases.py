@@ -23,7 +23,7 @@ from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL, Arguments, failed
 from models.config.program import PROGRAM
 from models.machine.ranks import place
 from models.machine.ranks.ranks import joined
-from models.machine.ranks.shield import PR_SET_PDEATHSIG
+from models.machine.ranks.started import PR_SET_PDEATHSIG
 
 ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 EXIT_SOME_FAILED = 1

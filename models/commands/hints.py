@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from models.config.other_names import plain
+from models.config.keys import plain
 from models.config.strict import nearest
 
 # Flag or key -> its names in other programs, in the form of `plain`.
@@ -94,7 +94,7 @@ def argument_hint(unknown: Sequence[str], flags: Collection[str], modes: Collect
         value = unknown[1]
     if meant := _FLAG_OF.get(plain(name).rpartition(".")[2]):
         return f"; did you mean {meant}?"
-    from models.config.other_names import key_meant
+    from models.config.keys import key_meant
     from models.methods.conf import known_leaves
 
     if (key := key_meant(name, known_leaves())) is not None:

@@ -28,9 +28,9 @@ from models.results.trained import TrainedModel, choose_device, withdrawn_if_it_
 if TYPE_CHECKING:
     from data.prepare.inspection.epipolar import Finding
     from data.scenes.scene import Scene
+    from models.mesh.mesh import Surface
     from models.methods.conf import ExperimentConfig
     from models.results.image_metrics import ValidationImage
-    from models.surface.mesh import Surface
 
 DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, which features match reliably
 
@@ -233,7 +233,7 @@ def render_video(model: TrainedModel, request: VideoRequest) -> Path:
     path, level = chosen_path(request, model.scene if MESH in request.shown else model.views)
     with withdrawn_if_it_fails(model.experiment):
         context = model.context
-        from models.results.path_video import render as rendered
+        from models.results.videos import render as rendered
 
         return rendered(context, path, replace(request, level=level, mesh=mesh))
 
@@ -245,8 +245,8 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     `mesh` is a trimesh.Trimesh, `normals` float32 [V, 3] and `rgb` uint8 [V, 3] are those of its vertices, or None.
     Raises EmptySurfaceError if there is no surface at `request.threshold`.
     """
+    from models.mesh.mesh import require_valid, surface_to_world
     from models.methods.capacity import require_mesh
-    from models.surface.mesh import require_valid, surface_to_world
 
     require_valid(request)
     require_mesh(request.resolution, f"--resolution {request.resolution}")
@@ -267,8 +267,8 @@ def color_mesh(conf: ExperimentConfig, request: MeshRequest) -> Surface:
 
     Returns it as `extract_mesh`. Raises UserError if the file is unusable or no photograph sees it.
     """
+    from models.mesh.mesh import require_valid, surface_to_world
     from models.results.colored import color_file
-    from models.surface.mesh import require_valid, surface_to_world
 
     require_valid(request)
     surface, scene = color_file(conf, request)
@@ -281,8 +281,8 @@ def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | No
 
     None stands for a metric without reference. Raises NoReferencesError without any, and EmptySurfaceError.
     """
+    from models.mesh.mesh import require_valid
     from models.results.references import read_references
-    from models.surface.mesh import require_valid
 
     require_valid(request.mesh)
     references = read_references(model.experiment, request)

@@ -170,7 +170,7 @@ def _require_places(output: Path, wanted: str) -> None:
 
     A .png or .mtl without the .obj is foreign, such as a photograph.
     """
-    from models.surface.formats import companions, offset_file
+    from models.mesh.formats import companions, offset_file
 
     require_place(output, "--output")
     for path in (*companions(output, wanted), offset_file(output)):
@@ -183,7 +183,7 @@ def color(values: argparse.Namespace) -> str:
     """The type of colours of the mesh; raises UserError for a format that does not support it."""
     if values.output is None:
         return values.colour or VERTEX
-    from models.surface.formats import require_format
+    from models.mesh.formats import require_format
 
     return require_format(values.output, values.colour)
 

@@ -70,7 +70,7 @@ def case_of(values: argparse.Namespace, case: str) -> str:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Run the modes; returns the exit status."""
-    from data.io.phases import recorded
+    from data.io.clock import recorded
     from models.commands.reconstruction import reconstruct
 
     del conf  # without --case it is that of the bundled scene

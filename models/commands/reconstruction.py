@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from data.errors import UserError
-from data.io import phases
-from data.io.deadline import ends_at, scheduled, slowdown
+from data.io import clock
+from data.io.clock import Times, ends_at, phase, scheduled, slowdown
 from data.io.images import list_images
-from data.io.phases import Times, phase
 from data.io.streams import say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
@@ -105,7 +104,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float | str | None, ti
             say(f"{folder / RESULT}: was already complete ({ways})")
             return EXIT_DONE
         status = _train_and_mesh(arguments, plan, folder, times, kept)
-        say(phases.line(times))
+        say(clock.line(times))
         return status
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
+from data.io.clock import Spent, Times, added, as_values
 from data.io.files import read_regular, remove, write_result
-from data.io.phases import Spent, Times, added, as_values
 from data.io.streams import complain, say
 from data.scenes.writer import CAMERA_FILE
 from models.commands.reconstruction_page import COVER, CURVE, PHASES
-from models.results.metric_files import JSON_FILE, read_json, write_json
+from models.results.metric_tables import JSON_FILE, read_json, write_json
 from models.results.report.document import REPORT
 from models.results.report.inspection import FIGURES as HEALTH_FIGURES
 from models.results.report.inspection import FOLDER as HEALTH_FOLDER

@@ -11,11 +11,11 @@ from data.errors import UserError, one_line
 from data.io.files import read_regular
 from data.parsed_scene import WorldFrame
 from data.prepare.inspection.epipolar import Finding
-from data.scenes.split import TRAINING
+from data.scenes.config import TRAINING
 from models.plan import PLAN_KEY
-from models.results.held_out_points import MISSING
-from models.results.metric_table import lines
+from models.results.metric_tables import lines
 from models.results.report.document import escaped
+from models.results.surface_metrics import MISSING
 
 MOST_BYTES = 1 << 24
 SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong

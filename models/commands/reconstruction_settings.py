@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from data.io.deadline import ends_at
+from data.io.clock import ends_at, so_far
 from data.io.images import image_size, list_images
-from data.io.phases import so_far
 from data.io.streams import say
 from models.commands.command import Arguments, ExperimentConfig
 from models.commands.conf import given_value

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from data.io.deadline import slowdown
-from data.io.phases import Times
+from data.io.clock import Times, slowdown
 from data.io.streams import say
 from models.training.measured import Pace
 

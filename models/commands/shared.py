@@ -99,7 +99,7 @@ def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool
 
 def ended(work: Callable[[], object], advice: str = "") -> int:
     """Do the work; returns the exit status. `advice`: how to continue after a signal."""
-    from models.surface.extraction import EmptySurfaceError
+    from models.mesh.extraction import EmptySurfaceError
     from models.training.stops import DivergedError, Interrupted
 
     try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from data.rays import PixelBatch, Rays
 from models.estimators import sampling
-from models.estimators.base import PixelEstimator, upload
+from models.estimators.base import Estimator, upload
 from models.estimators.conf import CoarseToFineConfig
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf, merge_depths
@@ -20,7 +20,7 @@ from models.ops.volrend import dense_offsets, points_along
 from models.structs import Noise, RaySamples, Var
 
 
-class CoarseToFineEstimator(PixelEstimator):
+class CoarseToFineEstimator(Estimator):
     """Dense samples of a coarse and a fine pass."""
 
     def __init__(self, conf: CoarseToFineConfig) -> None:

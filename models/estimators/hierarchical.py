@@ -14,7 +14,7 @@ import numpy as np
 from data.cameras import SPAN_LENGTH
 from data.rays import PixelBatch, Rays
 from models.estimators import sampling
-from models.estimators.base import PixelEstimator, upload
+from models.estimators.base import Estimator, upload
 from models.estimators.conf import HierarchicalConfig
 from models.fields.radiance import NeRF
 from models.machine.backend import jt
@@ -52,7 +52,7 @@ class InverseSphereBackground:
         return (weights.reshape(self.alpha.shape)[:, :count] * self.in_sphere).reshape((-1, 1))
 
 
-class HierarchicalEstimator(PixelEstimator):
+class HierarchicalEstimator(Estimator):
     """Dense samples inside the unit sphere, and a background if there is a network for it."""
 
     def __init__(self, conf: HierarchicalConfig, nerf: NeRF | None) -> None:

@@ -13,14 +13,14 @@ from data.cameras import evenly_spaced
 from data.io.bars import shown
 from data.io.images import to_uint8
 from data.prepare.inspection.canvas import INK, Canvas, Colour
-from data.prepare.inspection.sides import missing_sides
+from data.prepare.inspection.checks import missing_sides
 from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
 from data.scenes.scene import Scene
+from models.mesh.clean import vertex_normals
+from models.mesh.visibility import Visibility
 from models.results.ground_truth import sample_faces
-from models.results.shading import paint_mesh
-from models.surface.clean import vertex_normals
-from models.surface.visibility import Visibility
+from models.results.render import paint_mesh
 
 SAMPLES, RAYS = 20_000, 2_000_000  # area-uniform points of the mesh; rays from these to all cameras
 NEAR = 0.05  # radii within which a point supports the surface

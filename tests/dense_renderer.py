@@ -17,6 +17,7 @@ from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
+from models.fields.protocol import RadianceFields
 from models.fields.radiance import NeRF, NerfField
 from models.fields.sdf import SDFNetwork, SingleVarianceNetwork
 from models.fields.state import export_state, import_state
@@ -125,11 +126,12 @@ class TwoPassRenderer:
     def __init__(self, coarse, fine, conf) -> None:
         self.fields = SimpleNamespace(coarse=coarse, fine=fine)
         self.estimator = CoarseToFineEstimator(conf)
-        self.coarse, self.field = NerfField("nerf_coarse", coarse), NerfField("nerf_fine", fine)
+        self.passes = RadianceFields(NerfField("nerf_fine", fine), NerfField("nerf_coarse", coarse))
 
     def render(self, rays, noise=None, background_rgb=None) -> TwoPassImage:
         """Both passes."""
-        return TwoPassImage(render_passes(self, rays, noise, background_rgb))
+        method = SimpleNamespace(fields=self.passes, estimator=self.estimator)
+        return TwoPassImage(render_passes(method, rays, noise, background_rgb))
 
 
 FEATURES = 5

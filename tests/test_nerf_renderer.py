@@ -36,7 +36,7 @@ def tiny(conf=SIZES, seed=0):
 
 def model_of(renderer):
     """The kind of model around it."""
-    return TwoPassModel(renderer.field, renderer.coarse, renderer.estimator, changed().train, TrainingPlan())
+    return TwoPassModel(renderer.passes, renderer.estimator, changed().train, TrainingPlan())
 
 
 def losses(output, mask, conf):

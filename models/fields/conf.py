@@ -7,6 +7,7 @@ that read them (models/fields.py there); confs/base/*.conf explains each.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
 from models.config.strict import AUTO, Auto, ConfigError, limits, shown
@@ -144,10 +145,8 @@ class SdfConfig:
         """
         encoded = self.embedded_width
         sizes = [encoded] + [self.d_hidden] * self.n_layers + [self.d_out]
-        return [
-            (sizes[index], sizes[index + 1] - (encoded if index + 1 in self.skip_in else 0))
-            for index in range(len(sizes) - 1)
-        ]
+        pairs = enumerate(pairwise(sizes), 1)
+        return [(inputs, outputs - encoded * (index in self.skip_in)) for index, (inputs, outputs) in pairs]
 
     @property
     def parameters(self) -> int:
@@ -184,7 +183,7 @@ class ColorConfig:
         if VIEW in MODE_INPUTS[self.mode]:
             first += encoding_width(VIEW_WIDTH, self.multires_view) - VIEW_WIDTH
         sizes = [first] + [self.d_hidden] * self.n_layers + [self.d_out]
-        return list(zip(sizes[:-1], sizes[1:], strict=True))
+        return list(pairwise(sizes))
 
     @property
     def parameters(self) -> int:
@@ -250,7 +249,7 @@ class GridConfig(TableConfig):
     def widths(self) -> Widths:
         """Input and output width of each layer with all levels; the first output is the distance or density."""
         ends = [self.sizes.inputs, *[self.d_hidden] * self.n_layers, 1 + self.d_feature]
-        return list(zip(ends[:-1], ends[1:], strict=True))
+        return list(pairwise(ends))
 
 
 @dataclass(frozen=True)

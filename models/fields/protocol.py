@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -57,6 +57,12 @@ class SurfaceFields:
     color: ColorField
     sharpness: Callable[[], Var]  # inv_s [1], 1/s of the paper
 
+    @property
+    def networks(self) -> dict[str, Any]:
+        """The networks by their names in checkpoints."""
+        names = ("sdf_network_fine", "color_network_fine", "variance_network_fine")
+        return dict(zip(names, vars(self).values(), strict=True))
+
 
 class RadianceField(Protocol):
     """Density and colour, of one network or several."""
@@ -76,3 +82,16 @@ class RadianceField(Protocol):
 
     def raw_of(self, density: np.ndarray) -> np.ndarray:
         """An increasing function of densities [...] that is close to linear in space, for the vertices of meshes."""
+
+
+@dataclass(frozen=True)
+class RadianceFields:
+    """The fields of a density; `coarse` is another one, or the same, that determines the samples of `fine`."""
+
+    fine: RadianceField
+    coarse: RadianceField | None = None
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """The networks by their names in checkpoints."""
+        return self.fine.networks | ({} if self.coarse is None else self.coarse.networks)

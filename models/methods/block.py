@@ -154,4 +154,4 @@ class RadianceFieldConfig(ChosenFieldsConfig):
     @property
     def field_blocks(self) -> tuple[str, ...]:
         """The blocks that determine the weights of the field."""
-        return (self.radiance_field,) if self.rendering_network is None else (self.radiance_field, RENDERING_NETWORK)
+        return RADIANCE[self.radiance_field].blocks

@@ -28,6 +28,7 @@ from models.methods.registry import METHODS
 
 MODEL = "model"
 MORE = "more"  # the field of a block that contains the blocks of `further()`
+NEEDED_PATHS = ("base_exp_dir", "data_dir", "render_cameras_name", "object_cameras_name")
 
 
 @dataclass(frozen=True)
@@ -255,12 +256,7 @@ def _require_read(override: str, model: ModelConfig) -> None:
 
 def _check_paths(conf: ExperimentConfig) -> None:
     """Raises ConfigError for empty paths."""
-    needed = {
-        "general.base_exp_dir": conf.general.base_exp_dir,
-        "dataset.data_dir": conf.dataset.data_dir,
-        "dataset.render_cameras_name": conf.dataset.render_cameras_name,
-        "dataset.object_cameras_name": conf.dataset.object_cameras_name,
-    }
-    for key, value in needed.items():
-        if not value.strip():
-            raise ConfigError(f"{key}: is empty; name a file or folder")
+    for block in ("general", "dataset"):
+        for name, value in vars(getattr(conf, block)).items():
+            if name in NEEDED_PATHS and not value.strip():
+                raise ConfigError(f"{block}.{name}: is empty; name a file or folder")

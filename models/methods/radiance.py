@@ -7,16 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from data.rays import Rays
-from models.config.blocks import TrainConfig
-from models.estimators.base import Estimator
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
-from models.fields.protocol import RadianceField
+from models.fields.protocol import RadianceFields
 from models.machine.backend import jt
 from models.methods.fast.conf import FAST_NERF
 from models.methods.protocol import LevelSet
-from models.methods.volume import NO_EXPOSURE, VolumeModel
-from models.plan import TrainingPlan
-from models.rendering.conf import PhotographsConfig
+from models.methods.volume import VolumeModel
 from models.rendering.losses import OfRays
 from models.rendering.protocol import RayBatch
 from models.rendering.render import radiance_loss, render_radiance
@@ -29,25 +25,10 @@ SURFACE_DENSITY = 25.0
 
 
 class RadianceModel(VolumeModel):
-    """A density and an emitted colour; `coarse` is another field that determines the samples of this one.
-
-    Nothing is precomputed: the coarse pass is differentiated.
-    """
+    """A density and an emitted colour. Nothing is precomputed: the coarse pass is differentiated."""
 
     objective = radiance_loss
-
-    def __init__(
-        self,
-        field: RadianceField,
-        coarse: RadianceField | None,
-        estimator: Estimator,
-        train: TrainConfig,
-        plan: TrainingPlan,
-        photographs: PhotographsConfig = NO_EXPOSURE,
-    ) -> None:
-        named = field.networks | ({} if coarse is None else coarse.networks)
-        super().__init__(estimator, named, train, plan, photographs)
-        self.field, self.coarse = field, coarse
+    fields: RadianceFields
 
     def scalar_inputs(self, rendered: OfRays) -> dict[str, Var]:
         """Colours, and of two passes the coarse colours and the largest weight of each ray."""
@@ -75,14 +56,14 @@ class RadianceModel(VolumeModel):
     def _emptiness(self, points: np.ndarray) -> np.ndarray:
         """Minus the density at points [P, 3], [P, 1]."""
         with jt.no_grad():
-            return -self.field.density(jt.array(points)).numpy()
+            return -self.fields.fine.density(jt.array(points)).numpy()
 
     def _evened(self, emptiness: np.ndarray) -> np.ndarray:
-        return -self.field.raw_of(-emptiness)
+        return -self.fields.fine.raw_of(-emptiness)
 
     def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
         with jt.no_grad():
-            return self.field.evaluate(jt.array(points), -jt.array(normals)).rgb.numpy()
+            return self.fields.fine.evaluate(jt.array(points), -jt.array(normals)).rgb.numpy()
 
 
 class PackedRadianceModel(RadianceModel):
@@ -105,7 +86,7 @@ class PackedRadianceModel(RadianceModel):
 
     def view(self, rays: Rays, step: int) -> RayView:
         """Colours, normals of the density, distance and opacity."""
-        estimator, field = self.estimator, self.field
+        estimator, field = self.estimator, self.fields.fine
         behind = self.behind
 
         def look(rays: Rays) -> tuple[RenderOutput, Var, int]:

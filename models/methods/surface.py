@@ -10,7 +10,6 @@ import numpy as np
 from data.rays import Rays
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
-from models.estimators.base import Estimator
 from models.estimators.batch import PackedBatch
 from models.estimators.conf import PackedConfig
 from models.estimators.open_surface import OpenSurfaceEstimator
@@ -21,7 +20,7 @@ from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
 from models.methods.fast.conf import FAST_NEUS
 from models.methods.protocol import LevelSet
-from models.methods.volume import NO_EXPOSURE, VolumeModel
+from models.methods.volume import VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs, packed_weights
 from models.plan import TrainingPlan
 from models.rendering.conf import PatchesConfig, PhotographsConfig
@@ -39,22 +38,7 @@ class SurfaceModel(VolumeModel):
 
     objective = surface_loss
     background_keys = "masks or model.neus_renderer.n_outside"  # that model what is behind the surface
-
-    def __init__(
-        self,
-        fields: SurfaceFields,
-        estimator: Estimator,
-        train: TrainConfig,
-        plan: TrainingPlan,
-        photographs: PhotographsConfig = NO_EXPOSURE,
-    ) -> None:
-        named = {
-            "sdf_network_fine": fields.sdf,
-            "variance_network_fine": fields.sharpness,
-            "color_network_fine": fields.color,
-        }
-        super().__init__(estimator, named, train, plan, photographs)
-        self.fields = fields
+    fields: SurfaceFields
 
     def cos_anneal_ratio(self, step: int) -> float:
         """The function `cos_anneal_ratio` at a step."""
@@ -72,11 +56,10 @@ class SurfaceModel(VolumeModel):
         if not rendering.samples.per_ray:
             return found
         samples, geometry, shape = rendering.samples, rendering.geometry, (len(rendered.target), -1)
-        first = [value.reshape(shape)[:, :1] for value in (geometry.sdf, samples.deltas)]
-        per_ray = samples.per_ray
-        cos = (samples.directions * geometry.gradient).sum(dim=1).reshape((-1, per_ray))[:, :1]
+        cos = (samples.directions * geometry.gradient).sum(dim=1)
+        sdf, deltas, cos = (value.reshape(shape)[:, :1] for value in (geometry.sdf, samples.deltas, cos))
         slope = annealed_cos(cos, self.cos_anneal_ratio(rendered.step))
-        cdf = interval_cdfs(first[0], slope, first[1], rendering.inv_s)[0]  # Phi_s at the first interval
+        cdf = interval_cdfs(sdf, slope, deltas, rendering.inv_s)[0]  # Phi_s at the first interval
         return found | {"cdf": cdf, "weight_max": rendering.weights.reshape(shape).max(dim=1, keepdims=True)}
 
     def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:

@@ -35,22 +35,23 @@ class VolumeModel(Model):
 
     def __init__(
         self,
+        fields: Any,
         estimator: Estimator,
-        fields: Mapping[str, jt.nn.Module],
         train: TrainConfig,
         plan: TrainingPlan,
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
-        """`fields` by their names in checkpoints."""
-        self.estimator, self.train, self.plan = estimator, train, plan
+        """`fields`: a SurfaceFields or RadianceFields."""
+        self.fields, self.estimator, self.train, self.plan = fields, estimator, train, plan
         self.exposure = Exposure() if plan.exposure.value else None
-        self._fields, self._photographs = dict(fields), photographs
+        self._photographs = photographs
         self.weights = weights_of(LOSSES, (self.type,), train, plan)
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
         """All networks by their names in checkpoints, in the order of optimisation."""
-        found = self._fields | self.estimator.networks | ({} if self.exposure is None else {EXPOSURE: self.exposure})
+        learned = {} if self.exposure is None else {EXPOSURE: self.exposure}
+        found = self.fields.networks | self.estimator.networks | learned
         return {name: found[name] for name in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else 9)}
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:

@@ -80,11 +80,11 @@ def render_passes(
 ) -> RenderOutput:
     """Colours of a batch. If there is a coarse field, its weights determine the samples of the fine field."""
     samples, coarse = method.estimator.sample(batch, noise), None
-    if method.coarse is not None:
-        found = method.coarse.evaluate(samples.positions, samples.directions)
+    if method.fields.coarse is not None:
+        found = method.fields.coarse.evaluate(samples.positions, samples.directions)
         coarse = render_radiance(found, samples, behind)
         samples = method.estimator.refine(batch, samples, coarse.weights, noise)
-    found = method.field.evaluate(samples.positions, samples.directions)
+    found = method.fields.fine.evaluate(samples.positions, samples.directions)
     return replace(render_radiance(found, samples, behind), coarse=coarse)
 
 

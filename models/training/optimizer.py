@@ -95,15 +95,11 @@ class Optimizer:
         beta_2: float = BETA_2,
         epsilon: float = EPSILON,
         name: str = ADAM,
-        averages: Sequence[Var] = (),
     ) -> None:
-        """`networks`: network -> name -> parameter, in the order of optimisation. `name`: a key of `RULES`.
-        `averages`: of the parameters, or none; their rows change with those of the parameters.
-        """
+        """`networks`: network -> name -> parameter, in the order of optimisation. `name`: a key of `RULES`."""
         self._places = [(network, name) for network, values in networks.items() for name in values]
         self.names = [f"{network}.{name}" for network, name in self._places]
         self.parameters = [value for values in networks.values() for value in values.values()]
-        self._averages = list(averages)
         self.settings = UpdateSettings(0.0, 0, beta_2, epsilon, optimizer=name)  # of the last step
         self.steps, self.exp_avg, self.exp_avg_sq = 0, list[Var](), list[Var]()
         self.reset_moments()
@@ -174,36 +170,27 @@ class Optimizer:
         """Select rows of every parameter of a network, with their moments; rows may repeat."""
         for index, (owner, _) in enumerate(self._places):
             if owner == network:
-                self._replace(index, *(value.numpy()[rows] for value in self._of(index)))
+                self._replace(index, [value.numpy()[rows] for value in self._of(index)])
 
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
-        """Append rows to every parameter of a network, by name; their moments are zero, their averages equal the
-        values.
-        """
+        """Append rows to every parameter of a network, by name; their moments are zero."""
         for index, (owner, name) in enumerate(self._places):
             if owner == network:
-                pairs = zip(self._of(index), _fresh(values[name]), strict=False)
-                self._replace(index, *(np.concatenate([value.numpy(), rows]) for value, rows in pairs))
+                added = np.asarray(values[name], np.float32)
+                pairs = zip(self._of(index), (added, np.zeros_like(added), np.zeros_like(added)), strict=True)
+                self._replace(index, [np.concatenate([value.numpy(), rows]) for value, rows in pairs])
 
     def _of(self, index: int) -> list[Var]:
-        """A parameter, its moments, and its average if there is one."""
-        return [values[index] for values in (self.parameters, self.exp_avg, self.exp_avg_sq, self._averages) if values]
+        """A parameter and its moments."""
+        return [values[index] for values in (self.parameters, self.exp_avg, self.exp_avg_sq)]
 
-    def _replace(
-        self, index: int, parameter: np.ndarray, first: np.ndarray, second: np.ndarray, *average: np.ndarray
-    ) -> None:
-        """Replace a parameter by values of another shape; the Var object remains that of the network."""
-        self.parameters[index].update(jt.array(parameter).detach())
+    def _replace(self, index: int, arrays: list[np.ndarray]) -> None:
+        """Replace a parameter and its moments by values of another shape; the Var object remains that of the
+        network.
+        """
+        value, self.exp_avg[index], self.exp_avg_sq[index] = (jt.array(array).stop_grad() for array in arrays)
+        self.parameters[index].update(value)
         self.parameters[index].start_grad()
-        self.exp_avg[index], self.exp_avg_sq[index] = (jt.array(values).stop_grad() for values in (first, second))
-        for own, values in zip(self._averages[index : index + 1], average, strict=False):
-            own.update(jt.array(values).detach())
-
-
-def _fresh(values: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The values with their initial moments and average."""
-    added = np.asarray(values, np.float32)
-    return added, np.zeros_like(added), np.zeros_like(added), added
 
 
 Schedule = Callable[[int], float]  # finished steps -> rate of the next one

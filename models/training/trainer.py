@@ -64,7 +64,6 @@ class Trainer:
             conf.adam_beta_2,
             conf.adam_epsilon,
             conf.optimizer,
-            () if self.average is None else self.average.values,
         )
         self.guard = Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
@@ -112,7 +111,7 @@ class Trainer:
         taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)
         self.guard.watch(taken, seen, step, batch, noise, found, self.optimizer.settings)
         self.finished_steps += 1
-        if self.model.acts_after(step) and self.settle():
+        if self.model.acts_after and self.settle():
             self.model.after_step(self.optimizer, step)
         if self.average is not None:
             self.average.update(parameters, self.finished_steps)

@@ -42,6 +42,7 @@ class GaussiansModel(Model):
 
     entries = "pictures"
     shows_pictures = True
+    acts_after = True
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class GaussiansModel(Model):
     def degree(self, step: int) -> int:
         """The degree of spherical harmonics at a step, which increases during training."""
         done = step / max(1.0, DEGREES_UNTIL * self.train.end_iter)
-        return min(self.conf.degree, int(done * self.conf.degree)) if self.conf.degree else 0
+        return min(self.conf.degree, int(done * self.conf.degree))
 
     def _paint(self, camera: np.ndarray, size: tuple[int, int], step: int) -> Var:
         return paint(self.splats, self.conf, camera, size, self.degree(step), self.behind)
@@ -131,10 +132,6 @@ class GaussiansModel(Model):
         rates = {"means": MEAN_RATE * (LAST_MEAN_RATE / MEAN_RATE) ** done * self.extent} | RATES
         found = {f"{densify.NETWORK}.{name}": rate for name, rate in rates.items()}
         return found if self.exposure is None else found | {EXPOSURE: self._exposure_rate}
-
-    def acts_after(self, step: int) -> bool:
-        """True: after each step."""
-        return True
 
     def after_step(self, parameters: Parameters, step: int) -> None:
         """Relocate and add Gaussians, and add SGLD noise to their centres."""

@@ -9,6 +9,7 @@ import numpy as np
 from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.estimators.coarse_to_fine import CoarseToFineEstimator
+from models.fields.protocol import RadianceFields
 from models.fields.registry import NERF, RADIANCE
 from models.machine.backend import jt
 from models.methods.nerf.conf import NeRFConfig
@@ -39,7 +40,7 @@ class TwoPassModel(RadianceModel):
         half = np.argmax(np.cumsum(weights, axis=1) >= 0.5 * opacity, axis=1)[:, None]
         points = (rays.origins + rays.directions * np.take_along_axis(depths, half, axis=1)).astype(np.float32)
         with jt.no_grad():
-            normals = self.field.with_normals(jt.array(points), jt.array(rays.directions))[1].numpy()
+            normals = self.fields.fine.with_normals(jt.array(points), jt.array(rays.directions))[1].numpy()
         return RayView(found.rgb.numpy(), normals * opacity, distance, np.clip(opacity, 0.0, 1.0))
 
 
@@ -51,4 +52,4 @@ def build(conf: NeRFConfig, train: TrainConfig, generator: np.random.Generator, 
     kind = RADIANCE[conf.radiance_field]
     coarse = kind.build(conf, "coarse", generator)
     fine = kind.build(conf, "fine", generator) if conf.radiance_field == NERF else coarse
-    return TwoPassModel(fine, coarse, CoarseToFineEstimator(conf.nerf_renderer), train, plan)
+    return TwoPassModel(RadianceFields(fine, coarse), CoarseToFineEstimator(conf.nerf_renderer), train, plan)

@@ -43,7 +43,7 @@ class Trainer:
         averaged: Model | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        """`averaged` has networks of the same shapes, for the mean of the weights; None without averaging.
+        """`averaged` is a copy of the model, for the mean of the weights; None without averaging.
 
         `ranks` share each batch and take the same steps.
         """
@@ -58,7 +58,7 @@ class Trainer:
         self.rate_factor = 1.0  # on the learning rate of the conf
         self.schedule = learning_rate(conf)
         self.networks = model.networks
-        self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
+        self.average = None if averaged is None else WeightAverage(averaged, conf.ema_decay)
         self.optimizer = Optimizer(
             {name: named_parameters(module) for name, module in self.networks.items()},
             conf.adam_beta_2,

@@ -10,8 +10,7 @@ from typing import Any
 
 from models.commands.machine_checks.lines import Line
 from models.machine.cuda import detect
-from models.machine.cuda.conclude import CudaBuild, conclude
-from models.machine.cuda.facts import HEADERS, LIBRARIES, Driver, Facts, Gpu, Toolkit
+from models.machine.cuda.choice import HEADERS, LIBRARIES, CudaBuild, Driver, Facts, Gpu, Toolkit, conclude
 
 CODES_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
 CODES_13 = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)

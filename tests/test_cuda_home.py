@@ -21,7 +21,7 @@ from cuda_machines import (
 )
 
 from models.machine.cuda import detect, start
-from models.machine.cuda.facts import LIBRARIES
+from models.machine.cuda.choice import LIBRARIES
 from models.machine.cuda.home import HomeError, prepare
 
 

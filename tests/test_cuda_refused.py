@@ -3,7 +3,7 @@
 import pytest
 from cuda_machines import CODES_12, COMPILE, bare_machine, driver, facts, write_nvcc, write_toolkit
 
-from models.machine.cuda.conclude import PIP_ALL
+from models.machine.cuda.choice import PIP_ALL
 from models.machine.cuda.start import ready
 
 TOO_NEW = "echo '#error -- unsupported GNU version! gcc versions later than 12 are not supported!' >&2; exit 1"

@@ -60,7 +60,7 @@ def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
         anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
         radii.append(np.median(np.linalg.norm(anchors, axis=1)))
     np.testing.assert_allclose(radii, [RADIUS, RADIUS, 0.5, 0.5], atol=0.01)
-    without_loss = begun(scene, "train.points_weight=0")[0].model.estimator
+    without_loss = begun(scene, "train.points_weight=0")[0].model.estimator.region
     assert without_loss.points is None and without_loss.plan.start.value == "depth maps"
 
 

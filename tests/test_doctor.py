@@ -15,7 +15,7 @@ from models.commands.machine_checks.examples import EXAMPLES, example, kernels
 from models.commands.machine_checks.operations import gradients
 from models.machine.backend import jt
 from models.machine.cuda import start
-from models.machine.cuda.conclude import conclude
+from models.machine.cuda.choice import conclude
 from models.ops.kernel import REFERENCE, use
 
 

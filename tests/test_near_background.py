@@ -16,7 +16,7 @@ from data.prepare.load import load_scene
 from models.estimators import packed
 from models.estimators.background import NEAR_SHARE
 from models.estimators.conf import PackedConfig
-from models.estimators.visibility import ALL, lost_share
+from models.estimators.packed import ALL, lost_share
 from models.machine.backend import jt
 from models.ops.march import compact
 from models.ops.outside import occupied
@@ -120,7 +120,7 @@ def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface(monkeyp
     assert resumed.model.estimator.region.step_size == trainer.model.estimator.region.step_size
     for setting, size in (("blur_step=0", 0.01), ("blur_step=1e6", trainer.model.estimator.region.conf.first_step)):
         model = trained(*settings, f"model.open.{setting}", steps=3).model.estimator
-        assert model.step_size == pytest.approx(size, rel=1e-6)
+        assert model.region.step_size == pytest.approx(size, rel=1e-6)
         assert model.resolving_step() == pytest.approx(size, rel=1e-2)
 
 

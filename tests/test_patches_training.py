@@ -8,7 +8,7 @@ from test_fast_background import OPEN, trained
 from test_hits import sought
 from trainings import assert_same_gradients, gradients, on_host
 
-from models.estimators.visibility import NO_ANNEALING
+from models.estimators.packed import NO_ANNEALING
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.patches import patch_costs

@@ -10,8 +10,7 @@ from rendered_photographs import INTRINSICS, RADIUS, SIZE, drawn, ring, scene_of
 from synthetic_scene import look_at
 
 from data.prepare import fused_depth as fusion
-from data.prepare.fused_depth import fused_depth
-from data.prepare.plane_sweep import DepthMaps, swept
+from data.prepare.fused_depth import DepthMaps, fused_depth, swept
 from data.scenes.frustum import Cameras
 
 

@@ -30,7 +30,8 @@ def views_of(*cameras):
     poses, count = np.stack([camera.c2w for camera in cameras]), len(cameras)
     sizes = tuple((camera.width, camera.height) for camera in cameras)
     lenses = np.stack([camera.intrinsics for camera in cameras])
-    return Views("above", ("",) * count, sizes, lenses, poses, np.eye(4), LOW, HIGH, None, None)
+    box = {"scene_to_world": np.eye(4), "bbox_min": LOW, "bbox_max": HIGH}
+    return Views(name="above", image_names=("",) * count, sizes=sizes, intrinsics=lenses, c2w=poses, **box)
 
 
 def wall_and_balls(points):

@@ -180,13 +180,3 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
     flips_columns = orientation in (2, 3, 6, 7)
     pixels = pixels[::-1] if flips_rows else pixels
     return np.ascontiguousarray(pixels[:, ::-1] if flips_columns else pixels)
-
-
-def upright_size(path: Path) -> tuple[int, int] | None:
-    """(width, height) of the photograph as `upright` shows it; None if the file cannot be read so."""
-    try:
-        with Image.open(path) as image:
-            width, height = image.size
-    except (*DAMAGE, OSError, Image.DecompressionBombError):
-        return None
-    return (height, width) if read_exif(path)[0] >= 5 else (width, height)

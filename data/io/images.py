@@ -27,7 +27,7 @@ from data.io.headers import (
     straight,
     tiff_page,
 )
-from data.io.process import native_stderr_silenced
+from data.io.streams import native_stderr_silenced
 
 WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
 IMAGE_SUFFIXES = (*WRITTEN_SUFFIXES, ".webp", *TIFF_SUFFIXES)

@@ -60,27 +60,22 @@ def copy_images(images: Sequence[Path], folder: Path, bar: Bar, is_panorama: boo
     for a file that cannot be decoded, UserError for a copy that cannot be written and for an incomplete panorama.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    frames = []
+    frames: list[Frame] = []
     for number, path in enumerate(images):
         pixels = read_source_image(path)
         orientation, focal = read_exif(path)
-        if is_panorama or is_tagged(path):
-            whole = upright(rgb_of(eight_bits(pixels)), orientation)
-            frames += [asdict(frame) for frame in _views(whole, folder, number, path.name)]
-            bar.update()
-            continue
-        kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and orientation == 1
+        is_whole = is_panorama or is_tagged(path)
+        kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and max(pixels.shape[:2]) <= MAX_SIDE
         kept = kept and path.suffix.lower() in WRITTEN_SUFFIXES  # COLMAP reads them
-        if kept and max(pixels.shape[:2]) <= MAX_SIDE:
-            name, (height, width) = f"{number:04d}{path.suffix.lower()}", pixels.shape[:2]
-            write_result(folder / name, path.read_bytes())
+        if kept and orientation == 1 and not is_whole:
+            frames.append(Frame(f"{number:04d}{path.suffix.lower()}", path.name, *size_of(pixels), None))
+            write_result(folder / frames[-1].name, path.read_bytes())
         else:
-            name = f"{number:04d}.png"
-            height, width = _write(folder / name, upright(rgb_of(eight_bits(pixels)), orientation))
-        frame = Frame(name, path.name, width, height, focal and focal_pixels(focal, (width, height)))
-        frames.append(asdict(frame))
+            frames += _written(upright(rgb_of(eight_bits(pixels)), orientation), folder, number, path.name, is_whole)
+        if focal and not is_whole:
+            frames[-1] = replace(frames[-1], focal=focal_pixels(focal, (frames[-1].width, frames[-1].height)))
         bar.update()
-    return frames
+    return [asdict(frame) for frame in frames]
 
 
 def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: bool = False) -> list[dict[str, object]]:
@@ -95,23 +90,21 @@ def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: boo
         raise UserError(f"--images {video}: has {len(wanted)} frames; at least {MIN_IMAGES} are needed")
     frames = []
     for position, (number, frame) in enumerate(read_frames(video, wanted)):
-        if is_panorama:
-            frames += [asdict(view) for view in _views(frame, folder, position, f"frame {number}")]
-            continue
-        name = f"{position:04d}.png"
-        height, width = _write(folder / name, frame)
-        frames.append(asdict(Frame(name, f"frame {number}", width, height, None)))
-    return frames
+        frames += _written(frame, folder, position, f"frame {number}", is_panorama)
+    return [asdict(frame) for frame in frames]
 
 
-def _views(whole: np.ndarray, folder: Path, number: int, source: str) -> list[Frame]:
-    """The perspective views of a panorama uint8 [H, 2 H, 3], written to `folder`."""
-    require_whole(source, whole)
+def _written(pixels: np.ndarray, folder: Path, number: int, source: str, is_panorama: bool) -> list[Frame]:
+    """The image as a PNG in `folder`, reduced to MAX_SIDE, or the perspective views of a panorama [H, 2 H, 3]."""
+    if not is_panorama:
+        small = np.ascontiguousarray(scaled_down(pixels))
+        write_image(folder / f"{number:04d}.png", small)
+        return [Frame(f"{number:04d}.png", source, *size_of(small), None)]
+    require_whole(source, pixels)
     frames = []
-    for yaw, pixels, focal in cut(whole, MAX_SIDE):
-        name, (height, width) = view_name(number, yaw), pixels.shape[:2]
-        write_image(folder / name, pixels)
-        frames.append(Frame(name, f"{source} ({yaw} degrees)", width, height, focal))
+    for yaw, view, focal in cut(pixels, MAX_SIDE):
+        frames.append(Frame(view_name(number, yaw), f"{source} ({yaw} degrees)", *size_of(view), focal))
+        write_image(folder / frames[-1].name, view)
     return frames
 
 
@@ -145,13 +138,6 @@ def describe(cameras: Sequence[Group]) -> str:
     (camera,) = cameras
     focal = f"known focal length {camera.focal:.0f} px" if camera.focal else "focal length unknown (no EXIF)"
     return f"{count} photographs of {camera.size[0]}x{camera.size[1]} share one camera, {focal}"
-
-
-def _write(path: Path, pixels: np.ndarray) -> tuple[int, int]:
-    """Write an image, reduced to MAX_SIDE if larger; returns (height, width)."""
-    pixels = scaled_down(pixels)
-    write_image(path, np.ascontiguousarray(pixels))
-    return pixels.shape[0], pixels.shape[1]
 
 
 def scaled_down(pixels: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from data.errors import UserError
 # point: rotating the cameras by 0.1 degrees would move it by several per cent of its depth.
 SMALLEST_SPREAD = np.sin(np.deg2rad(1.5)) ** 2
 ROUNDING = 1e-9  # of the lines' lengths; smaller distances are rounding errors
+OUTLINE_POINTS = 721
 MEETING_ROUNDS = 20  # of reweighting; after ten the point has converged to 1e-3 of the residuals
 # Half width of the region a mesh is extracted from, as published, in radii of the object's sphere: slightly larger, so
 # that a surface that touches the sphere is closed.
@@ -212,3 +213,40 @@ def box_in_frame(box: np.ndarray, scale_mat: np.ndarray, given_by: str) -> tuple
             f"{NARROWEST_BOX:g} and reach at most {FARTHEST_BOX:g} radii of the region of interest; correct it"
         )
     return low, high
+
+
+def sphere_outline(c2w: np.ndarray) -> np.ndarray:
+    """The unit sphere's outline: points [OUTLINE_POINTS, 3] in camera coordinates, closed; empty from inside.
+
+    The circle of tangent points of the rays from the camera. With o the centre of the sphere in camera coordinates and
+    d = |o|, its centre is (1 - 1/d^2) o, its radius sqrt(1 - 1/d^2) and its normal o.
+    """
+    middle = -c2w[:3, 3] @ c2w[:3, :3]
+    squared = middle @ middle
+    if squared <= 1:
+        return np.zeros((0, 3))
+    share = 1 - 1 / squared
+    normal = middle / np.sqrt(squared)
+    side = np.cross(normal, np.eye(3)[np.argmin(np.abs(normal))])
+    side /= np.linalg.norm(side)
+    turn = np.linspace(0, 2 * np.pi, OUTLINE_POINTS)[:, None]
+    return share * middle + np.sqrt(share) * (np.cos(turn) * side + np.sin(turn) * np.cross(normal, side))
+
+
+def outline_pixels(intrinsics: np.ndarray, c2w: np.ndarray) -> list[np.ndarray]:
+    """The outline in pixels: curves [K, 2]; a single closed one unless part of the sphere is behind the camera."""
+    points = sphere_outline(c2w)
+    if not len(points):
+        return []
+    in_front = points[:, 2] > 1e-3 * np.linalg.norm(points, axis=1)  # points near the camera plane project to infinity
+    if not in_front.any():
+        return []
+    if not in_front.all():  # start behind the camera, so that no visible curve is split where the circle closes
+        start = int(np.argmin(in_front[:-1]))
+        points, in_front = (np.roll(value[:-1], -start, axis=0) for value in (points, in_front))
+    pixels = points @ intrinsics.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pixels = pixels[:, :2] / pixels[:, 2:]
+    ends = np.flatnonzero(np.diff(in_front.astype(int))) + 1
+    pieces = [(part, ok[0]) for part, ok in zip(np.split(pixels, ends), np.split(in_front, ends), strict=True)]
+    return [part for part, ok in pieces if ok and len(part) > 1]

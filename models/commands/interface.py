@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from data.io.streams import complain, is_told, say, telling
 from models.config.program import PROGRAM_FOLDER, found_conf, rebased
-from models.machine.ranks.place import is_writer
+from models.machine.ranks.process import is_writer
 from models.machine.ranks.ranks import joined
 from models.requests import MESH, NONE, UNIT, VERTEX, EvaluationRequest, MeshRequest, VideoRequest
 from models.results.callback import Callback

@@ -20,13 +20,12 @@ from data.scenes.scene import Posed
 from models.estimators.base import Part, require_alike
 from models.estimators.conf import OpenConfig
 from models.estimators.occupancy import EmptyCells, OccupancyGrid
-from models.estimators.visibility import transmitted
+from models.estimators.packed import transmitted
 from models.fields.color import RenderingNetwork
 from models.fields.grids import DensityGrid
 from models.machine.backend import jt
-from models.ops.march import OCCUPIED, PackedSamples, compact
-from models.ops.outside import BEFORE, BEHIND, Outside, outside_samples
-from models.ops.sizes import BACKGROUND_RADIUS
+from models.ops.march import OCCUPIED, PackedSamples, compact, permuted
+from models.ops.outside import BEFORE, BEHIND, Outside, expanded, outside_samples
 from models.ops.volrend import alpha_from_density
 from models.structs import Array, Var
 
@@ -137,13 +136,6 @@ class ContractedBackground(Part):
         self.grid.set(cells)
 
 
-def expanded(places: np.ndarray) -> np.ndarray:
-    """The inverse of `contracted`, float64; places [P, 3] beyond BACKGROUND_RADIUS are moved to this distance."""
-    radius = np.linalg.norm(places, axis=1, keepdims=True)
-    away = np.minimum(0.5 / np.maximum(1.0 - radius, 0.5 / BACKGROUND_RADIUS), BACKGROUND_RADIUS)
-    return places * (away / np.maximum(radius, 1e-6))
-
-
 def _seen_share(points: np.ndarray, posed: Posed) -> np.ndarray:
     """The fraction of the images (at most MOST_COUNTED) that see points [P, 3] before the unit sphere: [P]."""
     cameras = posed.cameras.pick(evenly_spaced(posed.n_views, MOST_COUNTED))
@@ -180,18 +172,4 @@ class MergedBackground:
 
     def _merged(self, near: Var, far: Var) -> Var:
         """Values of the samples [S, C] and [F, C] in merged order [S + F, C]."""
-        return _Permuted(self.place, self.sample)(jt.concat([near, far], dim=0))
-
-
-class _Permuted(jt.Function):
-    """Rows in permuted order; the cotangent is permuted by the inverse."""
-
-    def __init__(self, place: Var, sample: Var) -> None:
-        super().__init__()
-        self.place, self.sample = place, sample
-
-    def execute(self, values: Var) -> Var:
-        return values[self.sample]
-
-    def grad(self, d_values: Var) -> Var:
-        return d_values[self.place]
+        return permuted(jt.concat([near, far], dim=0), self.place, self.sample)

@@ -51,10 +51,6 @@ class Estimator:
         """The jitter of a batch; None without drawing numbers if there is none, or if batches contain it."""
         return None
 
-    def precompute(self, batch: Any, *how: Any) -> Any:
-        """What is computed once per chunk, without gradients, and passed to `sample`; None if there is nothing."""
-        del batch, how
-
     def before_step(self, step: int) -> None:
         """Update the schedule; called before the batch of a step is drawn."""
         del step

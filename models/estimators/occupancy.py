@@ -7,17 +7,17 @@ finds those in which a density is negligible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt, label
+from scipy.ndimage import binary_dilation, distance_transform_edt, label
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
-from data.scenes.frustum import any_in_blocks, between_centres, children
+from data.scenes.frustum import any_in_blocks, between_centres, children, signed_distances
 from data.scenes.scene import Posed
 from data.scenes.sparse import near_plane
-from models.estimators.base import Part, require_alike
+from models.estimators.base import Part, require_alike, upload
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march, with_empty_boxes
 from models.structs import Var
@@ -129,10 +129,9 @@ class OccupancyGrid:
         """
         if self._on_device is None:
             self._on_device = jt.array(with_empty_boxes(self.cells)).stop_grad()
-        values = (rays.origins, rays.directions, rays.near, rays.far, jitter)
-        origins, directions, near, far, jitter = map(jt.array, values)
+        origins, directions, near, far = vars(upload(rays)).values()
         near = jt.maximum(near, float(np.float32(self.near_plane)))
-        return march(origins, directions, near, far, jitter, self._on_device, step, budget)
+        return march(origins, directions, near, far, jt.array(jitter), self._on_device, step, budget)
 
     def probe(self, rays: Rays) -> PackedSamples:
         """All samples along rays, at intervals of the edge length of a cell; does not wait for the device."""
@@ -185,5 +184,47 @@ class EmptyCells(Part):
         require_alike(own, buffers, self._key)
         empty, count = (buffers[name] for name in own)
         self.empty, self.count = empty.copy(), int(count[0])
-        if self.count < 0:
-            raise ValueError(f"its {self._prefix}looks are not those of a training")
+
+
+RAY_SPACING = 2.0  # cells between neighbouring rays at the far end of the region
+MARGIN = 2  # cells around those that a ray crosses: the spacing of rays, and the surface in which they end
+
+
+class SeenSpace:
+    """Cells that the rays of some photograph cross before they end inside the surface, with a margin."""
+
+    def __init__(self, grid: OccupancyGrid, is_inside: np.ndarray, rays: Iterable[Rays]) -> None:
+        """`is_inside`: bool [N, N, N], the cells whose points are all inside the surface; `rays`: of each camera."""
+        seen = np.zeros_like(is_inside)
+        cells = OccupancyGrid(np.ones_like(is_inside))  # without near plane: what is nearer is in the image, too
+        cells.set(np.where(is_inside, SOLID, OCCUPIED).astype(np.uint8))
+        for some in rays:
+            budget = int(np.ceil((some.far - some.near.clip(min=0)) / grid.side + 1).clip(min=1).sum())
+            found = cells.march(some, middles(len(some)), grid.side, budget)
+            seen[grid.indices(found.points[: int(found.offsets[-1:].item())].numpy())] = True
+        self._side = grid.side
+        self.cells = seen = binary_dilation(seen, iterations=MARGIN)  # bool [N, N, N]
+        self._distances = signed_distances(seen, grid.side).astype(np.float32)
+
+    def distance(self, points: np.ndarray) -> np.ndarray:
+        """Approximate signed distance [P, 1] of points [P, 3] from this space, negative within; continuous."""
+        return between_centres(self._distances, points)[:, None]
+
+    def bounds(self, points: np.ndarray) -> np.ndarray:
+        """Which points [P, 3] of a surface are on the boundary of this space, not on the object: bool [P]."""
+        return self.distance(points)[:, 0] > -0.5 * self._side
+
+
+def rays_of_views(views: Posed, side: float) -> Iterator[Rays]:
+    """Rays of each image on a grid of pixels, RAY_SPACING cells of edge length `side` apart at the far end of the unit
+    sphere.
+    """
+    for view in range(views.n_views):
+        intrinsics, away = views.intrinsics[view], 1.0 + np.linalg.norm(views.c2w[view, :3, 3])
+        level = max(1.0, min(intrinsics[0, 0], intrinsics[1, 1]) * RAY_SPACING * side / away)
+        yield views.rays(view, level)[0]
+
+
+def boundary_faces(is_inside: np.ndarray) -> int:
+    """The number of faces between cells inside and outside, bool [N, N, N]: about the area of the surface."""
+    return sum(int(np.diff(is_inside, axis=axis).sum()) for axis in range(3))

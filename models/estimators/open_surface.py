@@ -12,15 +12,13 @@ import numpy as np
 from data.prepare.fused_depth import FusedDepth, fused_depth
 from data.rays import Rays
 from data.scenes.scene import Scene
+from models.estimators import packed
 from models.estimators.background import ContractedBackground, MergedBackground
-from models.estimators.batch import PackedBatch
 from models.estimators.conf import OpenConfig
-from models.estimators.occupancy import middles
-from models.estimators.packed import MOST_LOST, VIEW_BUDGET, PackedEstimator, Region, rays_of, samples_at, visible_of
+from models.estimators.occupancy import SeenSpace, boundary_faces, middles, rays_of_views
+from models.estimators.packed import PackedEstimator, Region
 from models.estimators.packed_surface import SurfaceCells
-from models.estimators.sampler import PackedSampler, Sizes
-from models.estimators.seen_space import SeenSpace, boundary_faces, rays_of_views
-from models.estimators.visibility import ALL, LEAST_WEIGHT, above, lost_share, passes
+from models.estimators.sampler import PackedBatch, PackedSampler, Seen, Sizes
 from models.fields.grids import SDFGrid
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact, merged_order
@@ -40,7 +38,7 @@ class OpenSurfaceEstimator(PackedEstimator):
     ) -> None:
         super().__init__(region, background, background.empty_cells)
         self._conf, self.surface, self.background, region.backdrop = conf, surface, background, background.sky
-        self._is_pruning = False
+        self._is_pruning, region.beyond = False, conf.samples
         self._scene: Scene | None = None
 
     @property
@@ -55,7 +53,7 @@ class OpenSurfaceEstimator(PackedEstimator):
             part.see(scene)
         self.surface.fit(scene)
         region.points = self._points(region.plan.depth)
-        return PackedSampler(scene, region, batch_size, generator, self._visible, self._conf.samples)
+        return PackedSampler(scene, region, batch_size, generator, self._visible)
 
     @cached_property
     def depth(self) -> FusedDepth | None:
@@ -116,29 +114,23 @@ class OpenSurfaceEstimator(PackedEstimator):
         alpha, rgb = self.background.evaluate(far.points, far.directions)
         (place, sample), offsets = merged_order(near, far), near.offsets + far.offsets
         merged = MergedBackground(alpha, rgb, place, sample, offsets, near.rays.shape[0])
-        return replace(samples_at(near, step), background=merged)
+        return replace(packed.samples_at(near, step), background=merged)
 
-    def _visible(
-        self, found: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes
-    ) -> tuple[PackedSamples, PackedSamples, Var]:
+    def _visible(self, found: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes) -> Seen:
         """Samples of negligible weight are skipped once cells are pruned, and always with a uniform backdrop."""
         weights, transmittance = self.surface.weights(found, step)
-        least = LEAST_WEIGHT if self._is_pruning or self.background.is_plain else ALL
-        near = compact(found, above(weights, least), sizes.near)
-        far, asked = self.background.visible(rays, jitter, passes(transmittance), sizes.asked, sizes.far)
+        least = packed.LEAST_WEIGHT if self._is_pruning or self.background.is_plain else packed.ALL
+        near = compact(found, packed.above(weights, least), sizes.near)
+        far, asked = self.background.visible(rays, jitter, packed.passes(transmittance), sizes.asked, sizes.far)
         last = jt.minimum(near.kept, far.kept)
         return _up_to(near, last), _up_to(far, last), asked
 
-    def view_samples(
-        self, rays: Rays, found: PackedSamples, weights: Var, transmittance: Var
-    ) -> tuple[RaySamples, np.ndarray, int]:
-        """The visible ones of an image's samples, with the background, their rows, and the number of their rays; waits
-        for the device.
-        """
-        near, rows = visible_of(found, weights)
-        traversed = rays_of(near)
+    def view_samples(self, rays: Rays, found: PackedSamples, seen: tuple[Var, Var]) -> packed.Shown:
+        """The visible ones of an image's samples, from weights and transmittance; waits for the device."""
+        near, rows = packed.visible_of(found, seen[0])
+        traversed = near.offsets.shape[0] - 1
         some, jitter = rays.at(slice(0, traversed)), middles(traversed)
-        far = self.background.samples(some, jitter, passes(transmittance), VIEW_BUDGET)
+        far = self.background.samples(some, jitter, packed.passes(seen[1]), packed.VIEW_BUDGET)
         far = far.first(max(1, int(far.offsets[-1:].item())))
         return self._joined(_up_to(near, far.kept), far, self.resolving_step()), rows, int(far.kept.item())
 
@@ -148,7 +140,7 @@ class OpenSurfaceEstimator(PackedEstimator):
         """
         before, seen = self.region.grid.cells, self.probe_opacities()
         self.surface.prune()
-        if lost_share(seen, self.probe_opacities()) > MOST_LOST:
+        if packed.lost_share(seen, self.probe_opacities()) > packed.MOST_LOST:
             self.region.grid.set(before)
 
     def probe_opacities(self) -> np.ndarray:

@@ -6,12 +6,11 @@ import numpy as np
 
 from data.rays import Rays
 from data.scenes.scene import Scene
-from models.estimators.batch import PackedBatch
+from models.estimators import packed
 from models.estimators.conf import RadianceConfig
 from models.estimators.occupancy import EmptyCells
-from models.estimators.packed import PackedEstimator, Region, rays_of, samples_at, visible_of
-from models.estimators.sampler import PackedSampler, Sizes
-from models.estimators.visibility import REACHED, above, density_weights
+from models.estimators.packed import PackedEstimator, Region
+from models.estimators.sampler import PackedBatch, PackedSampler, Seen, Sizes
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact
@@ -35,12 +34,10 @@ class RadianceOccupancyEstimator(PackedEstimator):
 
     def sample(self, batch: PackedBatch, *unused: object) -> RaySamples:
         """The samples of a batch."""
-        return samples_at(batch.near, batch.step)
+        return packed.samples_at(batch.near, batch.step)
 
-    def _visible(
-        self, found: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes
-    ) -> tuple[PackedSamples, None, None]:
-        return compact(found, above(self._weights(found, step), REACHED), sizes.near), None, None
+    def _visible(self, found: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes) -> Seen:
+        return compact(found, packed.above(self._weights(found, step), packed.REACHED), sizes.near), None, None
 
     def before_step(self, step: int) -> None:
         """See `Region.before_step`."""
@@ -57,13 +54,13 @@ class RadianceOccupancyEstimator(PackedEstimator):
         """The visible samples of the first rays of an image, and the number of these rays; waits for the device."""
         step = self._conf.last_step
         found = self.region.march_view(rays, step)
-        near, _ = visible_of(found, self._weights(found, step))
-        return samples_at(near, step), rays_of(near)
+        near, _ = packed.visible_of(found, self._weights(found, step))
+        return packed.samples_at(near, step), near.offsets.shape[0] - 1
 
     def _weights(self, found: PackedSamples, step: float) -> Var:
         with jt.no_grad():
             alpha = alpha_from_density(self._field.density(found.points), step)
-            return density_weights(alpha, found.offsets)
+            return packed.density_weights(alpha, found.offsets)
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
         """Density [P, 1] at points [P, 3]; 0 outside the hull."""

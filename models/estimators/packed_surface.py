@@ -10,12 +10,10 @@ from data.parsed_scene import training_points
 from data.rays import Rays
 from data.scenes.scene import Scene
 from data.scenes.sparse import well_supported
-from models.estimators.batch import PackedBatch
 from models.estimators.conf import InsideConfig
-from models.estimators.packed import PackedEstimator, Region, rays_of, samples_at, visible_of
-from models.estimators.sampler import PackedSampler
-from models.estimators.seen_space import SeenSpace
-from models.estimators.visibility import surface_weights
+from models.estimators.occupancy import SeenSpace
+from models.estimators.packed import PackedEstimator, Region, Shown, samples_at, surface_weights, visible_of
+from models.estimators.sampler import PackedBatch, PackedSampler
 from models.fields.protocol import STEEPEST, DistanceField
 from models.fields.sdf import SingleVarianceNetwork
 from models.machine.backend import jt
@@ -138,13 +136,11 @@ class SurfaceOccupancyEstimator(PackedEstimator):
         """Whether each ray passes beside the object according to its mask, bool [R]; None without masks."""
         return None if batch.mask is None else batch.mask[:, 0] <= MASK_THRESHOLD
 
-    def view_samples(
-        self, rays: Rays, found: PackedSamples, weights: Var, transmittance: Var
-    ) -> tuple[RaySamples, np.ndarray, int]:
-        """The visible ones of an image's samples, their rows, and the number of their rays; waits for the device."""
-        del rays, transmittance
-        near, rows = visible_of(found, weights)
-        return samples_at(near, self.resolving_step()), rows, rays_of(near)
+    def view_samples(self, rays: Rays, found: PackedSamples, seen: tuple[Var, Var]) -> Shown:
+        """The visible ones of an image's samples, from weights and transmittance; waits for the device."""
+        del rays
+        near, rows = visible_of(found, seen[0])
+        return samples_at(near, self.resolving_step()), rows, near.offsets.shape[0] - 1
 
     @property
     def extracted(self) -> Callable[[np.ndarray], np.ndarray]:

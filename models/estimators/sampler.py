@@ -1,21 +1,21 @@
-"""An endless sequence of batches of packed samples, each with as many rays as fit the sample budget."""
+"""Batches of packed samples: rays of random pixels of all images, as many as fit the budget, and their samples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from data.cameras import SPAN_LENGTH
 from data.errors import UserError
-from data.rays import Rays
-from data.scenes.sampler import damage_named, require_views, restore_generator
+from data.rays import PixelBatch, Rays
+from data.scenes.sampler import HostPixels, damage_named, require_views, restore_generator, windows_of
 from data.scenes.scene import Scene
-from models.estimators.batch import PackedBatch
 from models.estimators.conf import POINTS_SHARE
-from models.estimators.drawn_pixels import HostPixels, pixels_of, windows_of
+from models.estimators.drawn_pixels import pixels_of
 from models.estimators.packed import Region
 from models.machine.backend import device_info, jt
 from models.ops.later import Later
@@ -39,6 +39,44 @@ COUNTED = ("rays", "hits", "near", "walked", "far", "asked")
 FIRST = {"near": FIRST_PER_RAY, "walked": FIRST_PER_RAY, "far": FIRST_PER_RAY, "asked": FIRST_PER_RAY, "hits": 1.0}
 
 
+@dataclass(frozen=True)
+class PackedBatch(PixelBatch):
+    """R rays with their pixels and samples. Values of rays are arrays, or Vars if they were drawn on the device."""
+
+    # The S samples of the region. Those of no ray are SfM points, then random points of the hull.
+    near: PackedSamples
+    far: PackedSamples | None  # those of the background, if there is one
+    step: float  # length of each interval
+    anchors: int | None = None  # number of SfM points; None if they are not used
+    every: int | None = None  # patches are compared for one ray in so many; None: no patches
+
+    def part(self, start: int, stop: int) -> PackedBatch:
+        """The rays start to stop - 1 with their samples; the last ray also gets the samples of no ray."""
+        stop = min(stop, len(self))
+        is_last = stop == len(self)
+        near, far = _part(self.near, start, stop, is_last), self.far and _part(self.far, start, stop, is_last)
+        anchors = self.anchors if self.anchors is None or is_last else 0
+        return replace(self, **vars(super().part(start, stop)), near=near, far=far, anchors=anchors)
+
+    def of_rays(self, is_such: Array) -> Var:
+        """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""
+        flags = jt.array(is_such).float32()[self.near.rays].unsqueeze(1)
+        return flags * (jt.index(flags.shape, dim=0) < self.near.offsets[-1:].unsqueeze(1)).float32()
+
+    def is_anchor(self) -> Var:
+        """Whether each sample is an SfM point, float32 [S, 1]."""
+        behind = jt.index(self.near.depths.shape, dim=0) - self.near.offsets[-1:].unsqueeze(1)
+        return ((behind >= 0) & (behind < (self.anchors or 0))).float32()
+
+    def words(self) -> dict[str, np.ndarray]:
+        """The arrays by descriptive names, for messages."""
+        named = {
+            "the rays (the cameras)": np.hstack([np.asarray(value) for value in vars(self.rays).values()]),
+            "the colours of the photographs": np.asarray(self.rgb),
+        }
+        return named if self.mask is None else named | {"the masks": np.asarray(self.mask)}
+
+
 class Sizes(NamedTuple):
     """Numbers of rows: of the region, with points of no ray; before and after removal of hidden samples, both kinds."""
 
@@ -51,7 +89,8 @@ class Sizes(NamedTuple):
 
 # Of the samples found along rays: the visible ones, those of the background, and its offsets before hidden ones were
 # removed. The rays come with their jitter and the length of an interval.
-Visible = Callable[[PackedSamples, Rays, Array, float, Sizes], tuple[PackedSamples, PackedSamples | None, Var | None]]
+Seen = tuple[PackedSamples, PackedSamples | None, Var | None]
+Visible = Callable[[PackedSamples, Rays, Array, float, Sizes], Seen]
 
 
 def per_ray(counts: Mapping[str, int], last: Mapping[str, float]) -> dict[str, float]:
@@ -65,22 +104,16 @@ class PackedSampler:
     """An endless sequence of batches, each with as many rays as fit the sample budget."""
 
     def __init__(
-        self,
-        scene: Scene,
-        region: Region,
-        most_rays: int,
-        generator: np.random.Generator,
-        visible: Visible | None = None,
-        most_beyond: int = 0,
+        self, scene: Scene, region: Region, rays: int, generator: np.random.Generator, visible: Visible | None = None
     ) -> None:
-        """`visible`: None if no samples are hidden; `most_beyond`: samples of the background, 0 without."""
-        self._scene, self._region, self._visible, self._beyond = scene, region, visible, most_beyond
-        self._most_rays, self._samples, self._generator = most_rays, region.conf.samples, generator
+        """`rays`: their maximum number; `visible`: None if no samples are hidden."""
+        self._scene, self._region, self._visible = scene, region, visible
+        self._most_rays, self._samples, self._generator = rays, region.conf.samples, generator
         self._per_ray = dict(FIRST)
         self._empty = 0  # consecutive batches without samples
         self._counted: list[Later | dict[str, int]] = []  # of the last batches, not considered yet
         self._uncounted = UNCOUNTED[device_info().name]
-        self._windows = windows_of(scene, None if most_beyond else region.grid.centres(), region.grid.side)
+        self._windows = windows_of(scene, None if region.beyond else region.grid.centres(), region.grid.side)
         self._pixels = pixels_of(scene, self._windows)
         region.probes = self._probe_rays()  # the same in every run
         region.schedule(0)
@@ -126,7 +159,7 @@ class PackedSampler:
         `free` is the number of samples that belong to no ray. On the CPU an unused row takes as much time as a sample;
         so a batch whose rays are limited by the background has fewer samples of the region.
         """
-        beyond, each, most = self._beyond, self._per_ray, self._samples - free
+        beyond, each, most = self._region.beyond, self._per_ray, self._samples - free
         rays = most / max(each["near"], 1 / most)
         if beyond:
             rays = min(rays, beyond / max(each["far"], 1 / beyond))
@@ -170,9 +203,10 @@ class PackedSampler:
 
     def _probe_rays(self) -> Rays:
         """Rays of mask pixels that cross the hull; with a background, rays of all pixels."""
-        count = OPEN_PROBES if self._beyond else PROBES
+        is_open = self._region.beyond > 0
+        count = OPEN_PROBES if is_open else PROBES
         pixels = HostPixels(self._scene, self._windows).pixels(np.random.default_rng(0), count, self._scene.n_views)
-        if self._beyond or pixels.mask is None:
+        if is_open or pixels.mask is None:
             return pixels.rays
         rays = pixels.rays.at(pixels.mask[:, 0] > MASK_THRESHOLD)
         return rays.at(self._region.grid.crosses(rays))
@@ -210,3 +244,13 @@ def counts_of(counted: Later | dict[str, int]) -> dict[str, int]:
 def _rows(expected: float) -> int:
     """The number of rows for an expected number of samples."""
     return max(1, math.ceil(SPARE_SAMPLES * expected / ROUNDED_TO)) * ROUNDED_TO
+
+
+def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSamples:
+    """The samples of the rays start to stop - 1, the last ray with those of no ray; waits for the device."""
+    values = {name: value.numpy() for name, value in vars(one).items()}
+    offsets = values.pop("offsets")
+    rows = slice(offsets[start], None if is_last else offsets[stop])
+    cut = {name: value[rows] for name, value in values.items() if name != "kept"}
+    cut |= {"offsets": offsets[start : stop + 1] - offsets[start], "rays": np.maximum(cut["rays"] - start, 0)}
+    return PackedSamples(kept=one.kept, **{name: jt.array(value).stop_grad() for name, value in cut.items()})

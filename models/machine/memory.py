@@ -20,7 +20,7 @@ from data.errors import is_allocation_failure
 from models.machine import backend
 from models.machine.available import available_bytes, resident_bytes
 from models.machine.backend import choice, jt
-from models.machine.ranks.place import here
+from models.machine.ranks.process import here
 
 GB = 10**9
 MARGIN_SHARE = 0.1  # of the free memory: for other programs and for fragmentation of the pool

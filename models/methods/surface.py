@@ -10,12 +10,11 @@ import numpy as np
 from data.rays import Rays
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
-from models.estimators.batch import PackedBatch
 from models.estimators.conf import PackedConfig
 from models.estimators.open_surface import OpenSurfaceEstimator
+from models.estimators.packed import NO_ANNEALING
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
-from models.estimators.sampler import PackedSampler
-from models.estimators.visibility import NO_ANNEALING
+from models.estimators.sampler import PackedBatch, PackedSampler
 from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
 from models.methods.fast.conf import FAST_NEUS
@@ -26,11 +25,10 @@ from models.plan import TrainingPlan
 from models.rendering.conf import PatchesConfig, PhotographsConfig
 from models.rendering.losses import OfSurface
 from models.rendering.patches import MOST_COMPARED, PatchComparison
-from models.rendering.protocol import RayBatch
 from models.rendering.render import render_surface, surface_alpha, surface_loss
 from models.rendering.terms import masked_mean, masked_psnr
 from models.rendering.views import packed_view
-from models.structs import Array, FieldOutput, Noise, RayView, RenderOutput, Var, loss_scalars
+from models.structs import Array, FieldOutput, RayView, RenderOutput, Var, loss_scalars
 
 
 class SurfaceModel(VolumeModel):
@@ -43,11 +41,6 @@ class SurfaceModel(VolumeModel):
     def cos_anneal_ratio(self, step: int) -> float:
         """The function `cos_anneal_ratio` at a step."""
         return cos_anneal_ratio(step, self.train)
-
-    def precompute(self, batch: RayBatch, noise: Noise | None) -> Var | None:
-        """What the estimator computes once per chunk."""
-        with jt.no_grad():
-            return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
 
     def scalar_inputs(self, rendered: OfSurface) -> dict[str, Var]:
         """Colours and inv_s, and of dense samples what the published code plots."""
@@ -161,7 +154,7 @@ class PackedSurfaceModel(SurfaceModel):
             found = estimator.region.march_view(rays, step)
             geometry = self.fields.sdf.at_weights().evaluate(found.points)
             alpha = surface_alpha(geometry, found.directions, jt.full_like(geometry.sdf, step), inv_s, NO_ANNEALING)
-            samples, rows, count = estimator.view_samples(rays, found, *packed_weights(alpha, found.offsets))
+            samples, rows, count = estimator.view_samples(rays, found, packed_weights(alpha, found.offsets))
             seen = FieldOutput(geometry.sdf[rows], geometry.feature[rows], geometry.gradient[rows])
             shown = render_surface(self.fields.color, inv_s, samples, seen, NO_ANNEALING, behind)
             return shown, seen.gradient, count

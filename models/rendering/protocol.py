@@ -32,7 +32,7 @@ class RayBatch(Protocol):
 
 @dataclass(frozen=True, match_args=False)
 class PackedRays(RayBatch, Protocol):
-    """The same with packed samples; see `models.estimators.batch.PackedBatch`."""
+    """The same with packed samples; see `models.estimators.sampler.PackedBatch`."""
 
     step: float  # length of each interval
     anchors: int | None  # number of SfM points among the samples

@@ -29,7 +29,7 @@ from models.checkpoints.scenes import (
     training_scene,
 )
 from models.checkpoints.torch_archive import read_torch_checkpoint
-from models.machine.ranks.place import here, is_writer
+from models.machine.ranks.process import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig

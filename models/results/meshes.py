@@ -12,7 +12,7 @@ import trimesh
 from data.io.clock import phase
 from data.scenes.frustum import box_in_frame
 from data.scenes.scene import Posed, radius_of
-from models.estimators.seen_space import SeenSpace
+from models.estimators.occupancy import SeenSpace
 from models.machine import memory
 from models.mesh import clean, finish, sparse
 from models.mesh.clean import with_faces, without_ground

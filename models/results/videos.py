@@ -21,7 +21,7 @@ from data.errors import UserError
 from data.io.files import make_folder, remove, write_result
 from data.io.headers import ImageError
 from data.io.images import image_size, read_image, to_uint8, write_image
-from data.io.process import native_stderr_silenced
+from data.io.streams import native_stderr_silenced
 from data.prepare.sources import frames as read_frames
 from models.mesh.mesh import Surface
 from models.requests import COLOUR, DEPTH, MESH, NORMALS, OF_FIELD, OF_MESH, SHAPE, VideoRequest

@@ -22,8 +22,16 @@ from models.machine import backend, isa, toolchain
 from models.machine.available import available_bytes
 from models.machine.backend import INSTALL
 from models.machine.cuda import detect, start
-from models.machine.cuda.conclude import DRIVER_REMEDY, GPU_REMEDY, NO_DRIVER, Conclusion, obstacle
-from models.machine.cuda.facts import Facts, Toolkit, dotted
+from models.machine.cuda.choice import (
+    DRIVER_REMEDY,
+    GPU_REMEDY,
+    NO_DRIVER,
+    Conclusion,
+    Facts,
+    Toolkit,
+    dotted,
+    obstacle,
+)
 
 REQUIREMENTS = PROGRAM_FOLDER / "requirements.txt"
 REQUIREMENT = re.compile(r"([\w-]+)([<>=!][^;]*)?(;.*)?")

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from models.machine.cuda.facts import CUB, HEADERS, HOME_PREFIX, LIBRARIES, NPP, Driver, Gpu, Release, Toolkit
+from models.machine.cuda.choice import CUB, HEADERS, HOME_PREFIX, LIBRARIES, NPP, Driver, Gpu, Release, Toolkit
 
 NVCC_SECONDS = 30
 TARGET = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}.get(platform.machine(), f"{platform.machine()}-linux")

@@ -20,8 +20,7 @@ from pathlib import Path
 
 from data.errors import LONGEST_REASON
 from data.io.lock import waited_for
-from models.machine.cuda.conclude import CudaBuild, anew
-from models.machine.cuda.facts import CUB, HEADERS, HOME_PREFIX, NPP, Toolkit
+from models.machine.cuda.choice import CUB, HEADERS, HOME_PREFIX, NPP, CudaBuild, Toolkit, anew
 
 STANDARD = "c++17"  # of kernels: CUB of CUDA 13 requires it, and Jittor passes c++14
 PROBE_SECONDS = 1800  # timeout; it takes seconds on an idle machine

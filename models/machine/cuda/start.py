@@ -17,9 +17,8 @@ from data.errors import FAILURE_TEXTS, LONGEST_REASON
 from data.io.files import write_atomically
 from data.io.lock import waited_for
 from models.machine.cuda import detect
-from models.machine.cuda.conclude import PIP_ALL, Conclusion, CudaBuild, anew, conclude, install
+from models.machine.cuda.choice import PIP_ALL, Conclusion, CudaBuild, Driver, Facts, anew, conclude, install
 from models.machine.cuda.detect import VISIBLE
-from models.machine.cuda.facts import Driver, Facts
 from models.machine.cuda.home import Home, HomeError, prepare
 
 AGAIN = "Jittor rebuilt its compiler helper and has to be started again"

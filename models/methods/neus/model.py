@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from data.rays import Rays
+from data.rays import PixelBatch, Rays
 from models.config.blocks import TrainConfig
 from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator
@@ -19,7 +19,7 @@ from models.methods.surface import SurfaceModel
 from models.plan import TrainingPlan
 from models.rendering.render import render_surface
 from models.rendering.views import region_view
-from models.structs import RayView
+from models.structs import Noise, RayView, Var
 
 
 class NeuSModel(SurfaceModel):
@@ -27,6 +27,11 @@ class NeuSModel(SurfaceModel):
 
     type = NEUS
     estimator: HierarchicalEstimator
+
+    def precompute(self, batch: PixelBatch, noise: Noise | None) -> Var | None:
+        """What the estimator computes once per chunk."""
+        with jt.no_grad():
+            return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
 
     def view(self, rays: Rays, step: int) -> RayView:
         """Colours with background; normal, distance and opacity inside the sphere."""

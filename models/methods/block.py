@@ -147,11 +147,11 @@ class RadianceFieldConfig(ChosenFieldsConfig):
         RADIANCE[self.radiance_field].check(self)
 
     @property
-    def field_parameters(self) -> int:
+    def parameters(self) -> int:
         """Trained parameters of the field."""
         return RADIANCE[self.radiance_field].parameters(self)
 
     @property
-    def field_blocks(self) -> tuple[str, ...]:
+    def network_blocks(self) -> tuple[str, ...]:
         """The blocks that determine the weights of the field."""
         return RADIANCE[self.radiance_field].blocks

@@ -93,16 +93,6 @@ class FastNeRFConfig(OccupancySampled, RadianceFieldConfig):
         self.radiance.check()
 
     @property
-    def network_blocks(self) -> tuple[str, ...]:
-        """The blocks that determine the shapes of the weights."""
-        return self.field_blocks
-
-    @property
-    def parameters(self) -> int:
-        """Trained parameters of the field."""
-        return self.field_parameters
-
-    @property
     def buffer_bytes(self) -> int:
         """Cells, visual hull and the counts of empty updates, one byte per cell each."""
         return 3 * self.radiance.cells**3

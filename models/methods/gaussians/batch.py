@@ -58,10 +58,9 @@ class PictureBatch:
         """The arrays by description, for messages."""
         found: dict[str, np.ndarray] = {}
         for picture in self.pictures:
-            found[f"the camera of photograph {picture.view}"] = picture.camera
-            found[f"the colours of photograph {picture.view}"] = picture.rgb
-            if picture.mask is not None:
-                found[f"the mask of photograph {picture.view}"] = picture.mask
+            arrays = {"camera": picture.camera, "colours": picture.rgb, "mask": picture.mask}
+            given = {name: array for name, array in arrays.items() if array is not None}
+            found |= {f"the {name} of photograph {picture.view}": array for name, array in given.items()}
         return found
 
 

@@ -37,13 +37,6 @@ class SplatsConfig:
         """Trained parameters per Gaussian."""
         return 3 + 4 + 3 + 1 + 3 + 3 * self.rest
 
-    def check(self) -> None:
-        """Raises ConfigError for inconsistent values."""
-        if self.first > self.most:
-            raise ConfigError(
-                f"model.gaussians.first = {self.first}: must not be above most = {self.most}; lower it, or raise most"
-            )
-
 
 @dataclass(frozen=True)
 class GaussiansConfig(ModelConfig):
@@ -58,7 +51,11 @@ class GaussiansConfig(ModelConfig):
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
-        self.gaussians.check()
+        first, most = self.gaussians.first, self.gaussians.most
+        if first > most:
+            raise ConfigError(
+                f"model.gaussians.first = {first}: must not be above most = {most}; lower it, or raise most"
+            )
 
     def without_photographs(self) -> GaussiansConfig:
         """The same block without learned exposure, for a .ply of Gaussians."""

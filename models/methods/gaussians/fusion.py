@@ -56,7 +56,7 @@ def _distance(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Truncated distance, -1 to 1, and whether the point is in the image; -1 means occluded."""
     pixels, z = camera.project(points)
-    x, y = np.rint(np.clip(pixels, -1e6, 1e6)).astype(np.int64).T
+    x, y = np.rint(np.clip(pixels, -1, [camera.width, camera.height])).astype(np.int64).T
     inside = (z > 0) & (x >= 0) & (y >= 0) & (x < camera.width) & (y < camera.height)
     column, row = np.where(inside, x, 0), np.where(inside, y, 0)
     is_surface = opacity[row, column] > SEEN

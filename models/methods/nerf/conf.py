@@ -35,14 +35,9 @@ class NeRFConfig(RadianceFieldConfig):
             )
 
     @property
-    def network_blocks(self) -> tuple[str, ...]:
-        """The blocks that determine the shapes of the weights."""
-        return self.field_blocks
-
-    @property
     def parameters(self) -> int:
         """Trained parameters; those of NeRF's network twice, for the coarse and the fine pass."""
-        return self.field_parameters * (2 if self.radiance_field == NERF else 1)
+        return super().parameters * (2 if self.radiance_field == NERF else 1)
 
     @property
     def ray_numbers(self) -> int:

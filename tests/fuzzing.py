@@ -31,7 +31,7 @@ from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.mesh.mesh import read_mesh
 from models.methods.conf import load_config, parse_config, to_hocon
-from models.training.chunks import settled_chunk
+from models.training.measured import settled_chunk
 
 EIGHT_RAYS = changed(train={"batch_size": 8}).train
 

@@ -51,7 +51,6 @@ SAMPLES = (
 
 def decide_plain(conf: ModelConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
     """The plan of a method that chooses nothing by the scene but its masks."""
-    del conf, before
     colour = "white" if train.use_white_bkgd else "black"
     return TrainingPlan(
         masks=decide_masks(scene, train),

@@ -47,6 +47,13 @@ INITIALISATION_KEYS = frozenset({"bias", "density", "geometric_init", "inside_ou
 Widths = list[tuple[int, int]]  # (inputs, outputs) of each layer
 
 
+def fits_tiles(width: int, beside: int, layers: int) -> bool:
+    """Whether a GPU evaluates a network in tiles of points (`csrc/cuda/tile_layers.h`): from its widest layer, the
+    encoded inputs beside one, and its layers.
+    """
+    return width <= TILE_WIDTH and beside <= TILE_ENCODED and layers <= TILE_LAYERS
+
+
 @dataclass(frozen=True)
 class NerfConfig:
     """The background network (inverted-sphere NeRF); with model.type = nerf, the coarse and the fine network."""
@@ -93,6 +100,12 @@ class NerfConfig:
         """The number of trained parameters."""
         return parameter_count([*self.trunk, *self.heads], has_norms=False)
 
+    @property
+    def is_for_tiles(self) -> bool:
+        """Whether it fits tiles; the density counts as a layer."""
+        encoded = max(encoding_width(self.d_in, self.multires), encoding_width(self.d_in_view, self.multires_view))
+        return fits_tiles(self.W, encoded, self.D + len(self.heads) + 1)
+
 
 @dataclass(frozen=True)
 class SdfConfig:
@@ -134,9 +147,8 @@ class SdfConfig:
 
     @property
     def is_for_tiles(self) -> bool:
-        """Whether its sizes are such that a GPU evaluates it in tiles of points (`csrc/cuda/sdf_tiles.h`)."""
-        is_narrow = max(self.d_hidden, self.features) <= TILE_WIDTH and self.embedded_width <= TILE_ENCODED
-        return is_narrow and self.n_layers < TILE_LAYERS
+        """Whether it fits tiles."""
+        return fits_tiles(max(self.d_hidden, self.features), self.embedded_width, self.n_layers + 1)
 
     @property
     def widths(self) -> Widths:
@@ -184,6 +196,12 @@ class ColorConfig:
             first += encoding_width(VIEW_WIDTH, self.multires_view) - VIEW_WIDTH
         sizes = [first] + [self.d_hidden] * self.n_layers + [self.d_out]
         return list(pairwise(sizes))
+
+    @property
+    def is_for_tiles(self) -> bool:
+        """Whether it fits tiles."""
+        beside = self.widths[0][0] - self.d_feature
+        return fits_tiles(max(self.d_hidden, self.d_feature), beside, self.n_layers + 1)
 
     @property
     def parameters(self) -> int:

@@ -22,8 +22,8 @@ from models.commands.reconstruction_time import STEPPING, WORTH, Budget, announc
 from models.machine import progress
 from models.methods import registry
 from models.methods.conf import load_config
-from models.training import pace
-from models.training.pace import Pace
+from models.training import measured as pace
+from models.training.measured import Pace
 
 PACE = Pace(0.05)
 

@@ -87,7 +87,7 @@ def timed_plan(
     from models.checkpoints.scenes import training_scene
     from models.commands.reconstruction_time import DEPTH, MEASURING, announce, on_cold_cache
     from models.methods.registry import decide
-    from models.training.pace import measured_pace
+    from models.training.measured import measured_pace
 
     scene = training_scene(conf)
     with ends_at(lambda: time.perf_counter() + DEPTH * given.seconds):

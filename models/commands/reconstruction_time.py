@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from data.io.clock import Times, slowdown
 from data.io.streams import say
-from models.training.pace import Pace
+from models.training.measured import Pace
 
 # Seconds of what comes after the steps, without other processes on two cores: the report and the start of each mode;
 # and per photograph, visibility and colours of a mesh of ITS_RESOLUTION.

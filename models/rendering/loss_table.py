@@ -58,7 +58,8 @@ class Loss:
         begins = self._begins(name, train)
         notes = [f"from step {begins:.0f} on"] * (begins > 0) + ["falls to 0 at the end"] * self.falls
         reason = "; ".join(([found.reason] if found.reason else []) + notes * (found.value > 0))
-        return replace(found, reason=reason, key=found.key or f"train.{key}")
+        is_forced = found.is_forced and "Auto" in str(TrainConfig.__annotations__[key])  # instead of a chosen weight
+        return replace(found, reason=reason, key=found.key or f"train.{key}", is_forced=is_forced)
 
     def _begins(self, name: str, train: TrainConfig) -> float:
         return getattr(train, f"{name}_from", self.begins) * train.end_iter

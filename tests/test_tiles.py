@@ -12,6 +12,8 @@ import oracles
 import pytest
 from dense_renderer import COLOR, NERF, SDF, params64, roughen
 from forms import EMULATED, build, in_form, library, only_on_the_cpu, work
+from models.ops.example_inputs import Inputs
+from models.ops.examples import Example
 from test_cuda_work import POINTS as MANY
 from test_cuda_work import SDF as PUBLISHED
 
@@ -24,8 +26,6 @@ from models.machine import backend
 from models.machine.backend import jt
 from models.methods.device_values import tiles_line
 from models.ops import color_mlp, nerf_mlp
-from models.ops.example_inputs import Inputs
-from models.ops.examples import Example
 from models.ops.sdf_mlp import SOURCE
 from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes
 

@@ -92,11 +92,11 @@ STATES = [
     ("jitter", [None], "only one of sampler and jitter"),
     ("sampler", [None], "only one of sampler and jitter"),
     ("jitter", ["PCG64", b.FOREIGN, b.PCG | {"bit_generator": "SFC64"}, b.BEYOND, b.PCG | {"uinteger": 0.5}], "jitter"),
-    ("sampler", [b.SAMPLER | {"order": order} for order in ([0, 0, 1, 2], ["0", "1"], [])], "permutation"),
-    ("sampler", [b.SAMPLER | {"position": 5}], "position"),
-    ("sampler", [{"order": [0], "position": 0}], "has no generator"),
+    ("sampler", [b.SAMPLER | {"order": order} for order in ([0, 0, 1, 2], ["0", "1"], [])], "sampler"),
+    ("sampler", [b.SAMPLER | {"position": 5}], "sampler"),
+    ("sampler", [{"order": [0], "position": 0}], "sampler"),
     ("sampler", [b.SAMPLER | {"generator": b.FOREIGN}], "sampler"),
-    ("ray_chunk", [b.CHUNK | {"rays": rays} for rays in (0, -1, 9, "4")], "number of rays"),
+    ("ray_chunk", [b.CHUNK | {"rays": rays} for rays in (0, -1, 9, "4")], "ray_chunk"),
     ("ray_chunk", [b.CHUNK | {"for": 8}, 4], "ray_chunk"),
 ]
 

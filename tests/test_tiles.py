@@ -12,13 +12,13 @@ import oracles
 import pytest
 from dense_renderer import COLOR, NERF, SDF, params64, roughen
 from forms import EMULATED, build, in_form, library, only_on_the_cpu, work
-from models.ops.example_inputs import Inputs
-from models.ops.examples import Example
 from test_cuda_work import POINTS as MANY
 from test_cuda_work import SDF as PUBLISHED
 
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.commands.machine_checks.example_inputs import Inputs
+from models.commands.machine_checks.examples import Example
 from models.commands.machine_checks.operations import difference
 from models.fields.sdf import SDFNetwork
 from models.fields.state import import_state, named_parameters
@@ -195,7 +195,7 @@ def test_wide_colours_and_their_gradients_are_those_of_the_references(card, capa
         given = (*points, weights, NerfSizes(3, 4, 2, 1, (1, 2), TRUNK), selected)
     card(CARDS[capability])
     with in_form(EMULATED[2]) as called:
-        error, results = difference(Example(kernel, given, tuple(trained)))
+        error, results = difference(kernel, Example(given, tuple(trained)))
     assert error <= 5e-6 and results == len(trained) + (1 if kernel is color_mlp.color else 2) and len(called) == 2
 
 

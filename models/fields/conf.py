@@ -11,15 +11,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from models.config.strict import AUTO, Auto, ConfigError, limits, shown
-from models.ops.sizes import (
-    FEATURES,
-    TILE_ENCODED,
-    TILE_LAYERS,
-    TILE_WIDTH,
-    GridSizes,
-    encoding_width,
-    grid_sizes,
-)
+from models.ops.sizes import FEATURES, TILE_ENCODED, TILE_LAYERS, TILE_WIDTH, GridSizes, encoding_width, grid_sizes
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
 MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer
@@ -69,18 +61,14 @@ class NerfConfig:
     use_viewdirs: bool = False
 
     def check(self, d_in: int, where: str) -> None:
-        """Raises ConfigError if it is not a valid network with view directions and `d_in` inputs; `where` names the
-        condition.
-        """
+        """Raises ConfigError unless it is a network of view directions and `d_in` inputs; `where`: the condition."""
         if self.d_in != d_in:
             raise ConfigError(f"model.nerf.d_in = {self.d_in}: must be {d_in} {where}")
         if not self.use_viewdirs:
             raise ConfigError(f"model.nerf.use_viewdirs = false: must be true {where}")
         if any(layer < 0 or layer == self.D - 1 for layer in self.skips):
-            last = self.D - 1
-            raise ConfigError(
-                f"model.nerf.skips = {shown(self.skips)}: must not be negative nor the last layer, {last}"
-            )
+            words = f"must not be negative nor the last layer, {self.D - 1}"
+            raise ConfigError(f"model.nerf.skips = {shown(self.skips)}: {words}")
 
     @property
     def trunk(self) -> Widths:
@@ -152,9 +140,7 @@ class SdfConfig:
 
     @property
     def widths(self) -> Widths:
-        """Inputs and outputs of each layer; a layer before a skip has fewer outputs by the width of the encoded
-        point.
-        """
+        """Inputs and outputs of each layer; one before a skip has fewer outputs by the width of the encoded point."""
         encoded = self.embedded_width
         sizes = [encoded] + [self.d_hidden] * self.n_layers + [self.d_out]
         pairs = enumerate(pairwise(sizes), 1)
@@ -230,9 +216,8 @@ class TableConfig:
     def check(self) -> None:
         """Raises ConfigError unless levels become finer."""
         if self.finest < self.coarsest:
-            raise ConfigError(
-                f"model.{self.block}.finest = {self.finest}: must not be below coarsest = {self.coarsest}"
-            )
+            words = f"must not be below coarsest = {self.coarsest}"
+            raise ConfigError(f"model.{self.block}.finest = {self.finest}: {words}")
 
     @property
     def sizes(self) -> GridSizes:

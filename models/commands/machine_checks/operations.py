@@ -42,14 +42,13 @@ def operations(begun: Callable[[str], None] = lambda name: None) -> Iterator[Lin
 
 
 def _line(name: str) -> Iterator[Line]:
-    error, count = difference(name)
+    error, count = difference(kernels()[name], example(name))
     wrong = "" if error <= BOUND else REMEDY
     yield Line(f"op {name}", f"within {error:.0e} of its reference, {count} results", wrong)
 
 
-def difference(name: str, seed: int = 0) -> tuple[float, int]:
+def difference(kernel: Kernel, given: Example) -> tuple[float, int]:
     """The largest relative difference between native and reference results of an operation, and their number."""
-    kernel, given = kernels()[name], example(name, seed)
     native, reference = (results(kernel, given, form) for form in (NATIVE, REFERENCE))
     if len(native) != len(reference):  # the readings of a step are one array, or one for each
         native, reference = ([np.concatenate([value.reshape(-1) for value in side])] for side in (native, reference))

@@ -10,7 +10,8 @@ import pytest
 
 import exp_runner
 from data.errors import UserError
-from models.commands.arguments import COMMON, EPILOG, parse_arguments
+from models.commands.arguments import EPILOG, parse_arguments
+from models.commands.flags import COMMON
 from models.commands.table import COMMANDS, MODE_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]

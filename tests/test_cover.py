@@ -10,8 +10,8 @@ from synthetic_scene import look_at
 
 from data.prepare.inspection.checks import findings
 from data.prepare.inspection.sides import missing_sides
-from models.commands.reconstruction_page import page, trust
 from models.results.cover import BANDS, cover, cover_picture
+from models.results.report.reconstruction import page, trust
 
 TABLE = -0.3
 

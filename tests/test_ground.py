@@ -11,7 +11,7 @@ from rigs import around
 from benchmarks.gallery import render, scenes
 from models.commands.arguments import parse_arguments
 from models.commands.evaluate import evaluation_request
-from models.commands.mesh_flags import full_request
+from models.commands.shared import full_request
 from models.results import meshes
 from models.results.ground_truth import point_to_mesh
 from models.results.held_out_points import HeldOutPoints

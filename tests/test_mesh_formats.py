@@ -17,7 +17,7 @@ from trimesh.viewer.notebook import scene_to_html
 
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
-from models.commands.mesh_flags import full_request
+from models.commands.shared import full_request
 from models.requests import MeshRequest
 from models.results.meshes import box
 from models.surface.formats import companions, write_surface

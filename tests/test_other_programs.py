@@ -13,8 +13,8 @@ from synthetic_scene import NAMES, VIEWS, photographs, read
 from data.errors import SceneError
 from data.io.images import read_image, write_image
 from data.prepare.inspection.checks import bad_geometry, findings
-from models.commands.reconstruction_page import warnings
 from models.results.report.inspection import as_json
+from models.results.report.reconstruction import warnings
 from models.surface.formats import offset_file, write_surface
 from models.surface.mesh import About, Surface
 from models.surface.mesh_file import read_mesh

@@ -2,9 +2,9 @@
 
 import json
 import shlex
+import signal
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -20,28 +20,24 @@ from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
 from data.scenes.writer import write_neus_scene
-from models.commands import (
-    evaluate,
-    reconstruction,
-    reconstruction_folder,
-    reconstruction_page,
-    reconstruction_settings,
-    train,
-)
+from models.commands import functions, reconstruction_folder, reconstruction_settings
 from models.commands.arguments import parse_arguments
 from models.commands.reconstruction_folder import ReconstructionPlan
 from models.commands.reconstruction_settings import LEAST_GAIN, longer
-from models.commands.reconstruction_size import size_and_cameras
+from models.commands.reconstruction_work import CONF
 from models.config.program import PROGRAM_FOLDER
 from models.methods.conf import load_config
 from models.results.references import NoReferencesError
+from models.results.report import reconstruction as reconstruction_page
 from models.results.report.document import read_page
+from models.results.report.reconstruction import size_and_cameras
 from models.training import pace
+from models.training.stops import Interrupted
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16")
 SMALL += ("model.sdf_grid.levels=2", "model.sdf_grid.finest=32", "model.sdf_grid.log2_rows=10")
 SMALL += ("model.color_grid.levels=1", "model.color_grid.log2_rows=10")
-FAST = PROGRAM_FOLDER / reconstruction.CONF
+FAST = PROGRAM_FOLDER / CONF
 FOLDER = Path("exp/my_photos/fast")
 RESULT = FOLDER / "result"
 RESULTS = (
@@ -63,11 +59,6 @@ def run(capsys, *arguments):
     return status, capsys.readouterr()
 
 
-def stand_in(module, run):
-    """The module of a mode whose command does `run` in place of its own work."""
-    return SimpleNamespace(COMMAND=replace(module.COMMAND, run=run))
-
-
 @pytest.fixture
 def photographs(tmp_path, monkeypatch):
     """Six photographs of the corner in ./my photos; trials and trainings are of a few steps."""
@@ -83,7 +74,7 @@ def photographs(tmp_path, monkeypatch):
 def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, monkeypatch):
     call = ("--images", photographs, "--minutes", 1e-4)
     with monkeypatch.context() as stopped:
-        stopped.setattr(reconstruction, "train", stand_in(train, lambda *given: 130))
+        stopped.setattr(functions, "train", Mock(side_effect=Interrupted(signal.SIGINT, 0)))
         status, said = run(capsys, *call)
     assert status == 130 and "repeat the command to continue" in said.out
     assert "--minutes 0.0001 is too short: " in said.out and "the whole command will take about" in said.out
@@ -150,7 +141,7 @@ def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
 @pytest.mark.slow
 def test_only_an_evaluation_without_references_may_fail(photographs, capsys, monkeypatch):
     refusal = Mock(side_effect=[UserError("exp: no space is left"), NoReferencesError("has no test photographs")])
-    monkeypatch.setattr(reconstruction, "evaluate", stand_in(evaluate, refusal))
+    monkeypatch.setattr(functions, "evaluate", refusal)
     call = ("--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4)
     status, said = run(capsys, *call)
     assert status == 2 and "no space is left" in said.err and "no metrics" not in said.out

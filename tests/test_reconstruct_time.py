@@ -17,9 +17,8 @@ from data.io.phases import Spent
 from data.prepare.stereo.fused_depth import FEWEST_MAPS, views_within
 from models.checkpoints import scenes
 from models.commands import runner
-from models.commands.reconstruction import CONF
-from models.commands.reconstruction_settings import timed_plan
-from models.commands.reconstruction_time import STEPPING, WORTH, Budget, announce, on_cold_cache
+from models.commands.reconstruction_settings import STEPPING, WORTH, Budget, announce, on_cold_cache, timed_plan
+from models.commands.reconstruction_work import CONF
 from models.machine import progress
 from models.methods import registry
 from models.methods.conf import load_config

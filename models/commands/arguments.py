@@ -6,16 +6,16 @@ import argparse
 import os
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.io.files import from_home
 from data.io.nearby import files_beside
 from data.io.streams import say
-from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
-from models.commands.flag_types import MAX_INT, whole
+from models.commands.command import Arguments, Command, Mode
+from models.commands.flags import COMMON, GROUPS, Flag
 from models.commands.hints import argument_hint, mode_hint, respelt
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
 from models.config.program import CALLED, FROM_A_CLONE, found_conf
@@ -68,50 +68,6 @@ computation: run again;
 
 EPILOG = _EPILOG.replace(FROM_A_CLONE, CALLED)
 
-# The flags of all modes; in each group the modes' own flags follow, in the order of the table.
-COMMON = (
-    flag(
-        "--mode",
-        EXPERIMENT,
-        default="train",
-        metavar="MODE",
-        help="mode of the program, also as the first word (default: train)",
-    ),
-    flag("--version", EXPERIMENT, action="store_true", help="print version and commit"),
-    flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="conf file (default: ./confs/demo.conf)"),
-    flag(
-        "--case",
-        EXPERIMENT,
-        default="",
-        metavar="NAME",
-        help="name of the scene folder; replaces CASE_NAME and ${case} in the conf",
-    ),
-    flag(
-        "--set",
-        EXPERIMENT,
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a key of the conf, such as train.end_iter=1000; may be repeated",
-    ),
-    flag(
-        "--roi",
-        EXPERIMENT,
-        metavar='"X Y Z R"',
-        help="sphere around the object: centre and radius in the world frame; the same as --set dataset.roi=...",
-    ),
-    flag("--seed", EXPERIMENT, type=whole(0, MAX_INT), metavar="N", help="the same as --set train.seed=N"),
-    flag(
-        "--device",
-        MACHINE,
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="auto: a GPU if one works, else the CPU (default: auto)",
-    ),
-    flag("--gpu", MACHINE, type=whole(0, MAX_INT), default=0, metavar="N", help="index of the GPU (default: 0)"),
-)
-
 
 def parse_mode(text: str) -> Mode:
     """The mode of a --mode value; raises UserError, naming the nearest mode, for an unknown one."""
@@ -125,11 +81,15 @@ def parse_mode(text: str) -> Mode:
 def parse_arguments(argv: Sequence[str]) -> Arguments:
     """Parse the command line (without the program's name); raises UserError for mistakes.
 
-    --help prints the help page, with --mode that of the mode, --version the version, and both raise SystemExit(0).
+    A mode as the first word is a subcommand, which has its own flags only; after --mode MODE, most flags of other modes
+    have no effect. --help prints the help page, with a mode that of the mode, --version the version, and both raise
+    SystemExit(0).
     """
     parser = make_parser()
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-    argv = _with_mode([_with_home(argument) for argument in respelt(argv, flags)])
+    argv = [_with_home(argument) for argument in respelt(argv, flags)]
+    is_subcommand = bool(argv) and not argv[0].startswith("-") and any(one.mode(argv[0]) for one in COMMANDS)
+    argv = ["--mode", *argv] if is_subcommand else argv
     if "--version" in argv:
         say(f"neus-jittor {program_version()}")
         raise SystemExit(0)
@@ -142,28 +102,32 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     if values.checkpoint is not None and not os.path.isfile(values.checkpoint):  # Path.is_file raises on a long name
         beside = files_beside(values.checkpoint, ".safetensors", ".pth", ".ply")
         raise UserError(f"--checkpoint {values.checkpoint}: no such file{beside}")
+    mode = parse_mode(values.mode)
+    _require_own({word.partition("=")[0] for word in argv}, BY_NAME[mode.name], is_subcommand)
     for command in COMMANDS:
         command.check(values)
-    mode = parse_mode(values.mode)
     short = {"train.seed": values.seed, "dataset.roi": values.roi}
     short_forms = tuple(f"{key}={value}" for key, value in short.items() if value is not None)
     return Arguments(
-        command=BY_NAME[mode.name],
-        mode=mode,
         conf=None if values.conf is None else found_conf(values.conf),
         case=values.case,
         overrides=(*values.overrides, *short_forms),
-        checkpoint=values.checkpoint,
         device=values.device,
         gpu=values.gpu,
+        command=BY_NAME[mode.name],
+        mode=mode,
+        checkpoint=values.checkpoint,
         values=values,
     )
 
 
-def _with_mode(argv: list[str]) -> list[str]:
-    """The arguments with a mode as their first word, such as `train`, as --mode."""
-    is_mode = bool(argv) and not argv[0].startswith("-") and any(one.mode(argv[0]) for one in COMMANDS)
-    return ["--mode", *argv] if is_mode else argv
+def _require_own(given: Collection[str], command: Command, is_subcommand: bool) -> None:
+    """Raises UserError for a flag of other modes that is given to a subcommand, or never has a meaning elsewhere."""
+    own = {entry.name for entry in (*COMMON, *command.flags)}
+    for one in _flags():
+        if one.name in given and one.name not in own and (is_subcommand or one.elsewhere is not None):
+            modes = listed([other.title for other in COMMANDS if one in other.flags])
+            raise UserError(f"{one.name}: is a flag of --mode {modes}, not of {command.title}{one.elsewhere or ''}")
 
 
 def _with_home(argument: str) -> str:

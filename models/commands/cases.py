@@ -81,8 +81,6 @@ def check(values: argparse.Namespace) -> None:
     """Raises UserError for flags that exclude --cases."""
     if values.cases is None:
         return
-    if values.mode != "train":
-        raise UserError(f"--cases: is a flag of --mode train, not of {values.mode}")
     for name in ("case", "checkpoint", "view"):
         if getattr(values, name):
             raise UserError(f"--cases, --{name}: the latter applies to a single scene; give only one of them")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from data.errors import UserError
 from data.io.files import write_result
 from models.commands.command import Arguments, Command, ExperimentConfig
-from models.commands.shared import CHECKPOINT, with_model
+from models.commands.flags import CHECKPOINT
+from models.commands.shared import with_model
 from models.methods.gaussians.conf import GAUSSIANS, SURFELS, GaussiansConfig
 from models.results.trained import TrainedModel
 

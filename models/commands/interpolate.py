@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from data.errors import UserError
 from models.commands.command import Arguments, Command, ExperimentConfig, Mode
-from models.commands.flag_types import is_index
-from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, with_model
+from models.commands.flags import CHECKPOINT, LEVEL, is_index
+from models.commands.shared import with_model
 from models.results.trained import TrainedModel
 
 
@@ -44,6 +44,6 @@ COMMAND = Command(
     line="write a video from photograph I to photograph J and back, such as interpolate_0_5",
     run=run,
     read=read,
-    flags=(CHECKPOINT, RESOLUTION_LEVEL),
+    flags=(CHECKPOINT, LEVEL),
     needs_checkpoint=True,
 )

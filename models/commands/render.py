@@ -6,21 +6,15 @@ import argparse
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.files import require_place
-from models.commands import interface
-from models.commands.command import OUTPUT, Arguments, Command, flag
-from models.commands.flag_types import finite
-from models.commands.mesh_flags import OUTPUT_FILE
-from models.commands.shared import CHECKPOINT, MESH, RESOLUTION_LEVEL, mesh_request, with_model
-from models.requests import OF_FIELD, OF_MESH, ORBIT, VideoRequest, view_indices
+from models.commands import functions
+from models.commands.command import Arguments, Command, ExperimentConfig
+from models.commands.flags import CHECKPOINT, LEVEL, OUTPUT_FILE, RESOLUTION, SHOWN, VIDEO
+from models.commands.shared import mesh_request, with_model
+from models.requests import ORBIT, VideoRequest, view_indices
 
-if TYPE_CHECKING:
-    from models.methods.conf import ExperimentConfig
-
-SHOWN = (*OF_FIELD, *OF_MESH)
 FASTEST = 240.0  # frames per second
 
 
@@ -66,7 +60,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     own = mesh_request(values)
     mesh = replace(given.mesh, resolution=own.resolution, threshold=own.threshold)
     request = replace(given, seconds=values.seconds or given.seconds, fps=values.fps or given.fps, mesh=mesh)
-    return with_model(arguments, conf, lambda model: interface.render_video(model, request))
+    return with_model(arguments, conf, lambda model: functions.render_video(model, request))
 
 
 COMMAND = Command(
@@ -74,41 +68,7 @@ COMMAND = Command(
     line="write a video along a camera path (--path): colour, normals, depth or the mesh (--show)",
     run=run,
     continues=True,
-    flags=(
-        CHECKPOINT,
-        *MESH,
-        OUTPUT_FILE,
-        RESOLUTION_LEVEL,
-        flag(
-            "--path",
-            OUTPUT,
-            default=ORBIT,
-            metavar="PATH",
-            help="render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)",
-        ),
-        flag(
-            "--show",
-            OUTPUT,
-            default="colour",
-            metavar="LIST",
-            help=f"render: comma-separated images, shown side by side: {', '.join(SHOWN)} (default: colour); shape is "
-            "the shaded mesh, mesh the coloured mesh",
-        ),
-        flag(
-            "--seconds",
-            OUTPUT,
-            type=finite,
-            metavar="S",
-            help=f"render: duration in seconds (default: {VideoRequest.seconds:g}, or that of the camera-path file)",
-        ),
-        flag(
-            "--fps",
-            OUTPUT,
-            type=finite,
-            metavar="N",
-            help=f"render: frames per second (default: {VideoRequest.fps:g}, or those of the camera-path file)",
-        ),
-    ),
+    flags=(CHECKPOINT, *RESOLUTION, OUTPUT_FILE, LEVEL, *VIDEO),
     check=check,
     needs_checkpoint=True,
 )

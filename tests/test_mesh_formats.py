@@ -17,11 +17,12 @@ from trimesh.viewer.notebook import scene_to_html
 
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
-from models.commands.shared import full_request
+from models.commands.shared import mesh_request
 from models.requests import MeshRequest
 from models.results.meshes import box
-from models.surface.formats import companions, write_surface
+from models.surface.formats import write_surface
 from models.surface.mesh import About, Surface
+from models.surface.output import companions
 
 ABOUT = About("world", "those of the cameras' file", "not known", 300, "confs/wmask.conf")
 MESH = trimesh.creation.icosphere(3, 0.7)
@@ -136,7 +137,7 @@ def glb(path, name, dtype):
 
 
 def requested(*flags):
-    return full_request(parse_arguments(["--mode", "validate_mesh", *flags]).values)
+    return mesh_request(parse_arguments(["--mode", "validate_mesh", *flags]).values)
 
 
 def test_what_is_asked_for_reaches_the_request():

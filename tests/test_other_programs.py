@@ -15,9 +15,10 @@ from data.io.images import read_image, write_image
 from data.prepare.inspection.checks import bad_geometry, findings
 from models.results.report.inspection import as_json
 from models.results.report.reconstruction import warnings
-from models.surface.formats import offset_file, write_surface
+from models.surface.formats import write_surface
 from models.surface.mesh import About, Surface
 from models.surface.mesh_file import read_mesh
+from models.surface.output import offset_file
 
 
 def colmap_text(folder, names, posed, change=lambda lines: lines, in_model=None):

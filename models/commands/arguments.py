@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,9 +16,10 @@ from data.io.nearby import files_beside
 from data.io.streams import say
 from models.commands.command import Arguments, Command, Mode
 from models.commands.flags import COMMON, GROUPS, Flag
-from models.commands.hints import argument_hint, mode_hint, respelt
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
+from models.config.other_names import FLAG_OF, MODE_OF, key_meant, plain
 from models.config.program import CALLED, FROM_A_CLONE, found_conf
+from models.config.strict import nearest
 from models.machine.version import program_version
 
 PAGE_WIDTH = 120
@@ -74,7 +75,7 @@ def parse_mode(text: str) -> Mode:
     modes = (command.mode(text) for command in COMMANDS)
     mode = next((mode for mode in modes if mode is not None), None)
     if mode is None:
-        raise UserError(f"--mode {text}: unknown mode{mode_hint(text, MODE_NAMES)}")
+        raise UserError(f"--mode {text}: unknown mode{_mode_hint(text)}")
     return mode
 
 
@@ -87,18 +88,21 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     """
     parser = make_parser()
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-    argv = [_with_home(argument) for argument in respelt(argv, flags)]
+    argv = [_with_home(argument) for argument in _respelt(argv, flags)]
     is_subcommand = bool(argv) and not argv[0].startswith("-") and any(one.mode(argv[0]) for one in COMMANDS)
     argv = ["--mode", *argv] if is_subcommand else argv
     if "--version" in argv:
         say(f"neus-jittor {program_version()}")
         raise SystemExit(0)
-    if (mode := _explained_mode(argv)) is not None:
-        make_parser(BY_NAME[mode.name]).parse_args(["--help"])
+    if asks := {"-h", "--help"}.intersection(argv):
+        named = parser.parse_known_args([word for word in argv if word not in asks])[0].mode
+        has_mode = any(word.partition("=")[0] == "--mode" for word in argv)
+        make_parser(BY_NAME[parse_mode(named).name] if has_mode else None).print_help()
+        raise SystemExit(0)
     values, unknown = parser.parse_known_args(argv)
     unknown = _taken_as_flag(values, unknown)
     if unknown:
-        raise UserError(f"{unknown[0]}: unknown argument{argument_hint(unknown, flags, MODE_NAMES)}")
+        raise UserError(f"{unknown[0]}: unknown argument{_argument_hint(unknown, flags)}")
     if values.checkpoint is not None and not os.path.isfile(values.checkpoint):  # Path.is_file raises on a long name
         beside = files_beside(values.checkpoint, ".safetensors", ".pth", ".ply")
         raise UserError(f"--checkpoint {values.checkpoint}: no such file{beside}")
@@ -196,18 +200,6 @@ def _own_help(entry: Flag) -> str:
     return rest if all(mode in BY_NAME for mode in modes.split(", ")) else entry.options["help"]
 
 
-def _explained_mode(argv: Sequence[str]) -> Mode | None:
-    """The mode whose page is asked for by `--mode X --help`; raises UserError for an unknown mode."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--mode", nargs="?")
-    parser.add_argument("-h", "--help", action="store_true")
-    try:
-        asked_for, _ = parser.parse_known_args(argv)
-    except argparse.ArgumentError:  # the parser of the command line names the mistake
-        return None
-    return parse_mode(asked_for.mode) if asked_for.help and asked_for.mode else None
-
-
 def _examples(command: Command) -> str:
     """The end of a mode's page: the examples of the help page that use this mode."""
     name = re.escape(command.title).replace("I_J", r"\d+_\d+")
@@ -216,3 +208,45 @@ def _examples(command: Command) -> str:
         lines = [line for line in EPILOG.splitlines() if CALLED in line and "--mode" not in line]
     shown = ["examples:", *lines, ""] if lines else []
     return "\n".join([*shown, "--help without --mode explains all modes and flags."])
+
+
+def _respelt(argv: Sequence[str], flags: Iterable[str]) -> list[str]:
+    """The arguments with the spelling of this program; flags may be given with - for _ and as `color`."""
+    known = {_alike(flag): flag for flag in flags}
+    words = []
+    for word in argv:
+        name, equals, value = word.partition("=")
+        words.append(f"{known.get(_alike(name), name)}{equals}{value}" if name.startswith("--") else word)
+    return words
+
+
+def _alike(name: str) -> str:
+    return name.replace("-", "_").replace("color", "colour")
+
+
+def _mode_hint(text: str) -> str:
+    """The suggestion for an unknown mode: by its meaning, else by its spelling."""
+    meant = MODE_OF.get(plain(text))
+    return f"; did you mean {meant}?" if meant else nearest(text, MODE_NAMES)
+
+
+def _argument_hint(unknown: Sequence[str], flags: Collection[str]) -> str:
+    """The suggestion for the first unknown argument: by its meaning, else the most similar flag.
+
+    A value that follows it, or is part of it, is repeated in the suggested command.
+    """
+    name, equals, value = unknown[0].partition("=")
+    if equals and "." in name and not name.startswith("-"):
+        return f"; each key needs its own --set: --set {unknown[0]}"
+    if not name.startswith("-"):
+        mode = name if name in MODE_NAMES else MODE_OF.get(plain(name))
+        return f"; did you mean --mode {mode}?" if mode else nearest(name, flags)
+    if not equals and len(unknown) > 1 and not unknown[1].startswith("-"):
+        value = unknown[1]
+    if meant := FLAG_OF.get(plain(name).rpartition(".")[2]):
+        return f"; did you mean {meant}?"
+    from models.methods.conf import known_leaves
+
+    if (key := key_meant(name, known_leaves())) is not None:
+        return f"; did you mean --set {key}={value or 'VALUE'}?"
+    return nearest(name, flags)

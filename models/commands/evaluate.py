@@ -9,8 +9,8 @@ from data.errors import UserError
 from models.commands import functions
 from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.flags import ALONE, CHECKPOINT, EVALUATION, FRAME, LANGUAGE, MESH_FILE, RESOLUTION, UP
-from models.commands.shared import mesh_request, with_model
-from models.requests import EvaluationRequest
+from models.commands.shared import with_model
+from models.requests import EvaluationRequest, MeshRequest
 
 
 def check(values: argparse.Namespace) -> None:
@@ -32,7 +32,9 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
     """The metrics that the flags ask for."""
     names = {field.name for field in fields(EvaluationRequest)}.intersection(vars(values))
-    return EvaluationRequest(mesh_request(values), **{name: getattr(values, name) for name in names})
+    return EvaluationRequest(
+        MeshRequest(values.resolution, values.threshold), **{name: getattr(values, name) for name in names}
+    )
 
 
 COMMAND = Command(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from data.io.streams import complain, is_told, say, telling
+from data.io.streams import complain, quiet, say
 from models.commands.flags import DEFAULT_FRAMES
 from models.config.program import PROGRAM_FOLDER, found_conf, rebased
 from models.machine.ranks.place import is_writer
@@ -17,6 +16,7 @@ from models.machine.ranks.ranks import joined
 from models.requests import MESH, NONE, UNIT, VERTEX, EvaluationRequest, MeshRequest, VideoRequest
 from models.results.callback import Callback
 from models.results.trained import TrainedModel, choose_device, withdrawn_if_it_fails
+from models.surface.output import require_valid
 
 if TYPE_CHECKING:
     from data.prepare.inspection.epipolar import Finding
@@ -24,22 +24,6 @@ if TYPE_CHECKING:
     from models.methods.conf import ExperimentConfig
     from models.results.image_metrics import ValidationImage
     from models.surface.mesh import Surface
-
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-
-def quiet(work: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function without output, except in the body of `telling`."""
-
-    @wraps(work)
-    def silent(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        if is_told():
-            return work(*args, **kwargs)
-        with telling(lambda line: None):
-            return work(*args, **kwargs)
-
-    return silent
 
 
 def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -> ExperimentConfig:
@@ -58,7 +42,15 @@ def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -
     return replace(conf, dataset=rebased(conf.dataset)) if is_own else conf
 
 
-@quiet
+def _require_mesh(request: MeshRequest) -> None:
+    """Raises UserError if the mesh cannot be made, or needs more memory than is free."""
+    from models.methods.capacity import require_mesh
+
+    require_valid(request)
+    require_mesh(request.resolution, f"--resolution {request.resolution}")
+
+
+@quiet()
 def prepare(
     conf: ExperimentConfig,
     images: Path,
@@ -107,7 +99,7 @@ def prepare(
     return is_new
 
 
-@quiet
+@quiet()
 def load_scene(conf: ExperimentConfig) -> Scene:
     """The V training images of the conf, decoded and undistorted, with cameras and masks, in the working frame.
 
@@ -119,7 +111,7 @@ def load_scene(conf: ExperimentConfig) -> Scene:
     return training_scene(conf)
 
 
-@quiet
+@quiet()
 def inspect(conf: ExperimentConfig) -> tuple[Finding, ...]:
     """The possible problems of a scene: check, verdict, measurement and consequence of each.
 
@@ -138,7 +130,7 @@ def inspect(conf: ExperimentConfig) -> tuple[Finding, ...]:
     return found
 
 
-@quiet
+@quiet()
 def train(
     conf: ExperimentConfig,
     *,
@@ -191,7 +183,7 @@ def train(
     return steps
 
 
-@quiet
+@quiet()
 def open_model(
     conf: ExperimentConfig, checkpoint: Path | None = None, *, device: str = "auto", gpu: int = 0
 ) -> TrainedModel:
@@ -205,7 +197,7 @@ def open_model(
     return TrainedModel(open_results(choose_device(conf, device, gpu), checkpoint, complain))
 
 
-@quiet
+@quiet()
 def render(model: TrainedModel, view: int, level: int | None = None) -> ValidationImage:
     """Render the view of photograph number `view`, write it, also to report.html, and compare it with the photograph.
 
@@ -215,8 +207,7 @@ def render(model: TrainedModel, view: int, level: int | None = None) -> Validati
     from data.scenes.scene import require_view
 
     require_view(model.scene, view)
-    with withdrawn_if_it_fails(model.experiment):
-        context = model.context
+    with model.working() as context:
         from models.results.image_metrics import validate_image
         from models.results.report.added import with_picture
 
@@ -225,7 +216,7 @@ def render(model: TrainedModel, view: int, level: int | None = None) -> Validati
         return picture
 
 
-@quiet
+@quiet()
 def render_video(model: TrainedModel, request: VideoRequest) -> Path:
     """Render a video along a camera path, such as once around the object; returns its file, or folder of PNGs.
 
@@ -234,29 +225,26 @@ def render_video(model: TrainedModel, request: VideoRequest) -> Path:
     from models.results.camera_paths import chosen_path
 
     mesh = replace(request.mesh, color=VERTEX if MESH in request.shown else NONE)
+    _require_mesh(mesh)
     path, level = chosen_path(request, model.scene if MESH in request.shown else model.views)
-    with withdrawn_if_it_fails(model.experiment):
-        context = model.context
+    with model.working() as context:
         from models.results.path_video import render as rendered
 
         return rendered(context, path, replace(request, level=level, mesh=mesh))
 
 
-@quiet
+@quiet()
 def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     """Extract the surface, write it to `request.output` and report.html; returns it in `request.frame` (world).
 
     `mesh` is a trimesh.Trimesh, `normals` float32 [V, 3] and `rgb` uint8 [V, 3] are those of its vertices, or None.
     Raises EmptySurfaceError if there is no surface at `request.threshold`.
     """
-    from models.methods.capacity import require_mesh
-    from models.surface.mesh import require_valid, surface_to_world
+    from models.surface.mesh import surface_to_world
 
-    require_valid(request)
-    require_mesh(request.resolution, f"--resolution {request.resolution}")
+    _require_mesh(request)
     views = model.scene if request.needs_photographs else model.views
-    with withdrawn_if_it_fails(model.experiment):
-        context = model.context
+    with model.working() as context:
         from models.results.meshes import validate_mesh
         from models.results.report.added import with_mesh
 
@@ -265,33 +253,31 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     return surface if request.frame == UNIT else surface_to_world(surface, views.scene_to_world)
 
 
-@quiet
+@quiet()
 def color_mesh(conf: ExperimentConfig, request: MeshRequest) -> Surface:
     """Colour the mesh of the file `request.mesh_file` from the photographs, without a checkpoint, and write it.
 
     Returns it as `extract_mesh`. Raises UserError if the file is unusable or no photograph sees it.
     """
     from models.results.colored import color_file
-    from models.surface.mesh import require_valid, surface_to_world
+    from models.surface.mesh import surface_to_world
 
-    require_valid(request)
+    _require_mesh(request)
     surface, scene = color_file(conf, request)
     return surface if request.frame == UNIT else surface_to_world(surface, scene.scene_to_world)
 
 
-@quiet
+@quiet()
 def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | None = None) -> dict[str, Any]:
     """Compute the metrics of docs/figures.md by name, with their units, and write them to report/ and report.html.
 
     None stands for a metric without reference. Raises NoReferencesError without any, and EmptySurfaceError.
     """
     from models.results.references import read_references
-    from models.surface.mesh import require_valid
 
-    require_valid(request.mesh)
+    _require_mesh(request.mesh)
     references = read_references(model.experiment, request)
-    with withdrawn_if_it_fails(model.experiment):
-        context = model.context
+    with model.working() as context:
         from models.results.evaluate import evaluate as compute
         from models.results.report.added import with_evaluation
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from data.io.streams import quiet
 from data.io.streams import telling as telling
 from models.commands.flags import DEFAULT_FRAMES
 from models.commands.functions import color_mesh as color_mesh
@@ -24,7 +25,6 @@ from models.commands.functions import inspect as inspect
 from models.commands.functions import load_scene as load_scene
 from models.commands.functions import open_model as open_model
 from models.commands.functions import prepare as prepare
-from models.commands.functions import quiet
 from models.commands.functions import read_conf as read_conf
 from models.commands.functions import render as render
 from models.commands.functions import render_video as render_video
@@ -42,7 +42,7 @@ DELIVERED = MeshRequest(PUBLISHED_RESOLUTION, is_refined=True, clean=PIECES, col
 REFERENCES = EvaluationRequest(DELIVERED)  # those of the scene
 
 
-@quiet
+@quiet()
 def reconstruct(
     images: str | Path,
     *,

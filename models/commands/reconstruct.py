@@ -12,7 +12,7 @@ from models.commands.flags import RECONSTRUCTION
 from models.commands.interface import Reconstruction, reconstruct
 from models.commands.prepare import preparation
 from models.commands.reconstruction_work import CONF
-from models.commands.shared import ended, full_request
+from models.commands.shared import ended, mesh_request
 
 
 def check(values: argparse.Namespace) -> None:
@@ -31,7 +31,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Run the steps; returns the exit status of the first one that fails."""
     del conf  # without --case it is that of the bundled scene
     values, found = arguments.values, list[Reconstruction]()
-    mesh = full_request(values)
+    mesh = mesh_request(values)
 
     def work() -> None:
         result = reconstruct(

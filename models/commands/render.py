@@ -12,7 +12,7 @@ from data.io.files import require_place
 from models.commands import functions
 from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.flags import CHECKPOINT, LEVEL, OUTPUT_FILE, RESOLUTION, SHOWN, VIDEO
-from models.commands.shared import mesh_request, with_model
+from models.commands.shared import with_model
 from models.requests import ORBIT, VideoRequest, view_indices
 
 FASTEST = 240.0  # frames per second
@@ -57,8 +57,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Render the video; returns the exit status."""
     values = arguments.values
     given = VideoRequest(values.path, _shown(values), level=values.resolution_level, output=values.output)
-    own = mesh_request(values)
-    mesh = replace(given.mesh, resolution=own.resolution, threshold=own.threshold)
+    mesh = replace(given.mesh, resolution=values.resolution, threshold=values.threshold)
     request = replace(given, seconds=values.seconds or given.seconds, fps=values.fps or given.fps, mesh=mesh)
     return with_model(arguments, conf, lambda model: functions.render_video(model, request))
 

@@ -8,7 +8,7 @@ from data.errors import UserError
 from models.commands import functions
 from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.flags import CHECKPOINT, MESH, MESH_FILE, OUTPUT_FILE
-from models.commands.shared import check_mesh, ended, full_request, with_model
+from models.commands.shared import check_mesh, ended, mesh_request, with_model
 from models.requests import PIECES
 
 
@@ -27,7 +27,7 @@ def check(values: argparse.Namespace) -> None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the mesh; returns the exit status."""
-    request = full_request(arguments.values)
+    request = mesh_request(arguments.values)
     if request.mesh_file is not None:
         return ended(lambda: functions.color_mesh(conf, request))
     return with_model(arguments, conf, lambda model: functions.extract_mesh(model, request))

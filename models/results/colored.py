@@ -18,9 +18,10 @@ from models.requests import NONE, TEXTURE, MeshRequest
 from models.results.experiment import Experiment, open_scene
 from models.surface import clean
 from models.surface.color import Fallback, Photographs, paint
-from models.surface.formats import companions, write_surface
+from models.surface.formats import write_surface
 from models.surface.mesh import About, Surface, scene_axes, surface_to_world
 from models.surface.mesh_file import given_surface
+from models.surface.output import companions
 from models.surface.visibility import Visibility
 from models.training.logger import RunLogger
 

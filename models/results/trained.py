@@ -46,6 +46,12 @@ class TrainedModel(AbstractContextManager):
 
         return opened(self.experiment, log)
 
+    @contextmanager
+    def working(self) -> Iterator[EvalContext]:
+        """The `context` in the body, with the end of `withdrawn_if_it_fails`."""
+        with withdrawn_if_it_fails(self.experiment):
+            yield self.context
+
     def close(self) -> None:
         """Return the memory of the networks to the system, for further work in this process."""
         if "context" in vars(self):

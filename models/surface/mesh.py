@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import trimesh
 
-from data.errors import UserError
 from data.parsed_scene import WorldFrame
 from data.prepare.world import plausible_up, rotation_to_z
 from data.scenes.scene import Posed
-from models.requests import AXES, CLEANINGS, COLOURS, FRAMES, NETWORK, UNIT, Y_AXIS, Z_AXIS, MeshRequest
+from models.requests import UNIT, Y_AXIS, Z_AXIS
 
 
 @dataclass(frozen=True)
@@ -47,19 +46,6 @@ RADII = "radii of the region of interest"
 UNKNOWN_UP = "not known"
 FROM_CAMERAS = "the cameras"
 MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
-
-
-def require_valid(request: MeshRequest) -> None:
-    """Raises UserError for a value of a request that the flags do not have either."""
-    allowed = {"frame": FRAMES, "clean": (None, *CLEANINGS), "color": (*COLOURS, NETWORK), "up": (None, *AXES)}
-    for name, values in allowed.items():
-        if (value := getattr(request, name)) not in values:
-            raise UserError(f"MeshRequest: {name} = {value!r} must be one of {', '.join(map(repr, values))}")
-    for name in ("output", "mesh_file"):
-        if isinstance(value := getattr(request, name), str):
-            raise UserError(f"MeshRequest: {name} must be a Path, not a text; write Path({value!r})")
-    if not isinstance(request.resolution, int):
-        raise UserError(f"MeshRequest: resolution = {request.resolution!r} must be a whole number")
 
 
 @dataclass(frozen=True)

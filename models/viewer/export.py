@@ -8,7 +8,7 @@ from pathlib import Path
 from data.errors import UserError
 from models.requests import PIECES, TEXTURE, VIEWS, MeshRequest
 from models.surface.extraction import EmptySurfaceError
-from models.surface.formats import HOLDS, companions, require_format
+from models.surface.output import HOLDS, companions, require_format
 from models.viewer.crop import CropBox
 from models.viewer.scene_display import SceneDisplay
 

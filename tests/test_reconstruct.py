@@ -20,13 +20,14 @@ from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
 from data.scenes.writer import write_neus_scene
-from models.commands import functions, reconstruction_folder, reconstruction_settings
+from models.commands import functions, interface, reconstruction_folder, reconstruction_settings
 from models.commands.arguments import parse_arguments
 from models.commands.reconstruction_folder import ReconstructionPlan
 from models.commands.reconstruction_settings import LEAST_GAIN, longer
 from models.commands.reconstruction_work import CONF
 from models.config.program import PROGRAM_FOLDER
 from models.methods.conf import load_config
+from models.requests import MeshRequest
 from models.results.references import NoReferencesError
 from models.results.report import reconstruction as reconstruction_page
 from models.results.report.document import read_page
@@ -106,6 +107,40 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
     assert "reliability: " in said.out and "next: " not in said.out, "it does the steps itself"
     status, said = run(capsys, *call)
     assert status == 0 and "was already complete" in said.out and "step 3" not in said.out
+
+
+@pytest.mark.slow
+def test_the_function_prints_nothing_and_goes_on_with_what_the_command_began(photographs, capfd, monkeypatch):
+    """The same results as the command's, which finds them complete; mistakes are the command's sentences."""
+    monkeypatch.setattr("sys.argv", ["x", "--mode", "nonsense"])
+    for options, words in (
+        ({"minutes": 0}, "--minutes 0: must be above 0"),
+        ({"minutes": "long"}, "--minutes long: must be above 0"),
+        ({"mesh": MeshRequest(24, output=Path("a.ply"))}, "--output: --mode reconstruct writes result/mesh.ply"),
+    ):
+        with pytest.raises(UserError, match=words):
+            interface.reconstruct(photographs, **options)
+    mesh, keys = replace(interface.DELIVERED, resolution=24), (*SMALL, "train.end_iter=8")
+    seen = Mock(spec=interface.Callback)
+    seen.name = "losses"
+    given = {"minutes": 1e-4, "overrides": keys, "mesh": mesh, "callbacks": [seen]}
+    with monkeypatch.context() as stopped, pytest.raises(Interrupted):
+        stopped.setattr(functions, "train", Mock(side_effect=Interrupted(signal.SIGINT, 0)))
+        interface.reconstruct(photographs, **given)
+    told = []
+    with interface.telling(told.append):
+        found = interface.reconstruct(photographs, **given)
+    assert (found.folder, found.mesh, found.notes) == (RESULT, RESULT / "mesh.ply", ()) and seen.after_step.called
+    assert found.metrics == json.loads((RESULT / "metrics.json").read_text()) and found.metrics["triangles"] > 0
+    assert any(line.startswith("step 3 of 5: python ") and "--mode train --is_continue" in line for line in told)
+    assert capfd.readouterr() == ("", "")
+    again = interface.reconstruct(photographs, **given)
+    assert again == found and capfd.readouterr() == ("", "")
+    status, said = run(capfd, "--images", photographs, "--minutes", 1e-4, "--set", "train.end_iter=8")
+    assert status == 0 and "was already complete" in said.out
+    kept = (RESULT / "mesh.ply").read_bytes()
+    assert run(capfd, "--images", photographs, "--minutes", 1e-4, "--set", "train.end_iter=8", "--overwrite")[0] == 0
+    assert (RESULT / "mesh.ply").read_bytes() == kept, "the same from the command line"
 
 
 @pytest.mark.slow

@@ -13,20 +13,28 @@ if __name__ == "__main__":  # before other imports: a json.py in the current fol
     import models  # noqa: F401 (imported while the search path has its folder)
 
     data.io.search_path.guard_process(_search_path)
-    import models.machine.ranks.shield
+    import models.machine.ranks.process
 
-    models.machine.ranks.shield.enter_where_ranks()  # forks, so before any library starts threads
+    models.machine.ranks.process.enter_where_ranks()  # forks, so before any library starts threads
 
 from collections.abc import Sequence
 from typing import NoReturn
 
 from data.errors import UserError, is_allocation_failure
-from data.io.phases import line, phase, recorded
-from data.io.process import forget_library_variables, keep_interruptions, silence_libraries
-from data.io.streams import complain, report_crash, say, secure, telling
+from data.io.clock import line, phase, recorded
+from data.io.streams import (
+    complain,
+    forget_library_variables,
+    keep_interruptions,
+    report_crash,
+    say,
+    secure,
+    silence_libraries,
+    telling,
+)
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
-from models.machine.cuda.facts import GpuFailedError, last_words
-from models.machine.ranks import started
+from models.machine.cuda.choice import GpuFailedError, last_words
+from models.machine.ranks import process
 from models.machine.toolchain import check_limits
 
 EXIT_CRASH = 1  # as Python ends after a traceback
@@ -49,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         _require_current_folder()
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
-        if not started.takes_part(arguments.command.is_shared):
+        if not process.takes_part(arguments.command.is_shared):
             return EXIT_DONE
         with telling(say), recorded() as times, phase(START):
             status = arguments.command.run(arguments, conf_for(arguments))
@@ -94,7 +102,7 @@ def _start() -> int:
     silence_libraries()
     forget_library_variables()
     keep_interruptions()
-    started.quietly()
+    process.quietly()
     try:
         status = main()
     except SystemExit as leave:  # argparse, after the help page
@@ -102,7 +110,7 @@ def _start() -> int:
     except Exception:  # noqa: BLE001 (a bug of the program: the traceback is shown)
         report_crash()
         status = EXIT_CRASH
-    return started.ended(status)
+    return process.ended(status)
 
 
 def _leave(status: int) -> NoReturn:

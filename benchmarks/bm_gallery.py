@@ -26,7 +26,7 @@ from data.io.files import write_result
 from data.io.images import read_image, size_within, write_image
 from data.io.streams import complain, say
 from models.results.evaluate import PICTURE
-from models.results.metric_files import FOLDER, JSON_FILE, read_json
+from models.results.metric_tables import FOLDER, JSON_FILE, read_json
 from models.training.record import FALL
 
 DESCRIPTION = """

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.report import MIB, ROOT, provenance, table
 from data.errors import UserError
 from data.io.streams import complain, say
-from models.results.metric_files import JSON_FILE, read_json
+from models.results.metric_tables import JSON_FILE, read_json
 
 KINDS = ("wall", "processor")  # seconds of a phase
 METRICS = ("phases", "psnr", "points_median", "points_p90", "points_missing", "triangles", "step")

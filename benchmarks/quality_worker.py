@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.serve import peak_bytes
 from models.commands.interface import train
 from models.machine.backend import jt
+from models.mesh.extraction import EmptySurfaceError
 from models.methods.conf import parse_config
 from models.requests import UNIT, EvaluationRequest, MeshRequest
 from models.results.callback import Callback
@@ -22,7 +23,6 @@ from models.results.context import EvalContext
 from models.results.evaluate import evaluate
 from models.results.experiment import Experiment
 from models.results.references import read_references
-from models.surface.extraction import EmptySurfaceError
 
 METRICS = ("chamfer", "f_score", "normal_consistency", "psnr", "psnr_mask", "points_median", "points_p90")
 MB = 10**6

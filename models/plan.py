@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from data.errors import UserError
+from data.prepare.fused_depth import FusedDepth
 from data.prepare.inspection.image_checks import exposure_spread
-from data.prepare.stereo.fused_depth import FusedDepth
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto

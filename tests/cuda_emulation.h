@@ -275,6 +275,7 @@ inline double __ddiv_rn(double a, double b) { return a / b; }
 
 // As on a GPU where nothing runs, else so few that some points already take several passes through a network.
 #define ACTIVATION_FLOATS (emulation::order == emulation::DRY ? 16384l * 260 : 1040l)
+#define TILES_OF_A_PASS (emulation::order == emulation::DRY ? 128 : 1)
 
 #define SHARED_OF_LAUNCH(name) unsigned char *name = emulation::shared_memory
 #define SHARED(type, name, count) type *name = (type *)emulation::take_shared((count) * sizeof(type))

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from models.commands.machine_checks.lines import Line
-from models.machine.cuda import search
-from models.machine.cuda.conclude import CudaBuild, conclude
-from models.machine.cuda.facts import HEADERS, LIBRARIES, Driver, Facts, Gpu, Toolkit
+from models.machine.cuda import detect
+from models.machine.cuda.choice import HEADERS, LIBRARIES, CudaBuild, Driver, Facts, Gpu, Toolkit, conclude
 
 CODES_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
 CODES_13 = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
@@ -110,12 +109,12 @@ def write_wheels_12(site: Path) -> Path:
 
 def bare_machine(tmp_path: Path, monkeypatch: Any) -> Callable[..., list[Toolkit]]:
     """A machine without CUDA, hiding that of this machine; returns a function that searches it."""
-    monkeypatch.setattr(search, "USUAL", (f"{tmp_path}/local/cuda", f"{tmp_path}/local/cuda-*"))
-    monkeypatch.setattr(search, "SYSTEM", tmp_path / "usr")
+    monkeypatch.setattr(detect, "USUAL", (f"{tmp_path}/local/cuda", f"{tmp_path}/local/cuda-*"))
+    monkeypatch.setattr(detect, "SYSTEM", tmp_path / "usr")
     (tmp_path / "empty").mkdir()
 
     def found(*site: Path, **environment: str) -> list[Toolkit]:
-        return search.toolkits({"PATH": str(tmp_path / "empty")} | environment, map(str, site))
+        return detect.toolkits({"PATH": str(tmp_path / "empty")} | environment, map(str, site))
 
     return found
 

@@ -1,8 +1,8 @@
-"""Extraction from a dense grid, as published: the reference of models.surface.sparse; and fields with known surfaces.
+"""Extraction from a dense grid, as published: the reference of models.mesh.sparse; and fields with known surfaces.
 
 N is the resolution: grid points per axis, including the corners of the box. P is a number of points. "Published" is
 https://github.com/Totoro97/NeuS at commit 6e0a230, models/renderer.py (extract_fields, extract_geometry). Fields are as
-models.surface marches them: P points float32 [P, 3] -> [P].
+models.mesh marches them: P points float32 [P, 3] -> [P].
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import trimesh
 
 from data.errors import UserError
-from models.surface.extraction import SMALLEST_RESOLUTION, EmptySurfaceError, no_crossing, require_crossing
+from models.mesh.extraction import SMALLEST_RESOLUTION, EmptySurfaceError, no_crossing, require_crossing
 
 
 def _unchanged(chunks: Iterable[int]) -> Iterable[int]:
@@ -79,7 +79,7 @@ BOX = (np.full(3, -1.0), np.full(3, 1.0))
 
 @dataclass
 class Analytic:
-    """A `models.surface.rules.Field` that counts its queries and can fail after some."""
+    """A `LevelSet` that counts its queries and can fail after some."""
 
     function: object
     bounded: bool = True

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from data.rays import Rays
-from models.estimators import sampling
+from models.estimators import hierarchical as sampling
 from models.estimators.coarse_to_fine import CoarseToFineEstimator
 from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator

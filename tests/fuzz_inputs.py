@@ -25,7 +25,7 @@ from synthetic_scene import write_scene
 
 from data.errors import UserError
 from data.prepare.frames import Frame, read_frame_list
-from data.prepare.sfm.database import has_features, is_sound, read_links
+from data.prepare.sfm.matches import has_features, is_sound, read_links
 from data.prepare.sfm.reconstruct import read_model
 from data.prepare.steps import Step, Steps
 from models.checkpoints.ours import encoded

@@ -29,8 +29,8 @@ from data.prepare.load import load_scene
 from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.mesh.mesh_file import read_mesh
 from models.methods.conf import load_config, parse_config, to_hocon
-from models.surface.mesh_file import read_mesh
 from models.training.chunks import settled_chunk
 
 EIGHT_RAYS = changed(train={"batch_size": 8}).train

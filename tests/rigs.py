@@ -9,6 +9,7 @@ import numpy as np
 from synthetic_scene import look_at
 
 from data.parsed_scene import SparsePoints
+from data.scenes.frustum import Cameras
 from data.scenes.scene import Scene
 
 SIZE = (96, 72)  # width, height
@@ -57,8 +58,8 @@ def turned_round(poses):
 
 
 def stacked(poses, size=SIZE):
-    """Intrinsics [V, 3, 3], poses and sizes [V, 2], as `find_region` takes them."""
-    return np.tile(INTRINSICS, (len(poses), 1, 1)), poses, np.tile(size, (len(poses), 1))
+    """The cameras of poses [V, 4, 4]."""
+    return Cameras(np.tile(INTRINSICS, (len(poses), 1, 1)), np.asarray(poses), np.tile(size, (len(poses), 1)))
 
 
 def ellipsoid_mask(c2w, axes=AXES, middle=MIDDLE, size=SIZE):
@@ -100,14 +101,14 @@ def textured_scene(poses, masks=True, seed=0, size=SIZE):
     for silhouette in silhouettes:
         pattern = noise.integers(60, 200, (*silhouette.shape, 1), dtype=np.uint8)
         pictures.append(np.where(silhouette[..., None] > 0, pattern, 100).repeat(3, axis=2).astype(np.uint8))
-    intrinsics, c2w, _ = stacked(poses, size)
+    cameras = stacked(poses, size)
     return Scene(
         name="ellipsoid",
         image_names=tuple(f"{index:03d}.png" for index in range(len(poses))),
         images=tuple(pictures),
         masks=tuple(silhouettes) if masks else None,
-        intrinsics=intrinsics,
-        c2w=c2w,
+        intrinsics=cameras.intrinsics,
+        c2w=cameras.c2w,
         scene_to_world=np.eye(4),
         bbox_min=-np.ones(3),
         bbox_max=np.ones(3),

@@ -10,8 +10,8 @@ from scipy.spatial.transform import Rotation
 
 from data.io.images import write_image
 from data.parsed_scene import Lens
-from data.prepare.adjustment import adjust
-from data.prepare.adjustment.adjust import adjusted, located
+from data.prepare import adjust
+from data.prepare.adjust import adjusted, located
 from data.prepare.load import load_held_out, load_scene
 from data.scenes.config import DatasetConfig
 

@@ -15,7 +15,7 @@ from checkpoint_samples import make_checkpoint
 from synthetic_scene import write_scene
 
 import exp_runner
-from data.io.process import native_stderr_silenced
+from data.io.streams import native_stderr_silenced
 from models.checkpoints.ours import save_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,47 +7,47 @@ import pytest
 from test_fast_background import trained
 
 from data.errors import UserError
-from models.estimators.batch import counts_of
-from models.estimators.sampler import ROUNDED_TO, per_ray
+from models.estimators.sampler import ROUNDED_TO, counts_of, per_ray
 
 pytestmark = pytest.mark.slow
 LIMITED = ("model.packed.samples=8192", "model.open.samples=512", "train.ray_chunk=8192")
 
 
 def settled(sampler):
-    """A batch whose estimates are those of a batch of the same kind."""
-    for _ in range(4):
-        batch = sampler.next()
-        counts = SimpleNamespace(**counts_of(batch.placed[2]))
-    return batch, counts
+    """A batch whose estimates are those of a batch of the same kind, with its sizes and counts."""
+    estimated, sizes = sampler._sizes, []
+    with pytest.MonkeyPatch.context() as recording:
+        recording.setattr(sampler, "_sizes", lambda free: sizes.append(estimated(free)) or sizes[-1])
+        for _ in range(4):
+            batch = sampler.next()
+    return batch, sizes[-1][1], SimpleNamespace(**counts_of(sampler._counted[-1]))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25])
 def test_rays_that_the_background_limits_leave_no_samples_unused(share):
     trainer = trained(*LIMITED, steps=0)
-    trainer.model.estimator.random_share = share
-    batch, counts = settled(trainer.sampler)
-    samples, walked, budget, asked, far = batch.sizes
+    trainer.model.estimator.region.random_share = share
+    batch, (samples, walked, budget, asked, far), counts = settled(trainer.sampler)
     assert counts.rays > 0.9 * len(batch) and 0.7 * 512 < counts.far <= far == 512
     for count, size in ((counts.near, budget), (counts.walked, walked), (counts.asked, asked)):
         assert count <= size <= 1.3 * count + ROUNDED_TO
-    assert budget < 8192 * (1 - share) and samples == budget + share * 8192 == batch.placed[0].points.shape[0]
+    assert budget < 8192 * (1 - share) and samples == budget + share * 8192 == batch.near.points.shape[0]
 
 
 def test_rays_that_the_region_limits_leave_no_samples_unused():
     trainer = trained("model.packed.samples=1024", "model.open.samples=65536", steps=0)
-    batch, counts = settled(trainer.sampler)
-    assert batch.sizes[0] == 1024 and 0.7 * batch.sizes[2] < counts.near
-    assert counts.far <= batch.sizes[4] <= 1.3 * counts.far + ROUNDED_TO < 65536
+    _, sizes, counts = settled(trainer.sampler)
+    assert sizes.samples == 1024 and 0.7 * sizes.near < counts.near
+    assert counts.far <= sizes.far <= 1.3 * counts.far + ROUNDED_TO < 65536
 
 
 @pytest.mark.parametrize("settings", [LIMITED, ("model.packed.samples=1024",)], ids=["background", "region"])
 def test_wrong_estimates_are_corrected(settings):
     sampler = trained(*settings, steps=0).sampler
-    expected = settled(sampler)[1]
+    expected = settled(sampler)[2]
     for guess in (1e-6, 1e4):
         sampler._per_ray = dict.fromkeys(("near", "walked", "far", "asked"), guess) | {"hits": 1.0}
-        found = [counts_of(sampler.next().placed[2])["rays"] for _ in range(24)]
+        found = [sampler.next() and counts_of(sampler._counted[-1])["rays"] for _ in range(24)]
         assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
 
 
@@ -55,12 +55,12 @@ def test_there_is_room_for_what_the_rays_are_expected_to_traverse():
     sampler = trained("model.packed.samples=8192", "model.open.samples=8192", steps=0).sampler
     sampler._per_ray = {"near": 0.9, "walked": 20.0, "far": 20.0, "asked": 30.0, "hits": 1.0}
     rays, sizes = sampler._sizes(0)
-    assert sizes[1] >= 20 * rays and sizes[2] < 1024
+    assert sizes.walked >= 20 * rays and sizes.near < 1024
     trainer = trained("model.packed.samples=8192", "model.open.samples=64", steps=0)
-    trainer.model.estimator.step_size = 0.002
+    trainer.model.estimator.region.step_size = 0.002
     trainer.sampler._per_ray = {"near": 0.1, "walked": 0.1, "far": 20.0, "asked": 20.0, "hits": 1.0}
     _, sizes = trainer.sampler._sizes(0)
-    assert (sizes[1:3] > 1000).all()  # few rays, and one along 2 radii
+    assert min(sizes.walked, sizes.near) > 1000  # few rays, and one along 2 radii
 
 
 def test_counts_become_means_per_ray():

@@ -11,7 +11,7 @@ from trainings import fail_after
 
 import exp_runner
 from models.machine import memory
-from models.machine.cuda.facts import last_words
+from models.machine.cuda.choice import last_words
 
 # Error messages of Jittor 1.3.11, and of the operations.
 ILLEGAL = "CUDA error at /home/u/x_op.cc:83  code=700( cudaErrorIllegalAddress ) cudaGetLastError()"

@@ -8,8 +8,7 @@ import pytest
 from runs import ROOT
 
 from models.checkpoints.ours import CheckpointError
-from models.checkpoints.same_scene import require_not_trained_on, require_same_data, scene_state
-from models.checkpoints.scenes import training_scene
+from models.checkpoints.scenes import require_not_trained_on, require_same_data, scene_state, training_scene
 from models.checkpoints.state import StateError, check_state
 from models.methods.conf import load_config
 
@@ -68,5 +67,5 @@ def test_photographs_trained_on_are_no_test_photographs(scene):
 
 @pytest.mark.parametrize("value", [3, {"photographs": 3}, {"other": {}}, {"cameras": {"a": [float("nan")]}}])
 def test_damaged_numbers_of_a_scene_are_refused(value):
-    with pytest.raises(StateError, match="the data in its state are not finite numbers"):
+    with pytest.raises(StateError, match="the data in its state is invalid"):
         check_state({"data": value})

@@ -96,7 +96,7 @@ BROKEN = {
         edited("images.bin", lambda was: was.replace(b"0_simple_pinhole", b"../../../../x/aa")),
         "is outside",
     ),
-    "a missing camera": (packed("images.bin", "<I8s", (9, b"8_radial"), (77, b"8_radial")), "cannot be read"),
+    "a missing camera": (packed("images.bin", "<I8s", (9, b"8_radial"), (77, b"8_radial")), "has the camera 77"),
     "half the masks": (with_half_the_masks, "8 of 9 photographs have no mask, the first is 1_pinhole.png"),
 }
 
@@ -174,16 +174,3 @@ def test_each_camera_of_a_rig_has_its_own_pose_and_lens(tmp_path, kind):
         expected = (rigid(*RIGHT) if name == "right" else np.eye(4)) @ of_rig(moment)
         np.testing.assert_allclose(np.linalg.inv(image.c2w), expected, atol=1e-9)
         assert image.lens.intrinsics[0, 0] == 60.0 + CAMERAS.index(name)
-
-
-@pytest.mark.parametrize("name", ["rigs", "frames"])
-def test_a_truncated_rig_is_not_read(tmp_path, name):
-    """pycolmap reads the poses of a truncated rigs.bin as numbers without sense."""
-    write_rig(tmp_path, "bin")
-    path = tmp_path / f"sparse/0/{name}.bin"
-    content = path.read_bytes()
-    for length in (0, 10, 30, len(content) - 40, len(content) - 1):
-        path.write_bytes(content[:length])
-        with pytest.raises(SceneError, match=rf"{name}.bin is truncated or damaged") as caught:
-            read_colmap(tmp_path, None)
-        assert "\n" not in str(caught.value)

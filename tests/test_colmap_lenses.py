@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from synthetic_scene import NAMES, photographs, read
 
-from data.prepare.features import normalised
+from data.prepare.tracks import normalised
 from data.scenes.undistort import Undistorter
 
 WIDTH = HEIGHT = 200

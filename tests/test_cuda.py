@@ -5,11 +5,11 @@ import os
 import pytest
 from cuda_machines import driver, facts, gpu, toolkit
 
-from models.machine.cuda import conclude as conclusions
-from models.machine.cuda import driver as drivers
-from models.machine.cuda.conclude import conclude
+from models.machine.cuda import choice as conclusions
+from models.machine.cuda import detect
+from models.machine.cuda.choice import conclude
 from models.machine.cuda.start import visible
-from models.machine.ranks.place import OPEN_MPI, own_gpu
+from models.machine.ranks.process import OPEN_MPI, own_gpu
 
 ALL = conclusions.PIP_ALL
 NEW, OLD = driver((13, 0), version="580.65"), driver((12, 2), version="535.104")
@@ -65,7 +65,7 @@ RUNTIME = "pip install nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12"
 REFUSED = {
     "no driver": (None, [T13], ["no NVIDIA driver is installed"]),
     "driver without a card": (DEAD, [T13], ["no NVIDIA GPU", "finds no"]),
-    "driver that was updated": (driver((13, 0), problem=drivers.STATUSES[803]), [], ["restart the machine"]),
+    "driver that was updated": (driver((13, 0), problem=detect.STATUSES[803]), [], ["restart the machine"]),
     "too old a driver, old card": (V100, [], ["update the driver 470.57 to 525 or newer and install a CUDA 12"]),
     "too old a driver": (OLDEST, [toolkit((12, 0))], ["470.57", "11.4", "580", ALL]),
     "old driver, old card": (driver((12, 4), gpu(61, "1080")), [T13], [f"{PAST}install a CUDA 12 toolkit"]),
@@ -99,9 +99,9 @@ DRIVERS |= {"import os; os.abort()": "does not respond", "print('what?')": "does
 
 @pytest.mark.parametrize(("program", "words"), DRIVERS.items(), ids=DRIVERS)
 def test_a_driver_that_does_not_work_is_told_of(monkeypatch, program, words):
-    monkeypatch.setattr(drivers, "is_installed", lambda: True)
-    monkeypatch.setattr(drivers, "QUESTION", program)
-    assert words in reason_of(drivers.ask(dict(os.environ)), toolkit())
+    monkeypatch.setattr(detect, "is_installed", lambda: True)
+    monkeypatch.setattr(detect, "QUESTION", program)
+    assert words in reason_of(detect.ask(dict(os.environ)), toolkit())
 
 
 CHOSEN = [(0, "GPU-7", "GPU-7"), (0, "2,3", "2,3"), (1, "2,3", "3"), (1, "GPU-7, GPU-9", "GPU-9"), (0, "", "")]

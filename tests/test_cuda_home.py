@@ -20,8 +20,8 @@ from cuda_machines import (
     write_wheels_13,
 )
 
-from models.machine.cuda import search, start
-from models.machine.cuda.facts import LIBRARIES
+from models.machine.cuda import detect, start
+from models.machine.cuda.choice import LIBRARIES
 from models.machine.cuda.home import HomeError, prepare
 
 
@@ -108,7 +108,7 @@ def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, t
     subprocess.run([made.nvcc, *jittors, "a b.cu", '-I"x"'], check=True)
     assert calls.read_text() == '-gencode arch=compute_90,code=sm_90 -ccbin g++ -std=c++17 a b.cu -I"x"\n'
     shown = subprocess.run([made.nvcc, "--version"], capture_output=True, text=True, check=True).stdout
-    assert search.release_of(shown) == (13, 0)
+    assert detect.release_of(shown) == (13, 0)
 
 
 SAID = {
@@ -130,7 +130,7 @@ def test_a_compiler_that_compiles_nothing_is_a_sentence_and_leaves_nothing(machi
 
 def folder_of_two_at_once(root, place):
     """Run in a process of its own."""
-    toolkit = next(found for found in search.toolkits({"CUDA_HOME": str(root)}, []) if str(root) in found.nvcc)
+    toolkit = next(found for found in detect.toolkits({"CUDA_HOME": str(root)}, []) if str(root) in found.nvcc)
     return prepare(planned(toolkit), place, "g++").folder
 
 

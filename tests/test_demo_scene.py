@@ -9,8 +9,8 @@ from rigs import project
 from data.cameras import decompose_projection
 from data.demo import make_demo
 from data.io.images import read_image
+from models.mesh.mesh_file import read_mesh
 from models.results.ground_truth import sample_surface
-from models.surface.mesh_file import read_mesh
 
 DEMO = Path(make_demo.__file__).parent
 SETS = [(DEMO, make_demo.TRAIN_VIEWS), (DEMO / "test", len(make_demo.TEST_DIRECTIONS))]

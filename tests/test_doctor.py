@@ -14,7 +14,7 @@ from models.commands.machine_checks import examine, lines, operations, system
 from models.commands.machine_checks.operations import gradients
 from models.machine.backend import jt
 from models.machine.cuda import start
-from models.machine.cuda.conclude import conclude
+from models.machine.cuda.choice import conclude
 from models.ops.examples import EXAMPLES, example, kernels
 from models.ops.kernel import REFERENCE, use
 
@@ -50,7 +50,7 @@ def test_versions_are_compared_by_their_numbers(version, is_ok, monkeypatch, tmp
 def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(monkeypatch):
     have = facts(None, toolkit())
     monkeypatch.setattr(start, "concluded", lambda gpu: (have, conclude(have, gpu)))
-    monkeypatch.setattr(system.search, "toolkits", lambda *arguments: [toolkit()])
+    monkeypatch.setattr(system.detect, "toolkits", lambda *arguments: [toolkit()])
     found = lines_of(lambda: system.cuda("auto", 7))
     assert all(line.is_ok for line in found) and any("not used: no GPU" in line.found for line in found)
 

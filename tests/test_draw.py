@@ -8,9 +8,10 @@ from forms import CUDA_FORMS, in_form
 
 from data.cameras import camera_rays
 from data.io.images import to_float
+from data.scenes.sampler import HostPixels
 from data.scenes.scene import Scene
 from models.estimators import drawn_pixels
-from models.estimators.drawn_pixels import DevicePixels, HostPixels, pixels_of
+from models.estimators.drawn_pixels import DevicePixels, pixels_of
 from models.machine.backend import DeviceInfo
 from models.ops.kernel import REFERENCE
 
@@ -35,8 +36,9 @@ def unit_scene(**changes):
     sizes = zip((7, 9, 5), SIZES, strict=True)
     intrinsics = np.array([[[f, 0.3, w / 2], [0, f * 1.1, h / 2], [0, 0, 1]] for f, (w, h) in sizes])
     masks = tuple(image[:, :, 1] for image in images)
-    box = np.eye(4), -np.ones(3), np.ones(3)
-    return dataclasses.replace(Scene("unit", ("a", "b", "c"), tuple(images), masks, intrinsics, c2w, *box), **changes)
+    views = {"image_names": ("a", "b", "c"), "images": tuple(images), "masks": masks, "c2w": c2w}
+    box = {"scene_to_world": np.eye(4), "bbox_min": -np.ones(3), "bbox_max": np.ones(3)}
+    return dataclasses.replace(Scene(name="unit", intrinsics=intrinsics, **views, **box), **changes)
 
 
 def drawn(form, count, seed=0, scene=None):

@@ -9,7 +9,7 @@ from cuda_machines import planned, toolkit
 from data.errors import UserError
 from models.machine import backend, environment
 from models.machine.cuda import start
-from models.machine.cuda.facts import HOME_PREFIX
+from models.machine.cuda.choice import HOME_PREFIX
 from models.machine.cuda.home import Home
 
 

@@ -21,8 +21,9 @@ def corner():
     middle = (rendered.WIDTH - 1) / 2, (rendered.HEIGHT - 1) / 2
     intrinsics = np.array([[rendered.FOCAL, 0, middle[0]], [0, rendered.FOCAL, middle[1]], [0, 0, 1.0]])
     images, named = tuple(rendered.render(pose, surfaces) for pose in poses), tuple(f"{i}.png" for i in range(COUNT))
-    box = np.eye(4), -np.ones(3), np.ones(3)
-    return Scene("corner", named, images, None, np.tile(intrinsics, (COUNT, 1, 1)), poses, *box)
+    views = {"image_names": named, "images": images, "c2w": poses, "intrinsics": np.tile(intrinsics, (COUNT, 1, 1))}
+    box = {"scene_to_world": np.eye(4), "bbox_min": -np.ones(3), "bbox_max": np.ones(3)}
+    return Scene(name="corner", masks=None, **views, **box)
 
 
 def median_distance(scene):

@@ -20,9 +20,8 @@ from data.prepare.load import load_scene
 from data.rays import Rays
 from models.config.strict import ConfigError
 from models.estimators.background import MergedBackground
-from models.estimators.batch import counts_of
 from models.estimators.conf import OpenConfig
-from models.estimators.sampler import FIRST, MOST_EMPTY, per_ray
+from models.estimators.sampler import FIRST, MOST_EMPTY, counts_of, per_ray
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.kernel import REFERENCE, use
@@ -202,7 +201,7 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
     model = trainer_of(conf, dataclasses.replace(scene, images=tuple(images))).model
     shown = jt.array(np.float32([[230, 230, 230], [230, 230, 226]]) / 255)
     np.testing.assert_array_equal(model.estimator.background.shows_alone(shown).numpy(), [plain, False])
-    assert (model.free_rays(SimpleNamespace(rgb=shown, is_free_ray=lambda: None)) is not None) == plain
+    assert (model.free_rays(SimpleNamespace(rgb=shown)) is not None) == plain
     np.testing.assert_allclose(model.estimator.background.sky, 230 / 255 if plain else 0, atol=1e-6)
     far = jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))
     density = model.estimator.background.density.evaluate(far)[0].numpy()
@@ -211,9 +210,9 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
 
 def test_where_no_ray_sees_anything_the_scene_is_told_of():
     trainer = trained()
-    hull = np.zeros_like(trainer.model.estimator.grid.hull)
+    hull = np.zeros_like(trainer.model.estimator.region.grid.hull)
     hull[0, 0, 0] = True  # a corner of the cube, beyond the sphere to which rays are cut
-    trainer.model.estimator.grid.enclose(hull)
+    trainer.model.estimator.region.grid.enclose(hull)
     beyond = trainer.model.estimator.background.grid
     beyond.set(np.zeros_like(beyond.cells))
     with pytest.raises(UserError, match="no photograph sees the region where the object may be"):
@@ -236,9 +235,9 @@ def late(made=trained_with_masks, steps=0):
 def test_a_batch_is_sized_by_the_counts_of_the_batch_before_the_last_one():
     sampler, counts, estimates = late().sampler, [], []
     for _ in range(5):
-        batch = sampler.next()
+        sampler.next()
         estimates.append(sampler._per_ray)
-        counts.append(counts_of(batch.placed[2]))
+        counts.append(counts_of(sampler._counted[-1]))
     assert estimates == [FIRST, FIRST, *(per_ray(each, {}) for each in counts[:3])]
 
 
@@ -249,10 +248,10 @@ def test_a_resumed_training_has_the_same_batches_and_weights(made):
     for _ in range(3):
         for trainer in (whole, resumed):
             trainer.step()
-        last = [trainer.sampler._last.arrays() for trainer in (whole, resumed)]
-        assert all(np.array_equal(last[0][name], values) for name, values in last[1].items())
     ends = [trainer.checkpoint({}) for trainer in (whole, resumed)]
     assert ends[0].state == ends[1].state and len(ends[0].state["sampler"]["counted"]) == 1
     for network, named in ends[0].tensors.items():
         for name, values in named.items():
             np.testing.assert_array_equal(ends[1].tensors[network][name], values, err_msg=name)
+    batches = [trainer.sampler.next().words() for trainer in (whole, resumed)]
+    assert all(np.array_equal(batches[0][name], values) for name, values in batches[1].items())

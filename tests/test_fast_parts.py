@@ -183,11 +183,12 @@ def test_what_solid_cells_part_from_outside_is_solid():
     radius = np.linalg.norm(occupancy.centres(), axis=1)
     is_solid = (radius < 0.7) & (radius > 0.4)
     occupancy.update(np.zeros(len(radius), bool), is_solid)
-    kinds = occupancy.at(np.array([[0, 0, 0], [0.3, 0, 0], [0.55, 0, 0], [0.9, 0, 0], [0.99, 0.99, 0.99]]))
+    points = np.array([[0, 0, 0], [0.3, 0, 0], [0.55, 0, 0], [0.9, 0, 0], [0.99, 0.99, 0.99]])
+    kinds = occupancy.cells[occupancy.indices(points)]
     np.testing.assert_array_equal(kinds, [SOLID, SOLID, SOLID, OCCUPIED, EMPTY])
     occupancy.cameras = np.array([[0.1, 0, 0], [3.0, 0, 0]])  # a room, seen from inside
     occupancy.update(np.zeros(len(radius), bool), is_solid)
-    assert occupancy.at(np.zeros((1, 3)))[0] == OCCUPIED
+    assert occupancy.cells[occupancy.indices(points[:1])] == OCCUPIED
 
 
 def test_the_near_plane_is_found():

@@ -12,7 +12,7 @@ from data.errors import UserError
 from data.parsed_scene import training_points
 from data.rays import PinholeCamera
 from models.results.ground_truth import frame_note, require_in_region, sample_surface
-from models.results.held_out_points import held_out_points, others, point_metrics
+from models.results.surface_metrics import held_out_points, others, point_metrics
 
 RNG = np.random.default_rng(5)
 JUG = trimesh.load(ROOT / "data/demo/ground_truth.ply", process=False)

@@ -12,11 +12,11 @@ from benchmarks.gallery import render, scenes
 from models.commands.arguments import parse_arguments
 from models.commands.evaluate import evaluation_request
 from models.commands.shared import mesh_request
+from models.mesh.clean import THICK, without_dust, without_ground
 from models.results import meshes
 from models.results.ground_truth import point_to_mesh
-from models.results.held_out_points import HeldOutPoints
 from models.results.references import _off_ground
-from models.surface.clean import THICK, without_dust, without_ground
+from models.results.surface_metrics import HeldOutPoints
 
 RINGS = [[np.cos(a), np.sin(a), height] for a in np.linspace(0, 2 * np.pi, 12, endpoint=False) for height in (0.3, 0.8)]
 ABOVE = around(RINGS, 3.0, np.zeros(3))[:, :3, 3]

@@ -10,7 +10,7 @@ import exp_runner
 from models.commands.arguments import make_parser, parse_arguments, parse_mode
 from models.commands.conf import read_conf
 from models.commands.table import BY_NAME
-from models.config.other_names import FLAGS, KEYS, MODES, plain
+from models.config.keys import FLAGS, KEYS, MODES, plain
 from models.config.program import PROGRAM_FOLDER
 from models.methods.conf import known_leaves
 

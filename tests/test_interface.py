@@ -16,8 +16,8 @@ from runs import ROOT
 from data.errors import UserError
 from data.prepare.load import load_scene, load_views
 from models.commands import installed, interface
+from models.mesh.visibility import Visibility
 from models.requests import EvaluationRequest, MeshRequest, VideoRequest
-from models.surface.visibility import Visibility
 
 STEPS = 4
 TINY = ("general.base_exp_dir={}", f"train.end_iter={STEPS}", "train.batch_size=64", "train.mesh_resolution=16")

@@ -38,7 +38,7 @@ def test_a_disk_that_takes_no_checkpoint_is_tried_again_and_ends_the_run(tmp_pat
 
 IN_A_DELETION = """
 import os, signal, time
-from data.io.process import keep_interruptions
+from data.io.streams import keep_interruptions
 keep_interruptions()
 class Deleted:
     def __del__(self):

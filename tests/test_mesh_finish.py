@@ -8,9 +8,9 @@ from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from rigs import around
 
 from data.rays import PinholeCamera
-from models.surface import clean, color, solid
-from models.surface.refine import onto_level
-from models.surface.visibility import Visibility
+from models.mesh import clean, color, finish
+from models.mesh.finish import onto_level
+from models.mesh.visibility import Visibility
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 SIZE = 200
@@ -107,12 +107,12 @@ def with_holes():
 
 def test_closed_holes_make_a_solid_and_their_area_is_told(tmp_path):
     whole, mesh = with_holes()
-    found = solid.closed(mesh)
+    found = finish.closed(mesh)
     assert found.holes == 3 and not clean.is_watertight(mesh)
     cap = np.pi * (0.7**2 - 0.5**2)  # a disc at height 0.5
     assert found.area * found.mesh.area == pytest.approx(cap, rel=0.2), "its border is jagged"
-    found.mesh.export(tmp_path / "solid.stl")
-    read = trimesh.load_mesh(tmp_path / "solid.stl")
+    found.mesh.export(tmp_path / "finish.stl")
+    read = trimesh.load_mesh(tmp_path / "finish.stl")
     height = 0.2
     assert read.is_watertight and read.is_winding_consistent
     assert abs(read.volume) == pytest.approx(whole.volume - np.pi * height**2 * (0.7 - height / 3), rel=0.02)
@@ -122,11 +122,11 @@ def test_closed_holes_make_a_solid_and_their_area_is_told(tmp_path):
 
 def test_simplification_keeps_within_the_error_with_few_triangles():
     mesh, error = marched(60), 0.002
-    found, reached = solid.simplified(mesh, error)
+    found, reached = finish.simplified(mesh, error)
     assert reached <= error and len(found.faces) < len(mesh.faces) / 2
     away = np.abs(np.linalg.norm(found.triangles_center - mesh.vertices.mean(axis=0), axis=1) - 0.7)
     assert away.max() < error + 0.003  # of the marched sphere itself
-    assert len(solid.simplified(mesh, 10 * error)[0].faces) < len(found.faces)
+    assert len(finish.simplified(mesh, 10 * error)[0].faces) < len(found.faces)
 
 
 # views

@@ -18,11 +18,11 @@ from trimesh.viewer.notebook import scene_to_html
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
 from models.commands.shared import mesh_request
+from models.mesh.formats import write_surface
+from models.mesh.mesh import About, Surface
+from models.mesh.output import companions
 from models.requests import MeshRequest
 from models.results.meshes import box
-from models.surface.formats import write_surface
-from models.surface.mesh import About, Surface
-from models.surface.output import companions
 
 ABOUT = About("world", "those of the cameras' file", "not known", 300, "confs/wmask.conf")
 MESH = trimesh.creation.icosphere(3, 0.7)

@@ -16,9 +16,10 @@ from data.prepare.load import load_scene
 from models.estimators import packed
 from models.estimators.background import NEAR_SHARE
 from models.estimators.conf import PackedConfig
-from models.estimators.visibility import ALL, lost_share
+from models.estimators.packed import ALL, lost_share
 from models.machine.backend import jt
 from models.ops.march import compact
+from models.ops.outside import occupied
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,9 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
     rays = rays_from(np.repeat(scene.c2w[:1, :3, 3], 4, axis=0), np.zeros((4, 3)))
     whole, counts = background.is_shared, []
     for background.is_shared in (np.ones_like(whole), np.zeros_like(whole), whole):
-        found, is_before = background.occupied(rays, np.full((4, 1), 0.5, np.float32))
+        background._states = None
+        jitter, conf = np.full((4, 1), 0.5, np.float32), background.conf
+        found, is_before = occupied(rays, jitter, background.states.numpy(), conf.section, background.grid.near_plane)
         is_before = is_before.numpy()[: found.offsets.numpy()[-1]]
         counts.append((int(is_before.sum()), int((~is_before).sum())))
     assert counts[0][0] >= counts[2][0] >= counts[1][0] == 0 < counts[0][0]
@@ -51,21 +54,22 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
 
 
 def test_pruning_that_rays_would_lose_the_surface_by_is_put_off(monkeypatch):
-    model = trained("model.open.prune_from=0", "model.sdf_grid.bias=0.5", steps=0).model.estimator
-    seen, kept = model.probe_opacities(), model.grid.cells
+    estimator = trained("model.open.prune_from=0", "model.sdf_grid.bias=0.5", steps=0).model.estimator
+    grid = estimator.region.grid
+    seen, kept = estimator.probe_opacities(), grid.cells
     assert (seen > 0.5).mean() > 0.2
     with monkeypatch.context() as empty:  # a field that takes everything for empty
-        empty.setattr(model, "trained", lambda points: np.ones((len(points), 1), np.float32))
-        empty.setattr(model, "probe_opacities", lambda: seen if model.grid.cells is kept else 0 * seen)
-        model.prune()
-        assert model.grid.cells is kept
-    model.prune()
-    assert (model.grid.cells != kept).any() and lost_share(seen, model.probe_opacities()) <= 0.02
+        empty.setattr(estimator.surface, "distances", lambda points: np.ones((len(points), 1), np.float32))
+        empty.setattr(estimator, "probe_opacities", lambda: seen if grid.cells is kept else 0 * seen)
+        estimator.prune()
+        assert grid.cells is kept
+    estimator.prune()
+    assert (grid.cells != kept).any() and lost_share(seen, estimator.probe_opacities()) <= 0.02
 
 
 def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at(trainer):
     assert trainer.model.after_collapse(5) == ", and no cells are pruned before step 5"
-    assert trainer.model.estimator.first_pruning == 5 and trainer.model.buffers()["prunes_after"] == 5
+    assert trainer.model.estimator.region.first_pruning == 5 and trainer.model.buffers()["prunes_after"] == 5
 
 
 def shells(*radii):
@@ -82,9 +86,9 @@ def test_points_of_structure_from_motion_draw_the_surface():
     estimator.before_step(0)
     batch = trainer.sampler.next()
     anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
-    assert batch.anchors[0] == 64 and len(anchors) == 64
+    assert batch.anchors == 64 and len(anchors) == 64
     np.testing.assert_allclose(np.linalg.norm(anchors, axis=1), 0.8, atol=1e-6)
-    away = float(np.abs(estimator.trained(anchors)).mean())
+    away = float(np.abs(estimator.surface.distances(anchors)).mean())
     term = trainer.model.objective(batch, None, trainer.finished_steps).terms["points"]
     assert term.mean().item() == pytest.approx(away, rel=1e-3) and away > 0.2
     assert sum(batch.part(at, at + 7).is_anchor().numpy().sum() for at in range(0, len(batch), 7)) == 64
@@ -98,8 +102,8 @@ def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, turn,
     c2w = scene.c2w @ np.diag([turn, 1, turn, 1])
     c2w[:, :3, 3] = distance * unit(c2w[:, :3, 3])
     estimator = trainer_of(conf, replace(scene, c2w=c2w)).model.estimator
-    assert np.sign(estimator.trained(np.zeros((1, 3), np.float32))[0, 0]) == inside
-    assert inside < 0 or (estimator.trained(c2w[:, :3, 3].astype(np.float32)) > 0).all()
+    assert np.sign(estimator.surface.distances(np.zeros((1, 3), np.float32))[0, 0]) == inside
+    assert inside < 0 or (estimator.surface.distances(c2w[:, :3, 3].astype(np.float32)) > 0).all()
 
 
 def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface(monkeypatch):
@@ -107,16 +111,16 @@ def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface(monkeyp
     settings = ("model.packed.prune_every=2", "model.packed.last_step=0.01")
     trainer, resumed = (trained(*settings, "model.open.blur_step=1", steps=steps) for steps in (2, 0))
     blur = 1 / trainer.model.fields.sharpness().item()
-    assert 0.01 < blur < trainer.model.estimator.conf.first_step
+    assert 0.01 < blur < trainer.model.estimator.region.conf.first_step
     for _ in range(2):  # the second step keeps the value of the first
         trainer.step()
-        assert trainer.model.estimator.step_size == pytest.approx(blur, rel=1e-6)
+        assert trainer.model.estimator.region.step_size == pytest.approx(blur, rel=1e-6)
     resumed.restore(trainer.checkpoint({}))
     trainer.step(), resumed.step()
-    assert resumed.model.estimator.step_size == trainer.model.estimator.step_size
-    for setting, size in (("blur_step=0", 0.01), ("blur_step=1e6", trainer.model.estimator.conf.first_step)):
+    assert resumed.model.estimator.region.step_size == trainer.model.estimator.region.step_size
+    for setting, size in (("blur_step=0", 0.01), ("blur_step=1e6", trainer.model.estimator.region.conf.first_step)):
         model = trained(*settings, f"model.open.{setting}", steps=3).model.estimator
-        assert model.step_size == pytest.approx(size, rel=1e-6)
+        assert model.region.step_size == pytest.approx(size, rel=1e-6)
         assert model.resolving_step() == pytest.approx(size, rel=1e-2)
 
 
@@ -124,7 +128,7 @@ def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan(monkey
     monkeypatch.setattr(PackedConfig, "steps_until", 0.01)
     trainer = trained("train.mask_weight=0.5", "model.open.blur_step=1e6")
     estimator, variance = trainer.model.estimator, trainer.model.fields.sharpness.variance
-    assert estimator.step_size == estimator.conf.last_step == estimator.resolving_step()
+    assert estimator.region.step_size == estimator.region.conf.last_step == estimator.resolving_step()
     for bad in (np.nan, np.inf):
         variance.update(jt.array(np.float32([bad])))
         variance.start_grad()

@@ -13,12 +13,12 @@ from synthetic_scene import NAMES, VIEWS, photographs, read
 from data.errors import SceneError
 from data.io.images import read_image, write_image
 from data.prepare.inspection.checks import bad_geometry, findings
+from models.mesh.formats import write_surface
+from models.mesh.mesh import About, Surface
+from models.mesh.mesh_file import read_mesh
+from models.mesh.output import offset_file
 from models.results.report.inspection import as_json
 from models.results.report.reconstruction import warnings
-from models.surface.formats import write_surface
-from models.surface.mesh import About, Surface
-from models.surface.mesh_file import read_mesh
-from models.surface.output import offset_file
 
 
 def colmap_text(folder, names, posed, change=lambda lines: lines, in_model=None):

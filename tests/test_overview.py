@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import rigs
 
-from data.prepare.inspection.overview import WIDTH, outline_pixels, overview, side_views, sphere_outline
+from data.prepare.inspection.overview import WIDTH, overview, side_views
+from data.scenes.frustum import outline_pixels, sphere_outline
 
 
 def hits_sphere(pixels, intrinsics, c2w):

@@ -7,7 +7,6 @@ import rigs
 from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 
-from data.scenes.frustum import Cameras
 from data.scenes.sparse import neighbours
 from models.machine.backend import jt
 from models.ops.patches import CAMERA, Patches, patch_costs
@@ -142,11 +141,11 @@ def test_a_patch_without_a_view_of_its_own_costs_nothing_whatever_it_is(given, f
 def test_neighbours_are_the_views_beside_and_share_points(with_points):
     poses = rigs.arc_of_cameras(16, 300.0, middle=np.zeros(3))
     points = rigs.ellipsoid_points(300, axes=np.full(3, 0.5), middle=np.zeros(3)) if with_points else None
-    for view, row in enumerate(neighbours(Cameras(*rigs.stacked(poses)), points, 6)):
+    for view, row in enumerate(neighbours(rigs.stacked(poses), points, 6)):
         beside = {view - 1, view + 1} & set(range(16))
         assert beside <= set(row[:2].tolist()) and view not in row
         assert (np.abs(row[row >= 0] - view) <= 2).all() and (row == -1).any()  # 20 degrees apart each
     if with_points:
         poses[8:] = rigs.turned_round(poses[8:])
-        found = neighbours(Cameras(*rigs.stacked(poses)), points, 4)
+        found = neighbours(rigs.stacked(poses), points, 4)
         assert found[:8].max() < 8 and (found[8:] == -1).all()

@@ -8,7 +8,7 @@ from test_fast_background import OPEN, trained
 from test_hits import sought
 from trainings import assert_same_gradients, gradients, on_host
 
-from models.estimators.visibility import NO_ANNEALING
+from models.estimators.packed import NO_ANNEALING
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.patches import patch_costs
@@ -27,7 +27,7 @@ def trainer():
 
 @pytest.mark.parametrize(("chunk", "every"), [(20, 1), (1, 3)])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
-    batch = dataclasses.replace(trainer.sampler.next(), every=np.int32([every]))
+    batch = dataclasses.replace(trainer.sampler.next(), every=every)
     whole, split = (gradients(trainer, batch, size) for size in (len(batch), chunk))
     assert 0 < whole[0]["patches"] < 1
     assert_same_gradients(split, whole, slope=1e-4)
@@ -40,8 +40,8 @@ def chosen_by_the_host(model, batch):
     seen = render_surface(fields.color, fields.sharpness(), samples, geometry, NO_ANNEALING, None)
     values = [value.numpy() for value in (seen.geometry.sdf, seen.geometry.gradient, seen.region_weights)]
     samples, patches = on_host(batch), model.patches
-    reach = float(batch.step[0])
-    at, rays = sought(*values, samples.points, samples.directions, samples.offsets, batch.every[0], reach)
+    reach = batch.step
+    at, rays = sought(*values, samples.points, samples.directions, samples.offsets, batch.every, reach)
     (sdf, normals, _), directions = [value[at] for value in values], samples.directions[at]
     points = samples.points[at] - directions * sdf / (normals * directions).sum(axis=1, keepdims=True)
     given = map(jt.array, (points, normals, patches.views.numpy()[batch.view[rays]]))
@@ -51,7 +51,7 @@ def chosen_by_the_host(model, batch):
 @pytest.mark.parametrize("every", [1, 3])
 def test_rays_are_compared_as_the_host_would_choose(trainer, every):
     """With rays that have no sample in the region, and in parts."""
-    batch = dataclasses.replace(trainer.sampler.next(), every=np.int32([every]))
+    batch = dataclasses.replace(trainer.sampler.next(), every=every)
     middle, counts = len(batch) // 2, []
     assert (np.diff(on_host(batch).offsets) == 0).any()
     for part in (batch, batch.part(0, middle), batch.part(middle, len(batch))):
@@ -64,12 +64,12 @@ def test_rays_are_compared_as_the_host_would_choose(trainer, every):
 
 def test_no_more_patches_are_compared_than_are_worth_it():
     trainer = trained(*PATCHES, steps=0)
-    assert trainer.sampler.next().every[0] == 1
-    trainer.model.estimator.compare_patches(20)
+    assert trainer.sampler.next().every == 1
+    trainer.model.estimator.region.most_compared = 20
     batch, counts = trainer.sampler.next(), []
-    assert batch.every[0] == -(-len(batch) // 20)
+    assert batch.every == -(-len(batch) // 20)
     for every in (1, 4):
-        thinned = dataclasses.replace(batch, every=np.int32([every]))
+        thinned = dataclasses.replace(batch, every=every)
         counts.append(trainer.model.objective(thinned, None, trainer.finished_steps).terms["patches"].count.item())
     assert 0.1 * counts[0] < counts[1] < 0.5 * counts[0]
 
@@ -98,7 +98,7 @@ def test_what_shows_nothing_is_left_out_and_makes_no_difference():
 
 
 def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(trainer):
-    level_set, grid = trainer.model.level_set, trainer.model.estimator.grid
+    level_set, grid = trainer.model.level_set, trainer.model.estimator.region.grid
     points = np.random.default_rng(0).uniform(-0.6, 0.6, (300, 3)).astype(np.float32)
     grid.set(np.full_like(grid.cells, SOLID))  # matter everywhere
     inside = level_set.outward(points)[:, 0] < 0

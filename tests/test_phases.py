@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from data.io.phases import Spent, added, as_values, line, phase, recorded
+from data.io.clock import Spent, added, as_values, line, phase, recorded
 
 
 def test_time_counts_for_the_innermost_phase_of_a_record():

@@ -9,7 +9,7 @@ from config_samples import changed
 from runs import run
 
 from models.machine import available, memory
-from models.results import chunks
+from models.results import context
 
 DEBUG_ROWS = [0, 8, 16, 32, 48, 64, 96, 128]  # confs/debug.conf has n_importance = 8
 
@@ -58,11 +58,11 @@ def test_failures_and_measurements_that_nothing_foresees():
 def test_chunks_of_results_are_measured_once_unless_the_conf_names_them(monkeypatch):
     found = iter([640, 4096])
     for name in ("render_chunk", "grid_chunk"):
-        monkeypatch.setattr(chunks, name, lambda *_: SimpleNamespace(chunk=next(found)))
-    model, sizes = SimpleNamespace(shows_pictures=False), chunks.ResultChunks(changed().train)
+        monkeypatch.setattr(context, name, lambda *_: SimpleNamespace(chunk=next(found)))
+    model, sizes = SimpleNamespace(shows_pictures=False), context.ResultChunks(changed().train)
     assert [sizes.rays(model, None) for _ in range(2)] == [640, 640]
     assert [sizes.points(None) for _ in range(2)] == [4096, 4096]
-    assert chunks.ResultChunks(changed(train={"render_chunk": 7}).train).rays(model, None) == 7
+    assert context.ResultChunks(changed(train={"render_chunk": 7}).train).rays(model, None) == 7
 
 
 def test_a_containers_limit_is_what_it_leaves(tmp_path):

@@ -9,9 +9,8 @@ import pytest
 from rendered_photographs import INTRINSICS, RADIUS, SIZE, drawn, ring, scene_of, solid_texture, sphere_depth
 from synthetic_scene import look_at
 
-from data.prepare.stereo import fused_depth as fusion
-from data.prepare.stereo.fused_depth import fused_depth
-from data.prepare.stereo.plane_sweep import DepthMaps, swept
+from data.prepare import fused_depth as fusion
+from data.prepare.fused_depth import DepthMaps, fused_depth, swept
 from data.scenes.frustum import Cameras
 
 

@@ -14,9 +14,8 @@ from rendered_photographs import write_photographs
 
 from data.io.images import list_images, read_image, write_image
 from data.prepare.pipeline import prepare
-from data.prepare.places import only_one
-from data.prepare.products import RECORD, made_here
-from data.prepare.sfm.database import is_sound, read_links
+from data.prepare.products import RECORD, made_here, only_one
+from data.prepare.sfm.matches import is_sound, read_links
 
 pytestmark = pytest.mark.slow  # it prepares photographs
 

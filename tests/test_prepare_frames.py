@@ -19,8 +19,19 @@ from data.io.headers import read_exif, upright
 from data.io.images import read_image, write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.prepare import sources
-from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video, groups
-from data.prepare.panorama import YAWS, cut, facing_views, is_tagged, require_no_mask_files, view_name
+from data.prepare.frames import (
+    MAX_SIDE,
+    YAWS,
+    Frame,
+    copy_images,
+    copy_video,
+    cut,
+    facing_views,
+    groups,
+    is_tagged,
+    require_no_mask_files,
+    view_name,
+)
 from data.prepare.sources import find_images, frames
 from data.prepare.steps import Bar
 

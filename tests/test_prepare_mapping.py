@@ -15,7 +15,7 @@ from data.io.child import run_apart
 from data.io.files import write_result
 from data.parsed_scene import WorldFrame
 from data.prepare.sfm import colmap_tasks, joining, mapping, reconstruct
-from data.scenes.readers.colmap_files import load_tables
+from data.scenes.readers.colmap_files import read_cameras
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.results.report.reconstruction import page, trust
 
@@ -193,7 +193,8 @@ def test_photographs_of_a_very_wide_lens_are_prepared(tmp_path):
     lines_of(tmp_path)
     work = tmp_path / "scene" / "prepare"
     result = json.loads((work / "cameras.json").read_text())["result"]
-    ((name, _, _, parameters),) = load_tables(None, str(work / "sparse" / result["folder"]), {}, {}).cameras.values()
+    (camera,) = read_cameras(work / "sparse" / result["folder"] / "cameras.bin")
+    name, parameters = camera.model, camera.parameters
     assert name == colmap_tasks.FISHEYE_MODEL and np.allclose(parameters[:2], focal, rtol=0.01)
     assert len(result["names"]) == len(poses) and result["error"] < 0.3
     degrees, shares = compare(poses, poses_of(tmp_path / "scene"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from data.prepare.sfm import database, matching, reconstruct
+from data.prepare.sfm import matches, reconstruct
 from data.prepare.steps import Step, Steps, WorkError
 
 
@@ -21,22 +21,22 @@ def world(*shape):
 
 @pytest.mark.parametrize("count", [3, 12, 80, 400])
 def test_a_sequence_is_compared_with_its_neighbours_and_closed(count):
-    found = set(matching.sequence_pairs(count))
+    found = set(matches.sequence_pairs(count))
     assert all(0 <= i < j < count for i, j in found)
     assert {(0, count - 1), *((i, i + 1) for i in range(count - 1))} <= found
-    assert len(found) <= count * (matching.NEIGHBOURS + 9)
+    assert len(found) <= count * (matches.NEIGHBOURS + 9)
 
 
 def test_all_pairs_of_few_photographs_are_matched_and_some_of_many(tmp_path, monkeypatch):
     """Photographs on a line, of which neighbours share features."""
-    line, limit = world(400), matching.EXHAUSTIVE_LIMIT
+    line, limit = world(400), matches.EXHAUSTIVE_LIMIT
     read = lambda database, names, count: [line[5 * int(name) :][:100] for name in names]  # noqa: E731
-    monkeypatch.setattr(reconstruct, "read_largest", read)
+    monkeypatch.setattr(matches, "read_largest", read)
     few, many = ([str(index) for index in range(count)] for count in (limit, limit + 10))
     everything = reconstruct._pairs(tmp_path, few, False)
-    assert everything == matching.all_pairs(limit) and len(set(everything)) == limit * (limit - 1) // 2
+    assert everything == matches.all_pairs(limit) and len(set(everything)) == limit * (limit - 1) // 2
     chosen = reconstruct._pairs(tmp_path, many, False)
-    assert len(chosen) <= 0.7 * len(matching.all_pairs(limit + 10))
+    assert len(chosen) <= 0.7 * len(matches.all_pairs(limit + 10))
     assert {(i, i + 1) for i in range(limit + 9)} <= set(chosen)
 
 
@@ -45,14 +45,14 @@ def test_many_photographs_are_compared_with_those_that_share_features():
     circles = world(2, 200)
     views = [np.roll(circles[group], 10 * view, axis=0)[:40] for group in range(2) for view in range(20)]
     views[20] = np.concatenate([views[20][:35], views[0][:5]])
-    pairs = matching.similar_pairs(views)
-    assert len(pairs) == len(set(pairs)) <= 40 * matching.MOST_SIMILAR
+    pairs = matches.similar_pairs(views)
+    assert len(pairs) == len(set(pairs)) <= 40 * matches.MOST_SIMILAR
     assert all(0 <= i < j < 40 for i, j in pairs)
     for group in (0, 20):
         neighbours = {tuple(sorted((group + i, group + (i + step) % 20))) for i in range(20) for step in (1, 2, 3)}
         assert neighbours <= set(pairs)
     assert (0, 20) in pairs, "the groups are connected"
-    without_features = matching.similar_pairs([np.zeros((0, 128), np.float32)] * 30)
+    without_features = matches.similar_pairs([np.zeros((0, 128), np.float32)] * 30)
     assert {i for pair in without_features for i in pair} == set(range(30))
 
 
@@ -66,10 +66,10 @@ def test_the_largest_features_are_read_from_the_database(tmp_path):
         for table, matrix in (("keypoints", keypoints), ("descriptors", descriptors)):
             opened.execute(f"CREATE TABLE {table} (image_id, rows, cols, data)")
             opened.execute(f"INSERT INTO {table} VALUES (7, ?, ?, ?)", (*matrix.shape, matrix.tobytes()))
-    (largest,) = database.read_largest(path, ["a.png"], 2)
+    (largest,) = matches.read_largest(path, ["a.png"], 2)
     assert np.argmax(largest, axis=1).tolist() == [1, 2] and np.allclose(np.linalg.norm(largest, axis=1), 1)
     with pytest.raises(WorkError, match="is damaged"):
-        database.read_largest(path, ["b.png"], 2)
+        matches.read_largest(path, ["b.png"], 2)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_largest_features_are_read_from_the_database(tmp_path):
 )
 def test_what_does_not_hang_together_is_named(links, words):
     found = {tuple(pair): count for pair, count in links.items()}
-    assert re.search(words, matching.why_disconnected([*"abcde"], found))
+    assert re.search(words, matches.why_disconnected([*"abcde"], found))
 
 
 def test_steps_are_skipped_until_their_inputs_change(tmp_path):

@@ -11,14 +11,14 @@ from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, wri
 
 from data.errors import SceneError, UserError
 from data.io.headers import ImageError
+from data.io.named_files import numbers_in_names
 from data.parsed_scene import Lens, ParsedScene, PosedImage, WorldFrame
 from data.prepare.inspection.epipolar import cameras
 from data.prepare.load import load_held_out, load_scene
 from data.scenes.backdrop import backdrop_colours, backdrop_mask
+from data.scenes.config import split
 from data.scenes.preprocess import preprocess
-from data.scenes.readers.poses import numbers
 from data.scenes.scene import summary
-from data.scenes.split import split
 
 SIZES = ((64, 48), (80, 60), (48, 64))
 CONF = dataset_config(".")
@@ -162,7 +162,7 @@ def test_names_are_numbered_where_one_number_tells_them_apart():
         (["1.png", "01.png"], None),
         (["left1.png", "right1.png"], None),
     ):
-        assert numbers([Path(name) for name in names]) == expected
+        assert numbers_in_names([Path(name) for name in names]) == expected
 
 
 def test_a_gap_that_has_a_camera_is_refused(tmp_path):

@@ -23,8 +23,7 @@ from runs import (
 from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
 from data.errors import UserError
-from models.machine.ranks import place
-from models.machine.ranks.place import Place, be_alone, place_of
+from models.machine.ranks.process import Place, be_alone, place_of, share
 from models.machine.ranks.ranks import ALONE, Ranks
 from models.methods.conf import load_config
 from models.training.gradient import GradientSum
@@ -51,9 +50,9 @@ def test_what_mpirun_srun_and_nothing_say():
 
 
 def test_cores_are_shared_out_without_rest():
-    shares = [place.share(list(range(10)), Place(rank, 3, rank, 3)) for rank in range(3)]
+    shares = [share(list(range(10)), Place(rank, 3, rank, 3)) for rank in range(3)]
     assert sorted(sum(shares, [])) == list(range(10)) and min(map(len, shares)) == 3
-    assert [place.share([4, 5], Place(rank, 3, rank, 3)) for rank in range(3)] == [[4], [5], [4]]
+    assert [share([4, 5], Place(rank, 3, rank, 3)) for rank in range(3)] == [[4], [5], [4]]
 
 
 class Told(Ranks):

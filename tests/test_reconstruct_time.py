@@ -10,11 +10,10 @@ from types import SimpleNamespace
 import pytest
 from runs import run, saved
 
-from data.io import bars, deadline
+from data.io import bars
 from data.io.bars import Bar
-from data.io.deadline import ends_at, seconds_left, slowdown
-from data.io.phases import Spent
-from data.prepare.stereo.fused_depth import FEWEST_MAPS, views_within
+from data.io.clock import Spent, ends_at, seconds_left, slowdown
+from data.prepare.fused_depth import FEWEST_MAPS, views_within
 from models.checkpoints import scenes
 from models.commands import runner
 from models.commands.reconstruction_settings import STEPPING, WORTH, Budget, announce, on_cold_cache, timed_plan
@@ -94,7 +93,7 @@ def test_the_measured_steps_are_those_of_the_planned_training(clock, monkeypatch
 
 
 def test_how_slow_the_machine_is_follows_from_the_time_that_this_thread_waited(tmp_path, monkeypatch):
-    monkeypatch.setattr(deadline, "SCHEDULED", tmp_path / "schedstat")
+    monkeypatch.setattr("data.io.clock.SCHEDULED", tmp_path / "schedstat")
     assert slowdown() == 1.0  # where Linux does not tell
     (tmp_path / "schedstat").write_text("300 600 7\n")
     assert slowdown() == 3.0 and slowdown((100.0, 600.0)) == 1.0 and slowdown((300.0, 600.0)) == 1.0

@@ -3,7 +3,7 @@
 import csv
 from concurrent.futures import ThreadPoolExecutor
 
-from models.results.metric_files import add_row
+from models.results.metric_tables import add_row
 
 
 def test_rows_that_are_added_at_once_are_all_there(tmp_path):

@@ -18,7 +18,7 @@ def masks_of(poses):
 
 
 def region_of(poses, masks=None, points=None):
-    return find_region(*rigs.stacked(poses), masks, points)
+    return find_region(rigs.stacked(poses), masks, points)
 
 
 def assert_holds_the_object(region):
@@ -86,7 +86,7 @@ def test_a_camera_that_would_be_inside_is_left_outside_and_named():
     distances = np.linalg.norm(poses[:, :3, 3] - region.centre, axis=1)
     assert distances.min() == pytest.approx(OUTSIDE * region.radius) and distances.argmin() == 7
     assert "shrunk from" in region.how and "view 7" in region.how
-    as_found = find_region(*rigs.stacked(poses), None, points, cameras_outside=False)  # where it may stand within
+    as_found = find_region(rigs.stacked(poses), None, points, cameras_outside=False)  # where it may stand within
     assert_holds_the_object(as_found)
     assert as_found.radius > distances.min() and as_found.how.endswith("; cameras inside: view 7")
 
@@ -120,10 +120,10 @@ def test_of_a_place_the_region_is_around_its_points_and_the_cameras(kind):
         poses = rigs.turned_round(rigs.around(random.normal(size=(30, 3)), distance=0.5))
         xyz = random.normal(size=(900, 3))
         xyz *= 5 / np.abs(xyz).max(axis=1, keepdims=True)
-    region = find_region(*rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside=False)
+    region = find_region(rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside=False)
     apart = np.linalg.norm(xyz - region.centre, axis=1)
     assert np.mean(apart < region.radius) > 0.95 and region.radius < 1.4 * apart.max()
-    require_common_view(region, *rigs.stacked(poses))
+    require_common_view(region, rigs.stacked(poses))
 
 
 def test_an_object_that_the_cameras_look_at_is_not_a_place():
@@ -131,16 +131,16 @@ def test_an_object_that_the_cameras_look_at_is_not_a_place():
     wall = np.column_stack([np.full(1500, -8.0), np.random.default_rng(2).uniform(-6, 6, (1500, 2))])
     poses, xyz = rigs.arc_of_cameras(15, 12.0), np.vstack([rigs.ellipsoid_points(600), wall])
     for cameras_outside in (True, False):
-        region = find_region(*rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside)
+        region = find_region(rigs.stacked(poses), None, rigs.cloud(xyz), cameras_outside)
         assert np.linalg.norm(region.centre - rigs.MIDDLE) < 0.3 and 0.8 < region.radius < 3
 
 
 def test_a_sphere_that_half_of_the_cameras_do_not_show_is_an_error():
     poses = RIGS["all sides"]
     region, turned = region_of(poses), rigs.turned_round(poses)
-    require_common_view(region, *rigs.stacked(np.concatenate([turned[:5], poses[5:]])))
+    require_common_view(region, rigs.stacked(np.concatenate([turned[:5], poses[5:]])))
     with pytest.raises(SceneError, match="12 of 24 cameras look away.*views 0, 1, 2, 3, 4 and 7 more"):
-        require_common_view(region, *rigs.stacked(np.concatenate([turned[:12], poses[12:]])))
+        require_common_view(region, rigs.stacked(np.concatenate([turned[:12], poses[12:]])))
 
 
 def test_scale_mat_takes_the_unit_sphere_to_the_region_or_is_refused():

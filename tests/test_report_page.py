@@ -14,12 +14,12 @@ from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
 from runs import run
 
 from data.errors import UserError
-from models.machine.version import program_version
+from models.config.program import program_version
+from models.mesh.mesh import Surface
 from models.results.report import parts
 from models.results.report.document import data_of, document
-from models.results.report.history import History
 from models.results.report.parts import linked_files
-from models.surface.mesh import Surface
+from models.results.report.training_page import History
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
 SETTINGS += ("train.val_mesh_freq=6", "train.mesh_resolution=24")
@@ -124,7 +124,7 @@ def test_a_textured_mesh_keeps_its_texture_or_is_decimated_with_colours(monkeypa
     surface = Surface(ball, None, np.rint((ball.vertices + 1) * 127.5).astype(np.uint8))
     part = parts.mesh_part(surface, 2000)
     assert part["whole"] == len(ball.faces) and 1500 < part["triangles"] <= 2100 and part["colors"]
-    monkeypatch.setattr("models.surface.clean.MOST_FACES", 1000)
+    monkeypatch.setattr("models.mesh.clean.MOST_FACES", 1000)
     with pytest.raises(UserError, match="20480 triangles, more than the 1000 that can be decimated for a page: lower"):
         parts.mesh_part(surface)
 

@@ -8,7 +8,7 @@ from forms import FORMS, in_form
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.estimators import sampling
+from models.estimators import hierarchical as sampling
 from models.estimators.base import upload
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf, merge_depths, upsample_weights

@@ -7,11 +7,11 @@ from test_fast_background import trained
 from data.rays import PinholeCamera
 from data.scenes.scene import Views
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
+from models.mesh.clean import as_seen
+from models.mesh.sparse import extract
+from models.mesh.visibility import Visibility
 from models.requests import MeshRequest
-from models.results.seen_only import seen_space, within, without_boundary
-from models.surface.clean import as_seen
-from models.surface.sparse import extract
-from models.surface.visibility import Visibility
+from models.results.meshes import seen_space, within, without_boundary
 
 # The lower side of a wall whose upper side is at 0; the depth of the middle of the balls behind it, and their distance.
 WALL, BEHIND, SPACING = 0.2, 0.55, 0.18
@@ -30,7 +30,8 @@ def views_of(*cameras):
     poses, count = np.stack([camera.c2w for camera in cameras]), len(cameras)
     sizes = tuple((camera.width, camera.height) for camera in cameras)
     lenses = np.stack([camera.intrinsics for camera in cameras])
-    return Views("above", ("",) * count, sizes, lenses, poses, np.eye(4), LOW, HIGH, None, None)
+    box = {"scene_to_world": np.eye(4), "bbox_min": LOW, "bbox_max": HIGH}
+    return Views(name="above", image_names=("",) * count, sizes=sizes, intrinsics=lenses, c2w=poses, **box)
 
 
 def wall_and_balls(points):
@@ -52,10 +53,9 @@ def of_the_demo():
 def model(of_the_demo, monkeypatch):
     """On the bundled scene as if it had no masks, with that distance and a camera above the wall."""
     estimator = of_the_demo.estimator
-    monkeypatch.setattr(estimator, "trained", wall_and_balls)
-    monkeypatch.setattr(estimator, "_cavities", None)
-    monkeypatch.setattr(estimator.grid, "cells", estimator.grid.hull.astype(np.uint8))
-    monkeypatch.setattr(estimator, "_views", views_of(from_above(2.5)))
+    monkeypatch.setattr(estimator.surface, "distances", wall_and_balls)
+    monkeypatch.setattr(estimator.region.grid, "cells", estimator.region.grid.hull.astype(np.uint8))
+    monkeypatch.setattr(estimator.background, "views", views_of(from_above(2.5)))
     return of_the_demo
 
 
@@ -82,7 +82,7 @@ def test_the_seen_triangles_are_those_of_the_whole_surface(model, monkeypatch, c
     placed = [from_above(height, 0.3 if height < 1 else 0.0) for height in cameras]
     for camera in placed[1:]:  # from below
         camera.c2w[:3, :3] = np.eye(3)
-    monkeypatch.setattr(model.estimator, "_views", views_of(*placed))
+    monkeypatch.setattr(model.estimator.background, "views", views_of(*placed))
     field = model.level_set
     space = field.seen_space(2.02 / 139)
     assert (space is None) == (len(cameras) == 2)  # from both sides most of it is seen
@@ -102,6 +102,7 @@ def test_all_of_the_surface_is_extracted_where_it_may_be_kept(model, monkeypatch
     for change in ({"clean": "dust"}, {"bbox": (-1, -1, -1, 1, 1, 1)}, {"threshold": 0.01}, {"resolution": 24}):
         request = MeshRequest(**{"resolution": 256, "clean": "views"} | change)
         assert seen_space(model.level_set, request, 2.0) is None
-    monkeypatch.setattr(model.estimator, "trained", lambda points: np.linalg.norm(points, axis=1, keepdims=True) - 0.5)
+    ball = lambda points: np.linalg.norm(points, axis=1, keepdims=True) - 0.5  # noqa: E731
+    monkeypatch.setattr(model.estimator.surface, "distances", ball)
     assert model.level_set.seen_space(0.01) is None  # without hidden parts
     assert SurfaceOccupancyEstimator.seen_space is None  # with masks

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from data.cameras import image_pixels
-from models.results.sizes import film_level, picture_level
+from models.results.camera_paths import film_level
+from models.results.image_metrics import picture_level
 
 
 @pytest.mark.parametrize(("size", "shown"), [((200, 100), (200, 100)), ((800, 1600), (400, 800))])

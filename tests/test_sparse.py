@@ -5,7 +5,6 @@ import pytest
 import rigs
 from scipy.spatial.transform import Rotation
 
-from data.scenes.frustum import Cameras
 from data.scenes.sparse import LEAST_POINTS, object_points, place_points
 
 OBJECT = rigs.ellipsoid_points(600)
@@ -31,13 +30,13 @@ UNWANTED = {
 def test_what_is_not_the_object_is_left_out(name):
     poses, others = UNWANTED[name]
     others = others[np.linalg.norm((others - rigs.MIDDLE) / rigs.AXES, axis=1) > 1.4]
-    kept = object_points(Cameras(*rigs.stacked(poses)), rigs.cloud(np.vstack([others, OBJECT])))
+    kept = object_points(rigs.stacked(poses), rigs.cloud(np.vstack([others, OBJECT])))
     of_the_object = np.isin(kept, OBJECT).all(axis=1)
     assert of_the_object.mean() > 0.99 and of_the_object.sum() > 0.9 * len(OBJECT)
 
 
 def test_too_few_points_are_none_and_very_many_are_sampled_alike():
-    cameras = Cameras(*rigs.stacked(ARC))
+    cameras = rigs.stacked(ARC)
     for xyz in (OBJECT[: LEAST_POINTS - 1], OBJECT + 100, np.full((500, 3), np.nan), np.zeros((0, 3))):
         assert object_points(cameras, rigs.cloud(xyz)) is None
     assert object_points(cameras, rigs.cloud(OBJECT[:200])) is not None
@@ -58,7 +57,7 @@ def survey(tilt):
 def test_all_dense_points_of_a_survey_belong_to_the_place():
     ground = np.random.default_rng(5).uniform([-1, -1, -0.1], [10, 3, 0.1], (2000, 3))
     for tilt in (0.0, 0.05):
-        cameras = Cameras(*rigs.stacked(survey(tilt)))
+        cameras = rigs.stacked(survey(tilt))
         assert len(place_points(cameras, rigs.cloud(ground))) > 0.9 * len(ground)
-    assert place_points(Cameras(*rigs.stacked(ARC)), rigs.cloud(OBJECT)) is None
+    assert place_points(rigs.stacked(ARC), rigs.cloud(OBJECT)) is None
     assert place_points(cameras, rigs.cloud(ground[: LEAST_POINTS - 1])) is None

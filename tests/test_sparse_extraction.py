@@ -19,10 +19,10 @@ from dense_extraction import (
 )
 
 from data.errors import UserError
+from models.mesh import sparse
+from models.mesh.block import mixed_corners
+from models.mesh.extraction import EmptySurfaceError
 from models.results.ground_truth import point_to_mesh
-from models.surface import sparse
-from models.surface.block import mixed_corners
-from models.surface.extraction import EmptySurfaceError
 
 CHUNK = 2**16
 FIELDS = {

@@ -133,7 +133,7 @@ def test_a_stream_that_takes_some_takes_all_of_it():
 
 @pytest.mark.cli
 def test_libraries_say_nothing():
-    program = SECURE + "from data.io.process import silence_libraries; silence_libraries()\n"
+    program = SECURE + "from data.io.streams import silence_libraries; silence_libraries()\n"
     program += "import logging, warnings, cv2, numpy as np\n"
     program += 'warnings.warn("a warning"), np.array([1.0]) / 0, logging.error("a record"), cv2.imread("nowhere.png")'
     done = subprocess.run([sys.executable, "-c", program, ROOT], capture_output=True, text=True)

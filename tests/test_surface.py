@@ -5,9 +5,9 @@ import pytest
 from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from scipy.spatial.transform import Rotation
 
-from models.surface.formats import write_surface
-from models.surface.mesh import About, Surface, surface_to_world
-from models.surface.mesh_file import read_mesh
+from models.mesh.formats import write_surface
+from models.mesh.mesh import About, Surface, surface_to_world
+from models.mesh.mesh_file import read_mesh
 
 
 def sphere_mesh(radius, resolution=40):

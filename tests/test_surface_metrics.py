@@ -5,10 +5,10 @@ import pytest
 import trimesh
 
 from data.errors import UserError
+from models.mesh.mesh_file import read_mesh
 from models.results import ground_truth as metrics
 from models.results.ground_truth import GroundTruth, read_ground_truth
 from models.results.surface_metrics import against_truth
-from models.surface.mesh_file import read_mesh
 
 
 def square(height=0.0, size=1.0):

@@ -6,9 +6,9 @@ import trimesh
 from rigs import around
 from runs import ROOT, run
 
-from models.surface import clean, color, texture
-from models.surface.texture import unwrap
-from models.surface.visibility import Visibility
+from models.mesh import clean, color, texture
+from models.mesh.texture import unwrap
+from models.mesh.visibility import Visibility
 
 SIDES = [*np.eye(3), *-np.eye(3), [1, 1, 1], [-1, 1, -1], [1, -1, 1], [-1, -1, 1]]
 SIZE = 256

@@ -18,7 +18,7 @@ from test_cuda_work import SDF as PUBLISHED
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.fields.sdf import SDFNetwork
-from models.fields.state import import_state
+from models.fields.state import import_state, named_parameters
 from models.machine import backend
 from models.machine.backend import jt
 from models.methods.device_values import tiles_line
@@ -127,18 +127,42 @@ def field_of(conf, points, seed=0):
 
 WIDE = dataclasses.replace(SDF, d_hidden=256, d_out=257, n_layers=4, skip_in=(2,), multires=6)
 POINTS = np.random.default_rng(0).uniform(-0.9, 0.9, (70, 3)).astype(np.float32)
+CASES = [("7.5", 256, (2,)), ("8.6", 256, (2, 4)), ("9.0", 256, (1,)), ("8.0", 96, ()), ("8.6", 300, (2, 3))]
 
 
-@pytest.mark.parametrize(("capability", "width"), [("7.5", 256), ("8.6", 256), ("9.0", 256), ("8.0", 96), ("8.6", 300)])
-def test_wide_networks_are_those_of_the_oracle_on_every_card(card, capability, width):
-    network, expected = field_of(dataclasses.replace(WIDE, d_hidden=width), POINTS)
+def slope64(network, conf, cotangents, name, direction):
+    """The derivative of the cotangents times the outputs along a direction of a parameter, by central differences."""
+    params, ends, step = params64(network), [], 1e-6
+    for side in (step, -step):
+        moved = {**params, name: params[name] + side * direction}
+        points = POINTS.astype(np.float64)
+        outputs = (*oracles.sdf_network(moved, conf, points), oracles.sdf_gradient(moved, conf, points))
+        ends.append(sum((a * b).sum() for a, b in zip(cotangents, outputs, strict=True)))
+    return (ends[0] - ends[1]) / (2 * step)
+
+
+@pytest.mark.parametrize(("capability", "width", "skips"), CASES)
+def test_wide_networks_are_those_of_the_oracle_on_every_card(card, capability, width, skips):
+    """Values, and the gradients of the weights along their own and a random direction."""
+    conf, rng = dataclasses.replace(WIDE, d_hidden=width, skip_in=skips), np.random.default_rng(1)
+    network, expected = field_of(conf, POINTS)
+    cotangents = [rng.normal(size=value.shape).astype(np.float32) for value in expected]
+    parameters = dict(named_parameters(network))
     card(CARDS[capability])
     with in_form(EMULATED[2]) as called:
         found = network(jt.array(POINTS))
-        values = [value.numpy() for value in (found.sdf, found.feature, found.gradient)]
-    assert called.count("sdf_forward") == 1
+        values = (found.sdf, found.feature, found.gradient)
+        terms = [(value * jt.array(by)).sum() for value, by in zip(values, cotangents, strict=True)]
+        gradients = [value.numpy() for value in jt.grad(sum(terms[1:], terms[0]), list(parameters.values()))]
+        values = [value.numpy() for value in values]
+    assert called.count("sdf_forward") == called.count("sdf_backward") == 1
     for ours, theirs in zip(values, expected, strict=True):
         assert np.abs(ours - theirs).max() <= 5e-6 * max(np.abs(theirs).max(), 1.0)
+    for name, gradient in zip(parameters, gradients, strict=True):
+        random = rng.normal(size=gradient.shape)
+        direction = gradient / np.linalg.norm(gradient) + random / np.linalg.norm(random)
+        theirs = slope64(network, conf, cotangents, name, direction)
+        assert abs((gradient * direction).sum() - theirs) <= 1e-5 * np.linalg.norm(gradient)
 
 
 SIZES = {

@@ -15,7 +15,7 @@ from trainings import UNSWEPT, run_conf
 from data.errors import UserError
 from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
-from models.config.renamed import migrate
+from models.config.keys import migrate
 from models.methods.conf import load_config
 from models.methods.registry import decide
 from models.plan import as_state, of_state

@@ -10,8 +10,8 @@ from scipy.spatial.transform import Rotation
 from synthetic_scene import dataset_config
 
 from data.parsed_scene import SparsePoints
-from data.prepare.adjustment import tracks as module
-from data.prepare.adjustment.tracks import LEAST_TRACKS
+from data.prepare import tracks as module
+from data.prepare.tracks import LEAST_TRACKS
 from data.scenes import preprocess as scenes
 
 CONF = replace(dataset_config("."), roi="0 0 0 1.5")

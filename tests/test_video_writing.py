@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from models.results.video_file import H264, PACKAGE, VP9, write_video
+from models.results.videos import H264, PACKAGE, VP9, write_video
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from data.errors import UserError
 from data.io.images import read_image
 from models.viewer import server
 from models.viewer.boxes import Boxes
-from models.viewer.crop import ConfKeys, CropBox
+from models.viewer.handles import ConfKeys, CropBox
 from models.viewer.scene_display import hit
 
 DESKTOP = (800, 600)  # no graphics card draws it here

@@ -10,15 +10,15 @@ from browsing import demo_scene, needs_viser
 from runs import ROOT, run
 
 from models.commands.interface import read_conf
+from models.mesh.mesh import Surface
 from models.methods.conf import load_config
 from models.requests import MeshRequest
 from models.results.context import EvalContext
 from models.results.experiment import Experiment
-from models.surface.mesh import Surface
 from models.viewer import model_viewer, server
-from models.viewer.crop import ConfKeys
+from models.viewer.handles import ConfKeys
 from models.viewer.scene_display import wxyz_of
-from models.viewer.scene_viewer import Place
+from models.viewer.sessions import Place
 
 pytestmark = needs_viser
 CONF = ROOT / "confs/debug.conf"

@@ -16,15 +16,14 @@ from runs import ROOT
 from data.prepare.load import load_scene
 from data.prepare.metric import length_of
 from models.commands.arguments import parse_arguments
+from models.mesh.mesh import Surface
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file
-from models.surface.mesh import Surface
-from models.viewer import ruler
+from models.viewer import handles
 from models.viewer.camera_tools import CameraTools
-from models.viewer.crop import CONF_FILE, ConfKeys, CropBox, world_box
 from models.viewer.export import ExportPanel
+from models.viewer.handles import CONF_FILE, ConfKeys, CropBox, Ruler, world_box
 from models.viewer.live_render import LiveRenderer
-from models.viewer.ruler import Ruler
 from models.viewer.scene_display import TEXTS
 
 pytestmark = needs_viser
@@ -171,7 +170,7 @@ def test_the_ruler_measures_on_the_surface_in_world_units(stage, scene):
     assert np.allclose(ends, [in_world(scene, np.eye(3)[k] / 2) for k in (0, 2)], atol=3e-3 * scale)
     assert length == 0.25 and tool.flag() in tool.told.content and f"{tool.distance:.5g}" in tool.told.content
     points = np.array([[0.0, 0.0, 5.0], [0.01, 0.0, 2.0], [1.0, 0.0, 1.0], [0.0, 0.0, -1.0]])
-    assert ruler.nearest_to_ray(points, np.zeros(3), np.array([0.0, 0.0, 2.0])).tolist() == [0.01, 0.0, 2.0]
+    assert handles.nearest_to_ray(points, np.zeros(3), np.array([0.0, 0.0, 2.0])).tolist() == [0.01, 0.0, 2.0]
 
 
 @pytest.mark.browser

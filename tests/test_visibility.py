@@ -5,7 +5,7 @@ import oracles
 import pytest
 from trainings import samples_of
 
-from models.estimators.visibility import LEAST_TRANSMITTANCE, LEAST_WEIGHT, surface_visibility, transmitted
+from models.estimators.packed import LEAST_TRANSMITTANCE, LEAST_WEIGHT, surface_weights, transmitted
 from models.machine.backend import jt
 
 
@@ -23,7 +23,7 @@ def test_weights_of_rays_that_graze_or_hit_a_sphere(inv_s, step):
     points = np.zeros((rays * count, 3), np.float32)
     found = samples_of(np.arange(rays + 1) * count, points, points, depths)
     sdf = (distance - radius).reshape(-1, 1).astype(np.float32)
-    _, weights = surface_visibility(found, jt.array(sdf), jt.array(np.float32([inv_s])), step)
+    weights, _ = surface_weights(found, jt.array(sdf), jt.array(np.float32([inv_s])), step)
     weights = weights.numpy().reshape(rays, count)
     omitted = np.where(weights > LEAST_WEIGHT, 0.0, expected).sum(axis=1)
     assert omitted.max() < 1e-3

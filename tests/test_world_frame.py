@@ -24,11 +24,11 @@ from data.prepare.world import floor_normal, upright
 from data.scenes.config import DatasetConfig
 from data.scenes.readers.neus import FRAME_FILE
 from data.scenes.writer import write_neus_scene
+from models.mesh.mesh import Surface, file_axes
+from models.mesh.mesh_file import given_surface, mesh_to_working
 from models.requests import UNIT, WORLD, MeshRequest
 from models.results import colored
 from models.results.ground_truth import read_ground_truth
-from models.surface.mesh import Surface, file_axes
-from models.surface.mesh_file import given_surface, mesh_to_working
 
 WIDTH = 480
 TURN = Rotation.from_euler("xyz", [0.5, 1.1, -0.4]).as_matrix()

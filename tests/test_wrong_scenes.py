@@ -119,13 +119,13 @@ def test_the_flag_the_size_and_the_lens_are_blamed_for_their_own(tmp_path):
 
 
 def test_a_full_disk_is_not_blamed_on_the_scene(tmp_path, monkeypatch):
-    colmap_files.write_project(tmp_path, "bin")
+    write_scene(tmp_path)
 
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("tempfile.TemporaryDirectory", full)
-    message = refusal(tmp_path)
+    monkeypatch.setattr("data.prepare.load.adjusted", full)
+    message = refusal(tmp_path, refine_cameras="poses")
     assert "has no space left" in message and "TMPDIR" in message and "permissions" not in message
 
 

@@ -140,7 +140,7 @@ def on_host(batch):
     """The arrays of the samples of the region, and those of the background as `far`."""
     near, far = (
         None if one is None else SimpleNamespace(**{name: value.numpy() for name, value in vars(one).items()})
-        for one in (batch.placed[0], batch.placed[1])
+        for one in (batch.near, batch.far)
     )
     near.far = far
     return near

@@ -22,9 +22,8 @@ from typing import Any
 
 from data.errors import LONGEST_REASON, is_allocation_failure
 from data.io.files import open_regular
-from data.io.process import silence_libraries
 from data.io.search_path import ROOT, safe_environment, without_current_folder
-from data.io.streams import secure
+from data.io.streams import secure, silence_libraries
 
 # The child's program. It sets the parent's search path before it imports anything. (`multiprocessing` would import
 # itself from the current folder.)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import os
 import shutil
 import stat
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 from data.errors import UserError
@@ -15,6 +17,8 @@ from data.errors import UserError
 LINK_WORDS = "it is a symbolic link, and this program does not write through links: remove it"
 LONGEST_NAME = 235  # bytes: file systems allow 255, and the temporary name is ".<name>.<process>.tmp"
 HARD_LINK_WORDS = "it is a hard link, and this program does not write through links: remove it"
+MOST_NAMED = 12
+MOST_READ = 4096  # maximum number of entries of a folder that are considered
 
 
 def from_home(text: str) -> str:
@@ -156,3 +160,36 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def files_beside(path: Path, *suffixes: str) -> str:
+    """A hint for a missing file: the most similar of the files with a suffix beside it, or all of them, or that there
+    are none.
+    """
+    return _beside(path, _names(path.parent, suffixes), f"{' or '.join(suffixes)} file")
+
+
+def folders_beside(path: Path) -> str:
+    """A hint for a missing folder: the most similar of those beside it, or all of them, or that there are none."""
+    return _beside(path, _names(path.parent, ()), "folder")
+
+
+def _beside(path: Path, names: list[str] | None, what: str) -> str:
+    """The hint; `names` are those beside `path`, None if its folder cannot be read."""
+    if not os.path.isdir(path.parent):
+        return f"; there is no folder {path.parent}"
+    if not names:
+        return f"; {path.parent} holds no {what}" if names is not None else ""
+    shown = f"{', '.join(names[:MOST_NAMED])}{', ...' if len(names) > MOST_NAMED else ''}"
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean {path.parent / near[0]}? (there: {shown})" if near else f"; there: {shown}"
+
+
+def _names(folder: Path, suffixes: tuple[str, ...]) -> list[str] | None:
+    """Sorted names of the files with one of the suffixes, of the folders for (); None if the folder cannot be read."""
+    try:
+        entries = islice(folder.iterdir(), MOST_READ)
+        kept = (entry for entry in entries if (entry.suffix in suffixes if suffixes else entry.is_dir()))
+        return sorted(entry.name for entry in kept if not entry.name.startswith("."))
+    except (OSError, ValueError):
+        return None

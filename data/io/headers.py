@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from PIL import Image
+from PIL.ImageFile import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
+from PIL.WebPImagePlugin import WebPImageFile
 
 from data.errors import DAMAGE, UserError
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
-JPEG_SIGNATURE = b"\xff\xd8\xff"
-WEBP_ANIMATION = 0x02  # flag of the chunk VP8X (RFC 9649, section 2.7)
-TIFF_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}  # signatures, and the order of bytes
+HEAD_BYTES = 24  # up to the size in a PNG
+READERS: dict[re.Pattern[bytes], Callable[..., ImageFile]] = {
+    re.compile(b"\xff\xd8\xff"): JpegImageFile,
+    re.compile(b"RIFF....WEBP", re.DOTALL): WebPImageFile,
+}
+TIFF_SIGNATURES = (b"II*\0", b"MM\0*")  # signatures
 TIFF_SUFFIXES = (".tif", ".tiff")  # raw photographs have these signatures too, and a small picture first
 BIG_TIFFS = (b"II+\0", b"MM\0+")
-TIFF_SHORT = 3  # the type of 16 bits
 MOST_PAGES = 1000
 ASSOCIATED, UNASSOCIATED = 1, 2  # kinds of an alpha channel: the colours are multiplied by it, or not
 DAMAGED = "cannot be decoded: the file is truncated or damaged; save it again"
-# JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
-JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 # Tags of EXIF 2.32 (CIPA DC-008), sections 4.6.4 and 4.6.5.
 ORIENTATION = 0x0112
 EXIF_BLOCK = 0x8769
@@ -57,26 +63,29 @@ TIFF_TAGS = {256: "width", 257: "height", 258: "bits", 262: "photometric", 277: 
 TIFF_TAGS |= {338: "alpha", 339: "form"}
 
 
-def header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
-    """(width, height) in the header `head`; None if it ends too early."""
-    try:
-        if head.startswith(PNG_SIGNATURE):
-            return struct.unpack_from(">II", head, 16)
-        if head.startswith(JPEG_SIGNATURE):
-            return _jpeg_size(head)
-        if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-            return _webp_size(head, path)
-        if head[:4] in TIFF_ORDERS and Path(path).suffix.lower() in TIFF_SUFFIXES:
-            page = tiff_page(head)
-            return page and _readable(page, path)
-    except (struct.error, IndexError):
-        return None
+def header_size(file: BinaryIO, path: Path | str) -> tuple[int, int]:
+    """(width, height) in the header of an image file; raises ImageError for a damaged one and for other formats."""
+    head = file.read(HEAD_BYTES)
     if head[:4] in BIG_TIFFS:
         raise ImageError(f"{path}: is a BigTIFF, which is not read; save it as TIFF or PNG")
-    if head[:4] in TIFF_ORDERS:
+    if head[:4] in TIFF_SIGNATURES and Path(path).suffix.lower() not in TIFF_SUFFIXES:
         raise ImageError(f"{path}: is a raw photograph (DNG, NEF, CR2, ...); develop it and save it as TIFF or JPEG")
     if not head:
         raise ImageError(f"{path}: is empty; copy it again")
+    file.seek(0)
+    try:
+        if head[:4] in TIFF_SIGNATURES:
+            return _readable(tiff_page(file), path)
+        if head.startswith(PNG_SIGNATURE):
+            return struct.unpack_from(">II", head, 16)
+        for signature, reader in READERS.items():  # Image.open would refuse large images that are read here
+            if signature.match(head):
+                image = reader(file)
+                if getattr(image, "is_animated", False):
+                    raise ImageError(f"{path}: is an animation; save one frame of it as a PNG")
+                return image.size
+    except (*DAMAGE, OSError):
+        raise ImageError(f"{path}: {DAMAGED}") from None
     raise ImageError(f"{path}: its content is neither PNG, JPEG, WebP nor TIFF; save it as one of them")
 
 
@@ -99,60 +108,22 @@ def require_whole_png(encoded: bytes, path: Path | str) -> None:
         raise ImageError(f"{path}: is an animation; save one frame of it as a plain PNG")
 
 
-def _jpeg_size(encoded: bytes) -> tuple[int, int]:
-    """(width, height) from the first frame header; raises IndexError or struct.error if the file ends before it."""
-    position = 2
-    while True:
-        while encoded[position] != 0xFF or encoded[position + 1] in (0x00, 0xFF):
-            position += 1
-        marker = encoded[position + 1]
-        if marker in JPEG_FRAME_MARKERS:
-            height, width = struct.unpack_from(">HH", encoded, position + 5)
-            return width, height
-        standalone = marker == 0x01 or 0xD0 <= marker <= 0xD8
-        position += 2 if standalone else 2 + struct.unpack_from(">H", encoded, position + 2)[0]
-
-
-def _webp_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
-    """(width, height) from the first chunk (RFC 9649, sections 2.5 to 2.7); raises ImageError for an animation, and
-    struct.error or IndexError if the file ends before it.
-    """
-    kind, body = encoded[12:16], 20
-    if kind == b"VP8X":
-        if encoded[body] & WEBP_ANIMATION:
-            raise ImageError(f"{path}: is an animation; save one frame of it as a PNG")
-        width, height = (1 + int.from_bytes(encoded[at : at + 3], "little") for at in (body + 4, body + 7))
-        return width, height
-    if kind == b"VP8L":  # after a signature, 14 bits each of the width and of the height, less 1
-        bits = struct.unpack_from("<I", encoded, body + 1)[0]
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    if kind == b"VP8 ":  # after the frame tag and the start code, 14 bits each, below two bits of scale
-        width, height = struct.unpack_from("<HH", encoded, body + 6)
-        return width & 0x3FFF, height & 0x3FFF
-    raise ImageError(f"{path}: {DAMAGED}")
-
-
-def tiff_page(encoded: bytes) -> TiffPage | None:
+def tiff_page(file: BinaryIO) -> TiffPage:
     """The largest page of a TIFF file, the first of equals: others are thumbnails, reduced copies and masks.
 
-    None if a page has no size; raises struct.error if a directory is not in `encoded`: it is often at the end.
+    Raises one of DAMAGE or OSError for a damaged file, and one with a page without a size.
     """
-    order, pages = TIFF_ORDERS[encoded[:4]], list[TiffPage]()
-    (at,) = struct.unpack_from(f"{order}I", encoded, 4)
+    header = file.read(8)
+    at, pages = ImageFileDirectory_v2(header).next, list[TiffPage]()
     while at and len(pages) < MOST_PAGES:
-        (count,), found = struct.unpack_from(f"{order}H", encoded, at), {}
-        for entry in range(at + 2, at + 2 + 12 * count, 12):
-            tag, kind, values = struct.unpack_from(f"{order}HHI", encoded, entry)
-            if tag in TIFF_TAGS:
-                form = "H" if kind == TIFF_SHORT else "I"
-                apart = values * struct.calcsize(f"{order}{form}") > 4
-                place = struct.unpack_from(f"{order}I", encoded, entry + 8)[0] if apart else entry + 8
-                found[TIFF_TAGS[tag]] = struct.unpack_from(f"{order}{form}", encoded, place)[0]
-        if not {"width", "height"} <= found.keys():
-            return None
-        pages.append(TiffPage(len(pages), **found))
-        (at,) = struct.unpack_from(f"{order}I", encoded, at + 2 + 12 * count)
-    return max(pages, key=lambda page: page.width * page.height, default=None)
+        file.seek(at)
+        tags = ImageFileDirectory_v2(header)
+        tags.load(file)
+        values = {name: tags[tag] for tag, name in TIFF_TAGS.items() if tag in tags}
+        firsts = {name: int(value[0] if isinstance(value, tuple) else value) for name, value in values.items()}
+        pages.append(TiffPage(len(pages), **firsts))
+        at = tags.next
+    return max(pages, key=lambda page: page.width * page.height)
 
 
 def _readable(page: TiffPage, path: Path | str) -> tuple[int, int]:
@@ -209,13 +180,3 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
     flips_columns = orientation in (2, 3, 6, 7)
     pixels = pixels[::-1] if flips_rows else pixels
     return np.ascontiguousarray(pixels[:, ::-1] if flips_columns else pixels)
-
-
-def upright_size(path: Path) -> tuple[int, int] | None:
-    """(width, height) of the photograph as `upright` shows it; None if the file cannot be read so."""
-    try:
-        with Image.open(path) as image:
-            width, height = image.size
-    except (*DAMAGE, OSError, Image.DecompressionBombError):
-        return None
-    return (height, width) if read_exif(path)[0] >= 5 else (width, height)

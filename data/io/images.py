@@ -6,6 +6,7 @@ programs use the stored pixel grid too.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from data.errors import listed, reason
 from data.io.files import read_regular, write_atomically
 from data.io.headers import (
     DAMAGED,
-    TIFF_ORDERS,
+    TIFF_SIGNATURES,
     TIFF_SUFFIXES,
     ImageError,
     header_size,
@@ -26,7 +27,7 @@ from data.io.headers import (
     straight,
     tiff_page,
 )
-from data.io.process import native_stderr_silenced
+from data.io.streams import native_stderr_silenced
 
 WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
 IMAGE_SUFFIXES = (*WRITTEN_SUFFIXES, ".webp", *TIFF_SUFFIXES)
@@ -44,7 +45,6 @@ MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at a
 # JPEG is compressed less, and of WebP only an image of one colour more. A header that claims more would allocate
 # gigabytes for a file of a hundred bytes.
 PIXELS_PER_BYTE = 8 * 1032
-HEADER_BYTES = 1 << 16  # enough for the size of every PNG and of most JPEGs
 
 
 def natural_key(path: Path) -> tuple:
@@ -111,7 +111,7 @@ def read_image(path: Path | str) -> np.ndarray:
     """
     encoded = _read_encoded(path)
     try:
-        page = tiff_page(encoded) if encoded[:4] in TIFF_ORDERS else None
+        page = tiff_page(io.BytesIO(encoded)) if encoded[:4] in TIFF_SIGNATURES else None
         with native_stderr_silenced():
             pixels = _decoded(np.frombuffer(encoded, dtype=np.uint8), page.number if page else 0)
     except (cv2.error, MemoryError) as error:
@@ -139,7 +139,7 @@ def _read_encoded(path: Path | str) -> bytes:
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
     require_whole_png(encoded, path)
-    _plausible(path, header_size(encoded, path), len(encoded))
+    _plausible(path, header_size(io.BytesIO(encoded), path), len(encoded))
     return encoded
 
 
@@ -150,19 +150,14 @@ def image_size(path: Path | str) -> tuple[int, int]:
     """
     try:
         with open(path, "rb") as file:
-            length = os.fstat(file.fileno()).st_size
-            head = file.read(HEADER_BYTES)
-            size = header_size(head, path)
-            if size is None:  # the metadata before a JPEG's frame may have any length
-                size = header_size(head + file.read(MAX_FILE_BYTES), path)
+            return _plausible(path, header_size(file, path), os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    return _plausible(path, size, length)
 
 
-def _plausible(path: Path | str, size: tuple[int, int] | None, length: int) -> tuple[int, int]:
+def _plausible(path: Path | str, size: tuple[int, int], length: int) -> tuple[int, int]:
     """`size` (width, height); raises ImageError if it is impossible for a file of `length` bytes."""
-    if size is None or min(size) < 1:
+    if min(size) < 1:
         raise ImageError(f"{path}: {DAMAGED}")
     width, height = size
     if width * height > MAX_PIXELS:

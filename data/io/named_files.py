@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
 
-from data.errors import SceneError
+from data.errors import SceneError, listed
 from data.io.files import is_file
 from data.io.images import IMAGE_SUFFIXES, list_images
 
@@ -108,3 +109,52 @@ def required_mask_files(folder: Path, names: Sequence[str], flag: str, fix: str)
             f"{fix.format(name=missing[0], stem=Path(missing[0]).stem)}"
         )
     return [mask for mask in masks if mask is not None]
+
+
+def numbers_in_names(paths: Sequence[Path]) -> list[int] | None:
+    """The number of each file name; None if the names are not numbered.
+
+    Names are numbered if they differ in exactly one number, with or without leading zeros: IMG_7.png, IMG_12.jpg.
+    """
+    parts = [re.split(r"([0-9]+)", path.stem) for path in paths]
+    if not parts or len({tuple(part[::2]) for part in parts}) > 1:
+        return None
+    columns = [[int(digits) for digits in column] for column in list(zip(*parts, strict=True))[1::2]]
+    varying = [column for column in columns if len(set(column)) > 1] if len(paths) > 1 else columns
+    return varying[0] if len(varying) == 1 and len(set(varying[0])) == len(paths) else None
+
+
+def require_same_numbers(images: Sequence[Path], masks: Sequence[Path]) -> None:
+    """Raises SceneError if both are numbered and a mask has another number than its image."""
+    of_images, of_masks = numbers_in_names(images), numbers_in_names(masks)
+    if of_images is None or of_masks is None:
+        return
+    for image, mask, own, other in zip(images, masks, of_images, of_masks, strict=True):
+        if own != other:
+            raise SceneError(
+                f"{mask.parent}: in order {mask.name} is the mask of {image.name}, but their numbers differ; restore "
+                "the missing photograph or mask, or give each mask the number of its photograph"
+            )
+
+
+def require_no_gap(source: Path, images: Sequence[Path], cameras: int) -> None:
+    """Raises SceneError if a number is missing among the images and `source` has a camera for it.
+
+    Image i gets camera i, so all images after the gap would get the wrong camera. `cameras` is the number of cameras.
+    The numbers of the names may start at 0, as those of the cameras, or at any other number.
+    """
+    found = numbers_in_names(images)
+    if found is None or cameras <= len(found):
+        return
+    first, last = min(found), max(found)
+    start = 0 if cameras > last else first  # the number in the name of camera 0's image
+    missing = sorted({*range(start, min(last, start + cameras))} - set(found)) if cameras > last - start else []
+    if not missing:
+        return
+    named = listed([str(number) for number in missing])
+    after = next(path for path, number in zip(images, found, strict=True) if number > missing[0])
+    raise SceneError(
+        f"{images[0].parent}: the names skip {named}, and {source.name} has {cameras} cameras for "
+        f"{len(found)} photographs, so from {after.name} on each would get the camera of another one; renumber the "
+        "cameras, or restore the missing photographs and select by dataset.train_views"
+    )

@@ -1,26 +1,37 @@
-"""All output to the terminal: each text is printed as one printable line.
+"""What this process prints and hears: each text as one printable line, silent libraries, a Ctrl-C that is not lost.
 
-Output never raises: if a stream is closed, full or disconnected, the text is dropped.
+Output never raises: if a stream is closed, full or disconnected, the text is dropped. libpng and libjpeg write to the
+process's stderr; Python libraries emit warnings and log records. A Ctrl-C that arrives while Python deletes an object
+is an exception that Python prints and drops.
 """
 
 from __future__ import annotations
 
+import _thread
 import codecs
 import contextlib
 import io
+import logging
 import os
 import select
 import sys
+import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, TextIO
 
 from data.errors import one_line
 
-STDIN, STDOUT, STDERR = 0, 1, 2
+STDIN, STDOUT, STDERR = 0, 1, 2  # file descriptors; C libraries write to the last
 PATIENCE_SECONDS = 1.0  # to wait for a non-blocking stream; then the text is dropped
 FALLBACK_ENCODING = "ascii"  # for encodings that cannot encode line by line, such as Punycode
+OPENCV_QUIET = {"OPENCV_LOG_LEVEL": "SILENT", "OPENCV_FFMPEG_LOGLEVEL": "-8"}  # -8: AV_LOG_QUIET
+# Prefixes of environment variables that libraries read when they are loaded: invalid values end the process, others
+# lower the limit on image sizes below that of this program.
+FORGOTTEN = ("TQDM_", "OPENCV_", "NUMPY_", "NPY_PROMOTION_STATE", "PROTOCOL_BUFFERS_")
+AGAIN_AFTER = 0.05  # seconds; by then the object is deleted
 
 _is_hushed = False
 _tell: Callable[[str], object] | None = None  # what gets the lines instead of the terminal
@@ -198,3 +209,60 @@ class _Lasting(io.RawIOBase):
                     if not select.select([], [self._descriptor], [], PATIENCE_SECONDS)[1]:
                         break
         return size
+
+
+def silence_libraries() -> None:
+    """Hide Python's warnings and log records and OpenCV's messages in this process.
+
+    Warnings requested by `python -W` or PYTHONWARNINGS are shown. Must be called before OpenCV is loaded.
+    """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    logging.getLogger().addHandler(logging.NullHandler())  # without a handler, logged warnings go to stderr
+    for name, value in OPENCV_QUIET.items():
+        os.environ.setdefault(name, value)
+
+
+def forget_library_variables() -> None:
+    """Delete environment variables that configure libraries, for this process and its children.
+
+    Must be called before the libraries are loaded.
+    """
+    for name in [name for name in os.environ if name.startswith(FORGOTTEN) and name not in OPENCV_QUIET]:
+        del os.environ[name]
+
+
+@contextlib.contextmanager
+def native_stderr_silenced() -> Iterator[None]:
+    """Discard output to file descriptor 2 while the body runs.
+
+    The descriptor belongs to the whole process: keep the body short. A closed descriptor is left alone.
+    """
+    try:
+        kept = os.dup(STDERR)
+    except OSError:
+        yield
+        return
+    try:
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, STDERR)
+        os.close(sink)
+        yield
+    finally:
+        os.dup2(kept, STDERR)
+        os.close(kept)
+
+
+def keep_interruptions() -> None:
+    """Install a hook that raises such an interruption again after AGAIN_AFTER seconds. The command line calls it."""
+    before = sys.unraisablehook
+
+    def on_unraisable(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            before(unraisable)
+            return
+        again = threading.Timer(AGAIN_AFTER, _thread.interrupt_main)
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = on_unraisable

@@ -18,12 +18,18 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from data.cameras import LARGEST_NUMBER
 from data.errors import DAMAGE, LONGEST_REASON, SceneError, one_line, reason
 
 # Ten thousand frames with their own intrinsics have 15 MB. The parsed values take about thirty times as much memory.
 MAX_FILE_BYTES = 1 << 25
 MAX_POINTS_BYTES = 1 << 27  # files that have the points of structure from motion, too
 LARGEST_SIZE = 1 << 16  # pixels per side, the limit of JPEG
+# Relative deviation of R^T R from a multiple of the identity. Three decimals in a text file give up to 2e-3, an error
+# of one or two pixels in an image 1000 pixels wide.
+RIGID_TOLERANCE = 5e-3
+# OpenGL's camera axes, used by Blender, instant-ngp and nerfstudio: y up, looking along -z.
+OPENGL_TO_OPENCV = np.diag([1.0, -1.0, -1.0, 1.0])
 # A 4 x 4 matrix of float64 has 256 bytes with its header; the limit allows longer headers and wider types.
 MAX_MEMBER_BYTES = 1 << 16
 # A thousand views with inverses and bounds have 2 MB; the archive's directory is read completely.
@@ -134,6 +140,36 @@ def matrix(where: str, key: str, value: object) -> np.ndarray:
     if not np.allclose(result[3], [0, 0, 0, 1], rtol=0, atol=1e-6):
         raise SceneError(f"{where}: the last row of {key} must be 0 0 0 1 and is {result[3].tolist()}; correct it")
     return result
+
+
+def rigid_pose(where: str, key: str, matrix: np.ndarray) -> np.ndarray:
+    """The camera-to-world `matrix` [4, 4] with its axes replaced by the nearest rotation; the centre is kept.
+
+    A uniform scale of the axes, as in Blender for children of scaled objects, is removed: it does not change the rays.
+    Raises SceneError, naming `where` and `key`, for axes that are mirrored, not orthogonal or of different lengths.
+    """
+    axes = matrix[:3, :3]
+    with np.errstate(all="ignore"):  # overflow gives NaN, which is rejected below
+        squares = axes.T @ axes
+        squared_scale = np.trace(squares) / 3
+        deviation = np.abs(squares / squared_scale - np.eye(3)).max()
+    if not (0 < squared_scale < np.inf and deviation <= RIGID_TOLERANCE):
+        raise SceneError(
+            f"{where}: {key} is not a rotation (its first three columns must be orthogonal and of equal length); "
+            "correct it"
+        )
+    if not np.abs(matrix[:3, 3]).max() < LARGEST_NUMBER:
+        raise SceneError(
+            f"{where}: {key} puts the camera {np.abs(matrix[:3, 3]).max():.3g} from the origin, beyond "
+            f"{LARGEST_NUMBER:g}; correct it"
+        )
+    left, _, right = np.linalg.svd(axes / np.sqrt(squared_scale))
+    if np.linalg.det(left @ right) < 0:
+        raise SceneError(f"{where}: {key} is mirrored (its axes are left-handed); correct it")
+    pose = np.eye(4)
+    pose[:3, :3] = left @ right
+    pose[:3, 3] = matrix[:3, 3]
+    return pose
 
 
 def objects(where: str, key: str, content: Mapping[str, object]) -> list[dict[str, object]]:

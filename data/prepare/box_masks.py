@@ -12,11 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError, listed
-from data.io.headers import read_exif
-from data.io.images import read_image
 from data.io.untrusted import kind, number, read_object
 from data.parsed_scene import MASK_HALF
-from data.prepare.sources import HEIC_SUFFIXES, read_source_image
+from data.prepare.sources import upright_size
 from data.scenes.frustum import enclosing_ball, meeting_point
 from data.scenes.region import OUTSIDE, SENTENCE, described_region
 from data.scenes.scene import Scene, radius_of
@@ -29,7 +27,6 @@ SPHERE_MARGIN = 1.2  # radius of the region over that of the ball around the poi
 BOXES_FILE = "boxes.json"
 OF_SCENE = "image/"  # prefix of the names in the scene folder, since a source image may have the same name
 LEAST_SIDE = 2.0  # pixels; a smaller box is a mistake
-TURNED = 5  # EXIF orientations from this value on swap width and height
 
 
 def by_view(scene: Scene, boxes: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
@@ -242,7 +239,7 @@ def _share(box: Box, by_name: Mapping[str, Path]) -> np.ndarray:
             else "frames of a video have no names: draw on the images of the scene folder"
         )
         raise UserError(f"{box.source}: {box.name}: no such photograph; {known}")
-    width, height = _size(by_name[box.name])
+    width, height = upright_size(by_name[box.name])
     whole = np.array([width, height, width, height], dtype=np.float64)
     corners = np.clip(box.corners, 0.0, whole)
     if not np.isfinite(box.corners).all() or (corners[2:] - corners[:2] < LEAST_SIDE).any():
@@ -252,11 +249,3 @@ def _share(box: Box, by_name: Mapping[str, Path]) -> np.ndarray:
             "top, right, bottom"
         )
     return corners / whole
-
-
-def _size(path: Path) -> tuple[int, int]:
-    """(width, height) of an upright image."""
-    pixels = read_source_image(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
-    height, width = pixels.shape[:2]
-    is_turned = path.suffix.lower() not in HEIC_SUFFIXES and read_exif(path)[0] >= TURNED
-    return (height, width) if is_turned else (width, height)

@@ -20,7 +20,7 @@ from data.parsed_scene import MASK_HALF
 from data.prepare.frames import Frame, groups
 from data.prepare.inspection.image_checks import GOOD_AGREEMENT
 from data.prepare.masks import ON_OBJECT
-from data.prepare.sfm.database import count_rows, has_features, is_sound
+from data.prepare.sfm.matches import count_rows, has_features, is_sound
 from data.prepare.sfm.reconstruct import (
     DATABASE,
     MASKS,

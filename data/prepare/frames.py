@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+from PIL import Image
 
-from data.errors import UserError
+from data.errors import DAMAGE, UserError
 from data.io.files import write_result
 from data.io.headers import focal_pixels, read_exif, upright
-from data.io.images import WRITTEN_SUFFIXES, eight_bits, rgb_of, size_of, size_within, write_image
-from data.prepare.panorama import cut, is_tagged, require_whole, view_name
+from data.io.images import UNREAD_SUFFIXES, WRITTEN_SUFFIXES, eight_bits, rgb_of, size_of, size_within, write_image
+from data.parsed_scene import ParsedScene, PosedImage
 from data.prepare.sources import MIN_IMAGES, choose_frames, frame_count, read_frames, read_source_image
 from data.prepare.steps import Bar
 
 # Longer sides are reduced to this. Features of larger images do not match better (COLMAP itself extracts them at 3200
 # pixels), and the images of a scene are kept in memory during training.
 MAX_SIDE = 2048
+# Views of 90 degrees, every 45 degrees around: neighbouring views share half of their content, as structure from motion
+# needs. Elevations beyond +-45 degrees, which mostly show the sky and the tripod, are not used.
+YAWS = tuple(range(0, 360, 45))
+FIELD_OF_VIEW = 90.0  # degrees
+# "Photo Sphere XMP Metadata" (developers.google.com/streetview/spherical-metadata), as attribute or element
+TAG = re.compile(rb"GPano:ProjectionType\W{1,4}equirectangular")
+VIEW_NAME = re.compile(r"[0-9]{4,}_[0-9]{3}[.]png")
+XMP_NAMES = ("xmp", "XML:com.adobe.xmp")  # of JPEG and WebP, of PNG, in Pillow
 
 
 @dataclass(frozen=True)
@@ -50,27 +60,22 @@ def copy_images(images: Sequence[Path], folder: Path, bar: Bar, is_panorama: boo
     for a file that cannot be decoded, UserError for a copy that cannot be written and for an incomplete panorama.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    frames = []
+    frames: list[Frame] = []
     for number, path in enumerate(images):
         pixels = read_source_image(path)
         orientation, focal = read_exif(path)
-        if is_panorama or is_tagged(path):
-            whole = upright(rgb_of(eight_bits(pixels)), orientation)
-            frames += [asdict(frame) for frame in _views(whole, folder, number, path.name)]
-            bar.update()
-            continue
-        kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and orientation == 1
+        is_whole = is_panorama or is_tagged(path)
+        kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and max(pixels.shape[:2]) <= MAX_SIDE
         kept = kept and path.suffix.lower() in WRITTEN_SUFFIXES  # COLMAP reads them
-        if kept and max(pixels.shape[:2]) <= MAX_SIDE:
-            name, (height, width) = f"{number:04d}{path.suffix.lower()}", pixels.shape[:2]
-            write_result(folder / name, path.read_bytes())
+        if kept and orientation == 1 and not is_whole:
+            frames.append(Frame(f"{number:04d}{path.suffix.lower()}", path.name, *size_of(pixels), None))
+            write_result(folder / frames[-1].name, path.read_bytes())
         else:
-            name = f"{number:04d}.png"
-            height, width = _write(folder / name, upright(rgb_of(eight_bits(pixels)), orientation))
-        frame = Frame(name, path.name, width, height, focal and focal_pixels(focal, (width, height)))
-        frames.append(asdict(frame))
+            frames += _written(upright(rgb_of(eight_bits(pixels)), orientation), folder, number, path.name, is_whole)
+        if focal and not is_whole:
+            frames[-1] = replace(frames[-1], focal=focal_pixels(focal, (frames[-1].width, frames[-1].height)))
         bar.update()
-    return frames
+    return [asdict(frame) for frame in frames]
 
 
 def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: bool = False) -> list[dict[str, object]]:
@@ -85,23 +90,21 @@ def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: boo
         raise UserError(f"--images {video}: has {len(wanted)} frames; at least {MIN_IMAGES} are needed")
     frames = []
     for position, (number, frame) in enumerate(read_frames(video, wanted)):
-        if is_panorama:
-            frames += [asdict(view) for view in _views(frame, folder, position, f"frame {number}")]
-            continue
-        name = f"{position:04d}.png"
-        height, width = _write(folder / name, frame)
-        frames.append(asdict(Frame(name, f"frame {number}", width, height, None)))
-    return frames
+        frames += _written(frame, folder, position, f"frame {number}", is_panorama)
+    return [asdict(frame) for frame in frames]
 
 
-def _views(whole: np.ndarray, folder: Path, number: int, source: str) -> list[Frame]:
-    """The perspective views of a panorama uint8 [H, 2 H, 3], written to `folder`."""
-    require_whole(source, whole)
+def _written(pixels: np.ndarray, folder: Path, number: int, source: str, is_panorama: bool) -> list[Frame]:
+    """The image as a PNG in `folder`, reduced to MAX_SIDE, or the perspective views of a panorama [H, 2 H, 3]."""
+    if not is_panorama:
+        small = np.ascontiguousarray(scaled_down(pixels))
+        write_image(folder / f"{number:04d}.png", small)
+        return [Frame(f"{number:04d}.png", source, *size_of(small), None)]
+    require_whole(source, pixels)
     frames = []
-    for yaw, pixels, focal in cut(whole, MAX_SIDE):
-        name, (height, width) = view_name(number, yaw), pixels.shape[:2]
-        write_image(folder / name, pixels)
-        frames.append(Frame(name, f"{source} ({yaw} degrees)", width, height, focal))
+    for yaw, view, focal in cut(pixels, MAX_SIDE):
+        frames.append(Frame(view_name(number, yaw), f"{source} ({yaw} degrees)", *size_of(view), focal))
+        write_image(folder / frames[-1].name, view)
     return frames
 
 
@@ -137,14 +140,84 @@ def describe(cameras: Sequence[Group]) -> str:
     return f"{count} photographs of {camera.size[0]}x{camera.size[1]} share one camera, {focal}"
 
 
-def _write(path: Path, pixels: np.ndarray) -> tuple[int, int]:
-    """Write an image, reduced to MAX_SIDE if larger; returns (height, width)."""
-    pixels = scaled_down(pixels)
-    write_image(path, np.ascontiguousarray(pixels))
-    return pixels.shape[0], pixels.shape[1]
-
-
 def scaled_down(pixels: np.ndarray) -> np.ndarray:
     """`pixels` [H, W, ...] reduced by averaging areas until no side exceeds MAX_SIDE."""
     size, scale = size_within(size_of(pixels), MAX_SIDE)
     return pixels if scale == 1 else cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+
+
+def is_tagged(path: Path) -> bool:
+    """Whether the file has the tag of an equirectangular panorama and is twice as wide as high."""
+    try:
+        with Image.open(path) as image:
+            (width, height), info = image.size, image.info
+    except (*DAMAGE, OSError, Image.DecompressionBombError):
+        return False
+    if width != 2 * height:
+        return False
+    texts = [info.get(name, b"") for name in XMP_NAMES]
+    return any(TAG.search(text.encode() if isinstance(text, str) else text) for text in texts)
+
+
+def require_whole(name: str, pixels: np.ndarray) -> None:
+    """Raises UserError unless the image [H, W, ...] has the 2:1 aspect ratio of a whole panorama."""
+    height, width = pixels.shape[:2]
+    if width != 2 * height:
+        raise UserError(
+            f"--panorama: {name} has {width}x{height} pixels, and an equirectangular panorama is twice as wide as "
+            "high; export it uncropped, or omit --panorama"
+        )
+
+
+def require_no_mask_files(sources: Sequence[Path], is_panorama: bool, masks: str) -> None:
+    """Raises UserError if mask files or rectangles are given for panoramas: they are not cut into views."""
+    if is_panorama or any(is_tagged(path) for path in sources if path.suffix.lower() not in UNREAD_SUFFIXES):
+        raise UserError(
+            f"--masks {masks}: masks and rectangles of 360-degree photographs are not supported; use colorkey, grabcut "
+            "or rembg, which are applied to the perspective views"
+        )
+
+
+def view_name(number: int, yaw: int) -> str:
+    """The file name of a view of panorama `number`."""
+    return f"{number:04d}_{yaw:03d}.png"
+
+
+def facing_views(parsed: ParsedScene, centre: np.ndarray | None) -> ParsedScene:
+    """The scene without the views of panoramas that do not show `centre` [3].
+
+    None: the mean of the camera centres, which is near the object if the cameras surround it. Other images are kept. If
+    fewer than three images would remain, all are kept.
+    """
+    if centre is None:
+        centre = np.mean([image.c2w[:3, 3] for image in parsed.images], axis=0)
+    kept = [image for image in parsed.images if not VIEW_NAME.fullmatch(image.path.name) or _shows(image, centre)]
+    if len(kept) < MIN_IMAGES or len(kept) == len(parsed.images):
+        return parsed
+    return replace(parsed, images=tuple(kept))
+
+
+def _shows(image: PosedImage, point: np.ndarray) -> bool:
+    """Whether a point [3] is within the image."""
+    seen = image.lens.intrinsics @ (np.linalg.inv(image.c2w) @ np.append(point, 1.0))[:3]
+    size = np.array(image.size or image.lens.size)
+    return bool(seen[2] > 0 and (seen[:2] >= 0).all() and (seen[:2] <= seen[2] * size).all())
+
+
+def cut(panorama: np.ndarray, largest: int) -> Iterator[tuple[int, np.ndarray, float]]:
+    """The perspective views of an equirectangular image [H, 2 H, 3]: yaw in degrees, image [S, S, 3], focal length.
+
+    The size S keeps the resolution at the centre of the view, up to `largest`.
+    """
+    height, width = panorama.shape[:2]
+    half = np.tan(np.radians(FIELD_OF_VIEW) / 2)
+    side = max(1, min(largest, round(2 * half * width / (2 * np.pi))))
+    focal = side / (2 * half)
+    rows, columns = np.mgrid[:side, :side]
+    x, y = (columns + 0.5 - side / 2) / focal, (rows + 0.5 - side / 2) / focal
+    latitude = np.arctan2(y, np.hypot(x, 1.0))  # downwards
+    row = ((latitude / np.pi + 0.5) * height - 0.5).astype(np.float32)
+    for yaw in YAWS:
+        longitude = np.arctan2(x, 1.0) + np.radians(yaw)
+        column = ((longitude / (2 * np.pi) + 0.5) % 1.0 * width - 0.5).astype(np.float32)
+        yield yaw, cv2.remap(panorama, column, row, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP), focal

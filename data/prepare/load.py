@@ -14,14 +14,13 @@ import numpy as np
 
 from data.errors import SceneError
 from data.parsed_scene import ParsedScene
-from data.prepare.adjustment.adjust import adjusted, located
-from data.prepare.adjustment.tracks import triangulated
-from data.scenes.config import AUTO_FORMAT, NO_REFINEMENT, POSES_AND_FOCAL, DatasetConfig
+from data.prepare.adjust import adjusted, located
+from data.prepare.tracks import triangulated
+from data.scenes.config import AUTO_FORMAT, NO_REFINEMENT, POSES_AND_FOCAL, TEST, DatasetConfig, split
 from data.scenes.preprocess import preprocess, views_of
 from data.scenes.readers import READERS, recognise
 from data.scenes.region import parse_roi
 from data.scenes.scene import Scene, Views, check_scene
-from data.scenes.split import TEST, split
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 

@@ -18,8 +18,8 @@ from data.io.named_files import required_mask_files
 from data.parsed_scene import MASK_HALF
 from data.prepare import box_masks
 from data.prepare.frames import scaled_down
-from data.prepare.inspection.overview import outline_pixels
 from data.prepare.steps import Bar
+from data.scenes.frustum import outline_pixels
 from data.scenes.scene import Scene, check_scene
 
 METHODS = ("colorkey", "grabcut", "box", "rembg")

@@ -14,6 +14,7 @@ from data.cameras import similarity
 from data.errors import DAMAGE, UserError
 from data.io.images import read_image, rgb_of
 from data.parsed_scene import ParsedScene, PosedImage, WorldFrame, transformed
+from data.prepare.tracks import normalised
 from data.scenes.undistort import fitted
 
 # The tags of the common printed boards, tried in this order; the dictionary with the most detections is used.
@@ -132,7 +133,7 @@ def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.nd
     rows, matrices, pixels = [], [], []
     for image, pixel in sights:
         intrinsics = fitted(image.lens, image.size) if image.size else image.lens.intrinsics
-        straight = _undistorted(image, intrinsics, pixel)
+        straight = intrinsics[:2] @ normalised(replace(image.lens, intrinsics=intrinsics), np.array([pixel]))[0]
         matrix = intrinsics @ np.linalg.inv(image.c2w)[:3]
         rows += [straight[0] * matrix[2] - matrix[0], straight[1] * matrix[2] - matrix[1]]
         matrices.append(matrix)
@@ -144,15 +145,6 @@ def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.nd
     point = homogeneous / homogeneous[3]
     projected = np.array(matrices) @ point
     return point[:3], np.linalg.norm(projected[:, :2] / projected[:, 2:] - np.array(pixels), axis=1)
-
-
-def _undistorted(image: PosedImage, intrinsics: np.ndarray, pixel: np.ndarray) -> np.ndarray:
-    """The pixel [2] without lens distortion."""
-    if not any(image.lens.distortion):
-        return np.asarray(pixel, float)
-    undistort = cv2.fisheye.undistortPoints if image.lens.is_fisheye else cv2.undistortPoints
-    given = np.asarray(pixel, float).reshape(1, 1, 2)
-    return undistort(given, intrinsics, np.array(image.lens.distortion), P=intrinsics).reshape(2)
 
 
 def _by_gps(parsed: ParsedScene, sources: Mapping[str, Path]) -> ParsedScene | None:

@@ -26,12 +26,22 @@ from data.prepare.frames import (
     describe,
     groups,
     read_frame_list,
+    require_no_mask_files,
 )
 from data.prepare.masks import Cut, cut_of
 from data.prepare.metric import Known, length_of
-from data.prepare.panorama import require_no_mask_files
-from data.prepare.places import only_one, require_apart, require_no_links
-from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, made_here, require_made, write_scene
+from data.prepare.products import (
+    CAMERA_FILE,
+    FRESH,
+    PRODUCTS,
+    differences,
+    made_here,
+    only_one,
+    require_apart,
+    require_made,
+    require_no_links,
+    write_scene,
+)
 from data.prepare.sfm.reconstruct import (
     DATABASE,
     IMAGES,

@@ -5,10 +5,11 @@ The record of what `--mode prepare` wrote is what it may replace and remove.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ import numpy as np
 
 from data.cameras import evenly_spaced
 from data.errors import UserError, listed
-from data.io.files import LINK_WORDS, make_folder, read_regular, remove, remove_empty, write_result
+from data.io.files import LINK_WORDS, make_folder, missing_folders, read_regular, remove, remove_empty, write_result
 from data.io.headers import ImageError
 from data.io.images import IMAGE_SUFFIXES, read_image, write_image
+from data.io.lock import FileLock
 from data.parsed_scene import MASK_HALF, ParsedScene, WorldFrame
 from data.prepare.frames import Frame
 from data.prepare.inspection.overview import overview
-from data.prepare.masks import LEAST_COVER, MOST_COVER, Cut
+from data.prepare.masks import LEAST_COVER, METHODS, MOST_COVER, Cut
+from data.prepare.sfm.reconstruct import DATABASE, LOG
 from data.prepare.steps import is_as_noted
 from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
@@ -51,6 +54,7 @@ _NAME = re.compile(
     r"(image|mask)/[0-9]{3,}\.png|sparse/points\.ply|masks\.png|overview\.png|cameras_sphere\.npz|frame\.json"
 )
 _FOLDERS = ("image", "mask", "sparse")
+LOCK_NAME = ".prepare.lock"
 
 
 def write_scene(
@@ -222,3 +226,44 @@ def _candidates(target: Path) -> list[str]:
     """The existing files below `target` with names of this mode."""
     found = [*target.glob("*"), *(path for folder in _FOLDERS for path in (target / folder).glob("*"))]
     return [name for name in (path.relative_to(target).as_posix() for path in found) if _NAME.fullmatch(name)]
+
+
+def require_apart(images: Path, mask_source: str, target: Path, work: str) -> None:
+    """Raises UserError if an input is in a folder that will be written."""
+    given = {"--images": images}
+    if mask_source not in ("", *METHODS):
+        given["--masks"] = Path(mask_source)
+    for flag, path in given.items():
+        for name in (work, *PRODUCTS):
+            product = (target / name).resolve()
+            if product == path.resolve() or product in path.resolve().parents:
+                raise UserError(f"{flag} {path}: is in {product}, which would be overwritten; move it elsewhere")
+
+
+def require_no_links(work: Path) -> None:
+    """Raises UserError if a file of an earlier run that will be appended to is a link, or not a file."""
+    for name in (LOCK_NAME, LOG, str(Path(DATABASE).parent)):
+        path = work / name
+        if path.is_symlink():
+            raise UserError(f"{path}: is a link, and this program does not write through links; remove it")
+        if name in (LOCK_NAME, LOG) and path.exists() and not path.is_file():
+            raise UserError(f"{path}: is not a file; remove it")
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Create and lock `folder` while the body runs; raises UserError if another process holds the lock.
+
+    Afterwards the lock file is removed, and the created folders too if they are empty. Raises OSError if the folder
+    cannot be created or written.
+    """
+    made = missing_folders(folder)
+    rest = f"is running in {folder.parent}: wait for it, stop it, or choose another --case"
+    try:
+        lock = FileLock(folder / LOCK_NAME, "another --mode prepare", rest)
+        try:
+            yield
+        finally:
+            lock.remove()
+    finally:
+        remove_empty(made)

@@ -14,10 +14,10 @@ import numpy as np
 from PIL import Image
 
 from data.errors import DAMAGE, UserError, listed
-from data.io.headers import ImageError
-from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, read_image
-from data.io.nearby import folders_beside
-from data.io.process import native_stderr_silenced
+from data.io.files import folders_beside
+from data.io.headers import ImageError, read_exif
+from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, image_size, read_image, size_of
+from data.io.streams import native_stderr_silenced
 
 # The minimum for structure from motion; a good surface needs ten times as many.
 MIN_IMAGES = 3
@@ -128,6 +128,14 @@ def has_heic() -> bool:
 def read_source_image(path: Path) -> np.ndarray:
     """`images.read_image`; HEIC as upright uint8 [H, W, 3]. Raises ImageError for files that cannot be decoded."""
     return _read_heic(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
+
+
+def upright_size(path: Path) -> tuple[int, int]:
+    """(width, height) of the upright image; raises ImageError for files that cannot be read."""
+    if path.suffix.lower() in HEIC_SUFFIXES:
+        return size_of(_read_heic(path))
+    size = image_size(path)
+    return size[::-1] if read_exif(path)[0] >= 5 else size  # stored rotated by 90 degrees
 
 
 def _read_heic(path: Path) -> np.ndarray:

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from data.cameras import mean_up
-from data.io.headers import upright_size
 from data.parsed_scene import ParsedScene, WorldFrame, transformed
-from data.prepare.frames import Frame
+from data.prepare.frames import Frame, facing_views
 from data.prepare.metric import Known, measured
-from data.prepare.panorama import facing_views
+from data.prepare.sources import upright_size
 from data.scenes.region import parse_roi
 
 # Ratio of the second to the largest singular value of the cameras' x axes; below, they do not define a plane.
@@ -45,7 +44,7 @@ def world_frame(
     called = {frame.name: by_name[frame.source] for frame in frames if frame.source in by_name}
     shown = [image.path.name for image in parsed.images]
     sizes = {name: upright_size(called[name]) for name in shown if name in called} if known.length else {}
-    stood = measured(upright(parsed), known, called, {name: size for name, size in sizes.items() if size is not None})
+    stood = measured(upright(parsed), known, called, sizes)
     named = {frame.source: errors[frame.name] for frame in frames if frame.name in errors and frame.name in shown}
     stood = facing_views(stood, parse_roi(roi).centre if roi else None)
     without = tuple(frame.source for frame in frames if frame.name not in shown)

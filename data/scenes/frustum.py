@@ -6,17 +6,25 @@ Everything is in the frame and units of `c2w`, and equivariant under similaritie
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.ndimage import distance_transform_edt, map_coordinates
 
+from data.errors import UserError
+
 # Lines with a smaller spread of directions (mean squared sine to their mean, 1.5 degrees) have no well-defined meeting
 # point: rotating the cameras by 0.1 degrees would move it by several per cent of its depth.
 SMALLEST_SPREAD = np.sin(np.deg2rad(1.5)) ** 2
 ROUNDING = 1e-9  # of the lines' lengths; smaller distances are rounding errors
+OUTLINE_POINTS = 721
 MEETING_ROUNDS = 20  # of reweighting; after ten the point has converged to 1e-3 of the residuals
+# Half width of the region a mesh is extracted from, as published, in radii of the object's sphere: slightly larger, so
+# that a surface that touches the sphere is closed.
+REGION_HALF_WIDTH = 1.01
+NARROWEST_BOX, FARTHEST_BOX = 1e-3, 1e3  # radii; float32 cannot separate 2048 points in a smaller box
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,3 +162,91 @@ def children(values: np.ndarray) -> np.ndarray:
 def _centres_along(count: int) -> np.ndarray:
     """The coordinates [count] of the cell centres along an axis of the cube [-1, 1]^3."""
     return (np.arange(count) + 0.5) * (2.0 / count) - 1
+
+
+def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest axis-aligned box around the object's cube of +-1.01: two corners [3] in the working frame.
+
+    As published for matrices without rotation. With a rotation, the published code transforms two corners only, which
+    may give an empty box.
+    """
+    cube = REGION_HALF_WIDTH * np.array([[-1.0] * 3, [1.0] * 3])
+    low, high = bounds(cube, np.linalg.inv(scale_mat) @ object_scale_mat)
+    return low, high
+
+
+def bounds(box: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """The smallest axis-aligned box [2, 3] around a box [2, 3] (low and high corner) transformed by `matrix` [4, 4]."""
+    corners = np.array([[*corner, 1.0] for corner in itertools.product(*box.T)])
+    moved = (corners @ matrix.T)[:, :3]
+    return np.stack([moved.min(axis=0), moved.max(axis=0)])
+
+
+def parse_bbox(text: str) -> np.ndarray:
+    """The box of `dataset.bbox`: its low and high corner, float64 [2, 3], world frame.
+
+    Raises UserError for a text that is not six finite numbers, and for a box without a volume.
+    """
+    try:
+        numbers = np.array([float(word) for word in text.replace(",", " ").split()])
+    except ValueError:
+        numbers = np.zeros(0)
+    if numbers.shape != (6,) or not (np.isfinite(numbers).all() and (numbers[:3] < numbers[3:]).all()):
+        raise UserError(
+            f'dataset.bbox = "{text}": must be six numbers, x0 y0 z0 x1 y1 z1, each of the first three below that of '
+            'the last three, such as "-1 -1 -1 1 1 1"'
+        )
+    return numbers.reshape(2, 3)
+
+
+def box_in_frame(box: np.ndarray, scale_mat: np.ndarray, given_by: str) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest axis-aligned box in the working frame around a box [2, 3] of the world frame: two corners [3].
+
+    Raises UserError, naming `given_by`, if float32 cannot separate the grid points in it, or if it is too far away.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # rejected below
+        found = bounds(box, np.linalg.inv(scale_mat))
+    low, high = found
+    if not (np.abs(found).max() <= FARTHEST_BOX and (high - low).min() >= NARROWEST_BOX):
+        raise UserError(
+            f"{given_by} {' '.join(f'{value:.12g}' for value in box.reshape(-1))}: must be at least "
+            f"{NARROWEST_BOX:g} and reach at most {FARTHEST_BOX:g} radii of the region of interest; correct it"
+        )
+    return low, high
+
+
+def sphere_outline(c2w: np.ndarray) -> np.ndarray:
+    """The unit sphere's outline: points [OUTLINE_POINTS, 3] in camera coordinates, closed; empty from inside.
+
+    The circle of tangent points of the rays from the camera. With o the centre of the sphere in camera coordinates and
+    d = |o|, its centre is (1 - 1/d^2) o, its radius sqrt(1 - 1/d^2) and its normal o.
+    """
+    middle = -c2w[:3, 3] @ c2w[:3, :3]
+    squared = middle @ middle
+    if squared <= 1:
+        return np.zeros((0, 3))
+    share = 1 - 1 / squared
+    normal = middle / np.sqrt(squared)
+    side = np.cross(normal, np.eye(3)[np.argmin(np.abs(normal))])
+    side /= np.linalg.norm(side)
+    turn = np.linspace(0, 2 * np.pi, OUTLINE_POINTS)[:, None]
+    return share * middle + np.sqrt(share) * (np.cos(turn) * side + np.sin(turn) * np.cross(normal, side))
+
+
+def outline_pixels(intrinsics: np.ndarray, c2w: np.ndarray) -> list[np.ndarray]:
+    """The outline in pixels: curves [K, 2]; a single closed one unless part of the sphere is behind the camera."""
+    points = sphere_outline(c2w)
+    if not len(points):
+        return []
+    in_front = points[:, 2] > 1e-3 * np.linalg.norm(points, axis=1)  # points near the camera plane project to infinity
+    if not in_front.any():
+        return []
+    if not in_front.all():  # start behind the camera, so that no visible curve is split where the circle closes
+        start = int(np.argmin(in_front[:-1]))
+        points, in_front = (np.roll(value[:-1], -start, axis=0) for value in (points, in_front))
+    pixels = points @ intrinsics.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pixels = pixels[:, :2] / pixels[:, 2:]
+    ends = np.flatnonzero(np.diff(in_front.astype(int))) + 1
+    pieces = [(part, ok[0]) for part, ok in zip(np.split(pixels, ends), np.split(in_front, ends), strict=True)]
+    return [part for part, ok in pieces if ok and len(part) > 1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -17,7 +18,7 @@ from data.io.images import alpha_of, mask_of, over_background, read_image, rgb_o
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.config import DatasetConfig
-from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
+from data.scenes.frustum import Cameras, box_in_frame, extraction_region, parse_bbox
 from data.scenes.region import SENTENCE, Region, find_region, parse_roi, require_common_view
 from data.scenes.scene import Scene, Views
 from data.scenes.undistort import Undistorter, lenses_of, resized
@@ -60,34 +61,23 @@ def preprocess(
         posed_images, lenses = [posed_images[view] for view in derived.views], [lenses[view] for view in derived.views]
         images = tuple(images[view] for view in derived.views)
         masks, backdrop, notes = derived.masks, derived.colour, (*notes, derived.note)
-    reduced = [size_of(image) for image in images]
-    intrinsics = np.stack([resized(lens.intrinsics, lens.size, to) for lens, to in zip(lenses, reduced, strict=True)])
-    poses = np.stack([posed.c2w for posed in posed_images])
+    cameras = _cameras(posed_images, lenses, [size_of(image) for image in images])
     if training is not None:
         scale_mat = training.scene_to_world
     else:
         if find_points and masks is None and parsed.points is None:
-            points, note = find_points(images, intrinsics, poses)
+            points, note = find_points(images, cameras.intrinsics, cameras.c2w)
             parsed, notes = replace(parsed, points=points), (*notes, note)
-        scale_mat, how = _working_frame(parsed, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
+        scale_mat, how = _working_frame(parsed, given, cameras, masks, conf.camera_outside_sphere)
         notes = (*notes, how)
-    bounds = _extracted_box(parsed, conf, scale_mat)
     return Scene(
-        name=parsed.name,
-        image_names=tuple(posed.path.name for posed in posed_images),
         images=images,
         masks=masks,
-        intrinsics=intrinsics,
-        c2w=_into_frame(poses, scale_mat),
-        scene_to_world=scale_mat,
-        bbox_min=bounds[0],
-        bbox_max=bounds[1],
-        points=_points_in_frame(parsed.points, scale_mat),
         spare_cameras=parsed.spare_cameras,
         notes=notes,
         doubts=tuple(odd),
         backdrop=backdrop,
-        frame=parsed.frame,
+        **_posed(parsed, posed_images, cameras, conf, scale_mat),
     )
 
 
@@ -95,19 +85,38 @@ def views_of(parsed: ParsedScene, conf: DatasetConfig, scale_mat: np.ndarray) ->
     """The views of the images of `parsed` in the frame `scale_mat` [4, 4]; none is decoded. Raises as `preprocess`."""
     lenses = lenses_of(parsed, parsed.images)
     sizes = tuple(_reduced_size(lens.size, conf.downscale) for lens in lenses)
+    cameras = _cameras(parsed.images, lenses, sizes)
+    return Views(sizes=sizes, **_posed(parsed, parsed.images, cameras, conf, scale_mat))
+
+
+def _cameras(
+    posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter], sizes: Sequence[tuple[int, int]]
+) -> Cameras:
+    """The cameras of undistorted images that are reduced to `sizes` (width, height), world frame."""
+    intrinsics = [resized(lens.intrinsics, lens.size, size) for lens, size in zip(lenses, sizes, strict=True)]
+    return Cameras(np.stack(intrinsics), np.stack([posed.c2w for posed in posed_images]), np.array(sizes))
+
+
+def _posed(
+    parsed: ParsedScene,
+    posed_images: Sequence[PosedImage],
+    cameras: Cameras,
+    conf: DatasetConfig,
+    scale_mat: np.ndarray,
+) -> dict[str, Any]:
+    """The members of `Posed`, in the working frame `scale_mat` [4, 4]."""
     bounds = _extracted_box(parsed, conf, scale_mat)
-    return Views(
-        name=parsed.name,
-        image_names=tuple(posed.path.name for posed in parsed.images),
-        sizes=sizes,
-        intrinsics=np.stack([resized(lens.intrinsics, lens.size, to) for lens, to in zip(lenses, sizes, strict=True)]),
-        c2w=_into_frame(np.stack([posed.c2w for posed in parsed.images]), scale_mat),
-        scene_to_world=scale_mat,
-        bbox_min=bounds[0],
-        bbox_max=bounds[1],
-        points=_points_in_frame(parsed.points, scale_mat),
-        frame=parsed.frame,
-    )
+    return {
+        "name": parsed.name,
+        "image_names": tuple(posed.path.name for posed in posed_images),
+        "intrinsics": cameras.intrinsics,
+        "c2w": _into_frame(cameras.c2w, scale_mat),
+        "scene_to_world": scale_mat,
+        "bbox_min": bounds[0],
+        "bbox_max": bounds[1],
+        "points": _points_in_frame(parsed.points, scale_mat),
+        "frame": parsed.frame,
+    }
 
 
 def _extracted_box(parsed: ParsedScene, conf: DatasetConfig, scale_mat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -216,9 +225,7 @@ def _reduced_size(size: tuple[int, int], downscale: int) -> tuple[int, int]:
 def _working_frame(
     parsed: ParsedScene,
     given: Region | None,
-    intrinsics: np.ndarray,
-    poses: np.ndarray,
-    sizes: Sequence[tuple[int, int]],
+    cameras: Cameras,
     masks: Sequence[np.ndarray] | None,
     cameras_outside: bool,
 ) -> tuple[np.ndarray, str]:
@@ -232,8 +239,8 @@ def _working_frame(
             radius = np.cbrt(np.linalg.det(own[:3, :3]))
             region = Region(own[:3, 3], radius, f"{SENTENCE}: from {parsed.source.name}")
         else:
-            region = given or find_region(intrinsics, poses, np.array(sizes), masks, parsed.points, cameras_outside)
-        require_common_view(region, intrinsics, poses, np.array(sizes))
+            region = given or find_region(cameras, masks, parsed.points, cameras_outside)
+        require_common_view(region, cameras)
     except SceneError as error:
         raise SceneError(f"{parsed.source}: {error}") from error
     return region.scale_mat if own is None else own, region.how

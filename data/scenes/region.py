@@ -76,9 +76,7 @@ def parse_roi(text: str) -> Region:
 
 
 def find_region(
-    intrinsics: np.ndarray,
-    c2w: np.ndarray,
-    sizes: np.ndarray,
+    given: Cameras,
     masks: Sequence[np.ndarray] | None,
     points: SparsePoints | None,
     cameras_outside: bool = True,
@@ -88,12 +86,12 @@ def find_region(
     Args:
         cameras_outside: shrink the region until no camera is inside. Otherwise it keeps its size, so that it contains
             all that the cameras look at, and most cameras are outside.
-        intrinsics: [V, 3, 3]; c2w: [V, 4, 4] OpenCV camera to world; sizes: [V, 2] (width, height).
+        given: the cameras, world frame.
         masks: V times uint8 [H, W], 255 on the object. points: in the world frame.
     Raises:
         SceneError: the cameras see no common point, or its distance along their axes is undetermined.
     """
-    cameras = _cameras(intrinsics, c2w, sizes)
+    cameras = _of_unit_axes(given)
     _require_usable(cameras)
     found = _from_masks(cameras, masks) if masks is not None else None
     if found is None and points is not None:
@@ -103,9 +101,9 @@ def find_region(
     return _outside_cameras(found, cameras) if cameras_outside else _with_cameras_within(found, cameras)
 
 
-def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> None:
+def require_common_view(region: Region, given: Cameras) -> None:
     """Raises SceneError if at least half of the views do not show the region."""
-    cameras = _cameras(intrinsics, c2w, sizes)
+    cameras = _of_unit_axes(given)
     sees = frustum_distances(region.centre[None], cameras)[:, 0] > -region.radius
     if 2 * sees.sum() <= len(cameras):
         _require_centred(cameras)
@@ -137,9 +135,9 @@ def _require_centred(cameras: Cameras) -> None:
         )
 
 
-def _cameras(intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> Cameras:
+def _of_unit_axes(given: Cameras) -> Cameras:
     """The cameras in float64 with axes of unit length, since some programs export poses with a scale."""
-    cameras = Cameras(*(np.array(value, dtype=np.float64) for value in (intrinsics, c2w, sizes)))
+    cameras = Cameras(*(np.array(value, np.float64) for value in (given.intrinsics, given.c2w, given.sizes)))
     with np.errstate(divide="ignore", invalid="ignore"):
         cameras.c2w[:, :3, :3] /= np.linalg.norm(cameras.c2w[:, :3, :3], axis=1, keepdims=True)
     return cameras

@@ -30,6 +30,7 @@ LEAST_WITHIN = 0.25  # of the cameras, see `_is_place`
 LEAST_OUTWARD = 0.25  # of the cameras within a place look away from its centre
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Posed:
     """The cameras of V views and the region of interest: `Views`, or a `Scene` with its photographs."""
 
@@ -40,8 +41,8 @@ class Posed:
     scene_to_world: np.ndarray  # [4, 4] float64, working frame to world: a similarity
     bbox_min: np.ndarray  # [3] float64, working frame: the region a mesh is extracted from
     bbox_max: np.ndarray  # [3] float64
-    points: SparsePoints | None  # SfM points, working frame
-    frame: WorldFrame | None  # what is known of the world frame
+    points: SparsePoints | None = None  # SfM points, working frame
+    frame: WorldFrame | None = None  # what is known of the world frame
 
     @property
     def n_views(self) -> int:
@@ -75,56 +76,33 @@ class Posed:
         return camera_rays(pixels, self.intrinsics[view], self.c2w[view]), (len(pixels), pixels.shape[1])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Views(Posed):
     """What is known of a scene without decoding its photographs."""
 
-    name: str
-    image_names: tuple[str, ...]
     sizes: tuple[tuple[int, int], ...]  # V of (width, height)
-    intrinsics: np.ndarray
-    c2w: np.ndarray
-    scene_to_world: np.ndarray
-    bbox_min: np.ndarray
-    bbox_max: np.ndarray
-    points: SparsePoints | None
-    frame: WorldFrame | None
 
     def size(self, view: int) -> tuple[int, int]:
         """(width, height) of a view, in pixels."""
         return self.sizes[view]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Scene(Posed):
     """Posed images. They stay unsigned integers in memory and are converted to floats per batch or view."""
 
-    name: str
-    image_names: tuple[str, ...]  # V file names
     images: tuple[np.ndarray, ...]  # V of [H, W, 3] uint8 or uint16, RGB
     masks: tuple[np.ndarray, ...] | None  # V of [H, W] uint8, 255 on the object; None for a scene without masks
-    intrinsics: np.ndarray  # [V, 3, 3] float64
-    c2w: np.ndarray  # [V, 4, 4] float64, camera to working frame
-    scene_to_world: np.ndarray  # [4, 4] float64, working frame to world: a similarity
-    bbox_min: np.ndarray  # [3] float64, working frame: the region a mesh is extracted from
-    bbox_max: np.ndarray  # [3] float64
-    points: SparsePoints | None = None  # SfM points, working frame
     spare_cameras: int = 0  # cameras without an image, in formats that pair them by order
     notes: tuple[str, ...] = ()  # for the log: the source of the region of interest, images left out
     doubts: tuple[str, ...] = ()  # those of the notes that are warnings: images or masks look wrong
     backdrop: np.ndarray | None = None  # [3] in [0, 1], the colour that the masks were derived from
-    frame: WorldFrame | None = None  # what is known of the world frame
 
     def __post_init__(self) -> None:
         """Raises ValueError for inconsistent shapes or types."""
         views = len(self.images)
-        expected = {
-            "intrinsics": (views, 3, 3),
-            "c2w": (views, 4, 4),
-            "scene_to_world": (4, 4),
-            "bbox_min": (3,),
-            "bbox_max": (3,),
-        }
+        expected = {"intrinsics": (views, 3, 3), "c2w": (views, 4, 4), "scene_to_world": (4, 4)}
+        expected |= {"bbox_min": (3,), "bbox_max": (3,)}
         for name, shape in expected.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"Scene.{name} has shape {getattr(self, name).shape}, expected {shape}")

@@ -1,23 +1,43 @@
-"""The scene of a conf, and that of a trained model, with its photographs or without them."""
+"""The scene of a conf, that of a trained model, with its photographs or without them, and whether it is the one that a
+checkpoint was trained on: the same data, region of interest, and masks or none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
+import cv2
 import numpy as np
 
+from data.errors import listed
+from data.io.images import to_float
 from data.prepare.load import load_scene, load_views
 from data.scenes.config import DatasetConfig
 from data.scenes.scene import Posed, Scene
-from models.checkpoints.ours import Checkpoint
-from models.checkpoints.same_scene import FRAME_KEY, began_with, require_same_frame, require_same_masks
+from models.checkpoints.ours import Checkpoint, CheckpointError
+from models.checkpoints.state import DATA
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import decide
-from models.plan import DERIVED, PLAN_KEY, TrainingPlan, of_state, wants_masks
+from models.plan import (
+    DEPTH_MAPS,
+    DERIVED,
+    GIVEN,
+    KEPT,
+    NONE,
+    PLAN_KEY,
+    SPHERE,
+    Before,
+    Decision,
+    TrainingPlan,
+    decide_masks,
+    of_state,
+    wants_masks,
+)
 
 _KEPT: ContextVar[dict[tuple[DatasetConfig, float], Scene] | None] = ContextVar("kept", default=None)
 
@@ -87,3 +107,152 @@ class SceneOfModel:
             return of_state(self._checkpoint.state[PLAN_KEY])
         conf = self._conf
         return decide(conf.model, conf.train, self.scene, began_with(self._checkpoint))
+
+
+FRAME_KEY, DATA_KEY = "scene_to_world", "data"  # in the state of a checkpoint
+# Largest differences of the numbers of `_data` between machines and sizes: levels of 255; radii, parts of an axis and
+# of the width; radii.
+TOLERANCES = dict(zip(DATA, (6.0, 6.0, 0.02, 0.1), strict=True))
+ACCEPT = "continue with the changed ones by --checkpoint FILE --overwrite instead of --is_continue"
+PARTS = 3  # of an image along each side, of which the mean colour is taken
+SAMPLES = 256  # pixels along each side that it is taken from, at least
+HULL, BACKDROP = "hull", "backdrop"  # buffers of occupancy sampling: its region, and the backdrop of derived masks
+FRAME_TOLERANCE = 1e-3  # of the sphere's radius; smaller differences are invisible
+BACKGROUND = "background_density"  # network of occupancy sampling without masks
+MASK_WORDS = {NONE: "without masks", GIVEN: "with masks", DERIVED: "with masks derived from the backdrop"}
+
+
+def scene_state(scene: Scene) -> dict[str, Any]:
+    """The entries of a checkpoint's state for `require_same_frame` and `require_same_data`."""
+    return {FRAME_KEY: scene.scene_to_world.tolist(), DATA_KEY: _data(scene)}
+
+
+def _data(scene: Scene) -> dict[str, dict[str, list[float]]]:
+    """Numbers of each photograph, mask and camera by name, and of the points, by which changes are noticed."""
+    names, points = scene.image_names, scene.points
+    masks = scene.masks or [None] * len(names)
+    views = list(zip(names, scene.images, masks, strict=True))
+    found = {
+        "photographs": {name: _means(image, mask) for name, image, mask in views},
+        "masks": {name: _means(mask) for name, _, mask in views if mask is not None},
+        "cameras": _cameras(scene),
+        "points": {} if points is None else {"all": np.concatenate([points.xyz.mean(axis=0), points.xyz.std(axis=0)])},
+    }
+    return {kind: {name: np.round(row, 3).tolist() for name, row in rows.items()} for kind, rows in found.items()}
+
+
+def _cameras(scene: Scene) -> dict[str, np.ndarray]:
+    """The numbers of the camera of each photograph by name."""
+    sides = np.array([image.shape[1] for image in scene.images])[:, None, None]
+    cameras = np.concatenate([scene.c2w[:, :3], scene.intrinsics / sides], axis=2)
+    return {name: camera.ravel() for name, camera in zip(scene.image_names, cameras, strict=True)}
+
+
+def _means(image: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    """The mean levels, of 255, of PARTS x PARTS parts of an image in each channel; black outside `mask`.
+
+    What is behind an alpha mask is the conf's.
+    """
+    step = max(1, min(image.shape[:2]) // SAMPLES)
+    levels = 255.0 * to_float(image[::step, ::step])
+    if mask is not None:
+        levels = levels * to_float(mask[::step, ::step])[..., None]
+    return cv2.resize(levels, (PARTS, PARTS), interpolation=cv2.INTER_AREA).ravel()
+
+
+def require_same_data(checkpoint: Checkpoint, scene: Scene) -> None:
+    """Raises CheckpointError if photographs, masks, cameras or points are not those trained on; there may be fewer.
+
+    Checkpoints of the published code, and those before this check, do not say.
+    """
+    trained, now = checkpoint.state.get(DATA_KEY, {}), _data(scene)
+    if new := sorted(now["cameras"].keys() - trained.get("cameras", now["cameras"]).keys()):
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} was not trained on {listed(new)} of {scene.name}: restore the "
+            f"names of its photographs and dataset.test_every, test_views and validation_views, or {ACCEPT}"
+        )
+    if bool(trained.get("masks")) != bool(now["masks"]):
+        trained = {kind: rows for kind, rows in trained.items() if kind != "photographs"}  # which the masks cover
+    changed = [kind for kind, rows in trained.items() if not _is_same(rows, now[kind], TOLERANCES[kind])]
+    if changed:
+        raise CheckpointError(
+            f"the {' and '.join(changed)} of {scene.name} changed since the checkpoint of step {checkpoint.step}: "
+            f"restore them, or {ACCEPT}"
+        )
+
+
+def require_not_trained_on(checkpoint: Checkpoint, test: Scene) -> None:
+    """Raises CheckpointError if a test photograph was trained on: name and camera are those of a training photograph.
+
+    Of other folders, photographs with the same names are others.
+    """
+    trained, now = checkpoint.state.get(DATA_KEY, {}).get("cameras", {}), _cameras(test)
+    names = [name for name in now if name in trained]
+    if seen := [name for name in names if _is_same({name: trained[name]}, now, TOLERANCES["cameras"])]:
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} was trained on {listed(seen)}, test photographs now: give "
+            "dataset.test_every, test_views, validation_views and test_dir as in its training"
+        )
+
+
+def _is_same(trained: Mapping[str, Any], now: Mapping[str, Any], tolerance: float) -> bool:
+    """Whether the numbers of all names in both differ by at most `tolerance`."""
+    pairs = [(trained[name], now[name]) for name in trained.keys() & now.keys()]
+    return all(len(a) == len(b) and np.abs(np.subtract(a, b)).max(initial=0.0) <= tolerance for a, b in pairs)
+
+
+def require_same_frame(checkpoint: Checkpoint, scene: Posed) -> None:
+    """Raises CheckpointError if the networks were trained with another region of interest.
+
+    The region may change if it is estimated from other images. Checkpoints of the published code do not store it.
+    """
+    trained = np.array(checkpoint.state.get(FRAME_KEY, scene.scene_to_world), dtype=np.float64)
+    radius = np.linalg.norm(trained[:3, 0])
+    if np.abs(trained - scene.scene_to_world).max() > FRAME_TOLERANCE * radius:
+        sphere = " ".join(f"{value:.9g}" for value in (*trained[:3, 3], radius))
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} was trained with another region of interest than that of "
+            f'{scene.name}; pass --roi "{sphere}", the one it was trained with, or train again with --overwrite if the '
+            "scene was prepared again"
+        )
+
+
+def require_same_masks(checkpoint: Checkpoint, scene: Scene, conf: ExperimentConfig) -> None:
+    """Raises CheckpointError if occupancy sampling used other masks than those of scene and conf.
+
+    Masks bound the occupied cells, which checkpoints contain, and replace the background.
+    """
+    was, now = trained_masks(checkpoint), decide_masks(scene, conf.train).value
+    if HULL not in checkpoint.buffers or was in (None, now):
+        return
+    if DERIVED in (was, now):
+        fix = f"pass --set dataset.masks_from_backdrop={was == DERIVED}"
+    elif was == NONE:
+        fix = "pass --set train.mask_weight=0"
+    else:
+        fix = "restore its masks" if scene.masks is None else "pass --set train.mask_weight= with that of its training"
+    raise CheckpointError(
+        f"the checkpoint of step {checkpoint.step} was trained {MASK_WORDS[was]}, and {scene.name} is now used "
+        f"{MASK_WORDS[now]}; {fix}, or train again"
+    )
+
+
+def trained_masks(checkpoint: Checkpoint) -> str | None:
+    """The masks of a training by occupancy sampling; None if its checkpoint, of an earlier version, does not tell."""
+    if PLAN_KEY in checkpoint.state:
+        return of_state(checkpoint.state[PLAN_KEY]).masks.value
+    if BACKDROP in checkpoint.buffers or BACKGROUND in checkpoint.tensors:
+        return DERIVED if BACKDROP in checkpoint.buffers else NONE
+    return GIVEN if "sdf_network_fine" in checkpoint.tensors else None
+
+
+def began_with(checkpoint: Checkpoint | None) -> Before:
+    """What a training that is resumed began with; {} for a new one, and what its tensors tell for earlier versions."""
+    if checkpoint is None:
+        return {}
+    if PLAN_KEY in checkpoint.state:
+        plan = of_state(checkpoint.state[PLAN_KEY])
+        return {name: getattr(plan, name) for name in KEPT}
+    from_depth = checkpoint.buffers.get("starts_from_depth", [False])[0]
+    start = Decision(DEPTH_MAPS if from_depth else SPHERE, "as in the checkpoint")
+    return {"start": start, "exposure": Decision("exposure" in checkpoint.tensors, "as in the checkpoint")}

@@ -2,19 +2,18 @@
 
 The published properties in the published order (https://github.com/graphdeco-inria/gaussian-splatting,
 scene/gaussian_model.py, save_ply): x y z nx ny nz f_dc_0..2 f_rest_* opacity scale_0..2 rot_0..3, float32 and
-little-endian; f_rest channel by channel. N splats. Files are untrusted: the length of the header is limited, and the
-size of the file must match it.
+little-endian; f_rest channel by channel. N splats. Files are untrusted.
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
 from data.io.files import is_file
+from data.io.untrusted import GeometryError, load_geometry
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.machine.available import available_bytes
 from models.methods.gaussians.conf import SURFELS, SplatsConfig
@@ -22,16 +21,11 @@ from models.ops.harmonics import MOST_DEGREE, count_of, turning
 
 SUFFIX = ".ply"
 NETWORK = "splats"
-LONGEST_HEADER = 1 << 14  # bytes; that of the published code has 1,500
-READING_COPIES = 4  # copies of the numbers in memory while a file is read
+READING_COPIES = 8  # memory while a file is read, in sizes of the file: two copies, and the numbers as float64
 FLAT = -20.0  # log of a surfel's third scale relative to the larger of the others: invisibly thin
 LARGEST = 1e9  # of any number; its square does not overflow float32
-_TYPES = {"char": 1, "uchar": 1, "int8": 1, "uint8": 1, "short": 2, "ushort": 2, "int16": 2, "uint16": 2}
-_TYPES |= {"int": 4, "uint": 4, "int32": 4, "uint32": 4, "float": 4, "float32": 4, "double": 8, "float64": 8}
 _FIXED: tuple[str, ...] = ("x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2", "opacity")
 _FIXED += ("scale_0", "scale_1", "scale_2", "rot_0", "rot_1", "rot_2", "rot_3")
-_VERTEX = re.compile(r"element vertex (\d{1,18})")
-_PROPERTY = re.compile(r"property (\w+) (\w+)")
 
 Splats = dict[str, np.ndarray]  # as `models.methods.gaussians.splats` names them
 
@@ -72,62 +66,25 @@ def _read(path: Path, conf: SplatsConfig) -> Splats:
     try:
         if not is_file(path):
             raise CheckpointError(f"There is no file {path}: give the path of an existing .ply of Gaussians.")
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            head = file.read(LONGEST_HEADER)
-        count, properties, start = _header(path, head)
-        row = sum(_TYPES[kind] for _, kind in properties)
-        if size - start != count * row:
-            raise CheckpointError(
-                f"{path}: is damaged: its header claims {count} Gaussians of {row} bytes, and {size - start} bytes "
-                "follow; write it again"
-            )
-        if READING_COPIES * count * max(row, 8 * conf.numbers) > available_bytes():
-            raise CheckpointError(f"{path}: its {count} Gaussians do not fit into memory; end other programs")
-        rows = np.fromfile(path, _dtype(properties), count, offset=start)
+        if READING_COPIES * path.stat().st_size > available_bytes():
+            raise CheckpointError(f"{path}: its Gaussians do not fit into memory; end other programs")
+        found = load_geometry(path.read_bytes(), "ply").metadata.get("_ply_raw", {})
+    except GeometryError as error:
+        raise CheckpointError(f"{path} cannot be read as a .ply of Gaussians ({error}); write it again") from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); check it") from error
-    return _splats(path, rows, [name for name, _ in properties], conf)
-
-
-def _header(path: Path, head: bytes) -> tuple[int, list[tuple[str, str]], int]:
-    """The number of Gaussians, name and type of each property, and the offset of the numbers."""
-    end = head.find(b"end_header\n")
-    if not head.startswith(b"ply") or end < 0:
-        raise CheckpointError(
-            f"{path} is not a .ply of Gaussians: its header is invalid; export it from a Gaussian viewer"
-        )
-    lines = [line.strip() for line in head[:end].decode("ascii", "replace").splitlines()][1:]
-    lines = [line for line in lines if line and not line.startswith(("comment", "obj_info"))]
-    if not lines or lines[0] != "format binary_little_endian 1.0":
-        raise CheckpointError(f"{path}: is not of the format binary_little_endian 1.0; export it as binary PLY")
-    vertex = _VERTEX.fullmatch(lines[1]) if len(lines) > 1 else None
-    found = [_PROPERTY.fullmatch(line) for line in lines[2:]]
-    if vertex is None or any(match is None or match[1] not in _TYPES for match in found):
-        raise CheckpointError(
-            f"{path}: must have one element, vertex, without list properties; export it from a Gaussian viewer"
-        )
-    properties = [(match[2], match[1]) for match in found if match is not None]
-    if len({name for name, _ in properties}) < len(properties):
-        raise CheckpointError(f"{path}: is damaged: it names a property twice; write it again")
-    if int(vertex[1]) == 0:
+    rows = found.get("vertex", {}).get("data")
+    if rows is None or len(rows) == 0:
         raise CheckpointError(f"{path}: contains no Gaussians; export it again")
-    return int(vertex[1]), properties, end + len(b"end_header\n")
+    return _splats(path, rows, conf)
 
 
-def _dtype(properties: list[tuple[str, str]]) -> np.dtype:
-    """The dtype of a row."""
-    kinds = {"char": "i1", "uchar": "u1", "short": "<i2", "ushort": "<u2", "int": "<i4", "uint": "<u4"}
-    kinds |= {"int8": "i1", "uint8": "u1", "int16": "<i2", "uint16": "<u2", "int32": "<i4", "uint32": "<u4"}
-    kinds |= {"float": "<f4", "float32": "<f4", "double": "<f8", "float64": "<f8"}
-    return np.dtype([(name, kinds[kind]) for name, kind in properties])
-
-
-def _splats(path: Path, rows: np.ndarray, names: list[str], conf: SplatsConfig) -> Splats:
-    """The splats of a table; properties beyond the published ones are ignored."""
+def _splats(path: Path, rows: np.ndarray, conf: SplatsConfig) -> Splats:
+    """The splats of a structured array; properties beyond the published ones are ignored."""
+    names = rows.dtype.names or ()
     if missing := [name for name in _FIXED if name not in names]:
         raise CheckpointError(f"{path}: has no property {missing[0]}; export it from a Gaussian viewer")
-    channels = len([name for name in names if re.fullmatch(r"f_rest_\d+", name)])
+    channels = sum(name.startswith("f_rest_") for name in names)
     known = {3 * (count_of(degree) - 1): degree for degree in range(MOST_DEGREE + 1)}
     if channels not in known or any(f"f_rest_{k}" not in names for k in range(channels)):
         raise CheckpointError(f"{path}: is damaged: it has {channels} properties f_rest_* and must have 0, 9, 24 or 45")

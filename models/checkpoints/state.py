@@ -7,6 +7,7 @@ add some.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ BUFFERS = "buffer/"  # prefix of the names of buffers
 GROUPS = 4  # weights, averaged weights and two moments: each has every parameter at most once
 MOST_BYTES_UNBOUND = 1 << 30  # of a file without a conf; the published networks have 17 MB with their moments
 HEADER_BYTES = 1 << 24  # for names, conf and the order of the images
-DATA = ("photographs", "masks", "cameras", "points")  # see models.checkpoints.same_scene
+DATA = ("photographs", "masks", "cameras", "points")  # see models.checkpoints.scenes
 READING_COPIES = 3  # in memory: the file's pages, the arrays, and the bytes of one array for the checksum
 
 
@@ -38,9 +39,13 @@ def check_state(state: object) -> dict[str, Any]:
     """`state`, a decoded JSON value; raises StateError, naming the key, if it is invalid."""
     if type(state) is not dict:
         raise StateError("its state is not an object")
-    for key, check in _CHECKS.items():
-        if key in state:
-            check(state[key], key)
+    for key, fits in _FITS.items():
+        try:
+            is_valid = key not in state or fits(state[key])
+        except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError):
+            is_valid = False
+        if not is_valid:
+            raise StateError(f"the {key} in its state is invalid")
     if ("sampler" in state) != ("jitter" in state):
         raise StateError("its state has only one of sampler and jitter")
     return state
@@ -85,98 +90,11 @@ def check_moments(moments: Mapping[str, Mapping[str, np.ndarray]]) -> None:
                 raise StateError(f"its {moment} of {name} is a second moment and has negative numbers")
 
 
-def _check_text(value: object, key: str) -> None:
-    if type(value) is not str:
-        raise StateError(f"the {key} in its state is not a text")
+# Whether the value of a key is valid; of values of other shapes these may raise the exceptions in `check_state`.
 
 
-def _check_seconds(value: Any, key: str) -> None:
-    if type(value) not in (int, float) or not 0 <= value <= LONGEST_TRAINING:
-        raise StateError(f"the {key} in its state are not a time")
-
-
-def _check_chunk(value: object, key: str) -> None:
-    """{"rays": 1..batch, "for": [batch, memory limit]}, see models.training.chunks."""
-    sizes = _part(value, "for", key)
-    is_pair = type(sizes) is list and len(sizes) == 2
-    if not is_pair or not _is_whole(sizes[0], 1, 2**63 - 1) or type(sizes[1]) not in (int, float, str):
-        raise StateError(f"the {key} in its state has no valid batch size")
-    if not _is_whole(_part(value, "rays", key), 1, sizes[0]):
-        raise StateError(f"the {key} in its state is not a number of rays")
-
-
-def _check_matrix(value: object, key: str) -> None:
-    """A similarity [4, 4]."""
-    rows = value if type(value) is list and len(value) == 4 else []
-    numbers = [number for row in rows if type(row) is list and len(row) == 4 for number in row]
-    is_sane = all(type(number) in (int, float) and abs(number) <= LARGEST_MATRIX_ENTRY for number in numbers)
-    if len(numbers) != 16 or not is_sane or math.hypot(*(row[0] for row in rows[:3])) == 0.0:
-        raise StateError(f"the {key} in its state is not a similarity matrix")
-
-
-def _check_generator(value: object, key: str) -> None:
-    kind, numbers = _part(value, "bit_generator", key), _part(value, "state", key)
-    state, inc = _part(numbers, "state", key), _part(numbers, "inc", key)
-    is_state = _is_whole(state, 0, 2**128 - 1) and _is_whole(inc, 0, 2**128 - 1)
-    is_rest = _is_whole(_part(value, "has_uint32", key), 0, 1) and _is_whole(
-        _part(value, "uinteger", key), 0, 2**32 - 1
-    )
-    if kind != GENERATOR or not is_state or not is_rest:
-        raise StateError(f"the {key} in its state is not a random state of {GENERATOR}")
-
-
-def _check_sampler(value: Any, key: str) -> None:
-    """The generator and, if present, the order of the images and the position in it.
-
-    Further entries are validated by the sampler itself.
-    """
-    _check_generator(_part(value, "generator", key), f"generator of the {key}")
-    if "order" not in value:
-        return
-    order = value["order"]
-    is_order = type(order) is list and all(type(view) is int for view in order) and len(order) > 0
-    if not is_order or sorted(order) != list(range(len(order))):
-        raise StateError(f"the order of the {key} in its state is not a permutation")
-    if not _is_whole(_part(value, "position", key), 0, len(order)):
-        raise StateError(f"the position of the {key} in its state is invalid")
-
-
-def _check_data(value: Any, key: str) -> None:
-    """Numbers of the scene by kind and name, see models.checkpoints.same_scene."""
-    is_known = type(value) is dict and value.keys() <= {*DATA}
-    tables = list(value.values()) if is_known else [None]
-    rows = [row for table in tables for row in (table.values() if type(table) is dict else [None])]
-    if not _are_finite(rows):
-        raise StateError(f"the {key} in its state are not finite numbers of {', '.join(DATA)}")
-
-
-def _check_watch(value: object, key: str) -> None:
-    """Counts and scores of the training, see models.training.record."""
-    entries = dict(value) if type(value) is dict else {"": None}
-    _check_curve(entries.pop("curve", []), key)
-    _check_curve([[entries.pop("best", 0.0)]], key)
-    _check_text(entries.pop("group", ""), key)
-    if not all(_is_whole(number, 0, 2**53) for number in entries.values()):
-        raise StateError(f"the {key} in its state are not counts")
-
-
-def _check_curve(value: object, key: str) -> None:
-    """Rows of finite numbers."""
-    rows = value if type(value) is list else [None]
-    if not _are_finite(rows):
-        raise StateError(f"the {key} in its state has entries that are not finite numbers")
-
-
-def _are_finite(rows: list[Any]) -> bool:
-    """Whether all rows are lists of finite numbers."""
-    return all(type(row) is list and all(type(x) in (int, float) and math.isfinite(x) for x in row) for row in rows)
-
-
-def _part(value: object, name: str, key: str) -> Any:
-    """value[name]; raises StateError if it is missing."""
-    if type(value) is not dict or name not in value:
-        raise StateError(f"the {key} in its state has no {name}")
-    return value[name]
+def _is_text(value: object) -> bool:
+    return type(value) is str
 
 
 def _is_whole(value: object, least: int, most: int) -> bool:
@@ -184,18 +102,69 @@ def _is_whole(value: object, least: int, most: int) -> bool:
     return type(value) is int and least <= value <= most
 
 
-_CHECKS: dict[str, Callable[[object, str], None]] = {
-    "conf": _check_text,
-    "source": _check_text,
-    "seconds": _check_seconds,
-    "ray_chunk": _check_chunk,
-    "scene_to_world": _check_matrix,
-    "data": _check_data,
-    "sampler": _check_sampler,
-    "jitter": _check_generator,
-    "watch": _check_watch,
-    "setbacks": _check_watch,  # with the next two, of version 0.2
-    "scores": _check_watch,
-    "score_curve": _check_curve,
-    "stopped": _check_text,
+def _are_numbers(rows: list[Any], largest: float = sys.float_info.max) -> bool:
+    """Whether this is a list of lists of finite numbers."""
+    numbers: list[Any] = [number for row in rows for number in (row if type(row) is list else [None])]
+    return type(rows) is list and all(type(x) in (int, float) and abs(x) <= largest for x in numbers)
+
+
+def _is_chunk(value: Any) -> bool:
+    """{"rays": 1..batch, "for": [batch, memory limit]}, see models.training.chunks."""
+    batch, limit = value["for"]
+    is_batch = _is_whole(batch, 1, 2**63 - 1) and type(limit) in (int, float, str)
+    return is_batch and _is_whole(value["rays"], 1, batch)
+
+
+def _is_similarity(value: Any) -> bool:
+    """A matrix [4, 4]."""
+    is_matrix = _are_numbers(value, LARGEST_MATRIX_ENTRY) and list(map(len, value)) == [4] * 4
+    return is_matrix and math.hypot(*(row[0] for row in value[:3])) > 0.0
+
+
+def _is_generator(value: Any) -> bool:
+    """The state of a `numpy.random.Generator`."""
+    is_state = all(_is_whole(value["state"][name], 0, 2**128 - 1) for name in ("state", "inc"))
+    is_rest = _is_whole(value["has_uint32"], 0, 1) and _is_whole(value["uinteger"], 0, 2**32 - 1)
+    return value["bit_generator"] == GENERATOR and is_state and is_rest
+
+
+def _is_sampler(value: Any) -> bool:
+    """The generator and, if present, the order of the images and the position in it.
+
+    Further entries are validated by the sampler itself.
+    """
+    if "order" not in value:
+        return _is_generator(value["generator"])
+    order = value["order"]
+    is_order = type(order) is list and all(type(view) is int for view in order) and len(order) > 0
+    is_order = is_order and sorted(order) == list(range(len(order))) and _is_whole(value["position"], 0, len(order))
+    return _is_generator(value["generator"]) and is_order
+
+
+def _is_data(value: Any) -> bool:
+    """Numbers of the scene by kind and name, see models.checkpoints.scenes."""
+    return value.keys() <= {*DATA} and _are_numbers([row for table in value.values() for row in table.values()])
+
+
+def _is_watch(value: Any) -> bool:
+    """Counts and scores of the training, see models.training.record."""
+    counts = {name: number for name, number in value.items() if name not in ("curve", "best", "group")}
+    is_score = _are_numbers([*value.get("curve", []), [value.get("best", 0.0)]]) and _is_text(value.get("group", ""))
+    return is_score and all(_is_whole(number, 0, 2**53) for number in counts.values())
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "conf": _is_text,
+    "source": _is_text,
+    "seconds": lambda value: type(value) in (int, float) and 0 <= value <= LONGEST_TRAINING,
+    "ray_chunk": _is_chunk,
+    "scene_to_world": _is_similarity,
+    "data": _is_data,
+    "sampler": _is_sampler,
+    "jitter": _is_generator,
+    "watch": _is_watch,
+    "setbacks": _is_watch,  # with the next two, of version 0.2
+    "scores": _is_watch,
+    "score_curve": _are_numbers,
+    "stopped": _is_text,
 }

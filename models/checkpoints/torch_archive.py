@@ -2,23 +2,31 @@
 
 An archive has `data.pkl` and one entry per storage: torch/serialization.py of https://github.com/pytorch/pytorch,
 function `_save`. The format of PyTorch before 1.6 is not supported.
+
+The unpickler is Python's, restricted to the operations of a checkpoint: plain values, and calls of given functions. A
+`find_class` alone does not make the unpickler in C safe: a memo index could allocate gigabytes, a recursive tuple as a
+key could hang or overflow its stack, and a state could set attributes. The unpickler in Python looks up each operation
+in a table, which is restricted here.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import os
+import pickle
+import pickletools
 import struct
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import numpy as np
 
+from data.errors import DAMAGE
 from models.checkpoints.ours import CheckpointError
-from models.checkpoints.torch_pickle import RefusedError, StateDict, read_pickle
 
 # The published networks with their moments have 17 MB. The limit applies to the file and to the tensors, which may be
 # larger than the file if strides are 0.
@@ -30,44 +38,17 @@ _LEGACY_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # MAGIC_NUMBER of t
 # Exceptions of zipfile for damaged archives.
 _ZIP_DAMAGE = (zipfile.BadZipFile, RuntimeError, OSError, EOFError, OverflowError, struct.error, ValueError, KeyError)
 _NUMPY_SCALARS = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
-
-
-@dataclass(frozen=True)
-class _StorageType:
-    """`torch.<name>Storage`."""
-
-    code: str  # NumPy type code without byte order
-    brain: bool = False  # bfloat16: the upper halves of float32
-
-
-@dataclass(frozen=True)
-class _Storage:
-    """A storage, of which tensors are views."""
-
-    type: _StorageType
-    values: np.ndarray  # [n], in the file's byte order
-
-
-_STORAGE_TYPES = {
-    "torch FloatStorage": _StorageType("f4"),
-    "torch DoubleStorage": _StorageType("f8"),
-    "torch HalfStorage": _StorageType("f2"),
-    "torch BFloat16Storage": _StorageType("u2", brain=True),
-    "torch LongStorage": _StorageType("i8"),
-    "torch IntStorage": _StorageType("i4"),
-    "torch ShortStorage": _StorageType("i2"),
-    "torch CharStorage": _StorageType("i1"),
-    "torch ByteStorage": _StorageType("u1"),
-    "torch BoolStorage": _StorageType("b1"),
-}
+# Type of `torch.<name>Storage`.
+_STORAGES = {"Float": "f4", "Double": "f8", "Half": "f2", "Long": "i8", "Int": "i4", "Short": "i2", "Char": "i1"}
+_STORAGES |= {"Byte": "u1", "Bool": "b1"}
 
 
 def read_torch_checkpoint(path: Path) -> dict[str, Any]:
     """The content of a file of `torch.save`: nested dicts, lists and tuples, with tensors as separate arrays.
 
-    Arrays are C-ordered in native byte order, 0-d tensors stay 0-d, bfloat16 becomes float32. Raises CheckpointError
-    for a file that is missing, unreadable, damaged, not a dictionary, too large, or that contains anything but tensors
-    and plain values; nothing in the file is executed.
+    Arrays are C-ordered in native byte order, 0-d tensors stay 0-d. Raises CheckpointError for a file that is missing,
+    unreadable, damaged, not a dictionary, too large, or that contains anything but tensors and plain values; nothing in
+    the file is executed.
     """
     try:
         with open(path, "rb") as file:
@@ -123,28 +104,23 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
 def _read_archive(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) -> Any:
     """The pickled value; storages are read when they are first used."""
     order = ">" if "byteorder" in entries and archive.read(entries["byteorder"]).strip() == b"big" else "<"
-    contents: dict[str, bytes] = {}
 
-    def storage(persistent_id: object) -> _Storage:
+    @cache
+    def content(key: str) -> bytes:
+        if f"data/{key}" not in entries:
+            raise RefusedError(f"is damaged: it has no entry data/{key[:20]}")
+        return archive.read(entries[f"data/{key}"])
+
+    def storage(persistent_id: object) -> np.ndarray:
         match persistent_id:
-            case ("storage", _StorageType() as kind, str() as key, _, int() as count) if _are_counts((count,)):
-                if f"data/{key}" not in entries:
-                    raise RefusedError(f"is damaged: it has no entry data/{key[:20]}")
-                if key not in contents:
-                    contents[key] = archive.read(entries[f"data/{key}"])
-                return _storage_of(contents[key], kind, count, order)
+            case ("storage", np.dtype() as kind, str() as key, _, int() as count) if _are_counts((count,)):
+                if count * kind.itemsize > len(content(key)):
+                    raise RefusedError("is damaged or truncated: a storage is shorter than it says")
+                return np.frombuffer(content(key), np.dtype(order + kind.str[1:]), count)
         raise RefusedError("is damaged: it describes a storage in an unknown way")
 
     with archive.open(entries["data.pkl"]) as stream:
         return read_pickle(stream, _names(_Tensors().rebuild), storage)
-
-
-def _storage_of(content: bytes, kind: _StorageType, count: int, order: str) -> _Storage:
-    """`count` numbers from the start of `content`."""
-    dtype = np.dtype(order + kind.code)
-    if count * dtype.itemsize > len(content):
-        raise RefusedError("is damaged or truncated: a storage is shorter than it says")
-    return _Storage(kind, np.frombuffer(content, dtype, count))
 
 
 class _Tensors:
@@ -153,34 +129,23 @@ class _Tensors:
     def __init__(self) -> None:
         self.bytes_left = MAX_BYTES
 
-    def rebuild(self, storage: object, offset: object, size: object, stride: object, *_: object) -> np.ndarray:
+    def rebuild(self, storage: Any, offset: Any, size: object, stride: object, *_: object) -> np.ndarray:
         """`torch._utils._rebuild_tensor_v2`: a copy of the view; raises RefusedError for one outside its storage."""
-        if not isinstance(storage, _Storage) or type(size) is not tuple or type(stride) is not tuple:
+        if getattr(storage, "ndim", 0) != 1 or type(size) is not tuple or type(stride) is not tuple:
             raise RefusedError("is damaged: a tensor has no storage, size or stride")
         if not _are_counts((offset, *size, *stride)) or len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
             raise RefusedError("is damaged: a tensor has an invalid size or stride")
-        values = storage.values
         reach = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
         if math.prod(size) == 0:
-            values, offset, stride = values[:0], 0, (0,) * len(size)
-        elif reach >= len(values):
+            storage, offset, stride = storage[:0], 0, (0,) * len(size)
+        elif reach >= len(storage):
             raise RefusedError("is damaged: a tensor exceeds its storage")
-        self.bytes_left -= math.prod(size) * (4 if storage.type.brain else values.itemsize)
+        self.bytes_left -= math.prod(size) * storage.itemsize
         if self.bytes_left < 0:
             raise RefusedError(f"would expand to more than {MAX_BYTES >> 20} MiB")
-        strides = tuple(step * values.itemsize for step in stride)
-        return _native(np.lib.stride_tricks.as_strided(values[offset:], size, strides), storage.type)
-
-
-def _native(view: np.ndarray, kind: _StorageType) -> np.ndarray:
-    """A C-ordered copy in native byte order; bfloat16, the upper half of a float32, is extended to float32."""
-    if kind.brain:
-        bits = view.astype(np.uint32, order="C")
-        np.left_shift(bits, np.uint32(16), out=bits)
-        return bits.view(np.float32)
-    if kind.code == "b1":
-        return np.array(view.view(np.uint8) != 0)
-    return view.astype(view.dtype.newbyteorder("="), order="C")
+        strides = tuple(step * storage.itemsize for step in stride)
+        view = np.lib.stride_tricks.as_strided(storage[offset:], size, strides)
+        return view.astype(view.dtype.newbyteorder("="), order="C")
 
 
 def _are_counts(values: tuple[object, ...]) -> bool:
@@ -188,25 +153,18 @@ def _are_counts(values: tuple[object, ...]) -> bool:
     return all(type(value) is int and 0 <= value <= 1 << 62 for value in values)
 
 
-class _NumpyType:
-    """Replaces `numpy.dtype`; PyTorch may store the learning rate as a NumPy number."""
-
-    def __init__(self, code: object, *_: object) -> None:
-        if type(code) is not str or code not in _NUMPY_SCALARS:
-            raise RefusedError("is damaged: it has a NumPy number of an unknown type")
-        self.dtype = np.dtype(f"<{code}")
-
-    def take_state(self, state: object) -> None:
-        """Set the byte order, the second part of a dtype's state."""
-        if type(state) is tuple and len(state) > 1 and state[1] == ">":
-            self.dtype = self.dtype.newbyteorder(">")
+def _numpy_type(code: object, *_: object) -> np.dtype:
+    """`numpy.dtype` of a number; PyTorch may store the learning rate as one."""
+    if type(code) is not str or code not in _NUMPY_SCALARS:
+        raise RefusedError("is damaged: it has a NumPy number of an unknown type")
+    return np.dtype(f"<{code}")
 
 
 def _numpy_scalar(kind: object, content: object) -> int | float | bool:
     """`numpy.core.multiarray.scalar`, as a plain number."""
-    if not isinstance(kind, _NumpyType) or type(content) is not bytes or len(content) != kind.dtype.itemsize:
+    if not isinstance(kind, np.dtype) or type(content) is not bytes or len(content) != kind.itemsize:
         raise RefusedError("is damaged: it has a NumPy number of the wrong length")
-    return np.frombuffer(content, kind.dtype)[0].item()
+    return np.frombuffer(content, kind)[0].item()
 
 
 def _encode(text: object, encoding: object) -> bytes:
@@ -219,12 +177,107 @@ def _encode(text: object, encoding: object) -> bytes:
 def _names(rebuild: Callable[..., Any]) -> dict[str, object]:
     """The objects that a checkpoint may reference, by "module name"; `rebuild` makes tensors."""
     return {
-        **_STORAGE_TYPES,
-        "collections OrderedDict": lambda: StateDict(),
+        **{f"torch {name}Storage": np.dtype(code) for name, code in _STORAGES.items()},
+        "collections OrderedDict": lambda: {},
         "torch._utils _rebuild_tensor_v2": rebuild,
         "torch._utils _rebuild_parameter": lambda tensor, *_: tensor,
-        "numpy dtype": lambda *parts: _NumpyType(*parts),
+        "numpy dtype": _numpy_type,
         "numpy.core.multiarray scalar": _numpy_scalar,
         "numpy._core.multiarray scalar": _numpy_scalar,
         "_codecs encode": _encode,
     }
+
+
+# Checkpoints of the published networks have 25 kB. One byte can create a list or dictionary of 64 bytes.
+MAX_PICKLE_BYTES = 4 << 20
+
+_OPERATIONS = (
+    "PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT "
+    "UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8 "
+    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS "
+    "PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID"
+)
+_Python: Any = pickle._Unpickler  # a type checker does not know its parts
+
+
+class RefusedError(Exception):
+    """The file is damaged or has content that no checkpoint needs; the text is a clause that says which."""
+
+
+def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Callable[[object], object]) -> Any:
+    """The value pickled in `stream`.
+
+    `names` maps "module name" to its replacement. Functions in it may be called with any arguments; other values must
+    not be callable. `persistent` resolves persistent ids. Raises RefusedError for anything else, including names that
+    are not in `names`.
+    """
+    data = stream.read(MAX_PICKLE_BYTES + 1)
+    if len(data) > MAX_PICKLE_BYTES:
+        raise RefusedError(f"holds a pickle of more than {MAX_PICKLE_BYTES >> 20} MiB")
+    try:
+        return _Unpickler(data, names, persistent).load()
+    except (*DAMAGE, pickle.UnpicklingError) as error:
+        raise RefusedError("is damaged: its pickle is truncated or invalid") from error
+
+
+class _Unpickler(_Python):
+    """An unpickler with only the operations in `dispatch`, none of which recurses or trusts a length."""
+
+    def __init__(self, data: bytes, names: Mapping[str, object], persistent: Callable[[object], object]) -> None:
+        super().__init__(io.BytesIO(data))
+        self.names = names
+        self.persistent_load = persistent
+
+    def find_class(self, module: str, name: str) -> object:
+        """The replacement of a name; raises RefusedError if there is none."""
+        wanted = f"{module} {name}"
+        if wanted not in self.names:
+            shown = repr(f"{module}.{name}"[:100])  # untrusted text, so shortened and escaped
+            raise RefusedError(f"references {shown}, which a published checkpoint does not need; nothing was executed")
+        return self.names[wanted]
+
+    def load_reduce(self) -> None:
+        """REDUCE: call one of the given functions; nothing else on the stack is callable."""
+        arguments, function = self.stack.pop(), self.stack.pop()
+        if not callable(function) or type(arguments) is not tuple:
+            raise RefusedError("is damaged: its pickle calls an object that is not a function")
+        self.append(function(*arguments))
+
+    def load_build(self) -> None:
+        """BUILD: ignore the attributes that PyTorch adds to a state dict, and the byte order of a NumPy type."""
+        self.stack.pop()
+        if not isinstance(self.stack[-1], dict | np.dtype):
+            raise RefusedError("is damaged: its pickle sets the state of an object that has none")
+
+    def load_setitem(self) -> None:
+        """SETITEM: one key and its value."""
+        value, key = self.stack.pop(), self.stack.pop()
+        self._fill([key], [value])
+
+    def load_setitems(self) -> None:
+        """SETITEMS: alternating keys and values."""
+        items = self.pop_mark()
+        self._fill(items[::2], items[1::2])
+
+    def _fill(self, keys: list[Any], values: list[Any]) -> None:
+        """Fill the dictionary on top; keys must be strings or 64-bit integers, since other hashes may hang."""
+        target = self.stack[-1]
+        are_keys = all(type(key) is str or (type(key) is int and key.bit_length() <= 64) for key in keys)
+        if not isinstance(target, dict) or not are_keys:
+            raise RefusedError("is damaged: its pickle sets an invalid key of a dictionary")
+        target.update(zip(keys, values, strict=True))
+
+
+class _Table(dict):
+    """Handlers by opcode; raises RefusedError for unsupported ones."""
+
+    def __missing__(self, code: int) -> NoReturn:
+        name = next((known.name for known in pickletools.opcodes if known.code == chr(code)), f"{code:#04x}")
+        raise RefusedError(f"uses the pickle operation {name}, which a published checkpoint does not need")
+
+
+_Unpickler.dispatch = _Table(
+    (code, getattr(_Unpickler, handler.__name__))  # the override if there is one, else the inherited handler
+    for code, handler in pickle._Unpickler.dispatch.items()
+    if code in {getattr(pickle, name)[0] for name in _OPERATIONS.split()}
+)

@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError, listed
-from data.io.files import from_home
-from data.io.nearby import files_beside
+from data.io.files import files_beside, from_home
 from data.io.streams import say
 from models.commands.command import Arguments, Command, Mode
 from models.commands.flags import COMMON, GROUPS, Flag
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
-from models.config.other_names import FLAG_OF, MODE_OF, key_meant, plain
-from models.config.program import CALLED, FROM_A_CLONE, found_conf
+from models.config.keys import FLAG_OF, MODE_OF, key_meant, plain
+from models.config.program import CALLED, FROM_A_CLONE, found_conf, program_version
 from models.config.strict import nearest
-from models.machine.version import program_version
 
 PAGE_WIDTH = 120
 NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")

@@ -21,9 +21,9 @@ from data.errors import UserError, crash_report, listed
 from data.io.streams import complain, hush, say
 from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL, Arguments, failed
 from models.config.program import PROGRAM
-from models.machine.ranks import place
+from models.machine.ranks import process
+from models.machine.ranks.process import PR_SET_PDEATHSIG
 from models.machine.ranks.ranks import joined
-from models.machine.ranks.shield import PR_SET_PDEATHSIG
 
 ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 EXIT_SOME_FAILED = 1
@@ -190,7 +190,7 @@ class _Work:
         """The command line that trains one scene."""
         given, values = self._arguments, self._arguments.values
         flags = ["--conf", str(given.conf), "--case", case, "--device", given.device]
-        flags += ["--gpu", str(place.own_gpu(given.gpu, os.environ))]
+        flags += ["--gpu", str(process.own_gpu(given.gpu, os.environ))]
         flags += [f"--{name}" for name in ("is_continue", "overwrite") if getattr(values, name)]
         flags += ["--language", values.language] if values.language else []
         return [sys.executable, str(PROGRAM), *flags, *(word for one in given.overrides for word in ("--set", one))]
@@ -237,5 +237,5 @@ def _end_with_parent() -> None:
 def _environment() -> dict[str, str]:
     """The environment without the variables of mpirun and srun."""
     found = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))}
-    place.be_alone(found)
+    process.be_alone(found)
     return found

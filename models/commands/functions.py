@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from data.io.streams import complain, quiet, say
 from models.commands.flags import DEFAULT_FRAMES
 from models.config.program import PROGRAM_FOLDER, found_conf, rebased
-from models.machine.ranks.place import is_writer
+from models.machine.ranks.process import is_writer
 from models.machine.ranks.ranks import joined
+from models.mesh.output import require_valid
 from models.requests import MESH, NONE, UNIT, VERTEX, EvaluationRequest, MeshRequest, VideoRequest
 from models.results.callback import Callback
 from models.results.trained import TrainedModel, choose_device, withdrawn_if_it_fails
-from models.surface.output import require_valid
 
 if TYPE_CHECKING:
     from data.prepare.inspection.epipolar import Finding
     from data.scenes.scene import Scene
+    from models.mesh.mesh import Surface
     from models.methods.conf import ExperimentConfig
     from models.results.image_metrics import ValidationImage
-    from models.surface.mesh import Surface
 
 
 def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -> ExperimentConfig:
@@ -228,7 +228,7 @@ def render_video(model: TrainedModel, request: VideoRequest) -> Path:
     _require_mesh(mesh)
     path, level = chosen_path(request, model.scene if MESH in request.shown else model.views)
     with model.working() as context:
-        from models.results.path_video import render as rendered
+        from models.results.videos import render as rendered
 
         return rendered(context, path, replace(request, level=level, mesh=mesh))
 
@@ -240,7 +240,7 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     `mesh` is a trimesh.Trimesh, `normals` float32 [V, 3] and `rgb` uint8 [V, 3] are those of its vertices, or None.
     Raises EmptySurfaceError if there is no surface at `request.threshold`.
     """
-    from models.surface.mesh import surface_to_world
+    from models.mesh.mesh import surface_to_world
 
     _require_mesh(request)
     views = model.scene if request.needs_photographs else model.views
@@ -259,8 +259,8 @@ def color_mesh(conf: ExperimentConfig, request: MeshRequest) -> Surface:
 
     Returns it as `extract_mesh`. Raises UserError if the file is unusable or no photograph sees it.
     """
+    from models.mesh.mesh import surface_to_world
     from models.results.colored import color_file
-    from models.surface.mesh import surface_to_world
 
     _require_mesh(request)
     surface, scene = color_file(conf, request)

@@ -19,7 +19,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         functions.inspect(conf)
         scene = functions.load_scene(conf)
     if arguments.values.view:
-        from models.viewer.scene_viewer import look_at_scene
+        from models.viewer.sessions import look_at_scene
 
         look_at_scene(scene, keys_of(arguments, conf), conf.dataset.downscale, place_of(arguments), say)
     return EXIT_DONE

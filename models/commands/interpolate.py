@@ -31,7 +31,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         for view in (first, second):
             require_view(model.views, view)
         context = model.context
-        from models.results.interpolation import interpolate
+        from models.results.videos import interpolate
 
         interpolate(context, first, second, arguments.values.resolution_level)
 

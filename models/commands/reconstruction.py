@@ -12,10 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from data.errors import UserError
-from data.io import phases
-from data.io.deadline import ends_at, scheduled, slowdown
+from data.io import clock
+from data.io.clock import Times, ends_at, recorded, scheduled, slowdown
 from data.io.images import list_images
-from data.io.phases import Times, recorded
 from data.io.streams import complain, say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.checkpoints.folder import has_checkpoints
@@ -36,6 +35,7 @@ from models.commands.reconstruction_settings import (
     timed_plan,
 )
 from models.commands.reconstruction_work import Reconstruction, Work
+from models.mesh.extraction import EmptySurfaceError
 from models.methods.capacity import require_batch, require_mesh
 from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS, MeshRequest
 from models.results.experiment import CHECKPOINTS, results_folder
@@ -44,7 +44,6 @@ from models.results.report import reconstruction as report
 from models.results.report.document import REPORT
 from models.results.report.reconstruction import MESH, PAGE, RESULT, collect, read_figures, warnings
 from models.results.trained import choose_device
-from models.surface.extraction import EmptySurfaceError
 from models.training.stops import DivergedError, Interrupted
 
 NO_SURFACE = (
@@ -97,7 +96,7 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
             say(f"{folder / RESULT}: was already complete ({ways})")
             return folder, []
         notes = _train_and_mesh(work, plan, folder, times, budget)
-    say(phases.line(times))
+    say(clock.line(times))
     return folder, notes
 
 
@@ -180,7 +179,7 @@ def _trained(
                 work.train(conf)
         except Interrupted:
             write_plan(folder, plan.after(times))
-            say(phases.line(times))
+            say(clock.line(times))
             raise
         except DivergedError as error:
             complain(f"error: {error}")

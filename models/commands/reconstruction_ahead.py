@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 from data.errors import UserError
 from data.io.child import PR_SET_PDEATHSIG
+from data.io.clock import phase
 from data.io.files import write_result
-from data.io.phases import phase
 from data.io.search_path import safe_environment
 from data.io.streams import say
 from models.commands.command import Selected, key_of

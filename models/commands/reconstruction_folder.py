@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from data.errors import UserError, listed
+from data.io.clock import Spent, Times, added
 from data.io.files import read_regular, write_result
-from data.io.phases import Spent, Times, added
 from data.io.streams import complain, say
 from data.scenes.writer import CAMERA_FILE
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from data.io.deadline import ends_at, slowdown
+from data.io.clock import Times, ends_at, slowdown, so_far
 from data.io.images import image_size, list_images
-from data.io.phases import Times, so_far
 from data.io.streams import say
 from models.commands.command import ExperimentConfig, Selected
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, with_steps

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from data.errors import UserError
-from data.io.phases import phase
+from data.io.clock import phase
 from data.io.streams import say
 from models.commands import functions
 from models.commands.command import ExperimentConfig, Selected

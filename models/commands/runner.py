@@ -10,28 +10,26 @@ from functools import cached_property, partial
 from typing import Any
 
 from data.io.bars import Bar
-from data.io.deadline import seconds_left
+from data.io.clock import phase, seconds_left
 from data.io.lock import TakenError
-from data.io.phases import phase
 from data.prepare.inspection.checks import bad_geometry
 from data.scenes.scene import summary
-from models.checkpoints.same_scene import scene_state
+from models.checkpoints.scenes import scene_state
 from models.machine import backend, memory
 from models.machine.ranks.ranks import joined
+from models.mesh.extraction import EmptySurfaceError
 from models.methods.conf import flat, to_hocon
 from models.methods.decisions import with_table
 from models.methods.registry import build_model
 from models.plan import LEAST_STEPS, PLAN_KEY, as_state
 from models.requests import NETWORK, MeshRequest
 from models.results.callback import FINISHED, STOPPED, TRAINING, Callback
-from models.results.chunks import ResultChunks
 from models.results.collapse import ScoredViews, scored_views
-from models.results.context import EvalContext, log_inputs
+from models.results.context import EvalContext, ResultChunks, log_inputs
 from models.results.experiment import Experiment, plan_of
 from models.results.image_metrics import validate_image
 from models.results.meshes import validate_mesh
 from models.results.report.training_page import REPORT, TrainingReport
-from models.surface.extraction import EmptySurfaceError
 from models.training.chunks import chosen_chunk, chunk_state
 from models.training.gradient import BatchGradient
 from models.training.health import Health

@@ -16,9 +16,9 @@ from models.commands.command import (
     ExperimentConfig,
     failed,
 )
+from models.mesh.output import require_format, require_free, require_valid
 from models.requests import VERTEX, MeshRequest
 from models.results.trained import TrainedModel
-from models.surface.output import require_format, require_free, require_valid
 
 
 def mesh_request(values: argparse.Namespace) -> MeshRequest:
@@ -41,7 +41,7 @@ def check_mesh(values: argparse.Namespace) -> None:
 
 def ended(work: Callable[[], object], advice: str = "") -> int:
     """Do the work; returns the exit status. `advice`: how to continue after a signal."""
-    from models.surface.extraction import EmptySurfaceError
+    from models.mesh.extraction import EmptySurfaceError
     from models.training.stops import DivergedError, Interrupted
 
     try:

@@ -29,7 +29,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         return cases.run_cases(arguments)
     values, callbacks = arguments.values, []
     if values.view:
-        from models.viewer.model_viewer import ViewerCallback
+        from models.viewer.sessions import ViewerCallback
 
         callbacks.append(ViewerCallback(keys_of(arguments, conf), place_of(arguments), say))
     return ended(

@@ -14,8 +14,8 @@ from models.results.trained import TrainedModel
 from models.viewer.server import require_viser
 
 if TYPE_CHECKING:
-    from models.viewer.crop import ConfKeys
-    from models.viewer.scene_viewer import Place
+    from models.viewer.handles import ConfKeys
+    from models.viewer.sessions import Place
 
 
 def check(values: argparse.Namespace) -> None:
@@ -26,7 +26,7 @@ def check(values: argparse.Namespace) -> None:
 
 def place_of(arguments: Arguments) -> Place:
     """Address, port and language of the viewer."""
-    from models.viewer.scene_viewer import Place
+    from models.viewer.sessions import Place
 
     values = arguments.values
     return Place(values.host, values.port, values.language)
@@ -35,7 +35,7 @@ def place_of(arguments: Arguments) -> Place:
 def keys_of(arguments: Arguments, conf: ExperimentConfig) -> ConfKeys:
     """The conf file and scene folder, for the keys that the viewer saves."""
     from models.commands.conf import conf_file
-    from models.viewer.crop import ConfKeys
+    from models.viewer.handles import ConfKeys
 
     dataset = conf.dataset
     return ConfKeys(conf_file(arguments), Path(dataset.data_dir), dataset.roi, dataset.bbox)
@@ -50,7 +50,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         folder, scene = model.experiment.folder, model.scene  # raises before Jittor is loaded
         files = {} if arguments.checkpoint else checkpoint_files(folder / CHECKPOINTS)
         context = model.context
-        from models.viewer.model_viewer import look_at_model
+        from models.viewer.sessions import look_at_model
 
         # as reconstruct delivers it
         clean = VIEWS if scene.masks is None else None

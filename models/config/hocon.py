@@ -18,8 +18,7 @@ from pyhocon.exceptions import ConfigException
 from pyparsing import ParseBaseException
 
 from data.errors import reason
-from data.io.files import read_regular
-from data.io.nearby import files_beside
+from data.io.files import files_beside, read_regular
 from models.config.strict import ConfigError, shown
 
 CPU, CUDA = DEVICES = ("cpu", "cuda")

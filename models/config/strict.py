@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, g
 
 from data.errors import UserError
 from data.io.files import from_home
-from models.config.other_names import other_name
+from models.config.keys import other_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

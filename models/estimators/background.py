@@ -9,24 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from data.cameras import evenly_spaced
 from data.rays import Rays
-from data.scenes.frustum import frustum_distances, squared_radii
-from data.scenes.scene import Scene
+from data.scenes.frustum import border_distances, squared_radii
+from data.scenes.scene import Posed
+from models.estimators.base import Part, require_alike
 from models.estimators.conf import OpenConfig
 from models.estimators.occupancy import EmptyCells, OccupancyGrid
-from models.estimators.visibility import fitted, transmitted
+from models.estimators.packed import transmitted
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
 from models.machine.backend import jt
-from models.ops.march import OCCUPIED, PackedSamples
-from models.ops.outside import BEFORE, BEHIND, Outside, occupied, outside_samples
-from models.ops.sizes import BACKGROUND_RADIUS
+from models.ops.march import OCCUPIED, PackedSamples, compact, permuted
+from models.ops.outside import BEFORE, BEHIND, Outside, expanded, outside_samples
 from models.ops.volrend import alpha_from_density
-from models.structs import Var
+from models.structs import Array, Var
 
 # Fraction of their length over which samples between camera and region absorb. With the full length, the initial
 # density occludes the region, and the background fits each image directly in front of its camera. DTU scan 24, held-out
@@ -38,12 +39,13 @@ NEAR_SHARE = 0.02
 # another camera may have the colour of whatever is farther away, and this camera would see nothing else.
 LEAST_SEEN = 0.2
 MOST_COUNTED = 100  # maximum number of images used for this
-THIN = 0.05  # initial density with a uniform backdrop; below the threshold, so that empty cells are pruned
 EXACTLY = 1.5 / 255  # colours with a smaller difference count as equal
 
 
-class ContractedBackground:
+class ContractedBackground(Part):
     """Density and colour outside the sphere, and its occupancy grid."""
+
+    views: Posed | None = None
 
     def __init__(
         self, density: DensityGrid, color: RenderingNetwork, conf: OpenConfig, sky: Sequence[float] | None
@@ -51,73 +53,53 @@ class ContractedBackground:
         """`sky`: the colour [3] of a plain backdrop, and of rays that nothing absorbs; None without one."""
         self.density, self.color, self.conf = density, color, conf
         self.grid = OccupancyGrid(_shell(conf.cells))
-        self.empty_cells = EmptyCells(self.grid, conf.threshold)
-        self.is_shared = np.ones(self.grid.hull.shape, bool)  # cells that enough images see before the region
-        self._kept: tuple[np.ndarray, np.ndarray, Var] | None = None  # the cells and what `_states` made of them
+        self.empty_cells = EmptyCells(self.grid, conf.threshold, "model.open.cells", "background_")
         self.is_plain = sky is not None
         self.sky = np.array(sky or np.zeros(3), np.float32)  # colour of rays that nothing absorbs
+        self._states: tuple[np.ndarray, Var] | None = None  # the cells and what `states` made of them
 
-    @property
-    def networks(self) -> dict[str, jt.nn.Module]:
-        """The networks of density and colour, by their names in checkpoints."""
-        return {"background_density": self.density, "background_color": self.color}
-
-    def fit(self, scene: Scene) -> None:
-        """Count the images that see each cell; before a plain backdrop, set a low initial density."""
-        self.is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
-        if not self.is_plain:
-            return
-        bias = self.density.layers()[-1].bias
-        bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
-        bias.start_grad()
+    def see(self, views: Posed) -> None:
+        """See `Part.see`."""
+        self.views = views
+        self.grid.see(views)
 
     def shows_alone(self, rgb: Var) -> Var:
-        """Which colours [R, 3] are exactly that of a uniform backdrop, if there is one: bool [R].
+        """Which colours [R, 3] are exactly that of a uniform backdrop: bool [R].
 
         In photographs there are hardly any. In rendered images these are all pixels beside the object; without this
         test, surfaces of that colour could remain there.
         """
         return (rgb - jt.array(self.sky)).abs().max(dim=1) < EXACTLY
 
-    def place(
-        self, rays: Rays, jitter: np.ndarray | Var, transmits: Var, most: int, budget: int
-    ) -> tuple[PackedSamples, Var]:
-        """The visible samples of the first rays that fit a budget, and the offsets of the samples with evaluated
-        opacity.
-
-        transmits: bool [R], whether the ray sees what is behind the region; most: the maximum number of evaluated
-        samples.
+    def visible(self, rays: Rays, jitter: Array, passes: Var, most: int, budget: int) -> tuple[PackedSamples, Var]:
+        """The visible samples of the first rays that fit a budget, and the offsets of the `most` samples with evaluated
+        opacity; `passes`: bool [R], whether the ray sees what is behind the region.
         """
-        sizes = Outside(len(self.grid.cells), most, np.float64(self.conf.section), np.float64(self.grid.near_plane))
-        asked = outside_samples(rays, jitter, transmits, self._states, sizes)
+        asked = self.samples(rays, jitter, passes, most)
         alpha = self._alpha(asked.points, asked.directions)
-        return fitted(asked, transmitted(alpha, asked.offsets), budget, exact=False), asked.offsets
+        return compact(asked, transmitted(alpha, asked.offsets), budget), asked.offsets
 
-    def shown(self, rays: Rays, jitter: np.ndarray, transmits: Var, budget: int) -> PackedSamples:
-        """The samples of an image, without unused rows, of the first rays that fit a budget; waits for the device.
+    def samples(self, rays: Rays, jitter: Array, passes: Var, most: int) -> PackedSamples:
+        """At most `most` samples in occupied cells, of the first rays; those behind opaque ones are included."""
+        sizes = Outside(len(self.grid.cells), most, np.float64(self.conf.section), np.float64(self.grid.near_plane))
+        return outside_samples(rays, jitter, passes, self.states, sizes)
 
-        Samples behind opaque ones are included: finding them would take about as long as evaluating them.
-        """
-        found, is_before = self.occupied(rays, jitter, transmits.numpy())
-        return fitted(found, is_before.logical_or(transmits[found.rays]), budget, exact=True)
-
-    def occupied(
-        self, rays: Rays, jitter: np.ndarray, transmits: np.ndarray | None = None
-    ) -> tuple[PackedSamples, Var]:
-        """All candidates in occupied cells, and which are between camera and sphere, bool [N]; N is at least 1.
-
-        transmits: bool [R], which rays have candidates behind the sphere; None for all.
-        """
-        return occupied(rays, jitter, self._states.numpy(), self.conf.section, self.grid.near_plane, transmits)
+    @cached_property
+    def is_shared(self) -> np.ndarray:
+        """Which cells enough images see before the region: bool [N, N, N]."""
+        is_shared = np.ones(self.grid.hull.shape, bool)
+        if self.views is not None:
+            is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), self.views) >= LEAST_SEEN
+        return is_shared
 
     @property
-    def _states(self) -> Var:
+    def states(self) -> Var:
         """The states of the cells for `outside_samples`."""
-        key = self.grid.cells, self.is_shared
-        if self._kept is None or self._kept[0] is not key[0] or self._kept[1] is not key[1]:
-            states = (self.grid.cells == OCCUPIED) * np.where(self.is_shared, BEFORE, BEHIND)
-            self._kept = (*key, jt.array(states.astype(np.uint8)).stop_grad())
-        return self._kept[2]
+        cells = self.grid.cells
+        if self._states is None or self._states[0] is not cells:
+            states = (cells == OCCUPIED) * np.where(self.is_shared, BEFORE, BEHIND)
+            self._states = cells, jt.array(states.astype(np.uint8)).stop_grad()
+        return self._states[1]
 
     def _alpha(self, points: Var, directions: Var) -> Var:
         with jt.no_grad():
@@ -139,50 +121,28 @@ class ContractedBackground:
 
     def update(self) -> None:
         """Evaluate some cells and update the occupancy grid."""
-        self.empty_cells.update(self._opacities)
-
-    def _opacities(self, points: np.ndarray, side: float) -> np.ndarray:
-        del side
-        at = jt.array(points)
-        return self._alpha(at, at).numpy()[:, 0]
+        self.empty_cells.update(lambda points: self._alpha(*[jt.array(points)] * 2).numpy()[:, 0])
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """The arrays that a resume needs."""
-        return {f"background_{name}": value for name, value in self.empty_cells.buffers().items()} | {
-            "background_cells": self.grid.cells,
-            "background_sky": self.sky,
-        }
+        """The cells."""
+        return {"background_cells": self.grid.cells}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        cells, sky = buffers["background_cells"], buffers["background_sky"]
-        if not ((sky >= 0) & (sky <= 1)).all():
-            raise ValueError("its background_sky is no colour")
-        if cells.max() > OCCUPIED or cells[~self.grid.hull].any() or buffers["background_looks"][0] < 0:
+        require_alike(self.buffers(), buffers, "model.open.cells")
+        cells = buffers["background_cells"]
+        if cells.max() > OCCUPIED or cells[~self.grid.hull].any():
             raise ValueError("its background_cells are not those of a training")
-        self.empty_cells.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
         self.grid.set(cells)
-        self.sky = sky
 
 
-def expanded(places: np.ndarray) -> np.ndarray:
-    """The inverse of `contracted`, float64; places [P, 3] beyond BACKGROUND_RADIUS are moved to this distance."""
-    radius = np.linalg.norm(places, axis=1, keepdims=True)
-    away = np.minimum(0.5 / np.maximum(1.0 - radius, 0.5 / BACKGROUND_RADIUS), BACKGROUND_RADIUS)
-    return places * (away / np.maximum(radius, 1e-6))
-
-
-def _seen_share(points: np.ndarray, scene: Scene) -> np.ndarray:
+def _seen_share(points: np.ndarray, posed: Posed) -> np.ndarray:
     """The fraction of the images (at most MOST_COUNTED) that see points [P, 3] before the unit sphere: [P]."""
-    views = evenly_spaced(scene.n_views, MOST_COUNTED)
-    cameras = scene.cameras.pick(views)
-    share = np.zeros(len(points))
-    for view in range(len(views)):
-        camera = cameras.pick(np.array([view]))
-        # of a point on its ray before the point nearest to the origin, the distance from the origin still falls
-        is_before = ((points - camera.origins) * points).sum(axis=1) < 0
-        share += is_before & (frustum_distances(points, camera)[0] > 0)
-    return share / len(views)
+    cameras = posed.cameras.pick(evenly_spaced(posed.n_views, MOST_COUNTED))
+    seen = [border_distances(points, *camera).min(axis=1) > 0 for camera in cameras]
+    # of a point on its ray before the point nearest to the origin, the distance from the origin still falls
+    is_before = [((points - origin) * points).sum(axis=1) < 0 for origin in cameras.origins]
+    return np.logical_and(seen, is_before).mean(axis=0)
 
 
 def _shell(cells: int) -> np.ndarray:
@@ -212,18 +172,4 @@ class MergedBackground:
 
     def _merged(self, near: Var, far: Var) -> Var:
         """Values of the samples [S, C] and [F, C] in merged order [S + F, C]."""
-        return _Permuted(self.place, self.sample)(jt.concat([near, far], dim=0))
-
-
-class _Permuted(jt.Function):
-    """Rows in permuted order; the cotangent is permuted by the inverse."""
-
-    def __init__(self, place: Var, sample: Var) -> None:
-        super().__init__()
-        self.place, self.sample = place, sample
-
-    def execute(self, values: Var) -> Var:
-        return values[self.sample]
-
-    def grad(self, d_values: Var) -> Var:
-        return d_values[self.place]
+        return permuted(jt.concat([near, far], dim=0), self.place, self.sample)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from data.rays import PixelBatch, Rays
-from models.estimators import sampling
-from models.estimators.base import PixelEstimator, upload
+from models.estimators.base import Estimator, upload
 from models.estimators.conf import CoarseToFineConfig
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf, merge_depths
@@ -20,7 +19,7 @@ from models.ops.volrend import dense_offsets, points_along
 from models.structs import Noise, RaySamples, Var
 
 
-class CoarseToFineEstimator(PixelEstimator):
+class CoarseToFineEstimator(Estimator):
     """Dense samples of a coarse and a fine pass."""
 
     def __init__(self, conf: CoarseToFineConfig) -> None:
@@ -43,8 +42,8 @@ class CoarseToFineEstimator(PixelEstimator):
         placed = _uploaded(batch)
         near, far = self._span(placed)
         jitter = None if noise is None else jt.array(noise["coarse"])
-        borders = sampling.strata(near, far, self.conf.n_samples)
-        return _samples(placed, sampling.stratified_depths(borders, jitter).stop_grad(), far)
+        borders = strata(near, far, self.conf.n_samples)
+        return _samples(placed, stratified_depths(borders, jitter).stop_grad(), far)
 
     def refine(self, batch: PixelBatch | Rays, coarse: RaySamples, weights: Var, noise: Noise | None) -> RaySamples:
         """The samples of the fine pass: the coarse depths, and n_importance depths drawn by the weights [R N, 1]."""
@@ -52,7 +51,7 @@ class CoarseToFineEstimator(PixelEstimator):
         near, far = self._span(placed)
         jitter = None if noise is None else jt.array(noise["fine"])
         with jt.no_grad():
-            borders = sampling.strata(near, far, count)
+            borders = strata(near, far, count)
             weights = weights.detach().reshape((-1, count))
             closer = invert_cdf(borders, weights, self.conf.n_importance, jitter)
             depths = merge_depths(coarse.distances.reshape((-1, count)), closer)[0].detach()
@@ -82,3 +81,14 @@ def _samples(rays: Rays, depths: Var, far: Var) -> RaySamples:
     directions = rays.directions.unsqueeze(1).broadcast((rows, count, 3)).reshape((-1, 3)).stop_grad()
     offsets = dense_offsets(rows, count)
     return RaySamples(positions, directions, deltas.reshape((-1, 1)), offsets, depths.reshape((-1, 1)), count)
+
+
+def strata(near: Var, far: Var, count: int) -> Var:
+    """Borders of `count` equal strata from near to far, [R, 1] -> [R, count + 1] (NeRF, arXiv 2003.08934, eq. 2)."""
+    return near + (far - near) * jt.array(np.linspace(0.0, 1.0, count + 1, dtype=np.float32)[None, :])
+
+
+def stratified_depths(borders: Var, jitter: Var | None) -> Var:
+    """A depth in each stratum: [R, N + 1] -> [R, N]; jitter [R, N] uniform in [0, 1), None for the middles."""
+    share = 0.5 if jitter is None else jitter
+    return borders[:, :-1] + (borders[:, 1:] - borders[:, :-1]) * share

@@ -13,8 +13,7 @@ import numpy as np
 
 from data.cameras import SPAN_LENGTH
 from data.rays import PixelBatch, Rays
-from models.estimators import sampling
-from models.estimators.base import PixelEstimator, upload
+from models.estimators.base import Estimator, upload
 from models.estimators.conf import HierarchicalConfig
 from models.fields.nerf import NeRF
 from models.machine.backend import jt
@@ -24,6 +23,9 @@ from models.ops.upsample import merge_depths, place
 from models.ops.volrend import alpha_from_density, dense_offsets, inverted_sphere, points_along
 from models.structs import Noise, RaySamples, Var
 
+# The constants are those of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py
+FIRST_INV_S = 64.0  # inv_s of the first up-sampling round; each further round doubles it
+FARTHEST_FRACTION = 1e-3  # inverse distance of the farthest background depth, relative to that of `far`
 Distance = Callable[[Var], Var]  # points [P, 3] -> signed distances [P, 1]
 
 
@@ -52,7 +54,7 @@ class InverseSphereBackground:
         return (weights.reshape(self.alpha.shape)[:, :count] * self.in_sphere).reshape((-1, 1))
 
 
-class HierarchicalEstimator(PixelEstimator):
+class HierarchicalEstimator(Estimator):
     """Dense samples inside the unit sphere, and a background if there is a network for it."""
 
     def __init__(self, conf: HierarchicalConfig, nerf: NeRF | None) -> None:
@@ -105,9 +107,9 @@ class HierarchicalEstimator(PixelEstimator):
         """
         with jt.no_grad():
             jitter = None if noise is None else jt.array(noise["inside"])
-            depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, jitter)
-            counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
-            return place(rays.origins, rays.directions, depths, sdf, distance, counts, sampling.FIRST_INV_S).detach()
+            depths = inside_depths(rays.near, rays.far, self.conf.n_samples, jitter)
+            counts = round_counts(self.conf.n_importance, self.conf.up_sample_steps)
+            return place(rays.origins, rays.directions, depths, sdf, distance, counts, FIRST_INV_S).detach()
 
     @property
     def last_length(self) -> float:
@@ -122,7 +124,7 @@ class HierarchicalEstimator(PixelEstimator):
         """
         with jt.no_grad():
             jitter = None if noise is None else jt.array(noise["outside"])
-            outside = sampling.outside_depths(rays.far, self.conf.n_outside, self.conf.n_samples, jitter)
+            outside = outside_depths(rays.far, self.conf.n_outside, self.conf.n_samples, jitter)
         t_starts = merge_depths(t_starts, outside)[0]
         rows, count = t_starts.shape
         deltas = interval_lengths(t_starts, self.last_length)
@@ -133,3 +135,45 @@ class HierarchicalEstimator(PixelEstimator):
         raw, rgb = nerf(inverted_sphere(positions).reshape((-1, 4)), directions, selected)
         alpha = alpha_from_density(softplus(raw).reshape((rows, count)), deltas)
         return InverseSphereBackground(alpha, rgb.sigmoid().reshape((rows, count, 3)), in_sphere)
+
+
+def inside_depths(near: Var, far: Var, count: int, jitter: Var | None) -> Var:
+    """Evenly spaced depths from near to far, [R, 1] -> [R, count].
+
+    Args:
+        jitter: [R, 1] uniform in [0, 1), shifts all depths of a ray by up to half an interval; None for no shift.
+    """
+    depths = near + (far - near) * jt.array(np.linspace(0.0, 1.0, count, dtype=np.float32)[None, :])
+    if jitter is None:
+        return depths
+    return depths + (jitter - 0.5) * (SPAN_LENGTH / count)
+
+
+def outside_depths(far: Var, count: int, inside_count: int, jitter: Var | None) -> Var:
+    """Depths beyond the sphere, evenly spaced in inverse distance, [R, 1] -> [R, count] (NeRF++, arXiv 2010.07492).
+
+    Args:
+        inside_count: `n_samples`; the first depth lies one interval beyond `far`.
+        jitter: [R, count] uniform in [0, 1), places each depth within its stratum; None for the strata's own.
+    """
+    fraction = np.linspace(FARTHEST_FRACTION, 1.0 - 1.0 / (count + 1.0), count, dtype=np.float32)
+    if jitter is None:
+        placed = jt.array(fraction[None, ::-1].copy())
+    else:
+        middles = 0.5 * (fraction[1:] + fraction[:-1])
+        upper = np.concatenate([middles, fraction[-1:]])
+        lower = np.concatenate([fraction[:1], middles])
+        stratum = jt.array(np.stack([lower[::-1], (upper - lower)[::-1]]))
+        placed = stratum[:1] + stratum[1:] * jitter[:, ::-1]
+    return far / placed + 1.0 / inside_count
+
+
+def round_counts(total: int, rounds: int) -> list[int]:
+    """The number of new depths of each up-sampling round; the last, sharpest rounds get the remainder.
+
+    With total < rounds, the first rounds get none.
+    """
+    if total == 0:
+        return []
+    base, remainder = divmod(total, rounds)
+    return [base + (1 if index >= rounds - remainder else 0) for index in range(rounds)]

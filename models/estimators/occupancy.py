@@ -7,14 +7,17 @@ finds those in which a density is negligible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt, label
+from scipy.ndimage import binary_dilation, distance_transform_edt, label
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
-from data.scenes.frustum import any_in_blocks, between_centres, children
+from data.scenes.frustum import any_in_blocks, between_centres, children, signed_distances
+from data.scenes.scene import Posed
+from data.scenes.sparse import near_plane
+from models.estimators.base import Part, require_alike, upload
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march, with_empty_boxes
 from models.structs import Var
@@ -35,9 +38,10 @@ class OccupancyGrid:
         self._on_device: Var | None = None
         self.enclose(hull)
 
-    def fit(self, cameras: np.ndarray, near_plane: float) -> None:
-        """Set the camera centres [V, 3] and the near plane of a scene."""
-        self.cameras, self.near_plane = cameras, near_plane
+    def see(self, views: Posed) -> None:
+        """Take the camera centres and the near plane of a scene."""
+        self.cameras = views.c2w[:, :3, 3]
+        self.near_plane = near_plane(self.cameras, views.points)
 
     @property
     def side(self) -> float:
@@ -47,7 +51,7 @@ class OccupancyGrid:
     def enclose(self, hull: np.ndarray) -> None:
         """Replace the hull, bool [N, N, N]; all its cells become occupied."""
         self.hull = hull
-        self._hull_cells = np.flatnonzero(hull).astype(np.int32)
+        self.hull_cells = np.argwhere(hull).astype(np.int32)  # [P, 3], indices along x, y and z
         # Computed on first use: the distance of each cell from the hull, and `blocks`.
         self._hull_distances: np.ndarray | None = None
         self._blocks: tuple[np.ndarray, np.ndarray] | None = None
@@ -65,7 +69,7 @@ class OccupancyGrid:
 
     def centres(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Centres of the cells of the hull, or of some of them, float32 [P, 3]."""
-        return ((self._indices_of(self._hull_cells[which]) + 0.5) * self.side - 1).astype(np.float32)
+        return ((self.hull_cells[which] + 0.5) * self.side - 1).astype(np.float32)
 
     def blocks(self) -> tuple[np.ndarray, np.ndarray]:
         """Centres of the blocks of 2x2x2 cells that contain cells of the hull, float32 [B, 3], and the block of each
@@ -79,21 +83,13 @@ class OccupancyGrid:
             self._blocks = centres, children(numbers)[:count, :count, :count][self.hull]
         return self._blocks
 
-    def _indices_of(self, cells: np.ndarray) -> np.ndarray:
-        """Indices [C, 3] along x, y and z of cells with these flat indices [C]."""
-        return np.stack(np.unravel_index(cells, self.hull.shape), axis=1)
-
     def random_points(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Uniform points in the hull, float32 [count, 3]."""
-        cells = self._indices_of(self._hull_cells[generator.integers(len(self._hull_cells), size=count)])
+        cells = self.hull_cells[generator.integers(len(self.hull_cells), size=count)]
         return ((cells + generator.random((count, 3))) * self.side - 1).astype(np.float32)
 
-    def at(self, points: np.ndarray) -> np.ndarray:
-        """State of the cells that contain points [P, 3], uint8 [P]; outside the cube, that of the nearest cells."""
-        return self.cells[self.indices(points)]
-
     def indices(self, points: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Indices of the cells of points along x, y and z, [P] each."""
+        """Indices along x, y and z, [P] each, of the cells of points [P, 3]; outside the cube, of the nearest cells."""
         count = len(self.cells)
         return tuple(np.clip(((points + 1) * (0.5 * count)).astype(np.int32), 0, count - 1).T)
 
@@ -133,14 +129,17 @@ class OccupancyGrid:
         """
         if self._on_device is None:
             self._on_device = jt.array(with_empty_boxes(self.cells)).stop_grad()
-        values = (rays.origins, rays.directions, rays.near, rays.far, jitter)
-        origins, directions, near, far, jitter = map(jt.array, values)
+        origins, directions, near, far = vars(upload(rays)).values()
         near = jt.maximum(near, float(np.float32(self.near_plane)))
-        return march(origins, directions, near, far, jitter, self._on_device, step, budget)
+        return march(origins, directions, near, far, jt.array(jitter), self._on_device, step, budget)
 
-    def probe(self, rays: Rays, step: float) -> PackedSamples:
-        """All samples along rays at distance `step`, in the middle of each step; does not wait for the device."""
-        return self.march(rays, middles(len(rays)), step, len(rays) * (int(SPAN_LENGTH / step) + 2))
+    def probe(self, rays: Rays) -> PackedSamples:
+        """All samples along rays, at intervals of the edge length of a cell; does not wait for the device."""
+        return self.march(rays, middles(len(rays)), self.side, len(rays) * (int(SPAN_LENGTH / self.side) + 2))
+
+    def crosses(self, rays: Rays) -> np.ndarray:
+        """Whether rays have samples in the current cells: bool [R]."""
+        return np.diff(self.probe(rays).offsets.numpy()) > 0 if len(rays) else np.zeros(0, bool)
 
 
 CELLS_AT_ONCE = 1 << 16  # cells evaluated per update, which takes as long as a few steps
@@ -150,12 +149,12 @@ PATIENCE = 4  # consecutive updates with low opacity after which a cell counts a
 POINT_STRIDE = 1.0 / 1.22074408460575947536 ** np.arange(1, 4)
 
 
-class EmptyCells:
+class EmptyCells(Part):
     """Counts for each cell how often in a row it was found empty."""
 
-    def __init__(self, grid: OccupancyGrid, threshold: float) -> None:
-        """`threshold`: a cell with a lower opacity is empty."""
-        self.grid, self.threshold = grid, threshold
+    def __init__(self, grid: OccupancyGrid, threshold: float, key: str, prefix: str = "") -> None:
+        """A cell with an opacity below `threshold` is empty. `key` of the conf: cells; `prefix` of the buffers."""
+        self.grid, self.threshold, self._key, self._prefix = grid, threshold, key, prefix
         self.count = 0
         self.forget()
 
@@ -163,24 +162,69 @@ class EmptyCells:
         """Reset the counts."""
         self.empty = np.zeros(self.grid.hull.shape, np.uint8)
 
-    def update(self, opacity: Callable[[np.ndarray, float], np.ndarray]) -> None:
-        """Evaluate some cells; opacity(points [P, 3], edge length) returns the opacities of their cells [P]."""
-        hull = np.argwhere(self.grid.hull)
+    def update(self, opacity: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Evaluate some cells; `opacity` of points [P, 3] returns that of their cells [P]."""
+        hull = self.grid.hull_cells
         turns = max(1, -(-len(hull) // CELLS_AT_ONCE))
         some = hull[self.count % turns :: turns]
         place = (0.5 + (self.count // turns) * POINT_STRIDE) % 1.0
         points = ((some + place) * self.grid.side - 1).astype(np.float32)
         at = tuple(some.T)
-        is_seen = opacity(points, self.grid.side) > self.threshold
-        self.empty[at] = np.where(is_seen, 0, np.minimum(self.empty[at] + 1, PATIENCE))
+        self.empty[at] = np.where(opacity(points) > self.threshold, 0, np.minimum(self.empty[at] + 1, PATIENCE))
         self.count += 1
         self.grid.update((self.empty >= PATIENCE)[self.grid.hull], np.zeros(len(hull), bool))
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """The arrays that a resume needs."""
-        return {"empty_looks": self.empty.copy(), "looks": np.array([self.count])}
+        """The counts, and the number of updates."""
+        return {f"{self._prefix}empty_looks": self.empty.copy(), f"{self._prefix}looks": np.array([self.count])}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Restore `buffers`."""
-        self.empty = buffers["empty_looks"].astype(np.uint8)
-        self.count = int(buffers["looks"][0])
+        """Restore `buffers`; raises ValueError if they do not fit."""
+        own = self.buffers()
+        require_alike(own, buffers, self._key)
+        empty, count = (buffers[name] for name in own)
+        self.empty, self.count = empty.copy(), int(count[0])
+
+
+RAY_SPACING = 2.0  # cells between neighbouring rays at the far end of the region
+MARGIN = 2  # cells around those that a ray crosses: the spacing of rays, and the surface in which they end
+
+
+class SeenSpace:
+    """Cells that the rays of some photograph cross before they end inside the surface, with a margin."""
+
+    def __init__(self, grid: OccupancyGrid, is_inside: np.ndarray, rays: Iterable[Rays]) -> None:
+        """`is_inside`: bool [N, N, N], the cells whose points are all inside the surface; `rays`: of each camera."""
+        seen = np.zeros_like(is_inside)
+        cells = OccupancyGrid(np.ones_like(is_inside))  # without near plane: what is nearer is in the image, too
+        cells.set(np.where(is_inside, SOLID, OCCUPIED).astype(np.uint8))
+        for some in rays:
+            budget = int(np.ceil((some.far - some.near.clip(min=0)) / grid.side + 1).clip(min=1).sum())
+            found = cells.march(some, middles(len(some)), grid.side, budget)
+            seen[grid.indices(found.points[: int(found.offsets[-1:].item())].numpy())] = True
+        self._side = grid.side
+        self.cells = seen = binary_dilation(seen, iterations=MARGIN)  # bool [N, N, N]
+        self._distances = signed_distances(seen, grid.side).astype(np.float32)
+
+    def distance(self, points: np.ndarray) -> np.ndarray:
+        """Approximate signed distance [P, 1] of points [P, 3] from this space, negative within; continuous."""
+        return between_centres(self._distances, points)[:, None]
+
+    def bounds(self, points: np.ndarray) -> np.ndarray:
+        """Which points [P, 3] of a surface are on the boundary of this space, not on the object: bool [P]."""
+        return self.distance(points)[:, 0] > -0.5 * self._side
+
+
+def rays_of_views(views: Posed, side: float) -> Iterator[Rays]:
+    """Rays of each image on a grid of pixels, RAY_SPACING cells of edge length `side` apart at the far end of the unit
+    sphere.
+    """
+    for view in range(views.n_views):
+        intrinsics, away = views.intrinsics[view], 1.0 + np.linalg.norm(views.c2w[view, :3, 3])
+        level = max(1.0, min(intrinsics[0, 0], intrinsics[1, 1]) * RAY_SPACING * side / away)
+        yield views.rays(view, level)[0]
+
+
+def boundary_faces(is_inside: np.ndarray) -> int:
+    """The number of faces between cells inside and outside, bool [N, N, N]: about the area of the surface."""
+    return sum(int(np.diff(is_inside, axis=axis).sum()) for axis in range(3))

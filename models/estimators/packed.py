@@ -1,8 +1,8 @@
-"""Occupancy sampling for surfaces and radiance fields: packed samples in the occupied cells of a grid."""
+"""What estimators of packed samples have in common: the occupied cells of a region and the schedules of sampling it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,238 +11,215 @@ from data.errors import UserError
 from data.rays import Rays
 from data.scenes.frustum import squared_radii
 from data.scenes.scene import Posed, Scene
-from data.scenes.sparse import near_plane
 from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.config.blocks import TrainConfig
-from models.estimators.base import Estimator
-from models.estimators.batch import PackedBatch, Placed, started
+from models.estimators.base import Estimator, Part, require_alike
 from models.estimators.conf import SamplesConfig
 from models.estimators.occupancy import OccupancyGrid, middles
-from models.estimators.sampler import PackedSampler
-from models.estimators.visibility import LEAST_WEIGHT, REACHED, Visibility, above
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
-from models.ops.march import SOLID, PackedSamples, compact, fill
+from models.ops.march import SOLID, PackedSamples, compact
+from models.ops.volrend import packed_weights, section_alpha
 from models.plan import TrainingPlan
 from models.structs import RaySamples, Var
 
 MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
 BACKDROP = "backdrop"  # name of a buffer
+# NaN counts as visible below, so that it reaches the loss and the step is skipped.
+LEAST_TRANSMITTANCE = 1e-3  # below it, nothing behind the region or behind samples of the background is visible
+# Minimum weight of a visible sample. In training, with 0 DTU scan 24 has 1 dB less, and with 3e-4 missing parts of the
+# surface do not grow; in images, where the weights are exact, no pixel of a trained scene changed by a tenth of 1/255.
+LEAST_WEIGHT = 3e-5
+REACHED, ALL = 0.0, -1.0  # in place of LEAST_WEIGHT: samples with transmittance; all samples
+NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos: the increase of inv_s replaces the annealing
+OPAQUE = 0.5  # a ray with a higher opacity in the region hits a surface
+LEAST_ALPHA = 1e-7  # lower bound of alpha, so that each sample with transmittance has a weight
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
 
+Shown = tuple[RaySamples, np.ndarray, int]  # visible samples of an image, their rows, and the number of their rays
 
-class OccupancyEstimator(Estimator):
-    """Packed samples of rays, the occupancy grid, the schedules of step size and grid levels, and the pruning of cells.
 
-    A subclass decides which cells are empty (`prune`) and which samples are visible (`visibility`).
-    """
+class Region(Part):
+    """The occupancy grid of the region of interest, and the schedules of step size, grid levels and pruning."""
 
-    skips_hidden = False  # see `sampler.SampledEstimator`
-    most_beyond = 0
-
-    def __init__(
-        self,
-        conf: SamplesConfig,
-        train: TrainConfig,
-        plan: TrainingPlan,
-        hull_margin: float,
-        grids: Sequence[GridField],
-    ) -> None:
-        """`hull_margin`: dilation of the masks' visual hull; `grids`: fields with levels to activate."""
-        self.conf, self.plan = conf, plan
-        self._train, self._hull_margin, self._grids = train, hull_margin, list(grids)
+    def __init__(self, conf: SamplesConfig, train: TrainConfig, plan: TrainingPlan, grids: Sequence[GridField]) -> None:
+        """`grids`: fields with levels to activate."""
+        self.conf, self.train, self.plan, self._grids = conf, train, plan, grids
         self.grid = OccupancyGrid(squared_radii(conf.cells) < 1)  # the cells whose centres are in the unit sphere
         self.step_size, self.random_share = 0.0, 0.0
         self.least_step = 0.0  # lower bound of the step size, updated with the cells
         self.points: np.ndarray | None = None  # SfM points of the next batch
-        self.most_compared: int | None = None
-        self._sampler: PackedSampler | None = None
+        self.most_compared: int | None = None  # rays of a batch whose patches are compared; None: no comparison
+        self.beyond = 0  # maximum number of samples of the background in a batch; 0 without one
+        self.probes: Rays | None = None  # rays by which pruning is tested
         self.prunes_after = 0  # no pruning before this step, after a collapse
-        self._backdrop: np.ndarray | None = None  # [3], colour of the backdrop from which the masks were derived
+        self.backdrop: np.ndarray | None = None  # [3], of a plain background, or that masks were derived from
 
     def see(self, views: Posed) -> None:
-        """See `Estimator.see`."""
-        centres = views.c2w[:, :3, 3]
-        self.grid.fit(centres, near_plane(centres, views.points))
+        """See `Part.see`."""
+        self.grid.see(views)
 
-    def fit(self, scene: Scene) -> None:
-        """Carve the visual hull of the masks, if the plan uses them; raises UserError if it is empty."""
-        masks = scene.masks if self.plan.uses_masks else None
-        if masks is not None:
-            views = masked_views(scene.cameras, masks)
-            hull = carve_unit_sphere(views, self.conf.cells, self._hull_margin)
-            if not hull.any():
-                raise UserError(
-                    f"{scene.name}: the visual hull of the masks is empty in the region of interest; check the "
-                    "masks and the cameras with --mode inspect, or train without masks (train.mask_weight = 0)"
-                )
-            self.grid.enclose(hull)
-            self._backdrop = scene.backdrop
-        self.see(scene)
-
-    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
-        """A sampler of pixels whose rays may cross the hull, for the scene passed to `fit`."""
-        self._sampler = PackedSampler(scene, self, batch_size, self.conf.samples, generator)
-        self._schedule(0)
-        return self._sampler
-
-    def sample(self, batch: PackedBatch, *unused: object) -> RaySamples:
-        """The samples of a batch, computed on the device."""
-        return self._sampled(batch.placed, float(batch.step[0]))
-
-    def _sampled(self, placed: Placed, step: float) -> RaySamples:
-        """Samples at distance `step`."""
-        near = placed[0]
-        deltas = jt.full((near.rays.shape[0], 1), step)
-        return RaySamples(near.points, near.directions, deltas, near.offsets, near.depths)
-
-    def place(self, batch: PackedBatch) -> Placed:
-        """The visible samples of the first rays of a batch that fit the sample budget; does not wait for the device."""
-        samples, walked, *_ = batch.sizes.tolist()
-        with jt.no_grad():
-            found = self.grid.march(batch.rays, batch.jitter, float(batch.step[0]), walked)
-            near, far, asked = self._visible(batch, found)
-            return started(fill(near, jt.array(batch.others), samples), far, found.offsets, asked)
-
-    def _visible(
-        self, batch: PackedBatch, found: PackedSamples
-    ) -> tuple[PackedSamples, PackedSamples | None, Var | None]:
-        """The visible ones of the samples found in the region, and those beyond it with their offsets (`Placed`)."""
-        if not self.skips_hidden:
-            return found, None, None
-        weights = self.visibility(found, float(batch.step[0]))[1]
-        return compact(found, above(weights, self.least_weight), int(batch.sizes[2])), None, None
-
-    def before_step(self, step: int) -> None:
-        """Activate levels, set the step size and, every `prune_every` steps, update the cells and `least_step`."""
-        is_due = step > 0 and step % self.conf.prune_every == 0
-        if is_due:
-            self.least_step = self.resolving_step()
-        self._schedule(step)
-        if step < self.first_pruning:
-            if not self.grid.is_open:
-                self._reopen()
-        elif is_due:
-            self.prune()
-            if self._loses_masks():
-                self.grid.open()
-
-    def _loses_masks(self) -> bool:
-        """Whether too many rays of the masks cross the hull but no occupied cell."""
-        return self.plan.uses_masks and self._sampler is not None and self._sampler.lost_share() > MOST_LOST
-
-    def after_collapse(self, step: int) -> str:
-        """Disable pruning before this step; returns the end of a sentence about it."""
-        self.prunes_after = step
-        return f", and no cells are pruned before step {step}"
+    def carve(self, scene: Scene, margin: float) -> None:
+        """The visual hull of the masks, if the plan uses them, dilated by a margin; raises UserError if it is empty."""
+        if not self.plan.uses_masks or scene.masks is None:
+            return
+        hull = carve_unit_sphere(masked_views(scene.cameras, scene.masks), self.conf.cells, margin)
+        if not hull.any():
+            raise UserError(
+                f"{scene.name}: the visual hull of the masks is empty in the region of interest; check the "
+                "masks and the cameras with --mode inspect, or train without masks (train.mask_weight = 0)"
+            )
+        self.grid.enclose(hull)
+        self.backdrop = scene.backdrop
 
     @property
     def first_pruning(self) -> float:
         """The step at which pruning begins."""
-        return max(self.plan.prune_from.value * self._train.end_iter, self.prunes_after)
+        return max(self.plan.prune_from.value * self.train.end_iter, self.prunes_after)
 
-    def _leveled(self) -> list[GridField]:
-        """The fields whose levels are activated during training."""
-        return self._grids
+    def is_due(self, step: int) -> bool:
+        """Whether cells are updated before this step."""
+        return step > 0 and step % self.conf.prune_every == 0
 
-    def _schedule(self, step: int) -> None:
-        conf = self.conf
-        done = step / self._train.end_iter
-        for field in self._leveled():
+    def before_step(self, step: int, prune: Callable[[], None], resolving_step: Callable[[], float]) -> None:
+        """Activate levels, set the step size and, every `prune_every` steps, update the cells and `least_step`.
+
+        Before pruning begins, all cells are occupied: those of a finished shorter training that is continued were
+        pruned with a coarser field, and no ray would reach the empty ones to change them. They also are if pruning
+        loses too many rays of the masks.
+        """
+        is_due = self.is_due(step)
+        if is_due:
+            self.least_step = resolving_step()
+        self.schedule(step)
+        if step < self.first_pruning:
+            if not self.grid.is_open:
+                self.grid.open()
+        elif is_due:
+            prune()
+            if self.plan.uses_masks and self.lost_share() > MOST_LOST:
+                self.grid.open()
+
+    def lost_share(self) -> float:
+        """The fraction of the probe rays, which crossed the hull, that cross no occupied cell."""
+        found = self.grid.crosses(self.probes) if self.probes else np.zeros(0)
+        return 1.0 - float(found.mean()) if len(found) else 0.0
+
+    def schedule(self, step: int) -> None:
+        """Activate levels, and set the step size and the share of random samples."""
+        conf, done = self.conf, step / self.train.end_iter
+        for field in self._grids:
             field.activate(conf.first_levels, done / conf.levels_until)
         self.random_share = conf.anywhere if done >= conf.levels_until else 0.0
         scheduled = conf.first_step + (conf.last_step - conf.first_step) * min(1.0, done / conf.steps_until)
         self.step_size = max(scheduled, self.least_step)
 
-    def resolving_step(self) -> float:
-        """The step size that resolves the current field, used for images."""
-        return self.conf.last_step
-
-    def prune(self) -> None:
-        """Update the cells by the values of the field."""
-        raise NotImplementedError
-
-    def _reopen(self) -> None:
-        """Mark all cells as occupied again, when a finished shorter training is continued.
-
-        The cells were pruned with a coarser field. No ray would reach the empty ones, so neither they nor the field
-        there would change.
-        """
-        self.grid.open()
-
-    def visibility(self, found: PackedSamples, step: float) -> Visibility:
-        """The weights of samples at distance `step`, and which rays see what is behind the region."""
-        raise NotImplementedError
-
-    @property
-    def least_weight(self) -> float:
-        """The weight above which a sample is visible in training."""
-        return REACHED
-
-    def march_view(self, rays: Rays) -> PackedSamples:
+    def march_view(self, rays: Rays, step: float) -> PackedSamples:
         """All samples of the first rays of an image that fit VIEW_BUDGET, at least one row; waits for the device."""
-        found = self.grid.march(rays, middles(len(rays)), self.resolving_step(), VIEW_BUDGET)
+        found = self.grid.march(rays, middles(len(rays)), step, VIEW_BUDGET)
         traversed, used = int(found.kept.item()), int(found.offsets[-1:].item())
         return replace(found.first(max(1, used)), offsets=found.offsets[: traversed + 1])
 
-    def view_samples(self, rays: Rays, found: PackedSamples, seen: Visibility) -> tuple[RaySamples, np.ndarray, int]:
-        """The visible ones of the samples that `march_view` found, with the background.
-
-        Returns them, their rows among all samples, and the number of their rays, the first ones. Waits for the device.
-        """
-        is_kept = above(seen[1], LEAST_WEIGHT)
-        rows = np.flatnonzero(is_kept.numpy())
-        rows = rows if len(rows) else np.zeros(1, rows.dtype)  # operations need a row: a sample of no ray
-        placed, traversed = self._shown(compact(found, is_kept, len(rows)), rays, seen)
-        return self._sampled(placed, self.resolving_step()), rows, traversed
-
-    def _shown(self, near: PackedSamples, rays: Rays, seen: Visibility) -> tuple[Placed, int]:
-        """The samples of an image, those beyond the region included, and the number of their rays."""
-        del rays, seen
-        return (near, None, None), near.offsets.shape[0] - 1
-
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """The background colour [3] of rays; None for black."""
-        return background_rgb if self._backdrop is None else self._backdrop
-
     def buffers(self) -> dict[str, np.ndarray]:
-        """The hull, the cells and the numbers of active levels."""
-        behind = {} if self._backdrop is None else {BACKDROP: self._backdrop}
-        return behind | {
+        """The hull, the cells, the numbers of active levels, the backdrop of derived masks."""
+        derived = {} if self.backdrop is None or not self.plan.uses_masks else {BACKDROP: self.backdrop}
+        return derived | {
             "hull": self.grid.hull,
             "cells": self.grid.cells,
-            "levels": np.array([field.active for field in self._leveled()]),
+            "levels": np.array([field.active for field in self._grids]),
             "prunes_after": np.array([self.prunes_after]),
             "least_step": np.array([self.least_step]),
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        expected = self.buffers() | ({BACKDROP: np.zeros(3, np.float32)} if BACKDROP in buffers else {})
-        for name, own in expected.items():
-            found = buffers.get(name)
-            if found is None or found.dtype != own.dtype:
-                raise ValueError(f"its buffer {name} is missing, or of another type than {own.dtype}")
-            if found.shape != own.shape:
-                block = "open" if name.startswith("background") else self.conf.block
-                raise ValueError(
-                    f"its buffer {name} has {len(found)} entries along a side, the conf asks for {len(own)} "
-                    f"(model.{block}.cells)"
-                )
+        require_alike(self.buffers(), buffers, f"model.{self.conf.block}.cells")
         hull, cells, levels = (buffers[name] for name in ("hull", "cells", "levels"))
-        if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not self._have(levels):
+        have = all(1 <= active <= field.conf.levels for field, active in zip(self._grids, levels, strict=True))
+        if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not have:
             raise ValueError("its hull, cells or levels are not those of a training")
         self.grid.enclose(hull)
         self.grid.set(cells)
-        self._backdrop = buffers.get(BACKDROP)
+        self.backdrop = buffers.get(BACKDROP, self.backdrop)
         self.prunes_after, self.least_step = int(buffers["prunes_after"][0]), float(buffers["least_step"][0])
-        for field, active in zip(self._leveled(), levels, strict=True):
+        for field, active in zip(self._grids, levels, strict=True):
             field.active = int(active)
 
-    def _have(self, levels: np.ndarray) -> bool:
-        """Whether each field has at least this number of levels."""
-        return all(1 <= active <= field.conf.levels for field, active in zip(self._leveled(), levels, strict=True))
 
-    def _is_outside(self, points: np.ndarray) -> np.ndarray:
-        """Whether points [P, 3] are in cells outside the hull: bool [P]."""
-        return ~self.grid.hull[self.grid.indices(points)]
+class PackedEstimator(Estimator):
+    """An estimator that samples the occupied cells of a region."""
+
+    def __init__(self, region: Region, *others: Part) -> None:
+        self.region, self.parts = region, (region, *others)
+
+    def after_collapse(self, step: int) -> str:
+        """Disable pruning before this step; returns the end of a sentence about it."""
+        self.region.prunes_after = step
+        return f", and no cells are pruned before step {step}"
+
+    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
+        """The background colour [3] of rays; None for black."""
+        return background_rgb if self.region.backdrop is None else self.region.backdrop
+
+
+def samples_at(near: PackedSamples, step: float) -> RaySamples:
+    """Samples of the region at distance `step`."""
+    deltas = jt.full((near.rays.shape[0], 1), step)
+    return RaySamples(near.points, near.directions, deltas, near.offsets, near.depths)
+
+
+def visible_of(found: PackedSamples, weights: Var) -> tuple[PackedSamples, np.ndarray]:
+    """Those of an image's samples whose weight is not negligible, and their rows; waits for the device."""
+    is_kept = above(weights, LEAST_WEIGHT)
+    rows = np.flatnonzero(is_kept.numpy())
+    rows = rows if len(rows) else np.zeros(1, rows.dtype)  # operations need a row: a sample of no ray
+    return compact(found, is_kept, len(rows)), rows
+
+
+def above(weights: Var, least: float) -> Var:
+    """Which samples have a weight above `least`: bool [S]."""
+    return (weights <= least).logical_not()[:, 0]
+
+
+def density_weights(alpha: Var, offsets: Var) -> Var:
+    """Weights [S, 1] of samples with opacities [S, 1]; offsets int32 [R + 1]. Those with transmittance have one."""
+    return packed_weights(_floored(alpha), offsets)[0]
+
+
+def transmitted(alpha: Var, offsets: Var) -> Var:
+    """Which samples with opacities [S, 1] are reached with a transmittance above LEAST_TRANSMITTANCE: bool [S]."""
+    floored = _floored(alpha)
+    return (packed_weights(floored, offsets)[0] <= LEAST_TRANSMITTANCE * floored).logical_not()[:, 0]
+
+
+def _floored(alpha: Var) -> Var:
+    return jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
+
+
+def passes(transmittance: Var) -> Var:
+    """Whether rays with this transmittance of the region [R, 1] see what is behind it: bool [R]."""
+    return (transmittance <= LEAST_TRANSMITTANCE).logical_not()[:, 0]
+
+
+def lost_share(before: np.ndarray, after: np.ndarray) -> float:
+    """The fraction of the previously opaque rays [R] that lose half of their opacity; 0 if there are none."""
+    is_opaque = before > OPAQUE
+    return float((after[is_opaque] < 0.5 * before[is_opaque]).mean()) if is_opaque.any() else 0.0
+
+
+def surface_weights(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> tuple[Var, Var]:
+    """Approximate weights [S, 1] of samples at distance `step` with these signed distances [S, 1], and the
+    transmittance of their rays [R, 1]; inv_s: [1].
+
+    The slope of the distance at a sample is the mean of those to both neighbours on its ray.
+    """
+    number, one = jt.index(sdf.shape, dim=0), jt.full((1, 1), -1.0)
+    slopes = (sdf[1:] - sdf[:-1]) / jt.maximum(found.depths[1:] - found.depths[:-1], step)
+    after, before = jt.concat([slopes, one], dim=0), jt.concat([one, slopes], dim=0)
+    is_first = number == found.offsets[found.rays].unsqueeze(1)
+    is_last = number + 1 == found.offsets[found.rays + 1].unsqueeze(1)
+    # At both ends of a ray the one difference there is; of a single sample -1, perpendicular to the surface.
+    after = jt.ternary(is_last, jt.ternary(is_first, jt.full_like(before, -1.0), before), after)
+    cos = (0.5 * (jt.ternary(is_first, after, before) + after)).clamp(-1.0, 1.0)
+    alpha = section_alpha(sdf, cos, jt.full_like(sdf, step), inv_s, NO_ANNEALING)
+    return packed_weights(alpha, found.offsets)

@@ -30,7 +30,7 @@ from data.errors import UserError, is_allocation_failure
 from models.machine import environment, progress, toolchain
 from models.machine.available import available_bytes
 from models.machine.cuda import start
-from models.machine.cuda.conclude import insisted
+from models.machine.cuda.choice import insisted
 from models.machine.cuda.home import Home
 from models.machine.progress import compile_progress
 

@@ -10,8 +10,7 @@ from typing import Any
 from data.scenes.config import DatasetConfig
 from models.config.blocks import GeneralConfig, TrainConfig
 from models.config.hocon import CPU, CUDA, DEVICES, leaves, of_device, parse_tree, quoted, read_tree, write_tree
-from models.config.other_names import key_meant
-from models.config.renamed import RENAMED, migrate, renamed
+from models.config.keys import RENAMED, key_meant, migrate, renamed
 from models.config.strict import (
     ConfigError,
     check_limits,

@@ -15,7 +15,7 @@ import numpy as np
 from data.rays import Rays
 from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
-from models.estimators.seen_space import SeenSpace
+from models.estimators.occupancy import SeenSpace
 from models.machine.backend import jt
 from models.plan import Decision
 from models.structs import Noise, Objective, RayView, Var

@@ -127,7 +127,7 @@ class PackedRadianceModel(RadianceModel):
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The occupied fraction of the grid."""
-        return f"cells {100.0 * np.mean(self.estimator.grid.cells > 0):.1f} %"
+        return f"cells {100.0 * np.mean(self.estimator.region.grid.cells > 0):.1f} %"
 
     def view(self, rays: Rays, step: int) -> RayView:
         """Colours, normals of the density, distance and opacity."""
@@ -135,10 +135,7 @@ class PackedRadianceModel(RadianceModel):
         behind = self.behind
 
         def look(rays: Rays) -> tuple[RenderOutput, Var, int]:
-            found = estimator.march_view(rays)
-            samples, _, count = estimator.view_samples(
-                rays, found, estimator.visibility(found, estimator.resolving_step())
-            )
+            samples, count = estimator.view_samples(rays)
             shown, normals = field.with_normals(samples.positions, samples.directions)
             return render_radiance(shown, samples, behind), normals, count
 

@@ -11,33 +11,33 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
-from models.estimators.batch import PackedBatch
 from models.estimators.conf import PackedConfig
+from models.estimators.open_surface import OpenSurfaceEstimator
+from models.estimators.packed import NO_ANNEALING
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
-from models.estimators.sampler import PackedSampler
-from models.estimators.visibility import NO_ANNEALING, alpha_visibility
+from models.estimators.sampler import PackedBatch, PackedSampler
 from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
 from models.methods.fast.conf import FAST_NEUS
 from models.methods.protocol import LevelSet
 from models.methods.volume import NO_EXPOSURE, VolumeModel
-from models.ops.volrend import annealed_cos, interval_cdfs
+from models.ops.volrend import annealed_cos, interval_cdfs, packed_weights
 from models.plan import TrainingPlan
 from models.rendering.conf import PatchesConfig
 from models.rendering.losses import OfSurface
 from models.rendering.patches import MOST_COMPARED, PatchComparison
-from models.rendering.protocol import RayBatch
 from models.rendering.render import render_surface, surface_alpha, surface_loss
 from models.rendering.terms import masked_mean, masked_psnr
 from models.rendering.views import packed_view
-from models.structs import Array, FieldOutput, Noise, RayView, RenderOutput, Var
+from models.structs import Array, FieldOutput, RayView, RenderOutput, Var
 
 
 class SurfaceModel(VolumeModel):
     """A surface as the zero level set of a signed distance."""
 
     objective = surface_loss
+    background_keys = "masks or model.neus_renderer.n_outside"  # that model what is behind the surface
 
     def __init__(
         self,
@@ -58,11 +58,6 @@ class SurfaceModel(VolumeModel):
     def cos_anneal_ratio(self, step: int) -> float:
         """The function `cos_anneal_ratio` at a step."""
         return cos_anneal_ratio(step, self.train)
-
-    def precompute(self, batch: RayBatch, noise: Noise | None) -> Var | None:
-        """What the estimator computes once per chunk."""
-        with jt.no_grad():
-            return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
 
     def scalar_inputs(self, rendered: OfSurface) -> dict[str, Var]:
         """Colours and inv_s, and of dense samples what the published code plots."""
@@ -104,7 +99,7 @@ class SurfaceModel(VolumeModel):
             self._distances,
             0.0,
             "the signed distance",
-            background="masks or model.neus_renderer.n_outside" if self.estimator.is_dense else "masks",
+            background=self.background_keys,
             bounded=True,
             gradient=self._gradients,
             color=self._colors,
@@ -130,12 +125,13 @@ class PackedSurfaceModel(SurfaceModel):
     """A surface sampled in occupied cells, with additional losses."""
 
     type = FAST_NEUS
-    estimator: SurfaceOccupancyEstimator
+    background_keys = "masks"
+    estimator: SurfaceOccupancyEstimator | OpenSurfaceEstimator
 
     def __init__(
         self,
         fields: SurfaceFields,
-        estimator: SurfaceOccupancyEstimator,
+        estimator: SurfaceOccupancyEstimator | OpenSurfaceEstimator,
         train: TrainConfig,
         plan: TrainingPlan,
         packed: PackedConfig,
@@ -169,26 +165,23 @@ class PackedSurfaceModel(SurfaceModel):
         """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""
         sampler = super().sampler(scene, batch_size, generator)
         self.patches = PatchComparison(scene, self._patches_conf) if self.weights["patches"].value > 0 else None
-        self.estimator.compare_patches(None if self.patches is None else MOST_COMPARED)
+        self.estimator.region.most_compared = None if self.patches is None else MOST_COMPARED
         return sampler
 
     def free_rays(self, batch: PackedBatch) -> Array | None:
         """Rays outside the masks; without masks, rays with the colour of a uniform backdrop."""
-        background = self.estimator.background
-        if background is not None and background.is_plain:
-            return background.shows_alone(jt.array(batch.rgb))
-        return batch.is_free_ray()
+        return self.estimator.free_rays(batch)
 
     def view(self, rays: Rays, step: int) -> RayView:
         """Colours with background; normal, distance and opacity of the region."""
         estimator, behind = self.estimator, self.behind
 
         def look(rays: Rays) -> tuple[RenderOutput, Var, int]:
-            found, inv_s = estimator.march_view(rays), self.fields.sharpness()
+            step, inv_s = estimator.resolving_step(), self.fields.sharpness()
+            found = estimator.region.march_view(rays, step)
             geometry = self.fields.sdf.at_weights().evaluate(found.points)
-            step = jt.full_like(geometry.sdf, estimator.resolving_step())
-            alpha = surface_alpha(geometry, found.directions, step, inv_s, NO_ANNEALING)
-            samples, rows, count = estimator.view_samples(rays, found, alpha_visibility(alpha, found.offsets))
+            alpha = surface_alpha(geometry, found.directions, jt.full_like(geometry.sdf, step), inv_s, NO_ANNEALING)
+            samples, rows, count = estimator.view_samples(rays, found, packed_weights(alpha, found.offsets))
             seen = FieldOutput(geometry.sdf[rows], geometry.feature[rows], geometry.gradient[rows])
             shown = render_surface(self.fields.color, inv_s, samples, seen, NO_ANNEALING, behind)
             return shown, seen.gradient, count
@@ -198,10 +191,7 @@ class PackedSurfaceModel(SurfaceModel):
     @property
     def level_set(self) -> LevelSet:
         """The zero level set of the signed distance, within the region."""
-        return replace(super().level_set, seen_space=self.estimator.seen_space)
-
-    def _distances(self, points: np.ndarray) -> np.ndarray:
-        return self.estimator.extracted(points)
+        return replace(super().level_set, outward=self.estimator.extracted, seen_space=self.estimator.seen_space)
 
 
 def cos_anneal_ratio(step: int, train: TrainConfig) -> float:

@@ -54,15 +54,15 @@ class VolumeModel(Model):
         return {name: found[name] for name in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else 9)}
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
-        """Batches of a scene; fits the estimator to the scene first."""
+        """Batches of a scene."""
         if self.exposure is not None:
             take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
-        self.estimator.fit(scene)
         return self.estimator.sampler(scene, batch_size, generator)
 
     def see(self, views: Posed) -> None:
-        """See `Estimator.see`."""
-        self.estimator.see(views)
+        """See `Part.see`."""
+        for part in self.estimator.parts:
+            part.see(views)
 
     def begin(self) -> None:
         """See `Estimator.begin`."""
@@ -113,8 +113,11 @@ class VolumeModel(Model):
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The buffers of the estimator."""
-        return self.estimator.buffers()
+        return {name: value for part in self.estimator.parts for name, value in part.buffers().items()}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        self.estimator.load_buffers(buffers)
+        if not self.estimator.parts:
+            super().load_buffers(buffers)
+        for part in self.estimator.parts:
+            part.load_buffers(buffers)

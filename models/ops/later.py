@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import device_info, jt
-from models.machine.pinned import Pinned
+from models.machine.memory import Pinned
 from models.ops.source import Source
 from models.structs import Var
 

@@ -232,3 +232,22 @@ def _fill_native(found: PackedSamples, others: Var, samples: int) -> PackedSampl
 compact = Kernel(_compact_reference, cpu=_compact_native, cuda=_compact_native)
 merged_order = Kernel(_order_reference, cpu=_order_native, cuda=_order_native)
 fill = Kernel(_fill_reference, cpu=_fill_native, cuda=_fill_native)
+
+
+def permuted(values: Var, place: Var, sample: Var) -> Var:
+    """Rows of values [S + F, C] in an order of `merged_order`."""
+    return _Permuted(place, sample)(values)
+
+
+class _Permuted(jt.Function):
+    """Rows in permuted order; the cotangent is permuted by the inverse."""
+
+    def __init__(self, place: Var, sample: Var) -> None:
+        super().__init__()
+        self.place, self.sample = place, sample
+
+    def execute(self, values: Var) -> Var:
+        return values[self.sample]
+
+    def grad(self, d_values: Var) -> Var:
+        return d_values[self.place]

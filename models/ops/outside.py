@@ -81,20 +81,18 @@ def contracted(points: np.ndarray) -> np.ndarray:
     return (points * ((1.0 - 0.5 / radius) / radius)).astype(np.float32)
 
 
-def occupied(
-    rays: Rays,
-    jitter: np.ndarray,
-    states: np.ndarray,
-    section: float,
-    near_plane: float,
-    transmits: np.ndarray | None = None,
-) -> tuple[PackedSamples, Var]:
-    """All candidates in cells that may be seen, and which are between camera and sphere, bool [N]; N is at least 1.
+def expanded(places: np.ndarray) -> np.ndarray:
+    """The inverse of `contracted`, float64; places [P, 3] beyond BACKGROUND_RADIUS are moved to this distance."""
+    radius = np.linalg.norm(places, axis=1, keepdims=True)
+    away = np.minimum(0.5 / np.maximum(1.0 - radius, 0.5 / BACKGROUND_RADIUS), BACKGROUND_RADIUS)
+    return places * (away / np.maximum(radius, 1e-6))
 
-    transmits: bool [R], which rays have candidates behind the sphere; None for all.
-    """
+
+def occupied(
+    rays: Rays, jitter: np.ndarray, states: np.ndarray, section: float, near_plane: float
+) -> tuple[PackedSamples, Var]:
+    """All candidates in cells that may be seen, and which are between camera and sphere, bool [N]; N is at least 1."""
     every, exist, is_before = candidates(rays, jitter, section, near_plane)
-    exist = exist if transmits is None else exist & (is_before | transmits[:, None])
     ray, place = np.nonzero(exist)
     depths = every[ray, place]
     points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
@@ -119,10 +117,8 @@ def _reference(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var
         transmits: bool [R], which rays see what is behind the region.
         states: uint8 [N, N, N].
     """
-    *values, jitter = (
-        value.numpy() if isinstance(value, jt.Var) else value for value in (*vars(rays).values(), jitter)
-    )
-    found, is_before = occupied(Rays(*values), jitter, states.numpy(), float(sizes.section), float(sizes.near_plane))
+    *values, shifts = map(np.asarray, (rays.origins, rays.directions, rays.near, rays.far, jitter))
+    found, is_before = occupied(Rays(*values), shifts, states.numpy(), float(sizes.section), float(sizes.near_plane))
     most = min(sizes.samples, found.rays.shape[0])
     return compact(found, is_before.logical_or(transmits[found.rays]), most)
 

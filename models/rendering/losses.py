@@ -110,7 +110,7 @@ def patches(rendered: OfPacked) -> Term | None:
     comparison, batch = rendered.method.patches, rendered.batch
     if comparison is None or batch.every is None:
         return None
-    costs, is_compared = comparison.costs(rendered.rendering, batch.view, float(batch.step[0]), int(batch.every[0]))
+    costs, is_compared = comparison.costs(rendered.rendering, batch.view, batch.step, batch.every)
     return Term(costs.sum(), is_compared.sum(), margin=COUNT_EPS)
 
 
@@ -122,7 +122,7 @@ def curvature(rendered: OfPacked) -> Term:
     smooth these; bumps of the coarser levels would remain. The weight falls linearly to 0: a constant one rounds what
     is finer than the bumps, such as the studs of lego.
     """
-    rendering, step = rendered.rendering, float(rendered.batch.step[0])
+    rendering, step = rendered.rendering, rendered.batch.step
     if rendering.samples.positions.shape[0] == 0:  # a part of a batch, without a row that could be read
         return Term(jt.zeros(1), jt.zeros(1), margin=COUNT_EPS)
     at, _, normals = surface_of(rendering, step, every=1)

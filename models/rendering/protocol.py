@@ -32,11 +32,11 @@ class RayBatch(Protocol):
 
 @dataclass(frozen=True, match_args=False)
 class PackedRays(RayBatch, Protocol):
-    """The same with packed samples; see `models.estimators.batch.PackedBatch`."""
+    """The same with packed samples; see `models.estimators.sampler.PackedBatch`."""
 
-    step: np.ndarray  # [1], the length of each interval
-    anchors: np.ndarray | None  # [1], number of SfM points among the samples
-    every: np.ndarray | None  # [1], patches are compared for one ray in so many
+    step: float  # length of each interval
+    anchors: int | None  # number of SfM points among the samples
+    every: int | None  # patches are compared for one ray in so many
 
     def of_rays(self, is_such: Array) -> Var:
         """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a callback is written without loading Jittor
+    from models.mesh.mesh import Surface
     from models.results.context import EvalContext
     from models.results.experiment import Experiment
     from models.results.image_metrics import ValidationImage
-    from models.surface.mesh import Surface
 
 # States of a training.
 TRAINING, FINISHED, STOPPED = "training", "finished", "stopped"

@@ -23,7 +23,6 @@ from data.errors import SceneError, UserError
 from data.io import untrusted
 from data.scenes.scene import FARTHEST_CAMERA, Posed, radius_of, require_view
 from models.requests import ORBIT, VideoRequest, view_indices
-from models.results.sizes import film_level
 
 BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # from y up and -z forwards to y down and z forwards
 TRANSFORM_FILE = "dataparser_transforms.json"
@@ -32,6 +31,7 @@ MOST_FRAMES = 100_000
 MOST_PIXELS = 1 << 26  # pixels of a frame: 8192 x 8192, more than players support
 FASTEST = 240.0  # frames per second
 WIDEST = 170.0  # degrees
+FILM_LINES = 720  # height of a film of higher photographs in pixels, at least
 NARROWEST = math.degrees(1.0 / LONGEST_FOCAL)
 
 
@@ -66,6 +66,11 @@ def chosen_path(request: VideoRequest, views: Posed) -> tuple[CameraPath, int]:
         path = from_file(Path(request.path), views)
         return path, request.level or 1
     return path, request.level or film_level(path.height)
+
+
+def film_level(height: int) -> int:
+    """The largest reduction factor that leaves FILM_LINES lines; 1 for lower photographs."""
+    return max(1, height // FILM_LINES)
 
 
 def orbit(scene: Posed, seconds: float, fps: float) -> CameraPath:

@@ -10,8 +10,8 @@ import numpy as np
 
 from data.cameras import evenly_spaced
 from data.errors import UserError
+from data.scenes.config import TEST, TRAINING, VALIDATION
 from data.scenes.scene import Scene
-from data.scenes.split import TEST, TRAINING, VALIDATION
 from models.plan import SCORED_FROM
 from models.results import image_metrics
 from models.results.context import EvalContext

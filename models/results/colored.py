@@ -13,16 +13,16 @@ import trimesh
 
 from data.errors import UserError
 from data.scenes.scene import Scene
+from models.mesh import clean
+from models.mesh.color import Fallback, Photographs, paint
+from models.mesh.formats import write_surface
+from models.mesh.mesh import About, Surface, scene_axes, surface_to_world
+from models.mesh.mesh_file import given_surface
+from models.mesh.output import companions
+from models.mesh.visibility import Visibility
 from models.methods.conf import ExperimentConfig
 from models.requests import NONE, TEXTURE, MeshRequest
 from models.results.experiment import Experiment, open_scene
-from models.surface import clean
-from models.surface.color import Fallback, Photographs, paint
-from models.surface.formats import write_surface
-from models.surface.mesh import About, Surface, scene_axes, surface_to_world
-from models.surface.mesh_file import given_surface
-from models.surface.output import companions
-from models.surface.visibility import Visibility
 from models.training.logger import RunLogger
 
 Parts = Callable[..., Iterator[Any]]  # items, desc -> items, with a progress bar
@@ -37,7 +37,7 @@ def decimated(mesh: trimesh.Trimesh, request: MeshRequest) -> trimesh.Trimesh:
     """Apply --decimate; textured meshes are decimated by default."""
     faces = request.decimate
     if request.color == TEXTURE and faces is None:
-        from models.surface.texture import TEXTURED_FACES
+        from models.mesh.texture import TEXTURED_FACES
 
         faces = TEXTURED_FACES
     return mesh if faces is None else clean.decimated(mesh, faces)
@@ -64,7 +64,7 @@ def colored(
             "give it in the world frame, or in the unit-sphere frame with --frame unit"
         )
     if request.color == TEXTURE:
-        from models.surface.texture import texture
+        from models.mesh.texture import texture
 
         surface = texture(mesh, request.texture_size, painted, photographs, partial(parts, desc="texture"))
     else:

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
-from data.io.files import is_file
-from data.io.nearby import folders_beside
-from models.results.metric_files import FOLDER, JSON_FILE, read_json
-from models.results.metric_table import aligned, lines
+from data.io.files import folders_beside, is_file
+from models.results.metric_tables import FOLDER, JSON_FILE, aligned, lines, read_json
 
 UNTOLD = ("general.base_exp_dir", "general.recording")  # keys that differ without effect
 # Options of the evaluation; metrics of runs that differ in these are not comparable.

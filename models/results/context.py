@@ -7,18 +7,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from data.io.phases import phase
+import numpy as np
+
+from data.io.clock import phase
 from data.rays import Rays
 from data.scenes.scene import Scene, summary
 from models.checkpoints.ours import Checkpoint
-from models.config.renamed import outdated_line
-from models.machine import backend
+from models.config.blocks import TrainConfig
+from models.config.keys import outdated_line
+from models.config.strict import AUTO
+from models.machine import backend, memory
 from models.methods.conf import flat
 from models.methods.decisions import with_table
 from models.methods.device_values import sizes_line, tiles_line
 from models.methods.protocol import Model
 from models.methods.registry import build_model
-from models.results.chunks import ResultChunks
 from models.results.experiment import Experiment, plan_of
 from models.results.render import RenderedView, render_view
 from models.training.logger import RunLogger
@@ -88,3 +91,46 @@ def log_inputs(experiment: Experiment, log: RunLogger) -> None:
     told = (summary(scene), *scene.notes) if isinstance(scene, Scene) else ()
     for text in filter(None, (sizes_line(experiment.conf), tiles_line(experiment.conf), *told)):
         (log.warn if isinstance(scene, Scene) and text in scene.doubts else log.info)(text)
+
+
+MOST_RENDER_RAYS = 2048  # larger chunks are not faster, half of it is 10 % slower
+MOST_GRID_POINTS = 2**16  # the same for grids
+
+
+def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
+    """Rays per chunk of an image under `auto`, measured with arbitrary rays: the content does not matter."""
+
+    def render(count: int) -> object:
+        columns = (rays.origins, rays.directions, rays.near, rays.far)
+        some = Rays(*(np.resize(values, (count, values.shape[1])) for values in columns))
+        return model.view_fully(some, 0)
+
+    return memory.chunk_that_fits(MOST_RENDER_RAYS, render, conf.memory_limit)
+
+
+def grid_chunk(distance: Callable[[np.ndarray], object], conf: TrainConfig) -> memory.Choice:
+    """Points per chunk of a mesh grid; `distance` takes float32 [P, 3]."""
+    return memory.chunk_that_fits(
+        MOST_GRID_POINTS, lambda count: distance(np.zeros((count, 3), np.float32)), conf.memory_limit
+    )
+
+
+class ResultChunks:
+    """The chunk sizes of images and meshes, determined at first use."""
+
+    def __init__(self, conf: TrainConfig) -> None:
+        self._conf = conf
+        self._rays = 0 if conf.render_chunk == AUTO else int(conf.render_chunk)
+        self._points = 0
+
+    def rays(self, model: Model, rays: Rays) -> int:
+        """Rays per chunk; all rays if the model renders only whole images."""
+        if model.shows_pictures:
+            return len(rays)
+        self._rays = self._rays or render_chunk(model, rays, self._conf).chunk
+        return self._rays
+
+    def points(self, distance: Callable[[np.ndarray], object]) -> int:
+        """Points per chunk of a mesh grid."""
+        self._points = self._points or grid_chunk(distance, self._conf).chunk
+        return self._points

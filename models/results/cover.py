@@ -12,15 +12,15 @@ from scipy.spatial import cKDTree
 from data.cameras import evenly_spaced
 from data.io.bars import shown
 from data.io.images import to_uint8
-from data.prepare.inspection.canvas import INK, Canvas, Colour
-from data.prepare.inspection.sides import missing_sides
+from data.prepare.inspection.checks import missing_sides
+from data.prepare.inspection.overview import INK, SMALL, Canvas, Colour
 from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
 from data.scenes.scene import Scene
+from models.mesh.clean import vertex_normals
+from models.mesh.visibility import Visibility
 from models.results.ground_truth import sample_faces
-from models.results.shading import paint_mesh
-from models.surface.clean import vertex_normals
-from models.surface.visibility import Visibility
+from models.results.render import paint_mesh
 
 SAMPLES, RAYS = 20_000, 2_000_000  # area-uniform points of the mesh; rays from these to all cameras
 NEAR = 0.05  # radii within which a point supports the surface
@@ -115,8 +115,8 @@ def _legend(width: int, missing: str) -> np.ndarray:
     """The colours and their numbers of photographs, and the sides without any, uint8 [2 * LEGEND, width, 3]."""
     canvas, left = Canvas(width, 2 * LEGEND), 8
     if missing:
-        canvas.text(f"no photograph from: {missing}", (left, LEGEND + 18), 0.42, INK)
-    canvas.text("photographs that see it:", (left, 18), 0.42, INK)
+        canvas.text(f"no photograph from: {missing}", (left, LEGEND + 18), SMALL, INK)
+    canvas.text("photographs that see it:", (left, 18), SMALL, INK)
     left += 176
     for _, words, color in BANDS:
         left += canvas.badge(words, (left, 4), color) + 6

@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from data.errors import UserError
 from data.rays import PinholeCamera
 from data.scenes.readers.points import DtuReference
-from models.surface.clean import with_faces, within_masks
+from models.mesh.clean import with_faces, within_masks
 
 DENSITY = 0.2  # mm between the points that replace a mesh
 FARTHEST = 20.0  # mm; larger distances are excluded from the means

@@ -11,10 +11,12 @@ import numpy as np
 import trimesh
 
 from data.io.images import to_uint8, write_image
+from data.prepare.inspection.checks import missing_sides
 from data.prepare.inspection.epipolar import median_distance, pair_distances
-from data.prepare.inspection.sides import missing_sides
+from data.scenes.config import TEST, TRAINING
 from data.scenes.scene import Scene, is_metric, radius_of
-from data.scenes.split import TEST, TRAINING
+from models.mesh.extraction import EmptySurfaceError, no_surface
+from models.mesh.mesh import Surface, surface_to_world
 from models.methods.conf import flat, parse_config
 from models.plan import PLAN_KEY
 from models.requests import EvaluationRequest, MeshRequest
@@ -25,17 +27,12 @@ from models.results.context import EvalContext
 from models.results.cover import CoverMetrics, cover, cover_picture
 from models.results.dtu import DtuMetrics, dtu_metrics, masked
 from models.results.ground_truth import SAMPLES, frame_note, moved, sample_surface
-from models.results.held_out_points import PointMetrics, point_metrics
 from models.results.image_metrics import ImageMetrics, ValidationImage, ViewMetrics
 from models.results.meshes import extract_mesh, write_world_mesh
-from models.results.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
-from models.results.metric_table import lines
+from models.results.metric_tables import CSV_FILE, FOLDER, JSON_FILE, add_row, lines, write_json
 from models.results.references import References
-from models.results.render import RenderedView, normal_picture
-from models.results.shading import shade_mesh
-from models.results.surface_metrics import SurfaceMetrics, against_truth
-from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.mesh import Surface, surface_to_world
+from models.results.render import RenderedView, normal_picture, shade_mesh
+from models.results.surface_metrics import PointMetrics, SurfaceMetrics, against_truth, point_metrics
 from models.training.record import recorded
 
 MESH_FILE, PICTURE, COVER_PICTURE = "mesh.ply", "report.png", "cover.png"

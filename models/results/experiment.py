@@ -19,15 +19,17 @@ from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
-from models.checkpoints.same_scene import (
+from models.checkpoints.scenes import (
+    SceneOfModel,
+    background,
     began_with,
     require_same_data,
     require_same_frame,
     require_same_masks,
+    training_scene,
 )
-from models.checkpoints.scenes import SceneOfModel, background, training_scene
 from models.checkpoints.torch_archive import read_torch_checkpoint
-from models.machine.ranks.place import here, is_writer
+from models.machine.ranks.process import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig

@@ -17,17 +17,17 @@ from data.errors import listed_views
 from data.io.files import write_result
 from data.io.images import to_uint8, write_image
 from data.scenes.backdrop import shows_outside_masks
+from data.scenes.config import TRAINING, VALIDATION
 from data.scenes.scene import Scene
-from data.scenes.split import TRAINING, VALIDATION
 from models.methods.exposure_conf import EXPOSURE
 from models.results.context import EvalContext
 from models.results.render import RenderedView, distance_picture, normal_picture, psnr
-from models.results.sizes import picture_level
 
 # standard deviation of the Gaussian window, in pixels (Wang et al., "Image quality assessment", TIP 13, 2004)
 SSIM_SIGMA = 1.5
 SSIM_RADIUS = 5  # radius of that window in scikit-image: pixels closer to the border are excluded
 HALF = 0.5  # threshold of opacity and mask
+PICTURE_LONGEST = 800  # longer side of a validation image in pixels: sharp on a screen, and a few seconds to render
 GREY = 0.5  # colour to which the background of a report is faded
 
 
@@ -214,6 +214,11 @@ class ValidationImage:
     rendered: RenderedView
     photograph: np.ndarray  # [h, w, 3] in [0, 1]
     figures: ImageMetrics
+
+
+def picture_level(scene: Scene, view: int, level: int) -> float:
+    """The reduction factor of a validation image: `level`; for 0, the one that gives at most PICTURE_LONGEST pixels."""
+    return level or max(1.0, max(scene.size(view)) / PICTURE_LONGEST)
 
 
 def validate_image(context: EvalContext, view: int, level: int, validation: Scene | None = None) -> ValidationImage:

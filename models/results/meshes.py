@@ -9,22 +9,22 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from data.io.phases import phase
-from data.scenes.extraction_box import box_in_frame
+from data.io.clock import phase
+from data.scenes.frustum import box_in_frame
 from data.scenes.scene import Posed, radius_of
+from models.estimators.occupancy import SeenSpace
 from models.machine import memory
+from models.mesh import clean, finish, sparse
+from models.mesh.clean import with_faces, without_ground
+from models.mesh.color import Fallback
+from models.mesh.extraction import EmptySurfaceError, no_surface
+from models.mesh.finish import onto_level
+from models.mesh.mesh import Surface
+from models.mesh.visibility import Visibility
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
 from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
-from models.results.seen_only import seen_space, within, without_boundary
-from models.surface import clean, solid, sparse
-from models.surface.clean import without_ground
-from models.surface.color import Fallback
-from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.mesh import Surface
-from models.surface.refine import onto_level
-from models.surface.visibility import Visibility
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
@@ -143,7 +143,7 @@ def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimes
     """Apply --decimate and --simplify; textured meshes are decimated by default."""
     if request.simplify is not None:
         radius = 1.0 if request.frame == UNIT else radius_of(context.experiment.views)
-        found, error = solid.simplified(mesh, request.simplify / radius)
+        found, error = finish.simplified(mesh, request.simplify / radius)
         context.log.info(f"{len(mesh.faces)} triangles simplified to {len(found.faces)}, error {error * radius:.3g}")
         return found
     return decimated(mesh, request)
@@ -151,7 +151,7 @@ def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimes
 
 def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Apply --watertight, and log the added surface."""
-    found = solid.closed(mesh)
+    found = finish.closed(mesh)
     holes = "1 hole" if found.holes == 1 else f"{found.holes} holes"
     context.log.info(f"{holes} closed; {found.area:.1%} of the surface was added, not seen in any photograph")
     return found.mesh
@@ -246,3 +246,25 @@ def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
     return lambda points, normals: np.concatenate(
         [color(points[at : at + chunk], normals[at : at + chunk]) for at in range(0, len(points), chunk)]
     )
+
+
+def seen_space(level_set: LevelSet, request: MeshRequest, size: float) -> SeenSpace | None:
+    """The space in which to extract a mesh in a box of edge length `size`; None for all of it.
+
+    In a box of the user, or at another level, the hidden part may be seen.
+    """
+    is_whole = request.clean not in (VIEWS, LARGEST) or request.bbox is not None or request.threshold
+    if is_whole or level_set.seen_space is None:
+        return None
+    return level_set.seen_space(size / (request.resolution - 1))
+
+
+def within(level_set: LevelSet, space: SeenSpace) -> LevelSet:
+    """The field, with everything outside `space` outside the surface."""
+    return replace(level_set, outward=lambda points: np.maximum(level_set.outward(points), space.distance(points)))
+
+
+def without_boundary(mesh: trimesh.Trimesh, space: SeenSpace) -> trimesh.Trimesh:
+    """The mesh of a field `within` a space, without the triangles on the boundary of the space."""
+    stays = ~space.bounds(np.asarray(mesh.vertices))[mesh.faces].all(axis=1)
+    return with_faces(mesh, stays) if stays.any() else mesh  # what no camera sees is removed, and reported, later

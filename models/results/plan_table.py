@@ -18,8 +18,8 @@ from models.methods.block import ModelConfig
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import build_model, decide
 from models.plan import UNSWEPT
-from models.results.chunks import ResultChunks
-from models.results.sizes import picture_level
+from models.results.context import ResultChunks
+from models.results.image_metrics import picture_level
 from models.training.chunks import chosen_chunk
 from models.training.trainer import Trainer
 

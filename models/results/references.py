@@ -12,20 +12,19 @@ import numpy as np
 
 from data.errors import UserError
 from data.parsed_scene import SparsePoints, training_points
+from data.scenes.config import TEST
 from data.scenes.readers.points import DtuReference, read_dtu, read_points
 from data.scenes.scene import Scene, radius_of
-from data.scenes.split import TEST
-from models.checkpoints.same_scene import require_not_trained_on
+from models.checkpoints.scenes import require_not_trained_on
+from models.mesh.clean import THICK, find_ground
+from models.mesh.mesh import Surface
+from models.mesh.mesh_file import frame_of, given_surface, mesh_to_working
 from models.plan import NONE
 from models.requests import UNIT, WORLD, EvaluationRequest
 from models.results.experiment import Experiment, held_out_scene, plan_of
 from models.results.ground_truth import SAMPLES, GroundTruth, moved, read_ground_truth, require_in_region
-from models.results.held_out_points import HeldOutPoints, held_out_points, others
-from models.results.metric_files import require_table
-from models.results.surface_metrics import TAU
-from models.surface.clean import THICK, find_ground
-from models.surface.mesh import Surface
-from models.surface.mesh_file import frame_of, given_surface, mesh_to_working
+from models.results.metric_tables import require_table
+from models.results.surface_metrics import TAU, HeldOutPoints, held_out_points, others
 
 FRAME_WORDS = {
     WORLD: "give it in the world frame of the cameras, or in the unit-sphere frame with --frame unit",

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from data.errors import UserError, is_allocation_failure
-from models.machine.ranks.place import own_gpu
+from models.machine.ranks.process import own_gpu
 
 if TYPE_CHECKING:
     from data.scenes.scene import Posed, Scene

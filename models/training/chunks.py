@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data.io.phases import phase
+from data.io.clock import phase
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from data.io.bars import shown
-from data.io.deadline import scheduled, slowdown
-from data.io.phases import phase
+from data.io.clock import phase, scheduled, slowdown
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.machine import memory

@@ -20,7 +20,7 @@ from data.io.streams import complain
 from models.checkpoints.folder import CheckpointFolder
 from models.checkpoints.ours import Checkpoint, CheckpointError, not_finite
 from models.machine import memory
-from models.machine.cuda.facts import GpuFailedError, last_words
+from models.machine.cuda.choice import GpuFailedError, last_words
 from models.training.guard import MAX_NAMED, BadStep, find_in_weights
 from models.training.health import probe_points
 from models.training.logger import RunLogger

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data.errors import UserError
+from models.mesh.extraction import EmptySurfaceError
+from models.mesh.output import HOLDS, companions, require_format
 from models.requests import PIECES, TEXTURE, VIEWS, MeshRequest
-from models.surface.extraction import EmptySurfaceError
-from models.surface.output import HOLDS, companions, require_format
-from models.viewer.crop import CropBox
+from models.viewer.handles import CropBox
 from models.viewer.scene_display import SceneDisplay
 
 RESOLUTION, LEAST, MOST = 512, 16, 2048  # grid points per side

@@ -19,10 +19,10 @@ from trimesh.exchange.gltf import export_glb
 
 from data.cameras import camera_rays, image_pixels
 from data.io.images import to_uint8
+from models.mesh.clean import thinned
+from models.mesh.mesh import Surface
 from models.results.context import EvalContext
 from models.results.render import distance_picture, normal_picture
-from models.surface.clean import thinned
-from models.surface.mesh import Surface
 from models.viewer.scene_display import SceneDisplay, fov_of, pose_of
 
 # Stephen Hill's fit of the ACES reference and output transforms, as in three.js (src/renderers/shaders/ShaderChunk/

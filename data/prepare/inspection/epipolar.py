@@ -19,11 +19,20 @@ from data.cameras import evenly_spaced
 from data.errors import listed_views
 from data.io.images import eight_bits, size_within
 from data.parsed_scene import MASK_HALF, Lens
-from data.prepare.features import Camera, Features, Match, find_features, match_features, neighbour_pairs, normalised
+from data.prepare.tracks import (
+    Camera,
+    Features,
+    Match,
+    find_features,
+    match_features,
+    neighbour_pairs,
+    normalised,
+)
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 
 LARGEST_SIDE = 640  # pixels; images are reduced to this size, which is accurate enough
+MOST_FEATURES = 1000  # of an image
 MOST_VIEWS = 100  # evenly chosen
 NEIGHBOURS = 3  # matched views for each view, by camera; the next image in order is matched too
 
@@ -137,7 +146,7 @@ def _view(scene: Scene, view: int) -> tuple[Camera, Features]:
         mask = None if mask is None else cv2.resize(mask, small, interpolation=cv2.INTER_NEAREST)
     grey = cv2.cvtColor(eight_bits(image), cv2.COLOR_RGB2GRAY)
     camera = Camera(Lens(resized(scene.intrinsics[view], size, small)), scene.c2w[view])
-    return camera, find_features(grey, mask)
+    return camera, find_features(grey, mask, MOST_FEATURES)
 
 
 def cameras(scene: Scene) -> Finding:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
 
-import cv2
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from data.cameras import evenly_spaced, mean_up, pixels_to_rays
+from data.errors import one_line
 from data.io.images import eight_bits
 from data.parsed_scene import SparsePoints
-from data.prepare.inspection.canvas import INK, MUTED, Canvas, colour_of
-from data.scenes.frustum import enclosing_ball
+from data.scenes.frustum import enclosing_ball, outline_pixels
 from data.scenes.region import SENTENCE
 from data.scenes.scene import Scene
 
+Colour = tuple[int, ...]  # red, green and blue
+PAPER: Colour = (255, 255, 255)
+PANEL: Colour = (249, 250, 251)
+FAINT: Colour = (216, 220, 226)
+INK: Colour = (28, 32, 40)
+MUTED: Colour = (98, 106, 118)
+FINE = 2  # drawn pixels per pixel of the image: antialiasing
+LARGEST_COORDINATE = 1e6  # pixels; Pillow takes 32 bits
+LARGE, MEDIUM, SMALL = 28, 15, 12  # pixels, sizes of text
 WIDTH = 1600  # pixels of the whole image
 PAD = 24
 HEADER = 106
@@ -22,11 +33,95 @@ MOST_THUMBNAILS = 12
 FEWEST_COLUMNS, COLUMNS = 3, 6
 CAPTION = 26  # below a thumbnail
 PANEL_TITLE = 30
-OUTLINE_POINTS = 721
 MOST_DRAWN_POINTS = 6000
 ROOM = 1.15  # half width of a panel over the radius of its content
 FRUSTUM = 0.07  # depth of a drawn camera, in panel half widths
 TALLEST = 1.5  # height over width of a thumbnail's cell: portrait images up to 2:3 fill the width
+
+
+class Canvas:
+    """A white image of width x height pixels; positions are (x, y) in its pixels."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._fine = Image.new("RGB", (width * FINE, height * FINE), PAPER)
+        self._draw = ImageDraw.Draw(self._fine)
+
+    def image(self) -> np.ndarray:
+        """The drawing, uint8 RGB [height, width, 3]."""
+        return np.asarray(self._fine.reduce(FINE))
+
+    def text(self, text: str, at: Any, size: int, colour: Colour, width: int = 10**6, halo: int = 0) -> None:
+        """One line of text with its baseline starting `at`, truncated with dots if wider than `width`."""
+        line = kept = one_line(text)
+        while kept and text_width(line, size) > width:
+            kept = kept[:-1]
+            line = f"{kept}..."
+        self._draw.text(_fixed(at), line, colour, _font(size), "ls", stroke_width=halo * FINE, stroke_fill=PANEL)
+
+    def frame(self, left: int, top: int, width: int, height: int) -> None:
+        """A panel with a thin border."""
+        self._draw.rectangle([*_fixed((left, top)), *_fixed((left + width, top + height))], PANEL, FAINT, FINE)
+
+    def disc(self, middle: np.ndarray, radius: float, fill: Colour, edge: Colour) -> None:
+        """A filled circle with an edge."""
+        self._draw.ellipse([*_fixed(middle - radius), *_fixed(middle + radius)], fill, edge, 2 * FINE)
+
+    def dots(self, places: np.ndarray, colours: np.ndarray) -> None:
+        """Small dots at `places` [N, 2] in `colours` uint8 [N, 3]."""
+        for place, colour in zip(places, colours.tolist(), strict=True):
+            self._draw.ellipse([*_fixed(place - 0.5), *_fixed(place + 0.5)], tuple(colour))
+
+    def pyramid(self, apex: np.ndarray, corners: np.ndarray, colour: Colour, is_strong: bool) -> None:
+        """A camera frustum: apex [2] and corners [4, 2] of its image; pale unless `is_strong`."""
+        shade = colour if is_strong else tuple((value + 255) // 2 for value in colour)
+        for corner in corners:
+            self._draw.line([*_fixed(apex), *_fixed(corner)], shade, FINE + 1)
+        self._draw.line(_fixed([*corners, corners[0]]), shade, FINE + 1 + is_strong)
+
+    def label(self, text: str, at: np.ndarray, away_from: np.ndarray, colour: Colour) -> None:
+        """A small number beside `at`, on the far side of `away_from`."""
+        away = (at - away_from) / max(float(np.linalg.norm(at - away_from)), 1e-6)
+        self.text(text, at + 11 * away + (-0.5 * text_width(text, SMALL), 4.5), SMALL, colour, halo=1)
+
+    def badge(self, text: str, at: tuple[int, int], colour: Colour) -> int:
+        """A number on a coloured background with its top left corner `at`; returns its width."""
+        width = text_width(text, SMALL) + 10
+        self._draw.rectangle([*_fixed(at), *_fixed((at[0] + width, at[1] + 19))], colour)
+        self.text(text, (at[0] + 5, at[1] + 14), SMALL, PAPER)
+        return width
+
+    def draw_image(
+        self, image: np.ndarray, corner: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray], colour: Colour
+    ) -> None:
+        """`image` (uint8 RGB), `size` pixels large, at `corner`, with `curves` ([K, 2] each) drawn in and clipped."""
+        shown = Image.fromarray(image).resize(tuple(size * FINE), Image.Resampling.BILINEAR)
+        for curve in curves:
+            for shade, width in ((PAPER, 4.5), (colour, 2.5)):
+                ImageDraw.Draw(shown).line(_fixed(curve - corner), shade, round(width * FINE), "curve")
+        self._fine.paste(shown, tuple(corner * FINE))
+
+
+def _fixed(places: Any) -> Any:
+    """Positions (x, y) as drawn pixels, one after the other."""
+    drawn = np.clip(np.asarray(places, float) * FINE, -LARGEST_COORDINATE, LARGEST_COORDINATE)
+    return np.rint(drawn).astype(int).ravel().tolist()
+
+
+@cache
+def _font(size: int) -> Any:
+    return ImageFont.load_default(size * FINE)
+
+
+def text_width(text: str, size: int) -> int:
+    """The width of `text` in pixels."""
+    return round(_font(size).getlength(text) / FINE)
+
+
+def colour_of(index: int, count: int) -> Colour:
+    """The colour of view `index` of `count`: from blue through violet and red to orange, of equal lightness."""
+    share = index / max(count - 1, 1)
+    stops = np.array([[38, 110, 190], [116, 86, 186], [196, 60, 120], [222, 96, 36]], dtype=float)
+    return tuple(round(float(np.interp(3 * share, range(4), channel))) for channel in stops.T)
 
 
 def overview(scene: Scene) -> np.ndarray:
@@ -49,43 +144,6 @@ def overview(scene: Scene) -> np.ndarray:
         top = images_top + row * (cell_height + CAPTION + PAD // 2)
         _draw_image(canvas, scene, int(view), left, top, cell_width, cell_height)
     return canvas.image()
-
-
-def sphere_outline(c2w: np.ndarray) -> np.ndarray:
-    """The unit sphere's outline: points [OUTLINE_POINTS, 3] in camera coordinates, closed; empty from inside.
-
-    The circle of tangent points of the rays from the camera. With o the centre of the sphere in camera coordinates and
-    d = |o|, its centre is (1 - 1/d^2) o, its radius sqrt(1 - 1/d^2) and its normal o.
-    """
-    middle = -c2w[:3, 3] @ c2w[:3, :3]
-    squared = middle @ middle
-    if squared <= 1:
-        return np.zeros((0, 3))
-    share = 1 - 1 / squared
-    normal = middle / np.sqrt(squared)
-    side = np.cross(normal, np.eye(3)[np.argmin(np.abs(normal))])
-    side /= np.linalg.norm(side)
-    turn = np.linspace(0, 2 * np.pi, OUTLINE_POINTS)[:, None]
-    return share * middle + np.sqrt(share) * (np.cos(turn) * side + np.sin(turn) * np.cross(normal, side))
-
-
-def outline_pixels(intrinsics: np.ndarray, c2w: np.ndarray) -> list[np.ndarray]:
-    """The outline in pixels: curves [K, 2]; a single closed one unless part of the sphere is behind the camera."""
-    points = sphere_outline(c2w)
-    if not len(points):
-        return []
-    in_front = points[:, 2] > 1e-3 * np.linalg.norm(points, axis=1)  # points near the camera plane project to infinity
-    if not in_front.any():
-        return []
-    if not in_front.all():  # start behind the camera, so that no visible curve is split where the circle closes
-        start = int(np.argmin(in_front[:-1]))
-        points, in_front = (np.roll(value[:-1], -start, axis=0) for value in (points, in_front))
-    pixels = points @ intrinsics.T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pixels = pixels[:, :2] / pixels[:, 2:]
-    ends = np.flatnonzero(np.diff(in_front.astype(int))) + 1
-    pieces = [(part, ok[0]) for part, ok in zip(np.split(pixels, ends), np.split(in_front, ends), strict=True)]
-    return [part for part, ok in pieces if ok and len(part) > 1]
 
 
 def side_views(c2w: np.ndarray) -> list[tuple[str, np.ndarray]]:
@@ -122,17 +180,17 @@ def _draw_header(canvas: Canvas, scene: Scene) -> None:
     ]
     if scene.points is not None:
         facts.append(f"{len(scene.points.xyz)} points")
-    canvas.text(scene.name, (PAD, 38), 0.95, INK, thickness=2, width=WIDTH - 2 * PAD)
+    canvas.text(scene.name, (PAD, 38), LARGE, INK, width=WIDTH - 2 * PAD)
     region = next((note for note in scene.notes if note.startswith(SENTENCE)), "")
-    canvas.text("; ".join(facts), (PAD, 66), 0.5, MUTED, width=WIDTH - 2 * PAD)
-    canvas.text(region, (PAD, 88), 0.5, MUTED, width=WIDTH - 2 * PAD)
+    canvas.text("; ".join(facts), (PAD, 66), MEDIUM, MUTED, width=WIDTH - 2 * PAD)
+    canvas.text(region, (PAD, 88), MEDIUM, MUTED, width=WIDTH - 2 * PAD)
 
 
 def _draw_panel(
     canvas: Canvas, scene: Scene, chosen: np.ndarray, axes: np.ndarray, title: str, left: int, top: int, size: int
 ) -> None:
     """Cameras, points and sphere in an orthographic view; all panels have the same scale."""
-    canvas.text(title, (left, top + 18), 0.55, INK)
+    canvas.text(title, (left, top + 18), MEDIUM, INK)
     top += PANEL_TITLE
     canvas.frame(left, top, size, size)
     centre, half = _framed(scene.c2w)
@@ -197,8 +255,7 @@ def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, wi
     scale = min(np.array([width, height]) / size)
     shown = np.maximum(1, np.rint(size * scale)).astype(int)
     corner = np.array([left, top]) + (np.array([width, height]) - shown) // 2
-    resampling = cv2.INTER_AREA if scale < 0.5 else cv2.INTER_LINEAR
-    image = eight_bits(cv2.resize(scene.images[view], canvas.fine(shown), interpolation=resampling))
+    image = eight_bits(scene.images[view])
     colour = colour_of(view, scene.n_views)
     pixels = outline_pixels(scene.intrinsics[view], scene.c2w[view])
     curves = [corner + (curve + 0.5) * scale for curve in pixels]
@@ -206,7 +263,7 @@ def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, wi
     inside = [np.all((curve > -0.5) & (curve < size - 0.5), axis=1).any() for curve in pixels]
     caption = scene.photographs[view] + ("" if any(inside) else _where(scene, view))
     badge = canvas.badge(str(view), (left, top + height + 6), colour)
-    canvas.text(caption, (left + badge + 8, top + height + 21), 0.42, MUTED, width=width - badge - 8)
+    canvas.text(caption, (left + badge + 8, top + height + 21), SMALL, MUTED, width=width - badge - 8)
 
 
 def _where(scene: Scene, view: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from data.prepare.sfm.colmap_tasks import LEAST_ANGLE, MOST_ERROR, SEED
-from data.prepare.sfm.matching import ENOUGH_MATCHES
+from data.prepare.sfm.matches import ENOUGH_MATCHES
 
 SAME_PLACE = 0.02  # of the distance from the cameras: how far a common point of two models may lie apart
 

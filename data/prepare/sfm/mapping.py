@@ -12,7 +12,7 @@ import numpy as np
 
 from data.prepare.sfm.colmap_tasks import MOST_ERROR, SEED, Report, image_error, known_images, refine
 from data.prepare.sfm.joining import Matched, joined
-from data.prepare.sfm.matching import components
+from data.prepare.sfm.matches import components
 
 SMALLEST_MODEL = 3  # images
 ALMOST_ALL = 0.9  # of the images: with cameras for fewer, other options and the global mapper are tried

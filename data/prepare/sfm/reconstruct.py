@@ -11,21 +11,10 @@ from typing import Any
 
 from data.errors import UserError, listed
 from data.io.child import ChildError, run_apart
-from data.io.deadline import seconds_left
+from data.io.clock import phase, seconds_left, so_far
 from data.io.files import remove, write_result
-from data.io.phases import phase, so_far
 from data.prepare.frames import Frame, Group, groups
-from data.prepare.sfm import colmap_tasks, mapping
-from data.prepare.sfm.database import MOSTLY, copy_without, count_rows, read_largest, read_links, share_of_still_pairs
-from data.prepare.sfm.matching import (
-    COARSE_FEATURES,
-    EXHAUSTIVE_LIMIT,
-    all_pairs,
-    components,
-    sequence_pairs,
-    similar_pairs,
-    why_disconnected,
-)
+from data.prepare.sfm import colmap_tasks, mapping, matches
 from data.prepare.sources import MIN_IMAGES
 from data.prepare.steps import Bar, WorkError
 
@@ -100,11 +89,11 @@ def _match(work: Path, source: Source, pairs: Sequence[tuple[str, str]]) -> None
 def _pairs(database: Path, names: Sequence[str], is_sequence: bool) -> list[tuple[int, int]]:
     """The pairs of indices of images to match; raises WorkError if the database is damaged."""
     if is_sequence:
-        return sequence_pairs(len(names))
-    if len(names) <= EXHAUSTIVE_LIMIT:
-        return all_pairs(len(names))
+        return matches.sequence_pairs(len(names))
+    if len(names) <= matches.EXHAUSTIVE_LIMIT:
+        return matches.all_pairs(len(names))
     with phase("matches"):
-        return similar_pairs(read_largest(database, names, COARSE_FEATURES))
+        return matches.similar_pairs(matches.read_largest(database, names, matches.COARSE_FEATURES))
 
 
 def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
@@ -114,7 +103,7 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
     Raises UserError, with an explanation from the matches, if there is no model or it has too few of the images.
     """
     called = {frame.name: frame.source for frame in frames}
-    links = read_links(work / source.database, called)
+    links = matches.read_links(work / source.database, called)
     sources = list(called.values())
     found = _mapped(work, frames, source, MODELS)
     left = _left_out(found, frames)
@@ -126,15 +115,15 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
             late = [f"more features of {len(left)} photographs without a camera were not tried: --minutes is too short"]
     models = found["models"]
     if not models:
-        raise UserError(f"no cameras were found: {why_disconnected(sources, links)}; {HINT}")
+        raise UserError(f"no cameras were found: {matches.why_disconnected(sources, links)}; {HINT}")
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
     if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
         raise UserError(
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
-            f"{why_disconnected(sources, links)}; {HINT}, or use only one group"
+            f"{matches.why_disconnected(sources, links)}; {HINT}, or use only one group"
         )
-    notes = [*_mapper_notes(found, called), *late, *_notes(models, called, missing, components(sources, links))]
+    notes = [*_mapper_notes(found, called), *late, *_notes(models, called, missing, matches.components(sources, links))]
     return {**largest, "notes": notes}
 
 
@@ -165,7 +154,7 @@ def _left_out(found: Mapping[str, Any], frames: Sequence[Frame]) -> list[str]:
 def _has_more(frames: Sequence[Frame], links: Collection[tuple[str, str]], source: Source) -> bool:
     """Whether there are pairs that were not matched, or features that were not extracted."""
     is_fine = source.is_fine or all(max(frame.width, frame.height) < colmap_tasks.SMALL_SIDE for frame in frames)
-    return not is_fine or len(links) < len(all_pairs(len(frames)))
+    return not is_fine or len(links) < len(matches.all_pairs(len(frames)))
 
 
 def _mapped_with_more(
@@ -178,10 +167,10 @@ def _mapped_with_more(
         raise _TimeIsOver
     try:
         folder.mkdir()
-        copy_without(work / source.database, work / more.database, [] if source.is_fine else left)
+        matches.copy_without(work / source.database, work / more.database, [] if source.is_fine else left)
         find_features(work, groups(frames), more)
         names = [frame.name for frame in frames]
-        pairs = [(names[i], names[j]) for i, j in all_pairs(len(names))]
+        pairs = [(names[i], names[j]) for i, j in matches.all_pairs(len(names))]
         _match(work, more, [pair for pair in pairs if not set(left).isdisjoint(pair)])
         found = _mapped(work, frames, more, str(folder / MODELS))
         if len(_left_out(found, frames)) >= len(left):
@@ -210,8 +199,8 @@ def _mapper_notes(found: Mapping[str, Any], called: Mapping[str, str]) -> list[s
 def _require_moved(database: Path, frames: Sequence[Frame]) -> None:
     """Raises UserError if the camera did not move, which more images of the same kind would not fix."""
     sides = {frame.name: max(frame.width, frame.height) for frame in frames}
-    share = share_of_still_pairs(database, sides)
-    if share >= MOSTLY:
+    share = matches.share_of_still_pairs(database, sides)
+    if share >= matches.MOSTLY:
         raise UserError(
             f"no cameras were found: in {share:.0%} of the pairs of photographs the matches do not move, so the camera "
             "stood still; walk around the object instead, pass a folder of its masks (--masks), or rotate it in front "
@@ -255,7 +244,7 @@ def _run(
     with phase(name), Bar(name, total, unit) as bar:
 
         def count() -> None:
-            bar.to(count_rows(database, table, bar.n))
+            bar.to(matches.count_rows(database, table, bar.n))
 
         _apart(work, source, task, str(database), *arguments, _cores(), on_wait=count)
         count()

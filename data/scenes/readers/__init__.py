@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.errors import SceneError
+from data.io.files import folders_beside
 from data.io.images import IMAGE_SUFFIXES
-from data.io.nearby import folders_beside
 from data.parsed_scene import CameraFiles, ParsedScene
 from data.scenes.readers import (
     blender,

@@ -6,39 +6,32 @@ camera with OpenCV's axes; the centre of the first pixel is (0.5, 0.5), which is
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from data.cameras import PIXEL_CENTRE
 from data.errors import SceneError
-from data.io.child import ChildError, run_apart
 from data.io.images import photographs_folder
 from data.io.named_files import masks_folder
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, SparsePoints
 from data.scenes.readers.colmap_files import (
+    ColmapCamera,
+    ColmapImage,
     ModelFileError,
-    Tables,
     count_images,
-    load_tables,
     model_folders,
     model_suffix,
-    readable_copy,
-    require_whole,
+    read_cameras,
+    read_images,
+    read_points,
 )
 from data.scenes.readers.shots import Shot, posed_images
 
 POINTS = "points3D"  # may be missing
-MODEL_FILES = ("cameras", "images", POINTS)
-NOT_UTF8 = "codec can't decode"  # in the message of Python
-RIG_FILES = ("rigs", "frames")  # written since COLMAP 3.12: several cameras that are fixed to each other
-ROTATION_TOLERANCE = 1e-6  # COLMAP normalises its quaternions in float64
-
-# A model takes a few times the size of its files in memory; the rest is reserved by the library and its threads.
-MEMORY_PER_BYTE = 64
-LEAST_MEMORY = 8 << 30
 
 
 @dataclass(frozen=True)
@@ -91,29 +84,24 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     or masks.
     """
     model, notes = _choose_model(folder)
-    tables = _load(model)
+    missing = [name for name in ("cameras", "images") if not _file(model, name).is_file()]
+    if missing:
+        names = ", ".join(_file(model, name).name for name in missing)
+        raise SceneError(f"{model}: has no {names}, which belongs to the COLMAP model; export it again")
+    cameras = {camera.key: camera for camera in _read(model, read_cameras, "cameras")}
+    registered = _read(model, read_images, "images")
+    points = _read(model, read_points, POINTS) if _file(model, POINTS).is_file() else None
     places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
     image_folder, mask_folder = (
         next(filter(None, map(find, places)), None) for find in (photographs_folder, masks_folder)
     )
     if image_folder is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
-    _require_sound(model, tables)
-    used = {image.camera for image in tables.images}
-    lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items() if key in used}
-    shots = [
-        Shot(image.name, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]))
-        for image in tables.images
-    ]
+    _require_sound(model, cameras, registered, points)
+    lenses = {key: _lens(model, cameras[key]) for key in {image.camera for image in registered}}
+    shots = [Shot(image.name, lenses[image.camera], np.linalg.inv(image.w2c)) for image in registered]
     images, more = posed_images(image_folder, mask_folder, shots)
-    points = SparsePoints(tables.xyz, tables.n_views, tables.error, tables.rgb)
-    return ParsedScene(
-        name=folder.resolve().name,
-        source=model,
-        images=images,
-        points=points if len(points.xyz) else None,
-        notes=(*notes, *more),
-    )
+    return ParsedScene(folder.resolve().name, model, images, points, notes=(*notes, *more))
 
 
 def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
@@ -121,7 +109,7 @@ def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
     models = model_folders(folder)
     if not models:
         raise SceneError(f"{folder}: has no COLMAP model: cameras, images and points3D as .bin or .txt in sparse/0")
-    counts = {path: _count(path) for path in models}
+    counts = {path: _read(path, count_images, "images") for path in models}
     largest = max(models, key=lambda path: counts[path])  # the first of equals
     if len(models) == 1:
         return largest, ()
@@ -130,66 +118,47 @@ def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
     return largest, (note,)
 
 
-def _count(model: Path) -> int:
-    try:
-        return count_images(model)
-    except (ModelFileError, OSError) as error:
-        raise SceneError(f"{model}: its list of images cannot be read ({error}); export the model again") from error
+def _file(model: Path, stem: str) -> Path:
+    return model / f"{stem}{model_suffix(model)}"
 
 
-def _load(model: Path) -> Tables:
-    """The model as arrays; raises SceneError if the check of the files or pycolmap fails."""
-    suffix = model_suffix(model)
-    files = [model / f"{name}{suffix}" for name in MODEL_FILES]
-    missing = [path.name for path in files if not path.is_file() and path.stem != POINTS]
-    if missing:
-        raise SceneError(f"{model}: has no {', '.join(missing)}, which belongs to the COLMAP model; export it again")
-    files = [path for path in (*files, *(model / f"{name}{suffix}" for name in RIG_FILES)) if path.is_file()]
+def _read(model: Path, read: Callable[[Path], Any], stem: str) -> Any:
+    """What `read` gives for a file of the model; raises SceneError if it is damaged."""
     try:
-        require_whole(files)
-        size = sum(path.stat().st_size for path in files)
-        with tempfile.TemporaryDirectory() as scratch:
-            log, most, copy = Path(scratch) / "log", LEAST_MEMORY + MEMORY_PER_BYTE * size, Path(scratch) / "model"
-            copy.mkdir()
-            changed = readable_copy(model, files, copy)
-            return run_apart(load_tables, str(copy), *changed, log=log, most_memory=most)
-    except (ModelFileError, ChildError) as error:
-        if NOT_UTF8 in str(error):
-            words = (
-                "the names of its photographs are not UTF-8 (GBK?); rename the photographs in UTF-8, and export again"
-            )
-            raise SceneError(f"{model}: {words}") from error
+        return read(_file(model, stem))
+    except ModelFileError as error:
         raise SceneError(f"{model}: the COLMAP model cannot be read ({error}); export it again") from error
 
 
-def _require_sound(model: Path, tables: Tables) -> None:
-    """Raises SceneError for a model without images, with numbers that are not finite or poses that are not rigid."""
-    if not tables.images:
+def _require_sound(
+    model: Path, cameras: Collection[int], images: Sequence[ColmapImage], points: SparsePoints | None
+) -> None:
+    """Raises SceneError for a model without images, or with numbers that are not finite."""
+    if not images:
         raise SceneError(f"{model}: the COLMAP model has no posed photographs; run the mapper again with more overlap")
-    for image in tables.images:
-        rotation = image.w2c[:, :3]
-        finite = np.isfinite(image.w2c).all()
-        if not finite or np.abs(rotation @ rotation.T - np.eye(3)).max() > ROTATION_TOLERANCE:
-            raise SceneError(f"{model}: the pose of {image.name} is not finite or not rigid; leave that image out")
-        if image.camera not in tables.cameras:
+    for image in images:
+        if not np.isfinite(image.w2c).all():
+            raise SceneError(f"{model}: the pose of {image.name} is not finite; leave that image out")
+        if image.camera not in cameras:
             raise SceneError(f"{model}: {image.name} has the camera {image.camera}, which the model does not contain")
-    if not np.isfinite(tables.xyz).all():
+    if points is not None and not np.isfinite(points.xyz).all():
         raise SceneError(f"{model}: its points contain NaN or infinite numbers; export the model again")
 
 
-def _lens(model: Path, key: int, name: str, width: int, height: int, parameters: np.ndarray) -> Lens:
+def _lens(model: Path, camera: ColmapCamera) -> Lens:
     """The lens of a camera; raises SceneError for an unsupported camera model, or invalid parameters."""
-    layout = CAMERA_MODELS.get(name)
+    layout, about = CAMERA_MODELS.get(camera.model), f"{model}: camera {camera.key}"
     if layout is None:
         raise SceneError(
-            f"{model}: camera {key} has the camera model {name}, which is not supported; "
+            f"{about} has the camera model {camera.model}, which is not supported; "
             "cut panoramas into views, as --mode prepare does, or undistort the photographs with COLMAP"
         )
-    focals, centre, rest = np.split(np.asarray(parameters, dtype=np.float64), [layout.focals, layout.focals + 2])
+    parameters, width, height = camera.parameters, camera.width, camera.height
+    focals, centre, rest = np.split(parameters, [layout.focals, layout.focals + 2])
     if len(rest) != layout.distortion or not np.isfinite(parameters).all() or focals.min() <= 0:
-        raise SceneError(f"{model}: camera {key} ({name}) has the invalid parameters {list(parameters)}; correct them")
+        raise SceneError(f"{about} ({camera.model}) has the invalid parameters {list(parameters)}; correct them")
     if width < 1 or height < 1:
-        raise SceneError(f"{model}: camera {key} has {width}x{height} pixels; correct its size")
+        raise SceneError(f"{about} has {width}x{height} pixels; correct its size")
     intrinsics = np.eye(3)
     intrinsics[0, 0], intrinsics[1, 1] = focals[0], focals[-1]
     intrinsics[:2, 2] = centre - PIXEL_CENTRE

@@ -22,9 +22,8 @@ import numpy as np
 
 from data.errors import SceneError
 from data.io.images import image_size, left_out, photographs_folder, require_images
-from data.io.untrusted import NpzError, positive, read_npy, side
+from data.io.untrusted import NpzError, positive, read_npy, rigid_pose, side
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
-from data.scenes.readers.poses import rigid_pose
 from data.scenes.readers.transforms import require_same_shape
 
 CAMERA_FILE = "poses_bounds.npy"

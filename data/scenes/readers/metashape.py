@@ -27,9 +27,8 @@ import numpy as np
 from data.errors import SceneError, listed, one_line
 from data.io.images import image_size, photographs_folder
 from data.io.named_files import masks_folder, spelled_below, spelled_file
-from data.io.untrusted import positive, read_xml, side
+from data.io.untrusted import positive, read_xml, rigid_pose, side
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
-from data.scenes.readers.poses import rigid_pose
 from data.scenes.readers.shots import numbers, with_masks
 from data.scenes.readers.transforms import require_most, require_same_shape
 

@@ -22,10 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from data.errors import SceneError, one_line
-from data.io.untrusted import matrix, positive, text
+from data.io.untrusted import matrix, positive, rigid_pose, text
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage, SparsePoints
 from data.scenes.readers.points import read_points
-from data.scenes.readers.poses import rigid_pose
 from data.scenes.readers.transforms import (
     TRANSFORMS_FILE,
     Frame,

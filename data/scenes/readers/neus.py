@@ -16,12 +16,12 @@ import numpy as np
 
 from data.cameras import decompose_projection
 from data.errors import SceneError
+from data.io.files import folders_beside
 from data.io.images import image_size, left_out, list_images, require_images
-from data.io.nearby import folders_beside
+from data.io.named_files import require_no_gap, require_same_numbers
 from data.io.untrusted import NpzError, read_members, read_object
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, WorldFrame
 from data.scenes.readers.points import read_points
-from data.scenes.readers.poses import require_no_gap, require_same_numbers
 
 POINTS_FILE = "sparse/points.ply"  # not in the published format: SfM points, world frame
 

@@ -29,9 +29,8 @@ from scipy.spatial.transform import Rotation
 from data.errors import SceneError, listed, one_line
 from data.io.images import image_size, list_images
 from data.io.named_files import masks_folder
-from data.io.untrusted import positive, read_content, read_xml
+from data.io.untrusted import OPENGL_TO_OPENCV, positive, read_content, read_xml, rigid_pose
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
-from data.scenes.readers.poses import OPENGL_TO_OPENCV, rigid_pose
 from data.scenes.readers.shots import numbers, with_masks
 from data.scenes.readers.transforms import Frame, find_file, require_distinct
 

@@ -17,9 +17,8 @@ import numpy as np
 from data.errors import SceneError, listed
 from data.io.images import left_out, list_images, natural_key, photographs_folder
 from data.io.named_files import leads_out, masks_folder, named_file, required_mask_files
-from data.io.untrusted import positive, side
+from data.io.untrusted import positive, rigid_pose, side
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
-from data.scenes.readers.poses import rigid_pose
 from data.scenes.readers.transforms import require_distinct, require_most
 
 

@@ -26,9 +26,20 @@ from data.cameras import LONGEST_FOCAL
 from data.errors import SceneError, listed, one_line
 from data.io.images import IMAGE_SUFFIXES, image_size
 from data.io.named_files import leads_out, spelled_below, spelled_file
-from data.io.untrusted import kind, matrix, number, objects, positive, read_content, read_object, side, text
+from data.io.untrusted import (
+    OPENGL_TO_OPENCV,
+    kind,
+    matrix,
+    number,
+    objects,
+    positive,
+    read_content,
+    read_object,
+    rigid_pose,
+    side,
+    text,
+)
 from data.parsed_scene import Lens, PosedImage
-from data.scenes.readers.poses import OPENGL_TO_OPENCV, rigid_pose
 
 TRANSFORMS_FILE = "transforms.json"
 # Keys that ns-process-data writes and instant-ngp does not know.

@@ -17,15 +17,23 @@ from pathlib import Path
 from data.errors import UserError, reason
 from data.io.child import ChildError, run_apart
 from models.commands.machine_checks.lines import Line
+from models.config.program import PROGRAM_FOLDER
 from models.machine import backend, isa, toolchain
 from models.machine.available import available_bytes
 from models.machine.backend import INSTALL
-from models.machine.cuda import search, start
-from models.machine.cuda.conclude import DRIVER_REMEDY, GPU_REMEDY, NO_DRIVER, Conclusion, obstacle
-from models.machine.cuda.facts import Facts, Toolkit, dotted
+from models.machine.cuda import detect, start
+from models.machine.cuda.choice import (
+    DRIVER_REMEDY,
+    GPU_REMEDY,
+    NO_DRIVER,
+    Conclusion,
+    Facts,
+    Toolkit,
+    dotted,
+    obstacle,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-REQUIREMENTS = ROOT / "requirements.txt"
+REQUIREMENTS = PROGRAM_FOLDER / "requirements.txt"
 REQUIREMENT = re.compile(r"([\w-]+)([<>=!][^;]*)?(;.*)?")
 BOUND = re.compile(r"(>=|<|==)([\d.]+)")
 GIB = 2**30
@@ -179,7 +187,7 @@ def cuda(device: str, gpu: int) -> Iterator[Line]:
     for index, found in enumerate(facts.driver.gpus if facts.driver else ()):
         size = f", {found.memory / GIB:.0f} GiB" if found.memory else ""
         yield Line(f"GPU {index}", f"{found.name}, capability {dotted(found.capability)}{size}")
-    toolkits = facts.toolkits or search.toolkits(os.environ, search.package_folders())
+    toolkits = facts.toolkits or detect.toolkits(os.environ, detect.package_folders())
     ready = backend.cuda_ready(gpu) if is_wanted and conclusion.plan else None
     for toolkit in toolkits:
         yield Line("CUDA toolkit", f"{_describe(toolkit)}, {_usage(toolkit, facts, conclusion, gpu, ready)}")

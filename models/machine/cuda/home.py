@@ -20,9 +20,7 @@ from pathlib import Path
 
 from data.errors import LONGEST_REASON
 from data.io.lock import waited_for
-from models.machine.cuda import facts
-from models.machine.cuda.conclude import CudaBuild, anew
-from models.machine.cuda.facts import CUB, HEADERS, HOME_PREFIX, NPP, Toolkit
+from models.machine.cuda.choice import CUB, HEADERS, HOME_PREFIX, NPP, CudaBuild, Toolkit, anew
 
 STANDARD = "c++17"  # of kernels: CUB of CUDA 13 requires it, and Jittor passes c++14
 PROBE_SECONDS = 1800  # timeout; it takes seconds on an idle machine
@@ -86,7 +84,7 @@ OLDER_HOSTS = range(19, 8, -1)  # versions of GCC that are tried, down to the fi
 # Messages of nvcc if it cannot write its output.
 NO_ROOM = ("No space left", "Disk quota exceeded", "Could not open output file")
 UNFIT = "'\"`$\\,"  # characters that nvcc does not accept in folder names
-SCRATCH, REFUSED = "cuda-new-", "cuda-refused-"  # prefixes of temporary folders and of records of failures
+SCRATCH = "cuda-new-"  # prefix of temporary folders
 
 
 class HomeError(Exception):
@@ -121,10 +119,10 @@ class Home:
         return self.folder.name.rpartition("-")[2]
 
 
-def prepare(plan: CudaBuild, place: Path, host: str, patience: float = facts.PATIENCE) -> Home:
+def prepare(plan: CudaBuild, place: Path, host: str) -> Home:
     """The home for a plan below `place`, made if needed; `host`: the C++ compiler that nvcc calls.
 
-    Raises HomeError if it cannot be made or its compiler fails, now or in an attempt in the last `patience` seconds.
+    Raises HomeError if it cannot be made or its compiler fails, which is tried at each start: it takes 0.3 s.
     Of several concurrent processes one makes it, and the others wait.
     """
     folder = place / f"{HOME_PREFIX}{_key(plan, host)}"
@@ -137,7 +135,7 @@ def prepare(plan: CudaBuild, place: Path, host: str, patience: float = facts.PAT
         place.mkdir(parents=True, exist_ok=True)
         with waited_for(place):
             if not folder.is_dir():
-                _make_once(plan, folder, host, patience)
+                _make(plan, folder, host)
     except OSError as error:
         words = f"{folder} cannot be made ({error.strerror or error})"
         raise HomeError(words, "check the folder and the free space", is_of_toolkit=False) from error
@@ -151,21 +149,6 @@ def _key(plan: CudaBuild, host: str) -> str:
     texts = (NPP_TEXT, CUB_TEXT, SCRIPT, STANDARD, FLAGS_13)
     hosts = host, os.path.realpath(shutil.which(host) or host)  # g++ may be a link to different versions
     return hashlib.sha256(repr((parts, plan.codes, plan.is_translated, hosts, texts)).encode()).hexdigest()[:12]
-
-
-def _make_once(plan: CudaBuild, folder: Path, host: str, patience: float) -> None:
-    """Make the home, or raise a remembered HomeError."""
-    file = folder.with_name(folder.name.replace(HOME_PREFIX, REFUSED, 1))
-    looks = facts.looks(plan.toolkit, (shutil.which(host) or host, *_older_hosts()))
-    if known := facts.recall(file, looks, patience):
-        raise HomeError(*known)
-    try:
-        _make(plan, folder, host)
-    except HomeError as error:
-        if error.is_of_toolkit:
-            facts.note(file, looks, error.words, error.remedy)
-        raise
-    file.unlink(missing_ok=True)
 
 
 def _make(plan: CudaBuild, folder: Path, host: str) -> None:

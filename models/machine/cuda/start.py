@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import math
 import os
 import re
 import sys
@@ -17,10 +16,9 @@ from typing import Any
 from data.errors import FAILURE_TEXTS, LONGEST_REASON
 from data.io.files import write_atomically
 from data.io.lock import waited_for
-from models.machine.cuda import driver, search
-from models.machine.cuda.conclude import PIP_ALL, Conclusion, CudaBuild, anew, conclude, install
-from models.machine.cuda.driver import VISIBLE
-from models.machine.cuda.facts import PATIENCE, Driver, Facts
+from models.machine.cuda import detect
+from models.machine.cuda.choice import PIP_ALL, Conclusion, CudaBuild, Driver, Facts, anew, conclude, install
+from models.machine.cuda.detect import VISIBLE
 from models.machine.cuda.home import Home, HomeError, prepare
 
 AGAIN = "Jittor rebuilt its compiler helper and has to be started again"
@@ -58,8 +56,8 @@ def visible(gpu: int, environment: Mapping[str, str]) -> dict[str, str]:
 
 def gather(environment: Mapping[str, str]) -> Facts:
     """Detect driver and toolkits; toolkits are searched only if there is a driver with a GPU."""
-    found: Driver | None = driver.ask(environment)
-    toolkits = search.toolkits(environment, search.package_folders()) if found and found.gpus else ()
+    found: Driver | None = detect.ask(environment)
+    toolkits = detect.toolkits(environment, detect.package_folders()) if found and found.gpus else ()
     return Facts(found, tuple(toolkits))
 
 
@@ -76,15 +74,14 @@ def ready(gpu: int, place: Path, host: str) -> Ready:
     if conclusion.plan is None or facts.driver is None:
         return Ready(None, conclusion.reason)
     plans = (conclusion.plan, *conclusion.others)
-    for patience in (math.inf, PATIENCE):  # toolkits that failed are tested again only if no other works
-        errors: list[HomeError] = []
-        for plan in plans:
-            try:
-                return Ready(prepare(plan, place, host, patience))
-            except HomeError as error:
-                errors.append(error)
-                if not error.is_of_toolkit:
-                    return Ready(None, _refused(plans, errors, facts.driver))
+    errors: list[HomeError] = []
+    for plan in plans:
+        try:
+            return Ready(prepare(plan, place, host))
+        except HomeError as error:
+            errors.append(error)
+            if not error.is_of_toolkit:
+                break
     return Ready(None, _refused(plans, errors, facts.driver))
 
 

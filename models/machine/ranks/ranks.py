@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError
-from models.machine.ranks.place import Place, here
+from models.machine.ranks.process import MISSING, Place, here
 
 if TYPE_CHECKING:  # NumPy reads environment variables that are set before it is imported
     import numpy as np
@@ -30,10 +30,6 @@ SPIN_SECONDS = 2e-4  # of polling without sleep: most messages within a machine 
 FIRST_SLEEP, LONGEST_SLEEP = 2e-5, 1e-3
 CHECKED = 1_000_000  # numbers in the sum of `check`
 MODELS = Path(__file__).resolve().parents[2]
-MISSING = (
-    "{starter} started {size} processes, and the Python package mpi4py is missing: "
-    "run `pip install -r requirements-mpi.txt`, or start one process"
-)
 
 
 class AbandonedError(Exception):

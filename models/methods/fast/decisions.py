@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from data.parsed_scene import training_points
-from data.prepare.stereo.fused_depth import FusedDepth, fused_depth
+from data.prepare.fused_depth import FusedDepth, fused_depth
 from data.scenes.backdrop import backdrop_colours, shows_outside_masks
 from data.scenes.scene import LEAST_OUTWARD, Scene, shares_within
 from data.scenes.sparse import LEAST_POINTS, well_supported

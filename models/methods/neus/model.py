@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data.rays import Rays
+from data.rays import PixelBatch, Rays
 from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.machine.backend import jt
@@ -11,7 +11,7 @@ from models.methods.neus.sparing import sparing_view
 from models.methods.surface import SurfaceModel
 from models.rendering.render import render_surface
 from models.rendering.views import region_view
-from models.structs import RayView
+from models.structs import Noise, RayView, Var
 
 
 class NeuSModel(SurfaceModel):
@@ -19,6 +19,11 @@ class NeuSModel(SurfaceModel):
 
     type = NEUS
     estimator: HierarchicalEstimator
+
+    def precompute(self, batch: PixelBatch, noise: Noise | None) -> Var | None:
+        """What the estimator computes once per chunk."""
+        with jt.no_grad():
+            return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
 
     def view(self, rays: Rays, step: int) -> RayView:
         """Colours with background; normal, distance and opacity inside the sphere."""

@@ -10,9 +10,8 @@ import numpy as np
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
-from models.estimators import sampling
 from models.estimators.base import upload
-from models.estimators.hierarchical import HierarchicalEstimator
+from models.estimators.hierarchical import HierarchicalEstimator, inside_depths
 from models.fields.protocol import ColorField, SurfaceFields
 from models.machine.backend import jt
 from models.methods.neus import visible
@@ -56,7 +55,7 @@ def _uniform_distances(fields: SurfaceFields, estimator: HierarchicalEstimator, 
     if len(rays) == 0:
         return np.empty((0, count), np.float32)
     placed = upload(rays)
-    depths = sampling.inside_depths(placed.near, placed.far, count, None)
+    depths = inside_depths(placed.near, placed.far, count, None)
     points = volrend.points_along(placed.origins, placed.directions, depths).reshape((-1, 3))
     return fields.sdf.at_weights().distance(points).reshape(depths.shape).numpy()
 

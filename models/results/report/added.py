@@ -8,15 +8,14 @@ from typing import Any
 
 from data.errors import UserError
 from data.io.files import is_file, write_result
+from models.mesh.mesh import Surface
 from models.results.context import EvalContext
 from models.results.evaluate import Evaluated
 from models.results.image_metrics import ValidationImage
-from models.results.metric_table import rows as figure_rows
+from models.results.metric_tables import rows as figure_rows
 from models.results.report.document import REPORT, document, read_page
-from models.results.report.history import History
 from models.results.report.parts import mesh_part
-from models.results.report.training_page import earlier, fixed_parts, page, shown_picture, status_of
-from models.surface.mesh import Surface
+from models.results.report.training_page import History, earlier, fixed_parts, page, shown_picture, status_of
 
 
 def with_evaluation(context: EvalContext, found: Evaluated, language: str | None) -> None:

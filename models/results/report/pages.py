@@ -12,7 +12,7 @@ from data.errors import UserError
 from data.io.files import is_file, write_result
 from data.io.images import read_image
 from models.results.comparison import Runs, differences, incomparable
-from models.results.metric_table import best, rows
+from models.results.metric_tables import best, rows
 from models.results.report.document import REPORT, document, read_page
 from models.results.report.parts import picture_uri
 

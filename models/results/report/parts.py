@@ -13,9 +13,9 @@ import numpy as np
 from data.cameras import mean_up
 from data.io.images import size_within
 from data.scenes.scene import Scene
-from models.surface.clean import thinned
-from models.surface.mesh import Surface
-from models.surface.texture import TEXTURED_FACES
+from models.mesh.clean import thinned
+from models.mesh.mesh import Surface
+from models.mesh.texture import TEXTURED_FACES
 
 LONGEST = 800  # longer side of an image in pixels, that of validation images
 QUALITY = 90  # WebP quality in per cent

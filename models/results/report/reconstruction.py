@@ -11,23 +11,21 @@ import numpy as np
 import trimesh
 
 from data.errors import UserError, one_line
+from data.io.clock import Times, as_values
 from data.io.files import read_regular, remove, write_result
-from data.io.phases import Times, as_values
 from data.parsed_scene import ParsedScene, WorldFrame
 from data.prepare.inspection.epipolar import Finding
-from data.scenes.config import DatasetConfig
+from data.scenes.config import TRAINING, DatasetConfig
 from data.scenes.readers.neus import read_neus
-from data.scenes.split import TRAINING
 from models.plan import PLAN_KEY
-from models.results.held_out_points import MISSING
-from models.results.metric_files import JSON_FILE, read_json, write_json
-from models.results.metric_table import lines
+from models.results.metric_tables import JSON_FILE, lines, read_json, write_json
 from models.results.report.document import REPORT, escaped
 from models.results.report.inspection import FIGURES as HEALTH_FIGURES
 from models.results.report.inspection import FOLDER as HEALTH_FOLDER
 from models.results.report.inspection import PAGE as HEALTH_PAGE
 from models.results.report.inspection import PICTURE as OVERVIEW
 from models.results.report.pages import result_page
+from models.results.surface_metrics import MISSING
 
 MOST_BYTES = 1 << 24
 SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong

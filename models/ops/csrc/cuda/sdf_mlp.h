@@ -128,10 +128,38 @@ inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, cons
     }
 }
 
+// `sdf_backward` of a network in tiles.
+inline void backward_in_tiles(const NetInTiles &of, const SdfSizes &sizes, long n, const float *points,
+                              const float *record, const float *d_sdf, const float *d_feature, const float *d_gradient,
+                              float *d_packed) {
+    const TileNet &net = of.net;
+    const long padded = rounded_to_blocks(n), most = of.at_once(n);
+    const int stride = whole(sizes.encoded), outputs = sizes.widths.back(), stride_top = whole(outputs);
+    Scratch<float> encoded(most * stride), hat(most * stride), top(most * stride_top);
+    Scratch<float> hats(most * recorded(net)), bars(most * recorded(net));
+    WeightGradients gradients(of);
+    for (long begin = 0; begin < n; begin += most) {
+        const long rows = n - begin < most ? n - begin : most;
+        const HiddenRows h{const_cast<float *>(record), padded};
+        const SdfCotangents its{rows, begin, hat.values, top.values, stride, h, {hats.values, most}, {bars.values, most}};
+        encode_points(sizes, rows, points + begin * 3, encoded.values);
+        sdf_from_points(sizes.octaves, rows, encoded.values, d_gradient + begin * 3, hat.values, stride);
+        take_outputs(rows, outputs - 1, sizes.scale, d_sdf + begin, d_feature + begin * (outputs - 1), top.values, stride_top);
+        of.run(is_reduced() ? sdf_hats_kernel<1> : sdf_hats_kernel<3>, its);
+        gradients.add(rows, its.bars, {nullptr, 0, 1}, its.hats, 0, {}, {hat.values, stride});
+        of.run(is_reduced() ? sdf_bars_kernel<1> : sdf_bars_kernel<3>, its);
+        gradients.add(rows, its.bars, {top.values, stride_top, outputs}, h, begin, {}, {encoded.values, stride}, true);
+    }
+    gradients.give(d_packed);
+}
+
 // Gradient of the packed parameters from the cotangents of sdf, feature and gradient.
 inline void sdf_backward(const SdfSizes &sizes, long n, const float *points, const float *packed, const float *record,
                          const float *d_sdf, const float *d_feature, const float *d_gradient, float *d_packed) {
-    const SoftplusNet net = sdf_net(sizes, packed);
+    const SdfNet of(sizes, packed, true);
+    if (of.tiles.is_there())
+        return backward_in_tiles(of.tiles, sizes, n, points, record, d_sdf, d_feature, d_gradient, d_packed);
+    const SoftplusNet &net = *of.layers;
     const long most = at_once(n, net.stride), padded = rounded_to_blocks(n), stride = net.stride;
     const int features = sizes.widths.back() - 1;
     Scratch<float> encoded(most * net.stride_e), hat(most * net.stride_e);

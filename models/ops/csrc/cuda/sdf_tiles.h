@@ -1,9 +1,9 @@
-// The network of signed distances for tiles of points, in one kernel for distance, feature and input gradient, and one
-// for the cotangents of the layers. Notation and record are those of softplus_net.h and sdf_mlp.h. The main area of a
-// tile holds h_l, u_l, hat h_l or bar a_l, the area beside h_0 or hat h_0.
+// The network of signed distances for tiles of points: kernels for distance and feature, for the input gradient, and for
+// the cotangents of both. Notation and record are those of softplus_net.h and sdf_mlp.h. The main area of a tile holds
+// h_l, u_l, hat h_l or bar a_l, the area beside h_0 or hat h_0.
 #pragma once
 #include "softplus.h"
-#include "tile_layers.h"
+#include "weight_gradients.h"
 
 namespace neus {
 
@@ -21,26 +21,6 @@ inline std::vector<LayerShape> sdf_shapes(const SdfSizes &sizes) {
     return shapes;
 }
 
-// Matrices of the outputs of the hidden layers, one after the other, [rows, width] each, the width in whole vectors.
-struct HiddenRows {
-    float *values;
-    long rows;
-    // Outputs of layer `l` for a tile from row `begin` on; no rows if there is no matrix.
-    __device__ TileRows of(const TileNet &net, int l, long begin, int rows_of_tile) const {
-        long before = 0;
-        for (int k = 0; k < l; k++) before += rows * whole(net.layers[k].shape.outputs);
-        const int stride = whole(net.layers[l].shape.outputs);
-        return {values + before + begin * stride, stride, values ? rows_of_tile : 0};
-    }
-};
-
-// Floats of a row in all of them.
-inline long recorded(const TileNet &net) {
-    long total = 0;
-    for (int l = 0; l < net.last; l++) total += whole(net.layers[l].shape.outputs);
-    return total;
-}
-
 // The points of a launch; what is null is not asked for.
 struct SdfTiles {
     long points;
@@ -52,26 +32,30 @@ struct SdfTiles {
     float *total;  // d y_0 / d h_0 [points, stride]
 };
 
-// u_l = c_{l+1} s_l for the last hidden layer in the main area.
-__device__ inline void begin_sweep(Tile &tile, const TileLayer &top, const TileRows &h) {
+// The weight of the distance in the last layer for a channel of the layer before.
+__device__ inline float weight_of(const TileLayer &top, int column) {
+    return column < top.shape.main ? top.weight[column] * top.shape.factor : 0.f;
+}
+
+// u_l = c_{l+1} s_l for the last hidden layer in the main area, and in `u`.
+__device__ inline void begin_sweep(Tile &tile, const TileLayer &top, const TileRows &h, const TileRows &u) {
     Sums sums;
     each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
         const float2 value = h.read(row, column);
-        const int width = top.shape.main;
-        a = column < width ? top.weight[column] * top.shape.factor * softplus_slope(value.x) : 0.f;
-        b = column + 1 < width ? top.weight[column + 1] * top.shape.factor * softplus_slope(value.y) : 0.f;
+        a = weight_of(top, column) * softplus_slope(value.x);
+        b = weight_of(top, column + 1) * softplus_slope(value.y);
+        u.write(row, column, a, b);
     });
     put(tile, sums);
 }
 
-// u_{l-1} from u_l.
-template <int PRODUCTS>
-__device__ inline void continue_sweep(Tile &tile, const TileLayer &layer, const TileRows &h) {
-    Sums sums = pulled<PRODUCTS>(tile, layer.main_turned, tile.column);
+// The main area times a factor and the slopes of h, there and in `to`: u_{l-1} from u_l, or hat h_{l+1} from hat x_l.
+__device__ inline void times_slope(Tile &tile, Sums &sums, const TileRows &h, const TileRows &to) {
     each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
         const float2 value = h.read(row, column);
         a *= softplus_slope(value.x);
         b *= softplus_slope(value.y);
+        to.write(row, column, a, b);
     });
     put(tile, sums);
 }
@@ -124,7 +108,7 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfT
     const auto hidden = [&](int l) { return its.record.of(net, l, begin, rows); };
     const TileRows total{its.total + begin * its.stride, its.stride, rows};
     bool is_begun = false;
-    begin_sweep(tile, top, hidden(net.last - 1));
+    begin_sweep(tile, top, hidden(net.last - 1), {});
     for (int l = net.last - 1; l >= 0; l--) {
         const TileLayer &layer = net.layers[l];
         // What reaches h_0 is added up; each lane reads and writes its own places only.
@@ -139,21 +123,85 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfT
             each_pair(tile, first, sums, [&](int row, int column, float a, float b) { total.write(row, column, a, b); });
         }
         is_begun |= layer.beside_turned.columns > 0;
-        if (l > 0) continue_sweep<PRODUCTS>(tile, layer, hidden(l - 1));
+        if (l == 0) return;
+        Sums sums = pulled<PRODUCTS>(tile, layer.main_turned, tile.column);
+        times_slope(tile, sums, hidden(l - 1), {});
     }
 }
 
-inline void sweep(const NetInTiles &net, const SdfTiles &its) {
-    launch_sharing(is_reduced() ? sdf_sweep_kernel<1> : sdf_sweep_kernel<3>, net.blocks(its.points), net.threads(),
-                   net.shared(), net.net, its);
+// The cotangents of the points of a launch, from those of the outputs `top` [points, whole(outputs)] and hat h_0 [points,
+// stride]: hat h_1 ... hat h_L, and in `bars` first u_0 ... u_{L-1}, then bar a_0 ... bar a_{L-1}. `first`: the row of the
+// first point in the record.
+struct SdfCotangents {
+    long points, first;
+    const float *hat, *top;
+    int stride;
+    HiddenRows record, hats, bars;
+};
+
+// The cotangents of the sweep, and the sweep itself.
+template <int PRODUCTS>
+__global__ void __launch_bounds__(TILE_BOUND) sdf_hats_kernel(TileNet net, SdfCotangents its) {
+    Tile tile(net.width, net.beside);
+    const long begin = (long)blockIdx.x * tile.points;
+    const int rows = (int)(its.points - begin < tile.points ? its.points - begin : tile.points);
+    const auto of = [&](const HiddenRows &some, int l) { return some.of(net, l, begin, rows); };
+    const auto hidden = [&](int l) { return its.record.of(net, l, its.first + begin, rows); };
+    begin_sweep(tile, net.layers[net.last], hidden(net.last - 1), of(its.bars, net.last - 1));
+    for (int l = net.last - 1; l > 0; l--) {
+        Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
+        times_slope(tile, sums, hidden(l - 1), of(its.bars, l - 1));
+    }
+    fill_beside(tile, its.hat + begin * its.stride, its.stride, rows, net.layers[0].shape.beside);
+    for (int l = 0; l < net.last; l++) {
+        Sums sums = outputs_at<PRODUCTS>(tile, net.layers[l], tile.column);
+        times_slope(tile, sums, hidden(l), of(its.hats, l));
+    }
+}
+
+// bar a_l from bar h_{l+1}: that of the sweep, t c s', is hat c BETA (1 - s) with hat = t s and c = u / s.
+__device__ inline float through_softplus(float bar, float h, float hat, float u) {
+    const float s = softplus_slope(h);
+    return bar * s + (s == 0.f ? 0.f : hat * (u / s) * BETA * (1.f - s));
+}
+
+// The cotangents of the values.
+template <int PRODUCTS>
+__global__ void __launch_bounds__(TILE_BOUND) sdf_bars_kernel(TileNet net, SdfCotangents its) {
+    Tile tile(net.width, net.beside);
+    const long begin = (long)blockIdx.x * tile.points;
+    const int rows = (int)(its.points - begin < tile.points ? its.points - begin : tile.points);
+    const TileLayer &top = net.layers[net.last];
+    const int features = top.shape.back, stride = whole(top.shape.outputs);
+    const float *outputs = its.top + begin * stride;
+    fill(tile, tile.main, rounded_up(features, STEP), [=](int row, int column) {
+        return row < rows && column < features ? outputs[row * stride + column + 1] : 0.f;
+    });
+    for (int l = net.last; l > 0; l--) {
+        const TileRows h = its.record.of(net, l - 1, its.first + begin, rows), hat = its.hats.of(net, l - 1, begin, rows);
+        const TileRows bar = its.bars.of(net, l - 1, begin, rows);
+        Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
+        if (l == net.last)
+            each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
+                const float distance = row < rows ? outputs[row * stride] : 0.f;
+                a += distance * weight_of(top, column);
+                b += distance * weight_of(top, column + 1);
+            });
+        each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
+            const float2 value = h.read(row, column), swept = hat.read(row, column), u = bar.read(row, column);
+            a = through_softplus(a, value.x, swept.x, u.x);
+            b = through_softplus(b, value.y, swept.y, u.y);
+            bar.write(row, column, a, b);
+        });
+        if (l > 1) put(tile, sums);
+    }
 }
 
 // Distances, and where `its` asks for them features and totals, of the points of a launch.
 inline void evaluate(const NetInTiles &net, const SdfTiles &its) {
     if (its.points <= 0) return;
-    launch_sharing(is_reduced() ? sdf_tiles_kernel<1> : sdf_tiles_kernel<3>, net.blocks(its.points), net.threads(),
-                   net.shared(), net.net, its);
-    if (its.total) sweep(net, its);
+    net.run(is_reduced() ? sdf_tiles_kernel<1> : sdf_tiles_kernel<3>, its);
+    if (its.total) net.run(is_reduced() ? sdf_sweep_kernel<1> : sdf_sweep_kernel<3>, its);
 }
 
 }  // namespace neus

@@ -18,8 +18,10 @@ constexpr int LARGEST_EXPONENT = 13;
 // Threads of the largest block. Below 8.0 no tile of 16 warps fits into shared memory, and the others may use all registers.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int TILE_BOUND = TILE_WARPS / 2 * LANES;
+constexpr bool READS_AHEAD = false;  // for want of registers
 #else
 constexpr int TILE_BOUND = TILE_WARPS * LANES;
+constexpr bool READS_AHEAD = true;
 #endif
 
 __host__ __device__ inline int rounded_up(int n, int step) { return (n + step - 1) / step * step; }
@@ -99,20 +101,24 @@ struct Tile {
     int lane, row, column, columns, points;
     Area main, beside;
 
+    // The first place of areas, behind the largest values of each warp, of up to two areas.
+    static constexpr int AREAS = 2 * 2 * TILE_WARPS;
+
     // `width`: channels of the main area, a power of two from OWN on; `beside`: of the other, in STEP.
     __device__ Tile(int width, int beside_width) : lane(threadIdx.x % LANES), columns(width) {
         const int warp = threadIdx.x / LANES, across = width / OWN;
         points = (int)blockDim.x / LANES / across * OWN;
         row = warp / across * OWN;
         column = warp % across * OWN;
-        int from = 2 * TILE_WARPS;
-        main = area(from, width);
-        beside = area(from, beside_width);
+        int from = AREAS;
+        main = area(from, points, width);
+        beside = area(from, points, beside_width);
     }
 
     // The inverse of s for values of which `most` is the largest of this thread. All warps have left the areas then.
-    __device__ float common_scale(float most) {
-        float *largest = (float *)shared_at(0);  // of each warp
+    // Calls of the same number must have another barrier between them.
+    __device__ float common_scale(float most, int number = 0) const {
+        float *largest = (float *)shared_at(0) + number * TILE_WARPS;
         most = largest_of_warp(most);
         if (lane == 0) largest[threadIdx.x / LANES] = most;
         __syncthreads();
@@ -120,18 +126,17 @@ struct Tile {
         return scale_of(most);
     }
 
-   private:
-    __device__ Area area(int &from, int width) const {
+    __device__ static Area area(int &from, int rows, int width) {
         const int stride = width + SKEW;
-        Area made{from, from + points * stride, stride, 1.f};
-        from += 2 * points * stride;
+        Area made{from, from + rows * stride, stride, 1.f};
+        from += 2 * rows * stride;
         return made;
     }
 };
 
 // Bytes of shared memory, and the points, of a tile of `warps` warps.
 inline long shared_of(int warps, int width, int beside) {
-    return TILE_WARPS * sizeof(float) + (warps * OWN * OWN / width) * 4l * (width + beside + 2 * SKEW);
+    return 2 * TILE_WARPS * sizeof(float) + (warps * OWN * OWN / width) * 4l * (width + beside + 2 * SKEW);
 }
 
 // work(row, column, value, next value) for pairs of sums at rows of the tile and columns from `first` on.

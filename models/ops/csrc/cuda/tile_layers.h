@@ -8,6 +8,10 @@ namespace neus {
 constexpr int FACTORS_OF_A_LAUNCH = 32;  // the kernel arguments must fit into 4 KiB
 static_assert(TILE_WIDTH <= TILE_WARPS * OWN, "a row of warps has all channels of a layer");
 constexpr int LEAST_WIDTH = 64;
+// An H100 has 132 multiprocessors, each with room for one tile of the published network.
+#ifndef TILES_OF_A_PASS
+#define TILES_OF_A_PASS 128
+#endif
 
 // Where the inputs and outputs of a layer are. Its input consists of the main channels, the outputs of the layer before,
 // and of those beside, which several layers may read; the columns of its weight are multiplied by `factor`. Cotangents
@@ -30,6 +34,26 @@ struct TileNet {
     TileLayer layers[TILE_LAYERS];
     int last, width, beside;  // channels of the areas of a tile
 };
+
+// Matrices of the outputs of the hidden layers, one after the other, [rows, width] each, the width in whole vectors.
+struct HiddenRows {
+    float *values;
+    long rows;
+    // Outputs of layer `l` for a tile from row `begin` on; no rows if there is no matrix.
+    __host__ __device__ TileRows of(const TileNet &net, int l, long begin, int rows_of_tile) const {
+        long before = 0;
+        for (int k = 0; k < l; k++) before += rows * whole(net.layers[k].shape.outputs);
+        const int stride = whole(net.layers[l].shape.outputs);
+        return {values + before + begin * stride, stride, values ? rows_of_tile : 0};
+    }
+};
+
+// Floats of a row in all of them.
+inline long recorded(const TileNet &net) {
+    long total = 0;
+    for (int l = 0; l < net.last; l++) total += whole(net.layers[l].shape.outputs);
+    return total;
+}
 
 // The sums of a layer's outputs at the warp's columns from `first` on, from both areas of the tile.
 template <int PRODUCTS>
@@ -119,6 +143,7 @@ inline bool are_for_tiles(const std::vector<LayerShape> &shapes) {
 struct NetInTiles {
     TileNet net{};
     int warps = 0, points = 0;  // of a block; no warps: there are no tiles for this network
+    long size = 0;              // of the packed parameters
     std::vector<FactorSource> sources;
     std::vector<Scratch<uint4>> memory;
 
@@ -135,15 +160,19 @@ struct NetInTiles {
         points = warps * OWN * OWN / net.width;
         if (warps == 0) return;
         for (size_t l = 0; l < shapes.size(); l++) {
-            add(packed, shapes[l], has_turned, net.layers[l]);
-            packed += (long)(shapes[l].inputs + 1) * shapes[l].outputs;
+            add(packed + size, shapes[l], has_turned, net.layers[l]);
+            size += (long)(shapes[l].inputs + 1) * shapes[l].outputs;
         }
         pack();
     }
     bool is_there() const { return warps > 0; }
-    int threads() const { return warps * LANES; }
-    long shared() const { return shared_of(warps, net.width, net.beside); }
-    dim3 blocks(long rows) const { return dim3((unsigned)((rows + points - 1) / points)); }
+    // A kernel for the points of a launch.
+    template <typename Launch>
+    void run(void (*kernel)(TileNet, Launch), const Launch &its) const {
+        launch_sharing(kernel, dim3((unsigned)((its.points + points - 1) / points)), warps * LANES, shared_of(warps, net.width, net.beside), net, its);
+    }
+    // Points of a pass through layers whose outputs are stored.
+    long at_once(long rows) const { return std::max(1l, std::min(rows, (long)TILES_OF_A_PASS * points)); }
 
    private:
     void add(const float *packed, const LayerShape &s, bool has_turned, TileLayer &layer) {

@@ -1,1 +1,0 @@
-"""Cameras and points from matched features: tracks, triangulation, bundle adjustment."""

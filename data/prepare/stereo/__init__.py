@@ -1,1 +1,0 @@
-"""Depth maps of photographs with known cameras, and their fusion."""

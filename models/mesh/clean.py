@@ -1,0 +1,288 @@
+"""Clean a mesh: remove cavities, small components, unseen faces and the ground; decimate.
+
+The ground is a plane on whose one side are the object and the cameras. Working frame; P points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import trimesh
+from scipy.spatial import cKDTree
+
+from data.errors import UserError
+from data.io.bars import shown
+from data.parsed_scene import MASK_HALF
+from data.prepare.world import fitted_plane, largest_plane
+from data.rays import PinholeCamera
+from models.mesh.mesh import Surface
+from models.mesh.visibility import Visibility, dots, lengths
+
+SMALL = 0.01  # of the area of the largest component: smaller ones are removed
+# Masks are dilated by 50 pixels of a DTU photograph, 1600 wide (as published for NeuS without masks); for other sizes
+# by the same fraction of the width.
+DILATION = 50 / 1600
+MOST_FACES = 4_000_000  # decimation of more triangles takes too long during a training
+FACES = 2**20  # faces processed at a time
+# Of `without_bystanders`: lengths of mean normals, absolute and relative to that of the object; the distance from the
+# object as a fraction of its size; and the fractions of a component and of the cameras that are outside its hull.
+LEAST_SIDED, MORE_SIDED, APART, MOSTLY = 0.5, 1.5, 0.1, 0.9
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A mesh without some of its components."""
+
+    mesh: trimesh.Trimesh
+    removed: int  # number of removed components
+    kept: int  # number of remaining components
+
+
+def without_dust(mesh: trimesh.Trimesh, small: float = SMALL) -> Cleaned:
+    """Remove the components with an area below `small` of the largest one's."""
+    count, label = pieces(mesh)
+    area = np.bincount(label, weights=face_areas(mesh), minlength=count)
+    stays = area >= small * area.max()
+    return _with_pieces(mesh, label, stays)
+
+
+def without_cavities(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
+    """Remove the closed components that bound empty space without a camera, whose centres are [C, 3].
+
+    No photograph shows such a cavity inside an object. Faces are oriented outwards: its signed volume is negative. A
+    mesh of such components only is inside out, and is kept.
+    """
+    count, label = pieces(mesh)
+    middle, vertices = np.mean(mesh.bounds, axis=0), np.asarray(mesh.vertices)
+    volumes = np.concatenate([dots(vertices[faces[:, 0]] - middle, normal) for faces, normal in _normals(mesh)])
+    is_cavity = np.bincount(label, weights=volumes, minlength=count) < 0
+    is_inner = is_cavity[label]
+    faces, names = mesh.faces[is_inner], label[is_inner]
+    edges = np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
+    _, first, uses = np.unique(edges, axis=0, return_index=True, return_counts=True)
+    is_cavity[names[first[uses == 1] // 3]] = False  # open components
+    lows, highs = np.full((count, 3), np.inf), np.full((count, 3), -np.inf)
+    np.minimum.at(lows, names, vertices[faces].min(axis=1))
+    np.maximum.at(highs, names, vertices[faces].max(axis=1))
+    for center in centers:
+        is_cavity &= ~((center > lows) & (center < highs)).all(axis=1)
+    return _with_pieces(mesh, label, ~is_cavity | is_cavity.all())
+
+
+def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
+    """Remove what stands apart from an object and was seen from one side only, such as a wall or a neighbour behind it.
+
+    `mesh` has no unseen faces, so the mean of its unit normals tells from how many sides a component was seen: its
+    length is 1 for a wall, 0.5 for half a sphere, and 0 for a closed surface. The object is the component that has the
+    largest area, times 1 less this length. Nothing is removed if cameras, with centres [C, 3], are within its convex
+    hull, as in a room.
+    """
+    count, label = pieces(mesh)
+    normals = np.concatenate([normal for _, normal in _normals(mesh)])
+    areas = np.bincount(label, weights=lengths(normals), minlength=count)
+    total = np.stack([np.bincount(label, weights=normals[:, axis], minlength=count) for axis in range(3)], axis=1)
+    one_sided = lengths(total) / areas
+    largest = int(np.argmax(areas * (1.0 - one_sided)))
+    stays = one_sided < max(LEAST_SIDED, MORE_SIDED * one_sided[largest])
+    if stays.all():
+        return Cleaned(mesh, 0, count)
+
+    def within(name: int) -> np.ndarray:
+        return mesh.vertices[np.unique(mesh.faces[label == name])]
+
+    vertices = within(largest)
+    near, size = cKDTree(vertices), np.ptp(vertices, axis=0).max()
+    # The hull is approximated by its planes with 162 normals, as meshes have up to millions of vertices on it.
+    hull = [(side, (vertices @ side).max()) for side in trimesh.creation.icosphere(2).vertices]
+
+    def outside(points: np.ndarray) -> float:
+        return float(np.mean(np.logical_or.reduce([points @ side > reach for side, reach in hull])))
+
+    if outside(centers) < MOSTLY:
+        return Cleaned(mesh, 0, count)
+    for name in np.flatnonzero(~stays):
+        part = within(name)
+        stays[name] = near.query(part)[0].min() < APART * size or outside(part) < MOSTLY
+    return _with_pieces(mesh, label, stays)
+
+
+def _with_pieces(mesh: trimesh.Trimesh, label: np.ndarray, stays: np.ndarray) -> Cleaned:
+    """The components of `pieces` that stay, bool [C]; the mesh itself if all do."""
+    kept = mesh if stays.all() else with_faces(mesh, stays[label])
+    return Cleaned(kept, int((~stays).sum()), int(stays.sum()))
+
+
+def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:
+    """The number of components, and the component of each face [F]; triangles with a common vertex are connected."""
+    faces = mesh.faces.astype(np.int32)
+    edges = np.concatenate([faces[:, :2], faces[:, 1:]])
+    labels = trimesh.graph.connected_component_labels(edges, len(mesh.vertices))
+    names, label = np.unique(labels[faces[:, 0]], return_inverse=True)
+    return len(names), label.reshape(-1)
+
+
+def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
+    """The area of each face, [F]."""
+    return 0.5 * np.concatenate([np.zeros(0), *(lengths(normal) for _, normal in _normals(mesh))])
+
+
+def _normals(mesh: trimesh.Trimesh) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Faces [K, 3], FACES at a time, with their normals [K, 3], of twice the length of the areas."""
+    vertices = np.asarray(mesh.vertices)
+    for start in range(0, len(mesh.faces), FACES):
+        faces = mesh.faces[start : start + FACES]
+        corners = vertices[faces]
+        yield faces, np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+
+
+def with_faces(mesh: trimesh.Trimesh, stays: np.ndarray) -> trimesh.Trimesh:
+    """The mesh of these faces (bool [F]) and their vertices."""
+    faces = mesh.faces[stays]
+    used = np.zeros(len(mesh.vertices), bool)
+    used[faces] = True
+    return trimesh.Trimesh(mesh.vertices[used], (np.cumsum(used) - 1)[faces], process=False)
+
+
+def as_seen(
+    mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], masks: Sequence[np.ndarray] | None, visibility: Visibility
+) -> trimesh.Trimesh:
+    """Remove faces without a visible vertex, and faces with a vertex outside a dilated mask.
+
+    masks: uint8 [H, W] of each camera; None for a scene without masks. Points outside an image are not outside its
+    mask. The result may have no faces.
+    """
+    vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
+    seen = np.zeros(len(vertices), bool)
+    for camera in shown(cameras, "visibility"):
+        unseen = np.flatnonzero(~seen)
+        asked = unseen[camera.shows(*camera.project(vertices[unseen]))]
+        seen[asked] = visibility.sees(vertices[asked], normals[asked], camera.center)
+    stays = seen[mesh.faces].any(axis=1)
+    if masks is not None:
+        stays &= within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1)
+    return with_faces(mesh, stays)
+
+
+def within_masks(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Whether each vertex is inside the dilated mask of every image that contains its projection: bool [V]."""
+    vertices = np.asarray(mesh.vertices)
+    within = np.ones(len(vertices), bool)
+    for camera, mask in zip(cameras, masks, strict=True):
+        pixels, depth = camera.project(vertices)
+        shown = camera.shows(pixels, depth)
+        places = np.rint(pixels[shown]).astype(int)
+        within[shown] &= _dilated(mask)[places[:, 1], places[:, 0]]
+    return within
+
+
+def _dilated(mask: np.ndarray) -> np.ndarray:
+    """A mask dilated by DILATION, bool [H, W]."""
+    radius = max(1, round(DILATION * mask.shape[1]))
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1,) * 2)
+    return cv2.dilate((mask > MASK_HALF).astype(np.uint8), kernel).astype(bool)
+
+
+def decimated(mesh: trimesh.Trimesh, faces: int) -> trimesh.Trimesh:
+    """Reduce to about this number of triangles by quadric errors (fast-simplification)."""
+    if len(mesh.faces) <= faces:
+        return mesh
+    import fast_simplification  # imported only here
+
+    vertices, triangles = fast_simplification.simplify(
+        np.asarray(mesh.vertices, np.float32), np.asarray(mesh.faces, np.int32), target_count=faces
+    )
+    return trimesh.Trimesh(vertices.astype(np.float64), triangles.astype(np.int64), process=False)
+
+
+def thinned(surface: Surface, faces: int) -> tuple[trimesh.Trimesh, np.ndarray | None]:
+    """Reduce to about `faces` triangles, with colours uint8 [V, 3], if there are any. Raises UserError for a too
+    large mesh.
+    """
+    mesh, rgb, count = surface.mesh, surface.rgb, len(surface.mesh.faces)
+    if count > MOST_FACES:
+        raise UserError(
+            f"the mesh has {count} triangles, more than the {MOST_FACES} that can be decimated for a page: "
+            "lower train.mesh_resolution or --resolution, or open the mesh file"
+        )
+    thin = decimated(mesh, faces)
+    if rgb is not None and thin is not mesh:
+        rgb = rgb[cKDTree(np.asarray(mesh.vertices)).query(np.asarray(thin.vertices))[1]]
+    return thin, None if rgb is None else np.asarray(rgb, np.uint8)
+
+
+def is_watertight(mesh: trimesh.Trimesh) -> bool:
+    """Whether every edge belongs to exactly two triangles, in opposite directions."""
+    count, faces = len(mesh.vertices), mesh.faces
+    if len(faces) == 0 or len(faces) % 2:
+        return False
+    edges = np.empty(3 * len(faces), np.int64)  # one number per edge: its vertices without order, then the direction
+    for index, (a, b) in enumerate(((0, 1), (1, 2), (2, 0))):
+        begin, end = faces[:, a], faces[:, b]
+        part = edges[index * len(faces) : (index + 1) * len(faces)]
+        part[:] = 2 * (np.minimum(begin, end) * count + np.maximum(begin, end)) + (begin > end)
+    edges.sort()
+    forth, back = edges[::2], edges[1::2]
+    return bool((forth % 2 == 0).all() and (back == forth + 1).all() and (np.diff(forth) > 0).all())
+
+
+def vertex_normals(mesh: trimesh.Trimesh) -> np.ndarray:
+    """Unit normals [V, 3] of the vertices, weighted by triangle areas; handles tens of millions of vertices."""
+    total = np.zeros((len(mesh.vertices), 3))
+    for faces, normal in _normals(mesh):
+        for axis in range(3):
+            total[:, axis] += np.bincount(faces.reshape(-1), np.repeat(normal[:, axis], 3), len(total))
+    return total / np.maximum(lengths(total), np.finfo(float).tiny)[:, None]
+
+
+THICK = 0.03  # radii from the plane within which a point, or a face that is parallel to it, is on the ground
+LEAST_SHARE = 0.1  # of the points; a smaller plane is not taken for the ground
+MOST_BELOW, LEAST_ABOVE = 0.03, 0.9  # fractions of the points below the ground, of the cameras above it
+STEEPEST = np.cos(np.radians(30.0))  # of a face of the ground, from its plane
+PLANES = 5  # that are tried, the largest first: a box may have a larger side than its ground
+SAMPLES = 20_000  # area-uniform faces in which the ground is searched
+ROUGH = 3.0  # median distances from the plane that the unevenness of the ground reaches
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A plane."""
+
+    place: np.ndarray  # [3], a point of it
+    normal: np.ndarray  # [3], unit, towards the cameras
+    rough: float  # radii, how far its own faces are from it
+
+    def height(self, points: np.ndarray) -> np.ndarray:
+        """The signed distances [P] of points [P, 3], positive on the side of the cameras."""
+        return (points - self.place) @ self.normal
+
+
+def find_ground(points: np.ndarray, centers: np.ndarray) -> Ground | None:
+    """The ground under points [P, 3] of surfaces, seen from cameras with centres [C, 3]; None if there is none."""
+    rest = points
+    for _ in range(PLANES):
+        near = largest_plane(rest, THICK)
+        if near.sum() < max(3, LEAST_SHARE * len(points)):
+            return None
+        place, normal = fitted_plane(rest[near])
+        normal = normal * (np.sign(np.median((centers - place) @ normal)) or 1.0)
+        found = Ground(place, normal, ROUGH * float(np.median(np.abs((rest[near] - place) @ normal))))
+        is_below = np.mean(found.height(points) < -THICK) > MOST_BELOW
+        if not is_below and np.mean(found.height(centers) > THICK) >= LEAST_ABOVE:
+            return found
+        rest = rest[~near]
+    return None
+
+
+def without_ground(mesh: trimesh.Trimesh, centers: np.ndarray) -> trimesh.Trimesh | None:
+    """The faces above the ground, seen from camera centres [C, 3]; None if there is no ground, or nothing on it."""
+    areas, middles = face_areas(mesh), np.asarray(mesh.triangles_center)
+    drawn = np.random.default_rng(0).choice(len(areas), SAMPLES, p=areas / areas.sum())
+    ground = find_ground(middles[drawn], centers)
+    if ground is None:
+        return None
+    is_parallel = np.asarray(mesh.face_normals) @ ground.normal > STEEPEST
+    stays = ground.height(middles) > np.where(is_parallel, THICK, min(ground.rough, THICK))
+    return with_faces(mesh, stays) if stays.any() else None

@@ -1,0 +1,255 @@
+"""Sessions of the viewer: of a scene (`--mode inspect --view`), a trained model (`--mode view`), a training (`--view`).
+
+That of a scene does not load Jittor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.errors import UserError, reason
+from models.mesh.extraction import EmptySurfaceError
+from models.results.callback import TRAINING, Callback
+from models.viewer.handles import ConfKeys
+from models.viewer.scene_display import SceneDisplay, words
+from models.viewer.server import start, stop
+
+if TYPE_CHECKING:
+    from models.mesh.mesh import Surface
+    from models.requests import MeshRequest
+    from models.results.context import EvalContext
+    from models.results.experiment import Experiment
+    from models.viewer.live_render import LiveRenderer
+
+
+from dataclasses import dataclass
+
+from data.scenes.scene import Scene
+from models.viewer.boxes import Boxes
+from models.viewer.camera_tools import CameraTools
+from models.viewer.handles import CropBox, Ruler
+
+AT_ONCE = 0.3  # seconds for the first image of a new camera
+BETWEEN = 1.0  # seconds for one between two parts of an extraction
+PATIENCE = 6.0  # seconds for the finest one
+SHARE = 0.03  # fraction of the training time for renderings of the viewer
+LONGEST = 0.4  # seconds of training time for one rendering
+FRESH = 5.0  # seconds after which a rendering during training is repeated
+MOST_CHECKPOINTS = 500
+
+
+def look_at_model(
+    now: EvalContext, mesh: MeshRequest, checkpoints: Mapping[int, Path], keys: ConfKeys, place: Place
+) -> None:
+    """Show a trained model until Ctrl-C.
+
+    Args:
+        mesh: the mesh that is shown.
+        checkpoints: files by step, of which a list is shown.
+        keys: the conf and its scene folder.
+    """
+    from models.results.meshes import validate_mesh
+    from models.viewer.export import ExportPanel
+    from models.viewer.live_render import LiveRenderer
+
+    say, dataset = now.log.info, now.experiment.conf.dataset
+    server = start(place.host, place.port, now.experiment.folder.name, say)
+    stage = SceneDisplay(server, now.experiment.scene, words(place.language), say, is_alone=True)
+    live = LiveRenderer(stage)
+    panel = ExportPanel(stage, add_tools(stage, keys, dataset.downscale, now.experiment.folder, say))
+    steps = sorted(checkpoints)[-MOST_CHECKPOINTS:]
+    names = {f"{stage.words('step')} {step}": step for step in steps}
+    chosen = None
+    if len(steps) > 1:
+        at = now.step if now.step in steps else steps[-1]
+        chosen = server.gui.add_dropdown(
+            stage.words("checkpoint"), tuple(names), initial_value=f"{stage.words('step')} {at}"
+        )
+        chosen.on_update(lambda _event: live.refresh())
+    shown, paused = None, now
+    live.warm_up(now)
+    try:
+        while True:
+            wanted = now.step if chosen is None else names[chosen.value]
+            if wanted != shown:
+                shown = wanted
+                live.busy(True)
+                loaded = now if wanted == now.step else _loaded(live, now, checkpoints[wanted])
+                if loaded is not None:
+                    now = loaded
+                    live.forget_mesh()
+                    live.tell(f"{stage.words('step')} {now.step}")
+                    # Browsers get their images between the parts of the extraction.
+                    paused = replace(now, pause=partial(live.draw, now, AT_ONCE, BETWEEN))
+                    _show(live, stage, now, _mesh_of(paused, mesh))
+            panel.serve(now.experiment.folder, now.step, partial(validate_mesh, paused))
+            is_idle = live.draw(now, AT_ONCE, PATIENCE) == 0.0
+            live.busy(not is_idle)
+            if is_idle:
+                live.wait(A_MOMENT)
+    except KeyboardInterrupt:
+        say("the viewer is closed")
+    finally:
+        stop(server)
+
+
+def _loaded(live: LiveRenderer, now: EvalContext, path: Path) -> EvalContext | None:
+    """The model of a checkpoint; None, with the error shown and the model kept, if it cannot be read."""
+    from models.checkpoints.ours import load_checkpoint
+
+    try:
+        return now.at(load_checkpoint(path))
+    except UserError as error:
+        live.tell(str(error))
+        return None
+
+
+def _show(live: LiveRenderer, stage: SceneDisplay, now: EvalContext, surface: Surface | None) -> None:
+    """Show the mesh of a step and its caption."""
+    told = f"{stage.words('step')} {now.step}"
+    if surface is None:
+        live.tell(f"{told}: {stage.words('no_surface')}")
+    else:
+        live.show_mesh(surface)
+        live.tell(told)
+    live.refresh()
+
+
+class ViewerCallback(Callback):
+    """The viewer during a training: shows the newest mesh, and renderings in a small fraction of the time."""
+
+    name = "the viewer"
+
+    def __init__(
+        self,
+        keys: ConfKeys,
+        place: Place,
+        say: Callable[[str], None],
+    ) -> None:
+        self._keys, self._place, self._say = keys, place, say
+        self._server: Any = None
+        self._begun = self._fresh = time.perf_counter()
+        self._spent = 0.0
+        self._is_closed = False
+
+    def begin(self, experiment: Experiment) -> None:
+        """Start the server; raises UserError if it cannot be started. Camera paths are written to the folder."""
+        self._experiment = experiment
+        self._server = start(self._place.host, self._place.port, experiment.scene.name, self._say)
+
+    @cached_property
+    def _live(self) -> LiveRenderer:
+        """The renderings, built with the scene at the first use, after Jittor is initialised."""
+        from models.viewer.live_render import LiveRenderer
+
+        # Browsers without a GPU use the CPU cores of the training: the rest is drawn only on request.
+        experiment, texts = self._experiment, words(self._place.language)
+        stage = SceneDisplay(self._server, experiment.scene, texts, self._say, is_alone=True)
+        live = LiveRenderer(stage)
+        live.busy(False)
+        add_tools(stage, self._keys, experiment.conf.dataset.downscale, experiment.folder, self._say)
+        return live
+
+    def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
+        """Show the logged scalars."""
+        del seconds
+        psnr, say = values["Statistics/psnr"], words(self._place.language)
+        self._alone(lambda: self._live.tell(f"{say('training')}, {say('step')} {step}, {say('batch_psnr')} {psnr:.2f}"))
+
+    def mesh(self, step: int, surface: Surface) -> None:
+        """Show the newest mesh."""
+        del step
+        self._alone(lambda: self._live.show_mesh(surface))
+
+    def after_step(self, context: Callable[[], EvalContext]) -> None:
+        """Render an image if a browser is connected and there is time."""
+        left = SHARE * (time.perf_counter() - self._begun) - self._spent
+        if left > 0.0:
+            self._alone(lambda: self._draw(context, min(left, LONGEST)))
+
+    def _draw(self, context: Callable[[], EvalContext], longest: float) -> None:
+        """Render the current model if a browser requests it or the last image is old."""
+        now = time.perf_counter()
+        if now - self._fresh > FRESH:
+            self._fresh = now
+            self._live.refresh()
+        self._spent += self._live.draw(context(), longest, longest)
+
+    def write(self, step: int, seconds: float, state: str) -> None:
+        """Close the viewer at the end of the training."""
+        del seconds
+        if state != TRAINING and not self._is_closed:
+            self._close(
+                f"the training ended at step {step}, and the viewer is closed; --mode view shows the model again"
+            )
+
+    def _alone(self, work: Callable[[], None]) -> None:
+        """Errors of the viewer close the viewer, not the training."""
+        if self._is_closed:
+            return
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 (errors of a library that runs its own threads)
+            self._close(f"the viewer is closed, the training continues: {reason(error)}")
+
+    def _close(self, told: str) -> None:
+        self._is_closed = True
+        self._say(told)
+        with contextlib.suppress(Exception):
+            stop(self._server)
+
+
+def _mesh_of(context: EvalContext, request: MeshRequest) -> Surface | None:
+    """The mesh; None, with a message, if there is no surface or it does not fit."""
+    from models.results.meshes import finished_mesh
+
+    try:
+        return finished_mesh(context, request)
+    except (EmptySurfaceError, UserError) as error:
+        context.log.info(str(error))
+        return None
+
+
+def add_tools(
+    stage: SceneDisplay, keys: ConfKeys, downscale: int, results: Path, say: Callable[[str], None]
+) -> CropBox:
+    """Add the tools to the page; camera paths are written to the folder `results`. Returns the crop box."""
+    crop = CropBox(stage, keys, say)
+    Boxes(stage, keys.folder, downscale, say)
+    Ruler(stage, say)
+    CameraTools(stage, results, say)
+    return crop
+
+
+A_MOMENT = 0.5  # polling interval in seconds
+
+
+@dataclass(frozen=True)
+class Place:
+    """Address and language of the viewer."""
+
+    host: str
+    port: int
+    language: str | None
+
+
+def look_at_scene(scene: Scene, keys: ConfKeys, downscale: int, place: Place, say: Callable[[str], None]) -> None:
+    """Show a scene until Ctrl-C; raises UserError if the server cannot be started.
+
+    The images of the scene folder are `downscale` times as large as those of `scene`.
+    """
+    server = start(place.host, place.port, scene.name, say)
+    add_tools(SceneDisplay(server, scene, words(place.language), say), keys, downscale, keys.folder, say)
+    try:
+        while True:
+            time.sleep(A_MOMENT)
+    except KeyboardInterrupt:
+        say("the viewer is closed")
+    finally:
+        stop(server)

@@ -13,7 +13,7 @@ from typing import NoReturn
 from data.errors import UserError, listed
 from data.io.files import files_beside, from_home
 from data.io.streams import say
-from models.commands.command import Arguments, Command, Mode
+from models.commands.command import Arguments, Command
 from models.commands.flags import COMMON, GROUPS, Flag
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
 from models.config.keys import FLAG_OF, MODE_OF, key_meant, plain
@@ -68,13 +68,15 @@ computation: run again;
 EPILOG = _EPILOG.replace(FROM_A_CLONE, CALLED)
 
 
-def parse_mode(text: str) -> Mode:
+def parse_mode(text: str) -> Command:
     """The mode of a --mode value; raises UserError, naming the nearest mode, for an unknown one."""
-    modes = (command.mode(text) for command in COMMANDS)
-    mode = next((mode for mode in modes if mode is not None), None)
-    if mode is None:
-        raise UserError(f"--mode {text}: unknown mode{_mode_hint(text)}")
-    return mode
+    for command in COMMANDS:
+        if command.mode(text):
+            return command
+    meant = MODE_OF.get(plain(text))
+    raise UserError(
+        f"--mode {text}: unknown mode" + (f"; did you mean {meant}?" if meant else nearest(text, MODE_NAMES))
+    )
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -95,7 +97,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     if asks := {"-h", "--help"}.intersection(argv):
         named = parser.parse_known_args([word for word in argv if word not in asks])[0].mode
         has_mode = any(word.partition("=")[0] == "--mode" for word in argv)
-        make_parser(BY_NAME[parse_mode(named).name] if has_mode else None).print_help()
+        make_parser(parse_mode(named) if has_mode else None).print_help()
         raise SystemExit(0)
     values, unknown = parser.parse_known_args(argv)
     unknown = _taken_as_flag(values, unknown)
@@ -104,8 +106,8 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     if values.checkpoint is not None and not os.path.isfile(values.checkpoint):  # Path.is_file raises on a long name
         beside = files_beside(values.checkpoint, ".safetensors", ".pth", ".ply")
         raise UserError(f"--checkpoint {values.checkpoint}: no such file{beside}")
-    mode = parse_mode(values.mode)
-    _require_own({word.partition("=")[0] for word in argv}, BY_NAME[mode.name], is_subcommand)
+    chosen = parse_mode(values.mode)
+    _require_own({word.partition("=")[0] for word in argv}, chosen, is_subcommand)
     for command in COMMANDS:
         command.check(values)
     short = {"train.seed": values.seed, "dataset.roi": values.roi}
@@ -116,8 +118,8 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         overrides=(*values.overrides, *short_forms),
         device=values.device,
         gpu=values.gpu,
-        command=BY_NAME[mode.name],
-        mode=mode,
+        command=chosen,
+        mode=values.mode,
         checkpoint=values.checkpoint,
         values=values,
     )
@@ -220,12 +222,6 @@ def _respelt(argv: Sequence[str], flags: Iterable[str]) -> list[str]:
 
 def _alike(name: str) -> str:
     return name.replace("-", "_").replace("color", "colour")
-
-
-def _mode_hint(text: str) -> str:
-    """The suggestion for an unknown mode: by its meaning, else by its spelling."""
-    meant = MODE_OF.get(plain(text))
-    return f"; did you mean {meant}?" if meant else nearest(text, MODE_NAMES)
 
 
 def _argument_hint(unknown: Sequence[str], flags: Collection[str]) -> str:

@@ -24,14 +24,6 @@ EXIT_OF_SIGNAL = 128  # plus the number of the signal that ended the program
 
 
 @dataclass(frozen=True)
-class Mode:
-    """A parsed --mode value; `views` has the two view indices of `interpolate` and is empty otherwise."""
-
-    name: str
-    views: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
 class Selected:
     """The conf and the device that a command line or a call selects."""
 
@@ -56,7 +48,7 @@ class Arguments(Selected):
     """The checked command line; None for a flag that was not given."""
 
     command: Command
-    mode: Mode
+    mode: str  # the value of --mode
     checkpoint: Path | None
     values: argparse.Namespace  # of the modes' own flags, by name
 
@@ -73,7 +65,7 @@ class Command:
     check: Callable[[argparse.Namespace], None] = lambda values: None
     # Last lines of a run that ended with EXIT_DONE, such as the next command; not printed for a step of another mode.
     next_steps: Callable[[Arguments], list[str]] = lambda arguments: []
-    read: Callable[[str], Mode | None] | None = None  # parses --mode values other than the name; None: another mode
+    is_named: Callable[[str], bool] | None = None  # whether a --mode value is of this mode, if not only its name is
     shown: str = ""  # the name on the help page, if different
     needs_checkpoint: bool = False
     needs_conf: bool = True  # otherwise a conf is read only if the command line names one
@@ -87,11 +79,9 @@ class Command:
         """The mode as the help page names it."""
         return self.shown or self.name
 
-    def mode(self, text: str) -> Mode | None:
-        """The parsed --mode value if it names this mode, else None; raises UserError for invalid syntax."""
-        if self.read is not None:
-            return self.read(text)
-        return Mode(text) if text == self.name else None
+    def mode(self, text: str) -> bool:
+        """Whether the --mode value names this mode."""
+        return text == self.name if self.is_named is None else self.is_named(text)
 
 
 def key_of(override: str) -> str:

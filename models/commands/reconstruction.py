@@ -26,8 +26,6 @@ from models.commands.flags import RECONSTRUCTION
 from models.commands.reconstruction_ahead import compiled_ahead
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, read_plan, with_steps, write_plan
 from models.commands.reconstruction_settings import (
-    OPTIONAL,
-    Budget,
     chosen_settings,
     longer,
     require_possible,
@@ -44,6 +42,7 @@ from models.results.report import reconstruction as report
 from models.results.report.document import REPORT
 from models.results.report.reconstruction import MESH, PAGE, RESULT, collect, read_figures, warnings
 from models.results.trained import choose_device
+from models.training.budget import OPTIONAL, Budget
 from models.training.stops import DivergedError, Interrupted
 
 NO_SURFACE = (

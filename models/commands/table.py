@@ -24,4 +24,4 @@ OTHERS = (compare, view, prepare, reconstruct, inspect, plan, doctor)
 COMMANDS = tuple(module.COMMAND for module in (*OF_MODELS, *OTHERS))
 BY_NAME = {command.name: command for command in COMMANDS}
 # For the message about an unknown mode: first the modes whose value is their name.
-MODE_NAMES = tuple(command.title for command in sorted(COMMANDS, key=lambda command: command.read is not None))
+MODE_NAMES = tuple(command.title for command in sorted(COMMANDS, key=lambda command: command.is_named is not None))

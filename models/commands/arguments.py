@@ -88,7 +88,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     """
     parser = make_parser()
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-    argv = [_with_home(argument) for argument in _respelt(argv, flags)]
+    argv = [_respelt(word, flags) for word in argv]
     is_subcommand = bool(argv) and not argv[0].startswith("-") and any(one.mode(argv[0]) for one in COMMANDS)
     argv = ["--mode", *argv] if is_subcommand else argv
     if "--version" in argv:
@@ -132,12 +132,6 @@ def _require_own(given: Collection[str], command: Command, is_subcommand: bool) 
         if one.name in given and one.name not in own and (is_subcommand or one.elsewhere is not None):
             modes = listed([other.title for other in COMMANDS if one in other.flags])
             raise UserError(f"{one.name}: is a flag of --mode {modes}, not of {command.title}{one.elsewhere or ''}")
-
-
-def _with_home(argument: str) -> str:
-    """An argument with the home folder in place of ~, also after `=`, where a shell leaves it."""
-    name, equals, value = argument.partition("=")
-    return name + equals + from_home(value) if equals else from_home(argument)
 
 
 def _flags() -> list[Flag]:
@@ -210,14 +204,12 @@ def _examples(command: Command) -> str:
     return "\n".join([*shown, "--help without --mode explains all modes and flags."])
 
 
-def _respelt(argv: Sequence[str], flags: Iterable[str]) -> list[str]:
-    """The arguments with the spelling of this program; flags may be given with - for _ and as `color`."""
-    known = {_alike(flag): flag for flag in flags}
-    words = []
-    for word in argv:
-        name, equals, value = word.partition("=")
-        words.append(f"{known.get(_alike(name), name)}{equals}{value}" if name.startswith("--") else word)
-    return words
+def _respelt(word: str, flags: Iterable[str]) -> str:
+    """A word with the spelling of this program, where flags may have - for _ and `color`, and the home folder for ~."""
+    name, equals, value = word.partition("=")
+    if name.startswith("--"):
+        name = {_alike(flag): flag for flag in flags}.get(_alike(name), name)
+    return f"{name}={from_home(value)}" if equals else from_home(name)
 
 
 def _alike(name: str) -> str:

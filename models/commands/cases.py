@@ -26,7 +26,6 @@ from models.machine.ranks.ranks import joined
 
 EXIT_SOME_FAILED = 1
 LISTS = (".txt", ".list", ".csv")  # suffixes of list files
-PSNR = ", batch PSNR "  # precedes the value in a log line
 DONE, NOT_BEGUN = "done", "not begun"
 
 
@@ -170,6 +169,7 @@ class _Work:
         """The outcome with steps, time and PSNR from the scene's results folder."""
         from models.checkpoints.folder import latest_checkpoint
         from models.methods.conf import load_config
+        from models.training.logger import last_psnr
 
         folder = Path(load_config(self._arguments.conf or "", case, self._arguments.overrides).general.base_exp_dir)
         try:
@@ -178,7 +178,7 @@ class _Work:
             found = None
         if found is None:
             return Outcome(case, state, crash=crash)
-        return Outcome(case, state, found.step, float(found.state.get("seconds", 0.0)), _last_psnr(folder), crash)
+        return Outcome(case, state, found.step, float(found.state.get("seconds", 0.0)), last_psnr(folder), crash)
 
 
 def ending(status: int, printed: str) -> tuple[str, tuple[str, ...]]:
@@ -187,17 +187,6 @@ def ending(status: int, printed: str) -> tuple[str, tuple[str, ...]]:
     if status == 0:
         return DONE, ()
     return (errors[-1], ()) if errors else (f"ended with status {status}", tuple(crash_report(printed)))
-
-
-def _last_psnr(folder: Path) -> str:
-    """The last PSNR in the log of a training; "-" if there is none."""
-    from models.training.logger import LOG_FOLDER, TEXT_LOG
-
-    try:
-        lines = (folder / LOG_FOLDER / TEXT_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return "-"
-    return next((line.partition(PSNR)[2].partition(",")[0] for line in reversed(lines) if PSNR in line), "-")
 
 
 def _environment() -> dict[str, str]:

@@ -229,23 +229,16 @@ EVALUATION = (
     flag("--scan", OUTPUT, type=whole(1, LARGEST_SCAN), metavar="N"),
     flag("--csv", OUTPUT, type=Path, metavar="FILE"),
 )
+BOX = ("NAME", "X0", "Y0", "X1", "Y1")
 PHOTOGRAPHS = (
     flag("--images", PREPARATION, "", type=Path, metavar="PATH"),
     flag("--masks", PREPARATION, "", default="", metavar="SOURCE"),
-    flag(
-        "--box",
-        PREPARATION,
-        "",
-        dest="boxes",
-        nargs=5,
-        action="append",
-        default=[],
-        metavar=("NAME", "X0", "Y0", "X1", "Y1"),
-    ),
+    flag("--box", PREPARATION, "", dest="boxes", nargs=5, action="append", default=[], metavar=BOX),
     flag("--marker", PREPARATION, "", type=positive, metavar="SIDE"),
     flag("--scale", PREPARATION, "", nargs="+", metavar="VALUE"),
     flag("--panorama", PREPARATION, "", dest="is_panorama", action="store_true"),
     flag("--frames", PREPARATION, type=whole(3), default=DEFAULT_FRAMES, metavar="N"),
 )
-MINUTES = flag("--minutes", PREPARATION, "; for other modes set train.end_iter", type=minutes_or_auto, metavar="M")
+INSTEAD = "; for other modes set train.end_iter"
+MINUTES = flag("--minutes", PREPARATION, INSTEAD, type=minutes_or_auto, metavar="M")
 RECONSTRUCTION = (MINUTES, OVERWRITE, *PHOTOGRAPHS, *MESH, LANGUAGE)

@@ -21,17 +21,12 @@ from models.checkpoints.folder import has_checkpoints
 from models.checkpoints.scenes import first_scene_kept
 from models.commands import evaluate, functions, inspect, prepare, train, validate_image, validate_mesh
 from models.commands import reconstruction_folder as kept
+from models.commands import reconstruction_settings as planned
 from models.commands.command import ExperimentConfig
 from models.commands.flags import RECONSTRUCTION
 from models.commands.reconstruction_ahead import compiled_ahead
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, read_plan, with_steps, write_plan
-from models.commands.reconstruction_settings import (
-    chosen_settings,
-    longer,
-    require_possible,
-    require_same_settings,
-    timed_plan,
-)
+from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
 from models.commands.reconstruction_work import Reconstruction, Work
 from models.mesh.extraction import EmptySurfaceError
 from models.methods.capacity import require_batch, require_mesh
@@ -53,7 +48,7 @@ NO_SURFACE = (
 
 def reconstructed(work: Work) -> Reconstruction:
     """The results; raises as `interface.reconstruct`."""
-    require_possible(work.minutes, work.mesh.output, work.mesh.color)
+    planned.require_possible(work.minutes, work.mesh.output, work.mesh.color)
     with recorded() as times:
         folder, notes = _reconstructed(work, times)
     result = folder / RESULT
@@ -66,21 +61,16 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     conf = work.read()
     folder = _checked_folder(work, conf)
     plan = None if work.overwrite else read_plan(folder)
-    if plan is not None and plan.starts_over:
-        plan = None
+    plan = None if plan is None or plan.starts_over else plan
     if plan is not None:
-        require_same_settings(work, plan, work.minutes, folder)
+        planned.require_same_settings(work, plan, work.minutes, folder)
     most = AUTO_MINUTES if work.minutes is None or isinstance(work.minutes, str) else work.minutes
     given = Budget(60.0 * (most if plan is None else plan.minutes), time.perf_counter())
     data_dir = Path(conf.dataset.data_dir)
     again = kept.starting_over(folder, most, data_dir) if work.overwrite else contextlib.nullcontext()
     ahead = compiled_ahead(work, bool(work.photographs["masks"])) if plan is None else contextlib.nullcontext()
-    with (
-        again,
-        ahead,
-        ends_at(lambda: given.moment(OPTIONAL)),
-        work.step(1, prepare, overwrite=work.overwrite),
-    ):
+    attempts = ends_at(lambda: given.moment(OPTIONAL))
+    with again, ahead, attempts, work.step(1, prepare, "scene", overwrite=work.overwrite):
         functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
     given = given.for_scene(len(list_images(data_dir / "image")), work.mesh.resolution)
     with first_scene_kept():
@@ -118,7 +108,7 @@ def _first_look(work: Work, given: Budget, folder: Path) -> tuple[Reconstruction
     minutes, is_auto = given.seconds / 60.0, work.minutes in (AUTO, None)
     settings = chosen_settings(work, work.read(), minutes)
     work = work.with_values(settings)
-    with work.step(2, inspect) as conf:
+    with work.step(2, inspect, "checks") as conf:
         functions.inspect(conf)
     collect(folder)
     for line in warnings(read_figures(folder / RESULT / "health.json")):
@@ -153,7 +143,7 @@ def _train_and_mesh(
             from models.results.report.added import with_warning  # imports Jittor
 
             with_warning(folder / REPORT, NO_SURFACE)
-            with work.step(5, validate_image) as conf, work.opened(conf) as model:
+            with work.step(5, validate_image, "images") as conf, work.opened(conf) as model:
                 functions.render(model, 0)
     collect(folder, has_mesh)
     report.add_figures(folder, plan.after(times).times, kept.score_curve(folder))
@@ -174,7 +164,7 @@ def _trained(
     while True:
         until = None if budget is None else lambda: budget.end_of_training(slowdown(since))
         try:
-            with ends_at(until), work.with_values(plan.settings).step(3, train, is_continue=True) as conf:
+            with ends_at(until), work.with_values(plan.settings).step(3, train, "training", is_continue=True) as conf:
                 work.train(conf)
         except Interrupted:
             write_plan(folder, plan.after(times))
@@ -212,7 +202,7 @@ def _extracted(work: Work, folder: Path) -> bool:
     """Extract the mesh; returns whether there is a surface."""
     work = _mesh_step(work, folder)
     try:
-        with work.step(4, validate_mesh) as conf, work.opened(conf) as model:
+        with work.step(4, validate_mesh, "mesh") as conf, work.opened(conf) as model:
             functions.extract_mesh(model, work.mesh)
     except EmptySurfaceError as error:
         complain(f"error: {error}")
@@ -226,7 +216,7 @@ def _evaluated(work: Work, folder: Path) -> None:
     request = replace(work.evaluation, mesh=MeshRequest(mesh.resolution, mesh.threshold), mesh_file=file)
     request = replace(request, frame=mesh.frame, up=mesh.up, is_object=mesh.is_object)
     try:
-        with work.step(5, evaluate, mesh_file=file) as conf, work.opened(conf) as model:
+        with work.step(5, evaluate, "report", mesh_file=file) as conf, work.opened(conf) as model:
             functions.evaluate(model, request, work.language)
     except NoReferencesError as error:
         say(f"no metrics: {error}")

@@ -15,6 +15,10 @@ from data.io.clock import Spent, Times, added
 from data.io.files import read_regular, write_result
 from data.io.streams import complain, say
 from data.scenes.writer import CAMERA_FILE
+from models.checkpoints.folder import EARLIER, SUFFIX, has_checkpoints, latest_checkpoint, remove_set_aside, set_aside
+from models.results.experiment import CHECKPOINTS
+from models.training.record import recorded
+from models.training.run_files import FolderLock
 
 PLAN = "reconstruct.json"
 MOST_BYTES = 1 << 20  # of a plan
@@ -109,19 +113,12 @@ def _content(path: Path) -> bytes | None:
 
 def score_curve(folder: Path) -> list[list[float]]:
     """[step, seconds, PSNR in dB] of the scored photographs, at each checkpoint in ascending order."""
-    from models.checkpoints.folder import latest_checkpoint
-    from models.results.experiment import CHECKPOINTS
-    from models.training.record import recorded
-
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     return [] if newest is None else [list(entry) for entry in recorded(newest.state).curve]
 
 
 def trained_so_far(folder: Path) -> tuple[int, float]:
     """The step of the newest checkpoint, and the seconds of its training; zeros if there is none."""
-    from models.checkpoints.folder import latest_checkpoint
-    from models.results.experiment import CHECKPOINTS
-
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     return (0, 0.0) if newest is None else (newest.step, float(newest.state.get("seconds", 0.0)))
 
@@ -139,9 +136,7 @@ def with_steps(plan: ReconstructionPlan, steps: int) -> ReconstructionPlan:
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
     """Why a training stopped early, as a sentence, and whether there is a checkpoint for results."""
-    from models.checkpoints.folder import latest_checkpoint
-    from models.results.experiment import CHECKPOINTS
-    from models.training.watch import STOPPED_KEY
+    from models.training.watch import STOPPED_KEY  # imports Jittor
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     if newest is None:
@@ -153,10 +148,6 @@ def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
 
 def set_checkpoints_aside(folder: Path) -> None:
     """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
-    from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
-    from models.results.experiment import CHECKPOINTS
-    from models.training.run_files import FolderLock
-
     if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
         lock = FolderLock(folder)
         try:
@@ -167,9 +158,6 @@ def set_checkpoints_aside(folder: Path) -> None:
 
 def drop_earlier(folder: Path, is_asked: bool) -> None:
     """After the training: remove the checkpoints of an earlier one (with --overwrite), else print their folder."""
-    from models.checkpoints.folder import EARLIER, has_checkpoints, remove_set_aside
-    from models.results.experiment import CHECKPOINTS
-
     if is_asked:
         remove_set_aside(folder / CHECKPOINTS)
     if has_checkpoints(folder / CHECKPOINTS / EARLIER):

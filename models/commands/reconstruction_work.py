@@ -22,15 +22,6 @@ from models.results.callback import Callback
 from models.results.trained import TrainedModel
 
 CONF = Path("confs/fast.conf")
-# The phase of each mode, without the phases within it.
-PHASE_OF = {
-    "prepare": "scene",
-    "inspect": "checks",
-    "train": "training",
-    "validate_mesh": "mesh",
-    "validate_image": "images",
-    "evaluate": "report",
-}
 
 
 @dataclass(frozen=True)
@@ -82,10 +73,10 @@ class Work(Selected):
         return command_line([*of_the_scene(self, self.conf), "--mode", mode, *given_flags(values, flags)])
 
     @contextlib.contextmanager
-    def step(self, number: int, mode: ModuleType, **others: Any) -> Iterator[ExperimentConfig]:
-        """Print the command line of a step, and count the time of the body for it; gives the conf."""
+    def step(self, number: int, mode: ModuleType, name: str, **others: Any) -> Iterator[ExperimentConfig]:
+        """Print the command line of a step, and count the time of the body for the phase `name`; gives the conf."""
         say(f"step {number} of 5: {self.typed(mode.COMMAND.name, mode.COMMAND.flags, **others)}")
-        with phase(PHASE_OF[mode.COMMAND.name]):
+        with phase(name):
             yield self.read()
 
 

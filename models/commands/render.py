@@ -20,33 +20,25 @@ FASTEST = 240.0  # frames per second
 
 def check(values: argparse.Namespace) -> None:
     """Raises UserError for invalid flags."""
-    for name, most in (("seconds", math.inf), ("fps", FASTEST)):
+    for name, most, words in (("seconds", math.inf, ""), ("fps", FASTEST, f" and at most {FASTEST:g}")):
         value = getattr(values, name)
         if value is not None and not 0 < value <= most:
-            raise UserError(
-                f"--{name} {value:g}: must be above 0" + (f" and at most {most:g}" if most < math.inf else "")
-            )
+            raise UserError(f"--{name} {value:g}: must be above 0{words}")
     shown = _shown(values)
     if unknown := [name for name in shown if name not in SHOWN]:
-        raise UserError(
-            f"--show {values.show}: {unknown[0]!r} is not one of {', '.join(SHOWN)}; separate them with commas"
-        )
+        names = ", ".join(SHOWN)
+        raise UserError(f"--show {values.show}: {unknown[0]!r} is not one of {names}; separate them with commas")
     if values.mode != "render":
         return
-    if values.output is not None:
-        _require_place(values.output)
+    output = values.output
+    if output is not None and output.suffix.lower() == ".mp4":
+        require_place(output, "--output")
+    elif output is not None and (output.suffix or (output.exists() and not output.is_dir())):
+        raise UserError(f"--output {output}: name a .mp4 file, or a folder for PNGs")
     if values.path != ORBIT and not view_indices(values.path) and not Path(values.path).is_file():
         raise UserError(
             f"--path {values.path}: is neither {ORBIT}, nor photographs such as 0,5,9, nor an existing file"
         )
-
-
-def _require_place(output: Path) -> None:
-    """Raises UserError if neither a video nor a folder of images can be written."""
-    if output.suffix.lower() == ".mp4":
-        require_place(output, "--output")
-    elif output.suffix or (output.exists() and not output.is_dir()):
-        raise UserError(f"--output {output}: name a .mp4 file, or a folder for PNGs")
 
 
 def _shown(values: argparse.Namespace) -> tuple[str, ...]:

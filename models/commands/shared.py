@@ -8,14 +8,7 @@ from dataclasses import fields
 
 from data.io.streams import complain
 from models.commands import functions
-from models.commands.command import (
-    EXIT_DONE,
-    EXIT_EMPTY_SURFACE,
-    EXIT_NOT_FINITE,
-    Arguments,
-    ExperimentConfig,
-    failed,
-)
+from models.commands.command import EXIT_DONE, EXIT_EMPTY_SURFACE, EXIT_NOT_FINITE, Arguments, ExperimentConfig, failed
 from models.mesh.output import require_format, require_free, require_valid
 from models.requests import VERTEX, MeshRequest
 from models.results.trained import TrainedModel

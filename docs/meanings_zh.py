@@ -381,7 +381,6 @@ GRID_MEANINGS = {
     "best-matching neighbours in the loss; not above neighbours": "损失中使用的最匹配的相邻照片数；不大于 neighbours",
     "steps of learning-rate warm-up": "学习率预热的步数",
     "weight of the free-space loss": "自由空间损失的权重：掩膜证明为空的点在表面之内的深度",
-    "numerical: finite differences over a cell of the finest level": "numerical：在最细一层的一格上作有限差分",
     "initial weight of the mean curvature, in 1 / unit-sphere radii; falls linearly to 0 at end_iter; not used "
     "with train.tf32; 0 saves an eighth of the time": (
         "平均曲率（1 / 单位球半径）的初始权重；线性减小，到 end_iter 为 0；train.tf32 时不使用；0 节省八分之一的时间"

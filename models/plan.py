@@ -128,10 +128,11 @@ def wants_masks(train: TrainConfig) -> bool:
 def decide_masks(scene: Scene, train: TrainConfig) -> Decision:
     """Whether masks are used, and whether they are files or derived from a backdrop."""
     key = "train.mask_weight"
-    if scene.masks is None:
-        return Decision(NONE, "the scene has none, and none were derived", "dataset.masks_from_backdrop")
     if not wants_masks(train):
         return Decision(NONE, "the mask loss has no weight", key, is_forced=True)
+    if scene.masks is None:
+        reason = "no mask files in the scene folder, and none derived from a backdrop"
+        return Decision(NONE, reason, "dataset.masks_from_backdrop")
     if scene.backdrop is not None:
         return Decision(DERIVED, "the photographs have a backdrop of one colour", "dataset.masks_from_backdrop")
     return Decision(GIVEN, "the scene has masks", key)
@@ -142,6 +143,9 @@ def decide_exposure(choice: bool | Auto, scene: Scene, before: Before) -> Decisi
 
     def find() -> tuple[bool, str]:
         spread = exposure_spread(scene)
-        return spread >= UNEVEN, f"neighbouring photographs differ by {spread:.2f} stops; learned from {UNEVEN}"
+        return (
+            spread >= UNEVEN,
+            f"neighbouring photographs differ by {spread:.2f} stops, and at least {UNEVEN} are learned",
+        )
 
     return settled("model.photographs.exposure", choice, find, before.get("exposure"))

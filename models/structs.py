@@ -118,6 +118,11 @@ def loss_tag(name: str) -> str:
     return f"Loss/{TAGS.get(name, name)}_loss"
 
 
+def loss_scalars(losses: Mapping[str, Var]) -> dict[str, Var]:
+    """The losses of a step, and their sum `total`, by TensorBoard tag."""
+    return {"Loss/loss" if name == "total" else loss_tag(name): value for name, value in losses.items()}
+
+
 @dataclass(frozen=True)
 class Objective:
     """The training loss of a batch, or of a part of it."""

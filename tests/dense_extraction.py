@@ -15,7 +15,7 @@ import numpy as np
 import trimesh
 
 from data.errors import UserError
-from models.mesh.extraction import SMALLEST_RESOLUTION, EmptySurfaceError, no_crossing, require_crossing
+from models.mesh.extraction import SMALLEST_RESOLUTION, EmptySurfaceError, no_crossing
 
 
 def _unchanged(chunks: Iterable[int]) -> Iterable[int]:
@@ -65,7 +65,6 @@ def marching_cubes(
     outwards, because the marched field grows inwards. `quantity` is what messages call the field. Raises
     EmptySurfaceError where nothing crosses the threshold.
     """
-    require_crossing(float(grid.min()), float(grid.max()), threshold, quantity)
     vertices, faces = mcubes.marching_cubes(-grid, threshold)
     if len(faces) == 0:
         raise EmptySurfaceError(no_crossing(float(grid.min()), float(grid.max()), threshold, quantity))

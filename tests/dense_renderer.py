@@ -17,15 +17,13 @@ from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
-from models.fields.nerf import NeRF
-from models.fields.radiance import NerfField
-from models.fields.sdf import SDFNetwork
-from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.protocol import RadianceFields
+from models.fields.radiance import NeRF, NerfField
+from models.fields.sdf import SDFNetwork, SingleVarianceNetwork
 from models.fields.state import export_state, import_state
 from models.machine.backend import jt
 from models.ops.upsample import rounds
-from models.ops.volrend import annealed_cos, dense_offsets, interval_cdfs
-from models.rendering import kernels
+from models.ops.volrend import annealed_cos, dense_offsets, interval_cdfs, ray_weights
 from models.rendering.losses import LOSSES, Rendered
 from models.rendering.render import render_passes, render_surface
 from models.structs import Objective, RenderOutput, Var
@@ -105,7 +103,7 @@ def dense_weights(alpha: Var) -> Var:
     """Weights [R, N] of dense samples with opacities [R, N]."""
     rows, count = alpha.shape
     offsets = dense_offsets(rows, count)
-    return kernels.weights_from_alpha(alpha.reshape((-1, 1)), offsets, True)[0].reshape((rows, count))
+    return ray_weights(alpha.reshape((-1, 1)), offsets, True)[0].reshape((rows, count))
 
 
 @dataclass(frozen=True)
@@ -128,11 +126,12 @@ class TwoPassRenderer:
     def __init__(self, coarse, fine, conf) -> None:
         self.fields = SimpleNamespace(coarse=coarse, fine=fine)
         self.estimator = CoarseToFineEstimator(conf)
-        self.coarse, self.field = NerfField("nerf_coarse", coarse), NerfField("nerf_fine", fine)
+        self.passes = RadianceFields(NerfField("nerf_fine", fine), NerfField("nerf_coarse", coarse))
 
     def render(self, rays, noise=None, background_rgb=None) -> TwoPassImage:
         """Both passes."""
-        return TwoPassImage(render_passes(self, rays, noise, background_rgb))
+        method = SimpleNamespace(fields=self.passes, estimator=self.estimator)
+        return TwoPassImage(render_passes(method, rays, noise, background_rgb))
 
 
 FEATURES = 5

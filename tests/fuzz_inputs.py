@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import sqlite3
 import tempfile
 import zipfile
@@ -24,10 +23,8 @@ from hypothesis.extra import numpy as hnp
 from synthetic_scene import write_scene
 
 from data.errors import UserError
-from data.prepare.frames import Frame, read_frame_list
+from data.prepare.frames import Frame
 from data.prepare.sfm.matches import has_features, is_sound, read_links
-from data.prepare.sfm.reconstruct import read_model
-from data.prepare.steps import Step, Steps
 from models.checkpoints.ours import encoded
 from models.methods.conf import known_leaves
 
@@ -158,7 +155,6 @@ PUBLISHED = damaged(zip_file(SMALL), legacy_file(SMALL), GOLDEN) | st.just(GOLDE
 
 WRITTEN = [asdict(Frame(f"{number:04d}.png", f"photo {number}", 8, 6, 9.5)) for number in range(3)]
 NAMES = [frame["name"] for frame in WRITTEN]
-MODEL = {"folder": "0", "names": NAMES, "points": 7, "error": 0.5, "errors": {}, "notes": ["a note"]}
 
 
 def _database() -> bytes:
@@ -177,17 +173,6 @@ def _database() -> bytes:
         return opened.serialize()
 
 
-def mend(value: object, folder: Path) -> None:
-    """Call steps whose stored result has the right key and may be anything: their own result takes its place."""
-    said: list[str] = []
-    steps = Steps(folder, {"step": 1}, said.append)
-    for own, read in ((WRITTEN, read_frame_list), (MODEL, read_model)):
-        (folder / "step.json").write_text(json.dumps({"key": steps.key("step"), "result": value}))
-        assert steps.run(Step("step", lambda own=own: own, read=read)) == read(own) or "step: done before" in said
-    if "step: done before" not in said:
-        raise UserError("was damaged, and is mended")
-
-
 def links(data: bytes, folder: Path) -> None:
     """Check a database: a valid one returns its links or raises an error of one sentence."""
     path = folder / "matches.db"
@@ -198,7 +183,4 @@ def links(data: bytes, folder: Path) -> None:
         raise UserError("is not sound")
 
 
-MODELS = st.builds(lambda key, value: MODEL | {key: value}, st.sampled_from([*MODEL]), JSON)
-FRAMES = st.builds(lambda key, value: [frame | {key: value} for frame in WRITTEN], st.sampled_from([*WRITTEN[0]]), JSON)
-PREPARED = st.sampled_from([WRITTEN, MODEL]) | JSON | MODELS | FRAMES
 DATABASES = damaged(_database()) | st.just(_database())

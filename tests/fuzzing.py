@@ -29,9 +29,9 @@ from data.prepare.load import load_scene
 from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
-from models.mesh.mesh_file import read_mesh
+from models.mesh.mesh import read_mesh
 from models.methods.conf import load_config, parse_config, to_hocon
-from models.training.chunks import settled_chunk
+from models.training.measured import settled_chunk
 
 EIGHT_RAYS = changed(train={"batch_size": 8}).train
 
@@ -138,6 +138,5 @@ TARGETS = {
     "mesh": Target(st.tuples(of.damaged(*of.meshes()), st.sampled_from(["ply", "obj", "stl", "glb"])), read_any_mesh),
     "checkpoint": Target(of.damaged(OURS) | of.RESIGNED | st.just(OURS), read_ours),
     "published checkpoint": Target(of.PUBLISHED, read_published),
-    "prepare folder": Target(of.PREPARED, of.mend),
     "prepare database": Target(of.DATABASES, of.links),
 }

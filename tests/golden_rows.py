@@ -26,9 +26,8 @@ import numpy as np
 from models.machine import isa
 from models.machine.backend import jt
 from models.ops import splat_raster
-from models.ops.splat_project import camera_numbers, project_ellipsoids, project_surfels
+from models.ops.splat_project import camera_numbers, project_ellipsoids, project_surfels, shade_splats
 from models.ops.splat_raster import COLOR, DEPTH, NORMAL, OPACITY
-from models.ops.splat_shade import shade_splats
 
 KEYS = {"in_means", "in_quats", "in_log_scales", "in_logit_opacities", "in_sh", "viewmat", "K"}
 INPUTS = ("means", "quats", "log_scales", "logit_opacities", "sh")
@@ -60,7 +59,7 @@ def computed(golden: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     degree = DEGREE[inputs["sh"].shape[1]]
     colors = shade_splats(inputs["means"], inputs["sh"][:, 0], inputs["sh"][:, 1:], camera, degree)
     opacities = inputs["logit_opacities"].sigmoid().unsqueeze(1)
-    look = splat_raster.Look(colors, opacities, var("background"), jt.zeros((len(golden["in_means"]), 2)))
+    look = splat_raster.Look(colors, opacities, var("background"))
     shown = composite(seen, look, splat_raster.Raster(*size))
     found = {"image": shown[:, :, COLOR], "alpha": shown[:, :, OPACITY], "depth_sum": shown[:, :, DEPTH]}
     weights = {"image": "w_color", "alpha": "w_alpha", "depth_sum": "w_depth"}

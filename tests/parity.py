@@ -32,15 +32,13 @@ from models.estimators.base import upload
 from models.estimators.conf import HierarchicalConfig
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
-from models.fields.nerf import NeRF
-from models.fields.sdf import SDFNetwork
-from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.radiance import NeRF
+from models.fields.sdf import SDFNetwork, SingleVarianceNetwork
 from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
 from models.plan import wants_masks
 from models.rendering.terms import binary_mask, eikonal_term, masked_psnr
-from models.training.optimizer import Optimizer
-from models.training.schedules import learning_rate
+from models.training.optimizer import Optimizer, learning_rate
 
 FIELD_BOUND = 2e-5  # values and gradients at given points
 COLOR_BOUND = 1e-4

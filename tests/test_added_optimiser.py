@@ -7,9 +7,7 @@ from trainings import stopped_after
 
 from models.config.blocks import DECAYS, OPTIMIZERS
 from models.machine.backend import jt
-from models.training.optimizer import Optimizer
-from models.training.optimizers import RULES
-from models.training.schedules import CURVES
+from models.training.optimizer import CURVES, RULES, Optimizer
 
 MOMENTUM = 0.8
 LONG = ("train.end_iter=6", "train.warm_up_end=0", *SHORT[2:])

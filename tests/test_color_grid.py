@@ -13,7 +13,7 @@ from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 from test_fast_neus import CONF, TINY
 
-from models.fields.color_grid import ColorGrid
+from models.fields.color import ColorGrid
 from models.fields.conf import ColorConfig, ColorGridConfig
 from models.fields.state import export_state
 from models.machine.backend import jt

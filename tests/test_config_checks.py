@@ -7,7 +7,7 @@ from config_samples import CONFS, changed
 
 from models.config.strict import ConfigError
 from models.fields.conf import LARGEST_INIT_VAL, VarianceConfig
-from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.sdf import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.methods.conf import load_config, network_differences, parse_config, to_hocon, validate
 

@@ -9,8 +9,8 @@ from forms import CUDA_FORMS, in_form
 from test_micro_batches import trainer_of
 from trainings import gradients
 
+from models.commands.machine_checks.examples import example
 from models.commands.machine_checks.operations import BOUND, difference
-from models.ops.examples import example
 from models.ops.kernel import REFERENCE
 from models.ops.upsample import place
 from models.ops.volrend import points_along
@@ -28,7 +28,7 @@ SHARE = 2e-4  # of a gradient: float32 sums in other orders, through two network
 @pytest.mark.parametrize("name", OF_RAYS + OF_NUMBERS)
 def test_an_operation_of_rays_is_its_reference_in_any_order_of_threads(name, form):
     with in_form(form):
-        error, count = difference(example(name, 1))
+        error, count = difference(name, 1)
     # A new depth is a quotient of differences, which makes a thousand times more of the roundings of a distance.
     assert error <= (BOUND if name == "place" else BOUND / 20) and count > 0
 

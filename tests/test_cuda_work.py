@@ -17,51 +17,49 @@ NERF = NerfSizes(8, 4, 10, 4, (4,), (84, 256, *WIDE * 4, 340, 256, *WIDE * 2, 25
 GRID = replace(grid_sizes(14, 16, 2048, 19), widths=(31, 64, 64, 64, 64, 17), keeps=1)
 PLACING = Placing(replace(SDF, keeps=0), UpsampleRound(64, 0, 64.0), (16, 16, 16, 16), 0)
 RAYS, POINTS = 512, 512 * (64 + 64)
-IN_TILES = (
+STEP = (
     (sdf_mlp.SOURCE, "sdf_forward", SDF, POINTS),
     (sdf_mlp.SOURCE, "sdf_distance", SDF, POINTS),
     (sdf_mlp.SOURCE, "sdf_backward", SDF, POINTS),
     (upsample.PLACING_SOURCE, "place", PLACING, RAYS),
-)
-STEP = (
     (color_mlp.SOURCE, "color_forward", COLOR, POINTS),
     (color_mlp.SOURCE, "color_backward", COLOR, POINTS),
 )
-OTHERS = (
-    (nerf_mlp.SOURCE, "nerf_forward", NERF, POINTS),
-    (nerf_mlp.SOURCE, "nerf_backward", NERF, POINTS),
-    (grid_sdf.SOURCE, "grid_forward", GRID, POINTS),
-    (grid_sdf.SOURCE, "grid_backward", GRID, POINTS),
-)
+NERFS = ((nerf_mlp.SOURCE, "nerf_forward", NERF, POINTS), (nerf_mlp.SOURCE, "nerf_backward", NERF, POINTS))
+GRIDS = ((grid_sdf.SOURCE, "grid_forward", GRID, POINTS), (grid_sdf.SOURCE, "grid_backward", GRID, POINTS))
+TOO_WIDE = {256: 600, 257: 601, 217: 561, 340: 684, 283: 627}
 NORMAL = 3  # channels, of d_normals: the only operand of an own width
-MOST_LAUNCHES = 280  # of own kernels and products
+MOST_LAUNCHES = 150
 MOST_SCRATCH = 170 << 20  # bytes: of 900 MiB for the pool of a step, see docs/performance.md
 
 
-@pytest.mark.parametrize("called", IN_TILES, ids=lambda called: called[1])
+def widened(layout):
+    """The same with layers that are too wide for tiles."""
+    if isinstance(layout, Placing):
+        return replace(layout, network=widened(layout.network))
+    return replace(layout, widths=tuple(TOO_WIDE.get(width, width) for width in layout.widths))
+
+
+@pytest.mark.parametrize("called", STEP + NERFS, ids=lambda called: called[1])
 def test_a_network_in_tiles_needs_no_products_and_a_few_launches(called):
     """A product for each layer and pass takes the place of the tiles where the network is too wide for them."""
     source, function, layout, rows = called
     done = work(source, function, layout, rows)
-    assert done.products == [] and done.launches <= {"sdf_distance": 3, "sdf_backward": 60}.get(function, 35)
-    sizes = layout.network if function == "place" else layout
-    wide = replace(sizes, widths=tuple(600 if width == 256 else width for width in sizes.widths[:-1]) + (600,))
-    wide = replace(wide, widths=tuple(561 if width == 217 else width for width in wide.widths))
-    assert (
-        len(work(source, function, replace(layout, network=wide) if function == "place" else wide, rows).products) > 9
-    )
+    assert done.products == [] and done.launches <= 60
+    assert len(work(source, function, widened(layout), rows).products) > 9
 
 
-@pytest.mark.parametrize("called", STEP + OTHERS, ids=lambda called: called[1])
+@pytest.mark.parametrize("called", STEP + NERFS + GRIDS, ids=lambda called: called[1])
 def test_all_products_but_that_of_the_normals_have_aligned_operands(called):
     """cuBLAS has its fastest kernels, above all those of TF32, only for them."""
-    products = work(*called).products
+    source, function, layout, rows = called
+    products = work(source, function, layout if called in GRIDS else widened(layout), rows).products
     misaligned = {(product.columns, product.depth) for product in products if not product.is_aligned}
     assert len(products) >= 5
-    assert misaligned == ({(NORMAL, 256)} if called[1] == "color_backward" else set())
+    assert misaligned == ({(NORMAL, 600)} if function == "color_backward" else set())
 
 
 def test_the_networks_of_a_step_need_few_launches_and_little_scratch():
-    done = [work(*called) for called in (*STEP, *IN_TILES)]
-    assert sum(one.launches + len(one.products) for one in done) <= MOST_LAUNCHES
+    done = [work(*called) for called in STEP]
+    assert sum(one.launches for one in done) <= MOST_LAUNCHES
     assert max(one.scratch for one in done) <= MOST_SCRATCH

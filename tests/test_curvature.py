@@ -92,9 +92,8 @@ def test_of_a_plane_and_of_what_holds_no_surface_it_is_zero():
     assert curvature(part).mean().item() == 0.0
 
 
-@pytest.mark.parametrize("gradient", ["analytic", "numerical"])
-def test_table_and_network_learn_from_it(gradient):
-    module = field_of(gradient=gradient, bias=RADIUS, d_hidden=256)
+def test_table_and_network_learn_from_it():
+    module = field_of(bias=RADIUS, d_hidden=256)
     rng = np.random.default_rng(6)
     weight = module.lin0.weight.numpy().copy()
     weight[:, 3:] = rng.normal(0, 0.02, weight[:, 3:].shape)  # of the features: zero at first

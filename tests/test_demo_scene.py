@@ -9,7 +9,7 @@ from rigs import project
 from data.cameras import decompose_projection
 from data.demo import make_demo
 from data.io.images import read_image
-from models.mesh.mesh_file import read_mesh
+from models.mesh.mesh import read_mesh
 from models.results.ground_truth import sample_surface
 
 DEMO = Path(make_demo.__file__).parent

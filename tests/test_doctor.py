@@ -11,11 +11,11 @@ from cuda_machines import computes, facts, takes_its_process_along, toolkit
 from runs import ROOT
 
 from models.commands.machine_checks import examine, lines, operations, system
+from models.commands.machine_checks.examples import EXAMPLES, example, kernels
 from models.commands.machine_checks.operations import gradients
 from models.machine.backend import jt
 from models.machine.cuda import start
 from models.machine.cuda.choice import conclude
-from models.ops.examples import EXAMPLES, example, kernels
 from models.ops.kernel import REFERENCE, use
 
 
@@ -75,13 +75,13 @@ def test_references_multiply_batches_of_equal_length_as_a_card_asks(monkeypatch)
     for name in EXAMPLES:
         made = example(name)
         with use(REFERENCE):
-            made.kernel(*made.arguments)
+            kernels()[name](*made.arguments)
 
 
 @pytest.mark.parametrize("name", ["adam", "readings", "packed_sum", "march", "patch_costs"])
 def test_native_forms_are_those_of_their_references(name):
     if kernels()[name].is_native:
-        error, count = operations.difference(example(name, 1))
+        error, count = operations.difference(name, 1)
         assert error <= operations.BOUND and count > 0
 
 

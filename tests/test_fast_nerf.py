@@ -15,7 +15,7 @@ from trainings import assert_every_parameter_moves, assert_same_gradients, gradi
 from models.config.strict import ConfigError
 from models.estimators.occupancy import PATIENCE
 from models.fields.conf import DensityGridConfig
-from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
+from models.fields.grids import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.kernel import NATIVE, REFERENCE, use
@@ -43,7 +43,7 @@ def model_of(*settings):
 
 def roughened(model, spread=1.0):
     """The same with features of a field that was trained for a while: every level has a say."""
-    table = model.field.grid.table
+    table = model.fields.fine.grid.table
     values = np.random.default_rng(2).normal(0, spread, table.shape).astype(np.float32)
     table.update(jt.array(values).detach())
     return model
@@ -152,7 +152,7 @@ def test_a_cell_is_empty_after_some_looks_and_comes_back_after_one():
         model.estimator.prune()
         occupied.append(int((model.estimator.region.grid.cells > 0).sum()))
     assert occupied == [hull.sum()] * (PATIENCE - 1) + [0]
-    bias = model.field.grid.layers()[-1].bias
+    bias = model.fields.fine.grid.layers()[-1].bias
     bias.update((bias + 8.0).detach())
     model.estimator.prune()
     assert (model.estimator.region.grid.cells > 0).sum() == hull.sum()

@@ -12,9 +12,8 @@ from gradcheck import assert_grad_close, central_differences, some_entries
 from models.fields.color import RenderingNetwork
 from models.fields.conf import VarianceConfig
 from models.fields.layers import Linear
-from models.fields.nerf import NeRF
-from models.fields.sdf import SDFNetwork
-from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.radiance import NeRF
+from models.fields.sdf import SDFNetwork, SingleVarianceNetwork
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.available import FLOAT_BYTES
 from models.machine.backend import jt

@@ -15,8 +15,8 @@ from models.estimators.base import upload
 from models.fields.state import export_state, import_state
 from models.machine.backend import jt
 from models.ops import volrend
-from models.ops.sharpness import INV_S_MAX, INV_S_MIN
 from models.ops.upsample import upsample
+from models.ops.volrend import INV_S_MAX, INV_S_MIN
 from models.rendering.terms import color_term, eikonal_term, mask_term
 
 EXAMPLES = 60

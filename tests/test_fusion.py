@@ -5,7 +5,7 @@ import pytest
 from rigs import sphere_of_cameras
 
 from data.rays import PinholeCamera
-from models.methods.gaussians.fusion import Fusion
+from models.methods.gaussians.fusion import fused
 
 RADIUS, SIDE, FOCAL, FAR = 0.5, 96, 120.0, 2.5
 
@@ -48,11 +48,11 @@ def test_a_ball_is_fused_to_its_radius_even_if_a_camera_is_wrong(wrong):
             opacity = np.zeros_like(opacity)
         return depth, opacity
 
-    field = Fusion(depth_of, tuple(seen_from)).outward
+    field = fused(depth_of, tuple(seen_from)).outward
     found = [crossing(field, d / np.linalg.norm(d)) for d in np.random.default_rng(1).normal(size=(40, 3))]
     assert np.abs(np.array(found) - RADIUS).max() < 0.012 and abs(np.median(found) - RADIUS) < 0.003
 
 
 def test_what_all_see_covered_is_solid_and_what_is_in_no_picture_is_free():
-    field = Fusion(sphere, tuple(cameras())).outward
+    field = fused(sphere, tuple(cameras())).outward
     assert field(np.zeros((1, 3)))[0, 0] < 0 < field(np.full((1, 3), 30.0))[0, 0]

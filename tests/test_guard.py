@@ -10,17 +10,14 @@ from forms import FORMS, in_form
 from runs import SHORT, run, saved
 
 from data.scenes.sampler import PixelSampler
-from models.checkpoints.ours import save_checkpoint
+from models.checkpoints.ours import MOMENTS, save_checkpoint
 from models.estimators.base import upload
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import jt
 from models.ops.update import all_finite, readings
-from models.training import guard, update_check
+from models.training import guard
 from models.training import trainer as trainer_module
-from models.training.optimizer import Optimizer
-from models.training.optimizers import UpdateSettings
-from models.training.update_check import INPUTS as PARTS
-from models.training.update_check import Entries, find_faults
+from models.training.optimizer import Optimizer, UpdateSettings, faults
 
 NO_PROBE = "train.ray_chunk=64"  # a chunk that is given needs no batch to measure its memory with
 
@@ -157,38 +154,30 @@ def test_an_update_that_would_not_be_finite_is_refused(case):
 SETTINGS = UpdateSettings(learning_rate=0.1, steps=5, beta_2=0.999, epsilon=1e-8, factors={"net": 0.5})
 
 
-def entries(size=23, **changed):
-    """Those of a parameter, with other numbers for some entries: name -> (index, number)."""
+def parts_of(size=23, **changed):
+    """Weight, gradient and moments of a parameter, with other numbers for some entries: name -> (index, number)."""
     rng = np.random.default_rng(0)
-    arrays = {name: rng.normal(size=size).astype(np.float32) for name in PARTS}
+    arrays = {name: rng.normal(size=size).astype(np.float32) for name in ("weight", "gradient", *MOMENTS)}
     arrays["exp_avg_sq"] = np.abs(arrays["exp_avg_sq"])
     for name, (index, number) in changed.items():
         arrays[name][index] = number
-    return Entries(**arrays)
+    return arrays
 
 
-@all_paths
-def test_the_update_that_is_examined_is_the_one_that_adam_makes():
-    own = entries()
-    optimizer = Optimizer({"net": {"a": jt.array(own.weight)}})
-    optimizer.restore(4, [own.exp_avg], [own.exp_avg_sq])
-    optimizer.step([jt.array(own.gradient)], 0.1, None, SETTINGS.factors)
-    for kind in (np.float32, np.float64):
-        found = update_check.updated(own, SETTINGS.rate("net.a"), SETTINGS, kind)
-        np.testing.assert_allclose(optimizer.parameters[0].numpy(), found[0], rtol=1e-6, atol=1e-7)
+def faults_of(**parameters):
+    """The faults of the update of parameters, name -> `parts_of`."""
+    named = {part: {name: arrays[part] for name, arrays in parameters.items()} for part in parts_of()}
+    return faults(named.pop("weight"), named.pop("gradient"), named, SETTINGS)
 
 
-@all_paths
-def test_the_entries_that_spoil_an_update_are_counted_and_named(monkeypatch):
-    bad = entries(exp_avg_sq=([3, 7], [-1.0, -4.0]), exp_avg=(7, 2.5))
-    (found,) = find_faults({"net.a": entries(), "net.b": bad}, SETTINGS)
-    assert (found.name, found.count) == ("net.b", 2)
-    assert found.words().startswith("2 NaN or Inf in the update of net.b (weight ")
-    assert "exp_avg_sq -4 to -1 in these entries)" in found.words() and found.ranges["exp_avg"][1] == 2.5
-    assert not find_faults({"net.a": entries()}, SETTINGS)
-    monkeypatch.setattr(update_check, "is_updated", lambda these, rate, step: not (these.weight == 77.0).any())
-    (found,) = find_faults({"net.a": entries(weight=(4, 77.0)), "net.b": entries()}, SETTINGS)
-    assert found.words() == "NaN or Inf in the update of net.a, which is finite in NumPy"
+def test_the_entries_that_spoil_an_update_are_counted_and_named():
+    bad = parts_of(exp_avg_sq=([3, 7], [-1.0, -4.0]), exp_avg=(7, 2.5))
+    (found,) = faults_of(a=parts_of(), b=bad)
+    assert found.startswith("2 NaN or Inf in the update of b (weight ")
+    assert "to 2.5, exp_avg_sq -4 to -1 in these entries)" in found
+    (found,) = faults_of(a=parts_of(gradient=(4, 3e38)))  # finite until it is squared
+    assert "1 NaN or Inf" in found and "gradient 3e+38, " in found
+    assert not faults_of(a=parts_of())
 
 
 # whole runs

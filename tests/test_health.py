@@ -7,13 +7,13 @@ from models.methods.protocol import LevelSet
 from models.training import health
 from models.training.health import FLAT_VALIDATIONS, Vitals, findings
 
-NEUS_BACKGROUND = "masks or model.neus_renderer.n_outside"
+DISTANCE = LevelSet(np.negative, 0.0, "the signed distance")  # its function is not called here
 
 
 def course(psnr=(), inv_s=(), **last):
     """Validations every 100 steps with these numbers."""
     count = max(len(psnr), len(inv_s), 1)
-    usual = {"inv_s": 50.0, "lowest": -0.2, "inside_share": 0.1, "psnr": 25.0, "background": NEUS_BACKGROUND}
+    usual = {"inv_s": 50.0, "lowest": -0.2, "inside_share": 0.1, "psnr": 25.0, "surface": DISTANCE}
     values = [dict(usual) for _ in range(count)]
     for name, course_of in (("psnr", psnr), ("inv_s", inv_s)):
         for entry, value in zip(values, course_of, strict=False):
@@ -39,7 +39,6 @@ ILL = {
     "flat": (course(psnr=[12.0] * FLAT_VALIDATIONS), "batch PSNR has stayed at 12.0 dB"),
     "fog": (course(inv_s=[20.0, 17.0, 14.0, 11.0, 8.0]), "from 20.0 to 8.0"),
 }
-DISTANCE = LevelSet(np.negative, 0.0, "the signed distance")  # its function is not called here
 
 
 def test_nothing_is_said_of_a_working_run_and_each_trouble_once():

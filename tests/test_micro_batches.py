@@ -11,7 +11,7 @@ from trainings import assert_same_gradients, gradients, without_memory
 from models.machine import memory
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.training import chunks
+from models.training import measured
 from models.training.gradient import GradientSum
 
 pytestmark = pytest.mark.slow
@@ -58,9 +58,9 @@ def test_a_tight_limit_splits_the_step():
     trainer = trainer_of("train.batch_size=4096")
     memory.release()
     limit = (memory.resident_bytes() + 60e6) / memory.GB
-    choice = chunks.training_chunk(trainer_of("train.batch_size=4096", f"train.memory_limit={limit}"))
+    choice = measured.training_chunk(trainer_of("train.batch_size=4096", f"train.memory_limit={limit}"))
     assert choice.chunk < 4096 and choice.fits
-    assert chunks.training_chunk(trainer).chunk == 4096
+    assert measured.training_chunk(trainer).chunk == 4096
 
 
 def test_a_split_run_resumes_bit_for_bit(tmp_path):
@@ -75,8 +75,8 @@ def test_a_split_run_resumes_bit_for_bit(tmp_path):
 )
 def test_a_resumed_auto_run_keeps_its_chunk_unless_the_limit_changes(settings, chunk):
     conf, other = (load_config(ROOT / "confs/debug.conf", overrides=given).train for given in ((), settings))
-    assert chunks.settled_chunk(other, chunks.chunk_state(conf, 16)) == chunk
-    assert chunks.settled_chunk(conf, {}) is None
+    assert measured.settled_chunk(other, measured.chunk_state(conf, 16)) == chunk
+    assert measured.settled_chunk(conf, {}) is None
 
 
 def test_a_failed_allocation_halves_the_chunk_and_says_so_once(monkeypatch, capsys):
@@ -105,7 +105,7 @@ def test_a_measurement_leaves_the_run_alone_and_finds_a_chunk_that_fits():
     trainer, other = trainer_of(), trainer_of()
     true = trainer.model.objective
     trainer.model.objective = without_memory(true, 3)
-    choice = chunks.training_chunk(trainer)
+    choice = measured.training_chunk(trainer)
     assert (choice.chunk, choice.fits) == (2, True)
     trainer.model.objective = true
     for _ in range(3):

@@ -18,8 +18,9 @@ from models.estimators.background import NEAR_SHARE
 from models.estimators.conf import PackedConfig
 from models.estimators.packed import ALL, lost_share
 from models.machine.backend import jt
+from models.methods.registry import build_model
 from models.ops.march import compact
-from models.ops.outside import occupied
+from models.ops.outside import BEFORE, BEHIND, occupied
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +52,16 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
         counts.append((int(is_before.sum()), int((~is_before).sum())))
     assert counts[0][0] >= counts[2][0] >= counts[1][0] == 0 < counts[0][0]
     assert counts[0][1] == counts[1][1] == counts[2][1] > 0
+
+
+def test_results_sample_before_the_region_where_the_training_did(trainer):
+    conf = trainer_conf()
+    model = build_model(conf.model, conf.train, np.random.default_rng(0), trainer.model.plan)
+    model.see(load_scene(conf.dataset))
+    model.load_buffers(trainer.model.buffers())
+    states = [one.estimator.background.states.numpy() for one in (model, trainer.model)]
+    np.testing.assert_array_equal(*states)
+    assert (states[0] == BEHIND).any() and (states[0] == BEFORE).any()
 
 
 def test_pruning_that_rays_would_lose_the_surface_by_is_put_off(monkeypatch):

@@ -10,7 +10,7 @@ from dense_renderer import NERF, params64, roughen
 from forms import FORMS, OWN_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 
-from models.fields.nerf import NeRF
+from models.fields.radiance import NeRF
 from models.fields.state import named_parameters
 from models.machine.backend import jt
 from models.ops.kernel import REFERENCE, use

@@ -11,9 +11,9 @@ from test_renderer import COUNT, MASK, RAYS, WHITE, assert_slopes, gradients_of
 
 from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
-from models.fields.nerf import NeRF
+from models.fields.radiance import NeRF
 from models.machine.backend import jt
-from models.methods.radiance import TwoPassModel
+from models.methods.nerf.model import TwoPassModel
 from models.plan import TrainingPlan
 from models.rendering.losses import LOSSES, Rendered
 from models.rendering.terms import binary_mask
@@ -36,7 +36,7 @@ def tiny(conf=SIZES, seed=0):
 
 def model_of(renderer):
     """The kind of model around it."""
-    return TwoPassModel(renderer.field, renderer.coarse, renderer.estimator, changed().train, TrainingPlan())
+    return TwoPassModel(renderer.passes, renderer.estimator, changed().train, TrainingPlan())
 
 
 def losses(output, mask, conf):

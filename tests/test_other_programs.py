@@ -14,8 +14,7 @@ from data.errors import SceneError
 from data.io.images import read_image, write_image
 from data.prepare.inspection.checks import bad_geometry, findings
 from models.mesh.formats import write_surface
-from models.mesh.mesh import About, Surface
-from models.mesh.mesh_file import read_mesh
+from models.mesh.mesh import About, Surface, read_mesh
 from models.mesh.output import offset_file
 from models.results.report.inspection import as_json
 from models.results.report.reconstruction import warnings

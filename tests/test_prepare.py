@@ -74,7 +74,7 @@ def test_a_preparation_goes_on_after_its_last_finished_step(copied_scene, monkey
     work = copied_scene / "scene" / "prepare"
     for step in ("cameras", "scene"):
         (work / f"{step}.json").unlink()
-    for name in pipeline.PRODUCTS:
+    for name in pipeline.products.PRODUCTS:
         pipeline.remove(copied_scene / "scene" / name)
     forbid(monkeypatch, *LONG_STEPS[:3])
     done = [line for line in lines_of(copied_scene) if line.endswith("done before")]

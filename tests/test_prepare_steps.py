@@ -112,4 +112,4 @@ def test_a_damaged_stamp_means_that_nothing_is_done(tmp_path):
     changed = json.dumps({**json.loads(stamp.read_text()), "result": 6})
     for text in ("", "[]", "{", '{"key": 3}', "[" * 100000, changed):
         stamp.write_text(text)
-        assert steps.was_run("a") == ("key" in text and text != changed) and steps.run(step) == 5
+        assert not steps.was_run("a") and steps.run(step) == 5

@@ -32,7 +32,7 @@ from models.results.references import NoReferencesError
 from models.results.report import reconstruction as reconstruction_page
 from models.results.report.document import read_page
 from models.results.report.reconstruction import size_and_cameras
-from models.training import pace
+from models.training import measured
 from models.training.stops import Interrupted
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16")
@@ -64,8 +64,8 @@ def run(capsys, *arguments):
 def photographs(tmp_path, monkeypatch):
     """Six photographs of the corner in ./my photos; trials and trainings are of a few steps."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pace, "FIRST_STEPS", 2)
-    monkeypatch.setattr(pace, "TIMED_STEPS", 4)
+    monkeypatch.setattr(measured, "FIRST_STEPS", 2)
+    monkeypatch.setattr(measured, "TIMED_STEPS", 4)
     monkeypatch.setattr(reconstruction_settings, "LEAST_STEPS", 6)
     rendered_photographs.write_photographs(tmp_path / "my photos", 6)
     return tmp_path / "my photos"
@@ -84,7 +84,7 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
     steps = int(plan["settings"]["train.end_iter"])
     assert steps >= 6 and plan["seconds_per_step"] > 0
 
-    monkeypatch.setattr(pace, "measured_pace", lambda *given: pytest.fail("measured again"))
+    monkeypatch.setattr(measured, "measured_pace", lambda *given: pytest.fail("measured again"))
     status, said = run(capsys, *call)
     assert status == 0, said.err
     text, kept = (RESULT / "result.md").read_text(), (RESULT / "mesh.ply").read_bytes()

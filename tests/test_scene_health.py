@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import rigs
 
-from data.prepare.inspection.checks import FAIR_VIEWS, GOOD_VIEWS, findings, sphere_points
+from data.prepare.inspection.checks import FAIR_VIEWS, GOOD_VIEWS, findings
 from data.prepare.inspection.image_checks import LARGEST_SIDE
+from data.scenes.frustum import sphere_points
 
 POSES = rigs.around(sphere_points(40), distance=3.0, middle=np.zeros(3))
 GOOD = rigs.textured_scene(POSES, size=(96, 96))

@@ -17,12 +17,10 @@ from method_oracles import camera, conics64, picture64, random_splats
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.picture_loss import picture_loss
-from models.ops.source import on_host
-from models.ops.splat_project import project_ellipsoids, project_surfels
+from models.ops.splat_project import project_ellipsoids, project_surfels, shade_splats
 from models.ops.splat_raster import FIRST, FRONT, HIT, NEAREST_HIT, OPACITY, SECOND, Look, Raster
 from models.ops.splat_raster import composite_ellipsoids as of_ellipsoids
 from models.ops.splat_raster import composite_surfels as of_surfels
-from models.ops.splat_shade import shade_splats
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMS = {"ellipsoids": "gaussians_3d_small", "surfels": "gaussians_2d_small"}
@@ -51,26 +49,25 @@ def test_the_conics_of_needles_are_not_lost_in_rounding(form):
     assert np.abs(conics - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
-def shown(form, splats, size=SIZE, absolute=0, degree=3, distance=3.0, composed=NATIVE):
-    """The picture and the probe; `composed` is the form that lays splats over each other, the others are native."""
+def shown(form, splats, size=SIZE, degree=3, distance=3.0, composed=NATIVE):
+    """The picture and the splats; `composed` is the form that lays splats over each other, the others are native."""
     values = [jt.array(splats[name].astype(np.float32)) for name in NAMES]
     means, quats, sizes, opacities, dc, rest = values
     seen_from = jt.array(camera(size, distance))
     surfels = form == "surfels"
     seen = (project_surfels if surfels else project_ellipsoids)(means, quats, sizes, seen_from, *size)
     colors = shade_splats(means, dc, rest, seen_from, degree)
-    probe = jt.zeros((len(splats["means"]), 2))
-    look = Look(colors, opacities.sigmoid(), jt.array(np.array([0.1, 0.2, 0.3], np.float32)), probe)
+    look = Look(colors, opacities.sigmoid(), jt.array(np.array([0.1, 0.2, 0.3], np.float32)))
     with use(composed):
-        picture = (of_surfels if surfels else of_ellipsoids)(seen, look, Raster(*size, absolute))
-    return picture, values, probe, seen
+        picture = (of_surfels if surfels else of_ellipsoids)(seen, look, Raster(*size))
+    return picture, values
 
 
-def gradients(form, splats, absolute=0, **named):
+def gradients(form, splats, **named):
     """Picture and gradients of a loss that touches every channel."""
-    picture, values, probe, _ = shown(form, splats, absolute=absolute, **named)
+    picture, values = shown(form, splats, **named)
     weights = np.random.default_rng(5).normal(size=picture.shape).astype(np.float32)
-    found = jt.grad((picture * jt.array(weights)).sum(), [*values, probe])
+    found = jt.grad((picture * jt.array(weights)).sum(), values)
     return picture.numpy(), [value.numpy() for value in found]
 
 
@@ -81,20 +78,20 @@ def test_the_picture_is_that_of_the_definition(form):
     np.testing.assert_allclose(picture[..., [0, 1, 2, 3, -1]], picture64(form, splats, SIZE), atol=2e-4)
 
 
-SHOWN = [*((form, absolute, 3.0) for form in FORMS for absolute in (0, 1)), ("surfels", 0, 0.3)]
-cases = pytest.mark.parametrize(("form", "absolute", "distance"), SHOWN)
+SHOWN = [*((form, 3.0) for form in FORMS), ("surfels", 0.3)]
+cases = pytest.mark.parametrize(("form", "distance"), SHOWN)
 
 
-def assert_alike(found, expected, share, names=(*NAMES, "probe")):
+def assert_alike(found, expected, share, names=NAMES):
     for name, ours, theirs in zip(names, found, expected, strict=False):
         assert np.abs(ours - theirs).max() <= share * np.abs(theirs).max(), name
 
 
 @cases
-def test_both_forms_give_the_same_gradients(form, absolute, distance):
+def test_both_forms_give_the_same_gradients(form, distance):
     splats = random_splats(60, seed=2)
-    picture, native = gradients(form, splats, absolute, distance=distance)
-    expected_picture, expected = gradients(form, splats, absolute, distance=distance, composed=REFERENCE)
+    picture, native = gradients(form, splats, distance=distance)
+    expected_picture, expected = gradients(form, splats, distance=distance, composed=REFERENCE)
     channels = (slice(8), *([FRONT] if form == "surfels" else []))
     if distance < 1.0:  # the distortion of surfels that reach the camera is bounded
         channels = (FIRST, SECOND)
@@ -104,8 +101,7 @@ def test_both_forms_give_the_same_gradients(form, absolute, distance):
     for channel in channels:
         atol = 1e-3 if distance < 1.0 else 1e-4
         np.testing.assert_allclose(picture[..., channel], expected_picture[..., channel], atol=atol)
-    # gradient of the blur only
-    assert_alike(native, expected, 2e-3, NAMES if absolute and form == "surfels" else (*NAMES, "probe"))
+    assert_alike(native, expected, 2e-3)
 
 
 def bits(picture, grads):
@@ -113,16 +109,16 @@ def bits(picture, grads):
 
 
 @cases
-def test_cuda_gives_the_same_bits_in_any_order_and_the_cpus_numbers(form, absolute, distance):
+def test_cuda_gives_the_same_bits_in_any_order_and_the_cpus_numbers(form, distance):
     splats, found = random_splats(150, seed=2), set()
     for order in CUDA_FORMS:
         with in_form(order):
-            picture, grads = gradients(form, splats, absolute, distance=distance)
+            picture, grads = gradients(form, splats, distance=distance)
         found.add(bits(picture, grads))
     assert len(found) == 1
-    with on_host():
-        expected_picture, expected = gradients(form, splats, absolute, distance=distance)
-    assert_alike([picture, *grads], [expected_picture, *expected], 2e-5, ("picture", *NAMES, "probe"))
+    with jt.flag_scope(use_cuda=0):
+        expected_picture, expected = gradients(form, splats, distance=distance)
+    assert_alike([picture, *grads], [expected_picture, *expected], 2e-5, ("picture", *NAMES))
 
 
 @pytest.mark.slow
@@ -130,7 +126,7 @@ def test_cuda_gives_the_same_bits_in_any_order_and_the_cpus_numbers(form, absolu
 def test_gradients_are_those_of_finite_differences_in_float64(form):
     splats = random_splats(12, seed=3, opacity=(-1.0, 1.0), size=(-2.2, -1.5))
     weights = np.random.default_rng(5).normal(size=(SIZE[1], SIZE[0], 5))
-    picture, values, _, _ = shown(form, splats)
+    picture, values = shown(form, splats)
     channels = jt.concat([picture[:, :, :4], picture[:, :, -1:]], dim=2)
     found = jt.grad((channels * jt.array(weights.astype(np.float32))).sum(), values)
     step = 1e-7

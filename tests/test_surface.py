@@ -6,8 +6,7 @@ from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from scipy.spatial.transform import Rotation
 
 from models.mesh.formats import write_surface
-from models.mesh.mesh import About, Surface, surface_to_world
-from models.mesh.mesh_file import read_mesh
+from models.mesh.mesh import About, Surface, read_mesh, surface_to_world
 
 
 def sphere_mesh(radius, resolution=40):

@@ -5,7 +5,7 @@ import pytest
 import trimesh
 
 from data.errors import UserError
-from models.mesh.mesh_file import read_mesh
+from models.mesh.mesh import read_mesh
 from models.results import ground_truth as metrics
 from models.results.ground_truth import GroundTruth, read_ground_truth
 from models.results.surface_metrics import against_truth

@@ -10,19 +10,24 @@ from types import SimpleNamespace
 import numpy as np
 import oracles
 import pytest
-from dense_renderer import SDF, params64, roughen
+from dense_renderer import COLOR, NERF, SDF, params64, roughen
 from forms import EMULATED, build, in_form, library, only_on_the_cpu, work
+from models.ops.example_inputs import Inputs
+from models.ops.examples import Example
 from test_cuda_work import POINTS as MANY
 from test_cuda_work import SDF as PUBLISHED
 
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.commands.machine_checks.operations import difference
 from models.fields.sdf import SDFNetwork
 from models.fields.state import import_state, named_parameters
 from models.machine import backend
 from models.machine.backend import jt
 from models.methods.device_values import tiles_line
+from models.ops import color_mlp, nerf_mlp
 from models.ops.sdf_mlp import SOURCE
+from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes
 
 pytestmark = only_on_the_cpu
 KIB = 1 << 10
@@ -79,8 +84,13 @@ def primitives():
 @pytest.fixture
 def card():
     """Sets the shared memory of the emulated card, and whether factors are rounded."""
-    yield lambda size, is_reduced=False: library(SOURCE).emulated_card(ctypes.c_long(size), int(is_reduced))
-    library(SOURCE).emulated_card(ctypes.c_long(CARDS["9.0"]), 0)
+
+    def set_card(size, is_reduced=False):
+        for source in (SOURCE, color_mlp.SOURCE, nerf_mlp.SOURCE):
+            library(source).emulated_card(ctypes.c_long(size), int(is_reduced))
+
+    yield set_card
+    set_card(CARDS["9.0"])
 
 
 def pointer(array):
@@ -165,27 +175,71 @@ def test_wide_networks_are_those_of_the_oracle_on_every_card(card, capability, w
         assert abs((gradient * direction).sum() - theirs) <= 1e-5 * np.linalg.norm(gradient)
 
 
+COLORS = (6 + 3 + 98, 200, 200, 300, 300, 3)
+TRUNK = (20, 130, 130, 130, 150, 130, 150, 131, 139, 65, 65, 3)
+
+
+@pytest.mark.parametrize("capability", ["7.5", "9.0"])
+@pytest.mark.parametrize("kernel", [color_mlp.color, nerf_mlp.nerf], ids=["color", "nerf"])
+def test_wide_colours_and_their_gradients_are_those_of_the_references(card, capability, kernel):
+    """Several columns of warps; features that are no whole vectors, or a skip into the heads and some of the points."""
+    made, count = Inputs(0), 70
+    weights = made.weights(COLORS if kernel is color_mlp.color else TRUNK)
+    trained = [part for layer in weights.layers for part in layer]
+    if kernel is color_mlp.color:
+        inputs = [made.normal(count, width) for width in (6, 3, 98)]
+        given, trained = (*inputs, weights, ColorSizes(3, 1, 6, 1, 98, COLORS)), [*inputs[1:], *trained]
+    else:
+        selected = jt.array(made.rng.random(count) < 0.8)
+        points = made.normal(count, 4, size=0.5), made.directions(count)
+        given = (*points, weights, NerfSizes(3, 4, 2, 1, (1, 2), TRUNK), selected)
+    card(CARDS[capability])
+    with in_form(EMULATED[2]) as called:
+        error, results = difference(Example(kernel, given, tuple(trained)))
+    assert error <= 5e-6 and results == len(trained) + (1 if kernel is color_mlp.color else 2) and len(called) == 2
+
+
+ROOMY = {
+    "sdf_network": dataclasses.replace(WIDE, d_hidden=200),
+    "rendering_network": dataclasses.replace(COLOR, d_feature=200),
+    "nerf": dataclasses.replace(NERF, W=200),
+}
 SIZES = {
-    "the largest": ({"d_hidden": 512, "d_out": 513, "n_layers": 15, "multires": 20}, True),
-    "a wide layer": ({"d_hidden": 513}, False),
-    "a wide feature": ({"d_out": 514}, False),
-    "a wide encoding": ({"multires": 21, "d_hidden": 300}, False),
-    "many layers": ({"n_layers": 16}, False),
+    "the largest": ("sdf_network", {"d_hidden": 512, "d_out": 513, "n_layers": 15, "multires": 20}, True),
+    "a wide layer": ("sdf_network", {"d_hidden": 513}, False),
+    "a wide feature": ("sdf_network", {"d_out": 514}, False),
+    "a wide encoding": ("sdf_network", {"multires": 21, "d_hidden": 300}, False),
+    "many layers": ("sdf_network", {"n_layers": 16}, False),
+    "the largest of colours": ("rendering_network", {"d_hidden": 512, "d_feature": 512, "n_layers": 15}, True),
+    "a wide feature of colours": ("rendering_network", {"d_feature": 513}, False),
+    "the largest NeRF": ("nerf", {"D": 12, "W": 512, "multires": 15}, True),
+    "a NeRF of many layers": ("nerf", {"D": 13}, False),
+    "a NeRF of a wide encoding": ("nerf", {"multires": 16}, False),
 }
 
 
-@pytest.mark.parametrize(("changes", "fits"), SIZES.values(), ids=SIZES)
-def test_the_log_says_which_networks_have_no_tiles(changes, fits, monkeypatch):
-    conf = dataclasses.replace(WIDE, **{"d_hidden": 200, **changes})
-    widths = tuple(width for pair in conf.widths for width in pair)
-    sizes = dataclasses.replace(
-        PUBLISHED, layers=conf.n_layers + 1, encoded=conf.embedded_width, skips=1 << 2, widths=widths, keeps=0
-    )
-    assert (work(SOURCE, "sdf_distance", sizes, MANY).products == []) == conf.is_for_tiles == fits
-    whole = SimpleNamespace(model=SimpleNamespace(sdf_network=conf))
+def products_of(name, conf):
+    """The products of a network that is computed layer by layer."""
+    layers = [*conf.trunk, *conf.heads] if name == "nerf" else conf.widths
+    widths = tuple(width for pair in layers for width in pair)
+    if name == "nerf":
+        sizes = NerfSizes(conf.D, conf.d_in, conf.multires, conf.multires_view, conf.skips, widths)
+        return work(nerf_mlp.SOURCE, "nerf_backward", sizes, MANY).products
+    if name == "rendering_network":
+        sizes = ColorSizes(len(layers), 1, widths[0] - conf.d_feature - 3, 1, conf.d_feature, widths)
+        return work(color_mlp.SOURCE, "color_backward", sizes, MANY).products
+    sizes = SdfSizes(len(layers), conf.embedded_width, conf.multires, 1 << 2, widths, 1.0)
+    return work(SOURCE, "sdf_distance", sizes, MANY).products
+
+
+@pytest.mark.parametrize(("network", "changes", "fits"), SIZES.values(), ids=SIZES)
+def test_the_log_says_which_networks_have_no_tiles(network, changes, fits, monkeypatch):
+    conf = dataclasses.replace(ROOMY[network], **changes)
+    assert (products_of(network, conf) == []) == conf.is_for_tiles == fits
+    whole = SimpleNamespace(model=SimpleNamespace(**{**ROOMY, network: conf}))
     for name, told in (("cuda", not fits), ("cpu", False)):
         monkeypatch.setattr(backend, "device_info", lambda name=name: SimpleNamespace(name=name))
-        assert bool(tiles_line(whole)) == told
+        assert (network in tiles_line(whole)) == told
 
 
 def test_a_card_without_room_for_a_tile_takes_products(card):

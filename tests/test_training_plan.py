@@ -16,9 +16,12 @@ from data.errors import UserError
 from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
 from models.config.keys import migrate
-from models.methods.conf import load_config
+from models.methods.conf import flat, load_config
+from models.methods.decisions import with_table
 from models.methods.registry import decide
-from models.plan import as_state, of_state
+from models.plan import DEPTH_MAPS, Decision, as_state, of_state
+from models.rendering.loss_table import weights_of
+from models.rendering.losses import LOSSES
 
 FAST = ROOT / "confs/fast.conf"
 
@@ -85,6 +88,27 @@ def test_each_decision_follows_the_scene_and_its_key_forces_another(demo, case):
     assert (chosen.value, chosen.is_forced) == (found, False)
     assert (other.value, other.is_forced) == (forced, True)
     assert other.key == setting.partition("=")[0] and f"[forced by {other.key}]" in other.text()
+
+
+def test_the_table_names_what_a_forced_key_takes_away_and_when_losses_count(demo):
+    def row(name, scene, *settings, before=UNSWEPT):
+        made = load_config(FAST, "demo", settings)
+        plan = decide(made.model, made.train, scene, before)
+        weights = weights_of(LOSSES, (made.model.type,), made.train, plan)
+        return dict(with_table(plan, made.model, made.train, weights, flat(made)).rows)[name]
+
+    noise = on_noise(with_points(replace(demo, masks=None)))
+    from_depth = {"start": Decision(DEPTH_MAPS)}
+    assert row("points", noise, before=from_depth).startswith("of the depth maps first, then given")
+    assert row("points", noise, "train.points_weight=0", before=from_depth) == "none [forced by train.points_weight]"
+    assert "forced by train.mask_weight" in row("masks", noise, WITHOUT)
+    assert "with masks none are triangulated" in row("points", demo) and "[" not in row("points", demo)
+    losses = row("losses", noise, "train.patches_weight=0.5", "train.patches_from=0.5", "train.end_iter=1000")
+    assert "patches 0.5: from step 500 on [forced by train.patches_weight]" in losses and "color: fixed]" in losses
+    assert "curvature 0.002: falls to 0 at the end [train.curvature_weight]" in losses
+    assert "no patches: masks bound the surface" in row("losses", demo)
+    assert "inv_s at most 571" in row("schedules", demo)
+    assert "model.open" not in row("samples", demo) and "model.open.samples" in row("samples", noise)
 
 
 def test_a_resume_keeps_what_the_training_began_with_and_refuses_another_value(demo):

@@ -15,7 +15,7 @@ from models.methods.conf import load_config
 from models.requests import MeshRequest
 from models.results.context import EvalContext
 from models.results.experiment import Experiment
-from models.viewer import model_viewer, server
+from models.viewer import server, sessions
 from models.viewer.handles import ConfKeys
 from models.viewer.scene_display import wxyz_of
 from models.viewer.sessions import Place
@@ -53,14 +53,14 @@ def test_images_come_before_the_mesh_and_while_it_is_extracted(tmp_path, monkeyp
         ball = trimesh.creation.icosphere()
         return Surface(ball, rgb=np.zeros((len(ball.vertices), 3), np.uint8))
 
-    monkeypatch.setattr(model_viewer, "start", started)
+    monkeypatch.setattr(sessions, "start", started)
     monkeypatch.setattr(EvalContext, "render", render)
     monkeypatch.setattr("models.results.meshes.finished_mesh", mesh)
     monkeypatch.setattr("models.viewer.live_render.LiveRenderer.wait", Mock(side_effect=KeyboardInterrupt))
     log = SimpleNamespace(progress=lambda items, **_: iter(items), info=str, warn=str, warning=str)
     model = EvalContext(SimpleNamespace(conf=conf, folder=tmp_path, scene=scene), None, 4, 1.0, log, None)
     place, wanted = Place("127.0.0.1", 9880, "en"), MeshRequest(16)
-    model_viewer.look_at_model(model, wanted, {}, ConfKeys(CONF, tmp_path), place)
+    sessions.look_at_model(model, wanted, {}, ConfKeys(CONF, tmp_path), place)
     images = [event for event in events if isinstance(event, tuple)]
     assert len(sizes) == len(images) + 2  # two warm it up, before a browser connects
     assert events[:2] == ["extraction", 0] and isinstance(events[2], tuple)  # after the first part of three
@@ -70,7 +70,7 @@ def test_images_come_before_the_mesh_and_while_it_is_extracted(tmp_path, monkeyp
 
 def test_a_fault_of_the_viewer_closes_it_and_raises_nothing(tmp_path):
     told, place, keys = [], Place("127.0.0.1", 9600, "en"), ConfKeys(CONF, tmp_path)
-    viewer = model_viewer.ViewerCallback(keys, place, told.append)
+    viewer = sessions.ViewerCallback(keys, place, told.append)
     viewer.begin(Experiment(read_conf("debug.conf"), tmp_path, demo_scene(), None))
     viewer.scalars(2, 1.0, {"Statistics/psnr": 20.0})
     assert told[0].startswith("viewer: http://localhost:")

@@ -10,8 +10,8 @@ from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.fields.protocol import SurfaceFields
 from models.fields.state import export_state, import_state
-from models.methods.neus import visible
 from models.methods.neus.model import NeuSModel
+from models.methods.neus.sparing import meets_sphere
 from models.plan import TrainingPlan
 
 GREY = np.float32([0.2, 0.5, 0.9])
@@ -78,7 +78,7 @@ def test_rays_show_the_same_object_and_the_background_beside_it(n_outside, varia
     rays = camera()
     model, whole, sparing = renderers(n_outside, variance=variance)
     full, seen = (asked(model, view, rays, GREY)[0] for view in (whole, sparing))
-    inside, hit = visible.meets_sphere(rays), seen.opacity[:, 0] > 0
+    inside, hit = meets_sphere(rays), seen.opacity[:, 0] > 0
     assert 0.2 < inside.mean() < 0.9 and hit.any() and not hit[~inside].any()
     for name in FIELDS:
         np.testing.assert_allclose(getattr(seen, name)[hit], getattr(full, name)[hit], atol=1e-6, err_msg=name)

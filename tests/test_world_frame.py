@@ -24,8 +24,7 @@ from data.prepare.world import floor_normal, upright
 from data.scenes.config import DatasetConfig
 from data.scenes.readers.neus import FRAME_FILE
 from data.scenes.writer import write_neus_scene
-from models.mesh.mesh import Surface, file_axes
-from models.mesh.mesh_file import given_surface, mesh_to_working
+from models.mesh.mesh import Surface, file_axes, given_surface, mesh_to_working
 from models.requests import UNIT, WORLD, MeshRequest
 from models.results import colored
 from models.results.ground_truth import read_ground_truth

@@ -84,11 +84,6 @@ BLOCKS = ("general", "dataset", "train")  # what every conf has; none of the fil
 class ToyBlock(ModelConfig):
     """The block of a kind whose weights depend on no block: any one can go on from any other."""
 
-    @property
-    def network_blocks(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
 
 @contextmanager
 def registered(name: str, kind: Method) -> Iterator[None]:

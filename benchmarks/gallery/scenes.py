@@ -8,7 +8,8 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from benchmarks.gallery.shapes import GROUND, ROOM, SHAPES
-from data.demo.make_demo import fibonacci_directions, look_at_center
+from data.demo.make_demo import look_at_center
+from data.scenes.frustum import sphere_points
 
 HELD_OUT_EVERY = 8  # photographs 0, 8, 16, ... are held out
 DISTANCE = 3.0  # of the cameras from the middle, radii
@@ -109,7 +110,7 @@ def _free_places(spec: SceneSpec, random: np.random.Generator) -> np.ndarray:
 def _directions(rig: str, count: int) -> np.ndarray:
     """Unit vectors [count, 3] from the middle to the cameras."""
     if rig == "sphere":
-        return np.roll(fibonacci_directions(count), -HELD_OUT_EVERY // 2, axis=0)  # no held-out view is at a pole
+        return np.roll(sphere_points(count), -HELD_OUT_EVERY // 2, axis=0)  # no held-out view is at a pole
     share = np.arange(count) / count
     turns = 2.0 * np.pi * share if rig == "walk" else FRONT * (2.0 * share - 1.0) - 0.5 * np.pi
     heights = np.array(WALK_HEIGHTS)[np.arange(count) % len(WALK_HEIGHTS)]

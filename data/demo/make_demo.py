@@ -1,6 +1,6 @@
 """Makes the bundled scene: images, masks, cameras and the exact surface of an object given by a formula.
 
-    python data/demo/make_demo.py [--out DIR]
+    python -m data.demo.make_demo [--out DIR]
 
 The object is an open jug on a stem: a bowl (concave), a looped handle and a curved spout (thin, 0.09 to 0.2 across),
 a stem and a flat foot, rounded where they meet. It is a signed distance function written down below, so the surface
@@ -20,10 +20,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import cv2
 import mcubes
 import numpy as np
 import trimesh
+
+from data.io.bars import shown
+from data.scenes.frustum import sphere_points
+from data.scenes.scene import Scene
+from data.scenes.writer import write_neus_scene
 
 TRAIN_VIEWS = 44
 IMAGE_SIZE = 200  # pixels, width and height
@@ -48,7 +52,6 @@ PALETTE = np.array([[0.98, 0.92, 0.78], [0.10, 0.62, 0.66], [0.14, 0.22, 0.52], 
 
 MESH_RESOLUTION = 104  # keeps ground_truth.ply below 900 kB; its vertices are put on the exact surface afterwards
 NEWTON_STEPS = 6
-PNG_LEVEL = 9
 RENDER_CHUNK = 4000  # pixels traced at a time, to limit memory
 
 
@@ -193,18 +196,9 @@ def look_at_center(direction: np.ndarray) -> np.ndarray:
     return pose
 
 
-def fibonacci_directions(count: int) -> np.ndarray:
-    """Unit vectors [count, 3] spread evenly over the sphere (spherical Fibonacci lattice), none at a pole."""
-    index = np.arange(count)
-    z = 1.0 - (2.0 * index + 1.0) / count
-    angle = index * np.pi * (3.0 - np.sqrt(5.0))
-    ring = np.sqrt(1.0 - z * z)
-    return np.stack([ring * np.cos(angle), ring * np.sin(angle), z], axis=-1)
-
-
 def train_poses() -> np.ndarray:
     """The poses [TRAIN_VIEWS, 4, 4] of the training views."""
-    return np.stack([look_at_center(direction) for direction in fibonacci_directions(TRAIN_VIEWS)])
+    return np.stack([look_at_center(direction) for direction in sphere_points(TRAIN_VIEWS)])
 
 
 def test_poses() -> np.ndarray:
@@ -212,41 +206,30 @@ def test_poses() -> np.ndarray:
     return np.stack([look_at_center(np.array(direction)) for direction in TEST_DIRECTIONS])
 
 
-def camera_file(poses: np.ndarray) -> dict[str, np.ndarray]:
-    """`world_mat_i` [4, 4], world to pixel, and `scale_mat_i` [4, 4], working frame to world, of poses [V, 4, 4]."""
-    intrinsics = np.diag([FOCAL, FOCAL, 1.0, 1.0])
-    intrinsics[:2, 2] = 0.5 * (IMAGE_SIZE - 1)
-    matrices = {}
-    for index, pose in enumerate(poses):
-        camera_to_world = pose.copy()
-        camera_to_world[:3, 3] = WORLD_SCALE * pose[:3, 3] + WORLD_CENTER
-        matrices[f"world_mat_{index}"] = intrinsics @ np.linalg.inv(camera_to_world)
-        matrices[f"scale_mat_{index}"] = SCENE_TO_WORLD
-    return matrices
-
-
-def write_png(path: Path, pixels: np.ndarray) -> None:
-    """Writes uint8 grey [H, W] or BGR [H, W, 3] with the highest PNG compression, which `data.io.images` does not
-    offer.
-    """
-    path.write_bytes(cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL])[1].tobytes())
-
-
 def write_views(folder: Path, poses: np.ndarray) -> None:
     """Renders and writes image/, mask/ and cameras_sphere.npz of poses [V, 4, 4] into `folder`."""
-    for name in ("image", "mask"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    intrinsics, shape = np.diag([FOCAL, FOCAL, 1.0]), (IMAGE_SIZE, IMAGE_SIZE)
+    intrinsics[:2, 2] = 0.5 * (IMAGE_SIZE - 1)
     rows, columns = np.mgrid[:IMAGE_SIZE, :IMAGE_SIZE]
     pixels = np.stack([columns, rows], axis=-1).reshape(-1, 2)
-    for index, pose in enumerate(poses):
+    images, masks = [], []
+    for pose in shown(poses, folder.name):
         parts = [render_pixels(pixels[i : i + RENDER_CHUNK], pose) for i in range(0, len(pixels), RENDER_CHUNK)]
-        color = np.rint(255.0 * np.concatenate([part[0] for part in parts])).astype(np.uint8)
-        mask = np.where(np.concatenate([part[1] for part in parts]) > 0.5, 255, 0).astype(np.uint8)
-        shape = (IMAGE_SIZE, IMAGE_SIZE)
-        write_png(folder / "image" / f"{index:03d}.png", cv2.cvtColor(color.reshape(*shape, 3), cv2.COLOR_RGB2BGR))
-        write_png(folder / "mask" / f"{index:03d}.png", mask.reshape(shape))
-        print(f"{folder.name}: view {index + 1} of {len(poses)}", flush=True)
-    np.savez_compressed(folder / "cameras_sphere.npz", **camera_file(poses))
+        color, cover = (np.concatenate(part) for part in zip(*parts, strict=True))
+        images.append(np.rint(255.0 * color).astype(np.uint8).reshape(*shape, 3))
+        masks.append(np.where(cover > 0.5, 255, 0).astype(np.uint8).reshape(shape))
+    scene = Scene(
+        name=folder.name,
+        image_names=("",) * len(poses),
+        images=tuple(images),
+        masks=tuple(masks),
+        intrinsics=np.tile(intrinsics, (len(poses), 1, 1)),
+        c2w=poses,
+        scene_to_world=SCENE_TO_WORLD,
+        bbox_min=-np.ones(3),
+        bbox_max=np.ones(3),
+    )
+    write_neus_scene(folder, scene)
 
 
 def ground_truth() -> trimesh.Trimesh:

@@ -15,8 +15,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.demo.make_demo import SUPERSAMPLES, look_at_center, shade, sphere_trace, write_png
+from data.demo.make_demo import SUPERSAMPLES, look_at_center, shade, sphere_trace
 from data.io.bars import shown
+from data.io.images import write_image
 
 COUNT, WIDTH = 36, 400  # neighbouring images overlap by two thirds; pixels
 LEAST_COUNT, LEAST_WIDTH = 12, 160  # with less, structure from motion fails
@@ -38,10 +39,15 @@ def cloth() -> np.ndarray:
     return np.clip(0.5 + PATTERN_CONTRAST * (np.mean(layers, axis=0) - 0.5), 0.0, 1.0)
 
 
+def on_table(origin: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Where the rays of `background` meet the table: x and y [H, W, 2]; without meaning for rays upwards."""
+    down = np.minimum(directions[..., 2], -1e-9)
+    return origin[:2] + ((TABLE - origin[2]) / down)[..., None] * directions[..., :2]
+
+
 def background(origin: np.ndarray, directions: np.ndarray, pattern: np.ndarray) -> np.ndarray:
     """Colours [H, W, 3] of cloth and wall along unit directions [H, W, 3] from a point [3] above the table."""
-    down = np.minimum(directions[..., 2], -1e-9)
-    places = origin[:2] + ((TABLE - origin[2]) / down)[..., None] * directions[..., :2]
+    places = on_table(origin, directions)
     on_cloth = (directions[..., 2] < 0.0) & (np.linalg.norm(places, axis=-1) < TABLE_RADIUS)
     column, row = np.moveaxis((places / (2.0 * TABLE_RADIUS) + 0.5) * (PATTERN_PIXELS - 1), -1, 0).astype(np.float32)
     seen = cv2.remap(pattern, column, row, cv2.INTER_LINEAR)
@@ -51,8 +57,7 @@ def background(origin: np.ndarray, directions: np.ndarray, pattern: np.ndarray) 
 def with_markers(colors: np.ndarray, origin: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """The colours [H, W, 3] of `background` with the ArUco markers 0 to 3 on the cloth."""
     dictionary = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_4X4_50)
-    down = np.minimum(directions[..., 2], -1e-9)
-    places = origin[:2] + ((TABLE - origin[2]) / down)[..., None] * directions[..., :2]
+    places = on_table(origin, directions)
     below, margin, colors = directions[..., 2] < 0.0, MARKER_MARGIN / MARKER_SIDE, colors.copy()
     for number, center in enumerate(MARKER_PLACES):
         offset = (places - center) / MARKER_SIDE + 0.5  # 0 to 1 across the marker; its image has y down
@@ -116,7 +121,7 @@ def main() -> None:
         given.folder.mkdir(parents=True, exist_ok=True)
         for index, pose in enumerate(shown(poses(given.count), "photographs")):
             image = render_image(pose, given.width, pattern, given.markers)
-            write_png(given.folder / f"{index:03d}.png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+            write_image(given.folder / f"{index:03d}.png", image)
     except OSError as error:
         parser.error(f"{given.folder}: cannot be written ({error.strerror}); choose a folder with write permission")
 

@@ -31,7 +31,6 @@ from data.prepare.sfm.reconstruct import (
     find_features,
     map_images,
     match_features,
-    read_model,
 )
 from data.prepare.steps import Say, Step, Steps, WorkError
 from data.scenes.config import DatasetConfig
@@ -99,7 +98,7 @@ def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: st
         )
     )
     found = partial(find_cameras, steps.folder, frames, is_sequence, masks, say)
-    return steps.run(Step("cameras", found, (MODELS,), read=lambda stored: _for_masks(read_model(stored), masks)))
+    return steps.run(Step("cameras", found, (MODELS,), read=lambda stored: _for_masks(stored, masks)))
 
 
 def _for_masks(found: dict[str, Any], masks: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from data.errors import UserError, listed
 from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
-from data.prepare import masks
+from data.prepare import masks, products
 from data.prepare.box_masks import Box, find_boxes
 from data.prepare.camera_steps import estimate_cameras
 from data.prepare.frames import (
@@ -30,37 +30,17 @@ from data.prepare.frames import (
 )
 from data.prepare.masks import Cut, cut_of
 from data.prepare.metric import Known, length_of
-from data.prepare.products import (
-    CAMERA_FILE,
-    FRESH,
-    PRODUCTS,
-    differences,
-    made_here,
-    only_one,
-    require_apart,
-    require_made,
-    require_no_links,
-    write_scene,
-)
-from data.prepare.sfm.reconstruct import (
-    DATABASE,
-    IMAGES,
-    LOG,
-    MASKS,
-    MODELS,
-    MORE,
-    OF_OBJECT,
-    PAIR_LIST,
-)
+from data.prepare.sfm import reconstruct as sfm
 from data.prepare.sources import find_images, notes_of
 from data.prepare.steps import Bar, Say, Step, Steps, WorkError, fingerprint, noted
 from data.prepare.world import world_frame
 from data.scenes.region import parse_roi
 
 WORK = "prepare"
-FINISHED = FRESH
-FEATURES = tuple(str(Path(name).parent) for name in (DATABASE, OF_OBJECT.database, MORE.database))
-OUTPUTS = (IMAGES, *FEATURES, PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all but the steps' records
+FINISHED = products.FRESH
+FEATURES = tuple(str(Path(name).parent) for name in (sfm.DATABASE, sfm.OF_OBJECT.database, sfm.MORE.database))
+# All but the records of the steps.
+OUTPUTS = (sfm.IMAGES, *FEATURES, sfm.PAIR_LIST, sfm.MODELS, sfm.MASKS, products.FRESH, sfm.LOG)
 
 
 @dataclass(frozen=True)
@@ -95,14 +75,14 @@ def prepare(request: Request, say: Say) -> bool:
         if request.masks == "box" or mask_paths:
             require_no_mask_files(sources, request.is_panorama, request.masks)
         boxes = find_boxes(request.images, request.target, request.boxes, sources) if request.masks == "box" else {}
-        require_apart(request.images, request.masks, request.target, WORK)
-        require_no_links(request.target / WORK)
-        with only_one(request.target / WORK):
+        products.require_apart(request.images, request.masks, request.target, WORK)
+        products.require_no_links(request.target / WORK)
+        with products.only_one(request.target / WORK):
             steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths, boxes), say)
             steps.require_own(OUTPUTS)
             if _is_finished(request, steps, say):
                 return False
-            require_made(steps.folder, request.target, bool(request.masks))
+            products.require_made(steps.folder, request.target, bool(request.masks))
             for note in notes_of(request.images, sources):
                 say(note)
             try:
@@ -133,8 +113,8 @@ def _prepare(
         world = partial(
             world_frame, known=request.known, frames=frames, sources=sources, errors=errors, roi=request.roi
         )
-        notes = write_scene(steps.folder, request.target, frames, request.roi, outside, cut, world)
-        return {"notes": notes, "files": noted(request.target, made_here(steps.folder, request.target))}
+        notes = products.write_scene(steps.folder, request.target, frames, request.roi, outside, cut, world)
+        return {"notes": notes, "files": noted(request.target, products.made_here(steps.folder, request.target))}
 
     for note in steps.run(Step(FINISHED, work, is_repeated=True))["notes"]:
         say(note)
@@ -177,10 +157,10 @@ def _check_masks(request: Request, sources: Sequence[Path]) -> list[Path]:
 
 def _is_finished(request: Request, steps: Steps, say: Say) -> bool:
     """Whether the scene folder has the complete result; raises UserError if it has another scene."""
-    there = [name for name in PRODUCTS if (request.target / name).exists()]
+    there = [name for name in products.PRODUCTS if (request.target / name).exists()]
     if not there or request.overwrite:
         return False
-    if steps.is_done(FINISHED) and CAMERA_FILE in there:
+    if steps.is_done(FINISHED) and products.CAMERA_FILE in there:
         return _is_whole(request, steps, say)
     if steps.is_begun(FINISHED):
         return False  # they are from an interrupted run with the same inputs
@@ -189,7 +169,7 @@ def _is_finished(request: Request, steps: Steps, say: Say) -> bool:
             f"{request.target}: contains a scene of other photographs or options; pass --overwrite to replace it, or "
             "choose another --case"
         )
-    require_made(steps.folder, request.target, bool(request.masks))
+    products.require_made(steps.folder, request.target, bool(request.masks))
     raise UserError(
         f"{request.target}: already contains {', '.join(there)}; pass --overwrite to replace them, or choose another "
         "--case"
@@ -200,7 +180,7 @@ def _is_whole(request: Request, steps: Steps, say: Say) -> bool:
     """Whether all written files exist; raises UserError if restoring them would undo changes by others."""
     result = steps.result(FINISHED)
     written = result.get("files") if isinstance(result, dict) else None
-    damaged, changed = differences(request.target, written if isinstance(written, dict) else {})
+    damaged, changed = products.differences(request.target, written if isinstance(written, dict) else {})
     if damaged and changed:
         raise UserError(
             f"{request.target}: {listed(damaged)}: missing or damaged, and {listed(changed)}: changed since; restore "
@@ -213,7 +193,7 @@ def _is_whole(request: Request, steps: Steps, say: Say) -> bool:
 
 def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: Say) -> list[Frame]:
     """Copy the images to the work folder and log their number, sizes and focal lengths."""
-    folder = steps.folder / IMAGES
+    folder = steps.folder / sfm.IMAGES
 
     def work() -> list[dict[str, object]]:
         is_folder = request.images.is_dir()
@@ -223,7 +203,7 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
             return copy_video(sources[0], request.frames, folder, bar, request.is_panorama)
 
     later = ("features", "matches", "cameras", "masks")
-    frames = steps.run(Step("photographs", work, (IMAGES,), later, read_frame_list))
+    frames = steps.run(Step("photographs", work, (sfm.IMAGES,), later, read_frame_list))
     say(describe(groups(frames)))
     return frames
 
@@ -233,16 +213,22 @@ def _masks_of_frames(
 ) -> None:
     """Write the masks that need no cameras to masks/ of the work folder, where the reader finds them."""
     if request.masks in ("", *masks.WITH_CAMERAS):
-        remove(steps.folder / MASKS)
+        remove(steps.folder / sfm.MASKS)
         return
-    steps.run(Step("masks", lambda: _write_masks(request.masks, steps.folder, frames, sources, mask_paths), (MASKS,)))
+    steps.run(
+        Step(
+            "masks",
+            lambda: _write_masks(request.masks, steps.folder, frames, sources, mask_paths),
+            (sfm.MASKS,),
+        )
+    )
 
 
 def _write_masks(
     method: str, work: Path, frames: Sequence[Frame], sources: Sequence[Path], mask_paths: Sequence[Path]
 ) -> None:
-    (work / MASKS).mkdir(parents=True, exist_ok=True)
-    images = [work / IMAGES / frame.name for frame in frames]
+    (work / sfm.MASKS).mkdir(parents=True, exist_ok=True)
+    images = [work / sfm.IMAGES / frame.name for frame in frames]
     find = masks.finder(method, images) if method in masks.METHODS else None
     with Bar("masks", len(frames)) as bar:
         for number, frame in enumerate(frames):
@@ -250,5 +236,5 @@ def _write_masks(
                 mask = masks.read_mask(mask_paths[number], (frame.width, frame.height), sources[number])
             else:
                 mask = find(rgb_of(read_image(images[number])))
-            write_image(work / MASKS / f"{frame.name}.png", mask)
+            write_image(work / sfm.MASKS / f"{frame.name}.png", mask)
             bar.update()

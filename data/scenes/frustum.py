@@ -250,3 +250,10 @@ def outline_pixels(intrinsics: np.ndarray, c2w: np.ndarray) -> list[np.ndarray]:
     ends = np.flatnonzero(np.diff(in_front.astype(int))) + 1
     pieces = [(part, ok[0]) for part, ok in zip(np.split(pixels, ends), np.split(in_front, ends), strict=True)]
     return [part for part, ok in pieces if ok and len(part) > 1]
+
+
+def sphere_points(count: int) -> np.ndarray:
+    """Evenly distributed unit vectors [count, 3], none at a pole: the spherical Fibonacci lattice."""
+    z = 1 - (2 * np.arange(count) + 1) / count
+    turn = np.pi * (3 - np.sqrt(5)) * np.arange(count)
+    return np.stack([np.sqrt(1 - z**2) * np.cos(turn), np.sqrt(1 - z**2) * np.sin(turn), z], axis=1)

@@ -98,23 +98,6 @@ class Scene(Posed):
     doubts: tuple[str, ...] = ()  # those of the notes that are warnings: images or masks look wrong
     backdrop: np.ndarray | None = None  # [3] in [0, 1], the colour that the masks were derived from
 
-    def __post_init__(self) -> None:
-        """Raises ValueError for inconsistent shapes or types."""
-        views = len(self.images)
-        expected = {"intrinsics": (views, 3, 3), "c2w": (views, 4, 4), "scene_to_world": (4, 4)}
-        expected |= {"bbox_min": (3,), "bbox_max": (3,)}
-        for name, shape in expected.items():
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"Scene.{name} has shape {getattr(self, name).shape}, expected {shape}")
-        for name, count in (("image_names", len(self.image_names)), ("masks", len(self.masks or self.images))):
-            if count != views:
-                raise ValueError(f"Scene.{name} has {count} entries, expected {views}")
-        for view, image in enumerate(self.images):
-            if image.dtype not in (np.uint8, np.uint16) or image.ndim != 3 or image.shape[2] != 3:
-                raise ValueError(f"Scene.images has {image.dtype} {image.shape}, expected uint8 or uint16 [H, W, 3]")
-            if self.masks is not None and self.masks[view].shape != image.shape[:2]:
-                raise ValueError(f"Scene.masks has {self.masks[view].shape}, expected {image.shape[:2]}")
-
     def size(self, view: int) -> tuple[int, int]:
         """(width, height) of a view, in pixels."""
         height, width = self.images[view].shape[:2]

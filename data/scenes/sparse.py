@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 
 from data.cameras import evenly_spaced
 from data.parsed_scene import SparsePoints, training_points
-from data.scenes.frustum import Cameras, enclosing_ball, frustum_distances, meeting_point
+from data.scenes.frustum import Cameras, enclosing_ball, frustum_distances, meeting_point, sphere_points
 
 MOST_POINTS = 20_000  # a random subset of this size is enough for a sphere
 MOST_VIEWS = 120  # likewise, evenly chosen
@@ -172,7 +172,7 @@ def neighbours(cameras: Cameras, points: np.ndarray | None, most: int) -> np.nda
     replace them, and the angles between cameras decide. A point counts as shared if it projects into both images.
     """
     if points is None or len(points) < LEAST_POINTS:
-        points = _sphere(STAND_INS) * STAND_IN_RADIUS
+        points = sphere_points(STAND_INS) * STAND_IN_RADIUS
     points = points[:: -(-len(points) // MOST_SELECTING)]
     away = cameras.origins[:, None] - points[None]
     towards = away / np.maximum(np.linalg.norm(away, axis=2, keepdims=True), np.finfo(np.float32).tiny)
@@ -197,10 +197,3 @@ def _holds(camera: tuple[np.ndarray, np.ndarray, np.ndarray], points: np.ndarray
     ahead = depth > 0
     x, y = (np.divide(value, depth, out=np.full_like(value, -1.0), where=ahead) for value in (x, y))
     return ahead & (x >= 0) & (y >= 0) & (x <= size[0] - 1) & (y <= size[1] - 1)
-
-
-def _sphere(count: int) -> np.ndarray:
-    """Evenly distributed unit vectors [count, 3], on a spiral of the golden angle."""
-    z = 1 - (2 * np.arange(count) + 1) / count
-    turn = np.pi * (3 - np.sqrt(5)) * np.arange(count)
-    return np.stack([np.sqrt(1 - z**2) * np.cos(turn), np.sqrt(1 - z**2) * np.sin(turn), z], axis=1)

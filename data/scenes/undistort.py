@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
-from data.cameras import LONGEST_FOCAL, PIXEL_CENTRE, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row_volume
+from data.cameras import LONGEST_FOCAL, PIXEL_CENTRE, SHORTEST_FOCAL
 from data.errors import SceneError
 from data.io.headers import ImageError
 from data.io.images import image_size
@@ -139,9 +139,7 @@ def lenses_of(parsed: ParsedScene, posed_images: Sequence[PosedImage]) -> list[U
     """The undistorter of each image, by the headers of the files; raises SceneError or ImageError."""
     sizes = _stored_sizes(posed_images)
     _require_focal_lengths(parsed, posed_images, sizes)
-    lenses = undistorters(posed_images, sizes)
-    _require_invertible(parsed, posed_images, lenses)
-    return lenses
+    return undistorters(posed_images, sizes)
 
 
 def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
@@ -149,27 +147,21 @@ def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
     sizes = [posed.size or image_size(posed.path) for posed in posed_images]
     first: dict[tuple[int, int], PosedImage] = {}
     for posed, size in zip(posed_images, sizes, strict=True):
+        own, here = posed.lens.intrinsics, "{}x{}".format(*size)
         first.setdefault(size, posed)
-        for other_size, other in first.items():
-            if posed.lens.size is None and other_size != size and _same_intrinsics(posed, other):
+        for (width, height), other in first.items():
+            is_same = np.allclose(own, other.lens.intrinsics, rtol=SAME_INTRINSICS, atol=SAME_INTRINSICS)
+            if posed.lens.size is None and (width, height) != size and is_same:
                 raise ImageError(
-                    f"{posed.path}: is {_size_text(size)} pixels and {other.path.name} {_size_text(other_size)}, with "
-                    "the same intrinsics; photographs of one camera must have one size"
+                    f"{posed.path}: is {here} pixels and {other.path.name} {width}x{height}, with the same intrinsics; "
+                    "photographs of one camera must have one size"
                 )
         if posed.mask_path is not None and (mask_size := image_size(posed.mask_path)) != size:
             raise ImageError(
-                f"{posed.mask_path}: is {_size_text(mask_size)} pixels and its photograph {posed.path.name} "
-                f"{_size_text(size)}; both must have one size"
+                f"{posed.mask_path}: is {mask_size[0]}x{mask_size[1]} pixels and its photograph {posed.path.name} "
+                f"{here}; both must have one size"
             )
     return sizes
-
-
-def _same_intrinsics(a: PosedImage, b: PosedImage) -> bool:
-    return np.allclose(a.lens.intrinsics, b.lens.intrinsics, rtol=SAME_INTRINSICS, atol=SAME_INTRINSICS)
-
-
-def _size_text(size: tuple[int, int]) -> str:
-    return f"{size[0]}x{size[1]}"
 
 
 def undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]) -> list[Undistorter]:
@@ -205,13 +197,3 @@ def _require_focal_lengths(
                     f"{focal[wrong][0]:.3g} pixels is {words} for an image of {width}x{height}; correct it or leave "
                     "that view out"
                 )
-
-
-def _require_invertible(parsed: ParsedScene, posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter]) -> None:
-    """Raises SceneError for a lens whose intrinsics cannot be inverted or are not finite."""
-    for posed, lens in zip(posed_images, lenses, strict=True):
-        if not row_volume(lens.intrinsics) >= SMALLEST_ROW_VOLUME:
-            raise SceneError(
-                f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length is too short; "
-                "correct it or leave that view out"
-            )

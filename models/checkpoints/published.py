@@ -42,7 +42,7 @@ def to_checkpoint(raw: dict[str, Any], name: str = "the published checkpoint") -
         moments, adam_steps = _adam(_part(raw, "optimizer"), tensors)
         check_moments(moments)
         colors = _color_names(tensors)
-    except (_UnfitError, StateError) as error:
+    except StateError as error:
         raise CheckpointError(f"{name} is not a checkpoint of the published NeuS: {error}.") from error
     for name in colors:  # from blue, green, red
         network, _, key = name.partition(".")
@@ -52,14 +52,10 @@ def to_checkpoint(raw: dict[str, Any], name: str = "the published checkpoint") -
     return Checkpoint(step, tensors, moments, adam_steps, {"source": "published NeuS"})
 
 
-class _UnfitError(ValueError):
-    """An inconsistency in the checkpoint; the text is a clause."""
-
-
 def _part(raw: object, key: str) -> Any:
-    """raw[key]; raises _UnfitError if it is missing."""
+    """raw[key]; raises StateError if it is missing."""
     if not isinstance(raw, dict) or key not in raw:
-        raise _UnfitError(f"it has no '{key}'")
+        raise StateError(f"it has no '{key}'")
     return raw[key]
 
 
@@ -67,7 +63,7 @@ def _network(raw: dict[str, Any], network: str) -> dict[str, np.ndarray]:
     """One network's state dict under its published names, in the order of its parameters."""
     named = _part(raw, network)
     if not isinstance(named, dict):
-        raise _UnfitError(f"its '{network}' is not a state dict")
+        raise StateError(f"its '{network}' is not a state dict")
     return {_published_name(str(key)): _float32(array, f"{network}.{key}") for key, array in named.items()}
 
 
@@ -79,13 +75,13 @@ def _published_name(key: str) -> str:
 
 
 def _float32(array: object, what: str) -> np.ndarray:
-    """`array` as float32; raises _UnfitError for other types, and for NaN and Inf of a diverged training."""
+    """`array` as float32; raises StateError for other types, and for NaN and Inf of a diverged training."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-        raise _UnfitError(f"its '{what}' is not a tensor of real numbers")
+        raise StateError(f"its '{what}' is not a tensor of real numbers")
     with np.errstate(over="ignore"):
         values = array.astype(np.float32)
     if not np.isfinite(values).all():
-        raise _UnfitError(f"its '{what}' contains NaN or infinite numbers")
+        raise StateError(f"its '{what}' contains NaN or infinite numbers")
     return values
 
 
@@ -93,7 +89,7 @@ def _count(value: object, what: str) -> int:
     """A number of steps: an integer or, from newer versions of PyTorch, a tensor with one element."""
     number = value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
     if not isinstance(number, int | float) or not 0 <= number <= MOST_STEPS or number != number // 1:
-        raise _UnfitError(f"its '{what}' is not a number of steps")
+        raise StateError(f"its '{what}' is not a number of steps")
     return int(number)
 
 
@@ -105,7 +101,7 @@ def _adam(optimizer: object, tensors: Tensors) -> tuple[dict[str, dict[str, np.n
     parameters = {f"{network}.{key}": array for network, named in tensors.items() for key, array in named.items()}
     states, indices = _part(optimizer, "state"), _parameter_indices(optimizer)
     if not isinstance(states, dict) or len(indices) != len(parameters):
-        raise _UnfitError(f"its optimizer has {len(indices)} parameters, its networks have {len(parameters)}")
+        raise StateError(f"its optimizer has {len(indices)} parameters, its networks have {len(parameters)}")
     moments: dict[str, dict[str, np.ndarray]] = {moment: {} for moment in MOMENTS}
     steps = set()
     for index, (name, parameter) in zip(indices, parameters.items(), strict=True):
@@ -115,7 +111,7 @@ def _adam(optimizer: object, tensors: Tensors) -> tuple[dict[str, dict[str, np.n
         for moment in MOMENTS:
             moments[moment][name] = _moment(state, moment, name, parameter)
     if len(steps) > 1:
-        raise _UnfitError("its optimizer has taken different numbers of steps for different parameters")
+        raise StateError("its optimizer has taken different numbers of steps for different parameters")
     return moments, max(steps, default=0)
 
 
@@ -124,10 +120,10 @@ def _parameter_indices(optimizer: object) -> list[Any]:
     groups = _part(optimizer, "param_groups")
     lists: list[Any] = [_part(group, "params") for group in groups] if isinstance(groups, list) else [None]
     if not all(isinstance(indices, list) for indices in lists):
-        raise _UnfitError("its optimizer's 'param_groups' do not list parameters")
+        raise StateError("its optimizer's 'param_groups' do not list parameters")
     indices = [index for indices in lists for index in indices]
     if any(type(index) is not int for index in indices):
-        raise _UnfitError("its optimizer's 'params' are not numbers")
+        raise StateError("its optimizer's 'params' are not numbers")
     return indices
 
 
@@ -137,7 +133,7 @@ def _moment(state: object, moment: str, name: str, parameter: np.ndarray) -> np.
         return np.zeros_like(parameter)
     array = _float32(_part(state, moment), f"optimizer.{moment}")
     if array.shape != parameter.shape:
-        raise _UnfitError(f"its optimizer's '{moment}' of '{name}' has shape {array.shape}, not {parameter.shape}")
+        raise StateError(f"its optimizer's '{moment}' of '{name}' has shape {array.shape}, not {parameter.shape}")
     return array
 
 
@@ -148,12 +144,12 @@ def _color_names(tensors: Tensors) -> frozenset[str]:
     """
     layers = [match for match in map(_COLOR_LAYER.fullmatch, tensors["color_network_fine"]) if match]
     if not layers:
-        raise _UnfitError("its 'color_network_fine' has no layers")
+        raise StateError("its 'color_network_fine' has no layers")
     last = max(int(match[1]) for match in layers)
     names = [f"color_network_fine.{match[0]}" for match in layers if int(match[1]) == last]
     names += [f"nerf.{name}" for name in _NERF_COLOR_NAMES if name in tensors["nerf"]]
     for name in names:
         network, _, key = name.partition(".")
         if tensors[network][key].shape[:1] != (len(_REVERSED),):
-            raise _UnfitError(f"its '{name}' does not have three rows, one for each colour")
+            raise StateError(f"its '{name}' does not have three rows, one for each colour")
     return frozenset(names)

@@ -109,7 +109,7 @@ def _are_numbers(rows: list[Any], largest: float = sys.float_info.max) -> bool:
 
 
 def _is_chunk(value: Any) -> bool:
-    """{"rays": 1..batch, "for": [batch, memory limit]}, see models.training.chunks."""
+    """{"rays": 1..batch, "for": [batch, memory limit]}, see models.training.measured."""
     batch, limit = value["for"]
     is_batch = _is_whole(batch, 1, 2**63 - 1) and type(limit) in (int, float, str)
     return is_batch and _is_whole(value["rays"], 1, batch)

@@ -94,7 +94,7 @@ def timed_plan(
     """
     from models.checkpoints.scenes import training_scene
     from models.methods.registry import decide
-    from models.training.pace import measured_pace
+    from models.training.measured import measured_pace
 
     scene = training_scene(conf)
     with ends_at(lambda: time.perf_counter() + DEPTH * given.seconds):

@@ -30,10 +30,10 @@ from models.results.experiment import Experiment, plan_of
 from models.results.image_metrics import validate_image
 from models.results.meshes import validate_mesh
 from models.results.report.training_page import REPORT, TrainingReport
-from models.training.chunks import chosen_chunk, chunk_state
 from models.training.gradient import BatchGradient
 from models.training.health import Health
 from models.training.logger import RunLogger, Speed
+from models.training.measured import chosen_chunk, chunk_state
 from models.training.run_files import record
 from models.training.stops import DivergedError, Interrupted, Interrupts
 from models.training.trainer import Trainer, generators

@@ -13,7 +13,7 @@ import numpy as np
 from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, share, weight
 
 ADAM, COSINE, EXPONENTIAL = "adam", "cosine", "exponential"
-# The names that `train.optimizer` and `train.learning_rate_decay` take: of models/training/optimizers.py, schedules.py.
+# The names that `train.optimizer` and `train.learning_rate_decay` take, of models/training/optimizer.py.
 OPTIMIZERS, DECAYS = [ADAM], [COSINE, EXPONENTIAL]
 BETA_1 = 0.9  # of Adam's first moment
 

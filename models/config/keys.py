@@ -39,6 +39,7 @@ CONSTANT = {
     "inside": "shell",
     "open": "points_from shell threshold",
     "background": "points_from shell threshold",
+    "sdf_grid": "gradient",
     "radiance": "anywhere hull_margin levels_until network_rate steps_until threshold warm_up",
 }
 RENAMED |= {f"model.{block}.{name}": "" for block, names in CONSTANT.items() for name in names.split()}

@@ -22,7 +22,7 @@ from models.estimators.conf import OpenConfig
 from models.estimators.occupancy import EmptyCells, OccupancyGrid
 from models.estimators.packed import transmitted
 from models.fields.color import RenderingNetwork
-from models.fields.density_grid import DensityGrid
+from models.fields.grids import DensityGrid
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED, PackedSamples, compact, permuted
 from models.ops.outside import BEFORE, BEHIND, Outside, expanded, outside_samples

@@ -15,7 +15,7 @@ from data.cameras import SPAN_LENGTH
 from data.rays import PixelBatch, Rays
 from models.estimators.base import Estimator, upload
 from models.estimators.conf import HierarchicalConfig
-from models.fields.nerf import NeRF
+from models.fields.radiance import NeRF
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
 from models.ops.intervals import interval_lengths, intervals

@@ -19,7 +19,7 @@ from models.estimators.occupancy import SeenSpace, boundary_faces, middles, rays
 from models.estimators.packed import PackedEstimator, Region
 from models.estimators.packed_surface import SurfaceCells
 from models.estimators.sampler import PackedBatch, PackedSampler, Seen, Sizes
-from models.fields.sdf_grid import SDFGrid
+from models.fields.grids import SDFGrid
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact, merged_order
 from models.plan import DEPTH_MAPS

@@ -16,7 +16,7 @@ from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator, Part, require_alike
 from models.estimators.conf import SamplesConfig
 from models.estimators.occupancy import OccupancyGrid, middles
-from models.fields.grid_field import GridField
+from models.fields.grids import GridField
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples, compact
 from models.ops.volrend import packed_weights, section_alpha

@@ -59,12 +59,12 @@ class RadianceOccupancyEstimator(PackedEstimator):
 
     def _weights(self, found: PackedSamples, step: float) -> Var:
         with jt.no_grad():
-            alpha = alpha_from_density(self._field.at_weights().density(found.points), step)
+            alpha = alpha_from_density(self._field.density(found.points), step)
             return packed.density_weights(alpha, found.offsets)
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
         """Density [P, 1] at points [P, 3]; 0 outside the hull."""
         with jt.no_grad():
-            density = self._field.at_weights().density(jt.array(points)).numpy()
+            density = self._field.density(jt.array(points)).numpy()
         density[~self.region.grid.hull[self.region.grid.indices(points)]] = 0.0
         return density

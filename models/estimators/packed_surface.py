@@ -15,7 +15,7 @@ from models.estimators.occupancy import SeenSpace
 from models.estimators.packed import PackedEstimator, Region, Shown, samples_at, surface_weights, visible_of
 from models.estimators.sampler import PackedBatch, PackedSampler
 from models.fields.protocol import STEEPEST, DistanceField
-from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.sdf import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples
 from models.plan import NONE

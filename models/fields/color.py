@@ -1,13 +1,15 @@
-"""The colour network c(x, v, n, feature) -> RGB."""
+"""The colour network c(x, v, n, feature) -> RGB, alone or with a feature grid of its own."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from models.fields.conf import MODE_INPUTS, NORMALS, VIEW, ColorConfig
-from models.fields.layers import Layered, uniform_init
+from models.fields.conf import MODE_INPUTS, NORMALS, VIEW, ColorConfig, ColorGridConfig
+from models.fields.layers import Layered, first_table, uniform_init
+from models.machine.backend import jt
 from models.ops.color_inputs import color_inputs
 from models.ops.color_mlp import color
+from models.ops.grid import grid_encode
 from models.ops.network import Weights
 from models.ops.sizes import ColorSizes
 from models.structs import Var
@@ -40,3 +42,21 @@ class RenderingNetwork(Layered):
         sees = VIEW in MODE_INPUTS[self.conf.mode]
         fixed = color_inputs(points, view_dirs, self.conf.multires_view) if sees else points
         return color(fixed, normals, features, weights, self._sizes)
+
+
+class ColorGrid(RenderingNetwork):
+    """Grid and network; a `ColorField`.
+
+    Without it, the colour depends on the grid of the distance, and edges of the texture become bumps of the surface.
+    As in PermutoSDF (arXiv 2211.12562), the colour network takes features of the distance field and of its own grid.
+    """
+
+    def __init__(self, conf: ColorGridConfig, network: ColorConfig, rng: np.random.Generator) -> None:
+        super().__init__(conf.network(network), rng)
+        self._grid = conf.sizes
+        self.table = first_table(self._grid, rng)
+
+    def execute(self, points: Var, normals: Var, view_dirs: Var, features: Var) -> Var:
+        """See `ColorField`; the features of the grid follow those of the distance field."""
+        own = grid_encode(points, self.table, self._grid)
+        return super().execute(points, normals, view_dirs, jt.concat([features, own], dim=1))

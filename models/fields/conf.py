@@ -7,6 +7,7 @@ that read them (models/fields.py there); confs/base/*.conf explains each.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
 from models.config.strict import AUTO, Auto, ConfigError, limits, shown
@@ -22,7 +23,6 @@ from models.ops.sizes import (
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
 MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer
-ANALYTIC, NUMERICAL = "analytic", "numerical"  # values of sdf_grid.gradient
 MAX_LOG2_ROWS = 24  # per level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
 LARGEST_LEVELS = 32  # of a feature grid
 FINEST_CELLS = 2**16  # per side of a level: float32 then places a point to a 256th of a cell
@@ -45,6 +45,13 @@ VIEW_WIDTH = 3  # of a direction
 INITIALISATION_KEYS = frozenset({"bias", "density", "geometric_init", "inside_outside"})
 
 Widths = list[tuple[int, int]]  # (inputs, outputs) of each layer
+
+
+def fits_tiles(width: int, beside: int, layers: int) -> bool:
+    """Whether a GPU evaluates a network in tiles of points (`csrc/cuda/tile_layers.h`): from its widest layer, the
+    encoded inputs beside one, and its layers.
+    """
+    return width <= TILE_WIDTH and beside <= TILE_ENCODED and layers <= TILE_LAYERS
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,12 @@ class NerfConfig:
         """The number of trained parameters."""
         return parameter_count([*self.trunk, *self.heads], has_norms=False)
 
+    @property
+    def is_for_tiles(self) -> bool:
+        """Whether it fits tiles; the density counts as a layer."""
+        encoded = max(encoding_width(self.d_in, self.multires), encoding_width(self.d_in_view, self.multires_view))
+        return fits_tiles(self.W, encoded, self.D + len(self.heads) + 1)
+
 
 @dataclass(frozen=True)
 class SdfConfig:
@@ -134,9 +147,8 @@ class SdfConfig:
 
     @property
     def is_for_tiles(self) -> bool:
-        """Whether its sizes are such that a GPU evaluates it in tiles of points (`csrc/cuda/sdf_tiles.h`)."""
-        is_narrow = max(self.d_hidden, self.features) <= TILE_WIDTH and self.embedded_width <= TILE_ENCODED
-        return is_narrow and self.n_layers < TILE_LAYERS
+        """Whether it fits tiles."""
+        return fits_tiles(max(self.d_hidden, self.features), self.embedded_width, self.n_layers + 1)
 
     @property
     def widths(self) -> Widths:
@@ -145,10 +157,8 @@ class SdfConfig:
         """
         encoded = self.embedded_width
         sizes = [encoded] + [self.d_hidden] * self.n_layers + [self.d_out]
-        return [
-            (sizes[index], sizes[index + 1] - (encoded if index + 1 in self.skip_in else 0))
-            for index in range(len(sizes) - 1)
-        ]
+        pairs = enumerate(pairwise(sizes), 1)
+        return [(inputs, outputs - encoded * (index in self.skip_in)) for index, (inputs, outputs) in pairs]
 
     @property
     def parameters(self) -> int:
@@ -185,7 +195,13 @@ class ColorConfig:
         if VIEW in MODE_INPUTS[self.mode]:
             first += encoding_width(VIEW_WIDTH, self.multires_view) - VIEW_WIDTH
         sizes = [first] + [self.d_hidden] * self.n_layers + [self.d_out]
-        return list(zip(sizes[:-1], sizes[1:], strict=True))
+        return list(pairwise(sizes))
+
+    @property
+    def is_for_tiles(self) -> bool:
+        """Whether it fits tiles."""
+        beside = self.widths[0][0] - self.d_feature
+        return fits_tiles(max(self.d_hidden, self.d_feature), beside, self.n_layers + 1)
 
     @property
     def parameters(self) -> int:
@@ -251,7 +267,7 @@ class GridConfig(TableConfig):
     def widths(self) -> Widths:
         """Input and output width of each layer with all levels; the first output is the distance or density."""
         ends = [self.sizes.inputs, *[self.d_hidden] * self.n_layers, 1 + self.d_feature]
-        return list(zip(ends[:-1], ends[1:], strict=True))
+        return list(pairwise(ends))
 
 
 @dataclass(frozen=True)
@@ -259,7 +275,6 @@ class SdfGridConfig(GridConfig):
     """A signed distance, initialised as that of a sphere of radius `bias`."""
 
     bias: float | Auto = limits(AUTO, at_least=LEAST_BIAS, at_most=LARGEST_BIAS)
-    gradient: str = limits(ANALYTIC, one_of=(ANALYTIC, NUMERICAL))
 
     block: ClassVar[str] = "sdf_grid"
 

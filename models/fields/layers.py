@@ -1,4 +1,4 @@
-"""Linear layers with and without weight normalisation, and their initialisation.
+"""Linear layers with and without weight normalisation; their initialisation, and that of feature grids.
 
 Arrays are initialised in NumPy with the generator of the run, so that a seed gives the same network on every device.
 """
@@ -13,7 +13,10 @@ import numpy as np
 from models.fields.conf import SdfConfig
 from models.machine.backend import jt
 from models.ops.packing import Parts, matrix_and_bias
+from models.ops.sizes import FEATURES, GridSizes
 from models.structs import Var
+
+FIRST_FEATURES = 1e-4  # features are initialised uniformly between plus and minus this
 
 
 class Linear(jt.nn.Module):
@@ -61,6 +64,12 @@ def uniform_init(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[n
     """PyTorch's default of a linear layer: weight [out, in] and bias [out] uniform in +-1/sqrt(in)."""
     bound = 1.0 / math.sqrt(inputs)
     return rng.uniform(-bound, bound, (outputs, inputs)), rng.uniform(-bound, bound, outputs)
+
+
+def first_table(sizes: GridSizes, rng: np.random.Generator) -> Var:
+    """The initial features of a grid, [rows, FEATURES] (Instant-NGP, arXiv 2201.05989, section 4)."""
+    values = rng.uniform(-FIRST_FEATURES, FIRST_FEATURES, (sizes.rows, FEATURES))
+    return jt.array(values.astype(np.float32))
 
 
 def geometric_init(

@@ -1,14 +1,15 @@
 """The interfaces of fields; modules that implement them can replace the published networks.
 
-A field is a `jt.nn.Module` with trained and saved parameters, or contains such modules. `at_weights` binds it to its
-current parameters; it is called once per rendering, so that nothing is computed twice from the same weights. P points.
+A field is a `jt.nn.Module` with trained and saved parameters, or contains such modules. `at_weights` binds a distance
+to its current parameters; it is called once per rendering, so that nothing is computed twice from the same weights. P
+points.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -56,9 +57,19 @@ class SurfaceFields:
     color: ColorField
     sharpness: Callable[[], Var]  # inv_s [1], 1/s of the paper
 
+    @property
+    def networks(self) -> dict[str, Any]:
+        """The networks by their names in checkpoints."""
+        names = ("sdf_network_fine", "color_network_fine", "variance_network_fine")
+        return dict(zip(names, vars(self).values(), strict=True))
 
-class RadianceAtWeights(Protocol):
-    """A radiance field with bound parameters."""
+
+class RadianceField(Protocol):
+    """Density and colour, of one network or several."""
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """The trained networks, by their names in checkpoints."""
 
     def density(self, points: Var) -> Var:
         """Densities only, [P, 3] -> [P, 1], per working-frame unit."""
@@ -69,16 +80,18 @@ class RadianceAtWeights(Protocol):
     def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
         """The same, not differentiated, and unit normals [P, 3], opposite to the gradient of the density."""
 
+    def raw_of(self, density: np.ndarray) -> np.ndarray:
+        """An increasing function of densities [...] that is close to linear in space, for the vertices of meshes."""
 
-class RadianceField(Protocol):
-    """Density and colour, of one network or several."""
+
+@dataclass(frozen=True)
+class RadianceFields:
+    """The fields of a density; `coarse` is another one, or the same, that determines the samples of `fine`."""
+
+    fine: RadianceField
+    coarse: RadianceField | None = None
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """The trained networks, by their names in checkpoints."""
-
-    def at_weights(self) -> RadianceAtWeights:
-        """The field bound to its current parameters."""
-
-    def raw_of(self, density: np.ndarray) -> np.ndarray:
-        """An increasing function of densities [...] that is close to linear in space, for the vertices of meshes."""
+        """The networks by their names in checkpoints."""
+        return self.fine.networks | ({} if self.coarse is None else self.coarse.networks)

@@ -1,4 +1,4 @@
-"""Radiance fields for volume rendering: NeRF's network, and a density grid with a colour network."""
+"""Radiance fields for volume rendering: NeRF's network (arXiv 2003.08934), and a density grid with a colour network."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.fields.color import RenderingNetwork
-from models.fields.density_grid import LARGEST_LOG, DensityGrid
-from models.fields.nerf import NeRF
+from models.fields.conf import NerfConfig
+from models.fields.grids import LARGEST_LOG, DensityGrid
+from models.fields.layers import Linear, uniform_init
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
+from models.ops.nerf_mlp import nerf
+from models.ops.network import Weights
+from models.ops.sizes import NerfSizes
 from models.structs import RadianceOutput, Var
 
 SMALLEST_SLOPE = 1e-12  # smallest divisor, for a constant density
@@ -18,9 +22,53 @@ NORMAL_STEP = 0.01  # working-frame units to either side of a point, for the gra
 SMALLEST_DENSITY = 1e-12  # smaller densities count as empty
 
 
+class NeRF(jt.nn.Module):
+    """An MLP (point, view direction) -> (density, RGB), both before their activation (softplus, sigmoid).
+
+    On inverted-sphere points (NeRF++, arXiv 2010.07492) it is the background of a surface.
+    """
+
+    def __init__(self, conf: NerfConfig, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.conf = conf
+
+        def linear(inputs: int, outputs: int) -> Linear:
+            return Linear(*uniform_init(rng, inputs, outputs), weight_norm=False)
+
+        *_, view, color = conf.heads
+        self.pts_linears = jt.nn.ModuleList([linear(*widths) for widths in conf.trunk])
+        self.views_linears = jt.nn.ModuleList([linear(*view)])
+        self.feature_linear = linear(conf.W, conf.W)
+        self.alpha_linear = linear(conf.W, 1)
+        self.rgb_linear = linear(*color)
+        self._sizes = NerfSizes(
+            trunk=len(conf.trunk),
+            coordinates=conf.d_in,
+            octaves=conf.multires,
+            view_octaves=conf.multires_view,
+            skips=conf.skips,
+            widths=tuple(entry for pair in [*conf.trunk, *conf.heads] for entry in pair),
+        )
+
+    def execute(self, points: Var, view_dirs: Var, selected: Var | None = None) -> tuple[Var, Var]:
+        """Raw density [P, 1] and raw RGB [P, 3], differentiable in the parameters.
+
+        Args:
+            points: [P, 4] inverted-sphere coordinates (x / r, 1 / r), or [P, 3].
+            view_dirs: [P, 3], unit, from the camera outwards.
+            selected: bool [P], where the network is evaluated; both outputs are 0 elsewhere. None for everywhere.
+        """
+        heads = [self.feature_linear, self.alpha_linear]  # one layer; its last row is the density
+        joined = (jt.concat([head.weight for head in heads]), jt.concat([head.bias for head in heads]))
+        after = [*self.views_linears, self.rgb_linear]
+        layers = [(layer.weight, layer.bias) for layer in self.pts_linears]
+        weights = Weights([*layers, joined, *((layer.weight, layer.bias) for layer in after)])
+        return nerf(points, view_dirs, weights, self._sizes, selected)
+
+
 @dataclass(frozen=True)
 class NerfField:
-    """NeRF's network (arXiv 2003.08934); a `RadianceField` and also its `RadianceAtWeights`.
+    """NeRF's network (arXiv 2003.08934); a `RadianceField`.
 
     The density is softplus of the network's output instead of its positive part, so that a field that is initially
     empty has gradients (mip-NeRF, arXiv 2103.13415, appendix).
@@ -34,21 +82,17 @@ class NerfField:
         """NeRF's network by its name in checkpoints."""
         return {self.name: self.network}
 
-    def at_weights(self) -> NerfField:
-        """The field itself."""
-        return self
-
     def density(self, points: Var) -> Var:
-        """See `RadianceAtWeights`."""
+        """See `RadianceField`."""
         return softplus(self.network(points, jt.zeros((points.shape[0], 3)))[0])
 
     def evaluate(self, points: Var, view_dirs: Var) -> RadianceOutput:
-        """See `RadianceAtWeights`."""
+        """See `RadianceField`."""
         raw, rgb = self.network(points, view_dirs)
         return RadianceOutput(softplus(raw), rgb.sigmoid())
 
     def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
-        """See `RadianceAtWeights`; by central differences of the network's output.
+        """See `RadianceField`; by central differences of the network's output.
 
         Its gradient has the direction of the density's and does not vanish where the density does.
         """
@@ -75,21 +119,17 @@ class GridRadianceField:
         """The networks of density and colour by their names in checkpoints."""
         return {"density_grid": self.grid, "color_network": self.color}
 
-    def at_weights(self) -> GridRadianceField:
-        """The field itself."""
-        return self
-
     def density(self, points: Var) -> Var:
-        """See `RadianceAtWeights`."""
+        """See `RadianceField`."""
         return self.grid.evaluate(points)[0]
 
     def evaluate(self, points: Var, view_dirs: Var) -> RadianceOutput:
-        """See `RadianceAtWeights`."""
+        """See `RadianceField`."""
         density, feature = self.grid.evaluate(points)
         return RadianceOutput(density, self.color(points, points, view_dirs, feature))
 
     def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
-        """See `RadianceAtWeights`."""
+        """See `RadianceField`."""
         density, feature, slope = self.grid.with_slope(points)
         return RadianceOutput(density, self.color(points, slope, view_dirs, feature)), _outward(slope)
 

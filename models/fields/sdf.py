@@ -1,4 +1,4 @@
-"""The published signed-distance network (IDR, arXiv 2003.09852; NeuS, arXiv 2106.10689, section 4.1)."""
+"""The published networks of a surface: signed distance (IDR, arXiv 2003.09852; NeuS, arXiv 2106.10689) and inv_s."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from functools import partial
 
 import numpy as np
 
-from models.fields.conf import SdfConfig
+from models.fields.conf import SdfConfig, VarianceConfig
 from models.fields.layers import Layered, geometric_init, uniform_init
 from models.fields.protocol import DistanceAtWeights
+from models.machine.backend import jt
 from models.ops.network import Weights
 from models.ops.sdf_mlp import sdf_field
 from models.ops.sizes import SdfSizes
 from models.ops.upsample import NetworkDistance
+from models.ops.volrend import EXPONENT_SCALE, sharpness
 from models.structs import FieldOutput, Var
 
 
@@ -46,3 +48,31 @@ class SDFNetwork(Layered):
     def execute(self, points: Var) -> FieldOutput:
         """Signed distance, feature and gradient at points [P, 3], differentiable in the parameters."""
         return self.at_weights().evaluate(points)
+
+
+class SingleVarianceNetwork(jt.nn.Module):
+    """The learned inv_s: one parameter with its published name `variance`."""
+
+    def __init__(self, conf: VarianceConfig) -> None:
+        super().__init__()
+        self.variance = jt.array(np.array([conf.init_val], np.float32))
+
+    def reset(self, inv_s: float) -> None:
+        """Replace the parameter by that of this inv_s."""
+        self._replace(jt.array(np.array([np.log(inv_s) / EXPONENT_SCALE], np.float32)))
+
+    def limit(self, inv_s: float) -> None:
+        """Reduce the parameter to that of this inv_s if it is larger; does not wait for the device.
+
+        A parameter that is not finite becomes NaN, which `jt.minimum` would hide on CUDA.
+        """
+        most = np.log(inv_s) / EXPONENT_SCALE
+        self._replace((self.variance - jt.maximum(self.variance - most, 0.0)).detach())
+
+    def _replace(self, parameter: Var) -> None:
+        self.variance.update(parameter)
+        self.variance.start_grad()
+
+    def execute(self) -> Var:
+        """inv_s, shape [1]."""
+        return sharpness(self.variance)

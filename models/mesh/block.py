@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import mcubes
 import numpy as np
+from scipy.ndimage import maximum_filter, minimum_filter
 
 from data.scenes.frustum import children
 
@@ -97,18 +98,6 @@ def points_of_parents(cells: np.ndarray) -> np.ndarray:
     return along_axes(cells, touched)
 
 
-def among_neighbours(cells: np.ndarray, pair: Pair) -> np.ndarray:
-    """Reduce each cell and its existing neighbours, up to 26, by `pair`: [K]^3 -> [K]^3."""
-
-    def spread(there: np.ndarray) -> np.ndarray:
-        found = there.copy()
-        found[1:] = pair(found[1:], there[:-1])
-        found[:-1] = pair(found[:-1], there[1:])
-        return found
-
-    return along_axes(cells, spread)
-
-
 def steepest(values: np.ndarray, known: np.ndarray, spacing: np.ndarray) -> float:
     """The steepest slope between two neighbours, along any of DIRECTIONS, that are both known; 0 for none."""
     shape = [count + 2 for count in values.shape]  # a rim of unknown points: no neighbour is looked for beyond it
@@ -160,8 +149,11 @@ class Rule:
         even = values if self.evened is None else self.evened(values + self.level) - self.evened(np.array(self.level))
         highest, lowest, crossing = corners(even, np.maximum), corners(even, np.minimum), mixed_corners(values)
         if coarse:
-            highest, lowest = among_neighbours(highest, np.maximum), among_neighbours(lowest, np.minimum)
-            crossing = among_neighbours(crossing, np.logical_or)
+            highest, lowest, crossing = (
+                maximum_filter(highest, 3),
+                minimum_filter(lowest, 3),
+                maximum_filter(crossing, 3),
+            )
         near = NEAR_COARSE if coarse else NEAR
         return crossing | (corners(np.abs(even), np.minimum) <= near * (highest - lowest))
 

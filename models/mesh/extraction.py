@@ -30,14 +30,6 @@ def no_surface(kind: str) -> str:
     )
 
 
-def require_crossing(lowest: float, highest: float, threshold: float, quantity: str) -> None:
-    """Raises EmptySurfaceError unless a field of this range is finite and lies on both sides of the threshold."""
-    if not (np.isfinite(lowest) and np.isfinite(highest)):
-        raise not_finite(quantity)
-    if not lowest < -threshold < highest:
-        raise EmptySurfaceError(no_crossing(lowest, highest, threshold, quantity))
-
-
 def not_finite(quantity: str) -> EmptySurfaceError:
     """The error for a field with NaN or infinity."""
     return EmptySurfaceError(

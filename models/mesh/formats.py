@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -28,10 +27,8 @@ from trimesh.exchange.ply import export_ply
 from trimesh.exchange.stl import export_stl
 from trimesh.visual.material import PBRMaterial
 
-from data.errors import SceneError
 from data.io.files import write_result
-from data.io.untrusted import number, read_object
-from models.mesh.mesh import About, Surface
+from models.mesh.mesh import FAR_STL, NEAR_STL, About, Surface
 from models.mesh.output import offset_file
 
 STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13
@@ -40,37 +37,7 @@ UNLIT = "KHR_materials_unlit"
 OPAQUE = 255
 DIGITS = 7  # significant ones of coordinates about the origin
 FAR = 2  # further digits from which on float32 is too coarse
-HEAD_BYTES = 2**16  # of a mesh file, which have the comments
-NEAR_STL, FAR_STL = b"mesh, ", b"mesh less an offset, "  # begin the header of an STL of this program
 ROWS = 2**16  # rows of an OBJ that are formatted at a time
-
-
-def _head(path: Path) -> bytes:
-    """The beginning of a mesh file, which has its comments."""
-    with open(path, "rb") as file:
-        return file.read(HEAD_BYTES)
-
-
-def recorded(path: Path) -> dict[str, str]:
-    """What this program wrote into a mesh file: the fields of `About` as texts; {} for a file of another program."""
-    head = _head(path).decode("utf-8", "replace")
-    if path.suffix.lower() == ".glb":
-        found = re.search(r'"frame": ?"(\w+)"(?:.{,400}?"up": ?"([^"]*)")?', head, re.DOTALL)
-    else:
-        found = re.search(r"\bframe: (\w+)(?:.{,400}?\bup: ([^,\n]*))?", head, re.DOTALL)
-    return {"frame": found[1], "up": (found[2] or "").partition(",")[0]} if found else {}
-
-
-def offset_of(path: Path) -> np.ndarray:
-    """The offset [3] of an STL that was written less one; raises SceneError if the file that records it is unusable."""
-    record, head = offset_file(path), _head(path)
-    is_far = head.startswith(FAR_STL)
-    if path.suffix.lower() != ".stl" or head.startswith(NEAR_STL) or (not is_far and not record.is_file()):
-        return np.zeros(3)
-    values = read_object(record).get("offset")
-    if not isinstance(values, list) or len(values) != 3:
-        raise SceneError(f"{record}: offset must be three numbers; write the mesh again, or remove the file")
-    return np.array([number(str(record), "offset", value) for value in values])
 
 
 def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
@@ -170,7 +137,7 @@ def to_glb(surface: Surface, about: About) -> bytes:
     material = PBRMaterial(baseColorTexture=picture, metallicFactor=0.0, doubleSided=True)
     mesh.visual = trimesh.visual.TextureVisuals(surface.uv, material)
     if surface.rgb is not None:
-        mesh.visual.vertex_attributes["color"] = _linear(surface.rgb)
+        mesh.visual.vertex_attributes["color"] = _linear_bytes(surface.rgb)
 
     def finish(tree: dict[str, Any]) -> None:
         tree["asset"]["extras"] = vars(about)
@@ -187,14 +154,18 @@ def to_glb(surface: Surface, about: About) -> bytes:
     return export_glb(scene, include_normals=surface.normals is not None, tree_postprocessor=finish)
 
 
-def _linear(rgb: np.ndarray) -> np.ndarray:
-    """sRGB uint8 [V, 3] as linear colours with opacity, uint8 [V, 4], as glTF requires for vertices (IEC 61966-2-1).
+def linear(rgb: np.ndarray) -> np.ndarray:
+    """sRGB levels from 0 to 255, of any shape, as linear float64 in [0, 1] (IEC 61966-2-1)."""
+    shares = rgb / 255.0
+    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+
+
+def _linear_bytes(rgb: np.ndarray) -> np.ndarray:
+    """sRGB uint8 [V, 3] as linear colours with opacity, uint8 [V, 4], as glTF requires for vertices.
 
     Many readers, trimesh among them, take wider integers for bytes.
     """
-    levels = np.arange(256) / 255.0
-    light = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
-    colors = np.rint(light * OPAQUE).astype(np.uint8)[rgb]
+    colors = np.rint(linear(np.arange(256)) * OPAQUE).astype(np.uint8)[rgb]
     return np.concatenate([colors, np.full((len(rgb), 1), OPAQUE, np.uint8)], axis=1)
 
 

@@ -37,7 +37,6 @@ from models.mesh.extraction import (
     Progress,
     Samples,
     no_crossing,
-    require_crossing,
     unchanged,
 )
 
@@ -83,8 +82,6 @@ def extract(
     rule = _rule(field, grid, samples, coarse, threshold)
     work = _Work(grid, samples, coarse, rule, Kept(folder, coarse, grid))
     queue = work.active_blocks()
-    if not queue:
-        require_crossing(samples.lowest, samples.highest, threshold, field.quantity)
     work.kept.require_space(len(queue))
     while queue:
         for key in progress(queue):
@@ -92,7 +89,6 @@ def extract(
         queue = sorted(work.inconsistent() | work.too_steep())
     patches = [(patch.vertices, patch.faces) for _, patch in sorted(work.patches.items()) if len(patch.faces)]
     if not patches:
-        require_crossing(samples.lowest, samples.highest, threshold, field.quantity)
         raise EmptySurfaceError(no_crossing(samples.lowest, samples.highest, threshold, field.quantity))
     vertices, faces = weld(patches)
     mesh = trimesh.Trimesh(grid.places(vertices), faces, process=False)

@@ -1,18 +1,46 @@
-"""The interface of the conf block `model`, common to all methods. Does not import Jittor."""
+"""The conf block `model`: its interface, common to all methods, and the common part of those with selectable fields.
+
+Does not import Jittor.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from models.config.strict import ConfigError, nearest
+from models.fields.conf import ColorConfig, VarianceConfig
+from models.fields.registry import COLORS, NERF, RADIANCE, RENDERING_NETWORK, SDF_GRID, SDF_NETWORK, SURFACES
 
 # A parameter with its gradient, its two moments, and the new weight and moments of a step.
 TRAINED_COPIES = 7
+# The key that sets the feature width of a field, for messages.
+FEATURES_OF = {SDF_NETWORK: "model.sdf_network.d_out - 1", SDF_GRID: "model.sdf_grid.d_feature"}
+DEFAULT = "default"  # the field name that selects the default of the method
 
 
 class ModelConfig(Protocol):
     """The block `model`: a frozen dataclass with keys and sub-blocks as fields. Most members have a default."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    sampled: ClassVar[str] = ""  # the block whose n_importance `--mode plan` varies, since memory depends on it
+    needs_masks: ClassVar[bool] = True  # whether train.mask_weight above 0 is an error for a scene without masks
+    memory_keys: ClassVar[str] = ""  # the keys to lower if one entry of a batch does not fit, for messages
+    sees_from_within: ClassVar[bool] = False  # whether cameras may be inside the region of interest
+    choices: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # keys that select a field by the name of its block
     type: str
+
+    @classmethod
+    def unused(cls, block: Mapping[str, Any]) -> set[str]:
+        """Keys of the given block `model` that the selection does not use: they are checked and discarded."""
+        return set()
+
+    @classmethod
+    def further(cls) -> dict[str, Any]:
+        """The selectable blocks that are not fields of the dataclass, with their dataclasses."""
+        own = cls.__dataclass_fields__
+        return {name: kind.block for known in cls.choices.values() for name, kind in known.items() if name not in own}
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
@@ -21,31 +49,7 @@ class ModelConfig(Protocol):
     @property
     def network_blocks(self) -> tuple[str, ...]:
         """The blocks that determine the shapes of the weights."""
-
-    @property
-    def n_importance(self) -> int | None:
-        """The size that memory depends on most, which `--mode plan` varies; None if there is none."""
-        return None
-
-    def allows_importance(self, count: int) -> bool:
-        """Whether n_importance could be `count`."""
-        del count
-        return False
-
-    def with_importance(self, count: int) -> Self:
-        """The same block with `count` as n_importance."""
-        del count
-        return self
-
-    @property
-    def needs_masks(self) -> bool:
-        """Whether train.mask_weight above 0 is an error for a scene without masks."""
-        return True
-
-    @property
-    def memory_keys(self) -> str:
-        """The keys to lower if one entry of a batch does not fit, for messages; "" for none."""
-        return ""
+        return ()
 
     @property
     def parameters(self) -> int:
@@ -63,10 +67,91 @@ class ModelConfig(Protocol):
 
     def fitting(self, free: int, size: tuple[int, int]) -> str:
         """A line for `--mode plan`: how much of the model fits `free` bytes for images of (width, height); or ""."""
-        del free, size
         return ""
 
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenFieldsConfig(ModelConfig):
+    """Blocks of fields, some of which the conf selects by name."""
+
+    defaults: ClassVar[Mapping[str, str]] = {}  # the field that DEFAULT selects, by key
+    more: Mapping[str, Any] = field(default_factory=dict)  # the blocks of `further`
+
+    def __post_init__(self) -> None:
+        for key, name in self.defaults.items():
+            if getattr(self, key) == DEFAULT:
+                object.__setattr__(self, key, name)
+
+    def block(self, name: str) -> Any:
+        """A block; raises ConfigError if the conf has none of this name."""
+        found = self.more.get(name) or getattr(self, name, None)
+        if found is None:
+            raise ConfigError(
+                f"model.{name}: this block is missing; add it, or include a file of confs/base that has it"
+            )
+        return found
+
+    def check_choices(self) -> None:
+        """Raises ConfigError if the value of a key of `choices` is not a known field."""
+        for key, known in self.choices.items():
+            if (name := getattr(self, key)) not in known:
+                raise ConfigError(f"model.{key} = {name}: there is no such field{nearest(name, known)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurfaceConfig(ChosenFieldsConfig):
+    """Blocks of a method with a selectable signed distance and colour."""
+
+    variance_network: VarianceConfig
+    defaults = {"surface": SDF_NETWORK, "color": RENDERING_NETWORK}
+    choices = {"surface": SURFACES, "color": COLORS}
+    surface: str = DEFAULT  # block of the signed-distance field, a key of fields.registry.SURFACES
+    color: str = DEFAULT  # block of the colour field, a key of fields.registry.COLORS
+
+    def check_fields(self) -> None:
+        """Raises ConfigError for unknown fields and for fields that do not fit each other."""
+        self.check_choices()
+        surface = self.block(self.surface)
+        surface.check()
+        source = FEATURES_OF.get(self.surface, f"the features of model.{self.surface}")
+        COLORS[self.color].check(self, surface.features, source)
+
     @property
-    def sees_from_within(self) -> bool:
-        """Whether cameras may be inside the region of interest."""
-        return False
+    def field_parameters(self) -> int:
+        """Trained parameters of signed distance, colour and inv_s."""
+        return 1 + self.block(self.surface).parameters + COLORS[self.color].parameters(self)
+
+    @property
+    def field_blocks(self) -> tuple[str, ...]:
+        """The blocks that determine the weights of signed distance and colour."""
+        return (self.surface, *COLORS[self.color].blocks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadianceFieldConfig(ChosenFieldsConfig):
+    """Blocks of a method with a selectable radiance field."""
+
+    choices = {"radiance_field": RADIANCE}
+    radiance_field: str = DEFAULT  # block of the field, a key of fields.registry.RADIANCE
+    rendering_network: ColorConfig | None = None  # the colour network of a density grid
+
+    @classmethod
+    def unused(cls, block: Mapping[str, Any]) -> set[str]:
+        """The network of NeRF has no separate colour network."""
+        name = block.get("radiance_field", DEFAULT)
+        return {RENDERING_NETWORK} if (cls.defaults["radiance_field"] if name == DEFAULT else name) == NERF else set()
+
+    def check_fields(self) -> None:
+        """Raises ConfigError for an unknown field, and for blocks that do not fit each other."""
+        self.check_choices()
+        RADIANCE[self.radiance_field].check(self)
+
+    @property
+    def parameters(self) -> int:
+        """Trained parameters of the field."""
+        return RADIANCE[self.radiance_field].parameters(self)
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """The blocks that determine the weights of the field."""
+        return RADIANCE[self.radiance_field].blocks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,13 @@ from models.config.strict import (
     shown,
 )
 from models.fields.conf import INITIALISATION_KEYS
-from models.fields.registry import COLORS, RADIANCE, SURFACES
-from models.methods.block import ModelConfig
-from models.methods.chosen_fields import DEFAULT
+from models.methods.block import DEFAULT, ModelConfig
 from models.methods.neus.conf import NEUS
 from models.methods.registry import METHODS
 
 MODEL = "model"
 MORE = "more"  # the field of a block that contains the blocks of `further()`
+NEEDED_PATHS = ("base_exp_dir", "data_dir", "render_cameras_name", "object_cameras_name")
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,8 @@ def from_blocks(tree: object) -> ExperimentConfig:
     if not isinstance(name, str) or name not in METHODS:
         raise ConfigError(f"model.type = {shown(name)}: must be one of {', '.join(METHODS)}")
     block = METHODS[name].block
-    further = _further(block)
-    names = {field.name for field in fields(block)} - {MORE} - _unused(block, blocks.model)
+    further = block.further()
+    names = {field.name for field in fields(block)} - {MORE} - block.unused(blocks.model)
     known = _model_types()
     own, more = dict[str, Any](), dict[str, Any]()
     for key, value in blocks.model.items():
@@ -138,14 +137,14 @@ def known_leaves() -> dict[str, tuple[Any, Mapping[str, Any]]]:
     """Dotted key -> annotated type and limits of every leaf of the confs of all methods, in the order of the blocks."""
     leaves = {key: leaf for key, leaf in leaf_fields(_Blocks).items() if key != MODEL}
     for kind in METHODS.values():
-        blocks = {MODEL: kind.block} | {f"{MODEL}.{name}": block for name, block in _further(kind.block).items()}
+        blocks = {MODEL: kind.block} | {f"{MODEL}.{name}": block for name, block in kind.block.further().items()}
         for prefix, block in blocks.items():
             leaves |= leaf_fields(block, f"{prefix}.")
     del leaves[f"{MODEL}.{MORE}"]
-    choices: dict[str, Iterable[str]] = {"type": METHODS, "surface": SURFACES, "color": COLORS}
-    choices["radiance_field"] = RADIANCE
-    choices |= {key: (DEFAULT, *known) for key, known in choices.items() if key != "type"}
-    return leaves | {f"{MODEL}.{key}": (str, {"one_of": tuple(known)}) for key, known in choices.items()}
+    choices = {"type": tuple(METHODS)}
+    for kind in METHODS.values():
+        choices |= {key: (DEFAULT, *known) for key, known in kind.block.choices.items()}
+    return leaves | {f"{MODEL}.{key}": (str, {"one_of": known}) for key, known in choices.items()}
 
 
 def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
@@ -153,8 +152,8 @@ def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
     if a.type != b.type:
         return [f"model.type: {a.type} in the checkpoint, {b.type} in the conf"]
     found = []
-    for key in ("surface", "color", "radiance_field"):
-        was, is_now = (getattr(model, key, None) for model in (a, b))
+    for key in a.choices:
+        was, is_now = getattr(a, key), getattr(b, key)
         if was != is_now:
             found.append(f"model.{key}: {was} in the checkpoint, {is_now} in the conf")
     for name in (name for name in a.network_blocks if name in b.network_blocks):
@@ -171,18 +170,9 @@ def _block(model: ModelConfig, name: str) -> Any:
     return more[name] if name in more else getattr(model, name)
 
 
-def _unused(block: type, given: Mapping[str, Any]) -> set[str]:
-    return block.unused(given) if hasattr(block, "unused") else set()
-
-
-def _further(block: type) -> dict[str, type]:
-    """The blocks of a method besides its own fields."""
-    return block.further() if hasattr(block, "further") else {}
-
-
-def _keys(block: type) -> dict[str, Any]:
+def _keys(block: type[ModelConfig]) -> dict[str, Any]:
     """The keys below `model` of a method, with their types."""
-    return {**field_types(block), **_further(block)}
+    return {**field_types(block), **block.further()}
 
 
 def _model_types() -> dict[str, Any]:
@@ -266,12 +256,7 @@ def _require_read(override: str, model: ModelConfig) -> None:
 
 def _check_paths(conf: ExperimentConfig) -> None:
     """Raises ConfigError for empty paths."""
-    needed = {
-        "general.base_exp_dir": conf.general.base_exp_dir,
-        "dataset.data_dir": conf.dataset.data_dir,
-        "dataset.render_cameras_name": conf.dataset.render_cameras_name,
-        "dataset.object_cameras_name": conf.dataset.object_cameras_name,
-    }
-    for key, value in needed.items():
-        if not value.strip():
-            raise ConfigError(f"{key}: is empty; name a file or folder")
+    for block in ("general", "dataset"):
+        for name, value in vars(getattr(conf, block)).items():
+            if name in NEEDED_PATHS and not value.strip():
+                raise ConfigError(f"{block}.{name}: is empty; name a file or folder")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -40,14 +40,17 @@ SAMPLES = (
     "train.batch_size",
     *(f"model.neus_renderer.{name}" for name in ("n_samples", "n_importance", "n_outside")),
     *(f"model.nerf_renderer.{name}" for name in ("n_samples", "n_importance")),
-    *(f"model.{block}.{name}" for block in ("packed", "radiance") for name in ("samples", "first_step", "last_step")),
+    *(
+        f"model.{block}.{name}"
+        for block in ("packed", "open", "radiance")
+        for name in ("samples", "first_step", "last_step")
+    ),
     *(f"model.gaussians.{name}" for name in ("first", "most")),
 )
 
 
 def decide_plain(conf: ModelConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
     """The plan of a method that chooses nothing by the scene but its masks."""
-    del conf, before
     colour = "white" if train.use_white_bkgd else "black"
     return TrainingPlan(
         masks=decide_masks(scene, train),
@@ -112,28 +115,41 @@ def with_table(
     keys = {weight.key for weight in weights.values()}
     idle = [*plan.unused, *(key for key, loss in OF_LOSSES.items() if loss not in used and values.get(key, True))]
     idle += [key for key, value in values.items() if key.endswith(WEIGHT) and key not in keys and value]
-    unused = [one for one in idle if any(f"{key}.".startswith(f"{one}.") for key in changed)]
+    unused = [one for one in idle if any(_within(key, [one]) for key in changed)]
     rows = [(name, getattr(plan, name).text()) for name in ("masks", "region", "background", "start")]
-    first = "of the depth maps first, then " if plan.start.value == DEPTH_MAPS else ""
+    first = "of the depth maps first, then " if plan.start.value == DEPTH_MAPS and not plan.points.is_forced else ""
     rows += [
         ("points", first + plan.points.text()),
         ("losses", _losses(weights)),
-        ("schedules", _schedules(plan, train)),
-        ("samples", ", ".join(f"{key} = {values[key]}" for key in SAMPLES if key in values)),
+        ("schedules", _schedules(plan, train, values)),
+        (
+            "samples",
+            ", ".join(f"{key} = {values[key]}" for key in SAMPLES if key in values and not _within(key, plan.unused)),
+        ),
         ("exposure", replace(plan.exposure, value="learned" if plan.exposure.value else "not learned").text()),
         ("collapse", COLLAPSE if train.save_freq and train.end_iter >= SCORED_FROM else NO_RETURN),
     ]
     return replace(plan, rows=rows, unused=unused)
 
 
+def _within(key: str, blocks: Iterable[str]) -> bool:
+    """Whether a dotted key is one of the keys, or in one of the blocks."""
+    return any(f"{key}.".startswith(f"{block}.") for block in blocks)
+
+
 def _losses(weights: Mapping[str, Decision]) -> str:
     """The losses with their weights, and why some were chosen."""
     used = ", ".join(f"{name} {weight.value:g}" for name, weight in weights.items() if weight.value > 0)
-    notes = [f"{name} {weight.text()}" for name, weight in weights.items() if weight.reason]
-    return "; ".join([f"{used} [train.NAME_weight; eikonal: train.igr_weight]", *notes])
+    fixed = "".join(f"; {name}: fixed" for name, weight in weights.items() if not weight.key)
+    notes = [
+        f"{name} {weight.text()}" if weight.value > 0 else f"no {name}: {weight.reason} [{weight.key}]"
+        for name, weight in weights.items()
+        if weight.reason
+    ]
+    return "; ".join([f"{used} [train.NAME_weight; eikonal: train.igr_weight{fixed}]", *notes])
 
 
-def _schedules(plan: TrainingPlan, train: TrainConfig) -> str:
+def _schedules(plan: TrainingPlan, train: TrainConfig, values: Mapping[str, Any]) -> str:
     """Learning rate, pruning and the bound of inv_s."""
     last = train.learning_rate * train.learning_rate_alpha
     parts = [f"{train.end_iter} steps, learning rate {train.learning_rate:g} to {last:g} ({train.learning_rate_decay})"]
@@ -142,6 +158,8 @@ def _schedules(plan: TrainingPlan, train: TrainConfig) -> str:
         parts.append(f"cells pruned from step {replace(plan.prune_from, value=step).text()}")
     if plan.largest_inv_s.key:
         bound = plan.largest_inv_s
-        words = "not bounded" if bound.value is None else f"at most {bound.value:g} / last_step"
+        words = (
+            "not bounded" if bound.value is None else f"at most {bound.value / values['model.packed.last_step']:.0f}"
+        )
         parts.append(f"inv_s {replace(bound, value=words).text()}")
     return "; ".join(parts)

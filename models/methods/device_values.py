@@ -50,10 +50,9 @@ def sizes_line(conf: ExperimentConfig) -> str:
 
 
 def tiles_line(conf: ExperimentConfig) -> str:
-    """One line for the log if a GPU computes the signed distances layer by layer, because of their sizes; else ""."""
-    network = getattr(conf.model, "sdf_network", None)
-    if backend.device_info().name == "cpu" or network is None or network.is_for_tiles:
+    """One line for the log if a GPU computes networks layer by layer, because of their sizes; else ""."""
+    networks = {name: getattr(conf.model, name, None) for name in ("nerf", "sdf_network", "rendering_network")}
+    large = [name for name, network in networks.items() if network is not None and not network.is_for_tiles]
+    if backend.device_info().name == "cpu" or not large:
         return ""
-    return (
-        "sdf_network is too large for tiles of points: its layers are computed one after the other, which takes longer"
-    )
+    return f"too large for tiles of points, so that a GPU computes their layers one by one: {', '.join(large)}"

@@ -69,13 +69,13 @@ class Sampler(Protocol):
 
 
 class Parameters(Protocol):
-    """The trained parameters, as a method may change them between steps; moments and averages follow."""
+    """The trained parameters, as a method may change them between steps; moments follow."""
 
     def keep(self, network: str, rows: np.ndarray) -> None:
         """Keep only these rows (first axis) of every parameter of a network, in this order; rows may repeat."""
 
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
-        """Add rows to every parameter of a network, by name, with moments of zero; averages start at the values."""
+        """Add rows to every parameter of a network, by name, with moments of zero."""
 
 
 class Model(Protocol):
@@ -86,6 +86,7 @@ class Model(Protocol):
 
     entries: str = "rays"  # name of the entries of a batch, for messages
     shows_pictures: bool = False  # whether `view` takes only the rays of whole images (`ImageRays`)
+    acts_after: bool = False  # whether `after_step` is called; the device is waited for then
     weights: Mapping[str, Decision] = {}  # of the losses that the plan uses, by name
     train: TrainConfig
 
@@ -102,7 +103,6 @@ class Model(Protocol):
 
     def see(self, views: Posed) -> None:
         """Take the cameras of a scene, for images and meshes; `sampler` does it, too."""
-        del views
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of one batch; None, without drawing numbers, if the conf disables it."""
@@ -145,7 +145,6 @@ class Model(Protocol):
 
     def rates(self, step: int) -> dict[str, float]:
         """Factors on the learning rate by network or `<network>.<parameter>`; 1 for others."""
-        del step
         return {}
 
     def begin(self) -> None:
@@ -161,13 +160,7 @@ class Model(Protocol):
 
         Puts off what may have caused it until this step; returns the end of a sentence about it, or "".
         """
-        del step
         return ""
-
-    def acts_after(self, step: int) -> bool:
-        """Whether `after_step` is called after this step, counted from 0; the device is waited for then."""
-        del step
-        return False
 
     def after_step(self, parameters: Parameters, step: int) -> None:
         """Called if `acts_after` returns true and the step was not skipped."""

@@ -7,49 +7,28 @@ from collections.abc import Mapping
 import numpy as np
 
 from data.rays import Rays
-from models.config.blocks import TrainConfig
-from models.estimators.base import Estimator
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
-from models.fields.protocol import RadianceField
-from models.fields.registry import NERF
+from models.fields.protocol import RadianceFields
 from models.machine.backend import jt
-from models.methods.exposure_conf import PhotographsConfig
 from models.methods.fast.conf import FAST_NERF
 from models.methods.protocol import LevelSet
-from models.methods.volume import NO_EXPOSURE, VolumeModel
-from models.ops.volrend import expected_distance
-from models.plan import TrainingPlan
+from models.methods.volume import VolumeModel
 from models.rendering.losses import OfRays
 from models.rendering.protocol import RayBatch
-from models.rendering.render import radiance_loss, render_passes, render_radiance
+from models.rendering.render import radiance_loss, render_radiance
 from models.rendering.terms import masked_mean, masked_psnr, masked_target
 from models.rendering.views import packed_view
-from models.structs import RayView, RenderOutput, Var
+from models.structs import RayView, RenderOutput, Var, loss_scalars
 
 # Density per working-frame unit at the surface: a path of a hundredth of the sphere's diameter absorbs 40 %.
 SURFACE_DENSITY = 25.0
 
 
 class RadianceModel(VolumeModel):
-    """A density and an emitted colour; `coarse` is another field that determines the samples of this one.
-
-    Nothing is precomputed: the coarse pass is differentiated.
-    """
+    """A density and an emitted colour. Nothing is precomputed: the coarse pass is differentiated."""
 
     objective = radiance_loss
-
-    def __init__(
-        self,
-        field: RadianceField,
-        coarse: RadianceField | None,
-        estimator: Estimator,
-        train: TrainConfig,
-        plan: TrainingPlan,
-        photographs: PhotographsConfig = NO_EXPOSURE,
-    ) -> None:
-        named = field.networks | ({} if coarse is None else coarse.networks)
-        super().__init__(estimator, named, train, plan, photographs)
-        self.field, self.coarse = field, coarse
+    fields: RadianceFields
 
     def scalar_inputs(self, rendered: OfRays) -> dict[str, Var]:
         """Colours, and of two passes the coarse colours and the largest weight of each ray."""
@@ -63,7 +42,7 @@ class RadianceModel(VolumeModel):
     def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses, and the PSNR of each pass."""
         target, mask = output["target"], output["mask"]
-        found = self.loss_scalars(losses) | {"Statistics/psnr": masked_psnr(output["rgb"], target, mask)}
+        found = loss_scalars(losses) | {"Statistics/psnr": masked_psnr(output["rgb"], target, mask)}
         if "coarse_rgb" in output:
             found["Statistics/weight_max"] = masked_mean(output["weight_max"], mask)
             found["Statistics/coarse_psnr"] = masked_psnr(output["coarse_rgb"], target, mask)
@@ -77,38 +56,14 @@ class RadianceModel(VolumeModel):
     def _emptiness(self, points: np.ndarray) -> np.ndarray:
         """Minus the density at points [P, 3], [P, 1]."""
         with jt.no_grad():
-            return -self.field.at_weights().density(jt.array(points)).numpy()
+            return -self.fields.fine.density(jt.array(points)).numpy()
 
     def _evened(self, emptiness: np.ndarray) -> np.ndarray:
-        return -self.field.raw_of(-emptiness)
+        return -self.fields.fine.raw_of(-emptiness)
 
     def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
         with jt.no_grad():
-            return self.field.at_weights().evaluate(jt.array(points), -jt.array(normals)).rgb.numpy()
-
-
-class TwoPassModel(RadianceModel):
-    """NeRF with dense samples, coarse to fine."""
-
-    type = NERF
-
-    def progress_text(self, scalars: Mapping[str, float]) -> str:
-        """The PSNR of the coarse pass."""
-        return f"coarse {scalars['Statistics/coarse_psnr']:.2f}"
-
-    def view(self, rays: Rays, step: int) -> RayView:
-        """The fine pass; its normals are those of the density where the transmittance of a ray falls to one half."""
-        with jt.no_grad():
-            found = render_passes(self, rays, None, self.behind)
-        shape = (len(rays), -1)
-        weights, depths = (value.numpy().reshape(shape) for value in (found.weights, found.samples.distances))
-        opacity = found.opacity.numpy()
-        distance = expected_distance((weights * depths).sum(axis=1, keepdims=True), opacity)
-        half = np.argmax(np.cumsum(weights, axis=1) >= 0.5 * opacity, axis=1)[:, None]
-        points = (rays.origins + rays.directions * np.take_along_axis(depths, half, axis=1)).astype(np.float32)
-        with jt.no_grad():
-            normals = self.field.at_weights().with_normals(jt.array(points), jt.array(rays.directions))[1].numpy()
-        return RayView(found.rgb.numpy(), normals * opacity, distance, np.clip(opacity, 0.0, 1.0))
+            return self.fields.fine.evaluate(jt.array(points), -jt.array(normals)).rgb.numpy()
 
 
 class PackedRadianceModel(RadianceModel):
@@ -131,7 +86,7 @@ class PackedRadianceModel(RadianceModel):
 
     def view(self, rays: Rays, step: int) -> RayView:
         """Colours, normals of the density, distance and opacity."""
-        estimator, field = self.estimator, self.field.at_weights()
+        estimator, field = self.estimator, self.fields.fine
         behind = self.behind
 
         def look(rays: Rays) -> tuple[RenderOutput, Var, int]:

@@ -41,11 +41,11 @@ def _imported(module: str, name: str = "build") -> Callable[..., Model]:
 
 
 METHODS: dict[str, Method] = {
-    NEUS: Method(NeuSConfig, _imported("neus.build"), decide_neus),
-    NERF: Method(NeRFConfig, _imported("nerf.build"), decide_nerf),
+    NEUS: Method(NeuSConfig, _imported("neus.model"), decide_neus),
+    NERF: Method(NeRFConfig, _imported("nerf.model"), decide_nerf),
     FAST_NEUS: Method(FastNeuSConfig, _imported("fast.build", "build_neus"), decide_surface),
     FAST_NERF: Method(FastNeRFConfig, _imported("fast.build", "build_nerf"), decide_nerf),
-    GAUSSIANS: Method(GaussiansConfig, _imported("gaussians.build"), decide_gaussians),
+    GAUSSIANS: Method(GaussiansConfig, _imported("gaussians.model"), decide_gaussians),
 }
 
 

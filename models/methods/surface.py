@@ -10,7 +10,6 @@ import numpy as np
 from data.rays import Rays
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
-from models.estimators.base import Estimator
 from models.estimators.conf import PackedConfig
 from models.estimators.open_surface import OpenSurfaceEstimator
 from models.estimators.packed import NO_ANNEALING
@@ -18,19 +17,18 @@ from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.estimators.sampler import PackedBatch, PackedSampler
 from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
-from models.methods.exposure_conf import PhotographsConfig
 from models.methods.fast.conf import FAST_NEUS
 from models.methods.protocol import LevelSet
-from models.methods.volume import NO_EXPOSURE, VolumeModel
+from models.methods.volume import VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs, packed_weights
 from models.plan import TrainingPlan
-from models.rendering.conf import PatchesConfig
+from models.rendering.conf import PatchesConfig, PhotographsConfig
 from models.rendering.losses import OfSurface
 from models.rendering.patches import MOST_COMPARED, PatchComparison
 from models.rendering.render import render_surface, surface_alpha, surface_loss
 from models.rendering.terms import masked_mean, masked_psnr
 from models.rendering.views import packed_view
-from models.structs import Array, FieldOutput, RayView, RenderOutput, Var
+from models.structs import Array, FieldOutput, RayView, RenderOutput, Var, loss_scalars
 
 
 class SurfaceModel(VolumeModel):
@@ -38,22 +36,7 @@ class SurfaceModel(VolumeModel):
 
     objective = surface_loss
     background_keys = "masks or model.neus_renderer.n_outside"  # that model what is behind the surface
-
-    def __init__(
-        self,
-        fields: SurfaceFields,
-        estimator: Estimator,
-        train: TrainConfig,
-        plan: TrainingPlan,
-        photographs: PhotographsConfig = NO_EXPOSURE,
-    ) -> None:
-        named = {
-            "sdf_network_fine": fields.sdf,
-            "variance_network_fine": fields.sharpness,
-            "color_network_fine": fields.color,
-        }
-        super().__init__(estimator, named, train, plan, photographs)
-        self.fields = fields
+    fields: SurfaceFields
 
     def cos_anneal_ratio(self, step: int) -> float:
         """The function `cos_anneal_ratio` at a step."""
@@ -66,17 +49,16 @@ class SurfaceModel(VolumeModel):
         if not rendering.samples.per_ray:
             return found
         samples, geometry, shape = rendering.samples, rendering.geometry, (len(rendered.target), -1)
-        first = [value.reshape(shape)[:, :1] for value in (geometry.sdf, samples.deltas)]
-        per_ray = samples.per_ray
-        cos = (samples.directions * geometry.gradient).sum(dim=1).reshape((-1, per_ray))[:, :1]
+        cos = (samples.directions * geometry.gradient).sum(dim=1)
+        sdf, deltas, cos = (value.reshape(shape)[:, :1] for value in (geometry.sdf, samples.deltas, cos))
         slope = annealed_cos(cos, self.cos_anneal_ratio(rendered.step))
-        cdf = interval_cdfs(first[0], slope, first[1], rendering.inv_s)[0]  # Phi_s at the first interval
+        cdf = interval_cdfs(sdf, slope, deltas, rendering.inv_s)[0]  # Phi_s at the first interval
         return found | {"cdf": cdf, "weight_max": rendering.weights.reshape(shape).max(dim=1, keepdims=True)}
 
     def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The published TensorBoard scalars, and the other losses."""
         mask = output["mask"]
-        found = self.loss_scalars(losses) | {
+        found = loss_scalars(losses) | {
             "Statistics/s_val": 1.0 / output["inv_s"],
             "Statistics/psnr": masked_psnr(output["rgb"], output["target"], mask),
         }
@@ -144,22 +126,13 @@ class PackedSurfaceModel(SurfaceModel):
 
     def cos_anneal_ratio(self, step: int) -> float:
         """1: the increase of inv_s replaces the annealing."""
-        del step
         return NO_ANNEALING
 
     def rates(self, step: int) -> dict[str, float]:
         """Tables learn at the full rate, the networks and inv_s at fractions of it."""
-        packed = self._packed
-        return super().rates(step) | {
-            "sdf_network_fine": packed.network_rate,
-            "sdf_network_fine.table": 1.0,
-            "color_network_fine": packed.network_rate,
-            "color_network_fine.table": 1.0,
-            "variance_network_fine": packed.sharpness_rate,
-            "background_density": packed.network_rate,
-            "background_density.table": 1.0,
-            "background_color": packed.network_rate,
-        }
+        found = dict.fromkeys(self.networks, self._packed.network_rate)
+        found |= {f"{name}.table": 1.0 for name in self.networks}
+        return found | {"variance_network_fine": self._packed.sharpness_rate} | super().rates(step)
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""

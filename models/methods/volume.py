@@ -14,14 +14,14 @@ from models.estimators.base import Estimator
 from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
-from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
 from models.methods.protocol import Model
 from models.plan import TrainingPlan
+from models.rendering.conf import EXPOSURE, PhotographsConfig
 from models.rendering.loss_table import weights_of
 from models.rendering.losses import LOSSES
 from models.rendering.protocol import Output, RayBatch
 from models.rendering.terms import binary_mask
-from models.structs import Noise, Var, loss_tag
+from models.structs import Noise, Var
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
@@ -35,22 +35,23 @@ class VolumeModel(Model):
 
     def __init__(
         self,
+        fields: Any,
         estimator: Estimator,
-        fields: Mapping[str, jt.nn.Module],
         train: TrainConfig,
         plan: TrainingPlan,
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
-        """`fields` by their names in checkpoints."""
-        self.estimator, self.train, self.plan = estimator, train, plan
+        """`fields`: a SurfaceFields or RadianceFields."""
+        self.fields, self.estimator, self.train, self.plan = fields, estimator, train, plan
         self.exposure = Exposure() if plan.exposure.value else None
-        self._fields, self._photographs = dict(fields), photographs
+        self._photographs = photographs
         self.weights = weights_of(LOSSES, (self.type,), train, plan)
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
         """All networks by their names in checkpoints, in the order of optimisation."""
-        found = self._fields | self.estimator.networks | ({} if self.exposure is None else {EXPOSURE: self.exposure})
+        learned = {} if self.exposure is None else {EXPOSURE: self.exposure}
+        found = self.fields.networks | self.estimator.networks | learned
         return {name: found[name] for name in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else 9)}
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
@@ -75,7 +76,6 @@ class VolumeModel(Model):
 
     def rates(self, step: int) -> dict[str, float]:
         """Factors on the learning rate; exposure has a separate one."""
-        del step
         return {} if self.exposure is None else {EXPOSURE: self._photographs.exposure_rate}
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
@@ -106,10 +106,6 @@ class VolumeModel(Model):
         mask = batch.mask if self.plan.uses_masks else None
         counts = binary_mask(None if mask is None else jt.array(mask), len(batch))
         return jt.array(batch.rgb), counts, None if mask is None else counts
-
-    def loss_scalars(self, losses: Mapping[str, Var]) -> dict[str, Var]:
-        """The losses by TensorBoard tag."""
-        return {"Loss/loss": losses["total"]} | {loss_tag(name): losses[name] for name in losses if name != "total"}
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The buffers of the estimator."""

@@ -76,10 +76,9 @@ def _reference(photographs: Photographs, draw: Draw) -> tuple[PixelBatch, Var]:
 
 def _native(photographs: Photographs, draw: Draw) -> tuple[PixelBatch, Var]:
     """One operation."""
-    widths = [3, 3, 1, 1, 1, 3]
-    outputs = [((draw.rays, width), "float32") for width in widths] + [((draw.rays,), "int32")]
+    outputs = [*((draw.rays, width) for width in (3, 3, 1, 1, 1, 3)), ((draw.rays,), "int32")]
+    outputs += [(draw.rays if draw.masked else 1, 1)]
     masks = photographs.masks if draw.masked else photographs.rgb[:1]
-    outputs += [((draw.rays if draw.masked else 1, 1), "float32")]
     inputs = [photographs.windows, photographs.shares, photographs.cameras, photographs.rgb, masks]
     found = SOURCE.call("draw_pixels", draw, outputs, inputs)
     return _batch(found if draw.masked else found[:-1])

@@ -10,14 +10,13 @@ no hit, and rays without a hit have no gradient.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
-from models.ops.native import differentiable
-from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
@@ -50,8 +49,19 @@ def _reference(
         places, directions: [S, 3], working frame; directions are unit vectors.
         offsets: int32 [R + 1].
     """
-    values = [value.numpy().astype(np.float32) for value in (sdf, gradient, weights, places, directions)]
-    at = _sought(sizes, offsets.numpy(), *values)
+    distances, slopes, each, positions, along = (
+        value.numpy().astype(np.float32) for value in (sdf, gradient, weights, places, directions)
+    )
+    at = np.full(offsets.shape[0] - 1, -1, np.int32)
+    is_chosen = positions.view(np.uint32).sum(axis=1, dtype=np.uint32) // 64 % sizes.every == 0
+    with np.errstate(invalid="ignore", over="ignore"):
+        descent = (slopes * along).sum(axis=1)
+        is_near = (descent < -sizes.steepest) & (np.abs(distances[:, 0]) < sizes.reach) & np.isfinite(descent)
+        for ray, (begin, end) in enumerate(itertools.pairwise(offsets.numpy())):
+            total = each[begin:end].sum()
+            if np.isfinite(total) and total > sizes.opacity:
+                largest = begin + int(each[begin:end].argmax())
+                at[ray] = largest if is_near[largest] and is_chosen[largest] else -1
     row, is_hit = jt.array(np.maximum(at, 0)), jt.array(at[:, None] >= 0)
     direction, normal = directions[row], gradient[row]
     # `ternary` needs finite derivatives on both sides.
@@ -63,40 +73,17 @@ def _reference(
     return jt.array(at).stop_grad(), points, normals
 
 
-def _sought(
-    sizes: Hits,
-    offsets: np.ndarray,
-    sdf: np.ndarray,
-    gradient: np.ndarray,
-    weights: np.ndarray,
-    places: np.ndarray,
-    directions: np.ndarray,
-) -> np.ndarray:
-    """The samples of `SurfaceHits`, in NumPy."""
-    found = np.full(len(offsets) - 1, -1, np.int32)
-    is_chosen = places.view(np.uint32).sum(axis=1, dtype=np.uint32) // 64 % sizes.every == 0
-    with np.errstate(invalid="ignore", over="ignore"):
-        slope = (gradient * directions).sum(axis=1)
-        is_near = (slope < -sizes.steepest) & (np.abs(sdf[:, 0]) < sizes.reach) & np.isfinite(slope) & is_chosen
-        for ray, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
-            total = weights[begin:end].sum()
-            if np.isfinite(total) and total > sizes.opacity:
-                at = begin + int(weights[begin:end].argmax())
-                found[ray] = at if is_near[at] else -1
-    return found
-
-
 def _native(
     sdf: Var, gradient: Var, weights: Var, places: Var, directions: Var, offsets: Var, sizes: Hits
 ) -> SurfaceHits:
     rays = offsets.shape[0] - 1
-    outputs = [((rays,), "int32"), *shapes32((rays, 3), (rays, 3))]
+    outputs = [((rays,), "int32"), (rays, 3), (rays, 3)]
     inputs = [offsets, sdf, gradient, weights, places, directions]
 
     def given(inputs: list[Var], found: list[Var], cotangents: list[Var]) -> list[Var]:
         return [found[0], *inputs[1:3], inputs[-1], *cotangents[1:]]
 
-    return differentiable(SOURCE, "surface_hits", sizes, outputs, inputs, (1, 2), given)
+    return SOURCE.differentiable("surface_hits", sizes, outputs, inputs, (1, 2), given)
 
 
 surface_hits = Kernel(_reference, cpu=_native, cuda=_native)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from models.machine.backend import jt
 from models.ops.elementwise import length
 from models.ops.kernel import Kernel
-from models.ops.network import shapes32
 from models.ops.source import Source
 from models.ops.volrend import points_along
 from models.structs import Var
@@ -61,10 +60,8 @@ def _reference(origins: Var, directions: Var, t_starts: Var, last: float) -> tup
 
 def _native(origins: Var, directions: Var, t_starts: Var, last: float) -> tuple[Var, ...]:
     rows, count = t_starts.shape
-    samples = rows * count
-    outputs = shapes32(*((samples, width) for width in (3, 3, 1, 1, 1, 1)))
-    found = SOURCE.call("intervals", IntervalSizes(count, last), outputs, [origins, directions, t_starts])
-    return tuple(value.stop_grad() for value in found)
+    outputs = [(rows * count, width) for width in (3, 3, 1, 1, 1, 1)]
+    return tuple(SOURCE.detached("intervals", IntervalSizes(count, last), outputs, [origins, directions, t_starts]))
 
 
 # On the CPU unused values are not computed, and the rest is fused.

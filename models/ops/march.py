@@ -93,19 +93,17 @@ def _reference(
     kept = int((ends <= samples).sum())
     rays, steps_taken = np.nonzero(is_taken[:kept])
     offsets = np.concatenate([[0], ends[:kept], np.full(len(ends) - kept, len(rays))])
+    found = rays.astype(np.int32), depths[rays, steps_taken, None], points[rays, steps_taken], d[rays]
+    return _padded(offsets, kept, found, samples)
 
-    def spread(values: np.ndarray) -> Var:
-        padding = np.zeros((samples - len(rays), *values.shape[1:]), values.dtype)
-        return jt.array(np.concatenate([values, padding])).stop_grad()
 
-    return PackedSamples(
-        offsets=jt.array(offsets.astype(np.int32)).stop_grad(),
-        kept=jt.array(np.array([kept], np.int32)).stop_grad(),
-        rays=spread(rays.astype(np.int32)),
-        depths=spread(depths[rays, steps_taken, None]),
-        points=spread(points[rays, steps_taken]),
-        directions=spread(d[rays]),
-    )
+def _padded(offsets: np.ndarray, kept: int, found: Sequence[np.ndarray], samples: int) -> PackedSamples:
+    """Packed samples from rays, depths, points and directions of the used rows."""
+    whole = [offsets.astype(np.int32), np.array([kept], np.int32)]
+    for values in found:
+        padding = np.zeros((samples - len(values), *values.shape[1:]), values.dtype)
+        whole.append(np.concatenate([values, padding]))
+    return PackedSamples(*(jt.array(values).stop_grad() for values in whole))
 
 
 def _native(
@@ -118,9 +116,9 @@ def _native(
 
 def native_samples(source: Source, name: str, layout: Any, rays: int, inputs: Sequence[Var]) -> PackedSamples:
     """The packed samples of R rays that a native operation gives: `layout.samples` rows."""
-    outputs: list[tuple[tuple[int, ...], str]] = [((rays + 1,), "int32"), ((1,), "int32"), ((layout.samples,), "int32")]
-    outputs += [((layout.samples, width), "float32") for width in (1, 3, 3)]
-    return PackedSamples(*(value.stop_grad() for value in source.call(name, layout, outputs, inputs)))
+    whole = [((count,), "int32") for count in (rays + 1, 1, layout.samples)]
+    outputs = [*whole, *((layout.samples, width) for width in (1, 3, 3))]
+    return PackedSamples(*source.detached(name, layout, outputs, inputs))
 
 
 march = Kernel(_reference, cpu=_native, cuda=_native)
@@ -161,17 +159,8 @@ def _compact_reference(found: PackedSamples, is_kept: Var, samples: int) -> Pack
     ends = np.concatenate([[0], np.cumsum(chosen[: offsets[-1]])])[offsets]
     kept = min(kept, int((ends[1:] <= samples).sum()))
     rows = np.flatnonzero(chosen[: offsets[kept]])
-
-    def spread(values: Var) -> Var:
-        result = np.zeros((samples, *values.shape[1:]), str(values.dtype))
-        result[: len(rows)] = values.numpy()[rows]
-        return jt.array(result).stop_grad()
-
-    return PackedSamples(
-        jt.array(np.minimum(ends, ends[kept]).astype(np.int32)).stop_grad(),
-        jt.array(np.array([kept], np.int32)).stop_grad(),
-        *(spread(values) for values in (found.rays, found.depths, found.points, found.directions)),
-    )
+    samples_of = (found.rays, found.depths, found.points, found.directions)
+    return _padded(np.minimum(ends, ends[kept]), kept, [values.numpy()[rows] for values in samples_of], samples)
 
 
 def _compact_native(found: PackedSamples, is_kept: Var, samples: int) -> PackedSamples:
@@ -201,8 +190,8 @@ def _order_reference(near: PackedSamples, far: PackedSamples) -> tuple[Var, Var]
 def _order_native(near: PackedSamples, far: PackedSamples) -> tuple[Var, Var]:
     sizes = near.rays.shape[0], far.rays.shape[0]
     inputs = [near.offsets, near.rays, near.depths, far.offsets, far.rays, far.depths]
-    place, sample = COMPACT_SOURCE.call("merged_order", Merge(*sizes), [((sum(sizes),), "int32")] * 2, inputs)
-    return place.stop_grad(), sample.stop_grad()
+    place, sample = COMPACT_SOURCE.detached("merged_order", Merge(*sizes), [((sum(sizes),), "int32")] * 2, inputs)
+    return place, sample
 
 
 def _fill_reference(found: PackedSamples, others: Var, samples: int) -> PackedSamples:
@@ -212,21 +201,18 @@ def _fill_reference(found: PackedSamples, others: Var, samples: int) -> PackedSa
     """
     used = int(found.offsets.numpy()[-1])
     rest = others.numpy()[np.arange(samples - used) % others.shape[0]]
-
-    def filled(values: Var, rest: np.ndarray | None = None) -> Var:
-        spare = np.zeros((samples - used, *values.shape[1:]), str(values.dtype)) if rest is None else rest
-        return jt.array(np.concatenate([values.numpy()[:used], spare])).stop_grad()
-
-    rays, depths, directions = (filled(value) for value in (found.rays, found.depths, found.directions))
-    return PackedSamples(found.offsets, found.kept, rays, depths, filled(found.points, rest), directions)
+    rays, depths, points, directions = (
+        values.numpy()[:used] for values in (found.rays, found.depths, found.points, found.directions)
+    )
+    own = rays, depths, np.concatenate([points, rest]), directions
+    return _padded(found.offsets.numpy(), int(found.kept.item()), own, samples)
 
 
 def _fill_native(found: PackedSamples, others: Var, samples: int) -> PackedSamples:
     layout = Fill(found.rays.shape[0], others.shape[0], samples)
-    outputs = [((samples,), "int32"), *(((samples, width), "float32") for width in (1, 3, 3))]
+    outputs = [((samples,), "int32"), *((samples, width) for width in (1, 3, 3))]
     inputs = [found.offsets, found.rays, found.depths, found.points, found.directions, others]
-    moved = (value.stop_grad() for value in COMPACT_SOURCE.call("fill", layout, outputs, inputs))
-    return PackedSamples(found.offsets, found.kept, *moved)
+    return PackedSamples(found.offsets, found.kept, *COMPACT_SOURCE.detached("fill", layout, outputs, inputs))
 
 
 compact = Kernel(_compact_reference, cpu=_compact_native, cuda=_compact_native)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from models.machine.backend import jt
 from models.ops.packing import Parts, end_to_end, matrix_and_bias, pack
-from models.ops.sizes import BLOCK, PAD
+from models.ops.sizes import BLOCK, PAD, TILE_ENCODED, TILE_LAYERS, TILE_WIDTH
 from models.ops.source import Source
 from models.structs import Var
 
@@ -34,7 +34,8 @@ class Weights:
 
 def network_source(header: str, layout: type, **constants: float) -> Source:
     """The native source of a network."""
-    return Source(header, (layout,), (("BLOCK", BLOCK), ("PAD", PAD), *constants.items()))
+    sizes = {"BLOCK": BLOCK, "PAD": PAD, "TILE_WIDTH": TILE_WIDTH, "TILE_ENCODED": TILE_ENCODED}
+    return Source(header, (layout,), (*sizes.items(), ("TILE_LAYERS", TILE_LAYERS), *constants.items()))
 
 
 def shapes32(*shapes: tuple[int, ...]) -> list[tuple[tuple[int, ...], str]]:

@@ -33,16 +33,8 @@ class Outside:
     near_plane: np.float64  # smallest depth, working-frame units
 
 
-SOURCE = Source(
-    "outside.h",
-    (Outside,),
-    (
-        ("BEHIND", BEHIND),
-        ("BEFORE", BEFORE),
-        ("LEAST_SQUARE", LEAST_SQUARE),
-        ("BACKGROUND_RADIUS", BACKGROUND_RADIUS),
-    ),
-)
+_CONSTANTS = {"LEAST_SQUARE": LEAST_SQUARE, "BACKGROUND_RADIUS": BACKGROUND_RADIUS}
+SOURCE = Source.of("outside.h", Outside, BEHIND=BEHIND, BEFORE=BEFORE, **_CONSTANTS)
 
 
 def candidates(

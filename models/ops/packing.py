@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
-from models.ops.native import differentiable
 from models.ops.source import Source
 from models.structs import Var
 
@@ -53,7 +52,7 @@ def _native(layers: Sequence[Parts]) -> Var:
     layout = Packing(widths, tuple(int(len(parts) == NORMED) for parts in layers))
     total = sum((columns + 1) * rows for columns, rows in zip(widths[::2], widths[1::2], strict=True))
     inputs = [part for parts in layers for part in parts]
-    return differentiable(SOURCE, "pack", layout, [((total,), "float32")], inputs)
+    return SOURCE.differentiable("pack", layout, [(total,)], inputs)
 
 
 # On the CPU the reference is fast enough: its cost depends on the number of parameters, not of points.

@@ -18,12 +18,11 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
-from models.ops.native import with_slopes
-from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
 CAMERA = 26  # numbers per camera
+PROJECTION, TO_RAYS, POSITION, SIZE = slice(0, 12), slice(12, 21), slice(21, 24), slice(24, 26)
 NOISE = 4.0  # grey levels squared: a smaller variance counts as untextured
 GRAZING = 0.1  # cosine between normal and ray below which a surface is not compared
 
@@ -64,17 +63,17 @@ def _reference(points: Var, normals: Var, views: Var, cameras: Var, images: Var,
 
 def _all_costs(points: Var, normals: Var, views: Var, cameras: Var, images: Var, sizes: Patches) -> Var:
     """Costs of patches that all have a reference view."""
-    plane = _plane(points, normals, _camera(cameras[views[:, 0]]), sizes)
-    grey = _bilinear(images, views[:, 0], plane.pixels)
+    pixels, places, is_whole = _plane(points, normals, cameras[views[:, 0]], sizes)
+    grey = _bilinear(images, views[:, 0], pixels)
     costs = []
     for other in range(sizes.others):
         view = views[:, 1 + other]
         known = jt.maximum(view, 0)
-        camera = _camera(cameras[known])
-        there, depths = _seen(plane.places, camera)
-        is_shown = jt.logical_and(_within(there, camera.size), (depths > 0).all(dim=1)[:, 0])
-        towards = (normals.detach() * (camera.position - points.detach())).sum(dim=1)
-        is_pair = jt.logical_and(jt.logical_and(plane.is_whole, is_shown), jt.logical_and(view >= 0, towards > 0))
+        camera = cameras[known]
+        there, depths = _seen(places, camera)
+        is_shown = jt.logical_and(_within(there, camera), (depths > 0).all(dim=1)[:, 0])
+        towards = (normals.detach() * (camera[:, POSITION] - points.detach())).sum(dim=1)
+        is_pair = jt.logical_and(jt.logical_and(is_whole, is_shown), jt.logical_and(view >= 0, towards > 0))
         there = jt.ternary(is_pair.unsqueeze(1).unsqueeze(2).broadcast(there.shape), there, jt.zeros_like(there))
         cost = 1.0 - _correlation(grey, _bilinear(images, known, there), sizes.noise)
         worst = jt.full_like(cost, sizes.worst)
@@ -85,45 +84,24 @@ def _all_costs(points: Var, normals: Var, views: Var, cameras: Var, images: Var,
     return ranked[rows, order].mean(dim=1, keepdims=True)
 
 
-@dataclass(frozen=True)
-class _Camera:
-    """The cameras of N patches."""
+def _plane(points: Var, normals: Var, own: Var, sizes: Patches) -> tuple[Var, Var, Var]:
+    """Patches of M pixels around points [N, 3] on planes with normals [N, 3], in views `own` [N, CAMERA].
 
-    projection: Var  # [N, 3, 4]
-    to_rays: Var  # [N, 3, 3]
-    position: Var  # [N, 3]
-    size: Var  # [N, 2]
-
-
-@dataclass(frozen=True)
-class _Plane:
-    """N patches of M pixels."""
-
-    pixels: Var  # [N, M, 2], in the reference view
-    places: Var  # [N, M, 3], on the plane
-    is_whole: Var  # bool [N], whether the whole patch is visible from the front
-
-
-def _plane(points: Var, normals: Var, own: _Camera, sizes: Patches) -> _Plane:
-    """Patches around points [N, 3] on planes with normals [N, 3]."""
+    Returns their pixels [N, M, 2] and places on the plane [N, M, 3], and whether the whole patch is visible from the
+    front, bool [N].
+    """
     ticks = jt.arange(-sizes.radius, sizes.radius + 1).float32()
     x, y = ticks.repeat(len(ticks)), ticks.unsqueeze(1).repeat(1, len(ticks)).reshape((-1,))
     centre = _seen(points.detach().unsqueeze(1), own)[0].stop_grad()  # [N, 1, 2]
     pixels = centre + jt.stack([x, y], dim=1).unsqueeze(0)
-    rays = _turned(jt.concat([pixels, jt.ones((*pixels.shape[:2], 1))], dim=2), own.to_rays)
-    away, across = (points - own.position).unsqueeze(1), normals.unsqueeze(1)
+    rays = _turned(jt.concat([pixels, jt.ones((*pixels.shape[:2], 1))], dim=2), own[:, TO_RAYS].reshape((-1, 3, 3)))
+    position = own[:, POSITION]
+    away, across = (points - position).unsqueeze(1), normals.unsqueeze(1)
     facing = (across * rays).sum(dim=2, keepdims=True)
-    places = own.position.unsqueeze(1) + rays * ((across * away).sum(dim=2, keepdims=True) / facing)
+    places = position.unsqueeze(1) + rays * ((across * away).sum(dim=2, keepdims=True) / facing)
     lengths = across.sqr().sum(dim=2, keepdims=True).sqrt() * rays.sqr().sum(dim=2, keepdims=True).sqrt()
     is_front = (facing < -sizes.grazing * lengths).all(dim=1)[:, 0]
-    return _Plane(pixels, places, jt.logical_and(is_front, _within(pixels, own.size)))
-
-
-def _camera(rows: Var) -> _Camera:
-    """Decode [N, CAMERA]."""
-    count = rows.shape[0]
-    projection, to_rays = rows[:, :12].reshape((count, 3, 4)), rows[:, 12:21].reshape((count, 3, 3))
-    return _Camera(projection, to_rays, rows[:, 21:24], rows[:, 24:])
+    return pixels, places, jt.logical_and(is_front, _within(pixels, own))
 
 
 def _turned(vectors: Var, matrices: Var) -> Var:
@@ -131,16 +109,17 @@ def _turned(vectors: Var, matrices: Var) -> Var:
     return (matrices.unsqueeze(1) * vectors.unsqueeze(2)).sum(dim=3)
 
 
-def _seen(points: Var, camera: _Camera) -> tuple[Var, Var]:
+def _seen(points: Var, cameras: Var) -> tuple[Var, Var]:
     """Pixels [N, M, 2] and depths [N, M, 1] of points [N, M, 3]."""
-    found = _turned(points, camera.projection[:, :, :3]) + camera.projection[:, :, 3].unsqueeze(1)
+    projection = cameras[:, PROJECTION].reshape((-1, 3, 4))
+    found = _turned(points, projection[:, :, :3]) + projection[:, :, 3].unsqueeze(1)
     depths = found[:, :, 2:]
     return found[:, :, :2] / jt.ternary(depths > 0, depths, jt.ones_like(depths)), depths
 
 
-def _within(pixels: Var, size: Var) -> Var:
+def _within(pixels: Var, cameras: Var) -> Var:
     """Whether all pixels of each patch are in the image: bool [N]."""
-    is_in = jt.logical_and(pixels >= 0, pixels <= (size - 1.0).unsqueeze(1))
+    is_in = jt.logical_and(pixels >= 0, pixels <= (cameras[:, SIZE] - 1.0).unsqueeze(1))
     return is_in.all(dim=2).all(dim=1)
 
 
@@ -166,8 +145,8 @@ def _correlation(one: Var, other: Var, noise: float) -> Var:
 
 def _native(points: Var, normals: Var, views: Var, cameras: Var, images: Var, sizes: Patches) -> Var:
     """One operation, which computes costs and gradients."""
-    shapes = shapes32((points.shape[0], 1), points.shape, normals.shape)
-    return with_slopes(SOURCE, "patch_costs", sizes, shapes, [points, normals, views, cameras, images])
+    shapes = [(points.shape[0], 1), points.shape, normals.shape]
+    return SOURCE.with_slopes("patch_costs", sizes, shapes, [points, normals, views, cameras, images])
 
 
 patch_costs = Kernel(_reference, cpu=_native, cuda=_native)

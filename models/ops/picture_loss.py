@@ -13,8 +13,6 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
-from models.ops.native import with_slopes
-from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
@@ -32,11 +30,8 @@ class Pictures:
     share: float  # weight of the dissimilarity
 
 
-SOURCE = Source(
-    "picture_loss.h",
-    (Pictures,),
-    (("RADIUS", RADIUS), ("SIGMA", SIGMA), ("STABLE_MEAN", STABLE_MEAN), ("STABLE_VARIANCE", STABLE_VARIANCE)),
-)
+_STABLE = {"STABLE_MEAN": STABLE_MEAN, "STABLE_VARIANCE": STABLE_VARIANCE}
+SOURCE = Source.of("picture_loss.h", Pictures, RADIUS=RADIUS, SIGMA=SIGMA, **_STABLE)
 
 
 def _reference(picture: Var, photograph: Var, share: float) -> Var:
@@ -59,8 +54,8 @@ def _blurred(values: Var) -> Var:
 
 def _native(picture: Var, photograph: Var, share: float) -> Var:
     """One operation, which computes the loss and its gradient."""
-    layout, outputs = Pictures(picture.shape[1], share), shapes32((1,), picture.shape)
-    return with_slopes(SOURCE, "picture_loss", layout, outputs, [picture, photograph])
+    layout = Pictures(picture.shape[1], share)
+    return SOURCE.with_slopes("picture_loss", layout, [(1,), picture.shape], [picture, photograph])
 
 
 picture_loss = Kernel(_reference, cpu=_native, cuda=_native)

@@ -20,19 +20,10 @@ from models.ops.network import (
     positional_encoding_vjp,
     shapes32,
 )
-from models.ops.sizes import (
-    BLOCK,
-    SKIP_SCALE,
-    SOFTPLUS_BETA,
-    TILE_ENCODED,
-    TILE_LAYERS,
-    TILE_WIDTH,
-    SdfSizes,
-)
+from models.ops.sizes import BLOCK, SKIP_SCALE, SOFTPLUS_BETA, SdfSizes
 from models.structs import FieldOutput, Var
 
-_TILES = {"TILE_WIDTH": TILE_WIDTH, "TILE_ENCODED": TILE_ENCODED, "TILE_LAYERS": TILE_LAYERS}
-SOURCE = network_source("sdf_mlp.h", SdfSizes, BETA=SOFTPLUS_BETA, SKIP_SCALE=SKIP_SCALE, **_TILES)
+SOURCE = network_source("sdf_mlp.h", SdfSizes, BETA=SOFTPLUS_BETA, SKIP_SCALE=SKIP_SCALE)
 
 
 def _distance_reference(points: Var, weights: Weights, sizes: SdfSizes) -> Var:

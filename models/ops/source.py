@@ -2,7 +2,7 @@
 
 A layout is a frozen dataclass of numbers, tuples of numbers and other layouts; field names differ from type names. It
 is declared in Python; the C++ struct is generated from it, and its values are passed by name. A Python float is a float
-in C++, an np.float64 a double.
+in C++, an np.float64 a double. The gradient of a function NAME, if it has one, is the function NAME_backward.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -30,9 +30,11 @@ _FUNCTION = re.compile(r"^(template <.*>\n)?inline (?=\w)", re.MULTILINE)
 _KERNEL = re.compile(r"^(template <.*>\n)?__global__ inline void (\w+)", re.MULTILINE)
 _UNUSED = "template <int Unused = 0> "
 _TYPES = {int: "int", bool: "int", float: "float", np.float64: "double"}
-Outputs = Sequence[tuple[tuple[int, ...], str]]  # shape and dtype of each
+Outputs = Sequence[Any]  # a shape each, of float32 numbers, or a shape and a dtype
 # Runs `function(layout, ...)` of a CUDA source, with outputs as Jittor's, at the next synchronisation.
-Emulator = Callable[["Source", str, Any, Outputs, Sequence[Var]], list[Var]]
+Emulator = Callable[["Source", str, Any, Sequence[tuple[tuple[int, ...], str]], Sequence[Var]], list[Var]]
+# Inputs, outputs and cotangents of an operation -> the inputs of its gradient.
+Given = Callable[[list[Var], list[Var], list[Var]], list[Var]]
 _emulator: ContextVar[Emulator | None] = ContextVar("emulator", default=None)
 
 
@@ -44,17 +46,6 @@ def emulated(emulator: Emulator) -> Iterator[None]:
         yield
     finally:
         _emulator.reset(token)
-
-
-@contextmanager
-def on_host() -> Iterator[None]:
-    """Within the context Jittor computes on the host even if there is a GPU.
-
-    Read or sync the results within it, preferably after the GPU was waited for: Jittor waits for it once before it
-    computes on the host. Without a GPU nothing changes.
-    """
-    with jt.flag_scope(use_cuda=0):
-        yield
 
 
 def device() -> str:
@@ -76,6 +67,11 @@ class Source:
     lists: bool = False
     folder: Path = CSRC  # contains a folder for each device, and BOTH
 
+    @classmethod
+    def of(cls, header: str, *layouts: type, **constants: float) -> Source:
+        """A source with these layouts and constants."""
+        return cls(header, layouts, tuple(constants.items()))
+
     def text(self, device: str = CPU) -> str:
         """The complete source for a device."""
         return _sparing(self) if device == CUDA else _text(self, device)
@@ -85,6 +81,7 @@ class Source:
 
         It is compiled at its first use, once per function for any values of `layout`.
         """
+        outputs = _typed(outputs)
         if (emulator := _emulator.get()) is not None:
             return emulator(self, function, layout, outputs, inputs)
         shapes, dtypes = zip(*outputs, strict=True)
@@ -97,6 +94,87 @@ class Source:
         line = f"neus::{function}(neus::{type(layout).__name__}(data), {arguments});"
         native = {f"{name}_header": self.text(name), f"{name}_src": line}
         return list(jt.code(list(shapes), list(dtypes), list(inputs), data=numbers(layout), **native))
+
+    def detached(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
+        """The same, without gradients."""
+        return [value.stop_grad() for value in self.call(function, layout, outputs, inputs)]
+
+    def differentiable(
+        self,
+        function: str,
+        layout: Any,
+        outputs: Outputs,
+        inputs: Sequence[Var],
+        trained: Sequence[int] | None = None,
+        given: Given | None = None,
+    ) -> Any:
+        """The same, differentiable once: a Var, or a tuple; outputs that are not floats have no gradient.
+
+        Args:
+            trained: indices of the inputs that have gradients; None for all.
+            given: the inputs of the gradient; by default `inputs`, then the cotangents. The outputs are only kept for
+                it.
+        """
+        indices = range(len(inputs)) if trained is None else trained
+        made = _Native(self, function, layout, _typed(outputs), list(inputs), indices, given)
+        return made(*(inputs[index] for index in indices))
+
+    def with_slopes(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> Var:
+        """The first output; the others are its derivatives with respect to the first inputs."""
+        made = _WithSlopes(partial(self.call, function, layout, outputs), list(inputs))
+        return made(*inputs[: len(outputs) - 1])
+
+
+def _typed(outputs: Outputs) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each output."""
+    pairs = (entry if isinstance(entry[-1], str) else (entry, "float32") for entry in outputs)
+    return [(tuple(shape), dtype) for shape, dtype in pairs]
+
+
+class _Native(jt.Function):
+    """Stores its inputs, and its outputs if the gradient needs them."""
+
+    def __init__(self, source: Source, *rest: Any) -> None:
+        super().__init__()
+        self.source, self.found = source, list[Var]()
+        self.name, self.layout, self.outputs, self.inputs, self.trained, self.given = rest
+
+    def execute(self, *values: Var) -> Var | tuple[Var, ...]:
+        """The outputs."""
+        inputs = list(self.inputs)
+        for index, value in zip(self.trained, values, strict=True):
+            inputs[index] = value
+        found = self.source.call(self.name, self.layout, self.outputs, inputs)
+        pairs = zip(found, self.outputs, strict=True)
+        found = [value if kind == "float32" else value.stop_grad() for value, (_, kind) in pairs]
+        if self.given is not None:
+            self.found = found
+        return tuple(found) if len(found) > 1 else found[0]
+
+    def grad(self, *cotangents: Var | None) -> tuple[Var, ...]:
+        """Cotangents of the trained inputs; zeros replace those of outputs that the loss does not depend on."""
+        pairs = zip(cotangents, self.outputs, strict=True)
+        filled = [jt.zeros(shape) if value is None else value for value, (shape, _) in pairs]
+        inputs = [*self.inputs, *filled] if self.given is None else self.given(self.inputs, self.found, filled)
+        shapes = [self.inputs[index].shape for index in self.trained]
+        return tuple(self.source.call(f"{self.name}_backward", self.layout, shapes, inputs))
+
+
+class _WithSlopes(jt.Function):
+    """Stores only the derivatives."""
+
+    def __init__(self, call: Callable[[list[Var]], list[Var]], inputs: list[Var]) -> None:
+        super().__init__()
+        self.call, self.inputs = call, inputs
+
+    def execute(self, *values: Var) -> Var:
+        """The first output."""
+        first, *self.slopes = self.call([*values, *self.inputs[len(values) :]])
+        return first
+
+    def grad(self, cotangent: Var) -> tuple[Var, ...]:
+        """Cotangents of the first inputs."""
+        return tuple(slopes * cotangent for slopes in self.slopes)
 
 
 def numbers(layout: Any) -> dict[str, float]:
@@ -116,8 +194,6 @@ def numbers(layout: Any) -> dict[str, float]:
 
 def _struct(layout: type) -> str:
     """The C++ struct of a layout, initialised from Jittor's map of names to numbers."""
-    if not is_dataclass(layout):
-        raise TypeError(f"{layout} is no dataclass")
     members, parts, reads = [], [], []
     for name, kind in get_type_hints(layout).items():
         if isinstance(kind, type) and is_dataclass(kind):

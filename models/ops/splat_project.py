@@ -1,9 +1,10 @@
-"""Projection of ellipsoids (3DGS, arXiv 2308.04079) and surfels (2DGS, arXiv 2403.17888) to an image.
+"""Ellipsoids (3DGS, arXiv 2308.04079) and surfels (2DGS, arXiv 2403.17888) projected to an image, and their colours.
 
 N Gaussians: means [N, 3] in the world frame, quaternions [N, 4] (w, x, y, z, of any length), logarithms of the standard
-deviations [N, 3]. A camera is 17 numbers, see `camera_numbers`. Pixel centres are at +0.5. Both are differentiable
+deviations [N, 3]. A camera is 17 numbers, see `camera_numbers`. Pixel centres are at +0.5. All are differentiable
 once, with respect to the Gaussians. The constants are those of gsplat 1.x, which implements the published formulas in
-PyTorch.
+PyTorch. A colour is max(0, sum_k Y_k(direction from the camera) c_k + 0.5), with real spherical harmonics up to degree
+3, in the order and with the signs of 3DGS.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from models.machine.backend import jt
+from models.ops.harmonics import functions
 from models.ops.kernel import Kernel
-from models.ops.native import differentiable
-from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
@@ -62,18 +62,8 @@ class Surfels:
     radii: Var  # int32 [N, 2]
 
 
-SOURCE = Source(
-    "splat_project.h",
-    (Projection,),
-    (
-        ("BLUR", BLUR),
-        ("REACH", REACH),
-        ("FARTHEST_REACH", FARTHEST_REACH),
-        ("MARGIN", MARGIN),
-        ("LEAST_EXTENT", LEAST_EXTENT),
-        ("SHORTEST", SHORTEST),
-    ),
-)
+_SIZES = {"REACH": REACH, "FARTHEST_REACH": FARTHEST_REACH, "LEAST_EXTENT": LEAST_EXTENT, "SHORTEST": SHORTEST}
+SOURCE = Source.of("splat_project.h", Projection, BLUR=BLUR, MARGIN=MARGIN, **_SIZES)
 
 
 def camera_numbers(world_to_camera: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
@@ -157,13 +147,13 @@ def _radii(means2d: Var, extent: Var, depths: Var, width: int, height: int) -> V
 def _project(form: str, widths: Sequence[tuple[int, ...]], splats: Sequence[Var], camera: Var, *size: int) -> Any:
     """Both native forms; their gradients need the radii."""
     count = splats[0].shape[0]
-    outputs = [*shapes32(*((count, *width) for width in widths)), ((count, 2), "int32")]
+    outputs = [*((count, *width) for width in widths), ((count, 2), "int32")]
 
     def given(inputs: list[Var], found: list[Var], cotangents: list[Var]) -> list[Var]:
         return [*inputs, found[-1], *cotangents[:-1]]
 
     inputs = [*splats, camera]
-    return differentiable(SOURCE, f"project_{form}", Projection(*size), outputs, inputs, range(len(splats)), given)
+    return SOURCE.differentiable(f"project_{form}", Projection(*size), outputs, inputs, range(len(splats)), given)
 
 
 def _ellipsoids_native(means: Var, quats: Var, log_sizes: Var, camera: Var, *size: int) -> Ellipsoids:
@@ -176,3 +166,43 @@ def _surfels_native(means: Var, quats: Var, log_sizes: Var, camera: Var, *size: 
 
 project_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native, cuda=_ellipsoids_native)
 project_surfels = Kernel(_surfels_reference, cpu=_surfels_native, cuda=_surfels_native)
+
+
+@dataclass(frozen=True)
+class Shading:
+    """The sizes and constants that reference and native source share."""
+
+    degree: int  # active degree
+    rest: int  # number of coefficients beyond the first
+
+
+SHADE_SOURCE = Source("splat_shade.h", (Shading,), (("SHORTEST", SHORTEST), ("REACH", 1.0), ("FARTHEST_REACH", 1.0)))
+
+
+def _shade_reference(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
+    """Colours [N, 3].
+
+    Args:
+        dc: [N, 3], coefficients of degree 0.
+        rest: [N, K, 3], those of higher degrees; only those up to `degree` are used.
+        camera: [17], see `splat_project.camera_numbers`.
+    """
+    turn, shift = camera[:9].reshape((3, 3)), camera[9:12].reshape((3, 1))
+    centre = -jt.matmul(turn.transpose(), shift).reshape((1, 3))
+    offset = means - centre
+    direction = offset / offset.sqr().sum(dim=1, keepdims=True).maximum(SHORTEST).sqrt()
+    first, *others = functions(degree, direction)
+    total = first * dc + 0.5
+    for index, value in enumerate(others):
+        total = total + value * rest[:, index]
+    return total.maximum(0.0)
+
+
+def _shade_native(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
+    inputs, layout = [means, camera, dc, rest], Shading(degree, rest.shape[1])
+    return SHADE_SOURCE.differentiable(
+        "shade_splats", layout, [dc.shape], inputs, (0, 2, 3), lambda *values: sum(values, [])
+    )
+
+
+shade_splats = Kernel(_shade_reference, cpu=_shade_native, cuda=_shade_native)

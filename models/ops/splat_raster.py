@@ -3,9 +3,7 @@
 N Gaussians sorted by the depth of their centres, H x W pixels with centres at +0.5. The opacity at a pixel is min(0.99,
 opacity exp(-sigma)), and it is ignored below 1 / 255. Compositing of a pixel stops before the Gaussian that would
 reduce its transmittance to 1e-4 or less. The result is one image [H, W, C]: weighted sums, and the opacity last.
-Differentiable once. `probe` [N, 2] does not affect the image. Its cotangent is the statistic of densification: the
-gradient of the projected centres, or with `absolute` the sum over pixels of the absolute values of the per-pixel
-gradients (arXiv 2404.10484).
+Differentiable once.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
-from models.ops.network import shapes32
 from models.ops.sizes import PAD
 from models.ops.source import Source
 from models.ops.splat_project import Ellipsoids, Surfels
@@ -46,22 +43,10 @@ class Raster:
 
     width: int
     height: int
-    absolute: int = 0  # 1: the probe receives magnitudes
 
 
-SOURCE = Source(
-    "splat_raster.h",
-    (Raster,),
-    (
-        ("PAD", PAD),
-        ("MOST_ALPHA", MOST_ALPHA),
-        ("LEAST_LEFT", LEAST_LEFT),
-        ("SMALLEST", SMALLEST),
-        ("NEAREST_HIT", NEAREST_HIT),
-        ("EDGE", EDGE),
-        ("FRONT_LEFT", FRONT_LEFT),
-    ),
-)
+_BOUNDS = {"MOST_ALPHA": MOST_ALPHA, "LEAST_LEFT": LEAST_LEFT, "SMALLEST": SMALLEST, "NEAREST_HIT": NEAREST_HIT}
+SOURCE = Source.of("splat_raster.h", Raster, PAD=PAD, EDGE=EDGE, FRONT_LEFT=FRONT_LEFT, **_BOUNDS)
 
 
 @dataclass(frozen=True)
@@ -71,33 +56,12 @@ class Look:
     colors: Var  # [N, 3]
     opacities: Var  # [N, 1]
     background: Var  # [3]
-    probe: Var  # [N, 2]
-
-
-class _Sizes(jt.Function):
-    """The identity; the probe's cotangent is the sum over pixels of the absolute values of the incoming cotangent."""
-
-    def execute(self, offsets: Var, probe: Var) -> Var:
-        """The input [P, N, 2], unchanged."""
-        del probe
-        return offsets * 1.0
-
-    def grad(self, cotangent: Var) -> tuple[Var, Var]:
-        """The cotangent unchanged, and its magnitudes summed over all pixels."""
-        return cotangent, cotangent.abs().sum(dim=0)
 
 
 def _pixels(width: int, height: int) -> Var:
     """Centres [P, 1, 2]."""
     x, y = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
     return jt.array(np.stack([x, y], axis=-1).reshape(-1, 1, 2).astype(np.float32))
-
-
-def _offsets(centres: Var, probe: Var, layout: Raster) -> Var:
-    """From pixels to centres, [P, N, 2]; passes gradients to the probe."""
-    if layout.absolute:
-        return _Sizes()(centres.unsqueeze(0) - _pixels(layout.width, layout.height), probe)
-    return (centres + probe).unsqueeze(0) - _pixels(layout.width, layout.height)
 
 
 def _weights(sigma: Var, opacities: Var, depths: Var, radii: Var) -> tuple[Var, Var]:
@@ -128,7 +92,7 @@ def _picture(weights: Var, left: Var, channels: Var, look: Look, layout: Raster)
 
 def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
     """Evaluates every ellipsoid at every pixel."""
-    offset = _offsets(seen.means2d, look.probe, layout)
+    offset = seen.means2d.unsqueeze(0) - _pixels(layout.width, layout.height)
     x, y = offset[:, :, 0], offset[:, :, 1]
     a, b, c = (seen.conics[:, k].unsqueeze(0) for k in range(3))
     sigma = (0.5 * (a * x * x + c * y * y) + b * x * y).maximum(0.0)
@@ -137,17 +101,11 @@ def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
 
 
 def _surfels_reference(seen: Surfels, look: Look, layout: Raster) -> Var:
-    """Evaluates every surfel at every pixel; with `absolute` the probe receives only the gradient through
-    the low-pass filter.
-    """
-    offset = _offsets(seen.means2d, look.probe, layout)
+    """Evaluates every surfel at every pixel."""
     pixels = _pixels(layout.width, layout.height)
-    # a shift of the projected centre also shifts the plane in homogeneous pixels, so the probe is added to both
-    shift = look.probe * seen.depths.detach()
+    offset = seen.means2d.unsqueeze(0) - pixels
     rows = [seen.to_picture[:, k].unsqueeze(0) for k in range(3)]
-    shifts = [jt.concat([jt.zeros((shift.shape[0], 2)), shift[:, k : k + 1]], dim=1).unsqueeze(0) for k in range(2)]
-    h = pixels[:, :, 0:1] * rows[2] - (rows[0] if layout.absolute else rows[0] + shifts[0])
-    k = pixels[:, :, 1:2] * rows[2] - (rows[1] if layout.absolute else rows[1] + shifts[1])
+    h, k = (pixels[:, :, axis : axis + 1] * rows[2] - rows[axis] for axis in range(2))
     third = h[:, :, 0] * k[:, :, 1] - h[:, :, 1] * k[:, :, 0]
     third = jt.ternary(third.abs() < SMALLEST, jt.full_like(third, SMALLEST), third)
     u = (h[:, :, 1] * k[:, :, 2] - h[:, :, 2] * k[:, :, 1]) / third
@@ -187,12 +145,12 @@ def _first(places: Var, weights: Var, depths: Var) -> Var:
 
 def _ellipsoids_native(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
     call = _Composite("ellipsoids", seen.radii, look.background, layout)
-    return call(seen.means2d, seen.conics, look.colors, look.opacities, seen.depths, look.probe)
+    return call(seen.means2d, seen.conics, look.colors, look.opacities, seen.depths)
 
 
 def _surfels_native(seen: Surfels, look: Look, layout: Raster) -> Var:
     call = _Composite("surfels", seen.radii, look.background, layout)
-    return call(seen.means2d, seen.to_picture, seen.normals, look.colors, look.opacities, seen.depths, look.probe)
+    return call(seen.means2d, seen.to_picture, seen.normals, look.colors, look.opacities, seen.depths)
 
 
 class _Composite(jt.Function):
@@ -207,17 +165,17 @@ class _Composite(jt.Function):
 
     def execute(self, *values: Var) -> Var:
         """The rasterised image [H, W, C]."""
-        *self.inputs, self.probe = values
+        self.inputs = list(values)
         shape = (self.layout.height, self.layout.width, CHANNELS[self.form])
         inputs = [*self.inputs, self.radii, self.background]
-        self.picture = SOURCE.call(f"composite_{self.form}", self.layout, shapes32(shape), inputs)[0]
+        self.picture = SOURCE.call(f"composite_{self.form}", self.layout, [shape], inputs)[0]
         jt.sync([self.picture])
         return self.picture
 
     def grad(self, d_picture: Var) -> tuple[Var, ...]:
-        """Cotangents of the inputs, that of the probe last."""
+        """Cotangents of the inputs."""
         inputs = [*self.inputs, self.radii, self.picture, d_picture]
-        shapes = shapes32(*(value.shape for value in self.inputs), self.probe.shape)
+        shapes = [value.shape for value in self.inputs]
         found = SOURCE.call(f"composite_{self.form}_backward", self.layout, shapes, inputs)
         jt.sync(found)
         return tuple(found)

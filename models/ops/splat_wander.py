@@ -32,19 +32,9 @@ class Wander:
     second_key: int
 
 
-SOURCE = Source(
-    "splat_wander.h",
-    (Wander,),
-    (
-        ("GATE_SLOPE", GATE_SLOPE),
-        ("GATE_MIDDLE", GATE_MIDDLE),
-        ("GATE_END", GATE_END),
-        ("SHORTEST", SHORTEST),
-        ("REACH", 1.0),
-        ("FARTHEST_REACH", 1.0),
-        *PHILOX,
-    ),
-)
+_GATE = {"GATE_SLOPE": GATE_SLOPE, "GATE_MIDDLE": GATE_MIDDLE, "GATE_END": GATE_END}
+_BOUNDS = {"SHORTEST": SHORTEST, "REACH": 1.0, "FARTHEST_REACH": 1.0}  # two of them unused
+SOURCE = Source.of("splat_wander.h", Wander, **_GATE, **_BOUNDS, **dict(PHILOX))
 
 
 def step_of(rate: float, flat: bool, *entropy: int) -> Wander:
@@ -86,7 +76,7 @@ def _reference(means: Var, quats: Var, sizes: Var, opacities: Var, step: Wander)
 
 def _native(means: Var, quats: Var, sizes: Var, opacities: Var, step: Wander) -> Var:
     inputs = [value.detach() for value in (means, quats, sizes, opacities)]
-    return SOURCE.call("wander_splats", step, [(tuple(means.shape), "float32")], inputs)[0].stop_grad()
+    return SOURCE.detached("wander_splats", step, [means.shape], inputs)[0]
 
 
 wander_splats = Kernel(_reference, cpu=_native, cuda=_native)

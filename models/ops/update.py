@@ -7,8 +7,10 @@ which shrinks steps where gradients are about 1e-8, as they often are in small n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -59,29 +61,31 @@ class Update:
 SOURCE = Source("update.h", (AdamStep, Readings), lists=True)
 
 
+def adam_of(value: Any, gradient: Any, first: Any, second: Any, rate: float, step: AdamStep) -> tuple[Any, Any, Any]:
+    """A parameter and its moments after a step; Vars or NumPy arrays of one floating-point type.
+
+    rate: learning rate over the bias correction of the first moment.
+    """
+    first = first * step.beta_1 + gradient * (1.0 - step.beta_1)
+    second = second * step.beta_2 + gradient * gradient * (1.0 - step.beta_2)
+    return value - first * rate / (second**0.5 * step.root + step.epsilon), first, second
+
+
 def _adam_reference(before: Update, gradients: Sequence[Var], rates: Sequence[float], step: AdamStep) -> Update:
-    """The update after a step; not differentiable. See `gated`.
+    """The update after a step by `adam_of`; not differentiable. See `updated_by`."""
+    return updated_by(partial(adam_of, step=step), before, gradients, rates)
 
-    Computed in float64, as on the CPU: see csrc/both/adam.h, also for why subnormal moments are set to 0.
 
-    Args:
-        rates: of each parameter, learning rate over the bias correction of the first moment.
+def updated_by(
+    rule: Callable[..., tuple[Var, Var, Var]], before: Update, gradients: Sequence[Var], rates: Sequence[float]
+) -> Update:
+    """The update by a rule, (parameter, gradient, moments, rate) -> parameter and moments, stored as float32.
+
+    Computed in float64, as on the CPU: see csrc/both/adam.h, also for why subnormal moments are set to 0. If it may not
+    be taken, or any value is not finite, all are unchanged and `taken` is False.
     """
-    made = []
-    values = (before.parameters, gradients, rates, before.exp_avg, before.exp_avg_sq)
-    for parameter, gradient, rate, first, second in zip(*values, strict=True):
-        g = gradient.float64()
-        m = first.float64() * step.beta_1 + g * (1.0 - step.beta_1)
-        v = second.float64() * step.beta_2 + g.sqr() * (1.0 - step.beta_2)
-        made.append((parameter.float64() - m * rate / (v.sqrt() * step.root + step.epsilon), m, v))
-    return gated(before, made)
-
-
-def gated(before: Update, made: Sequence[tuple[Var, Var, Var]]) -> Update:
-    """The update of parameters and moments, one tuple per parameter, stored as float32.
-
-    If it may not be taken, or any value is not finite, all are unchanged and `taken` is False.
-    """
+    rows = zip(before.parameters, gradients, before.exp_avg, before.exp_avg_sq, strict=True)
+    made = [rule(*(value.float64() for value in row), rate) for row, rate in zip(rows, rates, strict=True)]
     parameters, firsts, seconds = ([value.float32() for value in values] for values in zip(*made, strict=True))
     firsts, seconds = ([_without_subnormal(value) for value in values] for values in (firsts, seconds))
     total = sum(value.sum() for value in (*parameters, *firsts, *seconds))
@@ -105,8 +109,8 @@ def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float
     inputs = [before.taken, jt.array(np.array(rates, np.float32))]
     inputs += [value.detach() for entries in values for value in entries]
     count = len(before.parameters)
-    outputs = [(tuple(value.shape), "float32") for value in before.parameters] * 3 + [((1,), "bool")]
-    found = [value.stop_grad() for value in SOURCE.call("adam", step, outputs, inputs)]
+    outputs = [value.shape for value in before.parameters] * 3 + [((1,), "bool")]
+    found = SOURCE.detached("adam", step, outputs, inputs)
     return Update(found[:count], found[count : 2 * count], found[2 * count : 3 * count], found[-1])
 
 
@@ -123,8 +127,7 @@ def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequenc
 
 def _readings_native(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
     inputs = [value.detach() for value in (loss, *gradients, *parameters)]
-    outputs = [((len(gradients) + 2,), "float32")]
-    return [value.stop_grad() for value in SOURCE.call("step_readings", Readings(len(gradients)), outputs, inputs)]
+    return SOURCE.detached("step_readings", Readings(len(gradients)), [(len(gradients) + 2,)], inputs)
 
 
 def _finite_reference(values: Sequence[Var]) -> Var:
@@ -133,7 +136,7 @@ def _finite_reference(values: Sequence[Var]) -> Var:
 
 
 def _finite_native(values: Sequence[Var]) -> Var:
-    return SOURCE.call("all_finite", Readings(0), [((1,), "bool")], list(values))[0].stop_grad()
+    return SOURCE.detached("all_finite", Readings(0), [((1,), "bool")], list(values))[0]
 
 
 adam = Kernel(_adam_reference, cpu=_adam_native, cuda=_adam_native)

@@ -16,7 +16,7 @@ import numpy as np
 from models.machine.backend import jt
 from models.ops.elementwise import length
 from models.ops.kernel import Kernel
-from models.ops.network import Weights, shapes32
+from models.ops.network import Weights
 from models.ops.sdf_mlp import SOURCE as SDF_SOURCE
 from models.ops.sdf_mlp import sdf_distance
 from models.ops.sizes import SdfSizes
@@ -73,7 +73,7 @@ def _reference(origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: floa
 
 def _native(origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: float, count: int) -> Depths:
     rows, before = depths.shape
-    outputs = [((rows, count), "float32"), ((rows, before + count), "float32"), ((rows, before + count), "int32")]
+    outputs = [(rows, count), (rows, before + count), ((rows, before + count), "int32")]
     layout = UpsampleRound(before, count, inv_s)
     return tuple(SOURCE.call("upsample", layout, outputs, [origins, directions, depths, sdf]))
 
@@ -201,22 +201,15 @@ def _place_reference(*arguments: Any) -> Var:
     return rounds(*arguments)[-1]
 
 
-def _place_native(
-    origins: Var,
-    directions: Var,
-    depths: Var,
-    sdf: Var | None,
-    distance: Distance,
-    counts: Sequence[int],
-    first_inv_s: float,
-) -> Var:
+def _place_native(*arguments: Any) -> Var:
     """One operation if the distance is that of a network."""
+    origins, directions, depths, sdf, distance, counts, first_inv_s = arguments
     if not isinstance(distance, NetworkDistance) or not any(counts):
-        return _place_reference(origins, directions, depths, sdf, distance, counts, first_inv_s)
+        return _place_reference(*arguments)
     rows, before = depths.shape
     layout = Placing(distance.sizes, UpsampleRound(before, 0, first_inv_s), tuple(counts), int(sdf is not None))
     inputs = [origins, directions, depths, depths if sdf is None else sdf, distance.weights.packed]
-    return PLACING_SOURCE.call("place", layout, shapes32((rows, before + sum(counts))), inputs)[0]
+    return PLACING_SOURCE.call("place", layout, [(rows, before + sum(counts))], inputs)[0]
 
 
 # On the CPU a round and the distances are separate operations, and fusing them gains nothing.

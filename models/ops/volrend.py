@@ -14,8 +14,6 @@ import numpy as np
 from models.machine.backend import jt
 from models.ops.elementwise import hard_clip, length
 from models.ops.kernel import Kernel
-from models.ops.native import differentiable
-from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
@@ -31,6 +29,19 @@ LARGEST_CHANGE = 1e30
 # Transmittance at which a ray of packed samples ends: samples behind cannot change an 8-bit colour.
 OPAQUE = 1e-4
 SEEN_OPACITY = 1e-2  # smallest opacity with a meaningful expected distance
+# The factor in the exponent of inv_s makes the learning rate of the networks suitable for this scalar.
+EXPONENT_SCALE = 10.0
+MAX_EXPONENT = 80.0  # outside the limits; exp of more than 88 is infinite, and its gradient NaN
+INV_S_MIN, INV_S_MAX = 1e-6, 1e6  # outside them the sigmoid of sdf * inv_s is a constant or a step in float32
+
+
+def inv_s_of(variance: Var) -> Var:
+    """inv_s = exp(10 variance) [1], 1/s of the logistic density, of its parameter [1].
+
+    Clamped, with no gradient outside the limits.
+    """
+    exponent = hard_clip(variance * EXPONENT_SCALE, -MAX_EXPONENT, MAX_EXPONENT)
+    return hard_clip(exponent.exp(), INV_S_MIN, INV_S_MAX)
 
 
 def annealed_cos(cos: Var, ratio: float) -> Var:
@@ -204,24 +215,53 @@ class Packed:
     eps: float = 0.0  # added to each factor of the transmittance
 
 
+@dataclass(frozen=True)
+class SharpnessEnds:
+    """The constants of inv_s."""
+
+    scale: float = EXPONENT_SCALE
+    most: float = MAX_EXPONENT
+    low: float = INV_S_MIN
+    high: float = INV_S_MAX
+
+
 ALPHA_SOURCE, PACKED_SOURCE = Source("section_alpha.h", (SectionAlpha,)), Source("packed.h", (Packed,))
+SHARPNESS_SOURCE = Source("sharpness.h", (SharpnessEnds,))
 
 
 def _alpha_native(sdf: Var, cos: Var, lengths: Var, inv_s: Var, ratio: float) -> Var:
     inputs = [sdf, cos, lengths, inv_s]
-    return differentiable(ALPHA_SOURCE, "section_alpha", SectionAlpha(ratio), shapes32(sdf.shape), inputs, (0, 1, 3))
+    return ALPHA_SOURCE.differentiable("section_alpha", SectionAlpha(ratio), [sdf.shape], inputs, (0, 1, 3))
 
 
 def _weights_native(alpha: Var, offsets: Var, opaque: float = OPAQUE, eps: float = 0.0) -> tuple[Var, Var]:
-    layout, shapes = Packed(alpha.shape[0], 1, opaque, eps), shapes32(alpha.shape, (offsets.shape[0] - 1, 1))
-    return differentiable(PACKED_SOURCE, "packed_weights", layout, shapes, [offsets, alpha], (1,))
+    layout, shapes = Packed(alpha.shape[0], 1, opaque, eps), [alpha.shape, (offsets.shape[0] - 1, 1)]
+    return PACKED_SOURCE.differentiable("packed_weights", layout, shapes, [offsets, alpha], (1,))
 
 
 def _sum_native(weights: Var, values: Var, offsets: Var) -> Var:
-    layout, shapes = Packed(*values.shape), shapes32((offsets.shape[0] - 1, values.shape[1]))
-    return differentiable(PACKED_SOURCE, "packed_sum", layout, shapes, [offsets, weights, values], (1, 2))
+    layout, shapes = Packed(*values.shape), [(offsets.shape[0] - 1, values.shape[1])]
+    return PACKED_SOURCE.differentiable("packed_sum", layout, shapes, [offsets, weights, values], (1, 2))
 
 
+def _sharpness_native(variance: Var) -> Var:
+    return SHARPNESS_SOURCE.differentiable("sharpness", SharpnessEnds(), [(1,)], [variance])
+
+
+# On the CPU a single number costs nothing in either form.
+sharpness = Kernel(inv_s_of, cuda=_sharpness_native)
 section_alpha = Kernel(alpha_from_sdf, cpu=_alpha_native, cuda=_alpha_native)
 packed_weights = Kernel(weights_from_alpha, cpu=_weights_native, cuda=_weights_native)
 packed_sum = Kernel(composite, cpu=_sum_native, cuda=_sum_native)
+
+
+def ray_weights(alpha: Var, offsets: Var, is_dense: bool) -> tuple[Var, Var]:
+    """Weights w_i = alpha_i T_i [S, 1] of opacities [S, 1], and their sums, the opacities of rays [R, 1].
+
+    Dense samples follow the published code: no ray ends early, and each factor of the transmittance has an epsilon.
+    """
+    if is_dense:
+        weights, _ = packed_weights(alpha, offsets, 0.0, TRANSMITTANCE_EPS)
+        return weights, packed_sum(weights, jt.ones_like(weights), offsets)
+    weights, transmittance = packed_weights(alpha, offsets)
+    return weights, 1.0 - transmittance

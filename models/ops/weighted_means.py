@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
-from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
@@ -58,14 +57,14 @@ class _Means(jt.Function):
 
     def execute(self, *totals: Var) -> tuple[Var, ...]:
         """The sum, and the means."""
-        outputs = shapes32(*[(1,)] * (1 + len(totals)))
+        outputs = [(1,)] * (1 + len(totals))
         return tuple(SOURCE.call("weighted_means", self.layout, outputs, [*totals, *self.counts]))
 
     def grad(self, *cotangents: Var | None) -> tuple[Var, ...]:
         """Cotangents of the totals."""
         given = [value for value in cotangents if value is not None]
         bits = sum(1 << index for index, value in enumerate(cotangents) if value is not None)
-        outputs = shapes32(*[(1,)] * (len(cotangents) - 1))
+        outputs = [(1,)] * (len(cotangents) - 1)
         inputs = [*given, *self.counts]
         return tuple(SOURCE.call("weighted_means_backward", replace(self.layout, given=bits), outputs, inputs))
 

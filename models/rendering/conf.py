@@ -1,12 +1,21 @@
-"""The conf blocks of losses. Does not import Jittor."""
+"""The conf blocks about photographs: their comparison, and what is learned of them. Does not import Jittor."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.config.strict import ConfigError, limits
+from models.config.strict import Auto, ConfigError, limits, rate
 
 MOST_NEIGHBOURS = 32  # of a photograph
+EXPOSURE = "exposure"  # name of the network in checkpoints
+
+
+@dataclass(frozen=True)
+class PhotographsConfig:
+    """Exposure and white balance of each photograph, not learned by default."""
+
+    exposure: bool | Auto = False
+    exposure_rate: float = rate(0.3)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def _given(weight: Any, train: TrainConfig, plan: TrainingPlan) -> Decision:
         return Decision(weight, is_forced=True)
     if plan.uses_masks:
         return Decision(0.0, "masks bound the surface")
-    return Decision(PATCHES_WITHOUT_MASKS, "without masks, photographs alone determine the surface")
+    return Decision(PATCHES_WITHOUT_MASKS, "no masks bound the surface")
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,18 @@ class Loss:
         if not hasattr(train, key):
             return Decision(1.0)
         found = self.decide(getattr(train, key), train, plan)
-        return found if found.key else replace(found, key=f"train.{key}")
+        begins = self._begins(name, train)
+        notes = [f"from step {begins:.0f} on"] * (begins > 0) + ["falls to 0 at the end"] * self.falls
+        reason = "; ".join(([found.reason] if found.reason else []) + notes * (found.value > 0))
+        is_forced = found.is_forced and "Auto" in str(TrainConfig.__annotations__[key])  # instead of a chosen weight
+        return replace(found, reason=reason, key=found.key or f"train.{key}", is_forced=is_forced)
+
+    def _begins(self, name: str, train: TrainConfig) -> float:
+        return getattr(train, f"{name}_from", self.begins) * train.end_iter
 
     def factor(self, name: str, step: int, train: TrainConfig) -> float:
         """The factor of the schedule on the weight."""
-        if step < getattr(train, f"{name}_from", self.begins) * train.end_iter:
+        if step < self._begins(name, train):
             return 0.0
         return 1.0 - step / train.end_iter if self.falls else 1.0
 

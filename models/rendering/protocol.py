@@ -10,7 +10,7 @@ import numpy as np
 
 from models.config.blocks import TrainConfig
 from models.fields.photographs import Exposure
-from models.fields.protocol import RadianceField, SurfaceFields
+from models.fields.protocol import RadianceFields, SurfaceFields
 from models.plan import Decision
 from models.rendering.patches import PatchComparison
 from models.structs import Array, RenderOutput, Var
@@ -86,7 +86,6 @@ class PackedMethod(SurfaceMethod, Protocol):
 
 
 class RadianceMethod(Method, Protocol):
-    """A method with a density; `coarse` determines the samples of `field`."""
+    """A method with a density."""
 
-    field: RadianceField
-    coarse: RadianceField | None
+    fields: RadianceFields

@@ -3,8 +3,7 @@
     batch --estimator--> RaySamples --fields--> alpha, colour --volume rendering--> RenderOutput --losses--> terms
 
 Surfaces are those of NeuS (arXiv 2106.10689), radiance fields those of NeRF (arXiv 2003.08934). Each formula is defined
-once, in plain Jittor, in ops/volrend.py; `kernels` calls the native operations that compute the same. R rays, S
-samples.
+once, in plain Jittor, in ops/volrend.py, with a native operation that computes the same. R rays, S samples.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 
 from data.rays import Rays
 from models.fields.protocol import ColorField
-from models.rendering import kernels
+from models.ops.volrend import alpha_from_density, over_background, packed_sum, ray_weights, section_alpha
 from models.rendering.loss_table import terms_of
 from models.rendering.losses import LOSSES, Rendered
 from models.rendering.protocol import Method, RadianceMethod, RayBatch, SurfaceMethod
@@ -65,7 +64,7 @@ def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Va
     """Opacities [S, 1] of intervals of length `deltas` [S, 1] in the direction of their rays [S, 3]."""
     cos = (directions * geometry.gradient).sum(dim=1, keepdims=True)  # slope of f along the ray
     # alpha_i = max((Phi_s(f_i) - Phi_s(f_i+1)) / Phi_s(f_i), 0) (eq. 13), with f_i, f_i+1 = f(x) -+ slope * delta / 2
-    return kernels.alpha_from_sdf(geometry.sdf, cos, deltas, inv_s, ratio)
+    return section_alpha(geometry.sdf, cos, deltas, inv_s, ratio)
 
 
 def radiance_loss(
@@ -81,17 +80,17 @@ def render_passes(
 ) -> RenderOutput:
     """Colours of a batch. If there is a coarse field, its weights determine the samples of the fine field."""
     samples, coarse = method.estimator.sample(batch, noise), None
-    if method.coarse is not None:
-        found = method.coarse.at_weights().evaluate(samples.positions, samples.directions)
+    if method.fields.coarse is not None:
+        found = method.fields.coarse.evaluate(samples.positions, samples.directions)
         coarse = render_radiance(found, samples, behind)
         samples = method.estimator.refine(batch, samples, coarse.weights, noise)
-    found = method.field.at_weights().evaluate(samples.positions, samples.directions)
+    found = method.fields.fine.evaluate(samples.positions, samples.directions)
     return replace(render_radiance(found, samples, behind), coarse=coarse)
 
 
 def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
     """Colours of rays through a radiance field, evaluated at the samples."""
-    alpha = kernels.alpha_from_density(found.density, samples.deltas)  # 1 - exp(-sigma delta) (NeRF, eq. 3)
+    alpha = alpha_from_density(found.density, samples.deltas)  # 1 - exp(-sigma delta) (NeRF, eq. 3)
     return RenderOutput(*_composited(samples, alpha, found.rgb, behind))
 
 
@@ -102,11 +101,9 @@ def _composited(
     offsets, is_dense = samples.offsets, samples.per_ray > 0
     if samples.background is not None:
         alpha, rgb, offsets = samples.background.joined(alpha, rgb)
-    weights, opacity = kernels.weights_from_alpha(
-        alpha, offsets, is_dense
-    )  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10)
-    color = kernels.composite(weights, rgb, offsets)  # C = sum w_i c_i (eq. 3)
-    color = kernels.over_background(color, opacity, behind)  # + (1 - sum w_i) background
+    weights, opacity = ray_weights(alpha, offsets, is_dense)  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10)
+    color = packed_sum(weights, rgb, offsets)  # C = sum w_i c_i (eq. 3)
+    color = over_background(color, opacity, behind)  # + (1 - sum w_i) background
     return color, opacity, weights, samples, offsets
 
 

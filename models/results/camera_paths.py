@@ -152,8 +152,8 @@ def _of_keys(path: Path, content: dict[str, object], scene: Posed, fps: float) -
     seconds = untrusted.positive(where, "seconds", content.get("seconds", VideoRequest.seconds))
     count = _count(seconds, fps, f"--path {where}: seconds, fps")
     fovs = np.interp(np.linspace(0.0, len(views) - 1.0, count), np.arange(len(views)), views)
-    lenses = [_lens(width, height, fov) for fov in fovs]
-    return width, height, tuple(Shot(lens, pose) for lens, pose in zip(lenses, _along(poses, count), strict=True))
+    lenses = [lens(width, height, fov) for fov in fovs]
+    return width, height, tuple(Shot(sight, pose) for sight, pose in zip(lenses, _along(poses, count), strict=True))
 
 
 def _of_nerfstudio(path: Path, content: dict[str, object], scene: Posed) -> tuple[int, int, tuple[Shot, ...]]:
@@ -173,7 +173,7 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Posed) -> tupl
     shots = []
     for at, camera in enumerate(cameras):
         name = f"{where}: camera_path[{at}]"
-        shots.append(Shot(_lens(width, height, _fov(name, camera.get("fov"))), _pose(name, camera, scene, undone)))
+        shots.append(Shot(lens(width, height, _fov(name, camera.get("fov"))), _pose(name, camera, scene, undone)))
     return width, height, tuple(shots)
 
 
@@ -232,8 +232,8 @@ def _fov(where: str, value: object) -> float:
     return fov
 
 
-def _lens(width: int, height: int, fov: float) -> np.ndarray:
-    """[3, 3], square pixels, principal point at the centre."""
+def lens(width: int, height: int, fov: float) -> np.ndarray:
+    """The intrinsics [3, 3] for a vertical field of view in degrees: square pixels, principal point at the centre."""
     focal = 0.5 * height / math.tan(0.5 * math.radians(fov))
     return np.array([[focal, 0.0, 0.5 * (width - 1)], [0.0, focal, 0.5 * (height - 1)], [0.0, 0.0, 1.0]])
 

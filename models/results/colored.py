@@ -16,8 +16,7 @@ from data.scenes.scene import Scene
 from models.mesh import clean
 from models.mesh.color import Fallback, Photographs, paint
 from models.mesh.formats import write_surface
-from models.mesh.mesh import About, Surface, scene_axes, surface_to_world
-from models.mesh.mesh_file import given_surface
+from models.mesh.mesh import About, Surface, given_surface, scene_axes, surface_to_world
 from models.mesh.output import companions
 from models.mesh.visibility import Visibility
 from models.methods.conf import ExperimentConfig

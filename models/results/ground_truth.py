@@ -19,7 +19,7 @@ from data.errors import UserError
 from data.io.files import is_file, read_regular
 from data.scenes.readers.points import HEADER_BYTES, read_points
 from models.mesh.clean import face_areas
-from models.mesh.mesh_file import has_area, read_mesh
+from models.mesh.mesh import has_area, read_mesh
 
 LEAST_POINTS = 100  # the fewest points that are taken for a surface
 MOST_POINTS = 1_000_000  # random points from which distances are measured; distances to the cloud use all points

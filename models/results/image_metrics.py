@@ -19,7 +19,7 @@ from data.io.images import to_uint8, write_image
 from data.scenes.backdrop import shows_outside_masks
 from data.scenes.config import TRAINING, VALIDATION
 from data.scenes.scene import Scene
-from models.methods.exposure_conf import EXPOSURE
+from models.rendering.conf import EXPOSURE
 from models.results.context import EvalContext
 from models.results.render import RenderedView, distance_picture, normal_picture, psnr
 

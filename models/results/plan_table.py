@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from data.scenes.scene import Scene
+from models.config.strict import ConfigError, check_limits
 from models.machine import backend, memory
 from models.machine.backend import jt
 from models.methods.block import ModelConfig
@@ -20,7 +23,7 @@ from models.methods.registry import build_model, decide
 from models.plan import UNSWEPT
 from models.results.context import ResultChunks
 from models.results.image_metrics import picture_level
-from models.training.chunks import chosen_chunk
+from models.training.measured import chosen_chunk
 from models.training.trainer import Trainer
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
@@ -44,23 +47,33 @@ class PlanRow:
     fits: bool  # False: exceeds the limit even with one ray per chunk
 
 
-def importances(conf: ModelConfig) -> list[int | None]:
-    """The ascending values of n_importance in the table: the fixed ones and that of the conf, if allowed."""
-    if conf.n_importance is None:
-        return [None]
-    return [count for count in sorted({*IMPORTANCES, conf.n_importance}) if conf.allows_importance(count)]
+def importance(conf: ModelConfig) -> int | None:
+    """The conf's n_importance; None if the model type has no such number."""
+    return getattr(conf, conf.sampled).n_importance if conf.sampled else None
+
+
+def variants(conf: ModelConfig) -> Iterator[ModelConfig]:
+    """The conf with ascending values of n_importance, the fixed ones and its own, as far as they are allowed."""
+    if (own := importance(conf)) is None:
+        yield conf
+        return
+    for count in sorted({*IMPORTANCES, own}):
+        changed: Any = {conf.sampled: replace(getattr(conf, conf.sampled), n_importance=count)}
+        with suppress(ConfigError):
+            check_limits(found := replace(conf, **changed))
+            found.check()
+            yield found
 
 
 def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
     """Measure the rows, with the networks of the conf at their initial weights."""
-    for count in importances(conf.model):
-        yield measure(conf, scene, count)
+    for wanted in variants(conf.model):
+        yield measure(conf, scene, wanted)
         memory.release()
 
 
-def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> PlanRow:
+def measure(conf: ExperimentConfig, scene: Scene, wanted: ModelConfig) -> PlanRow:
     """Measure one row: a few steps and one chunk of an image."""
-    wanted = conf.model if n_importance is None else conf.model.with_importance(n_importance)
     plan = decide(wanted, conf.train, scene, UNSWEPT)
     model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed), plan)
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
@@ -73,7 +86,7 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
     first = rays.at(slice(chunk))  # the other chunks take no more memory
     seconds = _seconds_of_steps(trainer)
     return PlanRow(
-        n_importance=n_importance,
+        n_importance=importance(wanted),
         ray_chunk=trainer.ray_chunk,  # smaller than chosen if memory ran out during the steps
         step_bytes=base + step_peak,
         render_chunk=chunk,
@@ -93,13 +106,13 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     for index, row in enumerate(plan(conf, scene)):
         if index == 0:
             yield heading(row)
-        yield line(row, conf.model.n_importance)
+        yield line(row, importance(conf.model))
     sizes = sorted({scene.size(view) for view in range(scene.n_views)}, key=np.prod)
     for downscale in PLANNED_DOWNSCALES:
         width, height = (max(1, side // downscale) for side in sizes[-1])
         if text := conf.model.fitting(max(0, memory.budget(limit)), (width, height)):
             yield f"{text} (dataset.downscale = {downscale * conf.dataset.downscale})"
-    own = "" if conf.model.n_importance is None else "* the value of the conf; "
+    own = "" if importance(conf.model) is None else "* the value of the conf; "
     yield f"{own}the chunk sizes were tested to fit into memory on this machine; GB = 10^9 bytes"
 
 

@@ -17,8 +17,7 @@ from data.scenes.readers.points import DtuReference, read_dtu, read_points
 from data.scenes.scene import Scene, radius_of
 from models.checkpoints.scenes import require_not_trained_on
 from models.mesh.clean import THICK, find_ground
-from models.mesh.mesh import Surface
-from models.mesh.mesh_file import frame_of, given_surface, mesh_to_working
+from models.mesh.mesh import Surface, frame_of, given_surface, mesh_to_working
 from models.plan import NONE
 from models.requests import UNIT, WORLD, EvaluationRequest
 from models.results.experiment import Experiment, held_out_scene, plan_of

@@ -13,7 +13,6 @@ from data.cameras import image_pixels, pixels_to_rays
 from data.io.images import to_uint8
 from data.rays import Rays
 from models.methods.protocol import Model
-from models.structs import RayView
 
 # cameras look along +z with y down; normal maps have y up and z towards the viewer
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])
@@ -39,17 +38,14 @@ class RenderedView:
 def render_view(
     model: Model, rays: Rays, shape: tuple[int, int], chunk: int, step: int, progress: Progress = iter
 ) -> RenderedView:
-    """Render rays [h * w] without jitter, `chunk` at a time; the chunk size affects only memory and speed."""
-    seen = render_rays(model, rays, chunk, step, progress)
-    rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in vars(seen).values())
-    return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
+    """Render rays [h * w] without jitter, `chunk` at a time; the chunk size affects only memory and speed.
 
-
-def render_rays(model: Model, rays: Rays, chunk: int, step: int, progress: Progress = iter) -> RayView:
-    """Render R rays; the graph of each chunk is freed."""
+    The graph of each chunk is freed.
+    """
     parts = [model.view(rays.at(slice(start, start + chunk)), step) for start in progress(range(0, len(rays), chunk))]
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return RayView(*(np.concatenate(column) for column in columns))
+    columns = zip(*(vars(part).values() for part in parts), strict=True)  # of RayView
+    rgb, normal, distance, opacity = (np.concatenate(column).reshape(*shape, -1) for column in columns)
+    return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
 def normal_picture(normal: np.ndarray, c2w: np.ndarray) -> np.ndarray:

@@ -60,18 +60,11 @@ def against_truth(
     generator = np.random.default_rng(seed)
     other = truth.mesh
     if other is not None:
-        return figures(*both_ways(mesh, other, samples, generator), tau)
+        return figures(_one_way(mesh, other, samples, generator), _one_way(other, mesh, samples, generator), tau)
     points, _ = sample_faces(mesh, samples, generator)
     forth = cKDTree(truth.points).query(points)[0]
     back = point_to_mesh(truth.spread(MOST_POINTS, generator), mesh)
     return figures(Pairs(forth, None), Pairs(back, None), tau)
-
-
-def both_ways(
-    mesh: trimesh.Trimesh, other: trimesh.Trimesh, samples: int, generator: np.random.Generator
-) -> tuple[Pairs, Pairs]:
-    """From `samples` area-uniform points of `mesh` to `other`, and back; raises ValueError for a mesh without area."""
-    return _one_way(mesh, other, samples, generator), _one_way(other, mesh, samples, generator)
 
 
 def figures(forth: Pairs, back: Pairs, tau: float) -> SurfaceMetrics:
@@ -92,7 +85,7 @@ def figures(forth: Pairs, back: Pairs, tau: float) -> SurfaceMetrics:
 
 
 def _one_way(mesh: trimesh.Trimesh, other: trimesh.Trimesh, samples: int, generator: np.random.Generator) -> Pairs:
-    """From `mesh` to `other`."""
+    """From `samples` area-uniform points of `mesh` to `other`."""
     points, faces = sample_faces(mesh, samples, generator)
     distances, there = nearest(points, other)
     return Pairs(distances, _cosines(mesh, faces, other, there))

@@ -7,11 +7,11 @@ https://www.tensorflow.org/api_docs/python/tf/train/ExponentialMovingAverage).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from models.fields.state import export_state, import_state, named_parameters
+from models.fields.state import export_state, named_parameters
 from models.machine.backend import jt
 from models.methods.protocol import Model
 from models.structs import Var
@@ -25,16 +25,9 @@ def decay_at(step: int, decay: float) -> float:
 class WeightAverage:
     """Networks with the averaged weights; they are used for results and never differentiated."""
 
-    def __init__(self, model: Model, live: Mapping[str, jt.nn.Module], decay: float) -> None:
-        """`model` has networks of the same shapes as `live`; the average starts at their weights."""
-        self.model = model
-        self.decay = decay
-        weights = {name: export_state(network) for name, network in live.items()}
-        # The sampler may have resized or removed some of the live networks.
-        model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in weights.items()})
-        self.networks = model.networks
-        for name, network in self.networks.items():
-            import_state(network, weights[name])
+    def __init__(self, model: Model, decay: float) -> None:
+        """`model` is a copy of the trained one, from whose weights the average starts."""
+        self.model, self.networks, self.decay = model, model.networks, decay
 
     @property
     def values(self) -> list[Var]:

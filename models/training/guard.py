@@ -20,8 +20,7 @@ from models.methods.protocol import Batch
 from models.ops.later import Later
 from models.structs import Noise, Var
 from models.training.gradient import TOTAL, BatchGradient
-from models.training.optimizers import UpdateSettings
-from models.training.update_check import find_faults, gathered
+from models.training.optimizer import UpdateSettings, faults
 
 # moment -> "<network>.<name>" -> values; called if a step was skipped
 Moments = Callable[[], Mapping[str, Mapping[str, np.ndarray]]]
@@ -40,7 +39,6 @@ class BadStep:
     step: int  # its number, counted from 1
     weights: dict[str, np.ndarray]  # "<network>.<name>" -> values before the step, which are also those after it
     findings: tuple[str, ...]  # what was not finite, causes first
-    is_of_the_update: bool = False  # whether weights, loss and gradients were finite, so that the moments are the cause
 
     def sentence(self) -> str:
         """The findings as one sentence."""
@@ -113,10 +111,8 @@ def _examined(
     findings = [*find_in_inputs(batch, noise), *find_in_weights(weights)]
     findings += find_in_losses({name: float(value.item()) for name, value in found.losses.items()})
     findings += find_in_gradients(gradients, fetched(readings)[1:])
-    faults = [] if findings else find_faults(gathered(weights, gradients, moments), settings)
-    findings += [fault.words() for fault in faults]
-    findings = findings or ["an overflow in a sum over all parameters"]
-    return BadStep(step + 1, weights, tuple(findings), bool(faults))
+    findings = findings or faults(weights, gradients, moments, settings)
+    return BadStep(step + 1, weights, tuple(findings or ["an overflow in a sum over all parameters"]))
 
 
 def find_in_inputs(batch: Batch, noise: Noise | None) -> list[str]:

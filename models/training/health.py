@@ -28,10 +28,13 @@ class Vitals:
     inv_s: float | None  # None for methods without inv_s
     lowest: float  # smallest value of the surface field in the unit sphere
     inside_share: float  # fraction of the volume of the unit sphere inside the surface
-    psnr: float | None = None  # dB, mean over the training batches since the previous validation
-    level: float = 0.0  # level of the surface
-    quantity: str = "the signed distance"  # name of the field
-    background: str = "masks"  # what models a background in this method
+    psnr: float | None  # dB, mean over the training batches since the previous validation
+    surface: LevelSet
+
+    @property
+    def level(self) -> float:
+        """The level of the surface."""
+        return -self.surface.threshold
 
 
 def probe_points() -> np.ndarray:
@@ -46,10 +49,8 @@ def vitals(step: int, inv_s: float | None, values: np.ndarray, surface: LevelSet
     validation.
     """
     finite = [value for value in psnrs if np.isfinite(value)]
-    level = -surface.threshold
-    share = float((values < level).mean())
-    psnr = float(np.mean(finite)) if finite else None
-    return Vitals(step, inv_s, float(values.min()), share, psnr, level, surface.quantity, surface.background)
+    share = float((values < -surface.threshold).mean())
+    return Vitals(step, inv_s, float(values.min()), share, float(np.mean(finite)) if finite else None, surface)
 
 
 def findings(history: Sequence[Vitals]) -> dict[str, str]:
@@ -63,7 +64,7 @@ def _empty(history: Sequence[Vitals]) -> str:
     if last.lowest <= last.level:
         return ""
     return (
-        f"step {last.step}: no surface inside the region of interest ({last.quantity} is above "
+        f"step {last.step}: no surface inside the region of interest ({last.surface.quantity} is above "
         f"{last.lowest:.3f} everywhere in it): usually the region does not contain the object (--mode inspect "
         "draws it, --roi selects another), or the masks are empty or inverted"
     )
@@ -76,7 +77,7 @@ def _full(history: Sequence[Vitals]) -> str:
     return (
         f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is "
         "inside): usually the region is too small for the object (--roi selects another), or the background "
-        f"appears on the surface because it is not modelled (use {last.background})"
+        f"appears on the surface because it is not modelled (use {last.surface.background})"
     )
 
 
@@ -87,7 +88,7 @@ def _flat(history: Sequence[Vitals]) -> str:
     return (
         f"step {history[-1].step}: batch PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} "
         "validations: usually the cameras do not match the photographs (--mode inspect measures it), or the "
-        f"background is not modelled (use {history[-1].background})"
+        f"background is not modelled (use {history[-1].surface.background})"
     )
 
 
@@ -102,7 +103,7 @@ def _fog(history: Sequence[Vitals]) -> str:
         f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from "
         f"{values[0]:.1f} to {values[-1]:.1f}, and the surface becomes more blurred: usually cameras and "
         "photographs are inconsistent, the region of interest is far too large (--roi selects another), or the "
-        f"background is not modelled (use {history[-1].background})"
+        f"background is not modelled (use {history[-1].surface.background})"
     )
 
 

@@ -1,32 +1,89 @@
-"""The trained parameters with their moments, and one step of the conf's optimiser."""
+"""The trained parameters with their moments, one step of an optimiser, and schedules of its learning rate.
+
+`train.optimizer` names one of RULES, `train.learning_rate_decay` one of CURVES. Cosine and linear warm-up as published
+(https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py); exponential: NeRF, arXiv 2003.08934, section 5.3.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from models.checkpoints.ours import MOMENTS
-from models.config.blocks import ADAM, BETA_1
+from models.config.blocks import ADAM, BETA_1, COSINE, EXPONENTIAL, TrainConfig
 from models.machine.backend import jt
 from models.ops import update
 from models.ops.update import BETA_2, EPSILON, AdamStep, Update
 from models.structs import Var
-from models.training.optimizers import RULES, UpdateSettings, adam
+
+
+@dataclass(frozen=True)
+class UpdateSettings:
+    """The scalars of one step."""
+
+    learning_rate: float
+    steps: int  # number of updates, including this one
+    beta_2: float  # decay rate of the second moment
+    epsilon: float  # epsilon, added to the root of the second moment
+    factors: Mapping[str, float] = field(default_factory=dict)  # factors on the rate, by network or `<network>.<name>`
+    optimizer: str = ADAM
+
+    def rate(self, name: str) -> float:
+        """The learning rate of the parameter `<network>.<name>`."""
+        return self.learning_rate * self.factors.get(name, self.factors.get(name.partition(".")[0], 1.0))
+
+
+# (parameter, gradient, first and second moment, rate of the parameter, numbers of the step) -> parameter and moments
+# after it. Moments start at zero, and the second one must not become negative; a rule that needs none returns them.
+# It uses only operators that Jittor's Vars and NumPy arrays both support: Vars are trained, arrays are used to analyse
+# a skipped step.
+Rule = Callable[..., tuple[Any, Any, Any]]
+
+
+def adam(value: Any, gradient: Any, first: Any, second: Any, rate: float, step: UpdateSettings) -> tuple[Any, Any, Any]:
+    """Adam as in `models.ops.update`."""
+    layout = AdamStep.after(step.steps, step.beta_2, step.epsilon)
+    return update.adam_of(value, gradient, first, second, rate / (1.0 - BETA_1**step.steps), layout)
+
+
+RULES: dict[str, Rule] = {ADAM: adam}
 
 
 def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], settings: UpdateSettings) -> Update:
-    """The update by the rule that `settings` names, as `models.ops.update.gated`; `rates`: one per parameter."""
+    """The update by the rule that `settings` names; `rates`: one per parameter."""
     rule = RULES[settings.optimizer]
-    if rule is adam:  # one operation over all parameters; a test compares it with the rule
+    if rule is adam:  # one operation over all parameters
         corrected = [rate / (1.0 - BETA_1**settings.steps) for rate in rates]
         layout = AdamStep.after(settings.steps, settings.beta_2, settings.epsilon)
         return update.adam(before, gradients, corrected, layout)
-    values = (before.parameters, gradients, before.exp_avg, before.exp_avg_sq)
-    rows = [[value.float64() for value in row] for row in zip(*values, strict=True)]
-    after = [rule(x, g, m, v, rate, settings) for (x, g, m, v), rate in zip(rows, rates, strict=True)]
-    return update.gated(before, after)
+    return update.updated_by(lambda *row: rule(*row, settings), before, gradients, rates)
+
+
+def faults(
+    weights: Mapping[str, np.ndarray],
+    gradients: Mapping[str, np.ndarray],
+    moments: Mapping[str, Mapping[str, np.ndarray]],
+    settings: UpdateSettings,
+) -> list[str]:
+    """The parameters, `<network>.<name>`, whose update is not finite, and the inputs of such entries, in words.
+
+    It is never stored, so NumPy computes it again.
+    """
+    found = []
+    for name, weight in weights.items():
+        inputs = {"weight": weight, "gradient": gradients[name]} | {part: moments[part][name] for part in MOMENTS}
+        with np.errstate(all="ignore"):
+            made = RULES[settings.optimizer](*inputs.values(), settings.rate(name), settings)
+        is_bad = ~np.isfinite(np.stack(made)).all(axis=0)
+        if is_bad.any():
+            ends = ((part, bad.min(), bad.max()) for part, values in inputs.items() for bad in [values[is_bad]])
+            spans = ", ".join(f"{part} {low:.3g}" + f" to {high:.3g}" * bool(low < high) for part, low, high in ends)
+            found.append(f"{is_bad.sum()} NaN or Inf in the update of {name} ({spans} in these entries)")
+    return found
 
 
 class Optimizer:
@@ -38,15 +95,11 @@ class Optimizer:
         beta_2: float = BETA_2,
         epsilon: float = EPSILON,
         name: str = ADAM,
-        averages: Sequence[Var] = (),
     ) -> None:
-        """`networks`: network -> name -> parameter, in the order of optimisation. `name`: a key of `RULES`.
-        `averages`: of the parameters, or none; their rows change with those of the parameters.
-        """
+        """`networks`: network -> name -> parameter, in the order of optimisation. `name`: a key of `RULES`."""
         self._places = [(network, name) for network, values in networks.items() for name in values]
         self.names = [f"{network}.{name}" for network, name in self._places]
         self.parameters = [value for values in networks.values() for value in values.values()]
-        self._averages = list(averages)
         self.settings = UpdateSettings(0.0, 0, beta_2, epsilon, optimizer=name)  # of the last step
         self.steps, self.exp_avg, self.exp_avg_sq = 0, list[Var](), list[Var]()
         self.reset_moments()
@@ -67,8 +120,6 @@ class Optimizer:
             gradients: in the order of the parameters.
             factors: on the learning rate, by network or `<network>.<name>`; default 1.
         """
-        if len(gradients) != len(self.parameters):
-            raise ValueError(f"{len(gradients)} gradients for {len(self.parameters)} parameters")
         last = self.settings
         settings = replace(last, learning_rate=learning_rate, steps=self.steps + 1, factors=dict(factors or {}))
         may_be = jt.array(np.ones(1, bool)) if accepted is None else accepted
@@ -119,33 +170,58 @@ class Optimizer:
         """Select rows of every parameter of a network, with their moments; rows may repeat."""
         for index, (owner, _) in enumerate(self._places):
             if owner == network:
-                self._replace(index, *(value.numpy()[rows] for value in self._of(index)))
+                self._replace(index, [value.numpy()[rows] for value in self._of(index)])
 
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
-        """Append rows to every parameter of a network, by name; their moments are zero, their averages equal the
-        values.
-        """
+        """Append rows to every parameter of a network, by name; their moments are zero."""
         for index, (owner, name) in enumerate(self._places):
             if owner == network:
-                pairs = zip(self._of(index), _fresh(values[name]), strict=False)
-                self._replace(index, *(np.concatenate([value.numpy(), rows]) for value, rows in pairs))
+                added = np.asarray(values[name], np.float32)
+                pairs = zip(self._of(index), (added, np.zeros_like(added), np.zeros_like(added)), strict=True)
+                self._replace(index, [np.concatenate([value.numpy(), rows]) for value, rows in pairs])
 
     def _of(self, index: int) -> list[Var]:
-        """A parameter, its moments, and its average if there is one."""
-        return [values[index] for values in (self.parameters, self.exp_avg, self.exp_avg_sq, self._averages) if values]
+        """A parameter and its moments."""
+        return [values[index] for values in (self.parameters, self.exp_avg, self.exp_avg_sq)]
 
-    def _replace(
-        self, index: int, parameter: np.ndarray, first: np.ndarray, second: np.ndarray, *average: np.ndarray
-    ) -> None:
-        """Replace a parameter by values of another shape; the Var object remains that of the network."""
-        self.parameters[index].update(jt.array(parameter).detach())
+    def _replace(self, index: int, arrays: list[np.ndarray]) -> None:
+        """Replace a parameter and its moments by values of another shape; the Var object remains that of the
+        network.
+        """
+        value, self.exp_avg[index], self.exp_avg_sq[index] = (jt.array(array).stop_grad() for array in arrays)
+        self.parameters[index].update(value)
         self.parameters[index].start_grad()
-        self.exp_avg[index], self.exp_avg_sq[index] = (jt.array(values).stop_grad() for values in (first, second))
-        for own, values in zip(self._averages[index : index + 1], average, strict=False):
-            own.update(jt.array(values).detach())
 
 
-def _fresh(values: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The values with their initial moments and average."""
-    added = np.asarray(values, np.float32)
-    return added, np.zeros_like(added), np.zeros_like(added), added
+Schedule = Callable[[int], float]  # finished steps -> rate of the next one
+Decay = Callable[[float, float], float]  # (completed fraction in 0..1, final factor) -> factor, initially 1
+
+
+def cosine(done: float, end: float) -> float:
+    """Cosine decay from 1 to `end`."""
+    return (math.cos(math.pi * done) + 1.0) * 0.5 * (1.0 - end) + end
+
+
+def exponential(done: float, end: float) -> float:
+    """Exponential decay from 1 to `end`, which must be above 0."""
+    return end**done
+
+
+CURVES: dict[str, Decay] = {COSINE: cosine, EXPONENTIAL: exponential}
+
+
+def learning_rate(train: TrainConfig) -> Schedule:
+    """The rate of a conf; the very first step of a warm-up has the rate 0, as published."""
+    decay = CURVES[train.learning_rate_decay]
+    after = decaying(decay, train.learning_rate, train.learning_rate_alpha, train.warm_up_end, train.end_iter)
+    return warmed_up(after, train.warm_up_end)
+
+
+def decaying(decay: Decay, rate: float, end: float, first: float, last: float) -> Schedule:
+    """`rate` up to step `first`, then decaying to `end` times `rate` at step `last`."""
+    return lambda step: rate * decay(max(0.0, step - first) / (last - first), end)
+
+
+def warmed_up(schedule: Schedule, steps: float) -> Schedule:
+    """The schedule times a factor that rises linearly from 0 to 1 over `steps` steps."""
+    return lambda step: schedule(step) * min(1.0, step / steps) if steps else schedule(step)

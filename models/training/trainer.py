@@ -22,10 +22,7 @@ from models.structs import Noise
 from models.training.ema import WeightAverage
 from models.training.gradient import TOTAL, BatchGradient, GradientSum
 from models.training.guard import Guard
-from models.training.optimizer import Optimizer
-from models.training.schedules import learning_rate
-
-Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
+from models.training.optimizer import Optimizer, learning_rate
 
 
 def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
@@ -46,7 +43,7 @@ class Trainer:
         averaged: Model | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        """`averaged` has networks of the same shapes, for the mean of the weights; None without averaging.
+        """`averaged` is a copy of the model, for the mean of the weights; None without averaging.
 
         `ranks` share each batch and take the same steps.
         """
@@ -61,13 +58,12 @@ class Trainer:
         self.rate_factor = 1.0  # on the learning rate of the conf
         self.schedule = learning_rate(conf)
         self.networks = model.networks
-        self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
+        self.average = None if averaged is None else WeightAverage(averaged, conf.ema_decay)
         self.optimizer = Optimizer(
             {name: named_parameters(module) for name, module in self.networks.items()},
             conf.adam_beta_2,
             conf.adam_epsilon,
             conf.optimizer,
-            () if self.average is None else self.average.values,
         )
         self.guard = Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
@@ -115,7 +111,7 @@ class Trainer:
         taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)
         self.guard.watch(taken, seen, step, batch, noise, found, self.optimizer.settings)
         self.finished_steps += 1
-        if self.model.acts_after(step) and self.settle():
+        if self.model.acts_after and self.settle():
             self.model.after_step(self.optimizer, step)
         if self.average is not None:
             self.average.update(parameters, self.finished_steps)
@@ -239,26 +235,20 @@ class Trainer:
 
 def restore_model(model: Model, checkpoint: Checkpoint) -> None:
     """Overwrite weights and buffers; raises CheckpointError, naming the entry, if they do not fit the conf."""
+    tensors, place = checkpoint.tensors, ""
     try:
-        load_into(model, checkpoint.tensors, checkpoint.buffers)
-    except ValueError as error:
-        raise CheckpointError(f"the checkpoint of step {checkpoint.step} does not fit the conf: {error}") from error
-
-
-def load_into(model: Model, tensors: Networks, buffers: Mapping[str, np.ndarray]) -> None:
-    """Overwrite weights, network -> name -> array, and buffers; raises ValueError, naming the entry that does not
-    fit.
-    """
-    model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
-    for name in model.networks:
-        if name not in tensors:
-            raise ValueError(f"{name}: the network is missing")
-    for name, module in model.networks.items():
-        try:
+        model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
+        for name, module in model.networks.items():
+            place = f"{name}: "
+            if name not in tensors:
+                raise ValueError("the network is missing")
             import_state(module, tensors[name])
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-    model.load_buffers(buffers)
+        place = ""
+        model.load_buffers(checkpoint.buffers)
+    except ValueError as error:
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} does not fit the conf: {place}{error}"
+        ) from error
 
 
 def _moment(checkpoint: Checkpoint, moment: str, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -236,13 +236,8 @@ class Watch:
         raise DivergedError(f"{why}; {tried}")
 
     def _present(self, step: int) -> Checkpoint:
-        """A checkpoint of the current weights, with the step number `step` and zero moments."""
-        state = self._trainer.checkpoint({})
-        zeros = {
-            moment: {name: np.zeros_like(values) for name, values in named.items()}
-            for moment, named in state.moments.items()
-        }
-        return replace(state, step=step, moments=zeros, adam_steps=0)
+        """A checkpoint of the current weights, with the step number `step`."""
+        return replace(self._trainer.checkpoint({}), step=step)
 
     def _is_usable(self) -> bool:
         """Whether the weights are usable: the surface field is finite."""

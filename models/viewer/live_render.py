@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,9 @@ from trimesh.exchange.gltf import export_glb
 from data.cameras import camera_rays, image_pixels
 from data.io.images import to_uint8
 from models.mesh.clean import thinned
+from models.mesh.formats import UNLIT, linear
 from models.mesh.mesh import Surface
+from models.results.camera_paths import lens
 from models.results.context import EvalContext
 from models.results.render import distance_picture, normal_picture
 from models.viewer.scene_display import SceneDisplay, fov_of, pose_of
@@ -33,15 +34,8 @@ NUMERATOR = (1.0, 0.0245786, -0.000090537)  # of v^2, v, 1
 DENOMINATOR = (0.983729, 0.4329510, 0.238081)
 EXPOSURE = 1.0 / 0.6
 
-UNLIT = "KHR_materials_unlit"
 ATTRIBUTE = "_COLOR"  # trimesh writes its own vertex colours with 8 bits, and other attributes as float32
 MATERIAL = trimesh.visual.material.PBRMaterial(doubleSided=True)
-
-
-def linear(rgb: np.ndarray) -> np.ndarray:
-    """sRGB uint8 of any shape as linear float64 in [0, 1] (IEC 61966-2-1)."""
-    shares = rgb / 255.0
-    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
 
 
 def before_tone_mapping(rgb: np.ndarray) -> np.ndarray:
@@ -85,15 +79,6 @@ NODE = "/mesh"
 FACES = 200_000  # of the displayed mesh
 # A mesh file without a material is rendered as metal, which is dark without an environment map.
 MATT = trimesh.visual.material.PBRMaterial(metallicFactor=0.0, roughnessFactor=1.0, doubleSided=True)
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """The camera of an image."""
-
-    c2w: np.ndarray  # [4, 4]
-    fov: float  # vertical, radians
-    aspect: float  # width / height
 
 
 class LiveRenderer:
@@ -151,7 +136,7 @@ class LiveRenderer:
         """Render small images, so that all operations are compiled and timed before a browser connects."""
         pose = self._stage.scene.c2w[0]
         for _ in range(WARM_UP):
-            self._timed(context, View(pose, fov_of(self._stage.scene, 0), 4 / 3), FEWEST_RAYS)
+            self._picture(context, pose, fov_of(self._stage.scene, 0), 4 / 3, FEWEST_RAYS)
 
     def wait(self, seconds: float) -> None:
         """Wait for a request, at most for the given seconds."""
@@ -191,7 +176,7 @@ class LiveRenderer:
             return 0.0
         self._rays[number] = rays
         camera = client.camera
-        picture, spent = self._timed(context, View(pose_of(camera), float(camera.fov), float(camera.aspect)), rays)
+        picture, spent = self._picture(context, pose_of(camera), camera.fov, camera.aspect, rays)
         if not self._shows_mesh():
             client.scene.set_background_image(picture, format="jpeg")
         return spent
@@ -199,27 +184,28 @@ class LiveRenderer:
     def _shows_mesh(self) -> bool:
         return self.mode == MESH and self._mesh is not None
 
-    def _timed(self, context: EvalContext, view: View, rays: int) -> tuple[np.ndarray, float]:
-        """An image, and the seconds it took, from which the rate follows."""
+    def _picture(
+        self, context: EvalContext, c2w: np.ndarray, fov: float, aspect: float, rays: int
+    ) -> tuple[np.ndarray, float]:
+        """The image of a camera [4, 4], uint8 [h, w, 3], and the seconds it took, from which the rate follows.
+
+        fov: vertical, radians; aspect: width / height; rays: about the number of pixels.
+        """
         begun = time.perf_counter()
-        picture = self._picture(context, view, rays)
+        aspect = float(np.clip(aspect, 0.2, 5.0))
+        height = max(2, round(math.sqrt(rays / aspect)))
+        width = max(2, round(height * aspect))
+        pixels = image_pixels(width, height)
+        seen = context.render(camera_rays(pixels, lens(width, height, math.degrees(fov)), c2w), (height, width))
+        if self.mode == NORMALS:
+            picture = normal_picture(seen.normal, c2w)
+        elif self.mode == DEPTH:
+            picture = np.repeat(distance_picture(seen.distance, seen.opacity)[..., None], 3, axis=-1)
+        else:
+            picture = to_uint8(seen.rgb)
         spent = time.perf_counter() - begun
         self._rate = 0.5 * self._rate + 0.5 * rays / max(spent, 1e-6)
         return picture, spent
-
-    def _picture(self, context: EvalContext, view: View, rays: int) -> np.ndarray:
-        """The image of a camera, uint8 [h, w, 3], with about the given number of pixels."""
-        aspect = float(np.clip(view.aspect, 0.2, 5.0))
-        height = max(2, round(math.sqrt(rays / aspect)))
-        width = max(2, round(height * aspect))
-        focal = 0.5 * height / math.tan(0.5 * view.fov)
-        lens = np.array([[focal, 0.0, 0.5 * (width - 1)], [0.0, focal, 0.5 * (height - 1)], [0.0, 0.0, 1.0]])
-        seen = context.render(camera_rays(image_pixels(width, height), lens, view.c2w), (height, width))
-        if self.mode == NORMALS:
-            return normal_picture(seen.normal, view.c2w)
-        if self.mode == DEPTH:
-            return np.repeat(distance_picture(seen.distance, seen.opacity)[..., None], 3, axis=-1)
-        return to_uint8(seen.rgb)
 
     def _welcome(self, client: Any) -> None:
         """Track the camera of a browser that connects."""

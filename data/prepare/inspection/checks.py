@@ -12,7 +12,7 @@ from data.errors import listed_views
 from data.prepare.inspection.epipolar import Finding, graded
 from data.prepare.inspection.epipolar import cameras as camera_check
 from data.prepare.inspection.image_checks import exposure, masks, sharpness
-from data.scenes.frustum import Cameras, frustum_distances
+from data.scenes.frustum import Cameras, frustum_distances, sphere_points
 from data.scenes.scene import Scene
 from data.scenes.sparse import LEAST_POINTS, well_supported
 
@@ -78,15 +78,6 @@ def _of_geometry(scene: Scene) -> tuple[Finding, ...]:
         _aim(scene, cameras),
         _points(scene),
     )
-
-
-def sphere_points(count: int) -> np.ndarray:
-    """Evenly distributed unit vectors [count, 3]: the Fibonacci lattice (Gonzalez 2010, Math. Geosciences 42)."""
-    index = np.arange(count) + 0.5
-    turn = np.pi * (1 + np.sqrt(5)) * index
-    height = 1 - 2 * index / count
-    across = np.sqrt(1 - height**2)
-    return np.stack([across * np.cos(turn), across * np.sin(turn), height], axis=1)
 
 
 def _views(scene: Scene) -> Finding:

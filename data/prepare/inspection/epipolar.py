@@ -19,15 +19,7 @@ from data.cameras import evenly_spaced
 from data.errors import listed_views
 from data.io.images import eight_bits, size_within
 from data.parsed_scene import MASK_HALF, Lens
-from data.prepare.tracks import (
-    Camera,
-    Features,
-    Match,
-    find_features,
-    match_features,
-    neighbour_pairs,
-    normalised,
-)
+from data.prepare import tracks
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 
@@ -70,11 +62,11 @@ def _measured(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, int]]]:
     """`pair_distances`, without those measured earlier."""
     chosen = evenly_spaced(scene.n_views, MOST_VIEWS)
     beside = {(index, index + 1) for index in range(len(chosen) - 1)}
-    pairs = sorted(beside | set(neighbour_pairs(scene.c2w[chosen], NEIGHBOURS)))
+    pairs = sorted(beside | set(tracks.neighbour_pairs(scene.c2w[chosen], NEIGHBOURS)))
     seen = [_view(scene, int(view)) for view in chosen] if pairs else []
     found = []
     for i, j in pairs:
-        match = match_features(*seen[i], *seen[j])
+        match = tracks.match_features(*seen[i], *seen[j])
         if match is None:
             continue
         with np.errstate(all="ignore"):  # without a baseline the epipolar lines are NaN
@@ -89,12 +81,15 @@ def median_distance(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, in
     return float(np.median([pair.pixels for pair in pairs])) if len(pairs) > LEAST_PAIRS * len(tried) else None
 
 
-def epipolar_distances(match: Match) -> np.ndarray:
+def epipolar_distances(match: tracks.Match) -> np.ndarray:
     """Signed distances [M] to the epipolar lines, pixels: the mean of both images (H&Z, section 11.4.3)."""
     second_from_first = np.linalg.inv(match.second.c2w) @ match.first.c2w
     x, y, z = second_from_first[:3, 3]
     essential = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ second_from_first[:3, :3]
-    rays_1, rays_2 = normalised(match.first.lens, match.pixels_1), normalised(match.second.lens, match.pixels_2)
+    rays_1, rays_2 = (
+        tracks.normalised(match.first.lens, match.pixels_1),
+        tracks.normalised(match.second.lens, match.pixels_2),
+    )
     lines_2, lines_1 = rays_1 @ essential.T, rays_2 @ essential
     product = np.sum(lines_2 * rays_2, axis=1)
     focal_1, focal_2 = (np.sqrt(np.linalg.det(camera.lens.intrinsics)) for camera in (match.first, match.second))
@@ -136,7 +131,7 @@ def lone_views(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) 
     return np.array(sorted(view for view in lone if all(map(is_matched, beside[view]))), int)
 
 
-def _view(scene: Scene, view: int) -> tuple[Camera, Features]:
+def _view(scene: Scene, view: int) -> tuple[tracks.Camera, tracks.Features]:
     """Camera and features of a view's reduced image; only features inside the mask, if there is one."""
     image, size = scene.images[view], scene.size(view)
     small, scale = size_within(size, LARGEST_SIDE)
@@ -145,8 +140,8 @@ def _view(scene: Scene, view: int) -> tuple[Camera, Features]:
         image = cv2.resize(image, small, interpolation=cv2.INTER_AREA)
         mask = None if mask is None else cv2.resize(mask, small, interpolation=cv2.INTER_NEAREST)
     grey = cv2.cvtColor(eight_bits(image), cv2.COLOR_RGB2GRAY)
-    camera = Camera(Lens(resized(scene.intrinsics[view], size, small)), scene.c2w[view])
-    return camera, find_features(grey, mask, MOST_FEATURES)
+    camera = tracks.Camera(Lens(resized(scene.intrinsics[view], size, small)), scene.c2w[view])
+    return camera, tracks.find_features(grey, mask, MOST_FEATURES)
 
 
 def cameras(scene: Scene) -> Finding:

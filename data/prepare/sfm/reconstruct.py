@@ -276,12 +276,3 @@ def _apart(
 def _cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def read_model(value: Any) -> dict[str, Any]:
-    """The stored result of `map_images`; raises one of `steps.MISREAD` for anything else."""
-    texts = [*value["names"], *value["notes"], value["folder"]]
-    if not all(isinstance(text, str) for text in texts) or not isinstance(value["points"], int):
-        raise ValueError
-    errors = {str(name): float(error) for name, error in value.get("errors", {}).items()}
-    return {**value, "error": float(value["error"]), "errors": errors}

@@ -18,36 +18,30 @@ from __future__ import annotations
 from pathlib import Path
 
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage
-from data.scenes.readers.transforms import (
-    TRANSFORMS_FILE,
-    held_out_file,
-    posed_image,
-    read_frames,
-    require_distinct,
-    required_file,
-)
+from data.scenes.readers import transforms
 
 TRAINING_FILE = "transforms_train.json"
 
 
 def matches(folder: Path) -> str:
     """The camera file; "" where it is missing, or transforms.json says more."""
-    is_there = (folder / TRAINING_FILE).is_file() and not (folder / TRANSFORMS_FILE).is_file()
+    is_there = (folder / TRAINING_FILE).is_file() and not (folder / transforms.TRANSFORMS_FILE).is_file()
     return TRAINING_FILE if is_there else ""
 
 
 def read_blender(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / TRAINING_FILE
-    held_out = held_out_file(folder)
+    held_out = transforms.held_out_file(folder)
     posed_images = _read_file(source, is_held_out=False)
     posed_images += _read_file(held_out, is_held_out=True) if held_out else []
-    require_distinct(source, posed_images)
+    transforms.require_distinct(source, posed_images)
     return ParsedScene(name=folder.resolve().name, source=source, images=tuple(posed_images))
 
 
 def _read_file(path: Path, is_held_out: bool) -> list[PosedImage]:
-    frames = read_frames(path)[1]
+    frames = transforms.read_frames(path)[1]
     return [
-        posed_image(frame, required_file(frame, "file_path", frame.name), is_held_out=is_held_out) for frame in frames
+        transforms.posed_image(frame, transforms.required_file(frame, "file_path", frame.name), is_held_out=is_held_out)
+        for frame in frames
     ]

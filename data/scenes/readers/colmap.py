@@ -7,7 +7,6 @@ camera with OpenCV's axes; the centre of the first pixel is (0.5, 0.5), which is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,60 +17,18 @@ from data.errors import SceneError
 from data.io.images import photographs_folder
 from data.io.named_files import masks_folder
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, SparsePoints
-from data.scenes.readers.colmap_files import (
-    ColmapCamera,
-    ColmapImage,
-    ModelFileError,
-    count_images,
-    model_folders,
-    model_suffix,
-    read_cameras,
-    read_images,
-    read_points,
-)
+from data.scenes.readers import colmap_files
 from data.scenes.readers.shots import Shot, posed_images
 
 POINTS = "points3D"  # may be missing
 
 
-@dataclass(frozen=True)
-class _Model:
-    """The layout of a camera model's parameters: focal lengths, cx, cy, then distortion."""
-
-    focals: int  # 1: one for both axes
-    distortion: int  # number of coefficients, in OpenCV's order
-    padded: int = 0  # number of coefficients after padding with zeros, as OpenCV takes 4, 5 or 8
-    is_fisheye: bool = False
-    own: str = ""  # OpenCV's models cannot express it: the camera model with two focal lengths that can
-
-
-CAMERA_MODELS = {
-    "SIMPLE_PINHOLE": _Model(1, 0),
-    "PINHOLE": _Model(2, 0),
-    "SIMPLE_RADIAL": _Model(1, 1, 4),
-    "RADIAL": _Model(1, 2, 4),
-    "OPENCV": _Model(2, 4, 4),
-    "FULL_OPENCV": _Model(2, 8, 8),
-    "SIMPLE_RADIAL_FISHEYE": _Model(1, 1, 4, is_fisheye=True),
-    "RADIAL_FISHEYE": _Model(1, 2, 4, is_fisheye=True),
-    "OPENCV_FISHEYE": _Model(2, 4, 4, is_fisheye=True),
-    "SIMPLE_FISHEYE": _Model(1, 0, 4, is_fisheye=True),
-    "FISHEYE": _Model(2, 0, 4, is_fisheye=True),
-    "FOV": _Model(2, 1, own="FOV"),
-    "THIN_PRISM_FISHEYE": _Model(2, 8, own="THIN_PRISM_FISHEYE"),
-    "RAD_TAN_THIN_PRISM_FISHEYE": _Model(2, 12, own="RAD_TAN_THIN_PRISM_FISHEYE"),
-    "SIMPLE_DIVISION": _Model(1, 1, own="DIVISION"),
-    "DIVISION": _Model(2, 1, own="DIVISION"),
-    "EUCM": _Model(2, 2, own="EUCM"),
-}
-
-
 def matches(folder: Path) -> str:
     """The first model; "" if there is none, or transforms.json was made from it."""
-    models = [path.relative_to(folder) for path in model_folders(folder)]
+    models = [path.relative_to(folder) for path in colmap_files.model_folders(folder)]
     if not models or (models[0].parts[:1] == ("colmap",) and (folder / "transforms.json").is_file()):
         return ""
-    return f"a COLMAP model in {models[0]}" if models[0].parts else f"cameras{model_suffix(folder)}"
+    return f"a COLMAP model in {models[0]}" if models[0].parts else f"cameras{colmap_files.model_suffix(folder)}"
 
 
 def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
@@ -88,9 +45,9 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     if missing:
         names = ", ".join(_file(model, name).name for name in missing)
         raise SceneError(f"{model}: has no {names}, which belongs to the COLMAP model; export it again")
-    cameras = {camera.key: camera for camera in _read(model, read_cameras, "cameras")}
-    registered = _read(model, read_images, "images")
-    points = _read(model, read_points, POINTS) if _file(model, POINTS).is_file() else None
+    cameras = {camera.key: camera for camera in _read(model, colmap_files.read_cameras, "cameras")}
+    registered = _read(model, colmap_files.read_images, "images")
+    points = _read(model, colmap_files.read_points, POINTS) if _file(model, POINTS).is_file() else None
     places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
     image_folder, mask_folder = (
         next(filter(None, map(find, places)), None) for find in (photographs_folder, masks_folder)
@@ -106,10 +63,10 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
 
 def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """The folder of the largest model, and a note if there are others."""
-    models = model_folders(folder)
+    models = colmap_files.model_folders(folder)
     if not models:
         raise SceneError(f"{folder}: has no COLMAP model: cameras, images and points3D as .bin or .txt in sparse/0")
-    counts = {path: _read(path, count_images, "images") for path in models}
+    counts = {path: _read(path, colmap_files.count_images, "images") for path in models}
     largest = max(models, key=lambda path: counts[path])  # the first of equals
     if len(models) == 1:
         return largest, ()
@@ -119,19 +76,19 @@ def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def _file(model: Path, stem: str) -> Path:
-    return model / f"{stem}{model_suffix(model)}"
+    return model / f"{stem}{colmap_files.model_suffix(model)}"
 
 
 def _read(model: Path, read: Callable[[Path], Any], stem: str) -> Any:
     """What `read` gives for a file of the model; raises SceneError if it is damaged."""
     try:
         return read(_file(model, stem))
-    except ModelFileError as error:
+    except colmap_files.ModelFileError as error:
         raise SceneError(f"{model}: the COLMAP model cannot be read ({error}); export it again") from error
 
 
 def _require_sound(
-    model: Path, cameras: Collection[int], images: Sequence[ColmapImage], points: SparsePoints | None
+    model: Path, cameras: Collection[int], images: Sequence[colmap_files.ColmapImage], points: SparsePoints | None
 ) -> None:
     """Raises SceneError for a model without images, or with numbers that are not finite."""
     if not images:
@@ -145,10 +102,10 @@ def _require_sound(
         raise SceneError(f"{model}: its points contain NaN or infinite numbers; export the model again")
 
 
-def _lens(model: Path, camera: ColmapCamera) -> Lens:
+def _lens(model: Path, camera: colmap_files.ColmapCamera) -> Lens:
     """The lens of a camera; raises SceneError for an unsupported camera model, or invalid parameters."""
-    layout, about = CAMERA_MODELS.get(camera.model), f"{model}: camera {camera.key}"
-    if layout is None:
+    layout, about = colmap_files.CAMERA_MODELS.get(camera.model), f"{model}: camera {camera.key}"
+    if layout is None or not layout.focals:
         raise SceneError(
             f"{about} has the camera model {camera.model}, which is not supported; "
             "cut panoramas into views, as --mode prepare does, or undistort the photographs with COLMAP"

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,15 +28,41 @@ TRACK_BYTES = 8  # image, its point
 ROUNDING = 1e-12  # of the length of a quaternion: one that is written with all digits stays as it is
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
-# The camera models 0, 1, ... with the numbers of their parameters: src/colmap/sensor/models.h of COLMAP 4.2.1.
-PARAMETER_COUNTS = {
-    "SIMPLE_PINHOLE": 3, "PINHOLE": 4, "SIMPLE_RADIAL": 4, "RADIAL": 5, "OPENCV": 8, "OPENCV_FISHEYE": 8,
-    "FULL_OPENCV": 12, "FOV": 5, "SIMPLE_RADIAL_FISHEYE": 4, "RADIAL_FISHEYE": 5, "THIN_PRISM_FISHEYE": 12,
-    "RAD_TAN_THIN_PRISM_FISHEYE": 16, "SIMPLE_DIVISION": 4, "DIVISION": 5, "SIMPLE_FISHEYE": 3, "FISHEYE": 4, "EUCM": 6,
-    "EQUIRECTANGULAR": 2,
-}  # fmt: skip
 NO_IMAGE = "neither a pose with a name nor a line of matches"
 Record = TypeVar("Record")
+
+
+class CameraModel(NamedTuple):
+    """The layout of a camera model's parameters: focal lengths, cx, cy, then distortion."""
+
+    focals: int  # 1: one for both axes; 0: no projection of one image
+    distortion: int  # number of coefficients, in OpenCV's order
+    padded: int = 0  # number of coefficients after padding with zeros, as OpenCV takes 4, 5 or 8
+    is_fisheye: bool = False
+    own: str = ""  # OpenCV's models cannot express it: the camera model with two focal lengths that can
+
+
+# By the numbers 0, 1, ... in binary files: src/colmap/sensor/models.h of COLMAP 4.2.1.
+CAMERA_MODELS = {
+    "SIMPLE_PINHOLE": CameraModel(1, 0),
+    "PINHOLE": CameraModel(2, 0),
+    "SIMPLE_RADIAL": CameraModel(1, 1, 4),
+    "RADIAL": CameraModel(1, 2, 4),
+    "OPENCV": CameraModel(2, 4, 4),
+    "OPENCV_FISHEYE": CameraModel(2, 4, 4, is_fisheye=True),
+    "FULL_OPENCV": CameraModel(2, 8, 8),
+    "FOV": CameraModel(2, 1, own="FOV"),
+    "SIMPLE_RADIAL_FISHEYE": CameraModel(1, 1, 4, is_fisheye=True),
+    "RADIAL_FISHEYE": CameraModel(1, 2, 4, is_fisheye=True),
+    "THIN_PRISM_FISHEYE": CameraModel(2, 8, own="THIN_PRISM_FISHEYE"),
+    "RAD_TAN_THIN_PRISM_FISHEYE": CameraModel(2, 12, own="RAD_TAN_THIN_PRISM_FISHEYE"),
+    "SIMPLE_DIVISION": CameraModel(1, 1, own="DIVISION"),
+    "DIVISION": CameraModel(2, 1, own="DIVISION"),
+    "SIMPLE_FISHEYE": CameraModel(1, 0, 4, is_fisheye=True),
+    "FISHEYE": CameraModel(2, 0, 4, is_fisheye=True),
+    "EUCM": CameraModel(2, 2, own="EUCM"),
+    "EQUIRECTANGULAR": CameraModel(0, 0),
+}
 
 
 class ModelFileError(Exception):
@@ -98,10 +124,10 @@ def read_cameras(path: Path) -> list[ColmapCamera]:
 
 def _camera(content: bytes, at: int) -> tuple[ColmapCamera, int]:
     key, kind, width, height = CAMERA_HEADER.unpack_from(content, at)
-    if kind not in range(len(PARAMETER_COUNTS)):
+    if kind not in range(len(CAMERA_MODELS)):
         raise ModelFileError(f"cameras.bin has the unknown camera model {kind}")
-    name, count = list(PARAMETER_COUNTS.items())[kind]
-    parameters = np.frombuffer(content, "<f8", count, at + CAMERA_HEADER.size)
+    name, layout = list(CAMERA_MODELS.items())[kind]
+    parameters = np.frombuffer(content, "<f8", layout.focals + 2 + layout.distortion, at + CAMERA_HEADER.size)
     return ColmapCamera(key, name, width, height, parameters), at + CAMERA_HEADER.size + parameters.nbytes
 
 

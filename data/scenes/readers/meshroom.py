@@ -23,7 +23,7 @@ import numpy as np
 from data.errors import SceneError, one_line
 from data.io.untrusted import MAX_POINTS_BYTES, positive, read_object, text
 from data.parsed_scene import CameraFiles, Lens, ParsedScene
-from data.scenes.readers.shots import camera, field, numbers, records, scene_of_shots, shot, sparse
+from data.scenes.readers.shots import camera, field, numbers, records, scalar, scene_of_shots, shot, sparse
 
 SUFFIX = ".sfm"
 NO_DISTORTION = ("none", "pinhole")
@@ -107,10 +107,7 @@ def _focal(where: str, given: dict[str, object], version: tuple[int, ...], width
     if version < (1, 2, 2):
         found = numbers(where, "pxFocalLength", given.get("pxFocalLength"), 2 if version >= (1, 2, 0) else 1)
         return np.broadcast_to(found, 2)
-    values = [given.get("focalLength"), given.get("sensorWidth", 36), given.get("pixelRatio", 1)]
-    keys = ("focalLength", "sensorWidth", "pixelRatio")
-    focal, sensor, ratio = (
-        positive(where, key, numbers(where, key, v, 1)[0]) for key, v in zip(keys, values, strict=True)
-    )
+    defaults = {"focalLength": None, "sensorWidth": 36, "pixelRatio": 1}
+    focal, sensor, ratio = (positive(where, key, scalar(where, given, key, value)) for key, value in defaults.items())
     along = (1, 1 / ratio) if version < (1, 2, 5) else (1, ratio) if version < (1, 2, 11) else (1 / ratio, 1)
     return focal / sensor * width * np.array(along)

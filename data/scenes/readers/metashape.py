@@ -29,7 +29,7 @@ from data.io.images import image_size, photographs_folder
 from data.io.named_files import masks_folder, spelled_below, spelled_file
 from data.io.untrusted import positive, read_xml, rigid_pose, side
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
-from data.scenes.readers.shots import numbers, with_masks
+from data.scenes.readers.shots import numbers, scalar, with_masks
 from data.scenes.readers.transforms import require_most, require_same_shape
 
 CAMERA_FILE = "cameras.xml"
@@ -147,7 +147,7 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
         resolution = sensor.find("resolution")
     if resolution is None:
         raise SceneError(f"{where}: its sensor has no resolution; export the cameras again")
-    width, height = (side(where, key, numbers(where, key, resolution.get(key), 1)[0]) for key in ("width", "height"))
+    width, height = (side(where, key, scalar(where, resolution.attrib, key)) for key in ("width", "height"))
     actual = image_size(image)
     require_same_shape(where, (width, height), actual)
     f, cx, cy, b1, b2, k1, k2, k3, k4, p1, p2, p3, p4 = _coefficients(where, calibration, width, height)

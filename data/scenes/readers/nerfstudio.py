@@ -24,20 +24,8 @@ from pathlib import Path
 from data.errors import SceneError, one_line
 from data.io.untrusted import matrix, positive, rigid_pose, text
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage, SparsePoints
+from data.scenes.readers import transforms
 from data.scenes.readers.points import read_points
-from data.scenes.readers.transforms import (
-    TRANSFORMS_FILE,
-    Frame,
-    find_file,
-    is_fisheye,
-    is_of_nerfstudio,
-    moved_notes,
-    posed_image,
-    read_frames,
-    require_distinct,
-    require_most,
-    required_file,
-)
 
 PINHOLE_MODELS = ("PERSPECTIVE", "OPENCV", "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
 FISHEYE_MODEL = "OPENCV_FISHEYE"
@@ -46,16 +34,16 @@ SPLITS = ("train_filenames", "val_filenames", "test_filenames")
 
 def matches(folder: Path) -> str:
     """The name of the camera file if nerfstudio wrote it, else ""; raises SceneError for one that cannot be read."""
-    path = folder / TRANSFORMS_FILE
-    return TRANSFORMS_FILE if path.is_file() and is_of_nerfstudio(path) else ""
+    path = folder / transforms.TRANSFORMS_FILE
+    return transforms.TRANSFORMS_FILE if path.is_file() and transforms.is_of_nerfstudio(path) else ""
 
 
 def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
-    source = folder / TRANSFORMS_FILE
-    content, frames = read_frames(source)
+    source = folder / transforms.TRANSFORMS_FILE
+    content, frames = transforms.read_frames(source)
     _check_world(source, content)
-    paths = [find_file(frame, "file_path", frame.name) for frame in frames]
+    paths = [transforms.find_file(frame, "file_path", frame.name) for frame in frames]
     held_out = _split(source, content, frames, paths)
     found = zip(frames, paths, strict=True)
     posed_images = [
@@ -64,8 +52,8 @@ def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
         if path and index in held_out
     ]
     used = sorted(held_out)
-    missing = require_most(source, [frames[index].name for index in used], [paths[index] for index in used])
-    require_distinct(source, posed_images)
+    missing = transforms.require_most(source, [frames[index].name for index in used], [paths[index] for index in used])
+    transforms.require_distinct(source, posed_images)
     return ParsedScene(
         name=folder.resolve().name,
         source=source,
@@ -74,22 +62,22 @@ def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
         notes=(
             *missing,
             *_notes(content, len(frames) - len(used), [posed.mask_path is None for posed in posed_images]),
-            *moved_notes(source, frames),
+            *transforms.moved_notes(source, frames),
         ),
     )
 
 
-def _posed_image(frame: Frame, image: Path, is_held_out: bool) -> PosedImage:
-    model = frame.get("camera_model", FISHEYE_MODEL if is_fisheye(frame) else "PERSPECTIVE")
+def _posed_image(frame: transforms.Frame, image: Path, is_held_out: bool) -> PosedImage:
+    model = frame.get("camera_model", FISHEYE_MODEL if transforms.is_fisheye(frame) else "PERSPECTIVE")
     if model not in (*PINHOLE_MODELS, FISHEYE_MODEL):
         supported = ", ".join((*PINHOLE_MODELS, FISHEYE_MODEL))
         raise SceneError(f"{frame.where}: camera_model {reprlib.repr(model)} is not supported; it may be {supported}")
-    if is_fisheye(frame) and model != FISHEYE_MODEL:
-        raise SceneError(f"{frame.where}: is_fisheye is true and camera_model {model}; remove the wrong one")
+    if transforms.is_fisheye(frame) and model != FISHEYE_MODEL:
+        raise SceneError(f"{frame.where}: transforms.is_fisheye is true and camera_model {model}; remove the wrong one")
     mask = None
     if "mask_path" in frame.own:
-        mask = required_file(frame, "mask_path", text(frame.where, "mask_path", frame.own["mask_path"]))
-    return posed_image(frame, image, model == FISHEYE_MODEL, is_held_out, mask)
+        mask = transforms.required_file(frame, "mask_path", text(frame.where, "mask_path", frame.own["mask_path"]))
+    return transforms.posed_image(frame, image, model == FISHEYE_MODEL, is_held_out, mask)
 
 
 def _check_world(source: Path, content: Mapping[str, object]) -> None:
@@ -102,7 +90,7 @@ def _check_world(source: Path, content: Mapping[str, object]) -> None:
 
 
 def _split(
-    source: Path, content: Mapping[str, object], frames: Sequence[Frame], paths: Sequence[Path | None]
+    source: Path, content: Mapping[str, object], frames: Sequence[transforms.Frame], paths: Sequence[Path | None]
 ) -> dict[int, bool]:
     """The indices of the used frames, and whether each is held out."""
     if not any(key in content for key in SPLITS):
@@ -128,8 +116,8 @@ def _file_names(source: Path, key: str, content: Mapping[str, object]) -> list[s
 
 
 def _index_in(source: Path, key: str, name: str, index_of: Mapping[Path | str, int]) -> int:
-    as_frame = Frame(f"{source}: {key}", source.parent, name, {}, {})
-    path = find_file(as_frame, key, name) or name
+    as_frame = transforms.Frame(f"{source}: {key}", source.parent, name, {}, {})
+    path = transforms.find_file(as_frame, key, name) or name
     if path not in index_of:
         raise SceneError(f"{source}: {key} names {one_line(name)}, which no frame has; correct it")
     return index_of[path]
@@ -140,7 +128,7 @@ def _points(folder: Path, source: Path, content: Mapping[str, object]) -> Sparse
     if "ply_file_path" not in content:
         return None
     name = text(str(source), "ply_file_path", content["ply_file_path"])
-    path = find_file(Frame(str(source), folder, name, {}, {}), "ply_file_path", name)
+    path = transforms.find_file(transforms.Frame(str(source), folder, name, {}, {}), "ply_file_path", name)
     if path is None:
         raise SceneError(f"{source}: ply_file_path {one_line(name)} does not exist; add the file or remove the key")
     return read_points(path)
@@ -149,12 +137,18 @@ def _points(folder: Path, source: Path, content: Mapping[str, object]) -> Sparse
 def _notes(content: Mapping[str, object], left_out: int, without_mask: Sequence[bool]) -> tuple[str, ...]:
     notes = []
     if left_out:
-        notes.append(f"{TRANSFORMS_FILE}: {left_out} photographs are in none of {', '.join(SPLITS)} and left out")
+        notes.append(
+            f"{transforms.TRANSFORMS_FILE}: {left_out} photographs are in none of {', '.join(SPLITS)} and left out"
+        )
     if not all(without_mask):
-        notes.append(f"{TRANSFORMS_FILE}: mask_path is read as an object mask, white on the object and black off it")
+        notes.append(
+            f"{transforms.TRANSFORMS_FILE}: mask_path is read as an object mask, white on the object and black off it"
+        )
     if any(without_mask) and not all(without_mask):
         count = f"{sum(without_mask)} of {len(without_mask)}"
-        notes.append(f"{TRANSFORMS_FILE}: {count} frames have no mask_path and count as unmasked, all object")
+        notes.append(
+            f"{transforms.TRANSFORMS_FILE}: {count} frames have no mask_path and count as unmasked, all object"
+        )
     if "applied_transform" in content:
-        notes.append(f"{TRANSFORMS_FILE}: meshes are in the world of its matrices, after applied_transform")
+        notes.append(f"{transforms.TRANSFORMS_FILE}: meshes are in the world of its matrices, after applied_transform")
     return tuple(notes)

@@ -23,48 +23,37 @@ from __future__ import annotations
 from pathlib import Path
 
 from data.parsed_scene import CameraFiles, ParsedScene, PosedImage
-from data.scenes.readers.transforms import (
-    TRANSFORMS_FILE,
-    find_file,
-    held_out_file,
-    is_fisheye,
-    is_of_nerfstudio,
-    moved_notes,
-    posed_image,
-    read_frames,
-    require_distinct,
-    require_most,
-)
+from data.scenes.readers import transforms
 
 MOST_ABSENT = 0.5  # of the photographs, as in instant-ngp; if more are missing, the folder is probably the wrong one
 
 
 def matches(folder: Path) -> str:
     """The camera file, where nerfstudio did not write it, else ""; raises SceneError for one that cannot be read."""
-    path = folder / TRANSFORMS_FILE
-    return TRANSFORMS_FILE if path.is_file() and not is_of_nerfstudio(path) else ""
+    path = folder / transforms.TRANSFORMS_FILE
+    return transforms.TRANSFORMS_FILE if path.is_file() and not transforms.is_of_nerfstudio(path) else ""
 
 
 def read_ngp(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
-    source = folder / TRANSFORMS_FILE
+    source = folder / transforms.TRANSFORMS_FILE
     posed_images, notes = _read_file(source, is_held_out=False)
-    held_out = held_out_file(folder)
+    held_out = transforms.held_out_file(folder)
     if held_out:
         others, more = _read_file(held_out, is_held_out=True)
         posed_images, notes = posed_images + others, notes + more
-    require_distinct(source, posed_images)
+    transforms.require_distinct(source, posed_images)
     return ParsedScene(name=folder.resolve().name, source=source, images=tuple(posed_images), notes=tuple(notes))
 
 
 def _read_file(path: Path, is_held_out: bool) -> tuple[list[PosedImage], list[str]]:
     """The existing images of a camera file, and notes on the missing ones."""
-    frames = read_frames(path)[1]
-    images = [find_file(frame, "file_path", frame.name) for frame in frames]
-    notes = require_most(path, [frame.name for frame in frames], images, MOST_ABSENT)
+    frames = transforms.read_frames(path)[1]
+    images = [transforms.find_file(frame, "file_path", frame.name) for frame in frames]
+    notes = transforms.require_most(path, [frame.name for frame in frames], images, MOST_ABSENT)
     posed_images = [
-        posed_image(frame, image, is_fisheye(frame), is_held_out)
+        transforms.posed_image(frame, image, transforms.is_fisheye(frame), is_held_out)
         for frame, image in zip(frames, images, strict=True)
         if image is not None
     ]
-    return posed_images, [*notes, *moved_notes(path, frames)]
+    return posed_images, [*notes, *transforms.moved_notes(path, frames)]

@@ -31,7 +31,7 @@ from data.io.images import image_size, list_images
 from data.io.named_files import masks_folder
 from data.io.untrusted import OPENGL_TO_OPENCV, positive, read_content, read_xml, rigid_pose
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
-from data.scenes.readers.shots import numbers, with_masks
+from data.scenes.readers.shots import numbers, scalar, with_masks
 from data.scenes.readers.transforms import Frame, find_file, require_distinct
 
 SUFFIX, TABLE_SUFFIX = ".xmp", ".csv"
@@ -154,13 +154,13 @@ def _rows(source: Path) -> list[tuple[str, dict[str, str]]]:
 
 
 def _image_of_row(where: str, values: dict[str, str], path: Path) -> PosedImage:
-    (focal,) = numbers(where, "f", values.get("f"), 1)
     heading, pitch, roll, *centre = (
-        numbers(where, name, values.get(name), 1)[0] for name in ("heading", "pitch", "roll", "x", "y", "alt")
+        scalar(where, values, name) for name in ("heading", "pitch", "roll", "x", "y", "alt")
     )
     principal, distortion = (
-        [numbers(where, name, values.get(name, "0"), 1)[0] for name in names] for names in (("px", "py"), LENS_COLUMNS)
+        [scalar(where, values, name, "0") for name in names] for names in (("px", "py"), LENS_COLUMNS)
     )
+    focal = scalar(where, values, "f")
     pose = np.eye(4)
     pose[:3, :3] = Rotation.from_euler("ZXY", [-heading, pitch, roll], degrees=True).as_matrix()
     pose[:3, 3] = centre
@@ -174,15 +174,13 @@ def _posed_image(path: Path) -> PosedImage:
     values = _values(source)
     where, size = str(source), image_size(path)
     distortion = numbers(where, "DistortionCoeficients", values.get("DistortionCoeficients", "0 0 0 0 0 0"), 6)
-    (skew,), (aspect,) = (
-        numbers(where, name, values.get(name, default), 1) for name, default in (("Skew", "0"), ("AspectRatio", "1"))
-    )
+    skew, aspect = scalar(where, values, "Skew", "0"), scalar(where, values, "AspectRatio", "1")
     if skew != 0.0 or aspect != 1.0:
         raise SceneError(
             f"{where}: Skew {skew:g} and AspectRatio {aspect:g} must be 0 and 1; export undistorted photographs"
         )
-    focal = positive(where, "FocalLength35mm", numbers(where, "FocalLength35mm", values.get("FocalLength35mm"), 1)[0])
-    principal = [numbers(where, name, values.get(name, "0"), 1)[0] for name in ("PrincipalPointU", "PrincipalPointV")]
+    focal = positive(where, "FocalLength35mm", scalar(where, values, "FocalLength35mm"))
+    principal = [scalar(where, values, name, "0") for name in ("PrincipalPointU", "PrincipalPointV")]
     lens = _lens(where, size, focal, principal, list(distortion), values.get("DistortionModel", "perspective"))
     pose = np.eye(4)
     pose[:3, :3] = np.reshape(numbers(where, "Rotation", values.get("Rotation"), 9), (3, 3)).T

@@ -7,7 +7,7 @@ file with its last part. Masks are in masks/, one for each photograph.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ def numbers(where: str, key: str, value: object, count: int) -> np.ndarray:
         wanted = "a finite number" if count == 1 else f"{count} finite numbers"
         raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be {wanted}; export it again")
     return found
+
+
+def scalar(where: str, values: Mapping[str, Any], key: str, default: object = None) -> float:
+    """The finite number `key`; else raises SceneError."""
+    return float(numbers(where, key, values.get(key, default), 1)[0])
 
 
 def field(where: str, value: object, *keys: str) -> Any:

@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 
+from models.commands.machine_checks.examples import EXAMPLES, Example, example, kernels, outputs
 from models.commands.machine_checks.lines import Line, guarded
 from models.fields.conf import SdfConfig
 from models.fields.sdf import SDFNetwork
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import device_info, jt
-from models.ops.examples import EXAMPLES, Example, example, kernels, outputs
-from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.kernel import NATIVE, REFERENCE, Kernel, use
 from models.structs import Var
 
 BOUND = 1e-3  # relative to the largest value; different orders of float32 sums give hundreds of times less
@@ -42,23 +42,24 @@ def operations(begun: Callable[[str], None] = lambda name: None) -> Iterator[Lin
 
 
 def _line(name: str) -> Iterator[Line]:
-    error, count = difference(example(name))
+    error, count = difference(name)
     wrong = "" if error <= BOUND else REMEDY
     yield Line(f"op {name}", f"within {error:.0e} of its reference, {count} results", wrong)
 
 
-def difference(example: Example) -> tuple[float, int]:
-    """The largest relative difference between native and reference results, and the number of results."""
-    native, reference = (results(example, form) for form in (NATIVE, REFERENCE))
+def difference(name: str, seed: int = 0) -> tuple[float, int]:
+    """The largest relative difference between native and reference results of an operation, and their number."""
+    kernel, given = kernels()[name], example(name, seed)
+    native, reference = (results(kernel, given, form) for form in (NATIVE, REFERENCE))
     if len(native) != len(reference):  # the readings of a step are one array, or one for each
         native, reference = ([np.concatenate([value.reshape(-1) for value in side])] for side in (native, reference))
     return max(_apart(*pair) for pair in zip(native, reference, strict=True)), len(native)
 
 
-def results(example: Example, form: str) -> list[np.ndarray]:
+def results(kernel: Kernel, example: Example, form: str) -> list[np.ndarray]:
     """Outputs and gradients of one form."""
     with use(form):
-        found = outputs(example.kernel(*example.arguments))[: example.compared]
+        found = outputs(kernel(*example.arguments))[: example.compared]
         gradients = _gradients(found, example.trained) if example.trained else []
         return [np.atleast_1d(value.numpy()).astype(np.float64) for value in (*found, *gradients)]
 

@@ -218,7 +218,7 @@ def _usage(toolkit: Toolkit, facts: Facts, conclusion: Conclusion, gpu: int, rea
     """Whether a toolkit is used, or why not; `ready`: the result of building against the suitable toolkits."""
     if facts.driver is None or gpu >= len(facts.driver.gpus):
         return "not used: no GPU"
-    if words := obstacle(toolkit, facts.driver, facts.driver.gpus[gpu]):
+    if words := obstacle(toolkit, facts.driver, facts.driver.gpus[gpu])[1]:
         return f"not used: {words}"
     fitting = [plan.toolkit for plan in (conclusion.plan, *conclusion.others) if plan is not None]
     used = fitting.index(ready.home.plan.toolkit) if ready and ready.home else len(fitting) if ready else 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from data.errors import LONGEST_REASON
+from data.errors import LONGEST_REASON, listed
 
 Release = tuple[int, int]  # 12.4 is (12, 4); (0, 0) if unknown
 # What Jittor includes and links; cublasLt is loaded by cuBLAS.
@@ -46,6 +46,11 @@ class Driver:
     def words(self) -> str:
         """The driver with its version, for messages."""
         return f"the driver{f' {self.version}' if self.version else ''}"
+
+    @property
+    def runs(self) -> str:
+        """The newest CUDA, for messages."""
+        return f"{self.words} runs CUDA up to {self.cuda[0]}.{self.cuda[1]}"
 
 
 @dataclass(frozen=True)
@@ -138,10 +143,11 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
         return Conclusion(None, f"--gpu {gpu} does not exist: {driver.words} offers {offered}{chosen}: {remedy}")
     selected = driver.gpus[gpu]
     if driver.cuda < (OLDEST_MAJOR, 0):
-        runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}"
-        return Conclusion(None, f"{selected.words} is not used, {runs}: {install(driver, selected)}")
-    tried = [(_obstacle(toolkit, driver, selected), toolkit) for toolkit in facts.toolkits]
-    if plans := [_plan(toolkit, selected) for (_, words), toolkit in tried if not words]:
+        return Conclusion(None, f"{selected.words} is not used, {driver.runs}: {install(driver, selected)}")
+    tried = [(obstacle(toolkit, driver, selected), toolkit) for toolkit in facts.toolkits]
+    if plans := [
+        CudaBuild(toolkit, selected, *_targets(toolkit, selected)) for (_, words), toolkit in tried if not words
+    ]:
         return Conclusion(plans[0], others=tuple(plans[1:]))
     if not tried:
         return Conclusion(None, f"{selected.words} is not used, there is no nvcc: {install(driver, selected)}")
@@ -154,12 +160,7 @@ def insisted(reason: str) -> str:
     return f"--device cuda: {reason}{f': {DRIVER_REMEDY}' if reason == NO_DRIVER else ''}"
 
 
-def obstacle(toolkit: Toolkit, driver: Driver, gpu: Gpu) -> str:
-    """Why a toolkit cannot be used and what to do; "" if it can be used."""
-    return _obstacle(toolkit, driver, gpu)[1]
-
-
-def _obstacle(toolkit: Toolkit, driver: Driver, gpu: Gpu) -> tuple[int, str]:
+def obstacle(toolkit: Toolkit, driver: Driver, gpu: Gpu) -> tuple[int, str]:
     """The number of passed checks, and why a toolkit cannot be used and what to do; "" if it can be used."""
     release, name = toolkit.release, toolkit.words
     if release == (0, 0):
@@ -168,37 +169,30 @@ def _obstacle(toolkit: Toolkit, driver: Driver, gpu: Gpu) -> tuple[int, str]:
         untried = f"{name} is not {OLDEST_MAJOR}.0 to {NEWEST_MAJOR}.x, which Jittor 1.3.11 is known to compile with"
         return 1, f"{untried}: {install(driver, gpu)}"
     if release[0] > driver.cuda[0]:
-        runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}, older than {name}"
         newer = f"update it to {PIP_DRIVER} or newer, or " if gpu.capability >= PIP_OLDEST_GPU else ""
-        return 2, f"{runs}: {newer}{_for_old(gpu)}"
+        return 2, f"{driver.runs}, older than {name}: {newer}{_for_old(gpu)}"
     if toolkit.codes and gpu.capability < toolkit.codes[0]:
         older = f"{name} compiles for {dotted(toolkit.codes[0])} and newer only"
         return 3, f"{older}: {_for_old(gpu)}"
-    _, is_translated = _code(toolkit, gpu)
+    _, is_translated = _targets(toolkit, gpu)
     if is_translated and release > driver.cuda:
         return 4, f"{name} does not know it and is newer than {driver.words}: update the driver"
     if toolkit.missing:
-        return 5, f"{name} lacks {_parts(toolkit)}: {_complete(toolkit)}"
+        return 5, f"{name} lacks {listed(toolkit.missing, len(toolkit.missing))}: {_complete(toolkit)}"
     return 6, ""
 
 
-def _plan(toolkit: Toolkit, gpu: Gpu) -> CudaBuild:
-    """The plan for a suitable toolkit."""
-    code, is_translated = _code(toolkit, gpu)
-    return CudaBuild(toolkit, gpu, (code,), is_translated)
-
-
-def _code(toolkit: Toolkit, gpu: Gpu) -> tuple[int, bool]:
-    """The target capability, and whether the driver must compile its PTX for the GPU.
+def _targets(toolkit: Toolkit, gpu: Gpu) -> tuple[tuple[int], bool]:
+    """The target capability, in a tuple, and whether the driver must compile its PTX for the GPU.
 
     Machine code runs on later minor capabilities of the same major one; for a newer major one PTX is needed.
     """
     known = [code for code in toolkit.codes if code < gpu.capability and code not in EMBEDDED]
     known += [code for code in toolkit.codes if code == gpu.capability]
     if not toolkit.codes or not known:
-        return gpu.capability, False
+        return (gpu.capability,), False
     newest = known[-1]
-    return newest, newest // 10 != gpu.capability // 10
+    return (newest,), newest // 10 != gpu.capability // 10
 
 
 def install(driver: Driver, gpu: Gpu) -> str:
@@ -224,12 +218,6 @@ def _for_old(gpu: Gpu) -> str:
     return TOO_OLD if gpu.capability < OLDEST_GPU else f"install a CUDA {OLDEST_MAJOR} toolkit"
 
 
-def _parts(toolkit: Toolkit) -> str:
-    """The missing files, as `a, b and c`."""
-    *first, last = toolkit.missing
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def _complete(toolkit: Toolkit) -> str:
     """How to install the missing files of a toolkit."""
     if toolkit.release[0] == PIP_MAJOR:
@@ -239,11 +227,6 @@ def _complete(toolkit: Toolkit) -> str:
     if CUB not in toolkit.headers and wheels["cuda"] in names:  # nothing but the compiler is there
         names.append("nvidia-cuda-cccl-cu12")
     return f"pip install {' '.join(names)}"
-
-
-def _told(release: Release) -> str:
-    """12.4 for (12, 4)."""
-    return f"{release[0]}.{release[1]}"
 
 
 # Names and texts of CUDA's fatal errors (driver_types.h), in lower case; without errors of invalid calls or out of

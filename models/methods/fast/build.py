@@ -13,11 +13,10 @@ from models.estimators.packed import Region
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.estimators.packed_surface import SurfaceCells, SurfaceOccupancyEstimator
 from models.fields.color import RenderingNetwork
-from models.fields.density_grid import DensityGrid
-from models.fields.grid_field import GridField
-from models.fields.protocol import SurfaceFields
+from models.fields.grids import DensityGrid, GridField
+from models.fields.protocol import RadianceFields, SurfaceFields
 from models.fields.registry import COLORS, RADIANCE, SDF_GRID, SURFACES
-from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.sdf import SingleVarianceNetwork
 from models.methods.fast.conf import FastNeRFConfig, FastNeuSConfig
 from models.methods.radiance import PackedRadianceModel
 from models.methods.surface import PackedSurfaceModel
@@ -59,7 +58,7 @@ def build_nerf(
     field = RADIANCE[conf.radiance_field].build(conf, "fine", generator)
     region = Region(conf.radiance, train, plan, _grids(*field.networks.values()))
     estimator = RadianceOccupancyEstimator(conf.radiance, region, field)
-    return PackedRadianceModel(field, None, estimator, train, plan, conf.photographs)
+    return PackedRadianceModel(RadianceFields(field), estimator, train, plan, conf.photographs)
 
 
 def _grids(*networks: object) -> list[GridField]:

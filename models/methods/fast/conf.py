@@ -8,10 +8,9 @@ from models.config.strict import AUTO, limits
 from models.estimators.conf import InsideConfig, OpenConfig, PackedConfig, RadianceConfig
 from models.fields.conf import NO_NORMAL, ColorConfig, ColorGridConfig, DensityGridConfig, SdfGridConfig, input_width
 from models.fields.registry import DENSITY_GRID, RENDERING_NETWORK, SDF_GRID
-from models.methods.chosen_fields import RadianceFieldConfig, SurfaceConfig
-from models.methods.exposure_conf import PhotographsConfig
+from models.methods.block import RadianceFieldConfig, SurfaceConfig
 from models.plan import CONTRACTED, INTERIOR, OBJECT, PLAIN
-from models.rendering.conf import PatchesConfig
+from models.rendering.conf import PatchesConfig, PhotographsConfig
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
 
@@ -19,15 +18,8 @@ FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
 class OccupancySampled:
     """Properties common to methods that sample occupied cells."""
 
-    @property
-    def sees_from_within(self) -> bool:
-        """True: rays start at the camera."""
-        return True
-
-    @property
-    def needs_masks(self) -> bool:
-        """False: masks are used if there are any."""
-        return False
+    sees_from_within = True  # rays start at the camera
+    needs_masks = False  # masks are used if there are any
 
 
 @dataclass(frozen=True)
@@ -99,16 +91,6 @@ class FastNeRFConfig(OccupancySampled, RadianceFieldConfig):
         """Raises ConfigError for inconsistent values."""
         self.check_fields()
         self.radiance.check()
-
-    @property
-    def network_blocks(self) -> tuple[str, ...]:
-        """The blocks that determine the shapes of the weights."""
-        return self.field_blocks
-
-    @property
-    def parameters(self) -> int:
-        """Trained parameters of the field."""
-        return self.field_parameters
 
     @property
     def buffer_bytes(self) -> int:

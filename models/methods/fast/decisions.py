@@ -51,20 +51,20 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Befor
     plan = TrainingPlan(
         masks=masks,
         region=region,
-        points=decide_points(train, scene),
+        points=decide_points(train, scene, masks),
         exposure=decide_exposure(conf.photographs.exposure, scene, before),
     )
     radius = conf.sdf_grid.bias
     if masks.value != NONE:
-        bounded = "masks bound the region"
+        colour = "the backdrop's colour" if masks.value == DERIVED else "white" if train.use_white_bkgd else "black"
         return replace(
             plan,
-            background=Decision(NONE, bounded, "train.mask_weight"),
-            start=Decision(SPHERE, bounded, "model.sdf_grid.bias"),
+            background=Decision(NONE, f"{colour} outside the masks", "train.mask_weight"),
+            start=Decision(SPHERE, "from depth maps only without masks; its radius:", "model.sdf_grid.bias"),
             largest_inv_s=decide_largest_inv_s(conf.inside.largest_inv_s, train, scene, masks),
             prune_from=Decision(conf.inside.prune_from, "", "model.inside.prune_from"),
             radius=(INTERIOR_RADIUS if plan.is_interior else conf.sdf_grid.radius) if radius == AUTO else radius,
-            unused=("model.open", "model.density_grid", "model.plan.background", *UNUSED),
+            unused=("model.open", "model.density_grid", "model.plan.background", "dataset.triangulate_points", *UNUSED),
         )
     background = decide_background(conf.plan.background, scene, before)
     start, depth = decide_start(conf, scene, before)
@@ -86,7 +86,10 @@ def decide_region(choice: str, scene: Scene, before: Before) -> Decision:
 
     def find() -> tuple[str, str]:
         within, outward = shares_within(scene, INTERIOR_RADIUS)
-        reason = f"{within:.0%} of the cameras are in the region, {outward:.0%} of them look away from its centre"
+        reason = f"{within:.0%} of the cameras are within {INTERIOR_RADIUS} radii"
+        if within > 0:
+            reason += f", {outward:.0%} of these look away from the centre"
+        reason += f"; interior: over 50%, {LEAST_OUTWARD:.0%}"
         return INTERIOR if within > 0.5 and outward >= LEAST_OUTWARD else OBJECT, reason
 
     return settled("model.plan.region", choice, find, before.get("region"))
@@ -122,16 +125,18 @@ def decide_start(conf: FastNeuSConfig, scene: Scene, before: Before) -> tuple[De
     return Decision(DEPTH_MAPS, f"{fused.known:.0%} of the pixels of the photographs have a depth", key), fused
 
 
-def decide_points(train: TrainConfig, scene: Scene) -> Decision:
+def decide_points(train: TrainConfig, scene: Scene, masks: Decision) -> Decision:
     """Whether SfM points draw the surface, and where they are from."""
     key = "train.points_weight"
     if train.points_weight == 0:
         return Decision(NONE, "", key, is_forced=True)
+    if scene.points is None and masks.value != NONE:
+        return Decision(NONE, "the scene has none, and with masks none are triangulated")
     if scene.points is None:
-        return Decision(NONE, "the scene has none", "dataset.triangulate_points")
+        return Decision(NONE, "the scene has none, and none were triangulated", "dataset.triangulate_points")
     xyz = well_supported(training_points(scene.points))
     count = int((np.abs(xyz).max(axis=1, initial=0) < 1).sum())
-    reason = f"{count} near the region"
+    reason = f"{count} in the cube around the region"
     if count < LEAST_POINTS:
         return Decision(NONE, f"{reason}, fewer than {LEAST_POINTS}", key)
     return Decision(TRIANGULATED if scene.points.are_derived else GIVEN, reason, key)
@@ -145,8 +150,8 @@ def decide_largest_inv_s(choice: float | Auto, train: TrainConfig, scene: Scene,
     def find() -> tuple[float | None, str]:
         behind = scene.backdrop if masks.value == DERIVED else train.background_rgb
         if shows_outside_masks(scene, behind):
-            return SHARPEST, "the photographs show the rendered background outside the masks"
-        return None, "the photographs show another background than the rendered one"
+            return SHARPEST, "the photographs show the rendered colour outside the masks"
+        return None, "outside the masks, the photographs show another colour than the rendered one"
 
     return settled("model.inside.largest_inv_s", choice, find)
 

@@ -28,7 +28,6 @@ def numbers_of(intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
 class Picture:
     """A photograph with its camera."""
 
-    index: int  # in its batch, which may contain a photograph twice
     view: int
     camera: np.ndarray  # float32 [17]
     rgb: np.ndarray  # [H, W, 3] in [0, 1]
@@ -59,10 +58,9 @@ class PictureBatch:
         """The arrays by description, for messages."""
         found: dict[str, np.ndarray] = {}
         for picture in self.pictures:
-            found[f"the camera of photograph {picture.view}"] = picture.camera
-            found[f"the colours of photograph {picture.view}"] = picture.rgb
-            if picture.mask is not None:
-                found[f"the mask of photograph {picture.view}"] = picture.mask
+            arrays = {"camera": picture.camera, "colours": picture.rgb, "mask": picture.mask}
+            given = {name: array for name, array in arrays.items() if array is not None}
+            found |= {f"the {name} of photograph {picture.view}": array for name, array in given.items()}
         return found
 
 
@@ -75,10 +73,10 @@ class PictureSampler(ViewSampler):
 
     def next(self) -> PictureBatch:
         """The next R = batch_size photographs."""
-        return PictureBatch(tuple(self._picture(index, self._next_view()) for index in range(self._batch_size)))
+        return PictureBatch(tuple(self._picture(self._next_view()) for _ in range(self._batch_size)))
 
-    def _picture(self, index: int, view: int) -> Picture:
+    def _picture(self, view: int) -> Picture:
         """Decode a photograph and its mask."""
         scene = self._scene
         mask = None if scene.masks is None else to_float(scene.masks[view])
-        return Picture(index, view, self._cameras[view], to_float(scene.images[view]), mask)
+        return Picture(view, self._cameras[view], to_float(scene.images[view]), mask)

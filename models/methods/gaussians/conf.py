@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from models.config.strict import ConfigError, limits, share
 from models.machine.available import FLOAT_BYTES
 from models.methods.block import TRAINED_COPIES, ModelConfig
-from models.methods.exposure_conf import PhotographsConfig
+from models.rendering.conf import PhotographsConfig
 
 GAUSSIANS = "gaussians"
 ELLIPSOIDS, SURFELS = "ellipsoids", "surfels"
@@ -37,13 +37,6 @@ class SplatsConfig:
         """Trained parameters per Gaussian."""
         return 3 + 4 + 3 + 1 + 3 + 3 * self.rest
 
-    def check(self) -> None:
-        """Raises ConfigError for inconsistent values."""
-        if self.first > self.most:
-            raise ConfigError(
-                f"model.gaussians.first = {self.first}: must not be above most = {self.most}; lower it, or raise most"
-            )
-
 
 @dataclass(frozen=True)
 class GaussiansConfig(ModelConfig):
@@ -52,39 +45,26 @@ class GaussiansConfig(ModelConfig):
     gaussians: SplatsConfig = SplatsConfig()
     photographs: PhotographsConfig = PhotographsConfig()
     type: str = GAUSSIANS
+    needs_masks = False  # masks are used if there are any
+    sees_from_within = True  # Gaussians are projected into each camera
+    memory_keys = "model.gaussians.most"
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
-        self.gaussians.check()
+        first, most = self.gaussians.first, self.gaussians.most
+        if first > most:
+            raise ConfigError(
+                f"model.gaussians.first = {first}: must not be above most = {most}; lower it, or raise most"
+            )
 
     def without_photographs(self) -> GaussiansConfig:
         """The same block without learned exposure, for a .ply of Gaussians."""
         return replace(self, photographs=replace(self.photographs, exposure=False))
 
     @property
-    def network_blocks(self) -> tuple[str, ...]:
-        """None: form and degree determine the weights, and the checkpoint's shapes give them."""
-        return ()
-
-    @property
     def parameters(self) -> int:
         """An upper bound of the trained parameters."""
         return self.gaussians.most * self.gaussians.numbers
-
-    @property
-    def needs_masks(self) -> bool:
-        """False: masks are used if there are any."""
-        return False
-
-    @property
-    def sees_from_within(self) -> bool:
-        """True: Gaussians are projected into each camera."""
-        return True
-
-    @property
-    def memory_keys(self) -> str:
-        """The key that limits the number of Gaussians."""
-        return "model.gaussians.most"
 
     def fitting(self, free: int, size: tuple[int, int]) -> str:
         """How many Gaussians fit besides the images of a step."""

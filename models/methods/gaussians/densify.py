@@ -5,14 +5,12 @@ N Gaussians with the arrays of `splats.Splats`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, comb
 
 import numpy as np
 from scipy.special import expit, logit
 
 from models.methods.gaussians.conf import SplatsConfig
-from models.methods.protocol import Parameters
 
 NETWORK = "splats"
 # As published; fractions of end_iter.
@@ -24,24 +22,9 @@ MOST_COPIES = 51  # largest number of Gaussians at one position, in the publishe
 Values = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Change:
-    """A change of the Gaussians."""
-
-    kept: np.ndarray  # indices of unchanged rows
-    added: Values  # new rows
-
-
 def is_due(step: int, end_iter: int) -> bool:
     """Whether Gaussians are relocated and added after `step` steps."""
     return FROM <= step / end_iter < UNTIL and step % EVERY == 0
-
-
-def apply(parameters: Parameters, change: Change) -> None:
-    """Select rows and append new ones."""
-    parameters.keep(NETWORK, change.kept)
-    if len(change.added["means"]):
-        parameters.append(NETWORK, change.added)
 
 
 def shared(opacity: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -55,13 +38,14 @@ def shared(opacity: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndar
         for k in range(i):
             inner += comb(i - 1, k) * (-1) ** k / np.sqrt(k + 1.0) * new ** (k + 1)
         total += np.where(copies >= i, inner, 0.0)
-    return new, opacity / np.maximum(total, 1e-12)
+    return new, opacity / total
 
 
-def relocated(values: Values, conf: SplatsConfig, generator: np.random.Generator) -> Change | None:
+def relocated(values: Values, conf: SplatsConfig, generator: np.random.Generator) -> tuple[np.ndarray, Values] | None:
     """Move transparent Gaussians to the positions of opaque ones and add a few; None if nothing changes.
 
-    All Gaussians at one position share its opacity, so the rendering does not change.
+    All Gaussians at one position share its opacity, so the rendering does not change. Returns the indices of unchanged
+    rows, and the new rows.
     """
     opacity = expit(values["opacities"][:, 0].astype(np.float64))
     is_dead = opacity <= LEAST_OPACITY
@@ -82,5 +66,4 @@ def relocated(values: Values, conf: SplatsConfig, generator: np.random.Generator
     made["opacities"] = logit(np.clip(new, LEAST_OPACITY, limit))[:, None]
     made["sizes"] = made["sizes"] + np.log(factor)[:, None]
     added = {name: np.repeat(array, copies, axis=0) for name, array in made.items()}
-    kept = np.setdiff1d(alive, sources)
-    return Change(kept, added)
+    return np.setdiff1d(alive, sources), added

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -21,38 +21,34 @@ FREE_WEIGHT = 0.1
 LOOKED_THROUGH = 0.03
 
 
-@dataclass
-class Fusion:
-    """The depth maps of all cameras, rendered at first use."""
+Depths = tuple[np.ndarray, np.ndarray]  # depth and opacity [H, W] of an image
 
-    depth_of: Callable[[PinholeCamera], tuple[np.ndarray, np.ndarray]]  # returns depth and opacity [H, W]
-    cameras: Sequence[PinholeCamera]
-    _pictures: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
-    def level_set(self) -> LevelSet:
-        """The zero level set separates the space in front of the surfaces from that behind."""
-        return LevelSet(self.outward, 0.0, "the fused distance", background="masks")
+def fused(depth_of: Callable[[PinholeCamera], Depths], cameras: Sequence[PinholeCamera]) -> LevelSet:
+    """The zero level set separates the space in front of the surfaces from that behind.
 
-    def outward(self, points: np.ndarray) -> np.ndarray:
-        """The weighted mean of the truncated signed distances, [P, 1]; points that are occluded in all images are
-        solid.
-        """
-        if not self._pictures:
-            self._pictures = [self.depth_of(camera) for camera in self.cameras]
-        total, count, near, hidden = (np.zeros(len(points)) for _ in range(4))
-        for camera, (depth, opacity) in zip(self.cameras, self._pictures, strict=True):
-            distance, inside = _distance(points.astype(np.float64), camera, depth, opacity)
-            says = inside & (distance > -1.0)
-            hidden += inside & ~says
-            is_near = says & (distance < FREE)
-            near += is_near
-            weight = np.where(says, np.where(is_near, 1.0, FREE_WEIGHT), 0.0)
-            total += weight * distance
-            count += weight
-        free = (count - near) / FREE_WEIGHT
-        away = np.where((hidden > 0) & (free <= LOOKED_THROUGH * (free + hidden)), -1.0, FREE)
-        found = np.where(near > 0, total / np.maximum(count, 1.0), away)
-        return (found * TRUNCATION).astype(np.float32)[:, None]
+    The depth maps of all cameras are rendered at first use.
+    """
+    maps = cache(lambda: [depth_of(camera) for camera in cameras])
+    return LevelSet(lambda points: _outward(points, cameras, maps()), 0.0, "the fused distance", background="masks")
+
+
+def _outward(points: np.ndarray, cameras: Sequence[PinholeCamera], maps: Sequence[Depths]) -> np.ndarray:
+    """The weighted mean of the truncated signed distances, [P, 1]; points that are occluded in all images are solid."""
+    total, count, near, hidden = (np.zeros(len(points)) for _ in range(4))
+    for camera, (depth, opacity) in zip(cameras, maps, strict=True):
+        distance, inside = _distance(points.astype(np.float64), camera, depth, opacity)
+        says = inside & (distance > -1.0)
+        hidden += inside & ~says
+        is_near = says & (distance < FREE)
+        near += is_near
+        weight = np.where(says, np.where(is_near, 1.0, FREE_WEIGHT), 0.0)
+        total += weight * distance
+        count += weight
+    free = (count - near) / FREE_WEIGHT
+    away = np.where((hidden > 0) & (free <= LOOKED_THROUGH * (free + hidden)), -1.0, FREE)
+    found = np.where(near > 0, total / np.maximum(count, 1.0), away)
+    return (found * TRUNCATION).astype(np.float32)[:, None]
 
 
 def _distance(
@@ -60,7 +56,7 @@ def _distance(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Truncated distance, -1 to 1, and whether the point is in the image; -1 means occluded."""
     pixels, z = camera.project(points)
-    x, y = np.rint(np.clip(pixels, -1e6, 1e6)).astype(np.int64).T
+    x, y = np.rint(np.clip(pixels, -1, [camera.width, camera.height])).astype(np.int64).T
     inside = (z > 0) & (x >= 0) & (y >= 0) & (x < camera.width) & (y < camera.height)
     column, row = np.where(inside, x, 0), np.where(inside, y, 0)
     is_surface = opacity[row, column] > SEEN

@@ -1,4 +1,4 @@
-"""Gaussians as a method: rendering, objective, densification, images."""
+"""Gaussians as a method: rendering, objective, densification, images, construction."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import numpy as np
 from data.rays import ImageRays, PinholeCamera, Rays
 from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
+from models.config.strict import ConfigError
 from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
-from models.methods.exposure_conf import EXPOSURE, PhotographsConfig
 from models.methods.gaussians import densify
 from models.methods.gaussians.batch import PictureBatch, PictureSampler, numbers_of
-from models.methods.gaussians.conf import SURFELS, SplatsConfig
-from models.methods.gaussians.fusion import Fusion
-from models.methods.gaussians.picture import Viewpoint, depth_of, paint, ray_view
-from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
+from models.methods.gaussians.conf import SURFELS, GaussiansConfig, SplatsConfig
+from models.methods.gaussians.fusion import fused
+from models.methods.gaussians.picture import depth_of, paint, ray_view
+from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, require_seen
 from models.methods.gaussians.terms import LOSSES, RenderedPicture
 from models.methods.protocol import LevelSet, Model, Parameters
 from models.ops.splat_raster import COLOR
 from models.ops.splat_wander import step_of
 from models.plan import TrainingPlan
+from models.rendering.conf import EXPOSURE, PhotographsConfig
 from models.rendering.loss_table import terms_of, weights_of
-from models.structs import Objective, RayView, Term, Var, loss_tag
+from models.structs import Objective, RayView, Term, Var, loss_scalars
 
 SPREAD = 1.1  # extent of a scene relative to the spread of its cameras
 DEGREES_UNTIL = 0.3  # fraction of the training until all degrees of the harmonics are active
@@ -41,6 +42,7 @@ class GaussiansModel(Model):
 
     entries = "pictures"
     shows_pictures = True
+    acts_after = True
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class GaussiansModel(Model):
         self.weights = weights_of(LOSSES, (conf.form,), train, plan)
         self.exposure = Exposure() if plan.exposure.value else None
         self._exposure_rate = photographs.exposure_rate
-        self.splats = Splats(one_splat(conf))
+        self.splats = Splats(conf)
         self.generator = generator
         self.extent = 1.0
         self.cameras: list[PinholeCamera] = []
@@ -72,7 +74,7 @@ class GaussiansModel(Model):
     @property
     def level_set(self) -> LevelSet | None:
         """The fused distances of all cameras; None without a scene."""
-        return Fusion(self._depth_of, tuple(self.cameras)).level_set() if self.cameras else None
+        return fused(self._depth_of, tuple(self.cameras)) if self.cameras else None
 
     # the batch
 
@@ -97,10 +99,10 @@ class GaussiansModel(Model):
     def degree(self, step: int) -> int:
         """The degree of spherical harmonics at a step, which increases during training."""
         done = step / max(1.0, DEGREES_UNTIL * self.train.end_iter)
-        return min(self.conf.degree, int(done * self.conf.degree)) if self.conf.degree else 0
+        return min(self.conf.degree, int(done * self.conf.degree))
 
-    def _viewpoint(self, camera: np.ndarray, size: tuple[int, int], step: int) -> Viewpoint:
-        return Viewpoint(camera, size, self.degree(step), self.behind)
+    def _paint(self, camera: np.ndarray, size: tuple[int, int], step: int) -> Var:
+        return paint(self.splats, self.conf, camera, size, self.degree(step), self.behind)
 
     def objective(self, batch: PictureBatch, noise: Any, step: int, precomputed: Any = None) -> Objective:
         """The published losses, averaged over the images."""
@@ -108,8 +110,7 @@ class GaussiansModel(Model):
         errors = []
         for picture in batch.pictures:
             height, width = picture.rgb.shape[:2]
-            viewpoint = self._viewpoint(picture.camera, (width, height), step)
-            shown = paint(self.splats, self.conf, viewpoint)
+            shown = self._paint(picture.camera, (width, height), step)
             rgb, target = shown[:, :, COLOR], picture.target(self.plan.uses_masks, self.behind)
             if self.exposure is not None:
                 rgb = self.exposure.of_picture(rgb, picture.view)
@@ -132,10 +133,6 @@ class GaussiansModel(Model):
         found = {f"{densify.NETWORK}.{name}": rate for name, rate in rates.items()}
         return found if self.exposure is None else found | {EXPOSURE: self._exposure_rate}
 
-    def acts_after(self, step: int) -> bool:
-        """True: after each step."""
-        return True
-
     def after_step(self, parameters: Parameters, step: int) -> None:
         """Relocate and add Gaussians, and add SGLD noise to their centres."""
         step += 1
@@ -143,7 +140,8 @@ class GaussiansModel(Model):
             values = {name: getattr(self.splats, name).numpy() for name in NAMES}
             change = densify.relocated(values, self.conf, np.random.default_rng((self.train.seed, step)))
             if change is not None:
-                densify.apply(parameters, change)
+                parameters.keep(densify.NETWORK, change[0])
+                parameters.append(densify.NETWORK, change[1])
         rate = NOISE * self.rates(step)[f"{densify.NETWORK}.means"]
         self.splats.wander(step_of(rate, self.is_flat, self.train.seed, step))
 
@@ -171,9 +169,8 @@ class GaussiansModel(Model):
     def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses, and the PSNR of the batch."""
         decibels = output["error"].mean().log() * (-10.0 / np.log(10.0))
-        named = {loss_tag(name): value for name, value in losses.items() if name != "total"}
         count = jt.array(np.array([self.splats.count], np.float32))
-        return {"Loss/loss": losses["total"], "Statistics/psnr": decibels, "Statistics/splats": count} | named
+        return loss_scalars(losses) | {"Statistics/psnr": decibels, "Statistics/splats": count}
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The number of Gaussians."""
@@ -189,9 +186,20 @@ class GaussiansModel(Model):
     def _seen_by(self, camera: PinholeCamera, step: int) -> tuple[Var, np.ndarray]:
         """The image of a camera, and the camera's numbers."""
         numbers = numbers_of(camera.intrinsics, camera.c2w)
-        return paint(self.splats, self.conf, self._viewpoint(numbers, (camera.width, camera.height), step)), numbers
+        return self._paint(numbers, (camera.width, camera.height), step), numbers
 
     def _depth_of(self, camera: PinholeCamera) -> tuple[np.ndarray, np.ndarray]:
         """Depth and opacity [H, W] of a camera."""
         with jt.no_grad():
             return depth_of(self._seen_by(camera, 0)[0])
+
+
+def build(
+    conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
+) -> GaussiansModel:
+    """The model; raises ConfigError if weights are to be averaged."""
+    if train.ema_decay > 0:
+        raise ConfigError(
+            f"train.ema_decay = {train.ema_decay:g}: Gaussians that are relocated have no average; set it to 0"
+        )
+    return GaussiansModel(conf.gaussians, conf.photographs, train, generator, plan)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from data.rays import ImageRays
@@ -12,33 +10,35 @@ from models.methods.gaussians.conf import SURFELS, SplatsConfig
 from models.methods.gaussians.splats import Splats
 from models.methods.gaussians.terms import facing
 from models.ops import splat_raster as raster
-from models.ops.splat_project import project_ellipsoids, project_surfels
-from models.ops.splat_shade import shade_splats
+from models.ops.splat_project import project_ellipsoids, project_surfels, shade_splats
 from models.ops.volrend import SEEN_OPACITY
 from models.structs import RayView, Var
 
 
-@dataclass(frozen=True)
-class Viewpoint:
-    """Camera, image size, harmonics and background of a rendering."""
+def paint(
+    splats: Splats,
+    conf: SplatsConfig,
+    numbers: np.ndarray,
+    size: tuple[int, int],
+    degree: int,
+    background: np.ndarray | None,
+) -> Var:
+    """The image [H, W, C], see `ops.splat_raster`.
 
-    camera: np.ndarray  # float32 [17], see `splat_project.camera_numbers`
-    size: tuple[int, int]  # width, height
-    degree: int  # degree of the harmonics
-    background: np.ndarray | None  # [3], None for black
-
-
-def paint(splats: Splats, conf: SplatsConfig, viewpoint: Viewpoint) -> Var:
-    """The image [H, W, C], see `ops.splat_raster`."""
-    is_flat, camera = conf.form == SURFELS, jt.array(viewpoint.camera)
+    Args:
+        numbers: of the camera, see `splat_project.camera_numbers`.
+        size: width, height.
+        degree: of the harmonics.
+        background: [3], None for black.
+    """
+    is_flat, camera = conf.form == SURFELS, jt.array(numbers)
     project = project_surfels if is_flat else project_ellipsoids
     composite = raster.composite_surfels if is_flat else raster.composite_ellipsoids
-    seen = project(splats.means, splats.quats, splats.sizes, camera, *viewpoint.size)
-    colors = shade_splats(splats.means, splats.dc, splats.rest, camera, viewpoint.degree)
-    behind = np.zeros(3) if viewpoint.background is None else viewpoint.background
-    probe = jt.zeros((splats.count, 2))
-    look = raster.Look(colors, splats.opacities.sigmoid(), jt.array(np.asarray(behind, np.float32)), probe)
-    return composite(seen, look, raster.Raster(*viewpoint.size))
+    seen = project(splats.means, splats.quats, splats.sizes, camera, *size)
+    colors = shade_splats(splats.means, splats.dc, splats.rest, camera, degree)
+    behind = np.zeros(3) if background is None else background
+    look = raster.Look(colors, splats.opacities.sigmoid(), jt.array(np.asarray(behind, np.float32)))
+    return composite(seen, look, raster.Raster(*size))
 
 
 def ray_view(shown: Var, camera: np.ndarray, rays: ImageRays) -> RayView:

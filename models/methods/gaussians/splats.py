@@ -25,7 +25,6 @@ FARTHEST = 8.0  # radii of the region: outer limit of background Gaussians, unif
 NEIGHBOURS = 3  # number of nearest neighbours; the RMS distance to them is the initial size
 BEYOND = 0.3  # fraction of random Gaussians outside the region of interest, without masks
 FIRST_OPACITY = 0.1
-LONE_SIZE = 0.1  # initial size without neighbours
 SMALLEST, LARGEST = 1e-4, 1.0  # limits of initial sizes, working-frame units
 NAMES = ("means", "quats", "sizes", "opacities", "dc", "rest")
 
@@ -33,10 +32,11 @@ NAMES = ("means", "quats", "sizes", "opacities", "dc", "rest")
 class Splats(jt.nn.Module):
     """means [N, 3], quats [N, 4], sizes [N, 3] as logarithms, opacities [N, 1] as logits, dc [N, 3], rest [N, K, 3]."""
 
-    def __init__(self, values: dict[str, np.ndarray]) -> None:
+    def __init__(self, conf: SplatsConfig) -> None:
+        """One Gaussian, a placeholder until a scene or a checkpoint is given."""
         super().__init__()
-        for name in NAMES:
-            setattr(self, name, jt.array(np.asarray(values[name], np.float32)))
+        for name, shape in zip(NAMES, ((3,), (4,), (3,), (1,), (3,), (conf.rest, 3)), strict=True):
+            setattr(self, name, jt.array(np.full((1, *shape), name == "quats", np.float32)))
 
     def fill(self, values: dict[str, np.ndarray]) -> None:
         """Replace the Gaussians; their number may change."""
@@ -65,23 +65,12 @@ class Points:
     rgb: np.ndarray  # [N, 3] in [0, 1]
 
 
-def one_splat(conf: SplatsConfig) -> dict[str, np.ndarray]:
-    """A placeholder until a scene or a checkpoint is given."""
-    shapes: dict[str, tuple[int, ...]] = {"means": (1, 3), "quats": (1, 4), "sizes": (1, 3), "opacities": (1, 1)}
-    shapes |= {"dc": (1, 3), "rest": (1, conf.rest, 3)}
-    return {name: np.full(shape, name == "quats", np.float32) for name, shape in shapes.items()}
-
-
 def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generator) -> dict[str, np.ndarray]:
     """Isotropic Gaussians at points; the size is the RMS distance to the nearest neighbours."""
     count = len(points.xyz)
     quats = generator.normal(size=(count, 4))
-    if count > 1:
-        near = min(NEIGHBOURS, count - 1)
-        distances = cKDTree(points.xyz).query(points.xyz, k=near + 1)[0][:, 1:]
-        size = np.sqrt((distances**2).mean(axis=1))
-    else:
-        size = np.full(1, LONE_SIZE)
+    distances = cKDTree(points.xyz).query(points.xyz, k=NEIGHBOURS + 1)[0][:, 1:]  # infinite where there are fewer
+    size = np.sqrt((distances**2).mean(axis=1))
     largest = LARGEST * np.maximum(1.0, np.linalg.norm(points.xyz, axis=1))
     return {
         "means": points.xyz,

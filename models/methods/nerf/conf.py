@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from models.config.strict import ConfigError
-from models.estimators.conf import MOST_SAMPLES, CoarseToFineConfig
+from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
 from models.fields.registry import NERF
-from models.methods.chosen_fields import RadianceFieldConfig
+from models.methods.block import RadianceFieldConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,8 @@ class NeRFConfig(RadianceFieldConfig):
     nerf: NerfConfig | None = None  # None if `radiance_field` selects another block
     nerf_renderer: CoarseToFineConfig = CoarseToFineConfig()
     type: str = NERF
+    sampled = "nerf_renderer"
+    memory_keys = "model.nerf_renderer.n_samples and n_importance"
 
     def check(self) -> None:
         """Raises ConfigError for networks whose inputs are not points (x, y, z) and view directions, and for
@@ -33,35 +35,12 @@ class NeRFConfig(RadianceFieldConfig):
             )
 
     @property
-    def network_blocks(self) -> tuple[str, ...]:
-        """The blocks that determine the shapes of the weights."""
-        return self.field_blocks
-
-    @property
-    def n_importance(self) -> int:
-        """Samples drawn from the coarse weights."""
-        return self.nerf_renderer.n_importance
-
-    def allows_importance(self, count: int) -> bool:
-        """Whether n_importance could be `count`."""
-        return 1 <= count <= MOST_SAMPLES
-
-    def with_importance(self, count: int) -> NeRFConfig:
-        """The same block with `count` as n_importance."""
-        return replace(self, nerf_renderer=replace(self.nerf_renderer, n_importance=count))
-
-    @property
     def parameters(self) -> int:
         """Trained parameters; those of NeRF's network twice, for the coarse and the fine pass."""
-        return self.field_parameters * (2 if self.radiance_field == NERF else 1)
-
-    @property
-    def memory_keys(self) -> str:
-        """The numbers of samples per ray."""
-        return "model.nerf_renderer.n_samples and n_importance"
+        return super().parameters * (2 if self.radiance_field == NERF else 1)
 
     @property
     def ray_numbers(self) -> int:
         """A lower bound of the float32 numbers that a step stores per ray: depths, weights and jitter."""
         samples = self.nerf_renderer.n_samples
-        return 2 * (samples + self.n_importance) + samples
+        return 2 * (samples + self.nerf_renderer.n_importance) + samples

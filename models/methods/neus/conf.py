@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from models.config.strict import ConfigError
 from models.estimators.conf import HierarchicalConfig
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
-from models.methods.chosen_fields import SurfaceConfig
+from models.methods.block import SurfaceConfig
 
 NEUS = "neus"
 
@@ -21,6 +21,8 @@ class NeuSConfig(SurfaceConfig):
     rendering_network: ColorConfig | None = None  # the same for `color`
     neus_renderer: HierarchicalConfig
     type: str = NEUS
+    sampled = "neus_renderer"
+    memory_keys = "model.neus_renderer.n_samples and n_importance"
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
@@ -36,29 +38,12 @@ class NeuSConfig(SurfaceConfig):
         return ("nerf", *self.field_blocks)
 
     @property
-    def n_importance(self) -> int:
-        """Samples drawn near the surface."""
-        return self.neus_renderer.n_importance
-
-    def allows_importance(self, count: int) -> bool:
-        """Whether n_importance could be `count`."""
-        return not self.neus_renderer.fault(count)
-
-    def with_importance(self, count: int) -> NeuSConfig:
-        """The same block with `count` as n_importance."""
-        return replace(self, neus_renderer=replace(self.neus_renderer, n_importance=count))
-
-    @property
     def parameters(self) -> int:
         """Trained parameters of all networks that the conf builds."""
         return self.field_parameters + (self.nerf.parameters if self.neus_renderer.n_outside > 0 else 0)
 
     @property
-    def memory_keys(self) -> str:
-        """The numbers of samples per ray."""
-        return "model.neus_renderer.n_samples and n_importance"
-
-    @property
     def ray_numbers(self) -> int:
         """A lower bound of the float32 numbers that a step stores per ray, see structs.RenderOutput."""
-        return 9 * (self.neus_renderer.n_samples + self.n_importance) + self.neus_renderer.n_outside
+        renderer = self.neus_renderer
+        return 9 * (renderer.n_samples + renderer.n_importance) + renderer.n_outside

@@ -1,14 +1,22 @@
-"""NeuS: a surface with dense samples, and its images."""
+"""NeuS: a surface with dense samples, its images, and its construction."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from data.rays import PixelBatch, Rays
+from models.config.blocks import TrainConfig
 from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator
+from models.fields.protocol import SurfaceFields
+from models.fields.radiance import NeRF
+from models.fields.registry import COLORS, SURFACES
+from models.fields.sdf import SingleVarianceNetwork
 from models.machine.backend import jt
-from models.methods.neus.conf import NEUS
+from models.methods.neus.conf import NEUS, NeuSConfig
 from models.methods.neus.sparing import sparing_view
 from models.methods.surface import SurfaceModel
+from models.plan import TrainingPlan
 from models.rendering.render import render_surface
 from models.rendering.views import region_view
 from models.structs import Noise, RayView, Var
@@ -27,8 +35,7 @@ class NeuSModel(SurfaceModel):
 
     def view(self, rays: Rays, step: int) -> RayView:
         """Colours with background; normal, distance and opacity inside the sphere."""
-        ratio = self.cos_anneal_ratio(step)
-        return sparing_view(self.fields, self.estimator, rays, ratio, self.behind)
+        return sparing_view(self, self.estimator, rays, step)
 
     def view_fully(self, rays: Rays, step: int) -> RayView:
         """The same with all networks evaluated at all samples."""
@@ -39,3 +46,14 @@ class NeuSModel(SurfaceModel):
             ratio = self.cos_anneal_ratio(step)
             rendering = render_surface(fields.color, fields.sharpness(), samples, geometry, ratio, self.behind)
             return region_view(rendering, geometry.gradient)
+
+
+def build(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan) -> NeuSModel:
+    """The model, with a background network if the conf uses one."""
+    fields = SurfaceFields(
+        sdf=SURFACES[conf.surface].build(conf.block(conf.surface), generator),
+        color=COLORS[conf.color].build(conf, generator),
+        sharpness=SingleVarianceNetwork(conf.variance_network),
+    )
+    nerf = NeRF(conf.nerf, generator) if conf.neus_renderer.n_outside > 0 else None
+    return NeuSModel(fields, HierarchicalEstimator(conf.neus_renderer, nerf), train, plan)

@@ -1,10 +1,15 @@
 """Images of NeuS that evaluate the networks only where their output is visible. R rays, N intervals inside the sphere.
 
 Rays that hit the object are rendered as in training, to float32 accuracy: the omitted values are multiplied by zero
-there.
+there. Only images use this; a training step evaluates the networks of the surface everywhere. P = R N. A network that
+is evaluated at some rows replaces the full one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,23 +17,100 @@ from data.cameras import SPAN_LENGTH
 from data.rays import Rays
 from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator, inside_depths
-from models.fields.protocol import ColorField, SurfaceFields
+from models.fields.protocol import STEEPEST, SurfaceFields
 from models.machine.backend import jt
-from models.methods.neus import visible
-from models.ops import volrend
-from models.rendering.kernels import composite, over_background, weights_from_alpha
+from models.methods.surface import SurfaceModel
+from models.ops.volrend import ALPHA_EPS, over_background, packed_sum, points_along, ray_weights
 from models.rendering.render import render_surface
 from models.rendering.views import region_view
-from models.structs import RayView
+from models.structs import FieldOutput, RayView, Var
+
+# An interval that ends this many 1 / inv_s in front of the surface has an opacity below ALPHA_EPS, that of an empty
+# one.
+NEGLIGIBLE = -float(np.log(ALPHA_EPS))
+# Relative rounding error of float32 points, with respect to the larger of the sphere's radius and the camera's
+# distance.
+ROUNDING = 1e-5
+EMPTY_SDF = 10.0  # a signed distance in a region without an object, larger than the region
 
 
-def sparing_view(
-    fields: SurfaceFields,
-    estimator: HierarchicalEstimator,
-    rays: Rays,
-    cos_anneal_ratio: float,
-    background_rgb: np.ndarray | None,
+def meets_sphere(rays: Rays) -> np.ndarray:
+    """Whether the line of each ray crosses the unit sphere, to float32 accuracy: bool [R]."""
+    origins, directions = rays.origins.astype(np.float64), rays.directions.astype(np.float64)
+    nearest = np.linalg.norm(np.cross(origins, directions), axis=1) / np.linalg.norm(directions, axis=1)
+    return nearest < 1.0 + _slack(rays)
+
+
+def may_be_opaque(rays: Rays, sdf: np.ndarray, spacing: float, inv_s: float) -> np.ndarray:
+    """Whether any interval of each ray may be opaque, bool [R]; sdf [R, N] at depths `spacing` apart.
+
+    For other rays no interval is more opaque than ALPHA_EPS of `volrend`. For a ray that misses the sphere only a zero
+    crossing counts, not the blur around a surface with a small inv_s.
+    """
+    blur = np.where(meets_sphere(rays), NEGLIGIBLE / inv_s, 0.0)
+    return sdf.min(axis=1) <= STEEPEST * spacing + blur
+
+
+def may_be_inside(rays: Rays, t_starts: np.ndarray, last: float) -> np.ndarray:
+    """Whether each interval may be inside the unit sphere, to float32 accuracy: bool [R, N].
+
+    t_starts: the starts [R, N]; `last` is the length of the last interval.
+    """
+    lengths = np.diff(t_starts, axis=1, append=t_starts[:, -1:] + last)
+    middles = rays.origins[:, None] + rays.directions[:, None] * (t_starts + 0.5 * lengths)[..., None]
+    return np.linalg.norm(middles, axis=2) < 1.0 + _slack(rays)[:, None]
+
+
+def _slack(rays: Rays) -> np.ndarray:
+    """The uncertainty of the radius of a point on each ray, [R]."""
+    return ROUNDING * np.maximum(1.0, np.linalg.norm(rays.origins, axis=1))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A subset of P rows, with index Vars that all gathers and scatters share."""
+
+    chosen: Var  # [K] int32, ascending
+    places: Var  # [P] int32: position of each row in the subset, K for other rows
+
+    @classmethod
+    def where(cls, wanted: np.ndarray) -> Rows:
+        """The rows with `wanted` true (bool, any shape, P entries); at least one, since Jittor has no [0, C]."""
+        flat = wanted.ravel().copy()
+        flat[:1] |= not flat.any()
+        places = np.where(flat, np.cumsum(flat) - 1, np.count_nonzero(flat))
+        return cls(jt.array(np.flatnonzero(flat).astype(np.int32)), jt.array(places.astype(np.int32)))
+
+    def gather(self, values: Var) -> Var:
+        """[P, C] -> [K, C]."""
+        return values[self.chosen]
+
+    def spread(self, values: Var) -> Var:
+        """[K, C] -> [P, C], zero in other rows."""
+        return jt.concat([values, jt.zeros((1, values.shape[1]))], dim=0)[self.places]
+
+
+def merged(
+    rays: Rays, chosen: np.ndarray, first: Callable[[Rays], RayView], second: Callable[[Rays], RayView]
 ) -> RayView:
+    """The result of `first` for selected rays (bool [R]) and of `second` for the others; neither is called for zero
+    rays.
+    """
+    parts = [(which, show(rays.at(which))) for which, show in ((chosen, first), (~chosen, second)) if which.any()]
+    columns = {name: np.empty((len(rays), array.shape[1]), np.float32) for name, array in vars(parts[0][1]).items()}
+    for which, shown in parts:
+        for name, array in vars(shown).items():
+            columns[name][which] = array
+    return RayView(**columns)
+
+
+def unseen(rgb: np.ndarray) -> RayView:
+    """The RayView of rays that see no object, from their colours [R, 3]."""
+    one = np.zeros((len(rgb), 1), np.float32)
+    return RayView(rgb, np.zeros((len(rgb), 3), np.float32), one, one)
+
+
+def sparing_view(model: SurfaceModel, estimator: HierarchicalEstimator, rays: Rays, step: int) -> RayView:
     """Render rays; a ray without opaque intervals gets the background colour.
 
     A full rendering assigns an opacity of 1e-5 to each empty interval of such a ray. With a background network, a ray
@@ -36,16 +118,16 @@ def sparing_view(
     empty if it crosses no surface.
     """
     with jt.no_grad():
-        seen = np.ones(len(rays), bool) if estimator.nerf is None else visible.meets_sphere(rays)
-        sdf = _uniform_distances(fields, estimator, rays.at(seen))
+        seen = np.ones(len(rays), bool) if estimator.nerf is None else meets_sphere(rays)
+        sdf = _uniform_distances(model.fields, estimator, rays.at(seen))
         spacing = SPAN_LENGTH / max(estimator.conf.n_samples - 1, 1)
-        opaque = visible.may_be_opaque(rays.at(seen), sdf, spacing, float(fields.sharpness().item()))
+        opaque = may_be_opaque(rays.at(seen), sdf, spacing, model.sharpness())
         seen[seen] = opaque
-        return visible.merged(
+        return merged(
             rays,
             seen,
-            lambda some: _view_object(fields, estimator, some, sdf[opaque], cos_anneal_ratio, background_rgb),
-            lambda some: _view_background(estimator, some, background_rgb),
+            lambda some: _view_object(model, estimator, some, sdf[opaque], step),
+            lambda some: _view_background(estimator, some, model.behind),
         )
 
 
@@ -56,41 +138,45 @@ def _uniform_distances(fields: SurfaceFields, estimator: HierarchicalEstimator, 
         return np.empty((0, count), np.float32)
     placed = upload(rays)
     depths = inside_depths(placed.near, placed.far, count, None)
-    points = volrend.points_along(placed.origins, placed.directions, depths).reshape((-1, 3))
+    points = points_along(placed.origins, placed.directions, depths).reshape((-1, 3))
     return fields.sdf.at_weights().distance(points).reshape(depths.shape).numpy()
 
 
 def _view_object(
-    fields: SurfaceFields,
-    estimator: HierarchicalEstimator,
-    rays: Rays,
-    sdf: np.ndarray,
-    cos_anneal_ratio: float,
-    background_rgb: np.ndarray | None,
+    model: SurfaceModel, estimator: HierarchicalEstimator, rays: Rays, sdf: np.ndarray, step: int
 ) -> RayView:
     """Render rays that may be opaque; `sdf` is that of `_uniform_distances`."""
-    placed, bound = upload(rays), fields.sdf.at_weights()
-    color: ColorField = fields.color
+    placed, bound = upload(rays), model.fields.sdf.at_weights()
+    color: Any = model.fields.color
     t_starts = estimator.t_starts(placed, bound.distance, None, jt.array(sdf))
     samples = estimator.samples_of(placed, t_starts)
     if estimator.nerf is None:
         geometry = bound.evaluate(samples.positions)
-    else:  # with a background, the networks are evaluated only inside the sphere
-        rows = visible.Rows.where(visible.may_be_inside(rays, t_starts.numpy(), estimator.last_length))
-        geometry, color = visible.distance_at(bound, rows, samples.positions), visible.ColorAt(color, rows)
-    rendering = render_surface(color, fields.sharpness(), samples, geometry, cos_anneal_ratio, background_rgb)
+    else:  # with a background, the networks are evaluated only inside the sphere; their outputs are zero elsewhere
+        rows = Rows.where(may_be_inside(rays, t_starts.numpy(), estimator.last_length))
+        found = bound.evaluate(rows.gather(samples.positions))
+        geometry = FieldOutput(rows.spread(found.sdf), found.feature, rows.spread(found.gradient))
+
+        def color(points: Var, normals: Var, view_dirs: Var, features: Var) -> Var:
+            gather = rows.gather
+            return rows.spread(model.fields.color(gather(points), gather(normals), gather(view_dirs), features))
+
+    ratio = model.cos_anneal_ratio(step)
+    rendering = render_surface(color, model.fields.sharpness(), samples, geometry, ratio, model.behind)
     return region_view(rendering, geometry.gradient)
 
 
 def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rgb: np.ndarray | None) -> RayView:
     """Render rays without opaque intervals, as if there were no object."""
-    placed, samples = upload(rays), None
+    background = None
     if estimator.nerf is not None:
-        samples = estimator.samples_of(placed, estimator.t_starts(placed, visible.no_object, None))
-    if samples is None or samples.background is None:
+        placed, no_object = upload(rays), lambda points: jt.full((points.shape[0], 1), EMPTY_SDF)
+        samples = estimator.samples_of(placed, estimator.t_starts(placed, no_object, None))
+        background = samples.background
+    if background is None:
         behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
-        return visible.unseen(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))
+        return unseen(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))
     nothing = jt.zeros((samples.positions.shape[0], 3))
-    alpha, rgb, offsets = samples.background.joined(nothing[:, :1], nothing)
-    weights, opacity = weights_from_alpha(alpha, offsets, is_dense=True)
-    return visible.unseen(over_background(composite(weights, rgb, offsets), opacity, background_rgb).numpy())
+    alpha, rgb, offsets = background.joined(nothing[:, :1], nothing)
+    weights, opacity = ray_weights(alpha, offsets, is_dense=True)
+    return unseen(over_background(packed_sum(weights, rgb, offsets), opacity, background_rgb).numpy())

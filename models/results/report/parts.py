@@ -10,7 +10,6 @@ from typing import Any
 import cv2
 import numpy as np
 
-from data.cameras import mean_up
 from data.io.images import size_within
 from data.scenes.scene import Scene
 from models.mesh.clean import thinned
@@ -87,16 +86,6 @@ def camera_lines(scene: Scene) -> str:
         for index in range(4):
             lines += [centre, centre + corners[index], centre + corners[index], centre + corners[(index + 1) % 4]]
     return _encoded(np.asarray(lines, "<f4"))
-
-
-def up_of(scene: Scene) -> list[float]:
-    """The mean up direction of the cameras, a unit vector in the working frame."""
-    return mean_up(scene.c2w).tolist()
-
-
-def front_of(scene: Scene) -> list[float]:
-    """The mean direction of the cameras from the origin of the working frame."""
-    return scene.c2w[:, :3, 3].mean(axis=0).tolist()
 
 
 def _encoded(array: np.ndarray) -> str:

@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from data.cameras import mean_up
 from data.errors import UserError, one_line, reason
 from data.io.clock import phase
 from data.io.files import is_file, write_result
@@ -35,7 +36,7 @@ from models.results.experiment import Experiment
 from models.results.image_metrics import ValidationImage
 from models.results.render import distance_picture, error_picture, normal_picture
 from models.results.report.document import REPORT, document, read_page
-from models.results.report.parts import camera_lines, front_of, linked_files, mesh_part, picture_uri, up_of
+from models.results.report.parts import camera_lines, linked_files, mesh_part, picture_uri
 from models.training.logger import RunLogger
 
 SHARE = 0.01  # fraction of the training time
@@ -126,8 +127,8 @@ def fixed_parts(experiment: Experiment) -> dict[str, Any]:
     differs = [[key, _text(base.get(key)), _text(value)] for key, value in values.items() if not same(value, base, key)]
     return {
         "about": f"{scene.name} · {experiment.conf.model.type}",
-        "up": up_of(scene),
-        "front": front_of(scene),
+        "up": mean_up(scene.c2w).tolist(),
+        "front": scene.c2w[:, :3, 3].mean(axis=0).tolist(),
         "cameras": camera_lines(scene),
         "scene": {"facts": [[key, value] for key, value in facts(scene).items()], "notes": list(scene.notes)},
         "plan": [list(row) for row in experiment.plan.rows],
@@ -239,15 +240,11 @@ class History:
         self.pictures = sorted([*others, picture], key=lambda shown: shown[STEP])[-MOST_PICTURES:]
         self.photographs[str(picture["view"])] = photograph
 
-    def curves(self) -> dict[str, list[float | None]]:
-        """The columns of the rows, by name."""
-        names = dict.fromkeys(name for row in self.rows for name in row)
-        return {name: [_short(row.get(name)) for row in self.rows] for name in names}
-
     def parts(self) -> dict[str, Any]:
-        """The history as JSON values for the page."""
+        """The history as JSON values for the page; curves are columns by name."""
+        names = dict.fromkeys(name for row in self.rows for name in row)
         return {
-            "curves": self.curves(),
+            "curves": {name: [_short(row.get(name)) for row in self.rows] for name in names},
             "pictures": self.pictures,
             "photographs": self.photographs,
             "mesh": self.mesh,

@@ -40,8 +40,8 @@ struct Opacity {
 // Ellipsoids: inputs means2d [N, 2], conics [N, 3], colours [N, 3], opacities [N, 1], depths [N, 1]; channels colour
 // and depth of the centre. Cotangents of channels are any type with [].
 struct EllipsoidForm {
-    static constexpr int CHANNELS = 4, SUMMED = CHANNELS, GRADIENTS = 12;
-    enum { D_X, D_Y, D_CONIC, D_OPACITY = 5, D_CHANNELS, D_PROBE = 10 };
+    static constexpr int CHANNELS = 4, SUMMED = CHANNELS, GRADIENTS = 10;
+    enum { D_X, D_Y, D_CONIC, D_OPACITY = 5, D_CHANNELS };
     struct Inputs {
         const float *means2d, *conics, *colors, *opacities, *depths;
     };
@@ -84,7 +84,7 @@ struct EllipsoidForm {
     // Add the gradients of pixels: `d_sigma` and, for the channels, weight times cotangents.
     template <typename Cotangents>
     __device__ static void back(Number *acc, const Splat &s, const Hit &hit, Number d_sigma, Number weight,
-                                Cotangents g, Number, bool absolute) {
+                                Cotangents g, Number) {
         const Number along = d_sigma * hit.dx, down = d_sigma * hit.dy;
         acc[D_X] += along;
         acc[D_Y] += down;
@@ -92,23 +92,18 @@ struct EllipsoidForm {
         acc[D_CONIC + 1] += along * hit.dy;
         acc[D_CONIC + 2] += down * hit.dy;
         for (int c = 0; c < CHANNELS; c++) acc[D_CHANNELS + c] += weight * g[c];
-        if (absolute) {
-            acc[D_PROBE] += size_of(s.a * along + s.b * down);
-            acc[D_PROBE + 1] += size_of(s.b * along + s.c * down);
-        }
     }
     // Convert the sums of a tile to gradients of the inputs.
-    __device__ static void finish(const Splat &s, float, float, bool absolute, float *d) {
+    __device__ static void finish(const Splat &s, float, float, float *d) {
         const float along = d[D_X], down = d[D_Y];
         d[D_X] = s.a * along + s.b * down, d[D_Y] = s.b * along + s.c * down;
         d[D_CONIC] *= 0.5f, d[D_CONIC + 2] *= 0.5f;
-        if (!absolute) d[D_PROBE] = d[D_X], d[D_PROBE + 1] = d[D_Y];
     }
     struct Outputs {
-        float *means2d, *conics, *colors, *opacities, *depths, *probe;
+        float *means2d, *conics, *colors, *opacities, *depths;
     };
     __device__ static void write(const Outputs &to, long n, const float *d) {
-        for (int i = 0; i < 2; i++) to.means2d[2 * n + i] = d[D_X + i], to.probe[2 * n + i] = d[D_PROBE + i];
+        for (int i = 0; i < 2; i++) to.means2d[2 * n + i] = d[D_X + i];
         for (int i = 0; i < 3; i++) to.conics[3 * n + i] = d[D_CONIC + i], to.colors[3 * n + i] = d[D_CHANNELS + i];
         to.opacities[n] = d[D_OPACITY];
         to.depths[n] = d[D_CHANNELS + 3];

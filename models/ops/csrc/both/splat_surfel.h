@@ -15,8 +15,8 @@ __device__ inline Number inverse_depth(Number depth) {
 // below NEAREST_HIT count as that), and the depth of the hits within the first part of the accumulated weight, which is
 // not differentiated.
 struct SurfelForm {
-    static constexpr int CHANNELS = 11, SUMMED = 10, GRADIENTS = 21;
-    enum { D_X, D_Y, D_T, D_OPACITY = 11, D_CHANNELS, D_PROBE = 19 };
+    static constexpr int CHANNELS = 11, SUMMED = 10, GRADIENTS = 19;
+    enum { D_X, D_Y, D_T, D_OPACITY = 11, D_CHANNELS };
     enum { DEPTH = 3, NORMAL, HIT = 7, FIRST, SECOND, FRONT, FIXED = HIT };
     struct Inputs {
         const float *means2d, *to_picture, *normals, *colors, *opacities, *depths;
@@ -100,7 +100,7 @@ struct SurfelForm {
     }
     template <typename Cotangents>
     __device__ static void back(Number *acc, const Splat &s, const Hit &hit, Number d_sigma, Number weight,
-                                Cotangents g, Number origin, bool absolute) {
+                                Cotangents g, Number origin) {
         for (int c = 0; c < FIXED; c++) acc[D_CHANNELS + c] += weight * g[c];
         const Number inverse = inverse_depth(hit.depth), place = inverse - origin;
         const Number slope = hit.depth < NEAREST_HIT ? Number{} : inverse * inverse;
@@ -109,7 +109,7 @@ struct SurfelForm {
         const Number du = (hit.on_plane ? d_sigma * hit.u : Number{}) + on_depth * s.t[6];
         const Number dv = (hit.on_plane ? d_sigma * hit.v : Number{}) + on_depth * s.t[7];
         const Number dc[3] = {du * hit.inverse, dv * hit.inverse, -(du * hit.u + dv * hit.v) * hit.inverse};
-        Number h[3], k[3], at_x{}, at_y{};
+        Number h[3], k[3];
         planes(s, hit.px, hit.py, h, k);
         for (int i = 0; i < 3; i++) {
             const int a = (i + 1) % 3, b = (i + 2) % 3;
@@ -117,29 +117,21 @@ struct SurfelForm {
             acc[D_T + i] -= dh;
             acc[D_T + 3 + i] -= dk;
             acc[D_T + 6 + i] += hit.px * dh + hit.py * dk;
-            at_x = -dh, at_y = -dk;
         }
         acc[D_T + 6] += on_depth * hit.u;
         acc[D_T + 7] += on_depth * hit.v;
         acc[D_T + 8] += d_depth;
-        const Number x = d_blur * hit.dx, y = d_blur * hit.dy;
-        acc[D_X] += x;
-        acc[D_Y] += y;
-        if (absolute) acc[D_PROBE] += size_of(at_x * s.t[8] + x), acc[D_PROBE + 1] += size_of(at_y * s.t[8] + y);
+        acc[D_X] += d_blur * hit.dx;
+        acc[D_Y] += d_blur * hit.dy;
     }
-    // The probe receives the gradient of the projected centre, which moves with the plane and with the low-pass filter.
-    __device__ static void finish(const Splat &s, float x0, float y0, bool absolute, float *d) {
-        if (!absolute) {
-            d[D_PROBE] = d[D_T + 2] * s.t[8] + d[D_X];
-            d[D_PROBE + 1] = d[D_T + 5] * s.t[8] + d[D_Y];
-        }
+    __device__ static void finish(const Splat &, float x0, float y0, float *d) {
         for (int i = 0; i < 3; i++) d[D_T + 6 + i] -= x0 * d[D_T + i] + y0 * d[D_T + 3 + i];
     }
     struct Outputs {
-        float *means2d, *to_picture, *normals, *colors, *opacities, *depths, *probe;
+        float *means2d, *to_picture, *normals, *colors, *opacities, *depths;
     };
     __device__ static void write(const Outputs &to, long n, const float *d) {
-        for (int i = 0; i < 2; i++) to.means2d[2 * n + i] = d[D_X + i], to.probe[2 * n + i] = d[D_PROBE + i];
+        for (int i = 0; i < 2; i++) to.means2d[2 * n + i] = d[D_X + i];
         for (int i = 0; i < 9; i++) to.to_picture[9 * n + i] = d[D_T + i];
         for (int i = 0; i < 3; i++)
             to.colors[3 * n + i] = d[D_CHANNELS + i], to.normals[3 * n + i] = d[D_CHANNELS + NORMAL + i];

@@ -182,12 +182,12 @@ inline void composite_backward(const Raster &is, const typename Form::Inputs &in
                     d_alpha = on ? d_alpha : Vec{};
                     const Vec passed = d_alpha * opacity.passes;
                     acc[Form::D_OPACITY] += passed;
-                    Form::back(acc, splat, hit, -passed, weight, g[b], light.origin[b], is.absolute);
+                    Form::back(acc, splat, hit, -passed, weight, g[b], light.origin[b]);
                 });
                 if (!is_met) continue;
                 for (int c = 0; c < GRADIENTS; c++) record[c] = sum_of(acc[c]);
                 record[Form::D_OPACITY] /= splat.opacity;
-                Form::finish(splat, light.x0, light.y0, is.absolute, record);
+                Form::finish(splat, light.x0, light.y0, record);
             }
         }
         for (size_t k = 0; k < group.ranks.size(); k++) {
@@ -211,9 +211,9 @@ inline void composite_ellipsoids(const Raster &is, long count, const float *mean
 inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
                                           const float *colors, const float *opacities, const float *depths, const int *radii,
                                           const float *picture, const float *d_picture, float *d_means2d, float *d_conics,
-                                          float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
+                                          float *d_colors, float *d_opacities, float *d_depths) {
     composite_backward<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, picture, d_picture,
-                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
+                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths});
 }
 
 inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
@@ -226,10 +226,10 @@ inline void composite_surfels_backward(const Raster &is, long count, const float
                                        const float *normals, const float *colors, const float *opacities, const float *depths,
                                        const int *radii, const float *picture, const float *d_picture, float *d_means2d,
                                        float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
-                                       float *d_depths, float *d_probe) {
+                                       float *d_depths) {
     composite_backward<SurfelForm>(is, {means2d, to_picture, normals, colors, opacities, depths}, radii, count, picture,
                                    d_picture,
-                                   {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
+                                   {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths});
 }
 
 }  // namespace neus

@@ -304,8 +304,8 @@ struct OnVectors<Work, Matrix, Others...> {
 };
 
 // work(values ...) for the values of matrices [rows, width] at each place, in any order; width: whole vectors.
-template <typename Rows, typename Work, typename... Matrices>
-inline void each_value(const Rows &rows, int width, Work work, Matrices... matrices) {
+template <typename Work, typename... Matrices>
+inline void each_value(long rows, int width, Work work, Matrices... matrices) {
     each_part<VECTOR>(rows, width, OnVectors<Work, Matrices...>{matrices..., work});
 }
 

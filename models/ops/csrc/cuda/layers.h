@@ -30,8 +30,7 @@ struct Part {
 using Parts = std::vector<Part>;
 
 // y [rows, outputs] = x W^T, without the bias, which the next operation adds.
-template <typename Rows>
-inline void linear(const Layer &layer, const Rows &rows, const Parts &x, float *y, long stride) {
+inline void linear(const Layer &layer, long rows, const Parts &x, float *y, long stride) {
     int column = 0;
     for (const Part &part : x) {
         if (part.width == 0) continue;
@@ -42,8 +41,7 @@ inline void linear(const Layer &layer, const Rows &rows, const Parts &x, float *
 }
 
 // The gradient of W, in `gradients` as in the aligned parameters, += d_y^T x.
-template <typename Rows>
-inline void add_outer(const Layer &layer, const Rows &rows, const float *d_y, long stride, const Parts &x,
+inline void add_outer(const Layer &layer, long rows, const float *d_y, long stride, const Parts &x,
                       float *gradients) {
     int column = 0;
     for (const Part &part : x) {
@@ -55,24 +53,21 @@ inline void add_outer(const Layer &layer, const Rows &rows, const float *d_y, lo
 }
 
 // The gradients of W and b += those of d_y.
-template <typename Rows>
-inline void add_gradients(const Layer &layer, const Rows &rows, const float *d_y, long stride, const Parts &x,
+inline void add_gradients(const Layer &layer, long rows, const float *d_y, long stride, const Parts &x,
                           float *gradients) {
     add_outer(layer, rows, d_y, stride, x, gradients);
     column_sums(rows, layer.outputs, d_y, stride, true, gradients + layer.bias_offset());
 }
 
 // d_x [rows, width] = scale d_y W + keep d_x, of the columns from `column` on.
-template <typename Rows>
-inline void linear_backward(const Layer &layer, const Rows &rows, const float *d_y, long stride, int column, int width,
+inline void linear_backward(const Layer &layer, long rows, const float *d_y, long stride, int column, int width,
                             float scale, float keep, float *d_x, long stride_x) {
     product(rows, width, layer.outputs, scale, d_y, stride, false, layer.weight + column, layer.inputs, false, keep, d_x,
             stride_x);
 }
 
 // y = max(y + b, 0).
-template <typename Rows>
-inline void bias_relu(const Layer &layer, const Rows &rows, float *y, long stride) {
+inline void bias_relu(const Layer &layer, long rows, float *y, long stride) {
     each_value(
         rows, layer.outputs,
         [] __device__(float &y, float b) {
@@ -83,8 +78,7 @@ inline void bias_relu(const Layer &layer, const Rows &rows, float *y, long strid
 }
 
 // d_y = 0 where the value of ReLU is not positive.
-template <typename Rows>
-inline void relu_backward(const Rows &rows, int width, const float *value, long stride_value, float *d_y, long stride) {
+inline void relu_backward(long rows, int width, const float *value, long stride_value, float *d_y, long stride) {
     each_value(
         rows, width,
         [] __device__(float &d_y, float value) {

@@ -5,6 +5,7 @@
 #pragma once
 #include "layers.h"
 #include "offsets.h"
+#include "relu_tiles.h"
 #include "some_rows.h"
 
 namespace neus {
@@ -49,8 +50,7 @@ struct NerfPass {
 };
 
 // All layers but the last for points [rows, coordinates] seen along directions [rows, 3].
-template <typename Rows>
-inline void nerf_layers(const NerfPass &pass, const Rows &rows, const float *points, const float *directions) {
+inline void nerf_layers(const NerfPass &pass, long rows, const float *points, const float *directions) {
     encode(points, rows, pass.coordinates, pass.octaves, 1.f, pass.points.values, pass.stride_e,
            (int)pass.stride_e - pass.encoded);
     encode(directions, rows, 3, pass.view_octaves, 1.f, pass.views.values, pass.stride_v,
@@ -70,14 +70,13 @@ inline void nerf_layers(const NerfPass &pass, const Rows &rows, const float *poi
 }
 
 // density [n, 1] and rgb [n, 3] of points [n, coordinates] seen along directions [n, 3].
-template <typename Rows>
-inline void values_of(const Rows &n, const NerfSizes &sizes, const float *points, const float *directions,
-                      const float *packed, float *density, float *rgb) {
-    const NerfPass pass(sizes, most_of(n), packed);
+inline void values_by_layers(long n, const NerfSizes &sizes, const float *points, const float *directions,
+                             const float *packed, float *density, float *rgb) {
+    const NerfPass pass(sizes, n, packed);
     const Layer &top = pass.layers.back();
     Scratch<float> sums(pass.most * top.outputs);
-    for (long begin = 0; begin < most_of(n); begin += pass.most) {
-        const Rows rows = part_of(n, begin, pass.most);
+    for (long begin = 0; begin < n; begin += pass.most) {
+        const long rows = part_of(n, begin, pass.most);
         const long stride = pass.stride;
         nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
         const float *heads = pass.output(pass.trunk) + pass.features, *bias = top.bias;
@@ -93,18 +92,17 @@ inline void values_of(const Rows &n, const NerfSizes &sizes, const float *points
 }
 
 // Gradient of the packed parameters from the cotangents of density and rgb.
-template <typename Rows>
-inline void gradients_of(const Rows &n, const NerfSizes &sizes, const float *points, const float *directions,
-                         const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
-    const NerfPass pass(sizes, most_of(n), packed);
+inline void gradients_by_layers(long n, const NerfSizes &sizes, const float *points, const float *directions,
+                                const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
+    const NerfPass pass(sizes, n, packed);
     const long stride = pass.stride;
     const int heads = pass.trunk, view = heads + 1, color = heads + 2, features = pass.features;
     const int columns = pass.layers[heads].outputs;
     const Layer &top = pass.layers[color];
     Scratch<float> first(pass.most * stride), second(pass.most * stride), gradients(pass.parameters.size);
     clear(gradients.values, pass.parameters.size);
-    for (long begin = 0; begin < most_of(n); begin += pass.most) {
-        const Rows rows = part_of(n, begin, pass.most);
+    for (long begin = 0; begin < n; begin += pass.most) {
+        const long rows = part_of(n, begin, pass.most);
         nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
         float *d = first.values, *other = second.values;
         const float *from_rgb = d_rgb + begin * 3, *from_density = d_density + begin;
@@ -134,6 +132,90 @@ inline void gradients_of(const Rows &n, const NerfSizes &sizes, const float *poi
     pass.parameters.give(gradients.values, d_packed);
 }
 
+// The layers in tiles: of the one for feature and density the part for the feature, and behind all that for the density.
+inline std::vector<LayerShape> nerf_shapes(const NerfSizes &sizes) {
+    const int heads = sizes.trunk, features = sizes.widths[2 * heads + 1] - 1;
+    std::vector<LayerShape> shapes;
+    LayerShape density{};
+    long weight = 0;
+    for (int l = 0; 2 * l < (int)sizes.widths.size(); l++) {
+        const bool is_view = l == heads + 1;
+        const int inputs = sizes.widths[2 * l], main = l == 0 ? 0 : is_view ? features : sizes.widths[2 * l - 1];
+        const int outputs = sizes.widths[2 * l + 1], beside = inputs - main, used = l == heads ? features : outputs;
+        const long bias = weight + (long)inputs * outputs;
+        shapes.push_back({weight, bias, inputs, used, is_view ? 0 : beside, main, is_view ? main : 0, beside, 0, used, 1.f});
+        if (l == heads)
+            density = {weight + (long)inputs * used, bias + used, inputs, 1, beside, main, 0, beside, 0, 0, 1.f};
+        weight = bias + outputs;
+    }
+    shapes.push_back(density);
+    return shapes;
+}
+
+// The encoded inputs of a pass, in whole vectors.
+struct NerfTiles {
+    int stride_e, stride_v;
+    Scratch<float> points, views;
+
+    NerfTiles(const NerfSizes &sizes, long most)
+        : stride_e(whole(sizes.widths[0])), stride_v(whole(3 * (1 + 2 * sizes.view_octaves))), points(most * stride_e),
+          views(most * stride_v) {}
+    template <typename Rows>
+    ReluTiles<Rows> of(const Rows &rows, const NerfSizes &sizes, const float *from, const float *directions) {
+        encode(from, rows, sizes.coordinates, sizes.octaves, 1.f, points.values, stride_e, stride_e - sizes.widths[0]);
+        encode(directions, rows, 3, sizes.view_octaves, 1.f, views.values, stride_v, stride_v - 3 * (1 + 2 * sizes.view_octaves));
+        ReluTiles<Rows> its{rows};
+        its.beside = {points.values, stride_e};
+        its.views = {views.values, stride_v};
+        its.heads = sizes.trunk;
+        return its;
+    }
+};
+
+// density [n, 1] and rgb [n, 3] of points [n, coordinates] seen along directions [n, 3].
+template <typename Rows>
+inline void values_of(const Rows &n, const NerfSizes &sizes, const float *points, const float *directions,
+                      const float *packed, float *density, float *rgb) {
+    const NetInTiles net(packed, nerf_shapes(sizes), false, true);
+    if (!net.is_there()) return values_by_layers(most_of(n), sizes, points, directions, packed, density, rgb);
+    const long most = net.at_once(most_of(n));
+    NerfTiles inputs(sizes, most);
+    for (long begin = 0; begin < most_of(n); begin += most) {
+        ReluTiles<Rows> its =
+            inputs.of(part_of(n, begin, most), sizes, points + begin * sizes.coordinates, directions + begin * 3);
+        its.density = density + begin;
+        its.outputs = rgb + begin * 3;
+        evaluate(net, its);
+    }
+}
+
+// Gradient of the packed parameters from the cotangents of density and rgb.
+template <typename Rows>
+inline void gradients_of(const Rows &n, const NerfSizes &sizes, const float *points, const float *directions,
+                         const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
+    const NetInTiles net(packed, nerf_shapes(sizes), true, true);
+    if (!net.is_there())
+        return gradients_by_layers(most_of(n), sizes, points, directions, packed, d_density, d_rgb, d_packed);
+    const long most = net.at_once(most_of(n));
+    NerfTiles inputs(sizes, most);
+    ReluPass pass(net, most);
+    Scratch<float> sums(most * 2 * VECTOR);
+    float *to_rgb = sums.values, *to_density = to_rgb + most * VECTOR;
+    for (long begin = 0; begin < most_of(n); begin += most) {
+        const Rows rows = part_of(n, begin, most);
+        const float *from_rgb = d_rgb + begin * 3, *from_density = d_density + begin;
+        ReluTiles<Rows> its = inputs.of(rows, sizes, points + begin * sizes.coordinates, directions + begin * 3);
+        each_place(rows, VECTOR, [=] __device__(int r, int i, long at) {
+            to_rgb[at] = i < 3 ? from_rgb[r * 3 + i] : 0.f;
+            to_density[at] = i == 0 ? from_density[r] : 0.f;
+        });
+        its.d_outputs = {to_rgb, VECTOR};
+        its.d_density = {to_density, VECTOR};
+        pass.add(net, most, its);
+    }
+    pass.gradients.give(d_packed);
+}
+
 constexpr long GROUP = 128;  // points of which a thread counts the selected ones
 
 // The selected points in their order; the host does not know their number.
@@ -160,9 +242,10 @@ inline SelectedPoints selected_points(long n, const bool *selected) {
     return {std::move(chosen_scratch), std::move(offsets_scratch), {n, offsets + groups, 0}};
 }
 
-// The rows of values [n, width] of the selected points.
+// The rows of values [n, width] of the selected points, and zeros behind them: layer by layer all rows are computed.
 inline Scratch<float> gather(const SelectedPoints &some, const float *values, int width) {
     Scratch<float> gathered(some.rows.most * width);
+    clear(gathered.values, some.rows.most * width);
     const int *from = some.chosen.values;
     float *to = gathered.values;
     each_place(some.rows, width, [=] __device__(int r, int i, long at) { to[at] = values[(long)from[r] * width + i]; });

@@ -21,10 +21,9 @@ __device__ inline T block_sum(T value, T *shared) {
 }
 
 // parts [slices, width], added to if `keeps`: sums of the columns over a slice of the rows each.
-template <typename Rows>
-__global__ void column_sums_kernel(Rows some, int width, const float *values, long stride, bool keeps, float *parts) {
+__global__ inline void column_sums_kernel(long rows, int width, const float *values, long stride, bool keeps, float *parts) {
     SHARED(float, sums, SUM_ROWS * SUM_COLUMNS);
-    const long rows = number_of(some), rows_of_a_slice = (rows + gridDim.y - 1) / gridDim.y;
+    const long rows_of_a_slice = (rows + gridDim.y - 1) / gridDim.y;
     const int column = threadIdx.x % SUM_COLUMNS, row = threadIdx.x / SUM_COLUMNS;
     const int at = blockIdx.x * SUM_COLUMNS + column;
     const long slice = blockIdx.y, begin = slice * rows_of_a_slice;
@@ -39,22 +38,19 @@ __global__ void column_sums_kernel(Rows some, int width, const float *values, lo
     parts[slice * width + at] = keeps ? parts[slice * width + at] + sum : sum;
 }
 
-template <typename Rows>
-inline long slices_of(const Rows &rows) {
-    const long slices = (most_of(rows) + ROWS_OF_A_SLICE - 1) / ROWS_OF_A_SLICE;
+inline long slices_of(long rows) {
+    const long slices = (rows + ROWS_OF_A_SLICE - 1) / ROWS_OF_A_SLICE;
     return slices < 1 ? 1 : slices > MOST_SLICES ? MOST_SLICES : slices;
 }
 
 // Sums over slices of values [rows, width] -> parts [slices_of(rows), width].
-template <typename Rows>
-inline void column_sums(const Rows &rows, int width, const float *values, long stride, bool keeps, float *parts) {
+inline void column_sums(long rows, int width, const float *values, long stride, bool keeps, float *parts) {
     const dim3 blocks((width + SUM_COLUMNS - 1) / SUM_COLUMNS, (unsigned)slices_of(rows));
-    launch(column_sums_kernel<Rows>, blocks, SUM_ROWS * SUM_COLUMNS, rows, width, values, stride, keeps, parts);
+    launch(column_sums_kernel, blocks, SUM_ROWS * SUM_COLUMNS, rows, width, values, stride, keeps, parts);
 }
 
 // sums [width] += scale times the columns of values [rows, width].
-template <typename Rows>
-inline void add_columns(const Rows &rows, int width, float scale, const float *values, long stride, float *sums) {
+inline void add_columns(long rows, int width, float scale, const float *values, long stride, float *sums) {
     const long slices = slices_of(rows);
     Scratch<float> scratch(slices * width);
     float *parts = scratch.values;

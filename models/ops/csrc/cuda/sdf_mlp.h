@@ -141,14 +141,15 @@ inline void backward_in_tiles(const NetInTiles &of, const SdfSizes &sizes, long 
     for (long begin = 0; begin < n; begin += most) {
         const long rows = n - begin < most ? n - begin : most;
         const HiddenRows h{const_cast<float *>(record), padded};
-        const SdfCotangents its{rows, begin, hat.values, top.values, stride, h, {hats.values, most}, {bars.values, most}};
+        const TileRows first{encoded.values, stride}, first_hat{hat.values, stride}, last{top.values, stride_top};
+        const SdfCotangents its{rows, begin, first_hat, last, h, {hats.values, most}, {bars.values, most}};
         encode_points(sizes, rows, points + begin * 3, encoded.values);
         sdf_from_points(sizes.octaves, rows, encoded.values, d_gradient + begin * 3, hat.values, stride);
         take_outputs(rows, outputs - 1, sizes.scale, d_sdf + begin, d_feature + begin * (outputs - 1), top.values, stride_top);
         of.run(is_reduced() ? sdf_hats_kernel<1> : sdf_hats_kernel<3>, its);
-        gradients.add(rows, its.bars, {nullptr, 0, 1}, its.hats, 0, {}, {hat.values, stride});
+        gradients.add(rows, its.bars, {nullptr, 0, 1}, its.hats, 0, {}, [&](int) { return first_hat; }, false);
         of.run(is_reduced() ? sdf_bars_kernel<1> : sdf_bars_kernel<3>, its);
-        gradients.add(rows, its.bars, {top.values, stride_top, outputs}, h, begin, {}, {encoded.values, stride}, true);
+        gradients.add(rows, its.bars, {top.values, stride_top, outputs}, h, begin, {}, [&](int) { return first; }, true);
     }
     gradients.give(d_packed);
 }

@@ -11,12 +11,15 @@ constexpr float NOTHING = -256.f / POWERS;  // its softplus is 0
 
 inline std::vector<LayerShape> sdf_shapes(const SdfSizes &sizes) {
     std::vector<LayerShape> shapes;
+    long weight = 0;
     for (int l = 0; l < sizes.layers; l++) {
         const int inputs = sizes.widths[2 * l], outputs = sizes.widths[2 * l + 1];
         const bool is_first = l == 0, is_last = l + 1 == sizes.layers, skips = !is_first && (sizes.skips >> l & 1);
         const int beside = is_first || skips ? sizes.encoded : 0, main = inputs - beside;
         // The cotangent of the distance, output 0 of the last layer, is one number a point, and needs no factor.
-        shapes.push_back({inputs, outputs, 0, main, main, beside, is_last, outputs - is_last, skips ? SKIP_SCALE : 1.f});
+        const long bias = weight + (long)inputs * outputs;
+        shapes.push_back({weight, bias, inputs, outputs, 0, main, main, beside, is_last, outputs - is_last, skips ? SKIP_SCALE : 1.f});
+        weight = bias + outputs;
     }
     return shapes;
 }
@@ -65,7 +68,8 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_tiles_kernel(TileNet net, SdfT
     Tile tile(net.width, net.beside);
     const long begin = (long)blockIdx.x * tile.points;
     const int rows = (int)(its.points - begin < tile.points ? its.points - begin : tile.points);
-    fill_beside(tile, its.encoded + begin * its.stride, its.stride, rows, net.layers[0].shape.beside);
+    const TileRows encoded{const_cast<float *>(its.encoded) + begin * its.stride, its.stride, rows};
+    fill_from(tile, tile.beside, encoded, 0, net.layers[0].shape.beside);
     for (int l = 0; l < net.last; l++) {
         const TileLayer &layer = net.layers[l];
         const TileRows record = its.record.of(net, l, begin, rows);
@@ -129,13 +133,11 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfT
     }
 }
 
-// The cotangents of the points of a launch, from those of the outputs `top` [points, whole(outputs)] and hat h_0 [points,
-// stride]: hat h_1 ... hat h_L, and in `bars` first u_0 ... u_{L-1}, then bar a_0 ... bar a_{L-1}. `first`: the row of the
+// The cotangents of the points of a launch, from those of the outputs, `top`, and hat h_0: hat h_1 ... hat h_L, and in `bars` first u_0 ... u_{L-1}, then bar a_0 ... bar a_{L-1}. `first`: the row of the
 // first point in the record.
 struct SdfCotangents {
     long points, first;
-    const float *hat, *top;
-    int stride;
+    TileRows hat, top;
     HiddenRows record, hats, bars;
 };
 
@@ -152,7 +154,7 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_hats_kernel(TileNet net, SdfCo
         Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
         times_slope(tile, sums, hidden(l - 1), of(its.bars, l - 1));
     }
-    fill_beside(tile, its.hat + begin * its.stride, its.stride, rows, net.layers[0].shape.beside);
+    fill_from(tile, tile.beside, its.hat.part(begin, rows), 0, net.layers[0].shape.beside);
     for (int l = 0; l < net.last; l++) {
         Sums sums = outputs_at<PRODUCTS>(tile, net.layers[l], tile.column);
         times_slope(tile, sums, hidden(l), of(its.hats, l));
@@ -172,18 +174,15 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_bars_kernel(TileNet net, SdfCo
     const long begin = (long)blockIdx.x * tile.points;
     const int rows = (int)(its.points - begin < tile.points ? its.points - begin : tile.points);
     const TileLayer &top = net.layers[net.last];
-    const int features = top.shape.back, stride = whole(top.shape.outputs);
-    const float *outputs = its.top + begin * stride;
-    fill(tile, tile.main, rounded_up(features, STEP), [=](int row, int column) {
-        return row < rows && column < features ? outputs[row * stride + column + 1] : 0.f;
-    });
+    const TileRows outputs = its.top.part(begin, rows);
+    fill_from(tile, tile.main, outputs, top.shape.back_from, top.shape.back);
     for (int l = net.last; l > 0; l--) {
         const TileRows h = its.record.of(net, l - 1, its.first + begin, rows), hat = its.hats.of(net, l - 1, begin, rows);
         const TileRows bar = its.bars.of(net, l - 1, begin, rows);
         Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
         if (l == net.last)
             each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
-                const float distance = row < rows ? outputs[row * stride] : 0.f;
+                const float distance = row < rows ? outputs.values[row * outputs.stride] : 0.f;
                 a += distance * weight_of(top, column);
                 b += distance * weight_of(top, column + 1);
             });

@@ -23,7 +23,6 @@ constexpr double COARSE = 1048576.0, FINE = 562949953421312.0, LARGEST = 5368709
 // The layout, passed with a launch.
 struct Canvas {
     int width, height;
-    bool absolute;
     int tiles() const { return ((width + TILE - 1) / TILE) * ((height + TILE - 1) / TILE); }
 };
 
@@ -205,7 +204,7 @@ __device__ inline void gather(const Canvas &is, const typename Form::Splat *spla
         typename Form::Hit hit;
         Form::sigma(splats[k], p % TILE + 0.5f, p / TILE + 0.5f, hit);
         acc[Form::D_OPACITY] += passed;
-        Form::back(acc, splats[k], hit, -passed, weight, Column{cotangents + p}, origins[p], is.absolute);
+        Form::back(acc, splats[k], hit, -passed, weight, Column{cotangents + p}, origins[p]);
     }
     __syncthreads();
     for (int c = 0; c < Form::GRADIENTS; c++) work[c * THREADS + t] = acc[c];
@@ -218,7 +217,7 @@ __device__ inline void gather(const Canvas &is, const typename Form::Splat *spla
         record[c] = sum;
     }
     record[Form::D_OPACITY] /= splats[t].opacity;
-    Form::finish(splats[t], pixel.x0, pixel.y0, is.absolute, record);
+    Form::finish(splats[t], pixel.x0, pixel.y0, record);
     for (int c = 0; c < Form::GRADIENTS; c++)
         add_part(record[c], totals + 2 * ((long)ranks[t] * Form::GRADIENTS + c), lost);
 }
@@ -291,7 +290,7 @@ inline void composite_backward(const Canvas is, const typename Form::Inputs &in,
     });
 }
 
-inline Canvas canvas(const Raster &is) { return {is.width, is.height, is.absolute != 0}; }
+inline Canvas canvas(const Raster &is) { return {is.width, is.height}; }
 
 inline void composite_ellipsoids(const Raster &is, long count, const float *means2d, const float *conics,
                                  const float *colors, const float *opacities, const float *depths, const int *radii,
@@ -303,10 +302,10 @@ inline void composite_ellipsoids(const Raster &is, long count, const float *mean
 inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
                                           const float *colors, const float *opacities, const float *depths, const int *radii,
                                           const float *picture, const float *d_picture, float *d_means2d, float *d_conics,
-                                          float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
+                                          float *d_colors, float *d_opacities, float *d_depths) {
     const EllipsoidForm::Inputs in{means2d, conics, colors, opacities, depths};
     composite_backward<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture,
-                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
+                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths});
 }
 
 inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
@@ -320,10 +319,10 @@ inline void composite_surfels_backward(const Raster &is, long count, const float
                                        const float *normals, const float *colors, const float *opacities, const float *depths,
                                        const int *radii, const float *picture, const float *d_picture, float *d_means2d,
                                        float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
-                                       float *d_depths, float *d_probe) {
+                                       float *d_depths) {
     const SurfelForm::Inputs in{means2d, to_picture, normals, colors, opacities, depths};
     composite_backward<SurfelForm>(canvas(is), in, radii, count, picture, d_picture,
-                                   {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
+                                   {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths});
 }
 
 }  // namespace neus

@@ -50,6 +50,8 @@ __device__ inline uint16_t *shared_at(int place) {
 struct TileRows {
     float *values;
     int stride, rows;
+    // From row `begin` on.
+    __device__ TileRows part(long begin, int rows_of_tile) const { return {values + begin * stride, stride, rows_of_tile}; }
     __device__ bool has(int row, int column) const { return row < rows && column < stride; }
     __device__ float2 read(int row, int column) const {
         return has(row, column) ? *(const float2 *)(values + row * stride + column) : float2{0.f, 0.f};

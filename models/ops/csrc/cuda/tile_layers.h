@@ -15,8 +15,10 @@ constexpr int LEAST_WIDTH = 64;
 
 // Where the inputs and outputs of a layer are. Its input consists of the main channels, the outputs of the layer before,
 // and of those beside, which several layers may read; the columns of its weight are multiplied by `factor`. Cotangents
-// come from `back` outputs, from `back_from` on.
+// come from `back` outputs, from `back_from` on. `weight`, `bias`: places of [outputs, inputs] and [outputs] in the packed
+// parameters.
 struct LayerShape {
+    long weight, bias;
     int inputs, outputs;
     int main_from, main, beside_from, beside;
     int back_from, back;
@@ -25,7 +27,7 @@ struct LayerShape {
 
 // y = x W^T + b; `turned`: the factors of d x = d y W.
 struct TileLayer {
-    const float *weight, *bias;  // packed
+    const float *weight, *bias;
     LayerShape shape;
     Factor main, beside, main_turned, beside_turned;
 };
@@ -72,10 +74,10 @@ __device__ inline Sums pulled(const Tile &tile, const Factor &turned, int first)
     return sums;
 }
 
-// The area beside becomes rows [rows, width] of a matrix with a stride.
-__device__ inline void fill_beside(Tile &tile, const float *values, int stride, int rows, int width) {
-    fill(tile, tile.beside, rounded_up(width, STEP), [=](int row, int column) {
-        return row < rows && column < width ? values[(long)row * stride + column] : 0.f;
+// An area becomes the first `width` columns of a matrix, from column `first` on.
+__device__ inline void fill_from(Tile &tile, Area &area, const TileRows &from, int first, int width) {
+    fill(tile, area, rounded_up(width, STEP), [=](int row, int column) {
+        return row < from.rows && column < width ? from.values[row * from.stride + first + column] : 0.f;
     });
 }
 
@@ -148,9 +150,10 @@ struct NetInTiles {
     std::vector<Scratch<uint4>> memory;
 
     // `has_turned`: with the factors of the cotangents
-    NetInTiles(const float *packed, const std::vector<LayerShape> &shapes, bool has_turned) {
+    // `branches`: behind the last layer there is one that reads the input of another
+    NetInTiles(const float *packed, const std::vector<LayerShape> &shapes, bool has_turned, bool branches = false) {
         if (!are_for_tiles(shapes)) return;
-        net.last = (int)shapes.size() - 1;
+        net.last = (int)shapes.size() - 1 - branches;
         net.width = LEAST_WIDTH;
         for (const LayerShape &s : shapes) {
             while (net.width < s.main || net.width < s.back) net.width *= 2;
@@ -160,7 +163,7 @@ struct NetInTiles {
         points = warps * OWN * OWN / net.width;
         if (warps == 0) return;
         for (size_t l = 0; l < shapes.size(); l++) {
-            add(packed + size, shapes[l], has_turned, net.layers[l]);
+            add(packed, shapes[l], has_turned, net.layers[l]);
             size += (long)(shapes[l].inputs + 1) * shapes[l].outputs;
         }
         pack();
@@ -169,17 +172,17 @@ struct NetInTiles {
     // A kernel for the points of a launch.
     template <typename Launch>
     void run(void (*kernel)(TileNet, Launch), const Launch &its) const {
-        launch_sharing(kernel, dim3((unsigned)((its.points + points - 1) / points)), warps * LANES, shared_of(warps, net.width, net.beside), net, its);
+        launch_sharing(kernel, dim3((unsigned)((most_of(its.points) + points - 1) / points)), warps * LANES, shared_of(warps, net.width, net.beside), net, its);
     }
     // Points of a pass through layers whose outputs are stored.
     long at_once(long rows) const { return std::max(1l, std::min(rows, (long)TILES_OF_A_PASS * points)); }
 
    private:
     void add(const float *packed, const LayerShape &s, bool has_turned, TileLayer &layer) {
-        const float *main = packed + s.main_from, *beside = packed + s.beside_from;
+        const float *main = packed + s.weight + s.main_from, *beside = packed + s.weight + s.beside_from;
         const long row = (long)s.back_from * s.inputs;
-        layer.weight = packed;
-        layer.bias = packed + (long)s.inputs * s.outputs;
+        layer.weight = packed + s.weight;
+        layer.bias = packed + s.bias;
         layer.shape = s;
         add(layer.main, {main, 1, s.inputs, s.main, s.outputs, s.factor, {}});
         add(layer.beside, {beside, 1, s.inputs, s.beside, s.outputs, s.factor, {}});

@@ -114,8 +114,10 @@ __device__ inline void add_over_warps(const float4 &sums, int width, float *to) 
 }
 
 // A block has rows and columns of a part, and a slice of the points.
-template <int PRODUCTS>
-__global__ void __launch_bounds__(TILE_WARPS * LANES) gradients_kernel(SomeParts some, long points, long size, float *slices) {
+template <int PRODUCTS, typename Points>
+__global__ void __launch_bounds__(TILE_WARPS * LANES)
+    gradients_kernel(SomeParts some, Points all, long size, float *slices) {
+    const long points = number_of(all);
     const GradientPart &part = some.at[blockIdx.y];
     const int across = (part.right.width + SIDE - 1) / SIDE;
     const int row = (int)blockIdx.x / across * SIDE, column = (int)blockIdx.x % across * SIDE;
@@ -159,27 +161,39 @@ struct WeightGradients {
     explicit WeightGradients(const NetInTiles &of) : net(of.net), size(of.size), slices(SLICES * size) {
         clear(slices.values, SLICES * size);
     }
-    // Adds those of the points of a launch, from the cotangents of the outputs of the hidden layers and of the last one,
-    // and the inputs that belong to them: hidden ones from a row on, those in the main area of the first layer, and those
-    // beside.
-    void add(long points, const HiddenRows &cotangents, const Factors &last, const HiddenRows &hidden,
-             long row, const TileRows &first, const TileRows &beside, bool has_bias = false) {
-        std::vector<GradientPart> parts;
-        for (int l = 0; l <= net.last; l++) {
-            const LayerShape &s = net.layers[l].shape;
-            const long weight = net.layers[l].weight - net.layers[0].weight;
-            const TileRows main = l > 0 ? hidden.of(net, l - 1, row, 0) : first;
-            const TileRows own = l < net.last ? cotangents.of(net, l, 0, 0) : TileRows{};
-            const Factors left = l < net.last ? Factors{own.values, own.stride, s.outputs} : last;
-            long bias = has_bias ? weight + (long)s.inputs * s.outputs : -1;
-            if (s.main > 0) {
-                parts.push_back({left, {main.values, main.stride, s.main}, s.factor, s.inputs, weight + s.main_from, bias});
-                bias = -1;
-            }
-            if (s.beside > 0)
-                parts.push_back({left, {beside.values, beside.stride, s.beside}, s.factor, s.inputs, weight + s.beside_from, bias});
+    // Expects those of a layer, from the cotangents of its outputs and what belongs to them of its input.
+    void expect(const TileLayer &layer, const Factors &outputs, const TileRows &main, const TileRows &beside, bool has_bias) {
+        const LayerShape &s = layer.shape;
+        long bias = has_bias ? s.bias : -1;
+        if (s.main > 0) {
+            parts.push_back({outputs, {main.values, main.stride, s.main}, s.factor, s.inputs, s.weight + s.main_from, bias});
+            bias = -1;
         }
-        add(parts, points);
+        if (s.beside > 0)
+            parts.push_back({outputs, {beside.values, beside.stride, s.beside}, s.factor, s.inputs, s.weight + s.beside_from, bias});
+    }
+    // Adds what is expected, and those of all layers, from the cotangents of the outputs of the hidden layers and of the
+    // last one, and the inputs that belong to them: hidden ones from a row on, those in the main area of the first layer,
+    // and those beside(layer).
+    template <typename Points, typename Beside>
+    void add(const Points &points, const HiddenRows &cotangents, const Factors &last, const HiddenRows &hidden, long row,
+             const TileRows &first, Beside beside, bool has_bias) {
+        for (int l = 0; l <= net.last; l++) {
+            const TileRows own = l < net.last ? cotangents.of(net, l, 0, 0) : TileRows{};
+            const Factors left = l < net.last ? Factors{own.values, own.stride, net.layers[l].shape.outputs} : last;
+            expect(net.layers[l], left, l > 0 ? hidden.of(net, l - 1, row, 0) : first, beside(l), has_bias);
+        }
+        const auto kernel = is_reduced() ? gradients_kernel<1, Points> : gradients_kernel<3, Points>;
+        for (size_t first = 0; first < parts.size(); first += PARTS_OF_A_LAUNCH) {
+            SomeParts some{};
+            int blocks = 1, count = 0;
+            for (; count < PARTS_OF_A_LAUNCH && first + count < parts.size(); count++) {
+                const GradientPart &part = some.at[count] = parts[first + count];
+                blocks = std::max(blocks, sides(part.left.width) * sides(part.right.width));
+            }
+            launch_sharing(kernel, dim3(blocks, count, SLICES), TILE_WARPS * LANES, BYTES, some, points, size, slices.values);
+        }
+        parts.clear();
     }
     void give(float *d_packed) const {
         const float *from = slices.values;
@@ -194,18 +208,7 @@ struct WeightGradients {
    private:
     static constexpr long BYTES = sizeof(uint16_t) * (Tile::AREAS + 2 * 2 * CHUNK * (SIDE + SKEW));
     static int sides(int width) { return (width + SIDE - 1) / SIDE; }
-    void add(const std::vector<GradientPart> &parts, long points) {
-        const auto kernel = is_reduced() ? gradients_kernel<1> : gradients_kernel<3>;
-        for (size_t first = 0; first < parts.size(); first += PARTS_OF_A_LAUNCH) {
-            SomeParts some{};
-            int blocks = 1, count = 0;
-            for (; count < PARTS_OF_A_LAUNCH && first + count < parts.size(); count++) {
-                const GradientPart &part = some.at[count] = parts[first + count];
-                blocks = std::max(blocks, sides(part.left.width) * sides(part.right.width));
-            }
-            launch_sharing(kernel, dim3(blocks, count, SLICES), TILE_WARPS * LANES, BYTES, some, points, size, slices.values);
-        }
-    }
+    std::vector<GradientPart> parts;
 };
 
 }  // namespace neus

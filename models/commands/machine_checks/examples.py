@@ -5,54 +5,42 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from data.rays import Rays
 from models import ops
+from models.commands.machine_checks.example_inputs import HEIGHT, POINTS, RAYS, SPLATS, WIDTH, Inputs, as_var, camera
 from models.machine.backend import jt
-from models.ops.color_inputs import color_inputs
-from models.ops.color_mlp import color
-from models.ops.draw import Draw, Photographs, draw_pixels
-from models.ops.example_inputs import HEIGHT, POINTS, RAYS, SPLATS, WIDTH, Inputs, as_var, camera
-from models.ops.grid import grid_encode
-from models.ops.grid_sdf import grid_sdf, grid_values
-from models.ops.hits import Hits, surface_hits
-from models.ops.intervals import intervals
+from models.ops.draw import Draw, Photographs
+from models.ops.hits import Hits
 from models.ops.kernel import Kernel
-from models.ops.march import EMPTY, OCCUPIED, SOLID, compact, fill, march, merged_order, with_empty_boxes
-from models.ops.nerf_mlp import nerf
+from models.ops.march import EMPTY, OCCUPIED, SOLID, with_empty_boxes
 from models.ops.network import Weights
-from models.ops.outside import BEFORE, Outside, outside_samples
-from models.ops.packing import pack
-from models.ops.patches import Patches, patch_costs
-from models.ops.picture_loss import picture_loss
-from models.ops.sdf_mlp import sdf_distance, sdf_field
-from models.ops.sharpness import sharpness
+from models.ops.outside import BEFORE, Outside
+from models.ops.patches import Patches
 from models.ops.sizes import ColorSizes, NerfSizes, encoding_width
 from models.ops.splat_project import project_ellipsoids, project_surfels
-from models.ops.splat_raster import Look, Raster, composite_ellipsoids, composite_surfels
-from models.ops.splat_shade import shade_splats
-from models.ops.splat_wander import step_of, wander_splats
-from models.ops.update import AdamStep, Update, adam, all_finite, readings
-from models.ops.upsample import NetworkDistance, place, upsample
-from models.ops.volrend import packed_sum, packed_weights, section_alpha
-from models.ops.weighted_means import weighted_means
+from models.ops.splat_raster import Look, Raster
+from models.ops.splat_wander import step_of
+from models.ops.update import AdamStep, Update
+from models.ops.upsample import NetworkDistance
 from models.structs import Var
 
 
 @dataclass(frozen=True)
 class Example:
-    """An operation and arguments for it."""
+    """Arguments for an operation."""
 
-    kernel: Kernel
     arguments: tuple[Any, ...]
     trained: tuple[Var, ...] = ()  # the arguments with compared gradients
     # number of outputs to compare, from the first, since several orders may be correct; None for all
     compared: int | None = None
 
 
+@cache
 def kernels() -> dict[str, Kernel]:
     """Every operation of this package by name."""
     modules = [importlib.import_module(f"{ops.__name__}.{entry.name}") for entry in pkgutil.iter_modules(ops.__path__)]
@@ -81,18 +69,18 @@ class _Makers(Inputs):
     # networks and grids
 
     def sdf_distance(self) -> Example:
-        return Example(sdf_distance, self.sdf())
+        return Example(self.sdf())
 
     def sdf_field(self) -> Example:
         points, weights, sizes = self.sdf()
-        return Example(sdf_field, (points, weights, sizes), _trained(weights))
+        return Example((points, weights, sizes), _trained(weights))
 
     def color(self) -> Example:
         widths = (6 + 3 + 8, 24, 24, 3)
         weights = self.weights(widths)
         fixed, normals, features = (self.normal(POINTS, width) for width in (6, 3, 8))
         sizes = ColorSizes(2, 1, 6, 1, 8, widths)
-        return Example(color, (fixed, normals, features, weights, sizes), (normals, features, *_trained(weights)))
+        return Example((fixed, normals, features, weights, sizes), (normals, features, *_trained(weights)))
 
     def nerf(self) -> Example:
         encoded, views = encoding_width(4, 2), encoding_width(3, 1)
@@ -100,44 +88,44 @@ class _Makers(Inputs):
         weights = self.weights(widths)
         points, directions = self.normal(POINTS, 4, size=0.5), self.directions(POINTS)
         sizes, selected = NerfSizes(3, 4, 2, 1, (1,), widths), jt.array(self.rng.random(POINTS) < 0.5)
-        return Example(nerf, (points, directions, weights, sizes, selected), _trained(weights))
+        return Example((points, directions, weights, sizes, selected), _trained(weights))
 
     def grid_encode(self) -> Example:
         points, table, _, sizes = self.grid(4)
-        return Example(grid_encode, (points, table, sizes), (points, table))
+        return Example((points, table, sizes), (points, table))
 
     def grid_values(self) -> Example:
         points, table, weights, sizes = self.grid(4)
-        return Example(grid_values, (points, table, weights, sizes), (table, *_trained(weights)))
+        return Example((points, table, weights, sizes), (table, *_trained(weights)))
 
     def grid_sdf(self) -> Example:
         points, table, weights, sizes = self.grid(9)
-        return Example(grid_sdf, (points, table, weights, sizes), (table, *_trained(weights)))
+        return Example((points, table, weights, sizes), (table, *_trained(weights)))
 
     def color_inputs(self) -> Example:
-        return Example(color_inputs, (self.normal(POINTS, 3), self.directions(POINTS), 2))
+        return Example((self.normal(POINTS, 3), self.directions(POINTS), 2))
 
     def pack(self) -> Example:
         normed = [self.normal(9, 5), self.normal(9, 1), self.normal(9)]
         plain = [self.normal(3, 300), self.normal(3)]
-        return Example(pack, ([tuple(normed), tuple(plain)],), (*normed, *plain))
+        return Example(([tuple(normed), tuple(plain)],), (*normed, *plain))
 
     # samples along rays
 
     def intervals(self) -> Example:
         origins, directions, depths = self.rays(12)
-        return Example(intervals, (origins, directions, depths, 0.1))
+        return Example((origins, directions, depths, 0.1))
 
     def upsample(self) -> Example:
         origins, directions, depths = self.rays(16)
         distances = depths.numpy() - self.rng.uniform(0.4, 0.9, (RAYS, 1)).astype(np.float32)
-        return Example(upsample, (origins, directions, depths, jt.array(-distances), 64.0, 8), compared=2)
+        return Example((origins, directions, depths, jt.array(-distances), 64.0, 8), compared=2)
 
     def place(self) -> Example:
         """Two rounds, without given distances at the first depths."""
         rays, (_, weights, sizes) = self.rays(16), self.sdf()
         # A smaller sharpness than in training: 64 would amplify the rounding of a distance to 1e-3 of a depth.
-        return Example(place, (*rays, None, NetworkDistance(weights, sizes), [6, 0, 5], 1.0))
+        return Example((*rays, None, NetworkDistance(weights, sizes), [6, 0, 5], 1.0))
 
     def march(self) -> Example:
         directions = self.directions(RAYS)
@@ -145,17 +133,17 @@ class _Makers(Inputs):
         cells[:8] = EMPTY
         near, far, jitter = (np.full((RAYS, 1), value, np.float32) for value in (1.0, 3.0, 0.5))
         where = [directions * -2.0, directions, *map(jt.array, (near, far, jitter, with_empty_boxes(cells)))]
-        return Example(march, (*where, 0.05, RAYS * 40))
+        return Example((*where, 0.05, RAYS * 40))
 
     def compact(self) -> Example:
-        return Example(compact, (self.samples(), jt.array(self.rng.random(POINTS) < 0.6), POINTS // 3))
+        return Example((self.samples(), jt.array(self.rng.random(POINTS) < 0.6), POINTS // 3))
 
     def fill(self) -> Example:
         others = self.normal(5, 3)
-        return Example(fill, (self.samples(), others, POINTS + 10))
+        return Example((self.samples(), others, POINTS + 10))
 
     def merged_order(self) -> Example:
-        return Example(merged_order, (self.samples(), self.samples()))
+        return Example((self.samples(), self.samples()))
 
     def draw_pixels(self) -> Example:
         """Two photographs of 8x6 and 5x7 pixels, the second one with a window."""
@@ -164,7 +152,7 @@ class _Makers(Inputs):
         bytes_of = [jt.array(self.rng.integers(0, 256, shape).astype(np.uint8)) for shape in ((pixels, 3), pixels)]
         doubles = [jt.array(values, dtype="float64") for values in (shares, cameras)]
         photographs = Photographs(jt.array(windows), *doubles, *bytes_of)
-        return Example(draw_pixels, (photographs, Draw(RAYS, 3, 5, np.float64(0.3), 1)))
+        return Example((photographs, Draw(RAYS, 3, 5, np.float64(0.3), 1)))
 
     def outside_samples(self) -> Example:
         """Rays around the sphere with more samples than fit, all cells occupied."""
@@ -174,29 +162,29 @@ class _Makers(Inputs):
         rays = Rays(*map(as_var, (origins, directions, *np.zeros((2, RAYS, 1)))))
         jitter, transmits = jt.array(self.rng.random((RAYS, 1), dtype=np.float32)), jt.array(np.ones(RAYS, bool))
         states, sizes = np.full((8, 8, 8), BEFORE, np.uint8), Outside(8, 64, np.float64(0.2), np.float64(0.1))
-        return Example(outside_samples, (rays, jitter, transmits, jt.array(states), sizes))
+        return Example((rays, jitter, transmits, jt.array(states), sizes))
 
     # rendering and losses
 
     def section_alpha(self) -> Example:
         sdf, cos, lengths = self.normal(POINTS, 1, size=0.05), self.normal(POINTS, 1), self.uniform(0.01, 0.1)
         inv_s = as_var([40.0])
-        return Example(section_alpha, (sdf, cos, lengths, inv_s, 0.7), (sdf, cos, inv_s))
+        return Example((sdf, cos, lengths, inv_s, 0.7), (sdf, cos, inv_s))
 
     def packed_weights(self) -> Example:
         alpha = self.uniform(0.0, 0.5)
-        return Example(packed_weights, (alpha, jt.array(self.offsets())), (alpha,))
+        return Example((alpha, jt.array(self.offsets())), (alpha,))
 
     def packed_sum(self) -> Example:
         weights, values = self.normal(POINTS, 1), self.normal(POINTS, 5)
-        return Example(packed_sum, (weights, values, jt.array(self.offsets())), (weights, values))
+        return Example((weights, values, jt.array(self.offsets())), (weights, values))
 
     def surface_hits(self) -> Example:
         """Rays that hit a surface, are transparent, or leave it behind."""
         sdf, gradient = self.normal(POINTS, 1, size=0.05), self.normal(POINTS, 3)
         directions, weights, places = self.directions(POINTS), self.uniform(0.0, 0.3), self.normal(POINTS, 3)
         given = (weights, places, directions, jt.array(self.offsets()), Hits(POINTS, 1, 0.5, 0.1, 0.1))
-        return Example(surface_hits, (sdf, gradient, *given), (sdf, gradient))
+        return Example((sdf, gradient, *given), (sdf, gradient))
 
     def patch_costs(self) -> Example:
         """Patches of the plane z = 0, seen by adjacent cameras."""
@@ -212,20 +200,20 @@ class _Makers(Inputs):
         views = np.tile(np.array([0, 1], np.int32), (RAYS, 1))
         views[::4, 0] = -1
         given = (points, normals, jt.array(views), as_var(rows), jt.array(np.stack(images).astype(np.uint8)))
-        return Example(patch_costs, (*given, Patches(40, 40, 1, 2, 1, 1.9)), (points, normals))
+        return Example((*given, Patches(40, 40, 1, 2, 1, 1.9)), (points, normals))
 
     def sharpness(self) -> Example:
         variance = self.normal(1, size=0.2)
-        return Example(sharpness, (variance,), (variance,))
+        return Example((variance,), (variance,))
 
     def weighted_means(self) -> Example:
         totals, counts = [[self.normal(1).sqr() + 1.0 for _ in range(3)] for _ in range(2)]
         arguments = (totals, [counts[0], 7.0, counts[2]], [0.0, 0.1, 0.2], [1.0, 0.5, 2.0])
-        return Example(weighted_means, arguments, (*totals,))
+        return Example(arguments, (*totals,))
 
     def picture_loss(self) -> Example:
         picture, photograph = (as_var(self.rng.random((HEIGHT, WIDTH, 3))) for _ in range(2))
-        return Example(picture_loss, (picture, photograph, 0.2), (picture,))
+        return Example((picture, photograph, 0.2), (picture,))
 
     # steps
 
@@ -234,51 +222,51 @@ class _Makers(Inputs):
         parameters, gradients, firsts = ([self.normal(*shape) for shape in shapes] for _ in range(3))
         seconds = [self.normal(*shape).sqr() for shape in shapes]
         before = Update(parameters, firsts, seconds, jt.array(np.array([True])))
-        return Example(adam, (before, gradients, [1e-2, 2e-2, 3e-2], AdamStep.after(3)))
+        return Example((before, gradients, [1e-2, 2e-2, 3e-2], AdamStep.after(3)))
 
     def readings(self) -> Example:
         loss, *values = (self.normal(*shape) for shape in ((1,), (30, 20), (5,), (30, 20), (5,)))
-        return Example(readings, (loss, values[:2], values[2:]))
+        return Example((loss, values[:2], values[2:]))
 
     def all_finite(self) -> Example:
-        return Example(all_finite, ([self.normal(9), as_var([np.inf])],))
+        return Example(([self.normal(9), as_var([np.inf])],))
 
     # Gaussians
 
     def project_ellipsoids(self) -> Example:
-        return self._projected(project_ellipsoids, 3)
+        return self._projected(3)
 
     def project_surfels(self) -> Example:
-        return self._projected(project_surfels, 4)
+        return self._projected(4)
 
     def composite_ellipsoids(self) -> Example:
-        return self._composited(project_ellipsoids, composite_ellipsoids)
+        return self._composited(project_ellipsoids)
 
     def composite_surfels(self) -> Example:
-        return self._composited(project_surfels, composite_surfels)
+        return self._composited(project_surfels)
 
     def shade_splats(self) -> Example:
         means, dc, rest = (self.normal(SPLATS, *shape) for shape in ((3,), (3,), (15, 3)))
-        return Example(shade_splats, (means, dc, rest, camera(), 3), (means, dc, rest))
+        return Example((means, dc, rest, camera(), 3), (means, dc, rest))
 
     def wander_splats(self) -> Example:
         """Most of them transparent enough to move, by about their distance."""
         opacities = as_var(self.rng.uniform(-9.0, -1.0, (SPLATS, 1)))
-        return Example(wander_splats, (*self.splats(), opacities, step_of(20.0, False, 0)))
+        return Example((*self.splats(), opacities, step_of(20.0, False, 0)))
 
-    def _projected(self, kernel: Kernel, compared: int) -> Example:
+    def _projected(self, compared: int) -> Example:
         """Without the radii, which are rounded up."""
         splats = self.splats()
-        return Example(kernel, (*splats, camera(), WIDTH, HEIGHT), splats, compared)
+        return Example((*splats, camera(), WIDTH, HEIGHT), splats, compared)
 
-    def _composited(self, project: Kernel, kernel: Kernel) -> Example:
+    def _composited(self, project: Kernel) -> Example:
         seen = project(*self.splats(), camera(), WIDTH, HEIGHT)
         parts = {name: jt.array(value.numpy()) for name, value in vars(seen).items()}  # independent of the projection
         colors, opacities = as_var(self.rng.random((SPLATS, 3))), as_var(self.rng.uniform(0.1, 0.9, (SPLATS, 1)))
-        look = Look(colors, opacities, as_var(self.rng.random(3)), as_var(np.zeros((SPLATS, 2))))
+        look = Look(colors, opacities, as_var(self.rng.random(3)))
         trained = [value for name, value in parts.items() if name != "radii"]
         arguments = (type(seen)(**parts), look, Raster(WIDTH, HEIGHT))
-        return Example(kernel, arguments, (*trained, colors, opacities, look.probe))
+        return Example(arguments, (*trained, colors, opacities))
 
 
 EXAMPLES = tuple(name for name in vars(_Makers) if not name.startswith("_"))  # the operations that have one

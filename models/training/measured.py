@@ -1,27 +1,36 @@
-"""The number of batch entries that are differentiated at a time (the chunk size): from the conf, or automatic.
+"""What is measured on this machine before a training: the chunk size, and the time of a step.
 
-Under `auto` it is the largest one that fits `train.memory_limit`, by measurements on the model (models.machine.memory).
+The chunk size is the number of batch entries that are differentiated at a time: from the conf, or under `auto` the
+largest one that fits `train.memory_limit`, by measurements on the model (models.machine.memory).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from data.io.clock import phase
+from data.io.bars import shown
+from data.io.clock import phase, scheduled, slowdown
+from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory
 from models.machine.available import FLOAT_BYTES
-from models.training.trainer import Trainer
+from models.methods.block import ModelConfig
+from models.methods.registry import build_model
+from models.plan import TrainingPlan
+from models.training.trainer import Trainer, generators
 
 # Bytes per parameter during an update: the gradient, two new moments and the new weight, in addition to the old values.
 UPDATE_COPIES = 4
 STATE_KEY = "ray_chunk"  # key in the state of a checkpoint
 PARTS_KEY = "ranks"  # number of processes that shared the batches
+# The first training compiles the kernels, the second one is timed, with at most this many steps.
+FIRST_STEPS, TIMED_STEPS = 32, 160
 
 
 @phase("compiling")  # at its first steps
@@ -73,3 +82,42 @@ def chunk_state(conf: TrainConfig, chunk: int, parts: int = 1) -> dict[str, Any]
 def _sizes(conf: TrainConfig) -> list[Any]:
     """The sizes that determine the chunk size, as JSON."""
     return [conf.batch_size, conf.memory_limit]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The speed of a training on this machine now."""
+
+    seconds: float  # per step, averaged over a whole training
+    slowdown: float = 1.0  # of work on one core by other processes
+
+
+def measured_pace(model: ModelConfig, train: TrainConfig, scene: Scene, plan: TrainingPlan, within: float) -> Pace:
+    """The times of steps of the planned training, measured in about `within` seconds or in FIRST_STEPS steps; no files
+    are kept.
+
+    Schedules are fractions of the training, so a short one passes through the same sizes as a long one.
+    """
+    with phase("compiling"):
+        first = _short_training(model, train, scene, plan, FIRST_STEPS, "first steps") / FIRST_STEPS
+    before, steps = scheduled(), int(np.clip(within / first, FIRST_STEPS, TIMED_STEPS))
+    with phase("measuring"):
+        seconds = _short_training(model, train, scene, plan, steps, "measuring") / steps
+    memory.release()
+    return Pace(seconds, slowdown(before))
+
+
+def _short_training(
+    model: ModelConfig, train: TrainConfig, scene: Scene, plan: TrainingPlan, steps: int, name: str
+) -> float:
+    """The seconds of a training with this number of steps, without its start."""
+    train = replace(train, end_iter=steps, warm_up_end=min(train.warm_up_end, steps - 1))
+    initial, pixels, jitter = generators(train.seed)
+    built = build_model(model, train, initial, plan)
+    trainer = Trainer(built, built.sampler(scene, train.batch_size, pixels), train, jitter)
+    trainer.ray_chunk = chosen_chunk(trainer, {}).chunk
+    started = time.perf_counter()
+    for _ in shown(range(steps), name):
+        trainer.step()
+    trainer.settle()
+    return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""The Chinese texts of the help (models/commands/arguments.py) and of the conf comments (confs/base), by their English
+"""The Chinese texts of the help (models/commands/flags.py) and of the conf comments (confs/base), by their English
 text.
 
 Keyed by the text and not by the flag or key, so that a changed English text requires a new translation.

@@ -10,7 +10,8 @@ import pytest
 
 import exp_runner
 from data.errors import UserError
-from models.commands.arguments import COMMON, EPILOG, parse_arguments
+from models.commands.arguments import EPILOG, parse_arguments
+from models.commands.flags import COMMON
 from models.commands.table import COMMANDS, MODE_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -130,6 +131,25 @@ def test_a_mode_may_be_the_first_word(name, capsys):
     assert pages[0] == pages[1]
     own = {entry.name for command in COMMANDS if command.mode(name) for entry in (*COMMON, *command.flags)}
     assert set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", pages[0], re.MULTILINE)) == own | {"--help"}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "train --resolution 9",
+            "--resolution: is a flag of --mode validate_mesh, render, evaluate and reconstruct",
+        ),
+        ("inspect --is_continue", "--is_continue: is a flag of --mode train, not of inspect"),
+        ("--mode evaluate --minutes=3", "--minutes: is a flag of --mode reconstruct, not of evaluate; for other modes"),
+        ("--mode plan --images data", "--images: is a flag of --mode prepare and reconstruct, not of plan"),
+        ("--mode compare --view", "--view: is a flag of --mode train, view and inspect, not of compare; --mode view"),
+    ],
+)
+def test_a_subcommand_takes_its_own_flags_and_mode_most_of_others(words, told):
+    with pytest.raises(UserError, match=re.escape(told)):
+        parse_arguments(words.split())
+    assert parse_arguments(["--mode", "train", "--resolution", "9"]).values.resolution == 9
 
 
 def test_photographs_follow_the_first_word_without_their_flag():

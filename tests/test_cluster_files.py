@@ -7,7 +7,7 @@ import pytest
 from pages import ROOT
 
 from models.commands.arguments import parse_arguments
-from models.commands.cases import ARRAY, of_this_job
+from models.machine.ranks.process import ARRAY, of_this_job
 
 pytestmark = pytest.mark.cli
 

@@ -13,8 +13,9 @@ from data.errors import UserError
 from models.commands import reconstruction_ahead as ahead
 from models.commands.arguments import parse_arguments
 
-ARGUMENTS = parse_arguments(["--mode", "reconstruct", "--images", "photos", "--set", "model.photographs.exposure=true"])
 CONF = Path("confs/fast.conf")
+FLAGS = ["--images", "photos", "--conf", str(CONF), "--set", "model.photographs.exposure=true"]
+ARGUMENTS = parse_arguments(["--mode", "reconstruct", *FLAGS])
 WAITS = "import pathlib, sys, time; pathlib.Path(sys.argv[1][3:-3]).touch(); time.sleep(60)"
 ENDS = "import pathlib, sys; open(sys.argv[1][3:-3], 'a').write('x')"
 
@@ -43,7 +44,7 @@ def children():
 
 def test_its_commands_are_valid_and_keep_the_recipe(tmp_path):
     modes = []
-    for words in ahead._commands(ARGUMENTS, CONF, tmp_path):
+    for words in ahead._commands(ARGUMENTS, False, tmp_path):
         parsed = parse_arguments(words)
         modes.append(parsed.command.name)
         assert {"model.photographs.exposure=true", "train.mask_weight=0"} <= set(parsed.overrides)
@@ -54,14 +55,14 @@ def test_its_commands_are_valid_and_keep_the_recipe(tmp_path):
 def test_it_is_waited_for_and_runs_once(ran, monkeypatch):
     monkeypatch.setattr(ahead, "START", ENDS)
     for _ in range(2):
-        with ahead.compiled_ahead(ARGUMENTS, CONF):
+        with ahead.compiled_ahead(ARGUMENTS, False):
             pass
         assert ran.read_text() == "x"
     monkeypatch.setattr(ahead, "START", f"{ENDS}; sys.exit(1)")
     monkeypatch.setattr(ahead, "STEPS", 65)
     monkeypatch.setattr(ahead, "_key", lambda words: "other")
     for count in (2, 3):  # without success there is no mark
-        with ahead.compiled_ahead(ARGUMENTS, CONF):
+        with ahead.compiled_ahead(ARGUMENTS, False):
             pass
         assert ran.read_text() == "x" * count
 
@@ -69,7 +70,7 @@ def test_it_is_waited_for_and_runs_once(ran, monkeypatch):
 def test_waiting_for_it_is_told(ran, monkeypatch, capsys):
     monkeypatch.setattr(ahead, "START", f"import time; time.sleep(1); {ENDS}")
     for words in ("compiling what training and mesh use", ""):  # the second time nothing is left to compile
-        with ahead.compiled_ahead(ARGUMENTS, CONF):
+        with ahead.compiled_ahead(ARGUMENTS, False):
             pass
         told = "".join(capsys.readouterr())
         assert words in told and bool(told) == bool(words)
@@ -78,7 +79,7 @@ def test_waiting_for_it_is_told(ran, monkeypatch, capsys):
 def test_an_exception_ends_it(ran, monkeypatch):
     monkeypatch.setattr(ahead, "START", WAITS)
     before = children()
-    with pytest.raises(UserError), ahead.compiled_ahead(ARGUMENTS, CONF):
+    with pytest.raises(UserError), ahead.compiled_ahead(ARGUMENTS, False):
         assert until(ran.exists) and children() != before
         raise UserError("no cameras")
     assert children() == before

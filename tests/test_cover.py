@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import trimesh
+from data.prepare.inspection.sides import missing_sides
 from rigs import sphere_of_cameras, textured_scene
 from synthetic_scene import look_at
 
-from data.prepare.inspection.checks import findings, missing_sides
-from models.commands.reconstruction_page import page, trust
+from data.prepare.inspection.checks import findings
 from models.results.cover import BANDS, cover, cover_picture
+from models.results.report.reconstruction import page, trust
 
 TABLE = -0.3
 

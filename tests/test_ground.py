@@ -11,7 +11,7 @@ from rigs import around
 from benchmarks.gallery import render, scenes
 from models.commands.arguments import parse_arguments
 from models.commands.evaluate import evaluation_request
-from models.commands.mesh_flags import full_request
+from models.commands.shared import mesh_request
 from models.mesh.clean import THICK, without_dust, without_ground
 from models.results import meshes
 from models.results.ground_truth import point_to_mesh
@@ -84,6 +84,6 @@ def test_points_on_the_ground_are_not_evaluated():
 
 def test_the_flag_asks_for_both():
     values = parse_arguments(["--mode", "validate_mesh", "--object", "--resolution", "16"]).values
-    assert full_request(values).is_object
+    assert mesh_request(values).is_object
     values = parse_arguments(["--mode", "evaluate", "--mesh", "a.ply", "--object", "--resolution", "16"]).values
     assert evaluation_request(values).is_object

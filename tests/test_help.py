@@ -9,9 +9,8 @@ import pytest
 import exp_runner
 from models.commands.arguments import make_parser, parse_arguments, parse_mode
 from models.commands.conf import read_conf
-from models.commands.hints import FLAGS, MODES
 from models.commands.table import BY_NAME
-from models.config.keys import KEYS, plain
+from models.config.keys import FLAGS, KEYS, MODES, plain
 from models.config.program import PROGRAM_FOLDER
 from models.methods.conf import known_leaves
 

@@ -13,11 +13,11 @@ from data.errors import UserError
 from data.io.images import read_image
 from data.prepare.inspection.epipolar import Finding
 from data.prepare.load import load_scene
-from models.commands import reconstruction_page
 from models.config.hocon import check_case
 from models.methods.conf import load_config
 from models.results.report.document import escaped
 from models.results.report.inspection import markdown
+from models.results.report.reconstruction import page as result_page
 
 
 def inspect(folder, out, *extra):
@@ -63,7 +63,7 @@ def test_a_scene_of_markup_stays_text_on_its_pages():
     page = markdown(scene, [Finding(NAME, "bad", NAME, NAME)])
     assert page.count(READS) == 6 and "<script" not in page and "[a](" not in page
     finding = {"check": NAME, "verdict": "bad", "figure": NAME, "consequence": NAME}
-    page = reconstruction_page.page(NAME, {"findings": [finding]}, {}, [])
+    page = result_page(NAME, {"findings": [finding]}, {}, [])
     assert page.count(READS) == 4 and "<script" not in page and "[a](" not in page
 
 

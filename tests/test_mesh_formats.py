@@ -17,9 +17,10 @@ from trimesh.viewer.notebook import scene_to_html
 
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
-from models.commands.mesh_flags import full_request
-from models.mesh.formats import companions, write_surface
+from models.commands.shared import mesh_request
+from models.mesh.formats import write_surface
 from models.mesh.mesh import About, Surface
+from models.mesh.output import companions
 from models.requests import MeshRequest
 from models.results.meshes import box
 
@@ -136,7 +137,7 @@ def glb(path, name, dtype):
 
 
 def requested(*flags):
-    return full_request(parse_arguments(["--mode", "validate_mesh", *flags]).values)
+    return mesh_request(parse_arguments(["--mode", "validate_mesh", *flags]).values)
 
 
 def test_what_is_asked_for_reaches_the_request():

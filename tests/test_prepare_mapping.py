@@ -17,7 +17,7 @@ from data.parsed_scene import WorldFrame
 from data.prepare.sfm import colmap_tasks, joining, mapping, reconstruct
 from data.scenes.readers.colmap_files import read_cameras
 from data.scenes.readers.neus import FRAME_FILE, read_frame
-from models.commands.reconstruction_page import page, trust
+from models.results.report.reconstruction import page, trust
 
 pycolmap = pytest.importorskip("pycolmap")
 HALF, COMMON = 8, 20  # images of a half, matches of each pair between the halves

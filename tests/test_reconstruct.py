@@ -2,9 +2,9 @@
 
 import json
 import shlex
+import signal
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -20,28 +20,25 @@ from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
 from data.scenes.writer import write_neus_scene
-from models.commands import (
-    evaluate,
-    reconstruction,
-    reconstruction_folder,
-    reconstruction_page,
-    reconstruction_settings,
-    train,
-)
+from models.commands import functions, interface, reconstruction_folder, reconstruction_settings
 from models.commands.arguments import parse_arguments
 from models.commands.reconstruction_folder import ReconstructionPlan
 from models.commands.reconstruction_settings import LEAST_GAIN, longer
-from models.commands.reconstruction_size import size_and_cameras
+from models.commands.reconstruction_work import CONF
 from models.config.program import PROGRAM_FOLDER
 from models.methods.conf import load_config
+from models.requests import MeshRequest
 from models.results.references import NoReferencesError
+from models.results.report import reconstruction as reconstruction_page
 from models.results.report.document import read_page
+from models.results.report.reconstruction import size_and_cameras
 from models.training import measured
+from models.training.stops import Interrupted
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16")
 SMALL += ("model.sdf_grid.levels=2", "model.sdf_grid.finest=32", "model.sdf_grid.log2_rows=10")
 SMALL += ("model.color_grid.levels=1", "model.color_grid.log2_rows=10")
-FAST = PROGRAM_FOLDER / reconstruction.CONF
+FAST = PROGRAM_FOLDER / CONF
 FOLDER = Path("exp/my_photos/fast")
 RESULT = FOLDER / "result"
 RESULTS = (
@@ -63,11 +60,6 @@ def run(capsys, *arguments):
     return status, capsys.readouterr()
 
 
-def stand_in(module, run):
-    """The module of a mode whose command does `run` in place of its own work."""
-    return SimpleNamespace(COMMAND=replace(module.COMMAND, run=run))
-
-
 @pytest.fixture
 def photographs(tmp_path, monkeypatch):
     """Six photographs of the corner in ./my photos; trials and trainings are of a few steps."""
@@ -83,7 +75,7 @@ def photographs(tmp_path, monkeypatch):
 def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, monkeypatch):
     call = ("--images", photographs, "--minutes", 1e-4)
     with monkeypatch.context() as stopped:
-        stopped.setattr(reconstruction, "train", stand_in(train, lambda *given: 130))
+        stopped.setattr(functions, "train", Mock(side_effect=Interrupted(signal.SIGINT, 0)))
         status, said = run(capsys, *call)
     assert status == 130 and "repeat the command to continue" in said.out
     assert "--minutes 0.0001 is too short: " in said.out and "the whole command will take about" in said.out
@@ -115,6 +107,40 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
     assert "reliability: " in said.out and "next: " not in said.out, "it does the steps itself"
     status, said = run(capsys, *call)
     assert status == 0 and "was already complete" in said.out and "step 3" not in said.out
+
+
+@pytest.mark.slow
+def test_the_function_prints_nothing_and_goes_on_with_what_the_command_began(photographs, capfd, monkeypatch):
+    """The same results as the command's, which finds them complete; mistakes are the command's sentences."""
+    monkeypatch.setattr("sys.argv", ["x", "--mode", "nonsense"])
+    for options, words in (
+        ({"minutes": 0}, "--minutes 0: must be above 0"),
+        ({"minutes": "long"}, "--minutes long: must be above 0"),
+        ({"mesh": MeshRequest(24, output=Path("a.ply"))}, "--output: --mode reconstruct writes result/mesh.ply"),
+    ):
+        with pytest.raises(UserError, match=words):
+            interface.reconstruct(photographs, **options)
+    mesh, keys = replace(interface.DELIVERED, resolution=24), (*SMALL, "train.end_iter=8")
+    seen = Mock(spec=interface.Callback)
+    seen.name = "losses"
+    given = {"minutes": 1e-4, "overrides": keys, "mesh": mesh, "callbacks": [seen]}
+    with monkeypatch.context() as stopped, pytest.raises(Interrupted):
+        stopped.setattr(functions, "train", Mock(side_effect=Interrupted(signal.SIGINT, 0)))
+        interface.reconstruct(photographs, **given)
+    told = []
+    with interface.telling(told.append):
+        found = interface.reconstruct(photographs, **given)
+    assert (found.folder, found.mesh, found.notes) == (RESULT, RESULT / "mesh.ply", ()) and seen.after_step.called
+    assert found.metrics == json.loads((RESULT / "metrics.json").read_text()) and found.metrics["triangles"] > 0
+    assert any(line.startswith("step 3 of 5: python ") and "--mode train --is_continue" in line for line in told)
+    assert capfd.readouterr() == ("", "")
+    again = interface.reconstruct(photographs, **given)
+    assert again == found and capfd.readouterr() == ("", "")
+    status, said = run(capfd, "--images", photographs, "--minutes", 1e-4, "--set", "train.end_iter=8")
+    assert status == 0 and "was already complete" in said.out
+    kept = (RESULT / "mesh.ply").read_bytes()
+    assert run(capfd, "--images", photographs, "--minutes", 1e-4, "--set", "train.end_iter=8", "--overwrite")[0] == 0
+    assert (RESULT / "mesh.ply").read_bytes() == kept, "the same from the command line"
 
 
 @pytest.mark.slow
@@ -150,7 +176,7 @@ def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
 @pytest.mark.slow
 def test_only_an_evaluation_without_references_may_fail(photographs, capsys, monkeypatch):
     refusal = Mock(side_effect=[UserError("exp: no space is left"), NoReferencesError("has no test photographs")])
-    monkeypatch.setattr(reconstruction, "evaluate", stand_in(evaluate, refusal))
+    monkeypatch.setattr(functions, "evaluate", refusal)
     call = ("--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4)
     status, said = run(capsys, *call)
     assert status == 2 and "no space is left" in said.err and "no metrics" not in said.out

@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,10 @@ from data.errors import UserError
 from data.io.images import write_image
 from models.checkpoints.folder import EARLIER, latest_checkpoint
 from models.checkpoints.ours import save_checkpoint
-from models.commands import reconstruction
+from models.commands import functions, reconstruction, reconstruction_folder
 from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL
-from models.commands.conf import given_value
 from models.commands.reconstruction_folder import ReconstructionPlan
+from models.training.stops import Interrupted
 
 pytestmark = pytest.mark.slow
 
@@ -26,37 +26,38 @@ CHECKPOINTS, PLAN = FOLDER / "checkpoints", FOLDER / "reconstruct.json"
 
 
 class Links:
-    """Stands for the modes: a preparation that writes three photographs, trainings that add 10 steps."""
+    """Stands for the steps: a preparation that writes three photographs, trainings that add 10 steps."""
 
     def __init__(self, monkeypatch):
         self.refusal, self.started_at, self.lengths = None, [], []  # the last two: of each training
         self.stops_before, self.finishes = 0, 0  # how many trainings end without a step, and how many are complete
-        monkeypatch.setattr(reconstruction, "_run", self.run)
+        monkeypatch.setattr(functions, "prepare", self.prepare)
+        monkeypatch.setattr(functions, "inspect", lambda conf: ())
+        monkeypatch.setattr(functions, "train", self.train)
+        for name in ("_extracted", "_evaluated"):
+            monkeypatch.setattr(reconstruction, name, lambda *given: True)
         monkeypatch.setattr(reconstruction, "warnings", lambda figures: ())
         monkeypatch.setattr(reconstruction, "read_figures", lambda path: {})
 
-    def run(self, step, number):
-        name = step.command.name
-        if name == "prepare" and self.refusal:
+    def prepare(self, conf, images, overwrite, **options):
+        if self.refusal:
             raise UserError(self.refusal)
-        if name == "prepare" and (step.values.overwrite or not SCENE.exists()):
+        if overwrite or not SCENE.exists():
             (SCENE / "image").mkdir(parents=True, exist_ok=True)
             for view in range(3):
                 write_image(SCENE / f"image/{view:03d}.png", np.zeros((8, 8, 3), np.uint8))
             (SCENE / "cameras_sphere.npz").write_bytes(b"%d" % len(self.started_at))
-        return self.train(step) if name == "train" else EXIT_DONE
 
-    def train(self, step):
-        self.lengths.append(int(given_value(step.overrides, "train.end_iter") or 0))
+    def train(self, conf, **options):
+        self.lengths.append(conf.train.end_iter)
         found = latest_checkpoint(CHECKPOINTS, pytest.fail)
-        self.started_at.append(found.step if found and not step.values.overwrite else 0)
+        self.started_at.append(found.step if found else 0)
         if self.stops_before > 0:
             self.stops_before -= 1
-            return EXIT_OF_SIGNAL + 15
-        if step.values.overwrite:
-            shutil.rmtree(CHECKPOINTS)
+            raise Interrupted(signal.SIGTERM, 0)
         save_checkpoint(CHECKPOINTS, make_checkpoint(self.started_at[-1] + 10))
-        return EXIT_DONE if len(self.lengths) <= self.finishes else EXIT_OF_SIGNAL + 15
+        if len(self.lengths) > self.finishes:
+            raise Interrupted(signal.SIGTERM, 0)
 
 
 def interrupted(*given):
@@ -128,7 +129,7 @@ def test_the_earlier_checkpoints_go_once_the_new_training_is_done(links, monkeyp
     call("--minutes", "3")
     assert links.started_at == [0, 0] and steps(CHECKPOINTS / EARLIER) == [10]
     monkeypatch.setattr(reconstruction, "_conclude", lambda *given: None)
-    monkeypatch.setattr(Links, "train", lambda *given: EXIT_DONE)
+    monkeypatch.setattr(functions, "train", lambda *given, **options: 99)
     assert call("--overwrite") == EXIT_DONE and not (CHECKPOINTS / EARLIER).exists()
     save_checkpoint(CHECKPOINTS / EARLIER, make_checkpoint(10))
     settle(settings={"train.end_iter": "99"})
@@ -148,7 +149,7 @@ def test_a_plan_sets_its_own_keys_alone_and_of_other_types_it_is_damaged(links, 
 def test_an_automatic_training_doubles_its_steps_and_is_continued(links, monkeypatch):
     first = ReconstructionPlan(10.0, {"train.end_iter": "10"}, 1.0, longest=80)
     monkeypatch.setattr(reconstruction, "timed_plan", lambda *given: (first, None))
-    monkeypatch.setattr(reconstruction, "score_curve", lambda folder: [[10, 1.0, 20.0], [20, 2.0, 21.0]])
+    monkeypatch.setattr(reconstruction_folder, "score_curve", lambda folder: [[10, 1.0, 20.0], [20, 2.0, 21.0]])
     links.finishes = 2
     for _ in range(2):
         assert call("--minutes", "auto") == EXIT_OF_SIGNAL + 15

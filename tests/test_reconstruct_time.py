@@ -16,13 +16,13 @@ from data.io.clock import Spent, ends_at, seconds_left, slowdown
 from data.prepare.fused_depth import FEWEST_MAPS, views_within
 from models.checkpoints import scenes
 from models.commands import runner
-from models.commands.reconstruction import CONF
 from models.commands.reconstruction_settings import timed_plan
-from models.commands.reconstruction_time import STEPPING, WORTH, Budget, announce, on_cold_cache
+from models.commands.reconstruction_work import CONF
 from models.machine import progress
 from models.methods import registry
 from models.methods.conf import load_config
 from models.training import measured as pace
+from models.training.budget import STEPPING, WORTH, Budget, announce, on_cold_cache
 from models.training.measured import Pace
 
 PACE = Pace(0.05)

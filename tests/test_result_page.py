@@ -8,11 +8,10 @@ import trimesh
 from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of
 
 from data.io.images import write_image
-from models.commands.reconstruction_folder import HTML, RESULT, write_pages
-from models.commands.reconstruction_page import page, trust
 from models.mesh.mesh import Surface
 from models.results.report.document import data_of, document
 from models.results.report.parts import mesh_part
+from models.results.report.reconstruction import HTML, RESULT, page, trust, write_pages
 
 FIGURES = {"psnr": 24.5, "points_missing": 0.3, "world_per_radius": 2.5, "is_metric": True}
 FIGURES |= {"score_curve": [[step, 1.0, 20.0] for step in range(20)]}

@@ -78,9 +78,11 @@ def telling(tell: Callable[[str], object]) -> Iterator[None]:
         _tell = before
 
 
-def is_told() -> bool:
-    """Whether the code runs in the body of `telling`."""
-    return _tell is not None
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """In the body, nothing is printed, unless it runs in that of `telling`."""
+    with telling((lambda line: None) if _tell is None else _tell):
+        yield
 
 
 def is_shown() -> bool:

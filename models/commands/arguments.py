@@ -6,18 +6,19 @@ import argparse
 import os
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.io.files import files_beside, from_home
 from data.io.streams import say
-from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
-from models.commands.flag_types import MAX_INT, whole
-from models.commands.hints import argument_hint, mode_hint, respelt
+from models.commands.command import Arguments, Command
+from models.commands.flags import COMMON, GROUPS, Flag
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
+from models.config.keys import FLAG_OF, MODE_OF, key_meant, plain
 from models.config.program import CALLED, FROM_A_CLONE, found_conf, program_version
+from models.config.strict import nearest
 
 PAGE_WIDTH = 120
 NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -66,108 +67,71 @@ computation: run again;
 
 EPILOG = _EPILOG.replace(FROM_A_CLONE, CALLED)
 
-# The flags of all modes; in each group the modes' own flags follow, in the order of the table.
-COMMON = (
-    flag(
-        "--mode",
-        EXPERIMENT,
-        default="train",
-        metavar="MODE",
-        help="mode of the program, also as the first word (default: train)",
-    ),
-    flag("--version", EXPERIMENT, action="store_true", help="print version and commit"),
-    flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="conf file (default: ./confs/demo.conf)"),
-    flag(
-        "--case",
-        EXPERIMENT,
-        default="",
-        metavar="NAME",
-        help="name of the scene folder; replaces CASE_NAME and ${case} in the conf",
-    ),
-    flag(
-        "--set",
-        EXPERIMENT,
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a key of the conf, such as train.end_iter=1000; may be repeated",
-    ),
-    flag(
-        "--roi",
-        EXPERIMENT,
-        metavar='"X Y Z R"',
-        help="sphere around the object: centre and radius in the world frame; the same as --set dataset.roi=...",
-    ),
-    flag("--seed", EXPERIMENT, type=whole(0, MAX_INT), metavar="N", help="the same as --set train.seed=N"),
-    flag(
-        "--device",
-        MACHINE,
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="auto: a GPU if one works, else the CPU (default: auto)",
-    ),
-    flag("--gpu", MACHINE, type=whole(0, MAX_INT), default=0, metavar="N", help="index of the GPU (default: 0)"),
-)
 
-
-def parse_mode(text: str) -> Mode:
+def parse_mode(text: str) -> Command:
     """The mode of a --mode value; raises UserError, naming the nearest mode, for an unknown one."""
-    modes = (command.mode(text) for command in COMMANDS)
-    mode = next((mode for mode in modes if mode is not None), None)
-    if mode is None:
-        raise UserError(f"--mode {text}: unknown mode{mode_hint(text, MODE_NAMES)}")
-    return mode
+    for command in COMMANDS:
+        if command.mode(text):
+            return command
+    meant = MODE_OF.get(plain(text))
+    raise UserError(
+        f"--mode {text}: unknown mode" + (f"; did you mean {meant}?" if meant else nearest(text, MODE_NAMES))
+    )
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
     """Parse the command line (without the program's name); raises UserError for mistakes.
 
-    --help prints the help page, with --mode that of the mode, --version the version, and both raise SystemExit(0).
+    A mode as the first word is a subcommand, which has its own flags only; after --mode MODE, most flags of other modes
+    have no effect. --help prints the help page, with a mode that of the mode, --version the version, and both raise
+    SystemExit(0).
     """
     parser = make_parser()
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-    argv = _with_mode([_with_home(argument) for argument in respelt(argv, flags)])
+    argv = [_respelt(word, flags) for word in argv]
+    is_subcommand = bool(argv) and not argv[0].startswith("-") and any(one.mode(argv[0]) for one in COMMANDS)
+    argv = ["--mode", *argv] if is_subcommand else argv
     if "--version" in argv:
         say(f"neus-jittor {program_version()}")
         raise SystemExit(0)
-    if (mode := _explained_mode(argv)) is not None:
-        make_parser(BY_NAME[mode.name]).parse_args(["--help"])
+    if asks := {"-h", "--help"}.intersection(argv):
+        named = parser.parse_known_args([word for word in argv if word not in asks])[0].mode
+        has_mode = any(word.partition("=")[0] == "--mode" for word in argv)
+        make_parser(parse_mode(named) if has_mode else None).print_help()
+        raise SystemExit(0)
     values, unknown = parser.parse_known_args(argv)
     unknown = _taken_as_flag(values, unknown)
     if unknown:
-        raise UserError(f"{unknown[0]}: unknown argument{argument_hint(unknown, flags, MODE_NAMES)}")
+        raise UserError(f"{unknown[0]}: unknown argument{_argument_hint(unknown, flags)}")
     if values.checkpoint is not None and not os.path.isfile(values.checkpoint):  # Path.is_file raises on a long name
         beside = files_beside(values.checkpoint, ".safetensors", ".pth", ".ply")
         raise UserError(f"--checkpoint {values.checkpoint}: no such file{beside}")
+    chosen = parse_mode(values.mode)
+    _require_own({word.partition("=")[0] for word in argv}, chosen, is_subcommand)
     for command in COMMANDS:
         command.check(values)
-    mode = parse_mode(values.mode)
     short = {"train.seed": values.seed, "dataset.roi": values.roi}
     short_forms = tuple(f"{key}={value}" for key, value in short.items() if value is not None)
     return Arguments(
-        command=BY_NAME[mode.name],
-        mode=mode,
         conf=None if values.conf is None else found_conf(values.conf),
         case=values.case,
         overrides=(*values.overrides, *short_forms),
-        checkpoint=values.checkpoint,
         device=values.device,
         gpu=values.gpu,
+        command=chosen,
+        mode=values.mode,
+        checkpoint=values.checkpoint,
         values=values,
     )
 
 
-def _with_mode(argv: list[str]) -> list[str]:
-    """The arguments with a mode as their first word, such as `train`, as --mode."""
-    is_mode = bool(argv) and not argv[0].startswith("-") and any(one.mode(argv[0]) for one in COMMANDS)
-    return ["--mode", *argv] if is_mode else argv
-
-
-def _with_home(argument: str) -> str:
-    """An argument with the home folder in place of ~, also after `=`, where a shell leaves it."""
-    name, equals, value = argument.partition("=")
-    return name + equals + from_home(value) if equals else from_home(argument)
+def _require_own(given: Collection[str], command: Command, is_subcommand: bool) -> None:
+    """Raises UserError for a flag of other modes that is given to a subcommand, or never has a meaning elsewhere."""
+    own = {entry.name for entry in (*COMMON, *command.flags)}
+    for one in _flags():
+        if one.name in given and one.name not in own and (is_subcommand or one.elsewhere is not None):
+            modes = listed([other.title for other in COMMANDS if one in other.flags])
+            raise UserError(f"{one.name}: is a flag of --mode {modes}, not of {command.title}{one.elsewhere or ''}")
 
 
 def _flags() -> list[Flag]:
@@ -230,18 +194,6 @@ def _own_help(entry: Flag) -> str:
     return rest if all(mode in BY_NAME for mode in modes.split(", ")) else entry.options["help"]
 
 
-def _explained_mode(argv: Sequence[str]) -> Mode | None:
-    """The mode whose page is asked for by `--mode X --help`; raises UserError for an unknown mode."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--mode", nargs="?")
-    parser.add_argument("-h", "--help", action="store_true")
-    try:
-        asked_for, _ = parser.parse_known_args(argv)
-    except argparse.ArgumentError:  # the parser of the command line names the mistake
-        return None
-    return parse_mode(asked_for.mode) if asked_for.help and asked_for.mode else None
-
-
 def _examples(command: Command) -> str:
     """The end of a mode's page: the examples of the help page that use this mode."""
     name = re.escape(command.title).replace("I_J", r"\d+_\d+")
@@ -250,3 +202,37 @@ def _examples(command: Command) -> str:
         lines = [line for line in EPILOG.splitlines() if CALLED in line and "--mode" not in line]
     shown = ["examples:", *lines, ""] if lines else []
     return "\n".join([*shown, "--help without --mode explains all modes and flags."])
+
+
+def _respelt(word: str, flags: Iterable[str]) -> str:
+    """A word with the spelling of this program, where flags may have - for _ and `color`, and the home folder for ~."""
+    name, equals, value = word.partition("=")
+    if name.startswith("--"):
+        name = {_alike(flag): flag for flag in flags}.get(_alike(name), name)
+    return f"{name}={from_home(value)}" if equals else from_home(name)
+
+
+def _alike(name: str) -> str:
+    return name.replace("-", "_").replace("color", "colour")
+
+
+def _argument_hint(unknown: Sequence[str], flags: Collection[str]) -> str:
+    """The suggestion for the first unknown argument: by its meaning, else the most similar flag.
+
+    A value that follows it, or is part of it, is repeated in the suggested command.
+    """
+    name, equals, value = unknown[0].partition("=")
+    if equals and "." in name and not name.startswith("-"):
+        return f"; each key needs its own --set: --set {unknown[0]}"
+    if not name.startswith("-"):
+        mode = name if name in MODE_NAMES else MODE_OF.get(plain(name))
+        return f"; did you mean --mode {mode}?" if mode else nearest(name, flags)
+    if not equals and len(unknown) > 1 and not unknown[1].startswith("-"):
+        value = unknown[1]
+    if meant := FLAG_OF.get(plain(name).rpartition(".")[2]):
+        return f"; did you mean {meant}?"
+    from models.methods.conf import known_leaves
+
+    if (key := key_meant(name, known_leaves())) is not None:
+        return f"; did you mean --set {key}={value or 'VALUE'}?"
+    return nearest(name, flags)

@@ -7,13 +7,13 @@ the same as with `--case`.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -22,13 +22,10 @@ from data.io.streams import complain, hush, say
 from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL, Arguments, failed
 from models.config.program import PROGRAM
 from models.machine.ranks import process
-from models.machine.ranks.process import PR_SET_PDEATHSIG
 from models.machine.ranks.ranks import joined
 
-ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 EXIT_SOME_FAILED = 1
 LISTS = (".txt", ".list", ".csv")  # suffixes of list files
-PSNR = ", batch PSNR "  # precedes the value in a log line
 DONE, NOT_BEGUN = "done", "not begun"
 
 
@@ -44,34 +41,29 @@ class Outcome:
     crash: tuple[str, ...] = ()  # lines that a training without a reason printed on stderr
 
 
-def names_of(text: str) -> tuple[str, ...]:
-    """The scenes in `A,B,C`, or in a file with one per line; raises UserError for no scene or a repeated one."""
+def scenes_of(text: str) -> tuple[str, ...]:
+    """The scenes in `A,B,C`, or in a file with one per line.
+
+    Raises UserError for a missing file, no scene, a repeated one, and invalid names.
+    """
+    from models.config.hocon import check_case
+
     if os.path.isfile(text):
         try:
             lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--cases {text}: cannot be read ({error}); write one scene per line") from None
         found = [line.partition("#")[0].strip() for line in lines]
+    elif text.lower().endswith(LISTS) or (os.sep in text and "," not in text):
+        what = "is not a file" if os.path.lexists(text) else "no such file"
+        raise UserError(f"--cases {text}: {what}; write A,B,C or a file with one scene per line")
     else:
         found = [word.strip() for word in text.split(",")]
     names = tuple(name for name in found if name)
     if not names:
         raise UserError(f"--cases {text}: names no scene; write A,B,C or a file with one scene per line")
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UserError(f"--cases {text}: names {listed(twice)} twice; name each scene once")
-    return names
-
-
-def scenes_of(text: str) -> tuple[str, ...]:
-    """`names_of` with further checks; raises UserError also for a missing file and invalid scene names."""
-    from models.config.hocon import check_case
-
-    is_path = text.lower().endswith(LISTS) or (os.sep in text and "," not in text)
-    if is_path and not os.path.isfile(text):
-        what = "is not a file" if os.path.lexists(text) else "no such file"
-        raise UserError(f"--cases {text}: {what}; write A,B,C or a file with one scene per line")
-    names = names_of(text)
     for name in names:
         check_case(name, f"--cases {text}:")
     return names
@@ -79,38 +71,14 @@ def scenes_of(text: str) -> tuple[str, ...]:
 
 def check(values: argparse.Namespace) -> None:
     """Raises UserError for flags that exclude --cases."""
-    if values.cases is None:
-        return
-    if values.mode != "train":
-        raise UserError(f"--cases: is a flag of --mode train, not of {values.mode}")
-    for name in ("case", "checkpoint", "view"):
+    for name in ("case", "checkpoint", "view") if values.cases is not None else ():
         if getattr(values, name):
             raise UserError(f"--cases, --{name}: the latter applies to a single scene; give only one of them")
-    names_of(values.cases)
-
-
-def of_this_job(names: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """The scenes of this job of a Slurm array; all scenes outside of an array.
-
-    Raises UserError if the job indices are not those of a complete array, from which the job's part is computed.
-    """
-    if ARRAY[0] not in environ:
-        return list(names)
-    numbers = [environ.get(name, "1" if name == ARRAY[-1] else "") for name in ARRAY]
-    task, first, last, count, step = (int(number) if number.isdigit() else -1 for number in numbers)
-    is_even = step > 0 and (last - first) // step + 1 == count and (task - first) % step == 0
-    if not is_even or not 0 <= first <= min(task, 1) or task > last:
-        raise UserError(
-            f"--cases: the {count} jobs of this array are numbered {first} to {last}, which is not a complete array: "
-            "scenes would be left out or trained twice; start all with sbatch --array=0-N, or repeat some with "
-            "JOBS=<number of all jobs> sbatch --array=... docs/slurm/cases.sbatch"
-        )
-    return list(names[(task - first) // step :: count])
 
 
 def run_cases(arguments: Arguments) -> int:
     """Train all scenes; returns the exit status."""
-    names = of_this_job(scenes_of(arguments.values.cases), os.environ)
+    names = process.of_this_job(scenes_of(arguments.values.cases), os.environ)
     _require_folders(arguments, names)
     group, work, outcomes = joined(), _Work(arguments), []
     hush(False)  # each process tells of its scenes
@@ -181,7 +149,7 @@ class _Work:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,  # so that Ctrl-C reaches it only through `_stop`
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            preexec_fn=partial(process.end_with_parent, signal.SIGTERM) if sys.platform == "linux" else None,
         )
         _, err = self._process.communicate()
         found = self._outcome(case, *ending(self._process.returncode, err))
@@ -201,6 +169,7 @@ class _Work:
         """The outcome with steps, time and PSNR from the scene's results folder."""
         from models.checkpoints.folder import latest_checkpoint
         from models.methods.conf import load_config
+        from models.training.logger import last_psnr
 
         folder = Path(load_config(self._arguments.conf or "", case, self._arguments.overrides).general.base_exp_dir)
         try:
@@ -209,7 +178,7 @@ class _Work:
             found = None
         if found is None:
             return Outcome(case, state, crash=crash)
-        return Outcome(case, state, found.step, float(found.state.get("seconds", 0.0)), _last_psnr(folder), crash)
+        return Outcome(case, state, found.step, float(found.state.get("seconds", 0.0)), last_psnr(folder), crash)
 
 
 def ending(status: int, printed: str) -> tuple[str, tuple[str, ...]]:
@@ -218,22 +187,6 @@ def ending(status: int, printed: str) -> tuple[str, tuple[str, ...]]:
     if status == 0:
         return DONE, ()
     return (errors[-1], ()) if errors else (f"ended with status {status}", tuple(crash_report(printed)))
-
-
-def _last_psnr(folder: Path) -> str:
-    """The last PSNR in the log of a training; "-" if there is none."""
-    from models.training.logger import LOG_FOLDER, TEXT_LOG
-
-    try:
-        lines = (folder / LOG_FOLDER / TEXT_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return "-"
-    return next((line.partition(PSNR)[2].partition(",")[0] for line in reversed(lines) if PSNR in line), "-")
-
-
-def _end_with_parent() -> None:
-    """Called in the child: ask the kernel for a SIGTERM when the parent is killed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 def _environment() -> dict[str, str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from data.io.streams import complain
 
 if TYPE_CHECKING:
+    from models.commands.flags import Flag
     from models.methods.conf import ExperimentConfig
 else:
     ExperimentConfig = object  # imported when a conf is read, not for the help page
@@ -20,40 +21,35 @@ EXIT_EMPTY_SURFACE = 2  # as for mistakes of the user: another threshold, region
 EXIT_NOT_FINITE = 1
 EXIT_GPU_FAILED = 3
 EXIT_OF_SIGNAL = 128  # plus the number of the signal that ended the program
-# The groups of the help page, in its order.
-EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "experiment", "output", "preparation", "device"
-GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)
 
 
 @dataclass(frozen=True)
-class Mode:
-    """A parsed --mode value; `views` has the two view indices of `interpolate` and is empty otherwise."""
+class Selected:
+    """The conf and the device that a command line or a call selects."""
 
-    name: str
-    views: tuple[int, ...] = ()
+    conf: Path | None
+    case: str
+    overrides: tuple[str, ...]  # KEY=VALUE
+    device: str
+    gpu: int
+
+    def without(self, *keys: str) -> Self:
+        """The selection without the overrides of these keys."""
+        return replace(self, overrides=tuple(text for text in self.overrides if key_of(text) not in keys))
+
+    def given(self, key: str) -> str | None:
+        """The last value that the overrides give a key; None if they give none."""
+        values = [text.partition("=")[2].strip() for text in self.overrides if key_of(text) == key]
+        return values[-1] if values else None
 
 
 @dataclass(frozen=True)
-class Flag:
-    """A flag; modes that share it use the same object."""
-
-    name: str  # with its dashes
-    group: str
-    options: Mapping[str, Any]  # of argparse's `add_argument`
-
-
-@dataclass(frozen=True)
-class Arguments:
+class Arguments(Selected):
     """The checked command line; None for a flag that was not given."""
 
     command: Command
-    mode: Mode
-    conf: Path | None
-    case: str
-    overrides: tuple[str, ...]
+    mode: str  # the value of --mode
     checkpoint: Path | None
-    device: str
-    gpu: int
     values: argparse.Namespace  # of the modes' own flags, by name
 
 
@@ -69,7 +65,7 @@ class Command:
     check: Callable[[argparse.Namespace], None] = lambda values: None
     # Last lines of a run that ended with EXIT_DONE, such as the next command; not printed for a step of another mode.
     next_steps: Callable[[Arguments], list[str]] = lambda arguments: []
-    read: Callable[[str], Mode | None] | None = None  # parses --mode values other than the name; None: another mode
+    is_named: Callable[[str], bool] | None = None  # whether a --mode value is of this mode, if not only its name is
     shown: str = ""  # the name on the help page, if different
     needs_checkpoint: bool = False
     needs_conf: bool = True  # otherwise a conf is read only if the command line names one
@@ -83,16 +79,14 @@ class Command:
         """The mode as the help page names it."""
         return self.shown or self.name
 
-    def mode(self, text: str) -> Mode | None:
-        """The parsed --mode value if it names this mode, else None; raises UserError for invalid syntax."""
-        if self.read is not None:
-            return self.read(text)
-        return Mode(text) if text == self.name else None
+    def mode(self, text: str) -> bool:
+        """Whether the --mode value names this mode."""
+        return text == self.name if self.is_named is None else self.is_named(text)
 
 
-def flag(name: str, group: str, **options: Any) -> Flag:
-    """A flag with options of argparse's `add_argument`."""
-    return Flag(name, group, options)
+def key_of(override: str) -> str:
+    """The key that a `KEY=VALUE` of --set names."""
+    return override.partition("=")[0].strip()
 
 
 def failed(sentence: str, status: int) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from data.errors import UserError
-from models.commands import interface
+from models.commands import functions
 from models.commands.cases import scenes_of
 from models.commands.command import Arguments, ExperimentConfig
 from models.config.program import CONFS, found_conf
@@ -18,7 +17,7 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     """The conf of --conf, --case, --set and --seed; raises UserError if it is invalid."""
     several = getattr(arguments.values, "cases", None)
     case = scenes_of(several)[0] if several and not arguments.case else arguments.case
-    return interface.read_conf(conf_file(arguments), case, arguments.overrides)
+    return functions.read_conf(conf_file(arguments), case, arguments.overrides)
 
 
 def conf_file(arguments: Arguments) -> Path:
@@ -28,29 +27,17 @@ def conf_file(arguments: Arguments) -> Path:
     """
     if arguments.conf is not None:
         return arguments.conf
-    default = DEFAULT_CONF
-    if arguments.case:
-        if arguments.command.conf_of_case is None:
-            raise UserError(
-                f"--case {arguments.case}: the default conf, {DEFAULT_CONF}, trains on the bundled scene; "
-                "give a conf too, such as --conf confs/fast.conf"
-            )
-        default = arguments.command.conf_of_case
-    return found_conf(default)
+    if not arguments.case:
+        return found_conf(DEFAULT_CONF)
+    if arguments.command.conf_of_case is None:
+        raise UserError(
+            f"--case {arguments.case}: the default conf, {DEFAULT_CONF}, trains on the bundled scene; "
+            "give a conf too, such as --conf confs/fast.conf"
+        )
+    return found_conf(arguments.command.conf_of_case)
 
 
 def conf_for(arguments: Arguments) -> ExperimentConfig | None:
     """The conf for the mode; None if it needs none and no flag refers to one. Raises UserError."""
     is_named = bool(arguments.conf or arguments.case or arguments.overrides)
     return read_conf(arguments) if arguments.command.needs_conf or is_named else None
-
-
-def key_of(override: str) -> str:
-    """The key that a `KEY=VALUE` of --set names."""
-    return override.partition("=")[0].strip()
-
-
-def given_value(overrides: Sequence[str], key: str) -> str | None:
-    """The last value that `KEY=VALUE` overrides give a key; None if they give none."""
-    given = [text.partition("=")[2].strip() for text in overrides if key_of(text) == key]
-    return given[-1] if given else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
-from models.commands.shared import choose_device
+from models.results.trained import choose_device
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
@@ -12,10 +12,10 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     from models.checkpoints.scenes import training_scene
     from models.methods.capacity import require_batch
 
-    conf = choose_device(arguments, conf, is_trained=True)
+    conf = choose_device(conf, arguments.device, arguments.gpu, is_trained=True)
     require_batch(conf)
     scene = training_scene(conf)  # before Jittor, which the next import loads
-    from models.commands.plan_table import table
+    from models.results.plan_table import table
 
     for text in table(conf, scene):
         say(text)

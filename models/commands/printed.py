@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from models.commands.command import Arguments, Flag
+from models.commands.command import Selected
+from models.commands.flags import Flag
 from models.config.program import CALLED, FROM_A_CLONE, PROGRAM
 
 CONSTANTS = {"store_true": True, "store_false": False, "store_const": None}  # what a flag without a value stores
@@ -26,26 +27,26 @@ def command_line(words: Sequence[str]) -> str:
     return shlex.join(["python", str(path), *words])
 
 
-def of_the_scene(arguments: Arguments, conf: Path | None, left_out: str = "") -> list[str]:
-    """The flags --conf, --case, --device, --gpu and --set of `arguments`; `left_out`: a key without its --set."""
-    words = [*flag_of("--conf", "" if conf is None else str(conf)), *flag_of("--case", arguments.case)]
-    words += [] if arguments.device == "auto" else ["--device", arguments.device]
-    words += [] if arguments.gpu == 0 else ["--gpu", str(arguments.gpu)]
-    settings = (text for text in arguments.overrides if text.partition("=")[0].strip() != left_out)
-    return words + [word for text in settings for word in flag_of("--set", text)]
+def of_the_scene(selected: Selected, conf: Path | None, left_out: str = "") -> list[str]:
+    """The flags --conf, --case, --device, --gpu and --set; `left_out`: a key without its --set."""
+    words = [*flag_of("--conf", "" if conf is None else str(conf)), *flag_of("--case", selected.case)]
+    words += [] if selected.device == "auto" else ["--device", selected.device]
+    words += [] if selected.gpu == 0 else ["--gpu", str(selected.gpu)]
+    return words + [word for text in selected.without(left_out).overrides for word in flag_of("--set", text)]
 
 
-def given_flags(values: argparse.Namespace, flags: Sequence[Flag]) -> list[str]:
-    """The flags whose values differ from the defaults, as they are typed."""
+def given_flags(values: Mapping[str, Any], flags: Sequence[Flag]) -> list[str]:
+    """The flags whose values differ from the defaults, as they are typed; `values` by `dest` of argparse."""
     words: list[str] = []
     for one in flags:
-        value = getattr(values, one.options.get("dest", one.name.lstrip("-")))
+        default = one.options.get("default")
+        value = values.get(one.options.get("dest", one.name.lstrip("-")), default)
         action = one.options.get("action", "store")
         if action in CONSTANTS:
             words += [one.name] if value == one.options.get("const", CONSTANTS[action]) else []
         elif action == "append":
             words += [word for entry in value for word in (one.name, *map(_word, entry))]
-        elif value not in (None, one.options.get("default")):
+        elif value not in (None, default):
             several = isinstance(value, list | tuple)
             words += [one.name, *map(_word, value)] if several else flag_of(one.name, _word(value))
     return words

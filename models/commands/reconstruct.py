@@ -1,104 +1,66 @@
-"""`--mode reconstruct`: from photographs or a video to a coloured mesh, by a sequence of other modes."""
+"""`--mode reconstruct`: from photographs or a video to a coloured mesh."""
 
 from __future__ import annotations
 
 import argparse
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from models.commands import prepare
-from models.commands.command import PREPARATION, Arguments, Command, flag
-from models.commands.flag_types import finite
-from models.commands.mesh_flags import FINISH
-from models.commands.shared import LANGUAGE, MESH
-from models.requests import AUTO, AUTO_MINUTES, TEXTURE
-
-if TYPE_CHECKING:
-    from models.methods.conf import ExperimentConfig
-
-NAME = "reconstruct"
-MOST_MINUTES = 60.0 * 24 * 30
-
-
-def minutes_or_auto(text: str) -> float | str:
-    """An argparse type: a finite number, or AUTO."""
-    return AUTO if text == AUTO else finite(text)
+from data.io.streams import say
+from models.commands.command import EXIT_NOT_FINITE, EXIT_OF_SIGNAL, Arguments, Command, ExperimentConfig
+from models.commands.evaluate import evaluation_request
+from models.commands.flags import RECONSTRUCTION
+from models.commands.interface import Reconstruction, reconstruct
+from models.commands.prepare import preparation
+from models.commands.reconstruction_work import CONF
+from models.commands.shared import ended, mesh_request
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError for a missing --images, flags that do not apply, and --minutes with another mode."""
-    if values.mode != NAME:
-        if values.minutes is not None:
-            raise UserError("--minutes: is a flag of --mode reconstruct; for other modes set train.end_iter")
+    """Raises UserError for flags that do not apply."""
+    if values.mode != COMMAND.name:
         return
-    if values.images is None:
-        raise UserError("--mode reconstruct: give --images FOLDER, or a video")
-    if values.minutes not in (None, AUTO) and not 0 < values.minutes <= MOST_MINUTES:
-        raise UserError(f"--minutes {values.minutes:g}: must be above 0 and at most {MOST_MINUTES:g}")
-    for name, is_given in {
-        "--is_continue": values.is_continue,
-        "--checkpoint": values.checkpoint is not None,
-    }.items():
+    for name, is_given in (("--is_continue", values.is_continue), ("--checkpoint", values.checkpoint is not None)):
         if is_given:
             raise UserError(f"{name}: does not apply to --mode reconstruct, which continues by itself; leave it out")
-    for name, is_given in (("--output", values.output is not None), ("--colour texture", values.colour == TEXTURE)):
-        if is_given:
-            raise UserError(
-                f"{name}: --mode reconstruct writes result/mesh.ply, with colours per vertex; leave it out, and change "
-                "--output, and --colour if need be, in the last command of result.md afterwards"
-            )
+    from models.commands.reconstruction_settings import require_possible
 
-
-def case_of(values: argparse.Namespace, case: str) -> str:
-    """The scene's name: that of --case, else the name of the folder or video without special characters.
-
-    Raises UserError if nothing remains.
-    """
-    if case:
-        return case
-    source = Path(values.images).resolve()
-    name = re.sub(r"[^\w-]+", "_", source.stem if source.is_file() else source.name).strip("_-")
-    if not name:
-        raise UserError(
-            f"--images {values.images}: its name contains no letter or digit, so it is no valid scene name; "
-            "pass --case NAME"
-        )
-    return name
+    require_possible(values.minutes, values.output, values.colour)
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Run the modes; returns the exit status."""
-    from data.io.clock import recorded
-    from models.commands.reconstruction import reconstruct
-
+    """Run the steps; returns the exit status of the first one that fails."""
     del conf  # without --case it is that of the bundled scene
-    case = case_of(arguments.values, arguments.case)
-    with recorded() as times:
-        return reconstruct(arguments, case, arguments.values.minutes, times)
+    values, found = arguments.values, list[Reconstruction]()
+    mesh = mesh_request(values)
+
+    def work() -> None:
+        result = reconstruct(
+            **preparation(values),
+            minutes=values.minutes,
+            conf=arguments.conf or CONF,
+            case=arguments.case,
+            overrides=arguments.overrides,
+            mesh=mesh,
+            evaluation=evaluation_request(values),
+            device=arguments.device,
+            gpu=arguments.gpu,
+            language=values.language,
+        )
+        found.append(result)
+
+    status = ended(work)
+    if status > EXIT_OF_SIGNAL:
+        say(f"repeat the command{' without --overwrite' if values.overwrite else ''} to continue")
+    return EXIT_NOT_FINITE if found and found[0].notes else status
 
 
 COMMAND = Command(
-    name=NAME,
+    name="reconstruct",
     line="create a mesh, images and metrics from photographs or a video (--images); resumes when repeated",
     run=run,
     continues=True,
-    flags=(
-        flag(
-            "--minutes",
-            PREPARATION,
-            type=minutes_or_auto,
-            metavar="M",
-            help=f"reconstruct: minutes of the whole command; {AUTO} (default): until doubling the steps hardly "
-            f"improves the PSNR, at most {AUTO_MINUTES:g}",
-        ),
-        *prepare.COMMAND.flags,
-        *MESH,
-        *FINISH,
-        LANGUAGE,
-    ),
+    flags=RECONSTRUCTION,
     check=check,
     plain_word="images",
-    conf_of_case=Path("confs/fast.conf"),
+    conf_of_case=CONF,
 )

@@ -21,8 +21,7 @@ from data.io.clock import phase
 from data.io.files import write_result
 from data.io.search_path import safe_environment
 from data.io.streams import say
-from models.commands.command import Arguments
-from models.commands.conf import key_of
+from models.commands.command import Selected, key_of
 from models.commands.printed import of_the_scene
 from models.commands.reconstruction_folder import END_ITER
 from models.config.program import PROGRAM
@@ -42,20 +41,20 @@ os._exit(next((status for status in map(main, json.loads(sys.argv[1])) if status
 
 
 @contextlib.contextmanager
-def compiled_ahead(arguments: Arguments, conf: Path | None) -> Iterator[None]:
+def compiled_ahead(selected: Selected, is_masked: bool) -> Iterator[None]:
     """Compile while the body runs, and wait for the rest, which would be compiled next anyway.
 
     An exception of the body ends the child, as does the end of this process. A failure changes nothing: the kernels are
     then compiled when they are used. A mark in Jittor's cache says what is compiled already.
     """
-    words = _commands(arguments, conf, Path("FOLDER"))
+    words = _commands(selected, is_masked, Path("FOLDER"))
     mark = Path(jittor_home()) / ".cache" / "jittor" / f"ahead-{_key(words)}"
     if mark.exists() or not SCENE.is_dir():
         yield
         return
     with (
         TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        _started(_commands(arguments, conf, Path(folder))) as child,
+        _started(_commands(selected, is_masked, Path(folder))) as child,
     ):
         yield
         if child.poll() is None:
@@ -67,13 +66,13 @@ def compiled_ahead(arguments: Arguments, conf: Path | None) -> Iterator[None]:
             write_result(mark, b"")
 
 
-def _commands(arguments: Arguments, conf: Path | None, folder: Path) -> list[list[str]]:
+def _commands(selected: Selected, is_masked: bool, folder: Path) -> list[list[str]]:
     """The command lines of the child, with results below `folder`."""
     ours: tuple[str, ...] = (f"dataset.data_dir={SCENE}", "dataset.test_every=8", f"general.base_exp_dir={folder}")
     ours += (f"{END_ITER}={STEPS}", f"train.val_freq={STEPS}")
-    kept = (text for text in arguments.overrides if key_of(text).partition(".")[0] in ("model", "train"))
-    unmasked = () if arguments.values.masks else ("train.mask_weight=0",)
-    scene = of_the_scene(replace(arguments, case="", overrides=(*kept, *ours, *unmasked)), conf)
+    kept = (text for text in selected.overrides if key_of(text).partition(".")[0] in ("model", "train"))
+    unmasked = () if is_masked else ("train.mask_weight=0",)
+    scene = of_the_scene(replace(selected, case="", overrides=(*kept, *ours, *unmasked)), selected.conf)
     resolution = ["--resolution", str(RESOLUTION)]
     mesh = ["--mode", "validate_mesh", "--clean", "views", "--output", str(folder / "mesh.ply"), *resolution]
     return [[*scene, *mode] for mode in (["--mode", "train"], mesh, ["--mode", "evaluate", *resolution])]

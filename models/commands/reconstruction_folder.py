@@ -1,4 +1,4 @@
-"""The files of `--mode reconstruct` in the experiment's folder: its plan, and the folder of results."""
+"""The plan of a reconstruction in the experiment's folder, and the checkpoints there."""
 
 from __future__ import annotations
 
@@ -6,42 +6,26 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from data.errors import UserError, listed
-from data.io.clock import Spent, Times, added, as_values
-from data.io.files import read_regular, remove, write_result
+from data.io.clock import Spent, Times, added
+from data.io.files import read_regular, write_result
 from data.io.streams import complain, say
 from data.scenes.writer import CAMERA_FILE
-from models.commands.reconstruction_page import COVER, CURVE, PHASES
-from models.results.metric_tables import JSON_FILE, read_json, write_json
-from models.results.report.document import REPORT
-from models.results.report.inspection import FIGURES as HEALTH_FIGURES
-from models.results.report.inspection import FOLDER as HEALTH_FOLDER
-from models.results.report.inspection import PAGE as HEALTH_PAGE
-from models.results.report.inspection import PICTURE as OVERVIEW
-from models.results.report.pages import result_page
+from models.checkpoints.folder import EARLIER, SUFFIX, has_checkpoints, latest_checkpoint, remove_set_aside, set_aside
+from models.results.experiment import CHECKPOINTS
+from models.training.record import recorded
+from models.training.run_files import FolderLock
 
 PLAN = "reconstruct.json"
-RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
 MOST_BYTES = 1 << 20  # of a plan
 # The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
 END_ITER = "train.end_iter"
 SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "dataset.validation_views", END_ITER)
 AGAIN = "the results are of that step; repeat the command to continue from there"
-REPORT_FOLDER, PICTURES = "report/", "validations_fine"
-# The results besides the mesh: path in the experiment's folder, and name in the folder of results.
-PARTS = (
-    (f"{HEALTH_FOLDER}/{OVERVIEW}", "overview.png"),
-    (f"{HEALTH_FOLDER}/{HEALTH_PAGE}", "health.md"),
-    (f"{HEALTH_FOLDER}/{HEALTH_FIGURES}", "health.json"),
-    (f"{REPORT_FOLDER}report.png", "report.png"),
-    (f"{REPORT_FOLDER}{COVER}", COVER),
-    (f"{REPORT_FOLDER}metrics.json", "metrics.json"),
-)
 
 
 @dataclass(frozen=True)
@@ -127,55 +111,14 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def collect(folder: Path, has_mesh: bool = True) -> None:
-    """Copy images, metrics and pages to the folder of results; raises UserError if writing fails.
-
-    Without a mesh, the results of an earlier one are removed, and the newest validation image is used.
-    """
-    for source, name in PARTS:
-        if (folder / source).is_file() and (has_mesh or not source.startswith(REPORT_FOLDER)):
-            write_result(folder / RESULT / name, (folder / source).read_bytes())
-    if has_mesh:
-        return
-    for name in (MESH, *(name for source, name in PARTS if source.startswith(REPORT_FOLDER))):
-        remove(folder / RESULT / name)
-    pictures = sorted((folder / PICTURES).glob("*.png"))  # by the step, which their names begin with
-    if pictures:
-        write_result(folder / RESULT / "report.png", pictures[-1].read_bytes())
-
-
-def write_pages(folder: Path, title: str, text: str, figures: Mapping[str, Any], language: str | None) -> None:
-    """Write result.md, and result.html from it; raises UserError if writing fails."""
-    write_result(folder / RESULT / PAGE, text.encode("utf-8", "surrogateescape"))  # paths of any bytes
-    report = folder / REPORT if (folder / RESULT / MESH).is_file() else None
-    write_result(folder / RESULT / HTML, result_page(title, text, folder / RESULT, report, figures, language))
-
-
-def add_figures(folder: Path, times: Times) -> None:
-    """Add the times of the phases and the scores of the training to metrics.json of the folder of results.
-
-    Does nothing without that file; raises UserError if writing fails.
-    """
-    path = folder / RESULT / JSON_FILE
-    if path.is_file():
-        write_json(path, {**read_json(path), PHASES: as_values(times), CURVE: score_curve(folder)})
-
-
 def score_curve(folder: Path) -> list[list[float]]:
     """[step, seconds, PSNR in dB] of the scored photographs, at each checkpoint in ascending order."""
-    from models.checkpoints.folder import latest_checkpoint
-    from models.results.experiment import CHECKPOINTS
-    from models.training.record import recorded
-
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     return [] if newest is None else [list(entry) for entry in recorded(newest.state).curve]
 
 
 def trained_so_far(folder: Path) -> tuple[int, float]:
     """The step of the newest checkpoint, and the seconds of its training; zeros if there is none."""
-    from models.checkpoints.folder import latest_checkpoint
-    from models.results.experiment import CHECKPOINTS
-
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     return (0, 0.0) if newest is None else (newest.step, float(newest.state.get("seconds", 0.0)))
 
@@ -193,9 +136,7 @@ def with_steps(plan: ReconstructionPlan, steps: int) -> ReconstructionPlan:
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
     """Why a training stopped early, as a sentence, and whether there is a checkpoint for results."""
-    from models.checkpoints.folder import latest_checkpoint
-    from models.results.experiment import CHECKPOINTS
-    from models.training.watch import STOPPED_KEY
+    from models.training.watch import STOPPED_KEY  # imports Jittor
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     if newest is None:
@@ -207,10 +148,6 @@ def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
 
 def set_checkpoints_aside(folder: Path) -> None:
     """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
-    from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
-    from models.results.experiment import CHECKPOINTS
-    from models.training.run_files import FolderLock
-
     if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
         lock = FolderLock(folder)
         try:
@@ -221,9 +158,6 @@ def set_checkpoints_aside(folder: Path) -> None:
 
 def drop_earlier(folder: Path, is_asked: bool) -> None:
     """After the training: remove the checkpoints of an earlier one (with --overwrite), else print their folder."""
-    from models.checkpoints.folder import EARLIER, has_checkpoints, remove_set_aside
-    from models.results.experiment import CHECKPOINTS
-
     if is_asked:
         remove_set_aside(folder / CHECKPOINTS)
     if has_checkpoints(folder / CHECKPOINTS / EARLIER):

@@ -1,4 +1,4 @@
-"""The settings that `--mode reconstruct` chooses: image size, groups of photographs and the number of steps."""
+"""The settings that a reconstruction chooses: image size, groups of photographs and the number of steps."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.clock import ends_at, so_far
 from data.io.images import image_size, list_images
 from data.io.streams import say
-from models.commands.command import Arguments, ExperimentConfig
-from models.commands.conf import given_value
+from models.commands.command import ExperimentConfig, Selected
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, with_steps
 from models.plan import LEAST_STEPS
-from models.requests import AUTO
+from models.requests import AUTO, TEXTURE
+from models.training.budget import DEPTH, MEASURING, Budget, announce, on_cold_cache
 
-if TYPE_CHECKING:
-    from models.commands.reconstruction_time import Budget
-
+MOST_MINUTES = 60.0 * 24 * 30
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
 # as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.
 LONGEST_SIDE, ITS_MINUTES = 512, 10.0
@@ -32,19 +29,30 @@ DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of 
 LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored photographs
 
 
-def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
+def require_possible(minutes: float | str | None, output: Path | None, color: str | None) -> None:
+    """Raises UserError for minutes out of range, and options of a mesh that do not apply."""
+    if minutes not in (None, AUTO) and (isinstance(minutes, str) or not 0 < minutes <= MOST_MINUTES):
+        shown = minutes if isinstance(minutes, str) else f"{minutes:g}"
+        raise UserError(f"--minutes {shown}: must be above 0 and at most {MOST_MINUTES:g}")
+    for name, is_given in (("--output", output is not None), ("--colour texture", color == TEXTURE)):
+        if is_given:
+            raise UserError(
+                f"{name}: --mode reconstruct writes result/mesh.ply, with colours per vertex; leave it out, and change "
+                "--output, and --colour if need be, in the last command of result.md afterwards"
+            )
+
+
+def chosen_settings(selected: Selected, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
     """Settings chosen for these photographs unless the user set them: downscale and groups of photographs."""
     dataset, settings = conf.dataset, {}
     pictures = list_images(Path(dataset.data_dir) / "image")
     longest = max(max(image_size(path)) for path in pictures)
     side = LONGEST_SIDE * math.sqrt(max(1.0, minutes / ITS_MINUTES))
     times = min(64, round(longest / side))
-    if dataset.downscale == 1 and given_value(arguments.overrides, "dataset.downscale") is None and times > 1:
+    if dataset.downscale == 1 and selected.given("dataset.downscale") is None and times > 1:
         settings["dataset.downscale"] = str(times)
     names = ("test_every", "test_views", "test_dir", "validation_views", "train_views")
-    is_split = any(
-        given_value(arguments.overrides, f"dataset.{name}") is not None or getattr(dataset, name) for name in names
-    )
+    is_split = any(selected.given(f"dataset.{name}") is not None or getattr(dataset, name) for name in names)
     if len(pictures) >= SPARES and not is_split:
         settings["dataset.test_every"] = str(EVERY)
         held_out = range(0, len(pictures), EVERY)
@@ -57,7 +65,7 @@ def chosen_settings(arguments: Arguments, conf: ExperimentConfig, minutes: float
 
 
 def require_same_settings(
-    arguments: Arguments, plan: ReconstructionPlan, minutes: float | str | None, folder: Path
+    selected: Selected, plan: ReconstructionPlan, minutes: float | str | None, folder: Path
 ) -> None:
     """Raises UserError if the command line has other minutes or values of keys than the existing reconstruction."""
     planned = AUTO if plan.is_auto else plan.minutes
@@ -68,7 +76,7 @@ def require_same_settings(
             "start again, or another --case"
         )
     for key, value in plan.settings.items():
-        given = given_value(arguments.overrides, key)
+        given = selected.given(key)
         if given not in (None, value):
             raise UserError(
                 f"--set {key}={given}: {folder} contains a reconstruction with {key} = {value}; leave it out to "
@@ -85,7 +93,6 @@ def timed_plan(
     steps.
     """
     from models.checkpoints.scenes import training_scene
-    from models.commands.reconstruction_time import DEPTH, MEASURING, announce, on_cold_cache
     from models.methods.registry import decide
     from models.training.measured import measured_pace
 

@@ -6,53 +6,39 @@ import argparse
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.files import require_place
-from models.commands import interface
-from models.commands.command import OUTPUT, Arguments, Command, flag
-from models.commands.flag_types import finite
-from models.commands.mesh_flags import OUTPUT_FILE
-from models.commands.shared import CHECKPOINT, MESH, RESOLUTION_LEVEL, mesh_request, with_model
-from models.requests import OF_FIELD, OF_MESH, ORBIT, VideoRequest, view_indices
+from models.commands import functions
+from models.commands.command import Arguments, Command, ExperimentConfig
+from models.commands.flags import CHECKPOINT, LEVEL, OUTPUT_FILE, RESOLUTION, SHOWN, VIDEO
+from models.commands.shared import with_model
+from models.requests import ORBIT, VideoRequest, view_indices
 
-if TYPE_CHECKING:
-    from models.methods.conf import ExperimentConfig
-
-SHOWN = (*OF_FIELD, *OF_MESH)
 FASTEST = 240.0  # frames per second
 
 
 def check(values: argparse.Namespace) -> None:
     """Raises UserError for invalid flags."""
-    for name, most in (("seconds", math.inf), ("fps", FASTEST)):
+    for name, most, words in (("seconds", math.inf, ""), ("fps", FASTEST, f" and at most {FASTEST:g}")):
         value = getattr(values, name)
         if value is not None and not 0 < value <= most:
-            raise UserError(
-                f"--{name} {value:g}: must be above 0" + (f" and at most {most:g}" if most < math.inf else "")
-            )
+            raise UserError(f"--{name} {value:g}: must be above 0{words}")
     shown = _shown(values)
     if unknown := [name for name in shown if name not in SHOWN]:
-        raise UserError(
-            f"--show {values.show}: {unknown[0]!r} is not one of {', '.join(SHOWN)}; separate them with commas"
-        )
+        names = ", ".join(SHOWN)
+        raise UserError(f"--show {values.show}: {unknown[0]!r} is not one of {names}; separate them with commas")
     if values.mode != "render":
         return
-    if values.output is not None:
-        _require_place(values.output)
+    output = values.output
+    if output is not None and output.suffix.lower() == ".mp4":
+        require_place(output, "--output")
+    elif output is not None and (output.suffix or (output.exists() and not output.is_dir())):
+        raise UserError(f"--output {output}: name a .mp4 file, or a folder for PNGs")
     if values.path != ORBIT and not view_indices(values.path) and not Path(values.path).is_file():
         raise UserError(
             f"--path {values.path}: is neither {ORBIT}, nor photographs such as 0,5,9, nor an existing file"
         )
-
-
-def _require_place(output: Path) -> None:
-    """Raises UserError if neither a video nor a folder of images can be written."""
-    if output.suffix.lower() == ".mp4":
-        require_place(output, "--output")
-    elif output.suffix or (output.exists() and not output.is_dir()):
-        raise UserError(f"--output {output}: name a .mp4 file, or a folder for PNGs")
 
 
 def _shown(values: argparse.Namespace) -> tuple[str, ...]:
@@ -63,10 +49,9 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Render the video; returns the exit status."""
     values = arguments.values
     given = VideoRequest(values.path, _shown(values), level=values.resolution_level, output=values.output)
-    own = mesh_request(values)
-    mesh = replace(given.mesh, resolution=own.resolution, threshold=own.threshold)
+    mesh = replace(given.mesh, resolution=values.resolution, threshold=values.threshold)
     request = replace(given, seconds=values.seconds or given.seconds, fps=values.fps or given.fps, mesh=mesh)
-    return with_model(arguments, conf, lambda model: interface.render_video(model, request))
+    return with_model(arguments, conf, lambda model: functions.render_video(model, request))
 
 
 COMMAND = Command(
@@ -74,41 +59,7 @@ COMMAND = Command(
     line="write a video along a camera path (--path): colour, normals, depth or the mesh (--show)",
     run=run,
     continues=True,
-    flags=(
-        CHECKPOINT,
-        *MESH,
-        OUTPUT_FILE,
-        RESOLUTION_LEVEL,
-        flag(
-            "--path",
-            OUTPUT,
-            default=ORBIT,
-            metavar="PATH",
-            help="render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)",
-        ),
-        flag(
-            "--show",
-            OUTPUT,
-            default="colour",
-            metavar="LIST",
-            help=f"render: comma-separated images, shown side by side: {', '.join(SHOWN)} (default: colour); shape is "
-            "the shaded mesh, mesh the coloured mesh",
-        ),
-        flag(
-            "--seconds",
-            OUTPUT,
-            type=finite,
-            metavar="S",
-            help=f"render: duration in seconds (default: {VideoRequest.seconds:g}, or that of the camera-path file)",
-        ),
-        flag(
-            "--fps",
-            OUTPUT,
-            type=finite,
-            metavar="N",
-            help=f"render: frames per second (default: {VideoRequest.fps:g}, or those of the camera-path file)",
-        ),
-    ),
+    flags=(CHECKPOINT, *RESOLUTION, OUTPUT_FILE, LEVEL, *VIDEO),
     check=check,
     needs_checkpoint=True,
 )

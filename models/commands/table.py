@@ -19,22 +19,9 @@ from models.commands import (
     view,
 )
 
-COMMANDS = (
-    train.COMMAND,
-    validate_mesh.COMMAND,
-    validate_image.COMMAND,
-    interpolate.COMMAND,
-    render.COMMAND,
-    evaluate.COMMAND,
-    export_splats.COMMAND,
-    compare.COMMAND,
-    view.COMMAND,
-    prepare.COMMAND,
-    reconstruct.COMMAND,
-    inspect.COMMAND,
-    plan.COMMAND,
-    doctor.COMMAND,
-)
+OF_MODELS = (train, validate_mesh, validate_image, interpolate, render, evaluate, export_splats)
+OTHERS = (compare, view, prepare, reconstruct, inspect, plan, doctor)
+COMMANDS = tuple(module.COMMAND for module in (*OF_MODELS, *OTHERS))
 BY_NAME = {command.name: command for command in COMMANDS}
 # For the message about an unknown mode: first the modes whose value is their name.
-MODE_NAMES = tuple(command.title for command in sorted(COMMANDS, key=lambda command: command.read is not None))
+MODE_NAMES = tuple(command.title for command in sorted(COMMANDS, key=lambda command: command.is_named is not None))

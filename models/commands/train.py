@@ -7,12 +7,13 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.io.streams import say
-from models.commands import cases, interface
-from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
+from models.commands import cases, functions
+from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.conf import read_conf
+from models.commands.flags import CASES, CHECKPOINT, IS_CONTINUE, OVERWRITE, VIEWER
 from models.commands.printed import command_line, of_the_scene
-from models.commands.shared import CHECKPOINT, OVERWRITE, ended
-from models.commands.view import VIEWER, keys_of, place_of
+from models.commands.shared import ended
+from models.commands.view import keys_of, place_of
 
 
 def check(values: argparse.Namespace) -> None:
@@ -32,7 +33,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
         callbacks.append(ViewerCallback(keys_of(arguments, conf), place_of(arguments), say))
     return ended(
-        lambda: interface.train(
+        lambda: functions.train(
             conf,
             is_continue=values.is_continue,
             overwrite=values.overwrite,
@@ -42,7 +43,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
             language=values.language,
             callbacks=callbacks,
         ),
-        "; continue with --is_continue" if values.mode == COMMAND.name else "",  # reconstruct says how itself
+        "; continue with --is_continue",
     )
 
 
@@ -66,24 +67,7 @@ COMMAND = Command(
     name="train",
     line="train on the scene of the conf; writes checkpoints, images and meshes",
     run=run,
-    flags=(
-        flag(
-            "--is_continue",
-            EXPERIMENT,
-            action="store_true",
-            help="train: resume from the newest complete checkpoint, if any",
-        ),
-        OVERWRITE,
-        CHECKPOINT,
-        flag(
-            "--cases",
-            EXPERIMENT,
-            metavar="A,B,C",
-            help="train: names of scenes, or a file with one name per line; trained one after the other, "
-            "under mpirun one scene per rank at a time",
-        ),
-        *VIEWER,
-    ),
+    flags=(IS_CONTINUE, OVERWRITE, CHECKPOINT, CASES, *VIEWER),
     check=check,
     next_steps=next_steps,
     is_shared=True,

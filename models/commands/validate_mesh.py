@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from models.commands import interface
+import argparse
+
+from data.errors import UserError
+from models.commands import functions
 from models.commands.command import Arguments, Command, ExperimentConfig
-from models.commands.mesh_flags import FINISH, MESH_FILE, OUTPUT_FILE, check, full_request
-from models.commands.shared import CHECKPOINT, MESH, ended, with_model
+from models.commands.flags import CHECKPOINT, MESH, MESH_FILE, OUTPUT_FILE
+from models.commands.shared import check_mesh, ended, mesh_request, with_model
+from models.requests import PIECES
+
+
+def check(values: argparse.Namespace) -> None:
+    """Raises UserError as `check_mesh`, and for flags of an extraction together with --mesh."""
+    if values.mode == "validate_mesh" and values.mesh_file is not None:
+        of_extraction = (values.bbox, values.checkpoint, values.threshold, values.simplify)
+        is_changed = values.clean != PIECES or values.is_watertight or values.is_object
+        if is_changed or any(value is not None for value in of_extraction):
+            raise UserError(
+                "--mesh: is coloured as it is; leave out --bbox, --checkpoint, --clean, --no-clean, --mcube_threshold, "
+                "--object, --simplify and --watertight"
+            )
+    check_mesh(values)
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the mesh; returns the exit status."""
-    request = full_request(arguments.values)
+    request = mesh_request(arguments.values)
     if request.mesh_file is not None:
-        return ended(lambda: interface.color_mesh(conf, request))
-    return with_model(arguments, conf, lambda model: interface.extract_mesh(model, request))
+        return ended(lambda: functions.color_mesh(conf, request))
+    return with_model(arguments, conf, lambda model: functions.extract_mesh(model, request))
 
 
 COMMAND = Command(
@@ -21,7 +38,7 @@ COMMAND = Command(
     line="write the surface of a checkpoint as a coloured mesh",
     run=run,
     continues=True,
-    flags=(CHECKPOINT, *MESH, *FINISH, MESH_FILE, OUTPUT_FILE),
+    flags=(CHECKPOINT, *MESH, MESH_FILE, OUTPUT_FILE),
     check=check,
     needs_checkpoint=True,
 )

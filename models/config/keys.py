@@ -1,4 +1,5 @@
-"""Other names of keys: of the version before, which are still read, and of other programs, which messages translate.
+"""Other names: of keys in the version before, which are still read; of keys, flags and modes in other programs, which
+messages translate.
 
 Sources: the options of nerfstudio's `ns-train` (https://docs.nerf.studio), of gsplat's `examples/simple_trainer.py`
 (https://github.com/nerfstudio-project/gsplat), of the published code of 3D Gaussian splatting, instant-ngp and
@@ -140,6 +141,53 @@ KEYS = {
     "train.distortion_weight": "lambda_dist dist_lambda",
     "train.normal_weight": "lambda_normal normal_lambda",
 }
+# Flag, with its value, -> its names in other programs; mode -> its names.
+FLAGS = {
+    "--is_continue": "resume continue cont auto_resume load_latest",
+    "--checkpoint FILE": (
+        "ckpt ckpt_path load_checkpoint load_dir load_config start_checkpoint load load_snapshot snapshot ft_path "
+        "weights resume_from pretrained"
+    ),
+    "--conf FILE": "config cfg config_file config_path conf_file yaml",
+    "--overwrite": "force no_reload from_scratch",
+    "--gpu N": "gpu_id gpus device_id cuda_device data_device",
+    "--device cuda": "cuda use_cuda",
+    "--device cpu": "cpu no_cuda",
+    "--view": "viewer vis gui with_gui",
+    "--port N": "viewer_port websocket_port",
+    "--mode prepare --images PATH": "photos photographs pictures video image_dir images_dir image_path input imgs",
+    "--frames N": "num_frames_target num_frames n_frames",
+    "--minutes M": "time_budget max_minutes max_time",
+    "--resolution N": "marching_cubes_res mesh_res grid_resolution num_voxels voxel_res",
+    "--mcube_threshold X": "threshold isovalue iso_level density_thresh",
+    "--output FILE": "out output_path output_file out_file video_path",
+    "--mode evaluate": "eval eval_only test test_only render_test",
+    "--mode validate_mesh": "export export_mesh save_mesh extract_mesh only_mesh",
+    "--mode render": "render render_only render_video",
+    "--mode render --path FILE": "render_traj_path camera_path camera_path_filename trajectory",
+    "--decimate N": "target_num_faces n_faces target_faces num_faces",
+    "--bbox X0 Y0 Z0 X1 Y1 Z1": "aabb bounding_box obb",
+    "--gt FILE": "ground_truth gt_mesh gt_path",
+    "--case NAME": "scene_name object_name subject",
+    "--cases A,B,C": "scenes",
+    "--language en": "lang locale",
+    "--mode doctor": "check info",
+}
+MODES = {
+    "train": "fit optimize run training",
+    "evaluate": "eval test metrics benchmark",
+    "validate_mesh": "mesh export export_mesh extract extract_mesh poisson tsdf marching_cubes",
+    "validate_image": "image render_image",
+    "render": "video spiral camera_path render_video",
+    "prepare": "process_data colmap convert preprocess images process",
+    "view": "viewer gui vis show",
+    "doctor": "check check_env info version",
+    "inspect": "inspection dataset_info",
+    "compare": "comparison diff",
+    "export_splats": "splats gaussian_splat export_ply",
+}
+FLAG_OF = {name: flag for flag, names in FLAGS.items() for name in names.split()}
+MODE_OF = {name: mode for mode, names in MODES.items() for name in names.split()}
 _KEY_OF = {name: key for key, names in KEYS.items() for name in names.split()}
 _PARTS = 2  # keys that are identified by their last part, such as `train.end_iter`
 

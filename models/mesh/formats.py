@@ -27,12 +27,10 @@ from trimesh.exchange.ply import export_ply
 from trimesh.exchange.stl import export_stl
 from trimesh.visual.material import PBRMaterial
 
-from data.errors import UserError
 from data.io.files import write_result
-from models.mesh.mesh import FAR_STL, NEAR_STL, About, Surface, offset_file
-from models.requests import NONE, TEXTURE, VERTEX
+from models.mesh.mesh import FAR_STL, NEAR_STL, About, Surface
+from models.mesh.output import offset_file
 
-HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
 STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13
 OF_VERTICES, OF_INDICES = 34962, 34963  # targets of glTF's buffer views (section 3.6.2)
 UNLIT = "KHR_materials_unlit"
@@ -40,28 +38,6 @@ OPAQUE = 255
 DIGITS = 7  # significant ones of coordinates about the origin
 FAR = 2  # further digits from which on float32 is too coarse
 ROWS = 2**16  # rows of an OBJ that are formatted at a time
-
-
-def require_format(path: Path, color: str | None) -> str:
-    """The colour of the file: the requested one, or for None vertex colours if the format supports them.
-
-    Raises UserError for a suffix that is not in HOLDS, and for a format that does not support the requested colour.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in HOLDS:
-        raise UserError(f"--output {path}: a mesh file must end in one of {', '.join(HOLDS)}")
-    if color is None:
-        return HOLDS[suffix][0]
-    if color not in HOLDS[suffix]:
-        able = " or ".join(other for other, held in HOLDS.items() if color in held)
-        raise UserError(f"--output {path}: {suffix} cannot hold --colour {color}; write {able}, or --colour none")
-    return color
-
-
-def companions(path: Path, color: str) -> list[Path]:
-    """Further files of a mesh at `path`."""
-    is_textured = path.suffix.lower() == ".obj" and color == TEXTURE
-    return [path.with_suffix(suffix) for suffix in (".mtl", ".png")] if is_textured else []
 
 
 def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:

@@ -16,7 +16,8 @@ from data.io.untrusted import GeometryError, load_geometry, number, read_object
 from data.parsed_scene import WorldFrame
 from data.prepare.world import plausible_up, rotation_to_z
 from data.scenes.scene import Posed, Scene
-from models.requests import AXES, CLEANINGS, COLOURS, FRAMES, NETWORK, UNIT, WORLD, Y_AXIS, Z_AXIS, MeshRequest
+from models.mesh.output import offset_file
+from models.requests import UNIT, WORLD, Y_AXIS, Z_AXIS
 
 
 @dataclass(frozen=True)
@@ -52,19 +53,6 @@ RADII = "radii of the region of interest"
 UNKNOWN_UP = "not known"
 FROM_CAMERAS = "the cameras"
 MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
-
-
-def require_valid(request: MeshRequest) -> None:
-    """Raises UserError for a value of a request that the flags do not have either."""
-    allowed = {"frame": FRAMES, "clean": (None, *CLEANINGS), "color": (*COLOURS, NETWORK), "up": (None, *AXES)}
-    for name, values in allowed.items():
-        if (value := getattr(request, name)) not in values:
-            raise UserError(f"MeshRequest: {name} = {value!r} must be one of {', '.join(map(repr, values))}")
-    for name in ("output", "mesh_file"):
-        if isinstance(value := getattr(request, name), str):
-            raise UserError(f"MeshRequest: {name} must be a Path, not a text; write Path({value!r})")
-    if not isinstance(request.resolution, int):
-        raise UserError(f"MeshRequest: resolution = {request.resolution!r} must be a whole number")
 
 
 @dataclass(frozen=True)
@@ -153,11 +141,6 @@ NEAR_STL, FAR_STL = b"mesh, ", b"mesh less an offset, "  # begin the header of a
 HEAD_BYTES = 2**16  # of a mesh file, which have the comments
 # Formats with plain lists of triangles. trimesh also opens archives, scenes that refer to further files, and URLs.
 FILE_TYPES = ("ply", "obj", "stl", "glb")
-
-
-def offset_file(path: Path) -> Path:
-    """The file beside a GLB or STL that records its offset."""
-    return path.with_name(f"{path.name}.json")
 
 
 def _head(path: Path) -> bytes:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError, is_allocation_failure
@@ -45,6 +46,31 @@ class TrainedModel(AbstractContextManager):
         from models.results.context import opened
 
         return opened(self.experiment, log)
+
+    @contextmanager
+    def working(self) -> Iterator[EvalContext]:
+        """The `context` in the body, with the end of `withdrawn_if_it_fails`."""
+        with withdrawn_if_it_fails(self.experiment):
+            yield self.context
+
+    def export_splats(self) -> Path:
+        """Write the Gaussians to `splats/<step>.ply` in the world frame; raises UserError if there are none."""
+        from data.io.files import write_result
+        from models.checkpoints.splat_ply import NETWORK, encode
+        from models.methods.gaussians.conf import SURFELS, GaussiansConfig
+        from models.training.logger import RunLogger
+
+        checkpoint, block = self.experiment.checkpoint, self.experiment.conf.model
+        if checkpoint is None or NETWORK not in checkpoint.tensors:
+            raise UserError(
+                "--mode export_splats: the checkpoint has no Gaussians; use one with model.type = gaussians"
+            )
+        path, splats = self.experiment.path("splats", f"{checkpoint.step:08d}.ply"), checkpoint.tensors[NETWORK]
+        is_flat = isinstance(block, GaussiansConfig) and block.gaussians.form == SURFELS
+        write_result(path, encode(splats, self.views.scene_to_world, is_flat))
+        with RunLogger(self.experiment.folder, resumed_at=checkpoint.step) as log:
+            log.info(f"{len(splats['means'])} Gaussians: {path}")
+        return path
 
     def close(self) -> None:
         """Return the memory of the networks to the system, for further work in this process."""

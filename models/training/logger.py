@@ -23,6 +23,7 @@ from data.io.files import make_folder, open_regular
 from data.io.streams import complain, is_watched, say
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
+PSNR = ", batch PSNR "  # precedes the value in a log line
 TEXT, TENSORBOARD = "text", "TensorBoard"  # parts of a log
 # Seconds between updates of a progress bar on a terminal, and between lines in a file.
 TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
@@ -185,3 +186,12 @@ class Speed:
         found = self._rays / (now - self._time)
         self._rays, self._time = 0, now
         return found
+
+
+def last_psnr(folder: Path) -> str:
+    """The last PSNR in the log of a training; "-" if there is none."""
+    try:
+        lines = (folder / LOG_FOLDER / TEXT_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "-"
+    return next((line.partition(PSNR)[2].partition(",")[0] for line in reversed(lines) if PSNR in line), "-")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from models.mesh.extraction import EmptySurfaceError
-from models.mesh.formats import HOLDS, companions, require_format
+from models.mesh.output import HOLDS, companions, require_format
 from models.requests import PIECES, TEXTURE, VIEWS, MeshRequest
 from models.viewer.handles import CropBox
 from models.viewer.scene_display import SceneDisplay

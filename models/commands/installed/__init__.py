@@ -11,9 +11,9 @@ from typing import Any
 
 FUNCTIONS = (
     *("read_conf", "prepare", "load_scene", "inspect", "train", "open_model", "render", "render_video"),
-    *("extract_mesh", "color_mesh", "evaluate", "telling"),
+    *("extract_mesh", "color_mesh", "evaluate", "reconstruct", "telling"),
 )
-VALUES = ("Callback", "MeshRequest", "VideoRequest", "EvaluationRequest")
+VALUES = ("Callback", "MeshRequest", "VideoRequest", "EvaluationRequest", "Reconstruction")
 __all__ = [*FUNCTIONS, *VALUES]
 
 

@@ -24,7 +24,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -36,6 +36,7 @@ OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOC
 MPICH = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
 SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE")
 STARTERS = {"mpirun": OPEN_MPI, "mpiexec": MPICH, "srun": SLURM}
+ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def _become_child_of_a_watcher(at_death: signal.Signals, ends_late: bool) -> Non
     child = os.fork()
     if child:
         _watch(child, ends_late)
-    _at_death_of_parent(at_death)
+    end_with_parent(at_death)
     if os.getppid() != parent:
         os.kill(os.getpid(), at_death)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
@@ -226,7 +227,7 @@ def _watch(child: int, ends_late: bool) -> NoReturn:
     Only the first stop signal is forwarded: the death of the parent sends another one, and a second stop signal would
     end the rank immediately.
     """
-    _at_death_of_parent(signal.SIGTERM)
+    end_with_parent(signal.SIGTERM)
 
     is_stopping = False
 
@@ -260,6 +261,25 @@ def _send(process: int, signum: int) -> None:
         return
 
 
-def _at_death_of_parent(signum: signal.Signals) -> None:
+def end_with_parent(signum: signal.Signals) -> None:
     """Set the signal that the kernel sends this process when its parent ends."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signum), 0, 0, 0)
+
+
+def of_this_job(names: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """The scenes of this job of a Slurm array; all scenes outside of an array.
+
+    Raises UserError if the job indices are not those of a complete array, from which the job's part is computed.
+    """
+    if ARRAY[0] not in environ:
+        return list(names)
+    numbers = [environ.get(name, "1" if name == ARRAY[-1] else "") for name in ARRAY]
+    task, first, last, count, step = (int(number) if number.isdigit() else -1 for number in numbers)
+    is_even = step > 0 and (last - first) // step + 1 == count and (task - first) % step == 0
+    if not is_even or not 0 <= first <= min(task, 1) or task > last:
+        raise UserError(
+            f"--cases: the {count} jobs of this array are numbered {first} to {last}, which is not a complete array: "
+            "scenes would be left out or trained twice; start all with sbatch --array=0-N, or repeat some with "
+            "JOBS=<number of all jobs> sbatch --array=... docs/slurm/cases.sbatch"
+        )
+    return list(names[(task - first) // step :: count])

@@ -65,7 +65,7 @@ LONGEST = 1600  # longer side of an image in pixels
 def result_page(
     title: str, text: str, folder: Path, report: Path | None, figures: Mapping[str, Any], language: str | None
 ) -> bytes:
-    """The page of `text`, Markdown as `models.commands.reconstruction_page` writes it, whose images are in `folder`.
+    """The page of `text`, Markdown as `models.results.report.reconstruction` writes it, whose images are in `folder`.
 
     report: the page of the experiment, which has the delivered mesh; None if there is none. figures: the metrics, which
     give the unit of lengths. A missing image or mesh is left out.

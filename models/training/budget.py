@@ -1,13 +1,16 @@
-"""The time of `--mode reconstruct`: --minutes is that of the whole command, the training gets what the rest leaves."""
+"""The time of a command that trains: the training gets what its other parts leave, and its steps follow."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from data.io.clock import Times, slowdown
 from data.io.streams import say
-from models.training.measured import Pace
+
+if TYPE_CHECKING:
+    from models.training.measured import Pace
 
 # Seconds of what comes after the steps, without other processes on two cores: the report and the start of each mode;
 # and per photograph, visibility and colours of a mesh of ITS_RESOLUTION.

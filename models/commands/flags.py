@@ -1,0 +1,244 @@
+"""All flags with their texts on the help page, and the types of their values. The modes choose theirs."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models import requests
+from models.requests import AUTO, PIECES, PUBLISHED_RESOLUTION, TEXTURE_SIZE, VideoRequest
+from models.results.report.document import LANGUAGES
+from models.viewer.server import FIRST_PORT, LAST_PORT, LOOPBACK, PORT
+
+# The groups of the help page, in its order.
+EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "experiment", "output", "preparation", "device"
+GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)
+MAX_INT = 2**31 - 1
+MAX_RESOLUTION = 2048  # gives tens of millions of triangles and needs 4 GB of memory
+LARGEST_TEXTURE = 16384  # the limit of GPUs
+FEWEST_FACES = 4  # of a closed surface
+DTU, LARGEST_SCAN = "dtu", 128  # of the DTU data set
+DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, which features match reliably
+SHOWN = (*requests.OF_FIELD, *requests.OF_MESH)
+
+# Most begin with the modes that use the flag; the page of one mode leaves that out.
+HELP = {
+    "--mode": "mode of the program, also as the first word (default: train)",
+    "--version": "print version and commit",
+    "--conf": "conf file (default: ./confs/demo.conf)",
+    "--case": "name of the scene folder; replaces CASE_NAME and ${case} in the conf",
+    "--set": "override a key of the conf, such as train.end_iter=1000; may be repeated",
+    "--roi": "sphere around the object: centre and radius in the world frame; the same as --set dataset.roi=...",
+    "--seed": "the same as --set train.seed=N",
+    "--device": "auto: a GPU if one works, else the CPU (default: auto)",
+    "--gpu": "index of the GPU (default: 0)",
+    "--is_continue": "train: resume from the newest complete checkpoint, if any",
+    "--overwrite": "start from the beginning: a prepared scene is replaced; earlier checkpoints are deleted when the "
+    "first new one is complete (reconstruct: when the training is finished)",
+    "--checkpoint": "checkpoint instead of the newest: .safetensors, a published .pth, or Gaussians (.ply; for images "
+    "and meshes)",
+    "--cases": "train: names of scenes, or a file with one name per line; trained one after the other, under mpirun "
+    "one scene per rank at a time",
+    "--view": "train, inspect: also start the viewer (requires viser)",
+    "--host": f"view, --view: address of the viewer: {LOOPBACK} for this machine only (default), 0.0.0.0 for the "
+    "network, with the token of the printed address",
+    "--port": f"view, --view: port; if in use, the next free one (default: {PORT})",
+    "--language": "language of the HTML pages (default: that of the browser)",
+    "--resolution": f"validate_mesh, evaluate: grid points per side (default: {PUBLISHED_RESOLUTION})",
+    "--mcube_threshold": "validate_mesh, evaluate: extracted level of the negative signed distance (default: 0) or of "
+    "the density of a NeRF (default: 25)",
+    "--bbox": "validate_mesh: region to extract, two corners in --frame (default: dataset.bbox, else the box around "
+    "the region of interest)",
+    "--frame": "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, "
+    "--gt, --tau and --points (default: world)",
+    "--up": "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of "
+    "--mesh and --gt of other programs",
+    "--no-refine": "validate_mesh: keep the vertices of marching cubes",
+    "--clean": "validate_mesh: pieces: remove components below a hundredth of the area of the largest (default). "
+    "views: also triangles that no camera sees or that lie outside the dilated masks. largest: also all components "
+    "but the largest",
+    "--no-clean": "validate_mesh: keep all components, except closed cavities without a camera",
+    "--object": "validate_mesh: remove the ground on which the object stands, and components below a tenth of the "
+    "largest; the log says if no ground was found. evaluate: of such a --mesh, points on the ground are not evaluated",
+    "--decimate": "validate_mesh: reduce to about N triangles (default: no reduction; 100000 with a texture)",
+    "--simplify": "validate_mesh: reduce to the fewest triangles within this distance of the surface, in units of "
+    "--frame",
+    "--watertight": "validate_mesh: close the holes, for 3D printing; the log gives their number and area",
+    "--colour": "validate_mesh: colours from the photographs (default: vertex, if the format supports it)",
+    "--texture_size": f"validate_mesh: texels per side of the texture (default: {TEXTURE_SIZE})",
+    "--mesh": "validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj, "
+    ".stl or .glb (default: it is extracted)",
+    "--output": "output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply, .glb with a "
+    "texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: compare.html in "
+    "the first experiment)",
+    "--image": "validate_image: number of the training photograph (default: 0)",
+    "--resolution_level": "validate_image, render, interpolate: reduction factor, 1: full size (default: "
+    "train.validate_resolution_level; for videos the largest that leaves 720 lines; 1 for a camera-path file)",
+    "--path": "render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)",
+    "--show": f"render: comma-separated images, shown side by side: {', '.join(SHOWN)} (default: colour); shape is "
+    "the shaded mesh, mesh the coloured mesh",
+    "--seconds": f"render: duration in seconds (default: {VideoRequest.seconds:g}, or that of the camera-path file)",
+    "--fps": f"render: frames per second (default: {VideoRequest.fps:g}, or those of the camera-path file)",
+    "--gt": "evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl, .glb) or a point cloud (.ply) (default: "
+    "dataset.reference_mesh)",
+    "--tau": "evaluate: threshold of the F-score, in units of --frame (default: 0.01 radii of the region of interest)",
+    "--points": "evaluate: SfM points in --frame, .ply (default: those of the scene)",
+    "--protocol": "evaluate: the published DTU protocol, in millimetres; requires --dtu",
+    "--dtu": "evaluate: folder with ObsMask/ and Points/stl/",
+    "--scan": "evaluate: number of the DTU scan (default: the number after scan in the scene name)",
+    "--csv": "evaluate: table to which a row is added; experiments may share it (default: report/metrics.csv)",
+    "--experiments": "compare: experiment folders; the name of this flag may be omitted",
+    "--images": "prepare, reconstruct: folder of photographs, or a video",
+    "--masks": "prepare, reconstruct: folder of masks named as the photographs, or colorkey (backdrop of one colour), "
+    "grabcut, box (rectangles on a few photographs) or rembg (if installed)",
+    "--box": "prepare, reconstruct: with --masks box, a rectangle around the object: left, top, right, bottom in "
+    "pixels; may be repeated; more are read from boxes.json",
+    "--marker": "prepare, reconstruct: side in metres of ArUco or AprilTag markers, which give the scale",
+    "--scale": "prepare, reconstruct: a known length in metres, between two points of the world frame, `x y z x y z "
+    "LENGTH`, or in the pixels of two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`",
+    "--panorama": "prepare, reconstruct: photographs or frames are equirectangular panoramas and are cut into "
+    "perspective views; tagged ones are recognised without it",
+    "--frames": f"prepare, reconstruct: number of frames to use from a video (default: {DEFAULT_FRAMES})",
+    "--minutes": f"reconstruct: minutes of the whole command; {AUTO} (default): until doubling the steps hardly "
+    f"improves the PSNR, at most {requests.AUTO_MINUTES:g}",
+}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag; modes that share it use the same object."""
+
+    name: str  # with its dashes
+    group: str
+    options: Mapping[str, Any]  # of argparse's `add_argument`
+    elsewhere: str | None = None  # the end of the error with another mode; None: has no effect there, after --mode
+
+
+def flag(name: str, group: str, elsewhere: str | None = None, **options: Any) -> Flag:
+    """A flag with options of argparse's `add_argument`; its help is that of `HELP` unless it is given."""
+    return Flag(name, group, {"help": HELP.get(name), **options}, elsewhere)
+
+
+def whole(least: int, most: int = MAX_INT) -> Callable[[str], int]:
+    """An argparse type: an integer in least..most."""
+
+    def convert(text: str) -> int:
+        digits = text.removeprefix("-")
+        if not is_index(digits) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number in {least}..{most}")
+        return int(text)
+
+    return convert
+
+
+def finite(text: str) -> float:
+    """An argparse type: a finite number, as ASCII text without underscores."""
+    try:
+        value = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return value
+
+
+def positive(text: str) -> float:
+    """An argparse type: a finite number above 0."""
+    value = finite(text)
+    if value <= 0.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not above 0")
+    return value
+
+
+def minutes_or_auto(text: str) -> float | str:
+    """An argparse type: a finite number, or AUTO."""
+    return AUTO if text == AUTO else finite(text)
+
+
+def is_index(text: str) -> bool:
+    """Whether the text is a decimal integer, short enough for an index."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INT))
+
+
+# The flags of all modes; in each group the modes' own flags follow, in the order of the table.
+COMMON = (
+    flag("--mode", EXPERIMENT, default="train", metavar="MODE"),
+    flag("--version", EXPERIMENT, action="store_true"),
+    flag("--conf", EXPERIMENT, type=Path, metavar="FILE"),
+    flag("--case", EXPERIMENT, default="", metavar="NAME"),
+    flag("--set", EXPERIMENT, dest="overrides", action="append", default=[], metavar="KEY=VALUE"),
+    flag("--roi", EXPERIMENT, metavar='"X Y Z R"'),
+    flag("--seed", EXPERIMENT, type=whole(0), metavar="N"),
+    flag("--device", MACHINE, choices=("auto", "cpu", "cuda"), default="auto"),
+    flag("--gpu", MACHINE, type=whole(0), default=0, metavar="N"),
+)
+IS_CONTINUE = flag("--is_continue", EXPERIMENT, action="store_true")
+OVERWRITE = flag("--overwrite", EXPERIMENT, action="store_true")
+CHECKPOINT = flag("--checkpoint", EXPERIMENT, type=Path, metavar="FILE")
+CASES = flag("--cases", EXPERIMENT, "", metavar="A,B,C")
+EXPERIMENTS = flag("--experiments", EXPERIMENT, "", type=Path, nargs="+", metavar="EXP")
+LANGUAGE = flag("--language", OUTPUT, choices=LANGUAGES)
+VIEWER = (
+    flag("--view", OUTPUT, "; --mode view shows a trained model", action="store_true"),
+    flag("--host", OUTPUT, default=LOOPBACK, metavar="ADDRESS"),
+    flag("--port", OUTPUT, type=whole(FIRST_PORT, LAST_PORT), default=PORT, metavar="N"),
+    LANGUAGE,
+)
+RESOLUTION = (
+    flag("--resolution", OUTPUT, type=whole(2, MAX_RESOLUTION), default=PUBLISHED_RESOLUTION, metavar="N"),
+    flag("--mcube_threshold", OUTPUT, dest="threshold", type=finite, metavar="X"),
+)
+FRAME = flag("--frame", OUTPUT, choices=requests.FRAMES, default=requests.WORLD)
+UP = flag("--up", OUTPUT, choices=requests.AXES)
+ALONE = flag("--object", OUTPUT, dest="is_object", action="store_true")
+MESH = (
+    *RESOLUTION,
+    flag("--bbox", OUTPUT, nargs=6, type=finite, metavar=("X0", "Y0", "Z0", "X1", "Y1", "Z1")),
+    FRAME,
+    UP,
+    flag("--no-refine", OUTPUT, dest="is_refined", action="store_false"),
+    flag("--clean", OUTPUT, nargs="?", const=PIECES, default=PIECES, choices=requests.CLEANINGS),
+    flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None),
+    ALONE,
+    flag("--decimate", OUTPUT, type=whole(FEWEST_FACES), metavar="N"),
+    flag("--simplify", OUTPUT, type=positive, metavar="ERROR"),
+    flag("--watertight", OUTPUT, dest="is_watertight", action="store_true"),
+    flag("--colour", OUTPUT, choices=requests.COLOURS),
+    flag("--texture_size", OUTPUT, type=whole(1, LARGEST_TEXTURE), default=TEXTURE_SIZE, metavar="N"),
+)
+MESH_FILE = flag("--mesh", OUTPUT, dest="mesh_file", type=Path, metavar="FILE")
+OUTPUT_FILE = flag("--output", OUTPUT, type=Path, metavar="FILE")
+IMAGE = flag("--image", OUTPUT, type=whole(0), default=0, metavar="N")
+LEVEL = flag("--resolution_level", OUTPUT, type=whole(1), metavar="L")
+VIDEO = (
+    flag("--path", OUTPUT, default=requests.ORBIT, metavar="PATH"),
+    flag("--show", OUTPUT, default="colour", metavar="LIST"),
+    flag("--seconds", OUTPUT, type=finite, metavar="S"),
+    flag("--fps", OUTPUT, type=finite, metavar="N"),
+)
+EVALUATION = (
+    flag("--gt", OUTPUT, type=Path, metavar="FILE"),
+    flag("--tau", OUTPUT, type=finite, metavar="X"),
+    flag("--points", OUTPUT, type=Path, metavar="FILE"),
+    flag("--protocol", OUTPUT, choices=(DTU,)),
+    flag("--dtu", OUTPUT, type=Path, metavar="FOLDER"),
+    flag("--scan", OUTPUT, type=whole(1, LARGEST_SCAN), metavar="N"),
+    flag("--csv", OUTPUT, type=Path, metavar="FILE"),
+)
+BOX = ("NAME", "X0", "Y0", "X1", "Y1")
+PHOTOGRAPHS = (
+    flag("--images", PREPARATION, "", type=Path, metavar="PATH"),
+    flag("--masks", PREPARATION, "", default="", metavar="SOURCE"),
+    flag("--box", PREPARATION, "", dest="boxes", nargs=5, action="append", default=[], metavar=BOX),
+    flag("--marker", PREPARATION, "", type=positive, metavar="SIDE"),
+    flag("--scale", PREPARATION, "", nargs="+", metavar="VALUE"),
+    flag("--panorama", PREPARATION, "", dest="is_panorama", action="store_true"),
+    flag("--frames", PREPARATION, type=whole(3), default=DEFAULT_FRAMES, metavar="N"),
+)
+INSTEAD = "; for other modes set train.end_iter"
+MINUTES = flag("--minutes", PREPARATION, INSTEAD, type=minutes_or_auto, metavar="M")
+RECONSTRUCTION = (MINUTES, OVERWRITE, *PHOTOGRAPHS, *MESH, LANGUAGE)

@@ -1,0 +1,286 @@
+"""The steps of the Python interface as functions, which the modes call: see interface.py."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.io.streams import complain, quiet, say
+from models.commands.flags import DEFAULT_FRAMES
+from models.config.program import PROGRAM_FOLDER, found_conf, rebased
+from models.machine.ranks.process import is_writer
+from models.machine.ranks.ranks import joined
+from models.mesh.output import require_valid
+from models.requests import MESH, NONE, UNIT, VERTEX, EvaluationRequest, MeshRequest, VideoRequest
+from models.results.callback import Callback
+from models.results.trained import TrainedModel, choose_device, withdrawn_if_it_fails
+
+if TYPE_CHECKING:
+    from data.prepare.inspection.epipolar import Finding
+    from data.scenes.scene import Scene
+    from models.mesh.mesh import Surface
+    from models.methods.conf import ExperimentConfig
+    from models.results.image_metrics import ValidationImage
+
+
+def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -> ExperimentConfig:
+    """The conf of a HOCON file, `case` in place of ${case}, with overrides such as "train.end_iter=500".
+
+    Overrides hold for every device; of values that are replaced later, all but those that the conf has for a device do.
+
+    A name alone is also searched for in confs/, here and in the program's folder. With a conf of the latter, paths of
+    the scene that exist there and not in the current folder are taken from there, too. Raises UserError.
+    """
+    from models.methods.conf import load_config
+
+    found = found_conf(Path(path))
+    conf = load_config(found, case, overrides)
+    is_own = found.is_absolute() and found.is_relative_to(PROGRAM_FOLDER)
+    return replace(conf, dataset=rebased(conf.dataset)) if is_own else conf
+
+
+def _require_mesh(request: MeshRequest) -> None:
+    """Raises UserError if the mesh cannot be made, or needs more memory than is free."""
+    from models.methods.capacity import require_mesh
+
+    require_valid(request)
+    require_mesh(request.resolution, f"--resolution {request.resolution}")
+
+
+@quiet()
+def prepare(
+    conf: ExperimentConfig,
+    images: Path,
+    *,
+    masks: str = "",
+    frames: int = DEFAULT_FRAMES,
+    boxes: Sequence[Sequence[str]] = (),
+    marker: float | None = None,
+    scale: Sequence[str] = (),
+    is_panorama: bool = False,
+    overwrite: bool = False,
+) -> bool:
+    """Estimate the cameras of photographs, and write the scene folder `dataset.data_dir`.
+
+    Args:
+        images: a folder of photographs, or a video, of which `frames` frames are taken.
+        masks: a folder of masks, "colorkey", "grabcut", "box" (with `boxes` of name, left, top, right, bottom in
+            pixels) or "rembg"; "" for none.
+        marker: side of ArUco or AprilTag markers in metres. `scale`: the words of --scale. Both give the unit.
+        overwrite: replace an existing scene.
+    Returns:
+        False if the scene was complete already. An interrupted preparation is continued.
+    """
+    from data.prepare.box_masks import boxes_of_flags
+    from data.prepare.metric import Known
+    from data.prepare.pipeline import Request
+    from data.prepare.pipeline import prepare as prepared
+    from data.prepare.products import OVERVIEW
+
+    target = Path(conf.dataset.data_dir)
+    request = Request(
+        images=Path(images),
+        target=target,
+        frames=frames,
+        masks=masks,
+        boxes=tuple(boxes_of_flags(boxes)),
+        overwrite=overwrite,
+        roi=conf.dataset.roi,
+        cameras_outside=conf.dataset.camera_outside_sphere,
+        known=Known(marker, tuple(scale)),
+        is_panorama=is_panorama,
+    )
+    is_new = prepared(request, say)
+    say(f"check {target / OVERVIEW}: the sphere must contain the object")
+    say(f"{target}: {'is complete' if is_new else 'was already complete (--overwrite repeats it)'}")
+    return is_new
+
+
+@quiet()
+def load_scene(conf: ExperimentConfig) -> Scene:
+    """The V training images of the conf, decoded and undistorted, with cameras and masks, in the working frame.
+
+    `images` are V of [H, W, 3], uint8 or uint16 RGB, `masks` V of [H, W] uint8 (255 on the object) or None, `c2w`
+    [V, 4, 4] maps the camera (x right, y down, z forward) to the working frame.
+    """
+    from models.checkpoints.scenes import training_scene
+
+    return training_scene(conf)
+
+
+@quiet()
+def inspect(conf: ExperimentConfig) -> tuple[Finding, ...]:
+    """The possible problems of a scene: check, verdict, measurement and consequence of each.
+
+    Writes overview.png, health.md and health.json to inspect/. Raises UserError if they cannot be written.
+    """
+    from data.scenes.scene import summary
+    from models.results.experiment import results_folder
+    from models.results.report.inspection import FILES, FOLDER, table, write_inspection
+
+    folder = results_folder(conf)  # raises before the scene is loaded
+    scene = load_scene(conf)
+    say(summary(scene), *scene.notes)
+    found = write_inspection(conf, scene)
+    lines = table(found, shutil.get_terminal_size().columns)
+    say("", *lines, "", f"written: {folder / FOLDER}: {', '.join(FILES)}")
+    return found
+
+
+@quiet()
+def train(
+    conf: ExperimentConfig,
+    *,
+    is_continue: bool = False,
+    overwrite: bool = False,
+    checkpoint: Path | None = None,
+    device: str = "auto",
+    gpu: int = 0,
+    language: str | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> int:
+    """Train to `train.end_iter`, writing checkpoints, images, meshes and report.html; returns the finished steps.
+
+    Args:
+        is_continue: continue from the newest checkpoint of the folder, if there is one.
+        overwrite: start again in a folder with checkpoints, which the first new one replaces.
+        checkpoint: start from a .safetensors of this program or a .pth of the published code.
+        language: of the report, "en" or "zh"; None for that of the browser.
+        callbacks: called at reports, images, meshes and steps; their errors do not stop the training.
+    Raises:
+        Interrupted: after SIGINT, SIGTERM or SIGHUP, with everything saved.
+        DivergedError: values do not remain finite, or the networks collapse.
+        GpuFailedError: the GPU failed.
+    """
+    from models.methods.capacity import require_batch, require_mesh
+    from models.results.experiment import open_training
+
+    conf = choose_device(conf, device, gpu, is_trained=True)
+    require_batch(conf)
+    if conf.train.val_mesh_freq > 0:
+        require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
+    experiment = open_training(conf, is_continue, checkpoint, overwrite, complain)
+    resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
+    writes = is_writer()
+    with withdrawn_if_it_fails(experiment):
+        for callback in callbacks if writes else ():
+            callback.begin(experiment)
+        from models.training.logger import RunLogger
+
+        with RunLogger(experiment.folder, not writes, resumed_at, writes) as log:
+            from models.commands.runner import Runner
+            from models.machine.memory import release_all
+
+            runner = Runner(experiment, log)
+            runner.train(language, *callbacks)
+            joined().close()
+            steps = runner.step
+            del runner
+    release_all()
+    return steps
+
+
+@quiet()
+def open_model(
+    conf: ExperimentConfig, checkpoint: Path | None = None, *, device: str = "auto", gpu: int = 0
+) -> TrainedModel:
+    """The model of a checkpoint, for results: without sampler, optimiser and visual hull.
+
+    `checkpoint`: a .safetensors of this program, a .pth of the published code, or Gaussians (.ply); None for the newest
+    of the folder. Use it in a `with` block, or call `close`, to return its memory. Raises UserError.
+    """
+    from models.results.experiment import open_results
+
+    return TrainedModel(open_results(choose_device(conf, device, gpu), checkpoint, complain))
+
+
+@quiet()
+def render(model: TrainedModel, view: int, level: int | None = None) -> ValidationImage:
+    """Render the view of photograph number `view`, write it, also to report.html, and compare it with the photograph.
+
+    The sides are divided by `level` (None: `train.validate_resolution_level`). `rendered` has float32 arrays: `rgb`
+    [h, w, 3] in [0, 1], `normal` [h, w, 3] and `distance` [h, w] in the working frame, `opacity` [h, w].
+    """
+    from data.scenes.scene import require_view
+
+    require_view(model.scene, view)
+    with model.working() as context:
+        from models.results.image_metrics import validate_image
+        from models.results.report.added import with_picture
+
+        picture = validate_image(context, view, level or context.experiment.conf.train.validate_resolution_level)
+        with_picture(context, picture)
+        return picture
+
+
+@quiet()
+def render_video(model: TrainedModel, request: VideoRequest) -> Path:
+    """Render a video along a camera path, such as once around the object; returns its file, or folder of PNGs.
+
+    An interrupted video is continued. Raises UserError for an unusable path.
+    """
+    from models.results.camera_paths import chosen_path
+
+    mesh = replace(request.mesh, color=VERTEX if MESH in request.shown else NONE)
+    _require_mesh(mesh)
+    path, level = chosen_path(request, model.scene if MESH in request.shown else model.views)
+    with model.working() as context:
+        from models.results.videos import render as rendered
+
+        return rendered(context, path, replace(request, level=level, mesh=mesh))
+
+
+@quiet()
+def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
+    """Extract the surface, write it to `request.output` and report.html; returns it in `request.frame` (world).
+
+    `mesh` is a trimesh.Trimesh, `normals` float32 [V, 3] and `rgb` uint8 [V, 3] are those of its vertices, or None.
+    Raises EmptySurfaceError if there is no surface at `request.threshold`.
+    """
+    from models.mesh.mesh import surface_to_world
+
+    _require_mesh(request)
+    views = model.scene if request.needs_photographs else model.views
+    with model.working() as context:
+        from models.results.meshes import validate_mesh
+        from models.results.report.added import with_mesh
+
+        surface = validate_mesh(context, request)
+        with_mesh(context, surface)
+    return surface if request.frame == UNIT else surface_to_world(surface, views.scene_to_world)
+
+
+@quiet()
+def color_mesh(conf: ExperimentConfig, request: MeshRequest) -> Surface:
+    """Colour the mesh of the file `request.mesh_file` from the photographs, without a checkpoint, and write it.
+
+    Returns it as `extract_mesh`. Raises UserError if the file is unusable or no photograph sees it.
+    """
+    from models.mesh.mesh import surface_to_world
+    from models.results.colored import color_file
+
+    _require_mesh(request)
+    surface, scene = color_file(conf, request)
+    return surface if request.frame == UNIT else surface_to_world(surface, scene.scene_to_world)
+
+
+@quiet()
+def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | None = None) -> dict[str, Any]:
+    """Compute the metrics of docs/figures.md by name, with their units, and write them to report/ and report.html.
+
+    None stands for a metric without reference. Raises NoReferencesError without any, and EmptySurfaceError.
+    """
+    from models.results.references import read_references
+
+    _require_mesh(request.mesh)
+    references = read_references(model.experiment, request)
+    with model.working() as context:
+        from models.results.evaluate import evaluate as compute
+        from models.results.report.added import with_evaluation
+
+        found = compute(context, request, references)
+        with_evaluation(context, found, language)
+        return found.values

@@ -1,0 +1,92 @@
+"""Which meshes can be asked for, and their files: checked before anything is computed, without any library."""
+
+from __future__ import annotations
+
+import importlib.util
+import operator
+import os
+from pathlib import Path
+
+from data.errors import UserError
+from data.io.files import require_place
+from models.requests import (
+    AXES,
+    CLEANINGS,
+    COLOURS,
+    FRAMES,
+    NETWORK,
+    NONE,
+    TEXTURE,
+    UNIT,
+    VERTEX,
+    MeshRequest,
+)
+
+HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
+
+
+def require_valid(request: MeshRequest) -> None:
+    """Raises UserError for wrong values, an empty box, options that exclude each other, and a missing package."""
+    allowed = {"frame": FRAMES, "clean": (None, *CLEANINGS), "color": (*COLOURS, NETWORK), "up": (None, *AXES)}
+    for name, values in allowed.items():
+        if (value := getattr(request, name)) not in values:
+            raise UserError(f"MeshRequest: {name} = {value!r} must be one of {', '.join(map(repr, values))}")
+    for name in ("output", "mesh_file"):
+        if isinstance(value := getattr(request, name), str):
+            raise UserError(f"MeshRequest: {name} must be a Path, not a text; write Path({value!r})")
+    if not isinstance(request.resolution, int):
+        raise UserError(f"MeshRequest: resolution = {request.resolution!r} must be a whole number")
+    if request.bbox is not None and not all(map(operator.lt, request.bbox[:3], request.bbox[3:])):
+        raise UserError(
+            f"--bbox {' '.join(f'{value:.12g}' for value in request.bbox)}: each of the first three numbers must be "
+            "below its counterpart among the last three"
+        )
+    if request.up is not None and request.frame == UNIT:
+        raise UserError("--up: applies only to the world frame; omit --up or --frame unit")
+    if request.decimate is not None and request.simplify is not None:
+        raise UserError("--decimate, --simplify: one gives the number of triangles, the other the error; give only one")
+    for package, name, is_given in (
+        ("fast_simplification", "--decimate, --simplify", (request.decimate or request.simplify) is not None),
+        ("xatlas", "--colour texture", request.color == TEXTURE),
+    ):
+        if is_given and importlib.util.find_spec(package) is None:
+            raise UserError(f"{name}: the Python package {package} is missing; run `pip install -r requirements.txt`")
+
+
+def require_format(path: Path, color: str | None) -> str:
+    """The colour of the file: the requested one, or for None vertex colours if the format supports them.
+
+    Raises UserError for a suffix that is not in HOLDS, and for a format that does not support the requested colour.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in HOLDS:
+        raise UserError(f"--output {path}: a mesh file must end in one of {', '.join(HOLDS)}")
+    if color is None:
+        return HOLDS[suffix][0]
+    if color not in HOLDS[suffix]:
+        able = " or ".join(other for other, held in HOLDS.items() if color in held)
+        raise UserError(f"--output {path}: {suffix} cannot hold --colour {color}; write {able}, or --colour none")
+    return color
+
+
+def companions(path: Path, color: str) -> list[Path]:
+    """Further files of a mesh at `path`."""
+    is_textured = path.suffix.lower() == ".obj" and color == TEXTURE
+    return [path.with_suffix(suffix) for suffix in (".mtl", ".png")] if is_textured else []
+
+
+def offset_file(path: Path) -> Path:
+    """The file beside a GLB or STL that records its offset."""
+    return path.with_name(f"{path.name}.json")
+
+
+def require_free(output: Path, wanted: str) -> None:
+    """Raises UserError if mesh, material or texture cannot be written, or would replace a foreign file.
+
+    A .png or .mtl without the .obj is foreign, such as a photograph.
+    """
+    require_place(output, "--output")
+    for path in (*companions(output, wanted), offset_file(output)):
+        require_place(path, "--output")
+        if os.path.lexists(path) and not os.path.lexists(output):
+            raise UserError(f"--output {output}: {path} exists and would be replaced; name another file")

@@ -1,0 +1,264 @@
+"""The warnings of a reconstruction before its training, the folder of its results, and their page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import trimesh
+
+from data.errors import UserError, one_line
+from data.io.clock import Times, as_values
+from data.io.files import read_regular, remove, write_result
+from data.parsed_scene import ParsedScene, WorldFrame
+from data.prepare.inspection.epipolar import Finding
+from data.scenes.config import TRAINING, DatasetConfig
+from data.scenes.readers.neus import read_neus
+from models.plan import PLAN_KEY
+from models.results.metric_tables import JSON_FILE, lines, read_json, write_json
+from models.results.report.document import REPORT, escaped
+from models.results.report.inspection import FIGURES as HEALTH_FIGURES
+from models.results.report.inspection import FOLDER as HEALTH_FOLDER
+from models.results.report.inspection import PAGE as HEALTH_PAGE
+from models.results.report.inspection import PICTURE as OVERVIEW
+from models.results.report.pages import result_page
+from models.results.surface_metrics import MISSING
+
+MOST_BYTES = 1 << 24
+SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong
+# PSNR of test photographs, dB: below the first the views are inconsistent, below the second fine detail is wrong.
+LEAST_PSNR, FAIR_PSNR = 16.0, 20.0
+COVER = "cover.png"
+UNTESTED = 0.05  # fraction of the mesh off the dominant plane, and of that part near points, below which it is none
+PHASES, CURVE = "phases", "score_curve"  # keys of metrics.json
+UNKNOWN = WorldFrame("")
+RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
+REPORT_FOLDER, PICTURES = "report/", "validations_fine"
+# The results besides the mesh: path in the experiment's folder, and name in the folder of results.
+PARTS = (
+    (f"{HEALTH_FOLDER}/{OVERVIEW}", "overview.png"),
+    (f"{HEALTH_FOLDER}/{HEALTH_PAGE}", "health.md"),
+    (f"{HEALTH_FOLDER}/{HEALTH_FIGURES}", "health.json"),
+    (f"{REPORT_FOLDER}report.png", "report.png"),
+    (f"{REPORT_FOLDER}{COVER}", COVER),
+    (f"{REPORT_FOLDER}metrics.json", "metrics.json"),
+)
+MILLIMETRE = 1e-3
+NO_SCALE = "not known, so the unit of the mesh is arbitrary; --marker, --scale or GPS positions give it"
+LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are wrong, as in inspect
+
+
+def read_figures(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; {} if it is missing or damaged."""
+    try:
+        value = json.loads(read_regular(path, MOST_BYTES)) if path.is_file() else {}
+    except (OSError, ValueError, RecursionError, UserError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def warnings(health: Mapping[str, Any]) -> list[str]:
+    """A sentence for each doubt and each finding of `inspect` that is not good, the worst first."""
+    found = [entry for entry in health.get("findings", ()) if entry["verdict"] != "good"]
+    found.sort(key=lambda entry: entry["verdict"] != "bad")
+    return [*map(one_line, health.get("doubts", ())), *(one_line(Finding(**entry).line) for entry in found)]
+
+
+def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
+    """Sentences on the reliability of the result, from its metrics and photographs without cameras; at least one."""
+    found = []
+    if frame.without_camera:
+        found.append(f"{frame.left_out}; what only they show is missing or invented: take photographs between them")
+    missing, psnr, epipolar = (figures.get(name) for name in ("points_missing", "psnr", "epipolar_px"))
+    if figures.get("counts_first") == "psnr_mask":
+        psnr = figures.get("psnr_mask")
+    if missing is not None:
+        near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING:g} radii"
+        covered = _covered(figures)
+        if missing > MOST_MISSING:
+            found.append(f"only {near}: most of the mesh is wrong, do not measure on it")
+        elif missing > SOME_MISSING:
+            found.append(f"{near}: parts of the mesh are wrong, compare it with the photographs")
+        elif _is_untested(figures):
+            found.append(f"{near}, but {covered}: the object itself is not tested, compare it with the photographs")
+        else:
+            found.append(f"{near}, and {covered}")
+    if (views := figures.get("cover_views")) is not None:
+        found.append(
+            f"3 or more of {figures['photographs']} photographs with cameras see {views:.0%} of the mesh's area, and "
+            f"at least {figures['views_median']:.0f} see half of it ({COVER})"
+        )
+    if sides := figures.get("sides_missing"):
+        found.append(
+            f"no photograph with a camera is from {sides}: if the object has these sides, take photographs there, each "
+            "overlapping the next by two thirds"
+        )
+    if psnr is not None:
+        reached = f"PSNR of test photographs {psnr:.1f} dB"
+        if psnr < LEAST_PSNR:
+            found.append(f"{reached}: the views are not consistent with one shape")
+        elif psnr < FAIR_PSNR:
+            found.append(f"{reached}: fine detail is not reliable")
+        elif missing is None:
+            found.append(f"{reached}, which does not verify depth: there are no held-out points")
+        else:
+            found.append(reached)
+    if epipolar is not None and epipolar > LEAST_EPIPOLAR:
+        found.append(f"matches are {epipolar:.1f} pixels off: the cameras are wrong, and so is the mesh")
+    return found or ["the quality of the mesh could not be measured: compare it with the photographs"]
+
+
+def _covered(figures: Mapping[str, Any]) -> str:
+    """What part of the mesh the SfM points test, in words."""
+    if (share := figures.get("cover_points")) is None:
+        return "which part of the mesh they test is not known"
+    off, scored = figures["points_off_plane"], figures["points_scored"]
+    if _is_untested(figures):
+        return (
+            f"{scored - off} of {scored} lie on one plane, and near {figures['cover_off_plane']:.0%} of the mesh off "
+            f"it ({figures['area_off_plane']:.0%} of the area) is a point"
+        )
+    told = f"the mesh is reliable near them, on {share:.0%} of its area"
+    return told if off == scored else f"{told} ({off} of {scored} points lie off the dominant plane)"
+
+
+def _is_untested(figures: Mapping[str, Any]) -> bool:
+    """Whether points lie on a plane and the mesh does not: they test a table, not the object on it."""
+    area, tested = figures.get("area_off_plane"), figures.get("cover_off_plane")
+    return area is not None and tested is not None and area >= UNTESTED and tested < UNTESTED
+
+
+def page(
+    title: str,
+    health: Mapping[str, Any],
+    figures: Mapping[str, Any],
+    commands: Sequence[str],
+    notes: Sequence[str] = (),
+    has_mesh: bool = True,
+    size: Sequence[str] = (),
+    frame: WorldFrame = UNKNOWN,
+) -> str:
+    """The results as a Markdown page; `notes`, on missing parts, come first. `size`: lines of `size_and_cameras`."""
+    text = [f"# {escaped(title)}", ""]
+    for note in notes:
+        text += [f"**{escaped(note)}**", ""]
+    text += ["![rendering, photograph, normals, mesh](report.png)", ""]
+    if has_mesh:
+        text += ["mesh.ply: the coloured mesh", ""]
+        text += ["## Reliability", "", *(f"- {escaped(line)}" for line in trust(figures, frame)), ""]
+        if figures.get("cover_views") is not None:
+            text += [f"![mesh, coloured by the number of photographs that see each part]({COVER})", ""]
+    risks = warnings(health)
+    if risks:
+        text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]
+    text += _table("Training plan", "| | decision |", list(figures.get(PLAN_KEY, {}).items()))
+    text += size
+    text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]
+    text += _curve(figures.get(CURVE) or (), figures.get("decided_by") or TRAINING)
+    text += _times(figures.get(PHASES, {}))
+    text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
+    return "\n".join(text) + "\n"
+
+
+def _table(title: str, head: str, rows: Sequence[Sequence[str]], *before: str) -> list[str]:
+    """The lines of a section with a table below its heads; none without rows. `before`: lines before the table."""
+    lines = [f"| {' | '.join(map(escaped, row))} |" for row in rows]
+    return [f"## {title}", "", *before, head, "| --- " * len(rows[0]) + "|", *lines, ""] if rows else []
+
+
+def _curve(curve: Sequence[Sequence[float]], scored: str) -> list[str]:
+    """The section on the scores of the training, [step, seconds, dB]."""
+    head = f"| step | seconds | PSNR of four {scored} photographs, reduced in size, dB |"
+    rows = [(f"{step}", f"{seconds:.0f}", f"{score:.2f}") for step, seconds, score in curve]
+    return _table("Training", head, rows, "If the last rows still increase, more `--minutes` improve the result.", "")
+
+
+def _times(phases: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The section on the time of each phase, and of all."""
+    spent = {name: (of_one["wall"], of_one["processor"]) for name, of_one in phases.items()}
+    if spent:
+        spent["all"] = sum(wall for wall, _ in spent.values()), sum(processor for _, processor in spent.values())
+    rows = [(name, f"{wall:.1f}", f"{processor:.1f}") for name, (wall, processor) in spent.items()]
+    return _table("Time", "| phase | seconds | processor seconds |", rows)
+
+
+def size_and_cameras(dataset: DatasetConfig, mesh: Path | None) -> list[str]:
+    """The sections "Size" and "Cameras" of the page, as lines.
+
+    `mesh`: the mesh file in the world frame; None if there is none. Raises SceneError if the scene cannot be read.
+    """
+    parsed = read_neus(Path(dataset.data_dir), dataset)
+    frame = parsed.frame or UNKNOWN
+    extents = None if mesh is None else trimesh.load_mesh(mesh, process=False).extents
+    text = ["## Size", "", *(f"- {escaped(line)}" for line in _size(parsed, frame, extents)), ""]
+    return text + _cameras(frame.camera_errors)
+
+
+def pixel_size(parsed: ParsedScene) -> float:
+    """The ground sampling distance: length in world units that a pixel shows at the centre of the region of interest.
+
+    The median over the images. A scene of NeuS has a region of interest.
+    """
+    centre = (np.eye(4) if parsed.scale_mat is None else parsed.scale_mat)[:, 3]
+    depths = np.array([(np.linalg.inv(image.c2w) @ centre)[2] for image in parsed.images])
+    focals = np.array([image.lens.intrinsics[0, 0] for image in parsed.images])
+    return float(np.median(np.abs(depths) / focals))
+
+
+def _size(parsed: ParsedScene, frame: WorldFrame, extents: Sequence[float] | None) -> list[str]:
+    """The facts on size, scale, up direction and resolution, one per line."""
+    unit = " m" if frame.is_metric else ""
+    pixel = pixel_size(parsed)
+    found = []
+    if extents is not None:
+        found.append(f"extent of the mesh along x, y, z: {' x '.join(f'{value:.4g}' for value in extents)}{unit}")
+    error = "" if frame.scale_error is None else f", standard error {frame.scale_error:.2%}"
+    found.append(f"scale: {frame.scale_source}{error}" if frame.is_metric else f"scale: {NO_SCALE}")
+    found.append(f"up: {frame.up_source or 'not known'}")
+    shown = f"{pixel / MILLIMETRE:.3g} mm" if frame.is_metric else f"{pixel:.3g} units"
+    found.append(f"ground sampling distance: {shown} per pixel of the images of the scene folder")
+    return found
+
+
+def _cameras(errors: Mapping[str, float]) -> list[str]:
+    """The reprojection error of each photograph, the largest first."""
+    rows = [(name, f"{error:.2f}") for name, error in sorted(errors.items(), key=lambda entry: -entry[1])]
+    mean = f"Mean reprojection error of the SfM points: {sum(errors.values()) / max(1, len(errors)):.2f} px."
+    return _table("Cameras", "| photograph | reprojection error, px |", rows, mean, "")
+
+
+def collect(folder: Path, has_mesh: bool = True) -> None:
+    """Copy images, metrics and pages to the folder of results; raises UserError if writing fails.
+
+    Without a mesh, the results of an earlier one are removed, and the newest validation image is used.
+    """
+    for source, name in PARTS:
+        if (folder / source).is_file() and (has_mesh or not source.startswith(REPORT_FOLDER)):
+            write_result(folder / RESULT / name, (folder / source).read_bytes())
+    if has_mesh:
+        return
+    for name in (MESH, *(name for source, name in PARTS if source.startswith(REPORT_FOLDER))):
+        remove(folder / RESULT / name)
+    pictures = sorted((folder / PICTURES).glob("*.png"))  # by the step, which their names begin with
+    if pictures:
+        write_result(folder / RESULT / "report.png", pictures[-1].read_bytes())
+
+
+def write_pages(folder: Path, title: str, text: str, figures: Mapping[str, Any], language: str | None) -> None:
+    """Write result.md, and result.html from it; raises UserError if writing fails."""
+    write_result(folder / RESULT / PAGE, text.encode("utf-8", "surrogateescape"))  # paths of any bytes
+    report = folder / REPORT if (folder / RESULT / MESH).is_file() else None
+    write_result(folder / RESULT / HTML, result_page(title, text, folder / RESULT, report, figures, language))
+
+
+def add_figures(folder: Path, times: Times, curve: Sequence[Sequence[float]]) -> None:
+    """Add the times of the phases and the scores of the training to metrics.json of the folder of results.
+
+    Does nothing without that file; raises UserError if writing fails.
+    """
+    path = folder / RESULT / JSON_FILE
+    if path.is_file():
+        write_json(path, {**read_json(path), PHASES: as_values(times), CURVE: curve})

@@ -18,7 +18,7 @@ from test_cuda_work import SDF as PUBLISHED
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.commands.machine_checks.example_inputs import Inputs
-from models.commands.machine_checks.examples import Example
+from models.commands.machine_checks.examples import Example, example, kernels
 from models.commands.machine_checks.operations import results
 from models.fields.sdf import SDFNetwork
 from models.fields.state import import_state, named_parameters
@@ -195,12 +195,22 @@ def test_wide_colours_and_their_gradients_are_those_of_the_references(card, capa
         points = made.normal(count, 4, size=0.5), made.directions(count)
         given = (*points, weights, NerfSizes(3, 4, 2, 1, (1, 2), TRUNK), selected)
     card(CARDS[capability])
-    example = Example(given, tuple(trained))
+    given = Example(given, tuple(trained))
     with in_form(EMULATED[2]) as called:
-        found = results(kernel, example, NATIVE)
+        found = results(kernel, given, NATIVE)
     assert len(called) == 2
-    for ours, theirs in zip(found, results(kernel, example, REFERENCE), strict=True):
+    for ours, theirs in zip(found, results(kernel, given, REFERENCE), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=5e-6 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("name", ["sdf_field", "color", "nerf"])
+def test_gradients_do_not_depend_on_the_order_of_threads_to_the_last_bit(name):
+    found = []
+    for form in EMULATED:
+        with in_form(form):
+            found.append(results(kernels()[name], example(name), NATIVE))
+    for values in zip(*found, strict=True):
+        assert all(np.array_equal(value, values[0]) for value in values)
 
 
 ROOMY = {

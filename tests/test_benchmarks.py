@@ -54,12 +54,16 @@ def test_an_operation_is_told_with_registers_and_instructions(capsys):
     assert told.count("ok     weighted_means for ") == 2 and "0 bytes spilled" in told and " instructions" in told
 
 
+IN_TILES = (("placing", "sdf_tiles", 32), ("sdf_mlp", "sdf_bars", 8), ("color_mlp", "gradients", 8))
+
+
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
-def test_networks_in_tiles_use_tensor_cores_and_spill_nothing(capsys):
+@pytest.mark.parametrize(("operation", "kernel", "products"), IN_TILES)
+def test_networks_in_tiles_use_tensor_cores_and_spill_nothing(operation, kernel, products, capsys):
     """Three products of fragments each, on 7.5 in halves; a third of them where factors are rounded."""
-    assert cuda_check.main(["--operation", "placing", "--capability", "7.5", "--capability", "8.0"]) == 0
-    told = re.findall(r"sdf_tiles_kernel.* (\d+) of tensor cores", capsys.readouterr().out)
-    assert sorted(map(int, told)) == [32, 64, 96, 192]
+    assert cuda_check.main(["--operation", operation, "--capability", "7.5", "--capability", "8.0"]) == 0
+    told = re.findall(rf"{kernel}_kernel.* (\d+) of tensor cores", capsys.readouterr().out)
+    assert sorted(map(int, told)) == [products, 2 * products, 3 * products, 6 * products]
 
 
 def test_without_a_compiler_it_is_skipped(monkeypatch, capsys):

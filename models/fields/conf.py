@@ -11,7 +11,12 @@ from itertools import pairwise
 from typing import ClassVar
 
 from models.config.strict import AUTO, Auto, ConfigError, limits, shown
-from models.ops.sizes import FEATURES, TILE_ENCODED, TILE_LAYERS, TILE_WIDTH, GridSizes, encoding_width, grid_sizes
+from models.ops.sizes import (
+    FEATURES,
+    GridSizes,
+    encoding_width,
+    grid_sizes,
+)
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
 MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer
@@ -37,13 +42,6 @@ VIEW_WIDTH = 3  # of a direction
 INITIALISATION_KEYS = frozenset({"bias", "density", "geometric_init", "inside_outside"})
 
 Widths = list[tuple[int, int]]  # (inputs, outputs) of each layer
-
-
-def fits_tiles(width: int, beside: int, layers: int) -> bool:
-    """Whether a GPU evaluates a network in tiles of points (`csrc/cuda/tile_layers.h`): from its widest layer, the
-    encoded inputs beside one, and its layers.
-    """
-    return width <= TILE_WIDTH and beside <= TILE_ENCODED and layers <= TILE_LAYERS
 
 
 @dataclass(frozen=True)
@@ -88,12 +86,6 @@ class NerfConfig:
         """The number of trained parameters."""
         return parameter_count([*self.trunk, *self.heads], has_norms=False)
 
-    @property
-    def is_for_tiles(self) -> bool:
-        """Whether it fits tiles; the density counts as a layer."""
-        encoded = max(encoding_width(self.d_in, self.multires), encoding_width(self.d_in_view, self.multires_view))
-        return fits_tiles(self.W, encoded, self.D + len(self.heads) + 1)
-
 
 @dataclass(frozen=True)
 class SdfConfig:
@@ -132,11 +124,6 @@ class SdfConfig:
     def embedded_width(self) -> int:
         """Width of the encoded input: the point and, per octave, its sines and cosines."""
         return encoding_width(self.d_in, self.multires)
-
-    @property
-    def is_for_tiles(self) -> bool:
-        """Whether it fits tiles."""
-        return fits_tiles(max(self.d_hidden, self.features), self.embedded_width, self.n_layers + 1)
 
     @property
     def widths(self) -> Widths:
@@ -182,12 +169,6 @@ class ColorConfig:
             first += encoding_width(VIEW_WIDTH, self.multires_view) - VIEW_WIDTH
         sizes = [first] + [self.d_hidden] * self.n_layers + [self.d_out]
         return list(pairwise(sizes))
-
-    @property
-    def is_for_tiles(self) -> bool:
-        """Whether it fits tiles."""
-        beside = self.widths[0][0] - self.d_feature
-        return fits_tiles(max(self.d_hidden, self.d_feature), beside, self.n_layers + 1)
 
     @property
     def parameters(self) -> int:

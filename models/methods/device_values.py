@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from models.config.hocon import DEVICES
 from models.config.strict import shown
+from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
 from models.machine import backend
 from models.methods.conf import MODEL, ExperimentConfig, build, flat, tree_of
+from models.ops.sizes import TILE_ENCODED, TILE_LAYERS, TILE_WIDTH, encoding_width
 
 
 def for_device(conf: ExperimentConfig, device: str) -> ExperimentConfig:
@@ -52,7 +54,21 @@ def sizes_line(conf: ExperimentConfig) -> str:
 def tiles_line(conf: ExperimentConfig) -> str:
     """One line for the log if a GPU computes networks layer by layer, because of their sizes; else ""."""
     networks = {name: getattr(conf.model, name, None) for name in ("nerf", "sdf_network", "rendering_network")}
-    large = [name for name, network in networks.items() if network is not None and not network.is_for_tiles]
+    large = [name for name, network in networks.items() if network is not None and not fits_tiles(network)]
     if backend.device_info().name == "cpu" or not large:
         return ""
     return f"too large for tiles of points, so that a GPU computes their layers one by one: {', '.join(large)}"
+
+
+def fits_tiles(network: NerfConfig | SdfConfig | ColorConfig) -> bool:
+    """Whether a GPU evaluates a network in tiles: by its layers, their channels, and those of the encoded inputs."""
+    if isinstance(network, NerfConfig):  # the density counts as a layer
+        view = encoding_width(network.d_in_view, network.multires_view)
+        layers, width, encoded = network.D + len(network.heads) + 1, network.W, max(network.trunk[0][0], view)
+    elif isinstance(network, SdfConfig):
+        layers, width = network.n_layers + 1, max(network.d_hidden, network.features)
+        encoded = network.embedded_width
+    else:
+        layers, width = network.n_layers + 1, max(network.d_hidden, network.d_feature)
+        encoded = network.widths[0][0] - network.d_feature
+    return layers <= TILE_LAYERS and width <= TILE_WIDTH and encoded <= TILE_ENCODED

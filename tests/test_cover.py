@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import trimesh
-from data.prepare.inspection.sides import missing_sides
 from rigs import sphere_of_cameras, textured_scene
 from synthetic_scene import look_at
 
-from data.prepare.inspection.checks import findings
+from data.prepare.inspection.checks import findings, missing_sides
 from models.results.cover import BANDS, cover, cover_picture
 from models.results.report.reconstruction import page, trust
 

@@ -61,7 +61,7 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
     offsets = jt.array(np.arange(RAYS + 1, dtype=np.int32) * PER_RAY)
     samples = SimpleNamespace(positions=positions, directions=jt.array(directions), offsets=offsets)
     seen = SimpleNamespace(samples=samples, geometry=field.evaluate(positions), region_weights=jt.array(weights))
-    batch, generator = SimpleNamespace(step=np.float32([STEP])), lambda: np.random.default_rng((0, step))
+    batch, generator = SimpleNamespace(step=STEP), lambda: np.random.default_rng((0, step))
     rendered = SimpleNamespace(rendering=seen, batch=batch, method=method_of(field), step=step, generator=generator)
     at = places[: RAYS * PER_RAY].reshape(RAYS, PER_RAY, 3)[:, 2]
     return curvature(rendered), np.linalg.norm(at.astype(np.float64), axis=1)

@@ -105,6 +105,8 @@ BAD_INPUTS: dict[str, tuple[b.Change, list[str]]] = {
     # flags
     "unknown flag": (b.flags("--resoluton", "64"), ["did you mean --resolution?"]),
     "unknown mode": (b.flags("--mode", "trian"), ["--mode trian", "did you mean train?"]),
+    "unknown mode as the first word": (b.flags("trian"), ["trian: unknown argument", "did you mean train?"]),
+    "word that is no mode": (b.flags("picture"), ["known: train, validate_mesh"]),
     "no number": (b.flags("--gpu", "one"), ["--gpu", "'one' is not a whole number"]),
     "number out of range": (b.flags("--resolution", "1"), ["--resolution", "2..2048"]),
     "a folder for a checkpoint": (b.flags("--checkpoint", "teapot"), ["--checkpoint teapot", "no such file"]),

@@ -48,7 +48,7 @@ def test_the_example_of_the_page_plots_losses_and_gives_video_and_mesh(tmp_path,
     assert len(code.splitlines()) < 30 and code == example("usage.zh-CN.md")
     for text, small in (
         ("train.end_iter=2000", '", "'.join(TINY[1:])),
-        ("level=4", "seconds=0.2, level=8"),
+        ("seconds=2, level=4", "seconds=0.2, level=8"),
         ("MeshRequest(256", "MeshRequest(24, threshold=-0.1, texture_size=64"),
     ):
         assert text in code

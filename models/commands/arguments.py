@@ -226,9 +226,8 @@ def _argument_hint(unknown: Sequence[str], flags: Collection[str]) -> str:
         return f"; each key needs its own --set: --set {unknown[0]}"
     if not name.startswith("-"):
         mode = name if name in MODE_NAMES else MODE_OF.get(plain(name))
-        similar = nearest(name, (*flags, *MODE_NAMES))
-        others = similar if similar.startswith("; did") else nearest(name, MODE_NAMES)
-        return f"; did you mean --mode {mode}?" if mode else others
+        close = f"; did you mean --mode {mode}?" if mode else nearest(name, (*flags, *MODE_NAMES))
+        return close if close.startswith("; did") else nearest(name, MODE_NAMES)
     if not equals and len(unknown) > 1 and not unknown[1].startswith("-"):
         value = unknown[1]
     if meant := FLAG_OF.get(plain(name).rpartition(".")[2]):

@@ -32,9 +32,8 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
     """The metrics that the flags ask for."""
     names = {field.name for field in fields(EvaluationRequest)}.intersection(vars(values))
-    return EvaluationRequest(
-        MeshRequest(values.resolution, values.threshold), **{name: getattr(values, name) for name in names}
-    )
+    given = {name: getattr(values, name) for name in names}
+    return EvaluationRequest(MeshRequest(values.resolution, values.threshold), **given)
 
 
 COMMAND = Command(

@@ -31,7 +31,6 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Run the steps; returns the exit status of the first one that fails."""
     del conf  # without --case it is that of the bundled scene
     values, found = arguments.values, list[Reconstruction]()
-    mesh = mesh_request(values)
 
     def work() -> None:
         result = reconstruct(
@@ -40,7 +39,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
             conf=arguments.conf or CONF,
             case=arguments.case,
             overrides=arguments.overrides,
-            mesh=mesh,
+            mesh=mesh_request(values),
             evaluation=evaluation_request(values),
             device=arguments.device,
             gpu=arguments.gpu,

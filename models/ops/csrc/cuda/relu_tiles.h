@@ -58,8 +58,8 @@ __device__ inline void relu_layers(Tile &tile, const TileNet &net, const Its &it
 template <int PRODUCTS, typename Points>
 __global__ void __launch_bounds__(TILE_BOUND) relu_tiles_kernel(TileNet net, ReluTiles<Points> its) {
     Tile tile(net.width, net.beside);
-    const long begin = (long)blockIdx.x * tile.points, left = number_of(its.points) - begin;
-    const int rows = (int)(left < tile.points ? left : tile.points);
+    const long begin = tile.first();
+    const int rows = tile.rows_of(number_of(its.points));
     if (rows <= 0) return;
     relu_layers<PRODUCTS>(tile, net, its, begin, rows);
     const TileLayer &top = net.layers[net.last];
@@ -92,8 +92,8 @@ __device__ inline void relu_inputs(const Tile &tile, const TileLayer &bottom, co
 template <int PRODUCTS, typename Points>
 __global__ void __launch_bounds__(TILE_BOUND) relu_bars_kernel(TileNet net, ReluTiles<Points> its) {
     Tile tile(net.width, net.beside);
-    const long begin = (long)blockIdx.x * tile.points, left = number_of(its.points) - begin;
-    const int rows = (int)(left < tile.points ? left : tile.points);
+    const long begin = tile.first();
+    const int rows = tile.rows_of(number_of(its.points));
     if (rows <= 0) return;
     relu_layers<PRODUCTS>(tile, net, its, begin, rows);
     fill_from(tile, tile.main, its.d_outputs.part(begin, rows), 0, net.layers[net.last].shape.outputs);

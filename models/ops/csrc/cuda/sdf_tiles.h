@@ -66,8 +66,8 @@ __device__ inline void times_slope(Tile &tile, Sums &sums, const TileRows &h, co
 template <int PRODUCTS>
 __global__ void __launch_bounds__(TILE_BOUND) sdf_tiles_kernel(TileNet net, SdfTiles its) {
     Tile tile(net.width, net.beside);
-    const long begin = (long)blockIdx.x * tile.points;
-    const int rows = (int)(its.points - begin < tile.points ? its.points - begin : tile.points);
+    const long begin = tile.first();
+    const int rows = tile.rows_of(its.points);
     const TileRows encoded{const_cast<float *>(its.encoded) + begin * its.stride, its.stride, rows};
     fill_from(tile, tile.beside, encoded, 0, net.layers[0].shape.beside);
     for (int l = 0; l < net.last; l++) {
@@ -106,8 +106,8 @@ __device__ inline float top_at(const TileLayer &top, int column) {
 template <int PRODUCTS>
 __global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfTiles its) {
     Tile tile(net.width, net.beside);
-    const long begin = (long)blockIdx.x * tile.points;
-    const int rows = (int)(its.points - begin < tile.points ? its.points - begin : tile.points);
+    const long begin = tile.first();
+    const int rows = tile.rows_of(its.points);
     const TileLayer &top = net.layers[net.last];
     const auto hidden = [&](int l) { return its.record.of(net, l, begin, rows); };
     const TileRows total{its.total + begin * its.stride, its.stride, rows};
@@ -145,8 +145,8 @@ struct SdfCotangents {
 template <int PRODUCTS>
 __global__ void __launch_bounds__(TILE_BOUND) sdf_hats_kernel(TileNet net, SdfCotangents its) {
     Tile tile(net.width, net.beside);
-    const long begin = (long)blockIdx.x * tile.points;
-    const int rows = (int)(its.points - begin < tile.points ? its.points - begin : tile.points);
+    const long begin = tile.first();
+    const int rows = tile.rows_of(its.points);
     const auto of = [&](const HiddenRows &some, int l) { return some.of(net, l, begin, rows); };
     const auto hidden = [&](int l) { return its.record.of(net, l, its.first + begin, rows); };
     begin_sweep(tile, net.layers[net.last], hidden(net.last - 1), of(its.bars, net.last - 1));
@@ -171,8 +171,8 @@ __device__ inline float through_softplus(float bar, float h, float hat, float u)
 template <int PRODUCTS>
 __global__ void __launch_bounds__(TILE_BOUND) sdf_bars_kernel(TileNet net, SdfCotangents its) {
     Tile tile(net.width, net.beside);
-    const long begin = (long)blockIdx.x * tile.points;
-    const int rows = (int)(its.points - begin < tile.points ? its.points - begin : tile.points);
+    const long begin = tile.first();
+    const int rows = tile.rows_of(its.points);
     const TileLayer &top = net.layers[net.last];
     const TileRows outputs = its.top.part(begin, rows);
     fill_from(tile, tile.main, outputs, top.shape.back_from, top.shape.back);

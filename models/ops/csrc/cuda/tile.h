@@ -117,6 +117,10 @@ struct Tile {
         beside = area(from, points, beside_width);
     }
 
+    // The first point of this block, and the number of its points among `all`; not positive behind the last.
+    __device__ long first() const { return (long)blockIdx.x * points; }
+    __device__ int rows_of(long all) const { return (int)(all - first() < points ? all - first() : points); }
+
     // The inverse of s for values of which `most` is the largest of this thread. All warps have left the areas then.
     // Calls of the same number must have another barrier between them.
     __device__ float common_scale(float most, int number = 0) const {

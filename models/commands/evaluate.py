@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
 
 from data.errors import UserError
 from models.commands import functions
 from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.flags import ALONE, CHECKPOINT, EVALUATION, FRAME, LANGUAGE, MESH_FILE, RESOLUTION, UP
-from models.commands.shared import with_model
+from models.commands.shared import named, with_model
 from models.requests import EvaluationRequest, MeshRequest
 
 
@@ -31,9 +30,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
     """The metrics that the flags ask for."""
-    names = {field.name for field in fields(EvaluationRequest)}.intersection(vars(values))
-    given = {name: getattr(values, name) for name in names}
-    return EvaluationRequest(MeshRequest(values.resolution, values.threshold), **given)
+    return EvaluationRequest(MeshRequest(values.resolution, values.threshold), **named(EvaluationRequest, values))
 
 
 COMMAND = Command(

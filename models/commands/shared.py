@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import fields
+from typing import Any
 
 from data.io.streams import complain
 from models.commands import functions
@@ -14,12 +15,15 @@ from models.requests import VERTEX, MeshRequest
 from models.results.trained import TrainedModel
 
 
+def named(kind: type, values: argparse.Namespace) -> dict[str, Any]:
+    """The flags whose names are those of fields of a dataclass."""
+    return {field.name: getattr(values, field.name) for field in fields(kind) if field.name in values}
+
+
 def mesh_request(values: argparse.Namespace) -> MeshRequest:
     """The mesh that all flags describe; raises UserError for a format that does not support the colours."""
-    names = {field.name for field in fields(MeshRequest)}.intersection(vars(values))
     color = require_format(values.output, values.colour) if values.output else values.colour or VERTEX
-    given = {name: getattr(values, name) for name in names} | {"color": color}
-    return MeshRequest(**given | {"bbox": values.bbox and tuple(values.bbox)})
+    return MeshRequest(**named(MeshRequest, values) | {"color": color, "bbox": values.bbox and tuple(values.bbox)})
 
 
 def check_mesh(values: argparse.Namespace) -> None:
@@ -51,7 +55,6 @@ def ended(work: Callable[[], object], advice: str = "") -> int:
 
 def with_model(arguments: Arguments, conf: ExperimentConfig, work: Callable[[TrainedModel], object]) -> int:
     """Make a result of the model of the flags; returns the exit status."""
-
     from models.methods.capacity import require_mesh
 
     if any(flag.name == "--resolution" for flag in arguments.command.flags):  # before a checkpoint is read

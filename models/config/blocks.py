@@ -87,6 +87,11 @@ class TrainConfig:
         """The background colour [3]; None for black."""
         return np.ones(3, np.float32) if self.use_white_bkgd else None
 
+    @property
+    def background_name(self) -> str:
+        """The background colour in words."""
+        return "white" if self.use_white_bkgd else "black"
+
     def check(self) -> None:
         """Raises ConfigError if the warm-up is not shorter than the training, or a decay is impossible."""
         if self.warm_up_end >= self.end_iter:

@@ -51,10 +51,9 @@ SAMPLES = (
 
 def decide_plain(conf: ModelConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
     """The plan of a method that chooses nothing by the scene but its masks."""
-    colour = "white" if train.use_white_bkgd else "black"
     return TrainingPlan(
         masks=decide_masks(scene, train),
-        background=Decision(colour, "", "train.use_white_bkgd"),
+        background=Decision(train.background_name, "", "train.use_white_bkgd"),
         start=Decision("random"),
     )
 

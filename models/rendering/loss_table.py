@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from models.config.blocks import TrainConfig
-from models.config.strict import AUTO
+from models.config.strict import AUTO, Auto, field_types
 from models.plan import DEPTH_MAPS, NONE, PLAIN, Decision, TrainingPlan
 from models.structs import Term
 
@@ -58,7 +58,7 @@ class Loss:
         begins = self._begins(name, train)
         notes = [f"from step {begins:.0f} on"] * (begins > 0) + ["falls to 0 at the end"] * self.falls
         reason = "; ".join(([found.reason] if found.reason else []) + notes * (found.value > 0))
-        is_forced = found.is_forced and "Auto" in str(TrainConfig.__annotations__[key])  # instead of a chosen weight
+        is_forced = found.is_forced and Auto in get_args(field_types(TrainConfig)[key])  # instead of a chosen weight
         return replace(found, reason=reason, key=found.key or f"train.{key}", is_forced=is_forced)
 
     def _begins(self, name: str, train: TrainConfig) -> float:

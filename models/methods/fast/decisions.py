@@ -56,7 +56,7 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Befor
     )
     radius = conf.sdf_grid.bias
     if masks.value != NONE:
-        colour = "the backdrop's colour" if masks.value == DERIVED else "white" if train.use_white_bkgd else "black"
+        colour = "the backdrop's colour" if masks.value == DERIVED else train.background_name
         return replace(
             plan,
             background=Decision(NONE, f"{colour} outside the masks", "train.mask_weight"),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Sequence
+import contextlib
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 
 LONGEST_SENTENCE = 2000  # characters; room for two paths of the maximum length
 LONGEST_REASON = 200  # characters of a library's message, which may quote a whole file
 FIRST_LINES, LAST_LINES = 200, 40  # of a crash report: its cause is at the beginning
 MOST_LISTED = 5  # names in a message; further names are counted
-# Exceptions that parsers raise for damaged input.
-_INVALID = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
-DAMAGE = (*_INVALID, RuntimeError, EOFError, MemoryError, SyntaxError, struct.error)
+# Exceptions for a decoded value, such as one of JSON, that has other types, keys or sizes than it must have.
+INVALID = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 # Texts with which Jittor, CUDA and the C++ library report that memory ran out.
 FAILURE_TEXTS: tuple[str, ...] = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory")
 FAILURE_TEXTS += ("unable to alloc", "memory is overflow")  # the last is of Jittor, if its pool holds nearly all
@@ -28,6 +28,26 @@ class UserError(Exception):
 
 class SceneError(UserError):
     """A scene that cannot be used; the message names the file, key or view and the fix."""
+
+
+class DamagedError(Exception):
+    """Content that a library cannot read; the text is a clause that says why."""
+
+
+@contextlib.contextmanager
+def read_by_library() -> Iterator[None]:
+    """In the body, whatever a library raises for an untrusted file becomes DamagedError, and its warnings are ignored.
+
+    A UserError is raised as it is.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except (UserError, DamagedError):
+        raise
+    except Exception as error:  # noqa: BLE001 (a damaged file may raise anything in a library, failed assertions too)
+        raise DamagedError(reason(error)) from error
 
 
 def one_line(text: str) -> str:

@@ -6,6 +6,7 @@ plan, and everything that reads the checkpoint follows it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -82,6 +83,8 @@ class TrainingPlan:
 # What a training began with, by name: a resume keeps it.
 Before = Mapping[str, Decision]
 UNSWEPT: Before = {"start": Decision(SPHERE)}  # without depth maps, which take long
+# Of values; those of other decisions are texts.
+KINDS = {"exposure": bool, "largest_inv_s": float | int | None, "prune_from": float | int}
 KEPT = ("region", "background", "start", "exposure")
 
 
@@ -108,16 +111,29 @@ def as_state(plan: TrainingPlan) -> dict[str, Any]:
 
 
 def of_state(values: Mapping[str, Any]) -> TrainingPlan:
-    """The inverse of `as_state`; raises UserError if the values are damaged."""
-    try:
-        named: dict[str, Any] = {
-            name: Decision(**one) if isinstance(one, Mapping) else one
-            for name, one in values.items()
-            if name not in OLD
-        }
-        return TrainingPlan(**named)
-    except (TypeError, AttributeError) as error:
-        raise UserError(f"the plan in the checkpoint is damaged ({error!r}); use an earlier checkpoint") from error
+    """The inverse of `as_state`; raises TypeError, ValueError or AttributeError for other values.
+
+    A checkpoint with such values is rejected when it is read.
+    """
+    named: dict[str, Any] = {
+        name: Decision(**one) if isinstance(one, Mapping) else one for name, one in values.items() if name not in OLD
+    }
+    plan = TrainingPlan(**named)
+    decisions = {name: getattr(plan, name) for name, one in vars(TrainingPlan()).items() if isinstance(one, Decision)}
+    are_typed = all(
+        isinstance(one, Decision)
+        and isinstance(one.value, KINDS.get(name, str))
+        and [type(part) for part in (one.reason, one.key, one.is_forced)] == [str, str, bool]
+        for name, one in decisions.items()
+    )
+    rows, sky = [list(row) for row in plan.rows], (0.0, 0.0, 0.0) if plan.sky is None else plan.sky
+    texts = all(isinstance(text, str) and len(row) == 2 for row in rows for text in row)
+    texts = texts and all(isinstance(text, str) for text in plan.unused) and plan.depth is None
+    numbers = (plan.radius, plan.prune_from.value, plan.largest_inv_s.value or 0.0, *sky)
+    is_finite = all(isinstance(number, float | int) and math.isfinite(number) for number in numbers) and len(sky) == 3
+    if not (are_typed and texts and is_finite and plan.masks.value in (GIVEN, DERIVED, NONE)):
+        raise ValueError("its values are not those of a plan")
+    return plan
 
 
 def wants_masks(train: TrainConfig) -> bool:

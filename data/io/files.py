@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 
@@ -141,16 +142,29 @@ def open_regular(path: Path, flags: int) -> int:
     return descriptor
 
 
-def read_regular(path: Path, most: int = -1) -> bytes:
-    """At most `most` bytes of a regular file (-1: all); links are followed.
+def open_input(path: Path | str) -> BufferedReader:
+    """A regular file for reading, through which every input is opened; links are followed.
 
-    Raises OSError, without waiting, for a pipe, socket, device or folder.
+    Raises OSError, without waiting, for a pipe, socket, device or folder, and for a name that no file can have.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        return file.read(most)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # a zero character
+        raise OSError(errno.EINVAL, str(error), str(path)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(descriptor, "rb")
+
+
+def read_regular(path: Path | str, most: int = -1) -> bytes:
+    """At most `most` bytes of a regular file (-1: all); raises OSError as `open_input`, and where memory runs out."""
+    with open_input(path) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size  # a larger `most` would take memory, and the file may grow
+            return file.read(size if most < 0 else min(most, size))
+        except (MemoryError, OverflowError) as error:
+            raise OSError(errno.ENOMEM, "it does not fit into memory", str(path)) from error
 
 
 def _sync_folder(folder: Path) -> None:

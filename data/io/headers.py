@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
-from PIL.ImageFile import ImageFile
-from PIL.JpegImagePlugin import JpegImageFile
-from PIL.TiffImagePlugin import ImageFileDirectory_v2
 from PIL.WebPImagePlugin import WebPImageFile
 
-from data.errors import DAMAGE, UserError
+from data.errors import DamagedError, UserError, read_by_library
+from data.io.files import open_input
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
 HEAD_BYTES = 24  # up to the size in a PNG
-READERS: dict[re.Pattern[bytes], Callable[..., ImageFile]] = {
-    re.compile(b"\xff\xd8\xff"): JpegImageFile,
-    re.compile(b"RIFF....WEBP", re.DOTALL): WebPImageFile,
-}
+JPEG_SIGNATURE = b"\xff\xd8\xff"
+WEBP_SIGNATURE = re.compile(b"RIFF....WEBP", re.DOTALL)
+JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of segments with the size (ITU-T T.81, table B.1)
+JPEG_APP1, JPEG_SCAN, JPEG_ALONE = 0xE1, 0xDA, (0x01, *range(0xD0, 0xD9))
+EXIF_MARK, XMP_MARK = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
+MOST_SEGMENTS = 4096  # of a JPEG before its pixels; colour profiles and thumbnails take some hundred
 TIFF_SIGNATURES = (b"II*\0", b"MM\0*")  # signatures
 TIFF_SUFFIXES = (".tif", ".tiff")  # raw photographs have these signatures too, and a small picture first
 BIG_TIFFS = (b"II+\0", b"MM\0+")
 MOST_PAGES = 1000
+DIRECTORY_ENTRY = np.dtype([("tag", "u2"), ("kind", "u2"), ("count", "u4"), ("value", "V4")])
+# Types of values in TIFF directories, of struct: bytes, texts, integers, ratios of two, and floats (section 2).
+TIFF_TYPES = {1: "c", 2: "c", 3: "H", 4: "L", 5: "LL", 6: "b", 7: "c", 8: "h", 9: "l", 10: "ll", 11: "f", 12: "d"}
+MOST_VALUES, MOST_TEXT = 8, 1 << 20  # values of a tag that are read, and bytes of XMP
 ASSOCIATED, UNASSOCIATED = 1, 2  # kinds of an alpha channel: the colours are multiplied by it, or not
 DAMAGED = "cannot be decoded: the file is truncated or damaged; save it again"
 # Tags of EXIF 2.32 (CIPA DC-008), sections 4.6.4 and 4.6.5.
 ORIENTATION = 0x0112
-EXIF_BLOCK = 0x8769
+EXIF_BLOCK, GPS_BLOCK, XMP_BLOCK = 0x8769, 0x8825, 0x02BC
 FOCAL_LENGTH_35MM = 0xA405
+XMP_NAMES = ("xmp", "XML:com.adobe.xmp")  # of WebP, of PNG, in Pillow
+# Of GPS positions: degrees, minutes and seconds, and metres.
+LATITUDE_SIDE, LATITUDE, LONGITUDE_SIDE, LONGITUDE, BELOW_SEA, ALTITUDE = range(1, 7)
 FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres; the equivalent focal length refers to the diagonal of this film
 
 # Millimetres, 35 mm equivalent. Values outside this range are wrong entries.
@@ -61,6 +69,8 @@ class TiffPage(NamedTuple):
 
 TIFF_TAGS = {256: "width", 257: "height", 258: "bits", 262: "photometric", 277: "samples", 284: "planes"}
 TIFF_TAGS |= {338: "alpha", 339: "form"}
+USED_TAGS = (*TIFF_TAGS, *range(1, 7), ORIENTATION, EXIF_BLOCK, GPS_BLOCK, XMP_BLOCK, FOCAL_LENGTH_35MM)
+Tags = dict[int, bytes | tuple[float, ...]]  # the first values of each, bytes for bytes and texts
 
 
 def header_size(file: BinaryIO, path: Path | str) -> tuple[int, int]:
@@ -74,18 +84,26 @@ def header_size(file: BinaryIO, path: Path | str) -> tuple[int, int]:
         raise ImageError(f"{path}: is empty; copy it again")
     file.seek(0)
     try:
-        if head[:4] in TIFF_SIGNATURES:
-            return _readable(tiff_page(file), path)
-        if head.startswith(PNG_SIGNATURE):
-            return struct.unpack_from(">II", head, 16)
-        for signature, reader in READERS.items():  # Image.open would refuse large images that are read here
-            if signature.match(head):
-                image = reader(file)
-                if getattr(image, "is_animated", False):
-                    raise ImageError(f"{path}: is an animation; save one frame of it as a PNG")
-                return image.size
-    except (*DAMAGE, OSError):
+        with read_by_library():
+            return _size(file, head, path)
+    except DamagedError:
         raise ImageError(f"{path}: {DAMAGED}") from None
+
+
+def _size(file: BinaryIO, head: bytes, path: Path | str) -> tuple[int, int]:
+    if head[:4] in TIFF_SIGNATURES:
+        return _readable(tiff_page(file), path)
+    if head.startswith(PNG_SIGNATURE):
+        return struct.unpack_from(">II", head, 16)
+    if head.startswith(JPEG_SIGNATURE):
+        frame = next(content for marker, content in _segments(file) if marker in JPEG_FRAMES)
+        height, width = struct.unpack_from(">HH", frame, 1)
+        return width, height
+    if WEBP_SIGNATURE.match(head):
+        image = WebPImageFile(file)  # Image.open would refuse large images that are read here
+        if getattr(image, "is_animated", False):
+            raise ImageError(f"{path}: is an animation; save one frame of it as a PNG")
+        return image.size
     raise ImageError(f"{path}: its content is neither PNG, JPEG, WebP nor TIFF; save it as one of them")
 
 
@@ -111,19 +129,65 @@ def require_whole_png(encoded: bytes, path: Path | str) -> None:
 def tiff_page(file: BinaryIO) -> TiffPage:
     """The largest page of a TIFF file, the first of equals: others are thumbnails, reduced copies and masks.
 
-    Raises one of DAMAGE or OSError for a damaged file, and one with a page without a size.
+    Any exception means that the file is damaged, or has a page without a size.
     """
-    header = file.read(8)
-    at, pages = ImageFileDirectory_v2(header).next, list[TiffPage]()
+    order = _order(file.read(4))
+    (at,), pages, seen = struct.unpack(f"{order}L", file.read(4)), list[TiffPage](), set[int]()
     while at and len(pages) < MOST_PAGES:
-        file.seek(at)
-        tags = ImageFileDirectory_v2(header)
-        tags.load(file)
-        values = {name: tags[tag] for tag, name in TIFF_TAGS.items() if tag in tags}
-        firsts = {name: int(value[0] if isinstance(value, tuple) else value) for name, value in values.items()}
-        pages.append(TiffPage(len(pages), **firsts))
-        at = tags.next
+        if at in seen:
+            raise ValueError("its directories form a circle")
+        seen.add(at)
+        values, at = _directory(file, 0, order, at)
+        pages.append(TiffPage(len(pages), **{TIFF_TAGS[tag]: int(values[tag][0]) for tag in TIFF_TAGS.keys() & values}))
     return max(pages, key=lambda page: page.width * page.height)
+
+
+def _segments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Marker and content of the segments of a JPEG before its pixels."""
+    file.seek(2)
+    for _ in range(MOST_SEGMENTS):
+        start, marker = file.read(2)
+        if start != 0xFF or marker == 0xFF:  # junk, or a byte that fills
+            file.seek(-1, io.SEEK_CUR)
+        elif marker == JPEG_SCAN:
+            return
+        elif marker not in JPEG_ALONE:
+            (length,) = struct.unpack(">H", file.read(2))
+            yield marker, file.read(max(0, length - 2))
+
+
+def _order(mark: bytes) -> Literal["<", ">"]:
+    """The byte order of `struct` for the first bytes of a TIFF file or an EXIF block."""
+    if mark[:2] not in (b"II", b"MM"):
+        raise ValueError("it names no byte order")
+    return "<" if mark[:2] == b"II" else ">"
+
+
+def _directory(file: BinaryIO, start: int, order: Literal["<", ">"], at: int) -> tuple[Tags, int]:
+    """The values of the tags of a TIFF directory that are used here, and where the next one is, 0 for none.
+
+    `start`: where the TIFF file, or the EXIF block, begins. Takes a time that does not depend on the numbers in it.
+    """
+    file.seek(start + at)
+    (count,) = struct.unpack(f"{order}H", file.read(2))
+    entries = np.frombuffer(file.read(count * DIRECTORY_ENTRY.itemsize), DIRECTORY_ENTRY.newbyteorder(order))
+    following, tags = file.read(4), dict[int, bytes | tuple[float, ...]]()
+    for tag, kind, number, inline in entries[np.isin(entries["tag"], USED_TAGS)].tolist():
+        if tag in tags or kind not in TIFF_TYPES:
+            continue
+        letters = TIFF_TYPES[kind]
+        value = struct.Struct(order + letters * min(number, MOST_TEXT if tag == XMP_BLOCK else MOST_VALUES))
+        if number * struct.calcsize(order + letters) > len(inline):
+            file.seek(start + struct.unpack(f"{order}L", inline)[0])
+            inline = file.read(value.size)
+        numbers = value.unpack(inline[: value.size])
+        if letters == "c":
+            tags[tag] = b"".join(numbers) or b"\0"
+        elif len(letters) == 2:
+            tags[tag] = tuple(a / b if b else math.nan for a, b in zip(numbers[::2], numbers[1::2], strict=True))
+        elif numbers:
+            tags[tag] = numbers
+    return tags, struct.unpack(f"{order}L", following)[0] if len(following) == 4 else 0
 
 
 def _readable(page: TiffPage, path: Path | str) -> tuple[int, int]:
@@ -151,20 +215,61 @@ def straight(pixels: np.ndarray, page: TiffPage) -> np.ndarray:
     return np.concatenate([rgb, pixels[..., 3:]], axis=2)
 
 
+class Metadata(NamedTuple):
+    """What a photograph says of itself: EXIF, as values by tag, and XMP; empty where it says nothing, or is damaged."""
+
+    main: Tags = {}
+    exif: Tags = {}
+    gps: Tags = {}
+    xmp: bytes = b""
+
+
+def read_metadata(path: Path) -> Metadata:
+    """EXIF and XMP of a PNG, JPEG, WebP or TIFF file; raises nothing."""
+    try:
+        with read_by_library(), open_input(path) as file:
+            return _metadata(file)
+    except DamagedError:
+        return Metadata()
+
+
+def _metadata(file: BinaryIO) -> Metadata:
+    head = file.read(4)
+    if head in TIFF_SIGNATURES:
+        return _with_tags(file, 0, b"")
+    file.seek(0)
+    if head.startswith(JPEG_SIGNATURE):
+        blocks = [content for marker, content in _segments(file) if marker == JPEG_APP1]
+        found = [b"".join(block for block in blocks if block.startswith(mark)) for mark in (EXIF_MARK, XMP_MARK)]
+    else:
+        with Image.open(file, formats=("PNG", "WEBP", "HEIF")) as image:
+            texts = [image.info.get(name, b"") for name in ("exif", *XMP_NAMES)]
+        exif, *xmp = (text.encode() if isinstance(text, str) else text for text in texts)
+        found = [exif, b"".join(xmp)]
+    start = len(EXIF_MARK) if found[0].startswith(EXIF_MARK) else 0
+    return _with_tags(io.BytesIO(found[0]), start, found[1]) if found[0] else Metadata(xmp=found[1])
+
+
+def _with_tags(file: BinaryIO, start: int, xmp: bytes) -> Metadata:
+    """The tags of a TIFF file or an EXIF block that begins at `start`; `xmp`: what is known beside them."""
+    file.seek(start)
+    order = _order(file.read(4))
+    main, _ = _directory(file, start, order, *struct.unpack(f"{order}L", file.read(4)))
+    exif, gps = (
+        _directory(file, start, order, int(main[tag][0]))[0] if tag in main else {} for tag in (EXIF_BLOCK, GPS_BLOCK)
+    )
+    return Metadata(main, exif, gps, xmp or bytes(map(int, main.get(XMP_BLOCK, b""))))
+
+
 def read_exif(path: Path) -> tuple[int, float | None]:
     """Orientation 1..8 (1: as stored) and the 35 mm equivalent focal length in millimetres, None if unknown.
 
     A file with missing or damaged EXIF data gives (1, None).
     """
-    try:
-        with Image.open(path) as image:
-            tags = image.getexif()
-            orientation = tags.get(ORIENTATION, 1)
-            focal = float(tags.get_ifd(EXIF_BLOCK).get(FOCAL_LENGTH_35MM, math.nan))
-    except (*DAMAGE, OSError, Image.DecompressionBombError):
-        return 1, None
+    found = read_metadata(path)
+    orientation, focal = found.main.get(ORIENTATION, (1,))[0], float(found.exif.get(FOCAL_LENGTH_35MM, (0,))[0])
     in_range = SHORTEST_FOCAL <= focal <= LONGEST_FOCAL
-    return orientation if orientation in range(1, 9) else 1, focal if in_range else None
+    return int(orientation) if orientation in range(1, 9) else 1, focal if in_range else None
 
 
 def focal_pixels(focal_35mm: float, size: tuple[int, int]) -> float:

@@ -15,8 +15,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.errors import listed, reason
-from data.io.files import read_regular, write_atomically
+from data.errors import DamagedError, listed, read_by_library
+from data.io.files import open_input, read_regular, write_atomically
 from data.io.headers import (
     DAMAGED,
     TIFF_SIGNATURES,
@@ -49,7 +49,7 @@ PIXELS_PER_BYTE = 8 * 1032
 
 def natural_key(path: Path) -> tuple:
     """Sorting key that orders numbers in names by value (2.png before 10.png) and ignores letter case."""
-    parts = re.split(r"(\d+)", path.name.lower())
+    parts = re.split(r"(\d{1,300})", path.name.lower())  # int() takes a few thousand at most
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), path.name
 
 
@@ -111,11 +111,11 @@ def read_image(path: Path | str) -> np.ndarray:
     """
     encoded = _read_encoded(path)
     try:
-        page = tiff_page(io.BytesIO(encoded)) if encoded[:4] in TIFF_SIGNATURES else None
-        with native_stderr_silenced():
+        with read_by_library(), native_stderr_silenced():
+            page = tiff_page(io.BytesIO(encoded)) if encoded[:4] in TIFF_SIGNATURES else None
             pixels = _decoded(np.frombuffer(encoded, dtype=np.uint8), page.number if page else 0)
-    except (cv2.error, MemoryError) as error:
-        raise ImageError(f"{path}: cannot be decoded ({reason(error)}); save it again") from error
+    except DamagedError as error:
+        raise ImageError(f"{path}: cannot be decoded ({error}); save it again") from error
     if pixels is None:
         raise ImageError(f"{path}: {DAMAGED}")
     if pixels.dtype not in (np.uint8, np.uint16):
@@ -133,11 +133,11 @@ def _decoded(encoded: np.ndarray, page: int) -> np.ndarray | None:
 def _read_encoded(path: Path | str) -> bytes:
     """The bytes of the file, after a check of the image size in its header."""
     try:
-        if Path(path).stat().st_size > MAX_FILE_BYTES:
-            raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a photograph")
-        encoded = read_regular(Path(path))
+        encoded = read_regular(path, MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    if len(encoded) > MAX_FILE_BYTES:
+        raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a photograph")
     require_whole_png(encoded, path)
     _plausible(path, header_size(io.BytesIO(encoded), path), len(encoded))
     return encoded
@@ -149,7 +149,7 @@ def image_size(path: Path | str) -> tuple[int, int]:
     Raises ImageError for a file that cannot be read, has another format, or is truncated before its size.
     """
     try:
-        with open(path, "rb") as file:
+        with open_input(path) as file:
             return _plausible(path, header_size(file, path), os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error

@@ -1,16 +1,14 @@
-"""Reads JSON, XML, npz and geometry from untrusted files, and checks their values."""
+"""Reads JSON, XML and npz from untrusted files, and checks their values."""
 
 from __future__ import annotations
 
 import io
 import json
 import math
+import os
 import re
 import reprlib
-import tokenize
-import warnings
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from data.cameras import LARGEST_NUMBER
-from data.errors import DAMAGE, LONGEST_REASON, SceneError, one_line, reason
+from data.errors import LONGEST_REASON, DamagedError, SceneError, one_line, read_by_library
+from data.io.files import open_input, read_regular
 
 # Ten thousand frames with their own intrinsics have 15 MB. The parsed values take about thirty times as much memory.
 MAX_FILE_BYTES = 1 << 25
@@ -37,11 +36,6 @@ MAX_NPZ_BYTES = 1 << 30
 # The methods that numpy writes into npz archives. zipfile decompresses the other methods without a limit.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 NPY_SUFFIX = ".npy"
-
-# Exceptions of zipfile, zlib and numpy for files that are not npz, are damaged or encrypted, or contain objects.
-_NPZ_DAMAGE = (*DAMAGE, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
-# Exceptions of trimesh for damaged files; ImportError because text in an unknown encoding needs an optional package.
-_GEOMETRY_DAMAGE = (*DAMAGE, OSError, ImportError, Warning)
 
 
 def read_json(path: Path, most_bytes: int = MAX_FILE_BYTES) -> object:
@@ -68,11 +62,11 @@ def read_object(path: Path, most_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
 def read_content(path: Path, most_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The bytes of the file; raises SceneError if it cannot be read, or is larger than `most_bytes`."""
     try:
-        if path.stat().st_size > most_bytes:
-            raise SceneError(f"{path}: is larger than {most_bytes >> 20} MiB, too large to be read; write it again")
-        content = path.read_bytes()
+        content = read_regular(path, most_bytes + 1)
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    if len(content) > most_bytes:
+        raise SceneError(f"{path}: is larger than {most_bytes >> 20} MiB, too large to be read; write it again")
     if not content:
         raise SceneError(f"{path}: is empty; write it again")
     return content
@@ -187,99 +181,73 @@ def objects(where: str, key: str, content: Mapping[str, object]) -> list[dict[st
 def read_xml(source: Path, program: str, remedy: str) -> ElementTree.Element:
     """The root of a file of `program`; raises SceneError, ending with `remedy`, for other files.
 
-    A document type is refused: its entities could expand to gigabytes.
+    A document type is refused, in any encoding: its entities could expand to gigabytes.
     """
+
+    class Builder(ElementTree.TreeBuilder):
+        def doctype(self, *_: object) -> None:
+            raise SceneError(f"{source}: declares a document type, which {program} does not; {remedy}")
+
     content = read_content(source)
-    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-        raise SceneError(f"{source}: declares a document type, which {program} does not; {remedy}")
     try:
-        return ElementTree.fromstring(content)
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        with read_by_library():
+            return ElementTree.fromstring(content, ElementTree.XMLParser(target=Builder()))
+    except DamagedError as error:
         raise SceneError(f"{source}: cannot be read as XML ({one_line(str(error))}); {remedy}") from error
-
-
-class NpzError(Exception):
-    """The file or a member cannot be used; the text is a clause that says why."""
 
 
 def read_members(path: Path, wanted: re.Pattern | None, most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
     """The arrays of the npz file at `path` whose names match `wanted` (None: all), by name without .npy.
 
-    Raises NpzError for a file that is not npz, for a member that is damaged, contains objects or decompresses to more
-    than `most` bytes, and OSError for a file that cannot be read.
+    Raises DamagedError for a file that is not npz, for a member that is damaged, contains objects or decompresses to
+    more than `most` bytes, and OSError for a file that cannot be read.
     """
-    if path.stat().st_size > MAX_NPZ_BYTES:
-        raise NpzError(f"it is larger than {MAX_NPZ_BYTES >> 20} MiB")
-    try:
-        with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2 but reads them
-            entries = {entry.filename.removesuffix(NPY_SUFFIX): entry for entry in archive.infolist()}
-            chosen = {key: entry for key, entry in entries.items() if not wanted or wanted.fullmatch(key)}
-            return {key: _member(archive, entry, most) for key, entry in chosen.items()}
-    except _NPZ_DAMAGE as error:
-        raise NpzError("it is not an npz archive, or it is damaged") from error
+    with open_input(path) as file:
+        if os.fstat(file.fileno()).st_size > MAX_NPZ_BYTES:
+            raise DamagedError(f"it is larger than {MAX_NPZ_BYTES >> 20} MiB")
+        try:
+            with read_by_library():
+                archive = zipfile.ZipFile(file)
+        except DamagedError as error:
+            raise DamagedError("it is not an npz archive, or it is damaged") from error
+        entries = {entry.filename.removesuffix(NPY_SUFFIX): entry for entry in archive.infolist()}
+        chosen = {key: entry for key, entry in entries.items() if not wanted or wanted.fullmatch(key)}
+        return {key: _member(archive, entry, most) for key, entry in chosen.items()}
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
-    """One array; raises NpzError, naming it, if it is too large, unsupported or damaged."""
+    """One array; raises DamagedError, naming it, if it is too large, unsupported or damaged."""
     name = entry.filename[:LONGEST_REASON]
     if entry.file_size > most:
-        raise NpzError(f"{name} would decompress to {entry.file_size} bytes, far more than it needs")
+        raise DamagedError(f"{name} would decompress to {entry.file_size} bytes, far more than it needs")
     if entry.compress_type not in METHODS:
-        raise NpzError(f"{name} has a compression method that numpy never uses")
+        raise DamagedError(f"{name} has a compression method that numpy never uses")
     try:
-        return _parse(io.BytesIO(archive.read(entry)), name, most)
-    except _NPZ_DAMAGE as error:
-        raise NpzError(f"{name}: {reason(error)}") from error
+        with read_by_library():
+            return _parse(io.BytesIO(archive.read(entry)), most)
+    except DamagedError as error:
+        raise DamagedError(f"{name}: {error}") from error
 
 
 def read_npy(path: Path, most: int) -> np.ndarray:
     """The array in the .npy file at `path`.
 
-    Raises NpzError for a file of more than `most` bytes, or one that is damaged or contains objects, and OSError for a
-    file that cannot be read.
+    Raises DamagedError for a file of more than `most` bytes, or one that is damaged or contains objects, and OSError
+    for a file that cannot be read.
     """
-    if path.stat().st_size > most:
-        raise NpzError(f"it is larger than {most >> 20} MiB")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return _parse(io.BytesIO(path.read_bytes()), path.name, most)
-    except _NPZ_DAMAGE as error:
-        raise NpzError(reason(error)) from error
+    content = read_regular(path, most + 1)
+    if len(content) > most:
+        raise DamagedError(f"it is larger than {most >> 20} MiB")
+    with read_by_library():
+        return _parse(io.BytesIO(content), most)
 
 
-def _parse(stream: io.BytesIO, name: str, most: int) -> np.ndarray:
-    """The .npy array in `stream`; raises NpzError if its header claims more than `most` bytes."""
+def _parse(stream: io.BytesIO, most: int) -> np.ndarray:
+    """The .npy array in `stream`; raises DamagedError if its header claims more than `most` bytes."""
     version = np.lib.format.read_magic(stream)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)
     if not dtype.hasobject and math.prod(shape) * dtype.itemsize > most:
-        raise NpzError(f"{name} claims {math.prod(shape)} values, far more than it needs")
+        raise DamagedError(f"it claims {math.prod(shape)} values, far more than it needs")
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)
-
-
-class GeometryError(Exception):
-    """The file cannot be used; the text is a clause that says why."""
-
-
-def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:
-    """Load a file's content with trimesh, without warnings; `options` of `trimesh.load`.
-
-    The file name is not passed, so that trimesh does not open referenced materials and textures. Raises GeometryError
-    for a damaged or truncated file.
-    """
-    import trimesh  # takes half a second, and most scenes do not need it
-
-    log = trimesh.util.log
-    was_disabled, log.disabled = log.disabled, True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.filterwarnings("error", message="string or file could not be read to its end")
-            return trimesh.load(io.BytesIO(content), file_type=file_type, process=False, **options)
-    except _GEOMETRY_DAMAGE as error:
-        raise GeometryError(reason(error)) from error
-    finally:
-        log.disabled = was_disabled

@@ -17,6 +17,7 @@ import numpy as np
 from data.cameras import similarity
 from data.errors import SceneError
 from data.io.child import ChildError, run_apart
+from data.io.files import open_input
 from data.io.headers import ImageError
 from data.io.images import eight_bits, read_image, rgb_of, size_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage
@@ -80,7 +81,7 @@ def _located(posed: PosedImage, found: ParsedScene, features: Callable[[int], Im
 
 
 def _digest(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    with open_input(path) as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 

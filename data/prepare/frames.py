@@ -10,12 +10,20 @@ from typing import Any
 
 import cv2
 import numpy as np
-from PIL import Image
 
-from data.errors import DAMAGE, UserError
-from data.io.files import write_result
-from data.io.headers import focal_pixels, read_exif, upright
-from data.io.images import UNREAD_SUFFIXES, WRITTEN_SUFFIXES, eight_bits, rgb_of, size_of, size_within, write_image
+from data.errors import UserError
+from data.io.files import read_regular, write_result
+from data.io.headers import ImageError, focal_pixels, read_exif, read_metadata, upright
+from data.io.images import (
+    UNREAD_SUFFIXES,
+    WRITTEN_SUFFIXES,
+    eight_bits,
+    image_size,
+    rgb_of,
+    size_of,
+    size_within,
+    write_image,
+)
 from data.parsed_scene import ParsedScene, PosedImage
 from data.prepare.sources import MIN_IMAGES, choose_frames, frame_count, read_frames, read_source_image
 from data.prepare.steps import Bar
@@ -30,7 +38,6 @@ FIELD_OF_VIEW = 90.0  # degrees
 # "Photo Sphere XMP Metadata" (developers.google.com/streetview/spherical-metadata), as attribute or element
 TAG = re.compile(rb"GPano:ProjectionType\W{1,4}equirectangular")
 VIEW_NAME = re.compile(r"[0-9]{4,}_[0-9]{3}[.]png")
-XMP_NAMES = ("xmp", "XML:com.adobe.xmp")  # of JPEG and WebP, of PNG, in Pillow
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ def copy_images(images: Sequence[Path], folder: Path, bar: Bar, is_panorama: boo
         kept = kept and path.suffix.lower() in WRITTEN_SUFFIXES  # COLMAP reads them
         if kept and orientation == 1 and not is_whole:
             frames.append(Frame(f"{number:04d}{path.suffix.lower()}", path.name, *size_of(pixels), None))
-            write_result(folder / frames[-1].name, path.read_bytes())
+            write_result(folder / frames[-1].name, read_regular(path))
         else:
             frames += _written(upright(rgb_of(eight_bits(pixels)), orientation), folder, number, path.name, is_whole)
         if focal and not is_whole:
@@ -140,15 +147,13 @@ def scaled_down(pixels: np.ndarray) -> np.ndarray:
 
 def is_tagged(path: Path) -> bool:
     """Whether the file has the tag of an equirectangular panorama and is twice as wide as high."""
+    if not TAG.search(read_metadata(path).xmp):
+        return False
     try:
-        with Image.open(path) as image:
-            (width, height), info = image.size, image.info
-    except (*DAMAGE, OSError, Image.DecompressionBombError):
+        width, height = image_size(path)
+    except ImageError:
         return False
-    if width != 2 * height:
-        return False
-    texts = [info.get(name, b"") for name in XMP_NAMES]
-    return any(TAG.search(text.encode() if isinstance(text, str) else text) for text in texts)
+    return width == 2 * height
 
 
 def require_whole(name: str, pixels: np.ndarray) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from PIL import Image
 
 from data.cameras import similarity
-from data.errors import DAMAGE, UserError
+from data.errors import INVALID, UserError
+from data.io.headers import ALTITUDE, BELOW_SEA, LATITUDE, LATITUDE_SIDE, LONGITUDE, LONGITUDE_SIDE, read_metadata
 from data.io.images import read_image, rgb_of
 from data.parsed_scene import ParsedScene, PosedImage, WorldFrame, transformed
 from data.prepare.tracks import normalised
@@ -30,9 +30,6 @@ OUTLIER = 4.0
 WORST_GPS = 0.2  # residual of the positions over their extent; above, the positions are too coarse for a scale
 LEAST_GPS = 3
 FIRST_CENTER = 0.5  # coordinate of the first pixel's centre in the corners that OpenCV returns
-# Tags of EXIF 2.32 (CIPA DC-008), section 4.6.6.
-GPS_BLOCK = 0x8825
-LATITUDE_SIDE, LATITUDE, LONGITUDE_SIDE, LONGITUDE, BELOW_SEA, ALTITUDE = 1, 2, 3, 4, 5, 6
 # The ellipsoid of WGS 84: semi-major axis in metres, squared eccentricity.
 EQUATOR, ECCENTRICITY = 6378137.0, 6.69437999014e-3
 
@@ -244,15 +241,13 @@ def positions(photographs: Sequence[Path | None]) -> dict[int, np.ndarray]:
 
 def read_gps(path: Path) -> tuple[float, float, float] | None:
     """Latitude and longitude in degrees, altitude in metres (0 if unknown); None if the file has no position."""
+    tags = read_metadata(path).gps
     try:
-        with Image.open(path) as image:
-            tags = image.getexif().get_ifd(GPS_BLOCK)
         latitude, longitude = (_degrees(tags[name]) for name in (LATITUDE, LONGITUDE))
-        latitude *= -1.0 if tags.get(LATITUDE_SIDE) == "S" else 1.0
-        longitude *= -1.0 if tags.get(LONGITUDE_SIDE) == "W" else 1.0
-        below = tags.get(BELOW_SEA) in (1, b"\x01")
-        altitude = float(tags.get(ALTITUDE, 0.0)) * (-1.0 if below else 1.0)
-    except (*DAMAGE, OSError, Image.DecompressionBombError):
+        latitude *= -1.0 if tags.get(LATITUDE_SIDE, b"")[:1] == b"S" else 1.0
+        longitude *= -1.0 if tags.get(LONGITUDE_SIDE, b"")[:1] == b"W" else 1.0
+        altitude = tags.get(ALTITUDE, (0.0,))[0] * (-1.0 if tags.get(BELOW_SEA) == b"\x01" else 1.0)
+    except INVALID:
         return None
     place = (latitude, longitude, altitude)
     is_valid = bool(np.isfinite(place).all()) and abs(latitude) <= 90.0 and abs(longitude) <= 180.0
@@ -261,5 +256,5 @@ def read_gps(path: Path) -> tuple[float, float, float] | None:
 
 def _degrees(parts: Sequence[float]) -> float:
     """Degrees of degrees, minutes and seconds."""
-    degrees, minutes, seconds = (float(part) for part in parts)
+    degrees, minutes, seconds = parts[:3]
     return degrees + minutes / 60.0 + seconds / 3600.0

@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 
 from data.cameras import evenly_spaced
-from data.errors import UserError, listed
+from data.errors import INVALID, UserError, listed
 from data.io.files import LINK_WORDS, make_folder, missing_folders, read_regular, remove, remove_empty, write_result
 from data.io.headers import ImageError
 from data.io.images import IMAGE_SUFFIXES, read_image, write_image
@@ -194,7 +194,7 @@ def made_here(work: Path, target: Path) -> frozenset[str]:
     try:
         names = json.loads(read_regular(work / RECORD, MOST_BYTES))["names"]
         return frozenset(name for name in names if _NAME.fullmatch(name))
-    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+    except (OSError, *INVALID):
         return frozenset(name for name in _candidates(target) if not name.startswith("mask/"))
 
 

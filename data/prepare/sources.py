@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from data.errors import DAMAGE, UserError, listed
-from data.io.files import folders_beside
+from data.errors import DamagedError, UserError, listed, read_by_library
+from data.io.files import folders_beside, open_input, read_regular
 from data.io.headers import ImageError, read_exif
 from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, image_size, read_image, size_of
 from data.io.streams import native_stderr_silenced
@@ -140,14 +139,13 @@ def upright_size(path: Path) -> tuple[int, int]:
 
 def _read_heic(path: Path) -> np.ndarray:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with read_by_library(), open_input(path) as file:
             importlib.import_module(HEIC_PACKAGE).register_heif_opener()
-            with Image.open(path, formats=("HEIF",)) as image:
+            with Image.open(file, formats=("HEIF",)) as image:
                 if image.width * image.height > MAX_PIXELS:
                     raise ImageError(f"{path}: claims {image.width}x{image.height} pixels, beyond {MAX_PIXELS}")
                 return np.asarray(image.convert("RGB"))
-    except (*DAMAGE, OSError, ImportError, Image.DecompressionBombError) as error:
+    except DamagedError as error:
         raise ImageError(f"{path}: cannot be decoded: the file is truncated or damaged; save it as JPEG") from error
 
 
@@ -201,8 +199,7 @@ def read_frames(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, np.nda
 
 def is_video(path: Path) -> bool:
     """Whether the file is a video container with a decodable frame; raises OSError if it cannot be read."""
-    with open(path, "rb") as file:
-        head = file.read(HEAD_BYTES)
+    head = read_regular(path, HEAD_BYTES)
     is_container = any(all(head.startswith(part, at) for at, part in kind) for kind in CONTAINERS)
     return is_container and next(frames(path), None) is not None
 

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
+from data.errors import INVALID, UserError
 from data.io import bars
-from data.io.files import remove, write_result
+from data.io.files import open_input, read_regular, remove, write_result
 from data.io.streams import is_watched
 
 Say = Callable[[str], None]  # called with each line for the user
 Noted = dict[str, list[object]]  # name below a folder -> size and SHA-256 of the file
-# Exceptions raised while a damaged or foreign result is read.
-MISREAD = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
 class WorkError(UserError):
@@ -35,7 +33,7 @@ class Step:
     work: Callable[[], Any]  # returns the result, a JSON value
     outputs: tuple[str, ...] = ()  # files and folders below the steps' folder, removed before the step starts anew
     needed_by: tuple[str, ...] = ()  # steps that must be redone when the outputs change
-    read: Callable[[Any], Any] = lambda result: result  # raises one of MISREAD for an invalid result
+    read: Callable[[Any], Any] = lambda result: result  # raises one of INVALID for an invalid result
     # If given, the outputs are modified by later steps too, and `work` resumes from the outputs of an interrupted run
     # if they are sound.
     is_sound: Callable[[], bool] | None = None
@@ -68,7 +66,7 @@ class Steps:
         if "result" in stamp and not step.is_repeated:
             try:
                 return self._reuse(step, stamp, is_sound)
-            except MISREAD:
+            except INVALID:
                 self._say(f"{step.name}: the result of an earlier run is damaged, missing or not usable; done again")
         if is_sound:
             self.reused.add(step.name)
@@ -87,7 +85,7 @@ class Steps:
         return step.read(json.loads(json.dumps(result)))
 
     def _reuse(self, step: Step, stamp: dict[str, Any], is_sound: bool) -> Any:
-        """The stored result; raises one of MISREAD if it or the outputs were changed."""
+        """The stored result; raises one of INVALID if it or the outputs were changed."""
         is_there = all((self.folder / output).exists() for output in step.outputs)
         is_sound = (is_sound and step.is_whole()) if step.is_sound is not None else self._is_unchanged(stamp)
         if not (is_there and is_sound):
@@ -156,9 +154,9 @@ class Steps:
         try:
             if not stat.S_ISREG(os.lstat(self._path(name)).st_mode):
                 return {}
-            value = json.loads(self._path(name).read_text(encoding="utf-8"))
+            value = json.loads(read_regular(self._path(name)))
             return value if value.pop("digest") == _digest(value) else {}
-        except (OSError, RecursionError, *MISREAD):
+        except (OSError, *INVALID):
             return {}
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
@@ -192,7 +190,7 @@ def is_as_noted(path: Path, size_and_sum: object) -> bool:
 
 
 def _size_and_sum(path: Path) -> list[object]:
-    with open(path, "rb") as file:
+    with open_input(path) as file:
         return [os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from data.cameras import camera_rays, rays_of
-from data.errors import DAMAGE, UserError
+from data.errors import INVALID, UserError
 from data.io.images import to_float
 from data.rays import PixelBatch
 from data.scenes.scene import Scene
@@ -101,7 +101,7 @@ def damage_named() -> Iterator[None]:
     """Convert errors from reading a sampler's state to UserError."""
     try:
         yield
-    except DAMAGE as error:
+    except INVALID as error:
         raise UserError(f"the sampler's state in the checkpoint is damaged ({error!r})") from error
 
 

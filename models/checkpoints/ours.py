@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from data.errors import UserError, reason
+from data.errors import INVALID, UserError, reason
 from data.io.files import make_folder, write_atomically
 from models.checkpoints.state import check_moments, check_state, require_modest
 
@@ -33,7 +33,7 @@ _STEPS = re.compile(r"[0-9]{1,16}")
 # Header names: network/<network>/<name>, ema/<network>/<name>, buffer/<name> and <moment>/<network>.<name>.
 _NETWORK_PREFIX, _EMA_PREFIX, _BUFFER_PREFIX = "network", "ema", "buffer"
 # Exceptions of safetensors and json for damaged files.
-_DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, EOFError, RecursionError)
+_DAMAGE = (SafetensorError, EOFError, *INVALID)
 
 
 class CheckpointError(UserError):

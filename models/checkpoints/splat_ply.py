@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from data.io.files import is_file
-from data.io.untrusted import GeometryError, load_geometry
+from data.errors import DamagedError
+from data.io.files import is_file, read_regular
+from data.io.geometry import load_geometry
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.machine.available import available_bytes
 from models.methods.gaussians.conf import SURFELS, SplatsConfig
@@ -68,8 +69,8 @@ def _read(path: Path, conf: SplatsConfig) -> Splats:
             raise CheckpointError(f"There is no file {path}: give the path of an existing .ply of Gaussians.")
         if READING_COPIES * path.stat().st_size > available_bytes():
             raise CheckpointError(f"{path}: its Gaussians do not fit into memory; end other programs")
-        found = load_geometry(path.read_bytes(), "ply").metadata.get("_ply_raw", {})
-    except GeometryError as error:
+        found = load_geometry(read_regular(path), "ply").metadata.get("_ply_raw", {})
+    except DamagedError as error:
         raise CheckpointError(f"{path} cannot be read as a .ply of Gaussians ({error}); write it again") from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); check it") from error

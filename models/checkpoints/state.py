@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import INVALID, UserError
 from models.machine.available import available_bytes
 from models.methods.conf import parse_config
+from models.plan import PLAN_KEY, of_state
 
 GENERATOR = "PCG64"  # numpy's default, the only one whose state is saved
 LARGEST_MATRIX_ENTRY = 1e30  # larger entries overflow when multiplied
@@ -42,7 +43,7 @@ def check_state(state: object) -> dict[str, Any]:
     for key, fits in _FITS.items():
         try:
             is_valid = key not in state or fits(state[key])
-        except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError):
+        except INVALID:
             is_valid = False
         if not is_valid:
             raise StateError(f"the {key} in its state is invalid")
@@ -167,4 +168,5 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "scores": _is_watch,
     "score_curve": _are_numbers,
     "stopped": _is_text,
+    PLAN_KEY: lambda value: of_state(value) is not None,
 }

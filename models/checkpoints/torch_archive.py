@@ -16,7 +16,6 @@ import math
 import os
 import pickle
 import pickletools
-import struct
 import zipfile
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -25,7 +24,8 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
-from data.errors import DAMAGE
+from data.errors import DamagedError, read_by_library
+from data.io.files import open_input
 from models.checkpoints.ours import CheckpointError
 
 # The published networks with their moments have 17 MB. The limit applies to the file and to the tensors, which may be
@@ -35,8 +35,6 @@ MAX_DIMENSIONS = 32  # NumPy's
 
 _ZIP_START = b"PK\x03\x04"
 _LEGACY_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # MAGIC_NUMBER of torch/serialization.py, pickled
-# Exceptions of zipfile for damaged archives.
-_ZIP_DAMAGE = (zipfile.BadZipFile, RuntimeError, OSError, EOFError, OverflowError, struct.error, ValueError, KeyError)
 _NUMPY_SCALARS = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 # Type of `torch.<name>Storage`.
 _STORAGES = {"Float": "f4", "Double": "f8", "Half": "f2", "Long": "i8", "Int": "i4", "Short": "i2", "Char": "i1"}
@@ -51,7 +49,7 @@ def read_torch_checkpoint(path: Path) -> dict[str, Any]:
     the file is executed.
     """
     try:
-        with open(path, "rb") as file:
+        with open_input(path) as file:
             value = _read(file)
     except RefusedError as error:
         raise CheckpointError(f"The checkpoint {path} {error}.") from error
@@ -77,9 +75,11 @@ def _read(file: IO[bytes]) -> Any:
     if not start.startswith(_ZIP_START):
         raise RefusedError("is not a file of torch.save: give a ckpt_*.pth of the published code")
     try:
-        with zipfile.ZipFile(file) as archive:
+        with read_by_library(), zipfile.ZipFile(file) as archive:
             return _read_archive(archive, _checked_entries(archive, size))
-    except _ZIP_DAMAGE as error:
+    except RefusedError:
+        raise
+    except DamagedError as error:
         raise RefusedError("is damaged or truncated: copy it again") from error
 
 
@@ -200,7 +200,7 @@ _OPERATIONS = (
 _Python: Any = pickle._Unpickler  # a type checker does not know its parts
 
 
-class RefusedError(Exception):
+class RefusedError(DamagedError):
     """The file is damaged or has content that no checkpoint needs; the text is a clause that says which."""
 
 
@@ -209,15 +209,12 @@ def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Call
 
     `names` maps "module name" to its replacement. Functions in it may be called with any arguments; other values must
     not be callable. `persistent` resolves persistent ids. Raises RefusedError for anything else, including names that
-    are not in `names`.
+    are not in `names`, and any exception for a damaged pickle.
     """
     data = stream.read(MAX_PICKLE_BYTES + 1)
     if len(data) > MAX_PICKLE_BYTES:
         raise RefusedError(f"holds a pickle of more than {MAX_PICKLE_BYTES >> 20} MiB")
-    try:
-        return _Unpickler(data, names, persistent).load()
-    except (*DAMAGE, pickle.UnpicklingError) as error:
-        raise RefusedError("is damaged: its pickle is truncated or invalid") from error
+    return _Unpickler(data, names, persistent).load()
 
 
 class _Unpickler(_Python):

@@ -21,7 +21,7 @@ from models.config.program import CALLED, FROM_A_CLONE, found_conf, program_vers
 from models.config.strict import nearest
 
 PAGE_WIDTH = 120
-NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
 _LINES = "\n".join(f"  {command.title:<18}{command.line}" for command in COMMANDS)
 *_OTHERS, _LAST = (command.title for command in COMMANDS if not command.needs_checkpoint)
 _NEED = textwrap.fill(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from data.errors import UserError, listed
+from data.errors import INVALID, UserError, listed
 from data.io.clock import Spent, Times, added
 from data.io.files import read_regular, write_result
 from data.io.streams import complain, say
@@ -22,6 +22,8 @@ from models.training.run_files import FolderLock
 
 PLAN = "reconstruct.json"
 MOST_BYTES = 1 << 20  # of a plan
+MOST = 2**53  # of its numbers
+STEPS = re.compile(r"0*[1-9][0-9]{0,14}")
 # The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
 END_ITER = "train.end_iter"
 SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "dataset.validation_views", END_ITER)
@@ -60,12 +62,13 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
         times = {name: Spent(**spent) for name, spent in content.pop("times", {}).items()}
         plan = ReconstructionPlan(**content, times=times)
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
-        numbers = all(isinstance(value, float) for spent in plan.times.values() for value in asdict(spent).values())
+        seconds = [1.0 + value for spent in plan.times.values() for value in vars(spent).values()]
         flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
-        counts = (plan.minutes, plan.seconds_per_step or 1.0, plan.longest or 1)
-        if not (all(map(_is_positive, counts)) and texts and numbers and flags):
+        counts = (plan.minutes, plan.seconds_per_step or 1.0, plan.longest or 1, *seconds)
+        has_steps = plan.starts_over or STEPS.fullmatch(plan.settings[END_ITER]) is not None
+        if not (all(map(_is_positive, counts)) and texts and flags and has_steps):
             raise ValueError
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, *INVALID) as error:
         raise UserError(f"{path}: is damaged; pass --overwrite to start again, or another --case") from error
     if others := sorted(set(plan.settings).difference(SETTLED_KEYS)):
         raise UserError(
@@ -76,7 +79,7 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < MOST
 
 
 def write_plan(folder: Path, plan: ReconstructionPlan) -> ReconstructionPlan:

@@ -17,7 +17,7 @@ from pyhocon.config_tree import ConfigTree
 from pyhocon.exceptions import ConfigException
 from pyparsing import ParseBaseException
 
-from data.errors import reason
+from data.errors import INVALID, reason
 from data.io.files import files_beside, read_regular
 from models.config.strict import ConfigError, shown
 
@@ -34,7 +34,7 @@ MAX_CHARACTERS = 1 << 16
 MAX_SUBSTITUTIONS = 20
 MAX_BYTES = 4 * MAX_CHARACTERS  # read from one file; a longer file also exceeds MAX_CHARACTERS
 # Exceptions of pyhocon for malformed input, besides ConfigException (a key under a scalar, a cycle, ...).
-PYHOCON_FAILURES = (ConfigException, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
+PYHOCON_FAILURES = (ConfigException, *INVALID)
 # An include of a file, on a separate line. It is read here, because pyhocon would fetch URLs and search the disk.
 INCLUDE = re.compile(
     r'^[ \t]*include[ \t]*(?:required[ \t]*\([ \t]*)?(?:file[ \t]*\([ \t]*)?"([^"\n]*)"[ \t)]*(?:(?:#|//).*)?$', re.M

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import INVALID, DamagedError, UserError
 from data.io.files import write_result
-from data.io.untrusted import NpzError, read_members
+from data.io.untrusted import read_members
 from models.mesh.extraction import BLOCK, Grid
 
 # A block crossed by a flat surface has 1.5 vertices of 24 bytes and two triangles of 12 bytes for each of its 64 x 64
@@ -65,7 +65,7 @@ class Kept:
         try:
             found: dict[str, Any] = read_members(_path(self._folder, key), None, MOST_BYTES)
             patch = Patch(**found | {name: float(found[name]) for name in ("steepest", "allowed")})
-        except (OSError, NpzError, KeyError, TypeError):
+        except (OSError, DamagedError, *INVALID):
             return None
         fits = patch.signs.shape == (3, 2, BLOCK + 1, BLOCK + 1) and patch.faces.max(initial=-1) < len(patch.vertices)
         return patch if fits else None

@@ -10,9 +10,10 @@ import numpy as np
 import trimesh
 from trimesh.visual import ColorVisuals
 
-from data.errors import SceneError, UserError
-from data.io.files import is_file
-from data.io.untrusted import GeometryError, load_geometry, number, read_object
+from data.errors import DamagedError, SceneError, UserError
+from data.io.files import is_file, read_regular
+from data.io.geometry import load_geometry
+from data.io.untrusted import number, read_object
 from data.parsed_scene import WorldFrame
 from data.prepare.world import plausible_up, rotation_to_z
 from data.scenes.scene import Posed, Scene
@@ -143,15 +144,9 @@ HEAD_BYTES = 2**16  # of a mesh file, which have the comments
 FILE_TYPES = ("ply", "obj", "stl", "glb")
 
 
-def _head(path: Path) -> bytes:
-    """The beginning of a mesh file, which has its comments."""
-    with open(path, "rb") as file:
-        return file.read(HEAD_BYTES)
-
-
 def recorded(path: Path) -> dict[str, str]:
     """What this program wrote into a mesh file: the fields of `About` as texts; {} for a file of another program."""
-    head = _head(path).decode("utf-8", "replace")
+    head = read_regular(path, HEAD_BYTES).decode("utf-8", "replace")
     if path.suffix.lower() == ".glb":
         found = re.search(r'"frame": ?"(\w+)"(?:.{,400}?"up": ?"([^"]*)")?', head, re.DOTALL)
     else:
@@ -161,7 +156,7 @@ def recorded(path: Path) -> dict[str, str]:
 
 def offset_of(path: Path) -> np.ndarray:
     """The offset [3] of an STL that was written less one; raises SceneError if the file that records it is unusable."""
-    record, head = offset_file(path), _head(path)
+    record, head = offset_file(path), read_regular(path, HEAD_BYTES)
     is_far = head.startswith(FAR_STL)
     if path.suffix.lower() != ".stl" or head.startswith(NEAR_STL) or (not is_far and not record.is_file()):
         return np.zeros(3)
@@ -187,9 +182,9 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
     if file_type not in FILE_TYPES:
         raise UserError(f"{source}: is not a .ply, .obj, .stl or .glb file; export the mesh as one of them")
     try:
-        mesh = load_geometry(source.read_bytes(), file_type, force="mesh")
+        mesh = load_geometry(read_regular(source), file_type, force="mesh")
         offset = offset_of(source)
-    except (GeometryError, OSError) as error:
+    except (DamagedError, OSError) as error:
         raise UserError(
             f"{source}: cannot be read as a mesh ({error}); give a complete .ply, .obj, .stl or .glb file"
         ) from error

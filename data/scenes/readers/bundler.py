@@ -26,7 +26,7 @@ from data.scenes.readers.shots import camera, scene_of_shots, shot, sparse
 
 HEADER = "# Bundle file v0.3"
 CAMERA_FILE = re.compile(r"(.*\.)?bundler?(\.rd)?\.out", re.IGNORECASE)
-LIST_SUFFIX = re.compile(r"\s+\d+(\s+[\d.eE+-]+)?$")  # Bundler's own list has a focal length after the name
+FOCAL = re.compile(r"\d+( [\d.eE+-]+)?")  # Bundler's own list has 0 and a focal length after the name
 FLIP = np.diag([1.0, -1.0, -1.0])
 
 
@@ -75,6 +75,8 @@ def _read(source: Path) -> tuple[np.ndarray, tuple[list[np.ndarray], list[np.nda
             xyz.append(values[at : at + 3])
             rgb.append(values[at + 3 : at + 6])
             seen.append(int(values[at + 6]))
+            if seen[-1] < 0:
+                raise ValueError("a point has a negative number of views")
             at += 7 + 4 * seen[-1]
     except (ValueError, IndexError, OverflowError) as error:
         raise SceneError(f"{source}: is truncated or damaged; export it again") from error
@@ -88,4 +90,10 @@ def _names(folder: Path, source: Path) -> list[str]:
     if path is None:
         raise SceneError(f"{source}: has no list.txt beside it, which names the photographs; put it there")
     lines = read_content(path).decode("utf-8-sig", "replace").splitlines()
-    return [LIST_SUFFIX.sub("", line.strip()) for line in lines if line.strip()]
+    return [_name(line.strip()) for line in lines if line.strip()]
+
+
+def _name(line: str) -> str:
+    """The line of a photograph without its focal length."""
+    parts = (line.rsplit(maxsplit=count) for count in (2, 1))
+    return next((name for name, *last in parts if FOCAL.fullmatch(" ".join(last))), line)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from data.errors import one_line
+from data.io.files import read_regular
 from data.io.images import natural_key
 from data.parsed_scene import SparsePoints
 
@@ -26,7 +27,7 @@ IMAGE_POINT_BYTES = 24  # x, y, point
 POINT_HEADER = struct.Struct("<Q3d3BdQ")  # id, xyz, rgb, error, length of the track
 TRACK_BYTES = 8  # image, its point
 ROUNDING = 1e-12  # of the length of a quaternion: one that is written with all digits stays as it is
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
 NO_IMAGE = "neither a pose with a name nor a line of matches"
 Record = TypeVar("Record")
@@ -110,8 +111,7 @@ def count_images(path: Path) -> int:
         return 0
     if path.suffix == ".txt":
         return len(read_images(path))
-    with open(path, "rb") as file:
-        head = file.read(COUNT.size)
+    head = read_regular(path, COUNT.size)
     if len(head) < COUNT.size:
         raise ModelFileError(f"{path.name} is truncated")
     return COUNT.unpack(head)[0]
@@ -210,7 +210,7 @@ def _point_of_words(line: str) -> tuple[list[float], int]:
 
 def _records(path: Path, record: Callable[[bytes, int], tuple[Record, int]]) -> list[Record]:
     """The records of a binary file; `record` gives the one at a byte, and where the next begins."""
-    content, found = path.read_bytes(), []
+    content, found = read_regular(path), []
     try:
         (count,), at = COUNT.unpack_from(content), COUNT.size
         for _ in range(count):
@@ -225,7 +225,7 @@ def _records(path: Path, record: Callable[[bytes, int], tuple[Record, int]]) -> 
 
 def _rows(path: Path, row: Callable[[str], Record], wrong: str) -> list[Record]:
     """The records of a text file, one a line, without comments and empty lines; `wrong`: what another line is."""
-    content, found = path.read_bytes(), list[Any]()
+    content, found = read_regular(path), list[Any]()
     try:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data.errors import SceneError
+from data.errors import DamagedError, SceneError
 from data.io.images import image_size, left_out, photographs_folder, require_images
-from data.io.untrusted import NpzError, positive, read_npy, rigid_pose, side
+from data.io.untrusted import positive, read_npy, rigid_pose, side
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.scenes.readers.transforms import require_same_shape
 
@@ -62,7 +62,7 @@ def _read_table(source: Path) -> np.ndarray:
         raise SceneError(f"{source.parent}: has no {CAMERA_FILE}, which holds the cameras")
     try:
         table = read_npy(source, MAX_FILE_BYTES)
-    except (NpzError, OSError) as error:
+    except (DamagedError, OSError) as error:
         raise SceneError(f"{source}: cannot be read as an npy file of numbers ({error}); write it again") from error
     if table.ndim != 2 or table.shape[1] != COLUMNS or len(table) == 0 or table.dtype.kind not in "fiu":
         raise SceneError(

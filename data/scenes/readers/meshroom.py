@@ -77,9 +77,9 @@ def _pose(where: str, given: object) -> tuple[np.ndarray, np.ndarray]:
 def _sub_pose(where: str, rig: object, index: str) -> tuple[np.ndarray, np.ndarray] | None:
     """The pose of a camera in the frame of its rig; None if it was not estimated."""
     known = records(where, rig, "subPoses")
-    if not index.isdecimal() or int(index) >= len(known):
+    entry = {str(number): pose for number, pose in enumerate(known)}.get(index)
+    if entry is None:
         raise SceneError(f"{where}: its rig has no pose {one_line(index)}; export the cameras again")
-    entry = known[int(index)]
     return None if entry.get("status") == "uninitialized" else _pose(where, field(where, entry, "pose"))
 
 

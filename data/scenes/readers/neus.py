@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from data.cameras import decompose_projection
-from data.errors import SceneError
+from data.errors import INVALID, DamagedError, SceneError
 from data.io.files import folders_beside
 from data.io.images import image_size, left_out, list_images, require_images
 from data.io.named_files import require_no_gap, require_same_numbers
-from data.io.untrusted import NpzError, read_members, read_object
+from data.io.untrusted import read_members, read_object
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, WorldFrame
 from data.scenes.readers.points import read_points
 
@@ -93,7 +93,7 @@ def read_frame(path: Path) -> WorldFrame | None:
         without = tuple(map(str, content.get("without_camera", ())))
         error = None if error is None else float(error)
         return WorldFrame(str(up or ""), str(scale or ""), error, errors, photographs, without)
-    except (TypeError, ValueError, AttributeError) as failure:
+    except INVALID as failure:
         raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
 
 
@@ -214,7 +214,7 @@ def _read_matrices(path: Path, conf_key: str, wanted: re.Pattern) -> dict[str, n
         raise SceneError(f"{path}: no such camera file; {conf_key} names it, relative to dataset.data_dir")
     try:
         return read_members(path, wanted)
-    except (NpzError, OSError) as error:
+    except (DamagedError, OSError) as error:
         raise SceneError(f"{path}: cannot be read as an npz file of numbers ({error}); write it again") from error
 
 

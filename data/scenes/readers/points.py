@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import scipy.io
 
-from data.errors import DAMAGE, SceneError, reason
-from data.io.files import read_regular
-from data.io.untrusted import GeometryError, load_geometry
+from data.errors import DamagedError, SceneError, read_by_library
+from data.io.files import open_input, read_regular
+from data.io.geometry import load_geometry
 from data.parsed_scene import SparsePoints
 
 MAX_FILE_BYTES = 1 << 28  # three million points as text; structure from motion gives about a hundred thousand
-HEADER_BYTES = 1 << 14
 MOST_CELLS = 1 << 30  # of the observation mask; the published ones have about ten million
 MOST_BYTES = 1 << 30  # of its file
-_DAMAGE = (*DAMAGE, OSError, scipy.io.matlab.MatReadError)
+# The classes of arrays of numbers in a .mat file; others, such as cells, have contents without a limit.
+NUMBERS = ("double", "single", "logical", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 
 def read_points(path: Path) -> SparsePoints | None:
@@ -29,20 +28,17 @@ def read_points(path: Path) -> SparsePoints | None:
     damaged, or has points that are not finite.
     """
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        content = read_regular(path, MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
             raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a sparse point cloud")
-        content = read_regular(path)
         cloud = load_geometry(content, "ply")
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    except GeometryError as error:
+    except DamagedError as error:
         raise SceneError(f"{path}: cannot be read as a PLY file of points ({error}); write it again") from error
     # A file without vertices becomes an empty trimesh.Scene, which has no such attribute.
     xyz = np.asarray(getattr(cloud, "vertices", ()), dtype=np.float64).reshape(-1, 3)
     rgb = _colours(cloud, len(xyz))
-    announced = re.search(rb"element\s+vertex\s+(\d{1,18})\s", content[:HEADER_BYTES])
-    if announced and int(announced[1]) != len(xyz):  # trimesh accepts a truncated text file
-        raise SceneError(f"{path}: is truncated: it has {len(xyz)} of {int(announced[1])} points; write it again")
     if not np.isfinite(xyz).all():
         raise SceneError(f"{path}: has points that are NaN or infinite; write it again")
     if len(xyz) == 0:
@@ -102,12 +98,16 @@ def read_dtu(folder: Path, scan: int) -> DtuReference:
 def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.ndarray]:
     """The named arrays of a .mat file; raises SceneError unless they are finite and have the shapes (None: any)."""
     try:
-        sizes = [np.prod(shape, dtype=float) for _, shape, _ in scipy.io.whosmat(str(path))]
-        if path.stat().st_size > MOST_BYTES or max(sizes, default=0) > MOST_CELLS:
-            raise SceneError(f"{path}: is too large for a file of the DTU evaluation; download it again")
-        found = scipy.io.loadmat(str(path), variable_names=list(wanted))
-    except _DAMAGE as error:
-        raise SceneError(f"{path}: cannot be read as a .mat file ({reason(error)}); download it again") from error
+        with read_by_library(), open_input(path) as file:
+            given = {
+                name: np.prod(shape, dtype=float) for name, shape, kind in scipy.io.whosmat(file) if kind in NUMBERS
+            }
+            if os.fstat(file.fileno()).st_size > MOST_BYTES or max(given.values(), default=0) > MOST_CELLS:
+                raise SceneError(f"{path}: is too large for a file of the DTU evaluation; download it again")
+            file.seek(0)
+            found = scipy.io.loadmat(file, variable_names=[name for name in wanted if name in given])
+    except DamagedError as error:
+        raise SceneError(f"{path}: cannot be read as a .mat file ({error}); download it again") from error
     arrays = []
     for name, shape in wanted.items():
         value = found.get(name)

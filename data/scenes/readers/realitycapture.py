@@ -27,6 +27,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from data.errors import SceneError, listed, one_line
+from data.io.files import read_regular
 from data.io.images import image_size, list_images
 from data.io.named_files import masks_folder
 from data.io.untrusted import OPENGL_TO_OPENCV, positive, read_content, read_xml, rigid_pose
@@ -50,7 +51,7 @@ def matches(folder: Path) -> str:
     """The first XMP file if RealityCapture wrote it, else its CSV file; "" otherwise."""
     place = _places(folder)[-1]
     first = min((path for path in place.iterdir() if path.suffix.lower() == SUFFIX), default=None)
-    if first is not None and first.is_file() and NAMESPACE.encode() in _head(first):
+    if first is not None and first.is_file() and NAMESPACE.encode() in read_regular(first, HEAD_BYTES):
         return first.relative_to(folder).as_posix()
     return next((path.relative_to(folder).as_posix() for path in _tables(folder)), "")
 
@@ -96,14 +97,10 @@ def _tables(folder: Path) -> list[Path]:
 def _is_table(path: Path) -> bool:
     """Whether the file can be read and begins as a CSV file of cameras; other programs write CSV files, too."""
     try:
-        return path.is_file() and bool(_header(_head(path).decode("utf-8-sig", "replace").splitlines())[0])
+        lines = read_regular(path, HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()
+        return bool(_header(lines)[0])
     except OSError:
         return False
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(HEAD_BYTES)
 
 
 def _header(lines: list[str]) -> tuple[list[str], int]:

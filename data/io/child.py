@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import LONGEST_REASON, is_allocation_failure
-from data.io.files import open_regular
+from data.io.files import open_input, open_regular
 from data.io.search_path import ROOT, safe_environment, without_current_folder
 from data.io.streams import secure, silence_libraries
 
@@ -157,7 +157,7 @@ def _failure_reason(log: Path, status: int | None) -> str:
 
 def _end(log: Path) -> bytes:
     """The last LAST_BYTES of a file."""
-    with open(log, "rb") as file:
+    with open_input(log) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
         return file.read(LAST_BYTES)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from data.errors import UserError, crash_report, listed
+from data.io.files import read_regular
 from data.io.streams import complain, hush, say
 from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL, Arguments, failed
 from models.config.program import PROGRAM
@@ -50,7 +51,7 @@ def scenes_of(text: str) -> tuple[str, ...]:
 
     if os.path.isfile(text):
         try:
-            lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
+            lines = read_regular(text).decode("utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--cases {text}: cannot be read ({error}); write one scene per line") from None
         found = [line.partition("#")[0].strip() for line in lines]

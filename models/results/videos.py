@@ -22,6 +22,7 @@ from data.io.files import make_folder, remove, write_result
 from data.io.headers import ImageError
 from data.io.images import image_size, read_image, to_uint8, write_image
 from data.io.streams import native_stderr_silenced
+from data.io.untrusted import read_content
 from data.prepare.sources import frames as read_frames
 from models.mesh.mesh import Surface
 from models.requests import COLOUR, DEPTH, MESH, NORMALS, OF_FIELD, OF_MESH, SHAPE, VideoRequest
@@ -74,7 +75,7 @@ def _frame_files(context: EvalContext, path: CameraPath, request: VideoRequest, 
         raise UserError(
             f"--output {folder}: contains {names[0]}, which is not a frame of a video; name an empty or a new folder"
         )
-    if names and stamp.read_bytes() != wanted:
+    if names and read_content(stamp) != wanted:
         if folder == request.output:  # the existing frames belong to this video and may be complete
             raise UserError(
                 f"--output {folder}: contains the frames of another video; name another folder, or delete it"

@@ -19,7 +19,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 
 from data.errors import UserError, is_allocation_failure, one_line
 from data.io.bars import Bar
-from data.io.files import make_folder, open_regular
+from data.io.files import make_folder, open_regular, read_regular
 from data.io.streams import complain, is_watched, say
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
@@ -191,7 +191,7 @@ class Speed:
 def last_psnr(folder: Path) -> str:
     """The last PSNR in the log of a training; "-" if there is none."""
     try:
-        lines = (folder / LOG_FOLDER / TEXT_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_regular(folder / LOG_FOLDER / TEXT_LOG).decode("utf-8", "replace").splitlines()
     except OSError:
         return "-"
     return next((line.partition(PSNR)[2].partition(",")[0] for line in reversed(lines) if PSNR in line), "-")

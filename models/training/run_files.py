@@ -6,7 +6,15 @@ import contextlib
 from pathlib import Path
 
 from data.errors import UserError
-from data.io.files import make_folder, missing_folders, remove, remove_empty, write_atomically, write_result
+from data.io.files import (
+    make_folder,
+    missing_folders,
+    read_regular,
+    remove,
+    remove_empty,
+    write_atomically,
+    write_result,
+)
 from data.io.lock import FileLock
 from models.methods.conf import ExperimentConfig, to_hocon
 from models.training.logger import LOG_FOLDER
@@ -71,7 +79,7 @@ def record(folder: Path, conf: ExperimentConfig) -> None:
             for file in _python_files(source):
                 within = file.parent.relative_to(source)
                 target = make_folder(folder, Path(RECORDING) / source.name / within)
-                write_atomically(target / file.name, file.read_bytes())
+                write_atomically(target / file.name, read_regular(file))
     except (OSError, ValueError) as error:
         raise UserError(f"the recording in {folder} cannot be written ({error}); correct general.recording") from error
 

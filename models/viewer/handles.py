@@ -17,7 +17,7 @@ import trimesh
 from scipy.spatial.transform import Rotation
 
 from data.errors import UserError
-from data.io.files import write_result
+from data.io.files import read_regular, write_result
 from data.scenes.frustum import bounds, parse_bbox
 from data.scenes.region import in_digits
 from data.scenes.scene import Scene, radius_of
@@ -135,7 +135,7 @@ def conf_text(base: Path, path: Path, keys: dict[str, str]) -> str:
     head = [f'include "{base.resolve()}"']
     if base.resolve() == path.resolve():
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = read_regular(path).decode("utf-8").splitlines()
         except (OSError, ValueError) as error:
             raise UserError(f"{path}: cannot be read ({error}); remove the file") from error
         head = [line for line in lines if line.partition("=")[0].strip() not in keys]

@@ -9,6 +9,7 @@ from typing import Any
 
 from data.errors import crash_report
 from data.io.child import ChildError, run_apart
+from data.io.files import read_regular
 from data.io.streams import say
 from models.commands.machine_checks import system
 from models.commands.machine_checks.computing import compute
@@ -59,4 +60,4 @@ def _compute_apart(device: str, gpu: int, take: Callable[[Line], None]) -> None:
             compiling.finish()
         except (ChildError, MemoryError) as error:
             take(Line("Jittor", str(error), "see the lines above and below; if all above are ok, report all of them"))
-            say(*crash_report(log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""))
+            say(*crash_report(read_regular(log).decode("utf-8", "replace") if log.is_file() else ""))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import trimesh
 
 from data.errors import UserError, one_line
 from data.io.clock import Times, as_values
@@ -17,6 +16,7 @@ from data.parsed_scene import ParsedScene, WorldFrame
 from data.prepare.inspection.epipolar import Finding
 from data.scenes.config import TRAINING, DatasetConfig
 from data.scenes.readers.neus import read_neus
+from models.mesh.mesh import read_mesh
 from models.plan import PLAN_KEY
 from models.results.metric_tables import JSON_FILE, lines, read_json, write_json
 from models.results.report.document import REPORT, escaped
@@ -192,7 +192,7 @@ def size_and_cameras(dataset: DatasetConfig, mesh: Path | None) -> list[str]:
     """
     parsed = read_neus(Path(dataset.data_dir), dataset)
     frame = parsed.frame or UNKNOWN
-    extents = None if mesh is None else trimesh.load_mesh(mesh, process=False).extents
+    extents = None if mesh is None else read_mesh(mesh).extents
     text = ["## Size", "", *(f"- {escaped(line)}" for line in _size(parsed, frame, extents)), ""]
     return text + _cameras(frame.camera_errors)
 
@@ -237,14 +237,14 @@ def collect(folder: Path, has_mesh: bool = True) -> None:
     """
     for source, name in PARTS:
         if (folder / source).is_file() and (has_mesh or not source.startswith(REPORT_FOLDER)):
-            write_result(folder / RESULT / name, (folder / source).read_bytes())
+            write_result(folder / RESULT / name, read_regular(folder / source))
     if has_mesh:
         return
     for name in (MESH, *(name for source, name in PARTS if source.startswith(REPORT_FOLDER))):
         remove(folder / RESULT / name)
     pictures = sorted((folder / PICTURES).glob("*.png"))  # by the step, which their names begin with
     if pictures:
-        write_result(folder / RESULT / "report.png", pictures[-1].read_bytes())
+        write_result(folder / RESULT / "report.png", read_regular(pictures[-1]))
 
 
 def write_pages(folder: Path, title: str, text: str, figures: Mapping[str, Any], language: str | None) -> None:

@@ -14,6 +14,8 @@ from data.errors import DamagedError, read_by_library
 
 # A line of OBJ with too few coordinates or corners, or with the index 0; indices count from 1.
 BAD_LINE = re.compile(rb"^[vf](?:[ \t]+\S+){0,2}(?<!\\)[ \t\r]*$|^f[^\n]*[ \t]0(?=[/\s])", re.MULTILINE)
+GROUP = re.compile(rb"^(?:usemtl|mtllib|[ogs])[ \t][^\n]*$", re.MULTILINE)
+NEXT_SOLID = re.compile(rb"endsolid[^\n]*\n\s*solid", re.IGNORECASE)
 GLB_HEADER, GLB_CHUNK = struct.Struct("<4sII"), struct.Struct("<II")
 # Bytes per component and components per item (glTF 2.0, section 3.6.2.2).
 COMPONENT_BYTES = {5120: 1, 5121: 1, 5122: 2, 5123: 2, 5125: 4, 5126: 4}
@@ -33,10 +35,8 @@ def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:
     was_disabled, log.disabled = log.disabled, True
     try:
         with read_by_library():
-            if (require_whole := CHECKS.get(file_type)) is not None:
-                require_whole(content)
+            stream = io.BytesIO(CHECKS[file_type](content))
             warnings.filterwarnings("error", message="string or file could not be read to its end")
-            stream = io.BytesIO(content)
             return trimesh.load(stream, file_type=file_type, process=False, skip_materials=True, **options)
     finally:
         log.disabled = was_disabled
@@ -44,7 +44,7 @@ def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:
 
 def ply_elements(content: bytes) -> Iterator[tuple[str, int, list[bool]]]:
     """Name and announced number of each element of a PLY header, and whether its properties are lists."""
-    for text in re.split(rb"^\s*element\s", content.partition(b"end_header")[0], flags=re.MULTILINE)[1:]:
+    for text in re.split(rb"^[ \t]*element[ \t]", content.partition(b"end_header")[0], flags=re.MULTILINE)[1:]:
         first, *others = text.decode("utf-8", "replace").splitlines()
         name, count = first.split()
         if int(count) < 0:
@@ -53,45 +53,52 @@ def ply_elements(content: bytes) -> Iterator[tuple[str, int, list[bool]]]:
         yield name, int(count), [line[1] == "list" for line in words if line and line[0] == "property"]
 
 
-def _require_whole_ply(content: bytes) -> None:
+def _checked_ply(content: bytes) -> bytes:
     """Raises DamagedError for a text with fewer rows, or shorter ones, than announced; trimesh checks binary files."""
     elements = list(ply_elements(content))
     header, _, body = content.partition(b"end_header")
-    if not re.search(rb"^\s*format\s+ascii", header, re.MULTILINE):
-        return
-    rows = iter(body.splitlines()[1:])
-    for name, count, are_lists in elements:
+    is_text = re.search(rb"^[ \t]*format[ \t]+ascii", header, re.MULTILINE) is not None
+    rows = iter(body.splitlines()[1:] if is_text else ())
+    for name, count, are_lists in elements if is_text else ():
         for number in range(count):
             words, at = next(rows, b"").split(), 0
             for is_list in are_lists:
                 at += 1 + (int(words[at]) if is_list and at < len(words) else 0)
             if not 0 < at <= len(words):
                 raise DamagedError(f"it is truncated: it has {number} of {count} of {name}")
+    return content
 
 
-def _require_whole_obj(content: bytes) -> None:
+def _checked_obj(content: bytes) -> bytes:
+    """The content without groups and materials, each of which would be a mesh of its own."""
     if (line := BAD_LINE.search(content)) is not None:
         number = content.count(b"\n", 0, line.start()) + 1
         raise DamagedError(f"line {number} has too few numbers, or the index 0")
+    return GROUP.sub(b"", content)
 
 
-def _require_whole_glb(content: bytes) -> None:
+def _checked_stl(content: bytes) -> bytes:
+    """The content, of a text with all solids in one: trimesh would leave out a truncated one after whole ones."""
+    is_binary = len(content) >= 84 and len(content) == 84 + 50 * int.from_bytes(content[80:84], "little")
+    return content if is_binary else NEXT_SOLID.sub(b"", content)
+
+
+def _checked_glb(content: bytes) -> bytes:
     """Raises DamagedError for negative numbers, views beyond the file, and far more data than it has."""
     (length, _), start = GLB_CHUNK.unpack_from(content, GLB_HEADER.size), GLB_HEADER.size + GLB_CHUNK.size
     tree = json.loads(content[start : start + length])
-    views, accessors = tree.get("bufferViews", []), tree.get("accessors", [])
+    views, accessors, meshes = (tree.get(key, []) for key in ("bufferViews", "accessors", "meshes"))
     items = [COMPONENT_BYTES[entry["componentType"]] * COMPONENTS[entry["type"]] for entry in accessors]
     sizes = [entry["count"] * size for entry, size in zip(accessors, items, strict=True)]
     ends = [view.get("byteOffset", 0) + view["byteLength"] for view in views]
     numbers = [entry[key] for entry in (*views, *accessors) for key in entry if key.startswith("byte")]
-    meshes = [
-        sum(sizes[part["attributes"]["POSITION"]] for part in mesh["primitives"]) for mesh in tree.get("meshes", [])
-    ]
-    placed = sum(meshes[node["mesh"]] for node in tree.get("nodes", []) if "mesh" in node)
     if min([0, *numbers, *sizes]) < 0 or max([0, *ends]) > len(content):
         raise DamagedError("it has a negative length, or one beyond the file")
-    if sum(sizes) + placed > MOST_COPIES * len(content):
+    of_meshes = [sum(sizes[part["attributes"]["POSITION"]] for part in mesh["primitives"]) for mesh in meshes]
+    placed = [of_meshes[node["mesh"]] for node in tree.get("nodes", []) if "mesh" in node]
+    if sum(sizes) + sum(placed) > MOST_COPIES * len(content):
         raise DamagedError("it announces far more than its size")
+    return content
 
 
-CHECKS = {"ply": _require_whole_ply, "obj": _require_whole_obj, "glb": _require_whole_glb}
+CHECKS = {"ply": _checked_ply, "obj": _checked_obj, "stl": _checked_stl, "glb": _checked_glb}

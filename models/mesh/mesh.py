@@ -10,7 +10,7 @@ import numpy as np
 import trimesh
 from trimesh.visual import ColorVisuals
 
-from data.errors import DamagedError, SceneError, UserError
+from data.errors import DamagedError, SceneError, UserError, read_by_library
 from data.io.files import is_file, read_regular
 from data.io.geometry import load_geometry
 from data.io.untrusted import number, read_object
@@ -182,19 +182,24 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
     if file_type not in FILE_TYPES:
         raise UserError(f"{source}: is not a .ply, .obj, .stl or .glb file; export the mesh as one of them")
     try:
-        mesh = load_geometry(read_regular(source), file_type, force="mesh")
-        offset = offset_of(source)
-    except (DamagedError, OSError) as error:
+        with read_by_library():
+            mesh = load_geometry(read_regular(source), file_type, force="mesh")
+            return _sound(source, mesh, offset_of(source))
+    except DamagedError as error:
         raise UserError(
             f"{source}: cannot be read as a mesh ({error}); give a complete .ply, .obj, .stl or .glb file"
         ) from error
+
+
+def _sound(source: Path, mesh: object, offset: np.ndarray) -> trimesh.Trimesh:
+    """The mesh, moved by the offset [3]; raises UserError as `read_mesh`."""
     if not isinstance(mesh, trimesh.Trimesh) or len(mesh.faces) == 0:
         raise UserError(f"{source}: contains no triangles; give a mesh with faces, not only points")
     if offset.any():
         mesh.vertices = mesh.vertices + offset
     if not np.isfinite(mesh.vertices).all():
         raise UserError(f"{source}: contains vertices that are NaN or infinite; export the mesh again")
-    if mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
+    if mesh.faces.shape[1:] != (3,) or mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
         raise UserError(f"{source}: contains faces with vertex indices out of range; export the mesh again")
     if not has_area(mesh):
         raise UserError(f"{source}: its triangles have no area, or an infinite one; export the mesh again")

@@ -14,13 +14,19 @@ from data.io.images import IMAGE_SUFFIXES, list_images
 
 SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
 MASK_FOLDERS = ("masks", "mask")
+MOST_PARTS, LONGEST = 128, 255  # parts of a path, and bytes of a part
 
 
 def parts_inside(name: str) -> tuple[str, ...]:
-    """The parts of a path of any system, without its drive or root and without leading `..`."""
+    """The parts of a path of any system, without its drive or root and without leading `..`.
+
+    () for a name that no file has, as its parts are too long or too many.
+    """
     path = PureWindowsPath(os.path.normpath(name.replace("\\", "/")))
     parts = path.parts[bool(path.anchor) :]
-    return parts[sum(part == ".." for part in parts) :]  # after normpath they are the first ones
+    parts = parts[sum(part == ".." for part in parts) :]  # after normpath they are the first ones
+    is_possible = len(parts) <= MOST_PARTS and all(len(part.encode("utf-8", "replace")) <= LONGEST for part in parts)
+    return parts if is_possible else ()
 
 
 def leads_out(name: str) -> bool:

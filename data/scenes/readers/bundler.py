@@ -68,8 +68,10 @@ def _read(source: Path) -> tuple[np.ndarray, tuple[list[np.ndarray], list[np.nda
         raise SceneError(f"{source}: does not begin with {HEADER!r}, the version that is read; export it again")
     try:
         values = np.array(body.split(), dtype=np.float64)
-        count, n_points = values[:2].astype(int).tolist()
+        count, n_points = map(int, values[:2].tolist())
         cameras, at = values[2 : 2 + 15 * count].reshape(count, 15), 2 + 15 * count
+        if n_points < 0 or not np.isfinite(cameras).all():
+            raise ValueError("a number is out of range")
         xyz, rgb, seen = [], [], []
         for _ in range(n_points):
             xyz.append(values[at : at + 3])

@@ -83,7 +83,7 @@ def _read(model: Path, read: Callable[[Path], Any], stem: str) -> Any:
     """What `read` gives for a file of the model; raises SceneError if it is damaged."""
     try:
         return read(_file(model, stem))
-    except colmap_files.ModelFileError as error:
+    except (colmap_files.ModelFileError, OSError) as error:
         raise SceneError(f"{model}: the COLMAP model cannot be read ({error}); export it again") from error
 
 

@@ -6,6 +6,7 @@ where COLMAP writes rigs and frames, which are not read.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -173,9 +174,9 @@ def _image_of_words(line: str) -> ColmapImage | None:
 
 def _pose(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
     """World to camera [4, 4], of a quaternion, w first, of any length but 0, and a translation."""
-    length = np.linalg.norm(values[:4])
-    if length == 0:
-        raise ModelFileError(f"the quaternion of {one_line(name)} is 0 0 0 0, no rotation")
+    length = math.hypot(*values[:4])
+    if not 0 < length < math.inf:
+        raise ModelFileError(f"the quaternion of {one_line(name)} is {' '.join(map(str, values[:4]))}, no rotation")
     w, x, y, z = np.array(values[:4]) / (length if abs(length - 1) > ROUNDING else 1)
     pose = np.eye(4)
     pose[0, :3] = 1 - (2 * y * y + 2 * z * z), 2 * x * y - 2 * z * w, 2 * x * z + 2 * y * w
@@ -192,7 +193,7 @@ def read_points(path: Path) -> SparsePoints | None:
         return None
     values, views = np.array([point for point, _ in found]), np.array([views for _, views in found], np.int64)
     error = np.where(values[:, 6] < 0, np.nan, values[:, 6])  # COLMAP writes -1 for an unknown one
-    return SparsePoints(values[:, :3], views, error, values[:, 3:6].clip(0, 255).astype(np.uint8))
+    return SparsePoints(values[:, :3], views, error, np.nan_to_num(values[:, 3:6]).clip(0, 255).astype(np.uint8))
 
 
 def _point(content: bytes, at: int) -> tuple[tuple[list[float], int], int]:

@@ -42,7 +42,7 @@ def read_meshroom(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / (matches(folder) or f"cameras{SUFFIX}")
     content, where = read_object(source, MAX_POINTS_BYTES), str(source)
-    version = tuple(numbers(where, "version", content.get("version"), 3).astype(int).tolist())
+    version = tuple(map(int, numbers(where, "version", content.get("version"), 3).tolist()))
     lenses = {str(entry.get("intrinsicId")): entry for entry in records(where, content, "intrinsics")}
     poses = {str(entry.get("poseId")): entry for entry in records(where, content, "poses")}
     rigs = {str(entry.get("rigId")): entry for entry in records(where, content, "rigs")}

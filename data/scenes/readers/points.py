@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 
-from data.errors import DamagedError, SceneError, read_by_library
-from data.io.files import open_input, read_regular
+from data.errors import DamagedError, SceneError
+from data.io.files import read_regular
 from data.io.geometry import load_geometry
+from data.io.mat import read_mat
 from data.parsed_scene import SparsePoints
 
 MAX_FILE_BYTES = 1 << 28  # three million points as text; structure from motion gives about a hundred thousand
-MOST_CELLS = 1 << 30  # of the observation mask; the published ones have about ten million
-MOST_BYTES = 1 << 30  # of its file
-# The classes of arrays of numbers in a .mat file; others, such as cells, have contents without a limit.
-NUMBERS = ("double", "single", "logical", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+MOST_BYTES = 1 << 30  # of an observation mask and its file; the published ones have about ten million
 
 
 def read_points(path: Path) -> SparsePoints | None:
@@ -98,15 +95,11 @@ def read_dtu(folder: Path, scan: int) -> DtuReference:
 def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.ndarray]:
     """The named arrays of a .mat file; raises SceneError unless they are finite and have the shapes (None: any)."""
     try:
-        with read_by_library(), open_input(path) as file:
-            given = {
-                name: np.prod(shape, dtype=float) for name, shape, kind in scipy.io.whosmat(file) if kind in NUMBERS
-            }
-            if os.fstat(file.fileno()).st_size > MOST_BYTES or max(given.values(), default=0) > MOST_CELLS:
-                raise SceneError(f"{path}: is too large for a file of the DTU evaluation; download it again")
-            file.seek(0)
-            found = scipy.io.loadmat(file, variable_names=[name for name in wanted if name in given])
-    except DamagedError as error:
+        content = read_regular(path, MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise SceneError(f"{path}: is too large for a file of the DTU evaluation; download it again")
+        found = read_mat(content, wanted, MOST_BYTES)
+    except (DamagedError, OSError) as error:
         raise SceneError(f"{path}: cannot be read as a .mat file ({error}); download it again") from error
     arrays = []
     for name, shape in wanted.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from data.errors import DamagedError
+from data.errors import DamagedError, read_by_library
 from data.io.files import is_file, read_regular
 from data.io.geometry import load_geometry
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
@@ -69,20 +69,22 @@ def _read(path: Path, conf: SplatsConfig) -> Splats:
             raise CheckpointError(f"There is no file {path}: give the path of an existing .ply of Gaussians.")
         if READING_COPIES * path.stat().st_size > available_bytes():
             raise CheckpointError(f"{path}: its Gaussians do not fit into memory; end other programs")
-        found = load_geometry(read_regular(path), "ply").metadata.get("_ply_raw", {})
+        content = read_regular(path)
+        with read_by_library():
+            rows = load_geometry(content, "ply").metadata.get("_ply_raw", {}).get("vertex", {}).get("data", ())
+            names = rows.dtype.names if isinstance(rows, np.ndarray) else tuple(rows)  # of a text: a dictionary
+            if not names or len(rows[names[0]]) == 0:
+                raise CheckpointError(f"{path}: contains no Gaussians; export it again")
+            return _splats(path, {name: np.reshape(rows[name], len(rows[names[0]])) for name in names}, conf)
     except DamagedError as error:
         raise CheckpointError(f"{path} cannot be read as a .ply of Gaussians ({error}); write it again") from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); check it") from error
-    rows = found.get("vertex", {}).get("data")
-    if rows is None or len(rows) == 0:
-        raise CheckpointError(f"{path}: contains no Gaussians; export it again")
-    return _splats(path, rows, conf)
 
 
-def _splats(path: Path, rows: np.ndarray, conf: SplatsConfig) -> Splats:
-    """The splats of a structured array; properties beyond the published ones are ignored."""
-    names = rows.dtype.names or ()
+def _splats(path: Path, rows: dict[str, np.ndarray], conf: SplatsConfig) -> Splats:
+    """The splats of the properties [N] by name; those beyond the published ones are ignored."""
+    names, count = tuple(rows), len(next(iter(rows.values())))
     if missing := [name for name in _FIXED if name not in names]:
         raise CheckpointError(f"{path}: has no property {missing[0]}; export it from a Gaussian viewer")
     channels = sum(name.startswith("f_rest_") for name in names)
@@ -107,10 +109,10 @@ def _splats(path: Path, rows: np.ndarray, conf: SplatsConfig) -> Splats:
             )
         return found
 
-    rest = np.zeros((len(rows), conf.rest, 3))
+    rest = np.zeros((count, conf.rest, 3))
     if channels:
         named = table(*(f"f_rest_{k}" for k in range(channels)))
-        rest[:, : channels // 3] = named.reshape(len(rows), 3, -1).transpose(0, 2, 1)
+        rest[:, : channels // 3] = named.reshape(count, 3, -1).transpose(0, 2, 1)
     return {
         "means": table("x", "y", "z"),
         "quats": table("rot_0", "rot_1", "rot_2", "rot_3"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data.cameras import LARGEST_NUMBER
 from data.errors import DamagedError, SceneError
 from data.io.files import read_regular
 from data.io.geometry import load_geometry
@@ -104,7 +105,7 @@ def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.
     arrays = []
     for name, shape in wanted.items():
         value = found.get(name)
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub" or not np.isfinite(value).all():
+        if value is None or not (np.abs(value) < LARGEST_NUMBER).all():
             raise SceneError(f"{path}: has no array {name} of finite numbers; download it again")
         if shape is not None and value.size != int(np.prod(shape)):
             raise SceneError(

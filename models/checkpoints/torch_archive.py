@@ -3,10 +3,8 @@
 An archive has `data.pkl` and one entry per storage: torch/serialization.py of https://github.com/pytorch/pytorch,
 function `_save`. The format of PyTorch before 1.6 is not supported.
 
-The unpickler is Python's, restricted to the operations of a checkpoint: plain values, and calls of given functions. A
-`find_class` alone does not make the unpickler in C safe: a memo index could allocate gigabytes, a recursive tuple as a
-key could hang or overflow its stack, and a state could set attributes. The unpickler in Python looks up each operation
-in a table, which is restricted here.
+The unpickler is Python's: the one in C would let a memo index allocate gigabytes. It calls given functions only, and
+sets no attributes; keys are numbers and texts, since a recursive tuple as a key could take for ever.
 """
 
 from __future__ import annotations
@@ -15,12 +13,11 @@ import io
 import math
 import os
 import pickle
-import pickletools
 import zipfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import numpy as np
 
@@ -191,12 +188,8 @@ def _names(rebuild: Callable[..., Any]) -> dict[str, object]:
 # Checkpoints of the published networks have 25 kB. One byte can create a list or dictionary of 64 bytes.
 MAX_PICKLE_BYTES = 4 << 20
 
-_OPERATIONS = (
-    "PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT "
-    "UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8 "
-    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS "
-    "PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID"
-)
+# Sets hash their items, which may take for ever, and a bytearray takes the memory that it announces.
+_UNUSED = ("load_empty_set", "load_additems", "load_frozenset", "load_bytearray8")
 _Python: Any = pickle._Unpickler  # a type checker does not know its parts
 
 
@@ -218,7 +211,7 @@ def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Call
 
 
 class _Unpickler(_Python):
-    """An unpickler with only the operations in `dispatch`, none of which recurses or trusts a length."""
+    """Python's unpickler, which calls only the functions of `names`; none of its operations recurses."""
 
     def __init__(self, data: bytes, names: Mapping[str, object], persistent: Callable[[object], object]) -> None:
         super().__init__(io.BytesIO(data))
@@ -232,13 +225,6 @@ class _Unpickler(_Python):
             shown = repr(f"{module}.{name}"[:100])  # untrusted text, so shortened and escaped
             raise RefusedError(f"references {shown}, which a published checkpoint does not need; nothing was executed")
         return self.names[wanted]
-
-    def load_reduce(self) -> None:
-        """REDUCE: call one of the given functions; nothing else on the stack is callable."""
-        arguments, function = self.stack.pop(), self.stack.pop()
-        if not callable(function) or type(arguments) is not tuple:
-            raise RefusedError("is damaged: its pickle calls an object that is not a function")
-        self.append(function(*arguments))
 
     def load_build(self) -> None:
         """BUILD: ignore the attributes that PyTorch adds to a state dict, and the byte order of a NumPy type."""
@@ -265,16 +251,8 @@ class _Unpickler(_Python):
         target.update(zip(keys, values, strict=True))
 
 
-class _Table(dict):
-    """Handlers by opcode; raises RefusedError for unsupported ones."""
-
-    def __missing__(self, code: int) -> NoReturn:
-        name = next((known.name for known in pickletools.opcodes if known.code == chr(code)), f"{code:#04x}")
-        raise RefusedError(f"uses the pickle operation {name}, which a published checkpoint does not need")
-
-
-_Unpickler.dispatch = _Table(
-    (code, getattr(_Unpickler, handler.__name__))  # the override if there is one, else the inherited handler
+_Unpickler.dispatch = {
+    code: getattr(_Unpickler, handler.__name__)  # the override if there is one, else the inherited handler
     for code, handler in pickle._Unpickler.dispatch.items()
-    if code in {getattr(pickle, name)[0] for name in _OPERATIONS.split()}
-)
+    if handler.__name__ not in _UNUSED
+}

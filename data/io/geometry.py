@@ -48,7 +48,7 @@ def ply_elements(content: bytes) -> Iterator[tuple[str, int, list[bool]]]:
         first, *others = text.decode("utf-8", "replace").splitlines()
         name, count = first.split()
         if int(count) < 0:
-            raise DamagedError(f"it announces {int(count)} of {name}")
+            raise DamagedError(f"it announces {int(count)} rows of {name}")
         words = [line.split() for line in others]
         yield name, int(count), [line[1] == "list" for line in words if line and line[0] == "property"]
 
@@ -65,7 +65,7 @@ def _checked_ply(content: bytes) -> bytes:
             for is_list in are_lists:
                 at += 1 + (int(words[at]) if is_list and at < len(words) else 0)
             if not 0 < at <= len(words):
-                raise DamagedError(f"it is truncated: it has {number} of {count} of {name}")
+                raise DamagedError(f"it is truncated: it has {number} of {count} rows of {name}")
     return content
 
 

@@ -176,7 +176,8 @@ def _pose(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
     """World to camera [4, 4], of a quaternion, w first, of any length but 0, and a translation."""
     length = math.hypot(*values[:4])
     if not 0 < length < math.inf:
-        raise ModelFileError(f"the quaternion of {one_line(name)} is {' '.join(f'{value:g}' for value in values[:4])}, no rotation")
+        numbers = " ".join(f"{value:g}" for value in values[:4])
+        raise ModelFileError(f"the quaternion of {one_line(name)} is {numbers}, no rotation")
     w, x, y, z = np.array(values[:4]) / (length if abs(length - 1) > ROUNDING else 1)
     pose = np.eye(4)
     pose[0, :3] = 1 - (2 * y * y + 2 * z * z), 2 * x * y - 2 * z * w, 2 * x * z + 2 * y * w

@@ -1,9 +1,15 @@
-"""Options of the output modes: mesh, video, metrics. The allowed values of the flags are defined here."""
+"""Options of a training and of the output modes: image, mesh, video, metrics.
+
+Types and ranges of their declarations hold for the flags, the Python interface and the viewer.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from data.limits import limits
 
 FRAMES = WORLD, UNIT = "world", "unit"  # --frame: world frame of the cameras, or unit-sphere frame
 AXES = Y_AXIS, Z_AXIS = "y", "z"  # --up
@@ -19,6 +25,50 @@ ORBIT = "orbit"  # --path
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
 AUTO, AUTO_MINUTES = "auto", 10.0  # of --minutes, and the most minutes of it
 OF_FIELD, OF_MESH = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # rendered by the model, and from its mesh
+SHOWN = (*OF_FIELD, *OF_MESH)
+DEVICES, LANGUAGES = ("auto", "cpu", "cuda"), ("en", "zh")  # --device, --language
+MAX_INT = 2**31 - 1
+MAX_RESOLUTION = 2048  # gives tens of millions of triangles and needs 4 GB of memory
+LARGEST_TEXTURE = 16384  # the limit of GPUs
+FEWEST_FACES = 4  # of a closed surface
+SLOWEST, FASTEST = 0.01, 240.0  # frames per second
+LONGEST = 1e6  # seconds of a video
+LARGEST_SCAN = 128  # of the DTU data set
+DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, which features match reliably
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """Options of a training besides the conf; those of a model are the last ones."""
+
+    is_continue: bool = False  # from the newest checkpoint of the folder, if there is one
+    overwrite: bool = False  # start again in a folder with checkpoints, which the first new one replaces
+    checkpoint: Path | None = None  # to start from
+    device: str = limits("auto", one_of=DEVICES)
+    gpu: int = limits(0, at_least=0, at_most=MAX_INT)  # its index
+    language: str | None = limits(None, one_of=LANGUAGES)  # of the report; None for that of the browser
+
+
+@dataclass(frozen=True)
+class PreparationRequest:
+    """Options of a preparation: photographs, and what is known about them."""
+
+    images: Path  # a folder of photographs, or a video
+    masks: str = ""  # a folder of masks, or a method; "" for none
+    frames: int = limits(DEFAULT_FRAMES, at_least=3, at_most=MAX_INT)  # to take from a video
+    boxes: Sequence[Sequence[str]] = ()  # name, left, top, right, bottom in pixels, for masks by "box"
+    marker: float | None = limits(None, above=0)  # side of ArUco or AprilTag markers, metres
+    scale: Sequence[str] = ()  # the words of --scale
+    is_panorama: bool = False  # all photographs are equirectangular
+    overwrite: bool = False  # replace an existing scene
+
+
+@dataclass(frozen=True)
+class ImageRequest:
+    """Options of an image."""
+
+    view: int = limits(0, at_least=0, at_most=MAX_INT)  # number of the training photograph
+    level: int | None = limits(None, at_least=1, at_most=MAX_INT)  # reduction factor; None for that of the conf
 
 
 @dataclass(frozen=True)
@@ -27,19 +77,23 @@ class MeshRequest:
     cavities.
     """
 
-    resolution: int  # grid points per axis
+    resolution: int = limits(at_least=2, at_most=MAX_RESOLUTION)  # grid points per axis
     threshold: float | None = None  # level of the surface; None for the default of the model
-    bbox: tuple[float, ...] | None = None  # low corner, high corner, in `frame`; None for those of the scene
-    frame: str = WORLD
+    bbox: tuple[float, ...] | None = limits(
+        None, count=(6, 6)
+    )  # low corner, high corner, in `frame`; None for those of the scene
+    frame: str = limits(WORLD, one_of=FRAMES)
     is_refined: bool = False  # whether vertices are moved onto the level set
-    clean: str | None = None
+    clean: str | None = limits(None, one_of=CLEANINGS)
     is_object: bool = False  # whether the ground is removed before small components are
-    decimate: int | None = None  # triangles; None for all, or texture.TEXTURED_FACES with a texture
-    simplify: float | None = None  # largest distance from the unsimplified surface, in units of `frame`
+    # triangles; None for all, or texture.TEXTURED_FACES with a texture
+    decimate: int | None = limits(None, at_least=FEWEST_FACES, at_most=MAX_INT)
+    # largest distance from the unsimplified surface, in units of `frame`
+    simplify: float | None = limits(None, above=0)
     is_watertight: bool = False  # whether holes are closed
-    color: str = NONE
-    texture_size: int = TEXTURE_SIZE  # texels per side
-    up: str | None = None  # up axis of the file; None for that of the format
+    color: str = limits(NONE, one_of=(*COLOURS, NETWORK))
+    texture_size: int = limits(TEXTURE_SIZE, at_least=1, at_most=LARGEST_TEXTURE)  # texels per side
+    up: str | None = limits(None, one_of=AXES)  # up axis of the file; None for that of the format
     output: Path | None = None  # None for meshes/<step>.ply in the experiment folder
     mesh_file: Path | None = None  # coloured instead of an extracted mesh, in `frame`
 
@@ -61,10 +115,11 @@ class VideoRequest:
     """Options of a video along a camera path."""
 
     path: str = ORBIT  # around the object; or indices of photographs such as "0,5,9"; or a camera-path file
-    shown: tuple[str, ...] = (COLOUR,)  # side by side, from the left, of OF_FIELD and OF_MESH
-    seconds: float = 4.0  # duration; that of the file for a camera-path file
-    fps: float = 24.0  # frames per second, likewise
-    level: int | None = None  # reduction factor of the frames; None for the largest that leaves 720 lines, 1 for a file
+    shown: tuple[str, ...] = limits((COLOUR,), one_of=SHOWN, count=(1, len(SHOWN)))  # side by side, from the left
+    seconds: float = limits(4.0, above=0, at_most=LONGEST)  # duration; that of the file for a camera-path file
+    fps: float = limits(24.0, at_least=SLOWEST, at_most=FASTEST)  # frames per second, likewise
+    # reduction factor of the frames; None for the largest that leaves 720 lines, 1 for a file
+    level: int | None = limits(None, at_least=1, at_most=MAX_INT)
     output: Path | None = None  # .mp4, or a folder of PNGs; None: render/<step>_<path>.mp4
     mesh: MeshRequest = MeshRequest(PUBLISHED_RESOLUTION, is_refined=True, clean=PIECES)  # if one of OF_MESH is shown
 
@@ -75,12 +130,14 @@ class EvaluationRequest:
 
     mesh: MeshRequest  # the evaluated mesh
     gt: Path | None = None
-    tau: float | None = None  # in units of `frame`
+    tau: float | None = limits(None, above=0)  # in units of `frame`
     points: Path | None = None
-    frame: str = WORLD  # frame of gt and points
+    frame: str = limits(WORLD, one_of=FRAMES)  # frame of gt and points
     dtu: Path | None = None
-    scan: int | None = None
+    scan: int | None = limits(None, at_least=1, at_most=LARGEST_SCAN)
     csv: Path | None = None  # table to which a row is added; None for that of the experiment
     mesh_file: Path | None = None  # evaluated instead of `mesh`, in `frame`
-    up: str | None = None  # up axis of `mesh_file` and `gt` of other programs; None for that of the format
+    up: str | None = limits(
+        None, one_of=AXES
+    )  # up axis of `mesh_file` and `gt` of other programs; None for that of the format
     is_object: bool = False  # `mesh_file` has no ground, so that points on the ground are not evaluated

@@ -127,7 +127,7 @@ REFUSED = [
     ("--points {}/p.ply", {"p.ply": trimesh.PointCloud(FAR).export(file_type="ply")}, OTHER_FRAME),
     ("--csv {}/my.csv", {"my.csv": b"experiment,weight\na,3\n"}, "is not a table of metrics of this program"),
     ("--protocol dtu", {}, "must be given together"),
-    ("--tau 0", {}, "must be above 0"),
+    ("--tau 0", {}, "must be greater than 0"),
     ("", {}, "--gt FILE or --points FILE"),  # nothing to compare with
 ]
 

@@ -154,7 +154,7 @@ REFUSED = {
     "--bbox 0 0 0 1 0 1": "--bbox 0 0 0 1 0 1: each of the first three",
     "--output a.stl --colour vertex": "cannot hold --colour vertex",
     "--output a.jpg": "must end in one of",
-    "--simplify 0": "is not above 0",
+    "--simplify 0": "must be greater than 0",
     "--simplify 1 --decimate 9": "--decimate, --simplify: one gives",
     "--output b.ply": "is a folder",
     f"--output {'n' * 240}.ply": "longer than 235 bytes",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError, listed
-from data.io.files import files_beside, from_home
+from data.io.files import from_home
 from data.io.streams import say
 from models.commands.command import Arguments, Command
 from models.commands.flags import COMMON, GROUPS, Flag
@@ -103,9 +102,6 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     unknown = _taken_as_flag(values, unknown)
     if unknown:
         raise UserError(f"{unknown[0]}: unknown argument{_argument_hint(unknown, flags)}")
-    if values.checkpoint is not None and not os.path.isfile(values.checkpoint):  # Path.is_file raises on a long name
-        beside = files_beside(values.checkpoint, ".safetensors", ".pth", ".ply")
-        raise UserError(f"--checkpoint {values.checkpoint}: no such file{beside}")
     chosen = parse_mode(values.mode)
     _require_own({word.partition("=")[0] for word in argv}, chosen, is_subcommand)
     for command in COMMANDS:

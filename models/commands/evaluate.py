@@ -10,16 +10,15 @@ from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.flags import ALONE, CHECKPOINT, EVALUATION, FRAME, LANGUAGE, MESH_FILE, RESOLUTION, UP
 from models.commands.shared import named, with_model
 from models.requests import EvaluationRequest, MeshRequest
+from models.results.request_checks import require_evaluation
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError for flags that require each other, and for a tau that is not positive."""
+    """Raises UserError for flags that require each other."""
     if (values.protocol is None) != (values.dtu is None):
         raise UserError("--protocol dtu and --dtu FOLDER must be given together; FOLDER has ObsMask/ and Points/stl/")
-    if values.scan is not None and values.dtu is None:
-        raise UserError("--scan: needs --protocol dtu --dtu FOLDER")
-    if values.tau is not None and values.tau <= 0:
-        raise UserError(f"--tau {values.tau:g}: must be above 0")
+    if values.mode in ("evaluate", "reconstruct"):
+        require_evaluation(evaluation_request(values))
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:

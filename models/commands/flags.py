@@ -9,21 +9,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data.limits import fault, limits_of
 from models import requests
-from models.requests import AUTO, PIECES, PUBLISHED_RESOLUTION, TEXTURE_SIZE, VideoRequest
-from models.results.report.document import LANGUAGES
+from models.requests import (
+    AUTO,
+    DEFAULT_FRAMES,
+    MAX_INT,
+    PIECES,
+    PUBLISHED_RESOLUTION,
+    SHOWN,
+    TEXTURE_SIZE,
+    EvaluationRequest,
+    ImageRequest,
+    MeshRequest,
+    PreparationRequest,
+    TrainingRequest,
+    VideoRequest,
+)
 from models.viewer.server import FIRST_PORT, LAST_PORT, LOOPBACK, PORT
 
 # The groups of the help page, in its order.
 EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "experiment", "output", "preparation", "device"
 GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)
-MAX_INT = 2**31 - 1
-MAX_RESOLUTION = 2048  # gives tens of millions of triangles and needs 4 GB of memory
-LARGEST_TEXTURE = 16384  # the limit of GPUs
-FEWEST_FACES = 4  # of a closed surface
-DTU, LARGEST_SCAN = "dtu", 128  # of the DTU data set
-DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, which features match reliably
-SHOWN = (*requests.OF_FIELD, *requests.OF_MESH)
+DTU = "dtu"  # --protocol
 
 # Most begin with the modes that use the flag; the page of one mode leaves that out.
 HELP = {
@@ -146,12 +154,18 @@ def finite(text: str) -> float:
     return value
 
 
-def positive(text: str) -> float:
-    """An argparse type: a finite number above 0."""
-    value = finite(text)
-    if value <= 0.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not above 0")
-    return value
+def value_of(kind: type, name: str) -> Callable[[str], Any]:
+    """An argparse type: a number in the range that the dataclass `kind` declares for its field `name`."""
+    declared = limits_of(kind, name)
+    if declared.get("at_least") is not None and isinstance(declared["at_least"], int):
+        return whole(declared["at_least"], declared.get("at_most") or MAX_INT)
+
+    def convert(text: str) -> float:
+        if wrong := fault(value := finite(text), declared):
+            raise argparse.ArgumentTypeError(f"{text!r} {wrong}")
+        return value
+
+    return convert
 
 
 def minutes_or_auto(text: str) -> float | str:
@@ -173,15 +187,15 @@ COMMON = (
     flag("--set", EXPERIMENT, dest="overrides", action="append", default=[], metavar="KEY=VALUE"),
     flag("--roi", EXPERIMENT, metavar='"X Y Z R"'),
     flag("--seed", EXPERIMENT, type=whole(0), metavar="N"),
-    flag("--device", MACHINE, choices=("auto", "cpu", "cuda"), default="auto"),
-    flag("--gpu", MACHINE, type=whole(0), default=0, metavar="N"),
+    flag("--device", MACHINE, choices=requests.DEVICES, default="auto"),
+    flag("--gpu", MACHINE, type=value_of(TrainingRequest, "gpu"), default=0, metavar="N"),
 )
 IS_CONTINUE = flag("--is_continue", EXPERIMENT, action="store_true")
 OVERWRITE = flag("--overwrite", EXPERIMENT, action="store_true")
 CHECKPOINT = flag("--checkpoint", EXPERIMENT, type=Path, metavar="FILE")
 CASES = flag("--cases", EXPERIMENT, "", metavar="A,B,C")
 EXPERIMENTS = flag("--experiments", EXPERIMENT, "", type=Path, nargs="+", metavar="EXP")
-LANGUAGE = flag("--language", OUTPUT, choices=LANGUAGES)
+LANGUAGE = flag("--language", OUTPUT, choices=requests.LANGUAGES)
 VIEWER = (
     flag("--view", OUTPUT, "; --mode view shows a trained model", action="store_true"),
     flag("--host", OUTPUT, default=LOOPBACK, metavar="ADDRESS"),
@@ -189,7 +203,7 @@ VIEWER = (
     LANGUAGE,
 )
 RESOLUTION = (
-    flag("--resolution", OUTPUT, type=whole(2, MAX_RESOLUTION), default=PUBLISHED_RESOLUTION, metavar="N"),
+    flag("--resolution", OUTPUT, type=value_of(MeshRequest, "resolution"), default=PUBLISHED_RESOLUTION, metavar="N"),
     flag("--mcube_threshold", OUTPUT, dest="threshold", type=finite, metavar="X"),
 )
 FRAME = flag("--frame", OUTPUT, choices=requests.FRAMES, default=requests.WORLD)
@@ -204,29 +218,29 @@ MESH = (
     flag("--clean", OUTPUT, nargs="?", const=PIECES, default=PIECES, choices=requests.CLEANINGS),
     flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None),
     ALONE,
-    flag("--decimate", OUTPUT, type=whole(FEWEST_FACES), metavar="N"),
-    flag("--simplify", OUTPUT, type=positive, metavar="ERROR"),
+    flag("--decimate", OUTPUT, type=value_of(MeshRequest, "decimate"), metavar="N"),
+    flag("--simplify", OUTPUT, type=value_of(MeshRequest, "simplify"), metavar="ERROR"),
     flag("--watertight", OUTPUT, dest="is_watertight", action="store_true"),
     flag("--colour", OUTPUT, choices=requests.COLOURS),
-    flag("--texture_size", OUTPUT, type=whole(1, LARGEST_TEXTURE), default=TEXTURE_SIZE, metavar="N"),
+    flag("--texture_size", OUTPUT, type=value_of(MeshRequest, "texture_size"), default=TEXTURE_SIZE, metavar="N"),
 )
 MESH_FILE = flag("--mesh", OUTPUT, dest="mesh_file", type=Path, metavar="FILE")
 OUTPUT_FILE = flag("--output", OUTPUT, type=Path, metavar="FILE")
-IMAGE = flag("--image", OUTPUT, type=whole(0), default=0, metavar="N")
-LEVEL = flag("--resolution_level", OUTPUT, type=whole(1), metavar="L")
+IMAGE = flag("--image", OUTPUT, type=value_of(ImageRequest, "view"), default=0, metavar="N")
+LEVEL = flag("--resolution_level", OUTPUT, type=value_of(ImageRequest, "level"), metavar="L")
 VIDEO = (
     flag("--path", OUTPUT, default=requests.ORBIT, metavar="PATH"),
     flag("--show", OUTPUT, default="colour", metavar="LIST"),
-    flag("--seconds", OUTPUT, type=finite, metavar="S"),
-    flag("--fps", OUTPUT, type=finite, metavar="N"),
+    flag("--seconds", OUTPUT, type=value_of(VideoRequest, "seconds"), metavar="S"),
+    flag("--fps", OUTPUT, type=value_of(VideoRequest, "fps"), metavar="N"),
 )
 EVALUATION = (
     flag("--gt", OUTPUT, type=Path, metavar="FILE"),
-    flag("--tau", OUTPUT, type=finite, metavar="X"),
+    flag("--tau", OUTPUT, type=value_of(EvaluationRequest, "tau"), metavar="X"),
     flag("--points", OUTPUT, type=Path, metavar="FILE"),
     flag("--protocol", OUTPUT, choices=(DTU,)),
     flag("--dtu", OUTPUT, type=Path, metavar="FOLDER"),
-    flag("--scan", OUTPUT, type=whole(1, LARGEST_SCAN), metavar="N"),
+    flag("--scan", OUTPUT, type=value_of(EvaluationRequest, "scan"), metavar="N"),
     flag("--csv", OUTPUT, type=Path, metavar="FILE"),
 )
 BOX = ("NAME", "X0", "Y0", "X1", "Y1")
@@ -234,10 +248,10 @@ PHOTOGRAPHS = (
     flag("--images", PREPARATION, "", type=Path, metavar="PATH"),
     flag("--masks", PREPARATION, "", default="", metavar="SOURCE"),
     flag("--box", PREPARATION, "", dest="boxes", nargs=5, action="append", default=[], metavar=BOX),
-    flag("--marker", PREPARATION, "", type=positive, metavar="SIDE"),
+    flag("--marker", PREPARATION, "", type=value_of(PreparationRequest, "marker"), metavar="SIDE"),
     flag("--scale", PREPARATION, "", nargs="+", metavar="VALUE"),
     flag("--panorama", PREPARATION, "", dest="is_panorama", action="store_true"),
-    flag("--frames", PREPARATION, type=whole(3), default=DEFAULT_FRAMES, metavar="N"),
+    flag("--frames", PREPARATION, type=value_of(PreparationRequest, "frames"), default=DEFAULT_FRAMES, metavar="N"),
 )
 INSTEAD = "; for other modes set train.end_iter"
 MINUTES = flag("--minutes", PREPARATION, INSTEAD, type=minutes_or_auto, metavar="M")

@@ -9,13 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.io.streams import complain, quiet, say
-from models.commands.flags import DEFAULT_FRAMES
+from data.limits import require_values
 from models.config.program import PROGRAM_FOLDER, found_conf, rebased
 from models.machine.ranks.process import is_writer
 from models.machine.ranks.ranks import joined
-from models.mesh.output import require_valid
-from models.requests import MESH, NONE, UNIT, VERTEX, EvaluationRequest, MeshRequest, VideoRequest
+from models.mesh.output import require_source, require_valid
+from models.requests import (
+    DEFAULT_FRAMES,
+    MESH,
+    NONE,
+    UNIT,
+    VERTEX,
+    EvaluationRequest,
+    ImageRequest,
+    MeshRequest,
+    PreparationRequest,
+    TrainingRequest,
+    VideoRequest,
+)
 from models.results.callback import Callback
+from models.results.request_checks import require_evaluation, require_extraction, require_training, require_video
 from models.results.trained import TrainedModel, choose_device, withdrawn_if_it_fails
 
 if TYPE_CHECKING:
@@ -40,14 +53,6 @@ def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -
     conf = load_config(found, case, overrides)
     is_own = found.is_absolute() and found.is_relative_to(PROGRAM_FOLDER)
     return replace(conf, dataset=rebased(conf.dataset)) if is_own else conf
-
-
-def _require_mesh(request: MeshRequest) -> None:
-    """Raises UserError if the mesh cannot be made, or needs more memory than is free."""
-    from models.methods.capacity import require_mesh
-
-    require_valid(request)
-    require_mesh(request.resolution, f"--resolution {request.resolution}")
 
 
 @quiet()
@@ -80,9 +85,10 @@ def prepare(
     from data.prepare.pipeline import prepare as prepared
     from data.prepare.products import OVERVIEW
 
-    target = Path(conf.dataset.data_dir)
+    images, target = Path(images), Path(conf.dataset.data_dir)
+    require_values(PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite))
     request = Request(
-        images=Path(images),
+        images=images,
         target=target,
         frames=frames,
         masks=masks,
@@ -158,6 +164,7 @@ def train(
     from models.methods.capacity import require_batch, require_mesh
     from models.results.experiment import open_training
 
+    require_training(TrainingRequest(is_continue, overwrite, checkpoint, device, gpu, language))
     conf = choose_device(conf, device, gpu, is_trained=True)
     require_batch(conf)
     if conf.train.val_mesh_freq > 0:
@@ -194,6 +201,7 @@ def open_model(
     """
     from models.results.experiment import open_results
 
+    require_training(TrainingRequest(checkpoint=checkpoint, device=device, gpu=gpu))
     return TrainedModel(open_results(choose_device(conf, device, gpu), checkpoint, complain))
 
 
@@ -206,6 +214,7 @@ def render(model: TrainedModel, view: int, level: int | None = None) -> Validati
     """
     from data.scenes.scene import require_view
 
+    require_values(ImageRequest(view, level))
     require_view(model.scene, view)
     with model.working() as context:
         from models.results.image_metrics import validate_image
@@ -224,8 +233,9 @@ def render_video(model: TrainedModel, request: VideoRequest) -> Path:
     """
     from models.results.camera_paths import chosen_path
 
-    mesh = replace(request.mesh, color=VERTEX if MESH in request.shown else NONE)
-    _require_mesh(mesh)
+    require_video(request)
+    mesh = replace(request.mesh, color=VERTEX if MESH in request.shown else NONE, output=None)
+    require_extraction(mesh)
     path, level = chosen_path(request, model.scene if MESH in request.shown else model.views)
     with model.working() as context:
         from models.results.videos import render as rendered
@@ -242,7 +252,7 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     """
     from models.mesh.mesh import surface_to_world
 
-    _require_mesh(request)
+    require_extraction(request)
     views = model.scene if request.needs_photographs else model.views
     with model.working() as context:
         from models.results.meshes import validate_mesh
@@ -262,7 +272,8 @@ def color_mesh(conf: ExperimentConfig, request: MeshRequest) -> Surface:
     from models.mesh.mesh import surface_to_world
     from models.results.colored import color_file
 
-    _require_mesh(request)
+    require_valid(request)
+    require_source(request)
     surface, scene = color_file(conf, request)
     return surface if request.frame == UNIT else surface_to_world(surface, scene.scene_to_world)
 
@@ -275,7 +286,8 @@ def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | No
     """
     from models.results.references import read_references
 
-    _require_mesh(request.mesh)
+    require_evaluation(request)
+    require_extraction(request.mesh)
     references = read_references(model.experiment, request)
     with model.working() as context:
         from models.results.evaluate import evaluate as compute

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from data.io.streams import quiet
 from data.io.streams import telling as telling
-from models.commands.flags import DEFAULT_FRAMES
 from models.commands.functions import color_mesh as color_mesh
 from models.commands.functions import evaluate as evaluate
 from models.commands.functions import extract_mesh as extract_mesh
@@ -32,7 +31,7 @@ from models.commands.functions import train as train
 from models.commands.reconstruction_work import CONF, Work, case_of
 from models.commands.reconstruction_work import Reconstruction as Reconstruction
 from models.config.program import found_conf
-from models.requests import PIECES, PUBLISHED_RESOLUTION, VERTEX
+from models.requests import DEFAULT_FRAMES, PIECES, PUBLISHED_RESOLUTION, VERTEX
 from models.requests import EvaluationRequest as EvaluationRequest
 from models.requests import MeshRequest as MeshRequest
 from models.requests import VideoRequest as VideoRequest

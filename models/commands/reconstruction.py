@@ -16,6 +16,7 @@ from data.io import clock
 from data.io.clock import Times, ends_at, recorded, scheduled, slowdown
 from data.io.images import list_images
 from data.io.streams import complain, say
+from data.limits import require_values
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.checkpoints.folder import has_checkpoints
 from models.checkpoints.scenes import first_scene_kept
@@ -29,13 +30,15 @@ from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, 
 from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
 from models.commands.reconstruction_work import Reconstruction, Work
 from models.mesh.extraction import EmptySurfaceError
+from models.mesh.output import require_valid
 from models.methods.capacity import require_batch, require_mesh
-from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS, MeshRequest
+from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS, MeshRequest, PreparationRequest, TrainingRequest
 from models.results.experiment import CHECKPOINTS, results_folder
 from models.results.references import NoReferencesError
 from models.results.report import reconstruction as report
 from models.results.report.document import REPORT
 from models.results.report.reconstruction import MESH, PAGE, RESULT, collect, read_figures, warnings
+from models.results.request_checks import require_evaluation, require_training
 from models.results.trained import choose_device
 from models.training.budget import OPTIONAL, Budget
 from models.training.stops import DivergedError, Interrupted
@@ -48,6 +51,10 @@ NO_SURFACE = (
 
 def reconstructed(work: Work) -> Reconstruction:
     """The results; raises as `interface.reconstruct`."""
+    require_values(PreparationRequest(**work.photographs, overwrite=work.overwrite))
+    require_training(TrainingRequest(device=work.device, gpu=work.gpu, language=work.language))
+    require_evaluation(work.evaluation)
+    require_valid(work.mesh)
     planned.require_possible(work.minutes, work.mesh.output, work.mesh.color)
     with recorded() as times:
         folder, notes = _reconstructed(work, times)

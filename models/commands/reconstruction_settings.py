@@ -31,9 +31,9 @@ LEAST_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the sc
 
 def require_possible(minutes: float | str | None, output: Path | None, color: str | None) -> None:
     """Raises UserError for minutes out of range, and options of a mesh that do not apply."""
-    if minutes not in (None, AUTO) and (isinstance(minutes, str) or not 0 < minutes <= MOST_MINUTES):
-        shown = minutes if isinstance(minutes, str) else f"{minutes:g}"
-        raise UserError(f"--minutes {shown}: must be above 0 and at most {MOST_MINUTES:g}")
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MOST_MINUTES
+    if not is_number and minutes not in (None, AUTO):
+        raise UserError(f"--minutes {minutes}: must be above 0 and at most {MOST_MINUTES:g}")
     for name, is_given in (("--output", output is not None), ("--colour texture", color == TEXTURE)):
         if is_given:
             raise UserError(

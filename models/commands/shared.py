@@ -10,7 +10,7 @@ from typing import Any
 from data.io.streams import complain
 from models.commands import functions
 from models.commands.command import EXIT_DONE, EXIT_EMPTY_SURFACE, EXIT_NOT_FINITE, Arguments, ExperimentConfig, failed
-from models.mesh.output import require_format, require_free, require_valid
+from models.mesh.output import require_format, require_valid
 from models.requests import VERTEX, MeshRequest
 from models.results.trained import TrainedModel
 
@@ -30,10 +30,7 @@ def check_mesh(values: argparse.Namespace) -> None:
     """Raises UserError for a mesh that cannot be made, or cannot be written to --output."""
     if values.mode in ("render", "compare", "reconstruct"):  # for these modes --output is not a mesh
         values = argparse.Namespace(**vars(values) | {"output": None})
-    request = mesh_request(values)
-    require_valid(request)
-    if request.output is not None:
-        require_free(request.output, request.color)
+    require_valid(mesh_request(values))
 
 
 def ended(work: Callable[[], object], advice: str = "") -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from data.errors import UserError
 from data.io.streams import say
 from models.commands import cases, functions
 from models.commands.command import Arguments, Command, ExperimentConfig
@@ -14,12 +13,13 @@ from models.commands.flags import CASES, CHECKPOINT, IS_CONTINUE, OVERWRITE, VIE
 from models.commands.printed import command_line, of_the_scene
 from models.commands.shared import ended
 from models.commands.view import keys_of, place_of
+from models.requests import TrainingRequest
+from models.results.request_checks import require_training
 
 
 def check(values: argparse.Namespace) -> None:
     """Raises UserError for flags that contradict each other."""
-    if values.overwrite and values.is_continue:
-        raise UserError("--overwrite, --is_continue: one starts again, the other continues; give only one of them")
+    require_training(TrainingRequest(values.is_continue, values.overwrite, values.checkpoint))
     cases.check(values)
 
 

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from data.errors import UserError
 from models.commands import functions
 from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.flags import CHECKPOINT, MESH, MESH_FILE, OUTPUT_FILE
 from models.commands.shared import check_mesh, ended, mesh_request, with_model
-from models.requests import PIECES
+from models.mesh.output import require_source
 
 
 def check(values: argparse.Namespace) -> None:
     """Raises UserError as `check_mesh`, and for flags of an extraction together with --mesh."""
     if values.mode == "validate_mesh" and values.mesh_file is not None:
-        of_extraction = (values.bbox, values.checkpoint, values.threshold, values.simplify)
-        is_changed = values.clean != PIECES or values.is_watertight or values.is_object
-        if is_changed or any(value is not None for value in of_extraction):
-            raise UserError(
-                "--mesh: is coloured as it is; leave out --bbox, --checkpoint, --clean, --no-clean, --mcube_threshold, "
-                "--object, --simplify and --watertight"
-            )
+        require_source(mesh_request(values), values.checkpoint is not None or values.clean is None)
     check_mesh(values)
 
 

@@ -1,6 +1,6 @@
 """Strict conversion of mappings to frozen dataclasses: unknown, missing and ill-typed keys are errors.
 
-Allowed types and ranges are defined by the annotations of the dataclasses and by `limits`.
+Allowed types and ranges are defined by the annotations of the dataclasses and by `limits` (data/limits.py).
 """
 
 from __future__ import annotations
@@ -8,12 +8,15 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from data.errors import UserError
 from data.io.files import from_home
+from data.limits import KIND_NAMES, fault
+from data.limits import limits as limits
+from data.limits import shown as shown
 from models.config.keys import other_name
 
 if TYPE_CHECKING:
@@ -30,25 +33,10 @@ MOST_STEPS = 10**9  # at a millisecond each, eleven days
 LARGEST_WEIGHT = 1e6  # a larger one leaves the other losses below the rounding of float32
 # Below it, float32 rounds the steps of weights of order 1 to zero; above it, each step replaces the weights.
 LEAST_RATE, LARGEST_RATE = 1e-9, 100.0
-SHOWN_CHARACTERS = 60  # of a wrong value in a message
-KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 class ConfigError(UserError):
     """An invalid conf or override."""
-
-
-def limits(
-    default: Any = dataclasses.MISSING,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    one_of: Collection[str] = (),
-) -> Any:
-    """A dataclass field with a range for `check_limits`; without a default the key is required."""
-    metadata = {"at_least": at_least, "above": above, "at_most": at_most, "one_of": one_of}
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 def weight(default: Any = dataclasses.MISSING) -> Any:
@@ -69,12 +57,6 @@ def every(default: Any = dataclasses.MISSING, least: int = 0) -> Any:
 def share(default: Any = dataclasses.MISSING) -> Any:
     """A fraction of a whole."""
     return limits(default, at_least=0, at_most=1)
-
-
-def shown(value: object) -> str:
-    """The value as quoted in messages, truncated if long."""
-    text = str(list(value)) if isinstance(value, tuple) else repr(value)
-    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -155,18 +137,8 @@ def check_limits(block: Any, path: str = "") -> None:
 
 
 def _fault(value: Any, metadata: Mapping[str, Any]) -> str:
-    """What is wrong with a value according to its field's metadata; "" if it is valid."""
-    if value == AUTO:
-        return ""
-    if metadata.get("at_least") is not None and value < metadata["at_least"]:
-        return f"must be at least {metadata['at_least']}"
-    if metadata.get("above") is not None and value <= metadata["above"]:
-        return f"must be greater than {metadata['above']}"
-    if metadata.get("at_most") is not None and value > metadata["at_most"]:
-        return f"must be at most {metadata['at_most']}"
-    if metadata.get("one_of") and value not in metadata["one_of"]:
-        return f"must be one of {', '.join(metadata['one_of'])}"
-    return ""
+    """`fault` of a value that may be "auto"."""
+    return "" if value == AUTO else fault(value, metadata)
 
 
 def _convert(value: object, kind: Any, path: str) -> Any:

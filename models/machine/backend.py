@@ -33,8 +33,8 @@ from models.machine.cuda import start
 from models.machine.cuda.choice import insisted
 from models.machine.cuda.home import Home
 from models.machine.progress import compile_progress
+from models.requests import DEVICES
 
-DEVICES = ("auto", "cpu", "cuda")
 ASKED_FOR = "asked for"  # the reason for a device that the user chose
 MPI_VARIABLE = "OMPI_COMM_WORLD_SIZE"
 INSTALL = "pip install -r requirements.txt"

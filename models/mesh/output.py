@@ -9,33 +9,17 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.io.files import require_place
-from models.requests import (
-    AXES,
-    CLEANINGS,
-    COLOURS,
-    FRAMES,
-    NETWORK,
-    NONE,
-    TEXTURE,
-    UNIT,
-    VERTEX,
-    MeshRequest,
-)
+from data.limits import require_values
+from models.requests import NETWORK, NONE, PIECES, TEXTURE, UNIT, VERTEX, MeshRequest
 
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
 
 
 def require_valid(request: MeshRequest) -> None:
-    """Raises UserError for wrong values, an empty box, options that exclude each other, and a missing package."""
-    allowed = {"frame": FRAMES, "clean": (None, *CLEANINGS), "color": (*COLOURS, NETWORK), "up": (None, *AXES)}
-    for name, values in allowed.items():
-        if (value := getattr(request, name)) not in values:
-            raise UserError(f"MeshRequest: {name} = {value!r} must be one of {', '.join(map(repr, values))}")
-    for name in ("output", "mesh_file"):
-        if isinstance(value := getattr(request, name), str):
-            raise UserError(f"MeshRequest: {name} must be a Path, not a text; write Path({value!r})")
-    if not isinstance(request.resolution, int):
-        raise UserError(f"MeshRequest: resolution = {request.resolution!r} must be a whole number")
+    """Raises UserError for wrong values, an empty box, options that exclude each other, a missing package, and a file
+    that cannot be written.
+    """
+    require_values(request)
     if request.bbox is not None and not all(map(operator.lt, request.bbox[:3], request.bbox[3:])):
         raise UserError(
             f"--bbox {' '.join(f'{value:.12g}' for value in request.bbox)}: each of the first three numbers must be "
@@ -51,6 +35,22 @@ def require_valid(request: MeshRequest) -> None:
     ):
         if is_given and importlib.util.find_spec(package) is None:
             raise UserError(f"{name}: the Python package {package} is missing; run `pip install -r requirements.txt`")
+    if request.output is not None:
+        require_format(request.output, VERTEX if request.color == NETWORK else request.color)
+        require_free(request.output, request.color)
+
+
+def require_source(request: MeshRequest, is_extraction: bool = False) -> None:
+    """Raises UserError without a mesh to colour, and for options of an extraction, also if it `is_extraction`."""
+    if request.mesh_file is None or not os.path.isfile(request.mesh_file):
+        raise UserError(f"--mesh {request.mesh_file}: no such file; name a .ply, .obj, .stl or .glb")
+    of_extraction = (request.bbox, request.threshold, request.simplify)
+    is_changed = request.clean not in (None, PIECES) or request.is_watertight or request.is_object
+    if is_extraction or is_changed or any(value is not None for value in of_extraction):
+        raise UserError(
+            "--mesh: is coloured as it is; leave out --bbox, --checkpoint, --clean, --no-clean, --mcube_threshold, "
+            "--object, --simplify and --watertight"
+        )
 
 
 def require_format(path: Path, color: str | None) -> str:

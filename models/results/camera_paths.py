@@ -22,14 +22,13 @@ from data.cameras import LONGEST_FOCAL, interpolate_pose, mean_up
 from data.errors import SceneError, UserError
 from data.io import untrusted
 from data.scenes.scene import FARTHEST_CAMERA, Posed, radius_of, require_view
-from models.requests import ORBIT, VideoRequest, view_indices
+from models.requests import FASTEST, ORBIT, SLOWEST, VideoRequest, view_indices
 
 BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # from y up and -z forwards to y down and z forwards
 TRANSFORM_FILE = "dataparser_transforms.json"
 ROTATION_TOLERANCE = 1e-2  # tolerance of axis lengths and right angles, for files with few digits
 MOST_FRAMES = 100_000
 MOST_PIXELS = 1 << 26  # pixels of a frame: 8192 x 8192, more than players support
-FASTEST = 240.0  # frames per second
 WIDEST = 170.0  # degrees
 FILM_LINES = 720  # height of a film of higher photographs in pixels, at least
 NARROWEST = math.degrees(1.0 / LONGEST_FOCAL)
@@ -115,8 +114,8 @@ def from_file(path: Path, scene: Posed) -> CameraPath:
     try:
         content = untrusted.read_object(path)
         fps = untrusted.positive(str(path), "fps", content.get("fps", VideoRequest.fps))
-        if fps > FASTEST:
-            raise SceneError(f"{path}: fps is {fps:g} and must be at most {FASTEST:g}; correct it")
+        if not SLOWEST <= fps <= FASTEST:
+            raise SceneError(f"{path}: fps is {fps:g} and must be {SLOWEST:g} to {FASTEST:g}; correct it")
         if "camera_path" in content:
             width, height, shots = _of_nerfstudio(path, content, scene)
         else:

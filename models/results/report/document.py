@@ -18,7 +18,6 @@ from data.io.files import read_regular
 REPORT = "report.html"  # the page of a run
 MOST_BYTES = 1 << 26  # largest page that is read back
 ASSETS = Path(__file__).resolve().parent / "assets"
-LANGUAGES = ("en", "zh")
 TEMPLATE, PAGE = "templates/viewer.zip", "viewer.html.template"  # in the resources of trimesh
 LIBRARY_MARK = "THREE"  # the name that three.js gives itself
 DATA_BEGIN, DATA_END = '<script id="data" type="application/json">', "</script>"

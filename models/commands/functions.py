@@ -27,9 +27,9 @@ from models.requests import (
     TrainingRequest,
     VideoRequest,
 )
-from models.results.callback import Callback
+from models.results.callback import Callback, Callbacks
 from models.results.request_checks import require_evaluation, require_extraction, require_training, require_video
-from models.results.trained import TrainedModel, choose_device, withdrawn_if_it_fails
+from models.results.trained import TrainedModel, choose_device, using_device, withdrawn_if_it_fails
 
 if TYPE_CHECKING:
     from data.prepare.inspection.epipolar import Finding
@@ -136,6 +136,7 @@ def inspect(conf: ExperimentConfig) -> tuple[Finding, ...]:
     return found
 
 
+@using_device(is_training=True)
 @quiet()
 def train(
     conf: ExperimentConfig,
@@ -155,7 +156,8 @@ def train(
         overwrite: start again in a folder with checkpoints, which the first new one replaces.
         checkpoint: start from a .safetensors of this program or a .pth of the published code.
         language: of the report, "en" or "zh"; None for that of the browser.
-        callbacks: called at reports, images, meshes and steps; their errors do not stop the training.
+        callbacks: called at reports, images, meshes and steps. What they raise is reported once, and the training goes
+            on; only KeyboardInterrupt ends it, as Ctrl-C.
     Raises:
         Interrupted: after SIGINT, SIGTERM or SIGHUP, with everything saved.
         DivergedError: values do not remain finite, or the networks collapse.
@@ -173,11 +175,10 @@ def train(
     resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
     writes = is_writer()
     with withdrawn_if_it_fails(experiment):
-        for callback in callbacks if writes else ():
-            callback.begin(experiment)
         from models.training.logger import RunLogger
 
         with RunLogger(experiment.folder, not writes, resumed_at, writes) as log:
+            Callbacks(callbacks if writes else (), log.warn).begin(experiment)
             from models.commands.runner import Runner
             from models.machine.memory import release_all
 

@@ -36,11 +36,13 @@ from models.requests import EvaluationRequest as EvaluationRequest
 from models.requests import MeshRequest as MeshRequest
 from models.requests import VideoRequest as VideoRequest
 from models.results.callback import Callback as Callback
+from models.results.trained import using_device
 
 DELIVERED = MeshRequest(PUBLISHED_RESOLUTION, is_refined=True, clean=PIECES, color=VERTEX)
 REFERENCES = EvaluationRequest(DELIVERED)  # those of the scene
 
 
+@using_device()
 @quiet()
 def reconstruct(
     images: str | Path,

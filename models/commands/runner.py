@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -23,7 +23,7 @@ from models.methods.decisions import with_table
 from models.methods.registry import build_model
 from models.plan import LEAST_STEPS, PLAN_KEY, as_state
 from models.requests import NETWORK, MeshRequest
-from models.results.callback import FINISHED, STOPPED, TRAINING, Callback
+from models.results.callback import FINISHED, STOPPED, TRAINING, Callback, Callbacks
 from models.results.collapse import ScoredViews, scored_views
 from models.results.context import EvalContext, ResultChunks, log_inputs
 from models.results.experiment import Experiment, plan_of
@@ -69,7 +69,8 @@ class Runner:
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
-        self._followers: tuple[Callback, ...] = ()
+        self._interrupts = Interrupts()
+        self._callbacks = Callbacks((), log.warn)
         if experiment.checkpoint is not None:
             self.trainer.restore(experiment.checkpoint)
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
@@ -131,7 +132,7 @@ class Runner:
         end: str | None = STOPPED
         bar = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
         try:
-            with Interrupts() as interrupts, bar:
+            with self._interrupts as interrupts, bar:
                 self._steps(interrupts, bar)
                 if self.trainer.guard.has_taken:
                     self.watch.save(self._failure)
@@ -149,7 +150,7 @@ class Runner:
             raise
         finally:
             if end is not None and self.trainer.guard.steps:
-                self._tell(lambda follower: follower.write(self.step, self._seconds(), end))
+                self._callbacks.notify(self.step, "write", self.step, self._seconds(), end)
 
     def _steps(self, interrupts: Interrupts, bar: Bar) -> None:
         """Take the remaining steps, until a signal arrives."""
@@ -170,13 +171,9 @@ class Runner:
         self._choose_chunk()
         self.watch.begin()
         has_surface = self.trainer.model.level_set is not None
-        self._followers = (TrainingReport(self.experiment, self.log, language, self.step, has_surface), *followers)
+        report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
+        self._callbacks = Callbacks((report, *followers), self.log.warn, self._interrupts.request)
         self._speed = Speed()
-
-    def _tell(self, what: Callable[[Callback], None]) -> None:
-        """Call all callbacks. An error of a callback is reported once and does not stop the training."""
-        for follower in self._followers:
-            self.log.unless_it_fails(self.step, follower.name, partial(what, follower))
 
     def _after_step(self, output: BatchGradient, bar: Bar) -> None:
         """Actions due after a step, including a skipped one."""
@@ -193,7 +190,7 @@ class Runner:
             bar.set_postfix_str(self._report(scalars, output.weighted(scalars), self._speed.since_last()))
         if self._write_due_results() or self.trainer.guard.steps <= FIRST_STEPS:
             bar.leave_out()
-        self._tell(lambda follower: follower.after_step(self.snapshot))
+        self._callbacks.notify(self.step, "after_step", self.snapshot)
 
     def _require_folder(self) -> None:
         """Recreate the folder if it was deleted; raises UserError if another run has it."""
@@ -225,7 +222,7 @@ class Runner:
         self._health.note_psnr(scalars["Statistics/psnr"])
         self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
         values = weighted | {"Statistics/learning_rate": rate, "speed": speed}
-        self._tell(lambda follower: follower.scalars(self.step, self._seconds(), values))
+        self._callbacks.notify(self.step, "scalars", self.step, self._seconds(), values)
         text = (
             f"loss {scalars['Loss/loss']:.4f}, batch PSNR {scalars['Statistics/psnr']:.2f}, "
             f"{self.trainer.model.progress_text(scalars)}, {speed:.0f} {self.trainer.model.entries}/s"
@@ -250,19 +247,19 @@ class Runner:
             seen = partial(validate_image, view=shown.views[0], level=level, validation=shown.validation)
             picture = self.log.unless_it_fails(self.step, "images", lambda: seen(self.snapshot()))
             if picture is not None:
-                self._tell(lambda follower: follower.picture(self.step, picture))
+                self._callbacks.notify(self.step, "picture", self.step, picture)
         if has_mesh:
             try:
                 request = MeshRequest(self.conf.mesh_resolution, color=NETWORK)
                 mesh = self.log.unless_it_fails(self.step, "meshes", lambda: validate_mesh(self.snapshot(), request))
                 if mesh is not None:
-                    self._tell(lambda follower: follower.mesh(self.step, mesh))
+                    self._callbacks.notify(self.step, "mesh", self.step, mesh)
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")
         if has_picture or has_mesh:
             memory.release()
         if (has_picture or has_mesh or self._due(self.conf.report_freq)) and self.step < self.conf.end_iter:
-            self._tell(lambda follower: follower.write(self.step, self._seconds(), TRAINING))
+            self._callbacks.notify(self.step, "write", self.step, self._seconds(), TRAINING)
         return has_picture or has_mesh or self._due(self.conf.save_freq)
 
     def _score(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +51,7 @@ class TrainedModel(AbstractContextManager):
     @contextmanager
     def working(self) -> Iterator[EvalContext]:
         """The `context` in the body, with the end of `withdrawn_if_it_fails`."""
-        with withdrawn_if_it_fails(self.experiment):
+        with using_device(), withdrawn_if_it_fails(self.experiment):
             yield self.context
 
     def export_splats(self) -> Path:
@@ -83,6 +84,26 @@ class TrainedModel(AbstractContextManager):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_IN_USE, _TRAINING = threading.RLock(), threading.Lock()
+
+
+@contextmanager
+def using_device(is_training: bool = False) -> Iterator[None]:
+    """The body computes with Jittor, which is for one thread, and holds the state of one training.
+
+    Raises UserError while another thread computes, or a training runs if it `is_training`.
+    """
+    with ExitStack() as held:
+        for lock in (_IN_USE, _TRAINING) if is_training else (_IN_USE,):
+            if not lock.acquire(blocking=False):
+                raise UserError(
+                    "this process trains or computes results already; wait until that has ended, or start another "
+                    "process"
+                )
+            held.callback(lock.release)
+        yield
 
 
 def choose_device(conf: ExperimentConfig, device: str, gpu: int, is_trained: bool = False) -> ExperimentConfig:

@@ -66,6 +66,10 @@ class Interrupts:
 
             memory.let_go(error)
 
+    def request(self) -> None:
+        """End the training as Ctrl-C does."""
+        self.received = self.received or signal.SIGINT
+
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         """Record the first signal; exit at the second without flushing, as checkpoints are complete at any time."""
         if self.received is None:

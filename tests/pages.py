@@ -114,7 +114,7 @@ def modules() -> dict[str, tuple[Path, ast.Module]]:
 def floors() -> dict[str, int]:
     """Package -> place in the page's list. An import goes to an earlier place, or stays in its package."""
     page = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
-    listed = re.search(r"^the root of `data`(, .*)\.$", page, re.MULTILINE).group(1)
+    listed = re.search(r"^the root of `data`(; .*)\.$", page, re.MULTILINE).group(1)
     found = {"data": 0}
     for place, group in enumerate(listed.split(";")):
         for name in re.findall(r"`(\w+)`", group):

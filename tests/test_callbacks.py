@@ -1,4 +1,4 @@
-"""What a callback raises does not end a training, in any of its methods; a second training in the process is refused."""
+"""What a callback raises does not end a training, in any method; a second training in the process is refused."""
 
 import threading
 from pathlib import Path

@@ -60,6 +60,11 @@ def limits_of(kind: type[DataclassInstance], name: str) -> Mapping[str, Any]:
     return {field.name: field.metadata for field in dataclasses.fields(kind)}[name]
 
 
+def span(kind: type[DataclassInstance], name: str) -> tuple[Any, Any]:
+    """The smallest and the largest value of a field with both limits."""
+    return limits_of(kind, name)["at_least"], limits_of(kind, name)["at_most"]
+
+
 def require_values(block: DataclassInstance) -> None:
     """Raises UserError for the first field of a dataclass that is not of its type, not finite or out of its range."""
     name = type(block).__name__

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -63,6 +64,12 @@ def displayed(scene: Scene, port: int, is_alone: bool = False) -> Iterator[tuple
         yield SceneDisplay(running, scene, words("en"), told.append, is_alone), told
     finally:
         server.stop(running)
+
+
+def address_in(told: Iterable[str]) -> str:
+    """The address with its token that a viewer printed, at 127.0.0.1."""
+    found = next(filter(None, (re.search(r"http://localhost:\d+\S*", line) for line in told)))
+    return found[0].replace("localhost", "127.0.0.1")
 
 
 @contextmanager

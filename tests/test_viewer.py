@@ -1,7 +1,6 @@
 """The viewer: what it refuses, where it listens, what its sphere and boxes say, and what it does in a browser."""
 
 import json
-import re
 import signal
 import socket
 import subprocess
@@ -9,7 +8,17 @@ import subprocess
 import numpy as np
 import pytest
 import trimesh
-from browsing import CANVAS, demo_scene, displayed, needs_viser, on_screen, opened, wait_until, without_fonts
+from browsing import (
+    CANVAS,
+    address_in,
+    demo_scene,
+    displayed,
+    needs_viser,
+    on_screen,
+    opened,
+    wait_until,
+    without_fonts,
+)
 from runs import ROOT, command, run
 
 from data.errors import UserError
@@ -47,7 +56,7 @@ def test_sphere_cameras_and_boxes_in_a_browser(stage, tmp_path):
     boxes, scene = Boxes(shown, tmp_path, 1, told.append), shown.scene
     CropBox(shown, ConfKeys(ROOT / "confs/debug.conf", tmp_path), told.append)
     boxes.view.value = 2
-    with opened(f"http://127.0.0.1:{shown.server.get_port()}", DESKTOP) as (page, errors):
+    with opened(address_in(told), DESKTOP) as (page, errors):
         page.wait_for_function(CANVAS)
         page.wait_for_timeout(4000)
         page.screenshot(path=str(tmp_path / "canvas.png"))
@@ -110,8 +119,7 @@ def test_a_model_is_shown_until_ctrl_c_and_a_closed_tab_ends_nothing(tmp_path):
         page.get_by_role("option", name=after).click()
 
     try:
-        found = (re.search(r"viewer: http://localhost:(\d+)", line) for line in process.stdout)
-        address = f"http://127.0.0.1:{next(filter(None, found))[1]}"
+        address = address_in(process.stdout)
         with opened(address, DESKTOP) as (page, errors):  # a tab that is closed, and another one
             page.wait_for_function(CANVAS)
             page.get_by_text("step 6", exact=False).first.wait_for(timeout=60_000)

@@ -21,18 +21,20 @@ def asking(path="/", **headers):
 
 
 SOCKET = {"Upgrade": "websocket"}
-LOCAL, SHARED = Access("", "viewer"), Access("secret", "viewer")
+LOCAL, SHARED = Access("secret", "viewer", True), Access("secret", "viewer", False)
 
 
+COOKIE = {"Cookie": "viewer=secret"}
 EVIL, BOX = "http://evil.example", {"Host": "box:8080", "Origin": "http://box:8080"}
 REQUESTS = [
-    (LOCAL, {"Host": "127.0.0.1:8080", "Origin": "http://127.0.0.1:8080"}, True),
-    (LOCAL, {"Host": "localhost:9999", "Origin": "http://LOCALHOST:9999"}, True),  # the near end of an SSH tunnel
-    (LOCAL, {}, True),
+    (LOCAL, {"Host": "127.0.0.1:8080", "Origin": "http://127.0.0.1:8080", **COOKIE}, True),
+    # the near end of an SSH tunnel
+    (LOCAL, {"Host": "localhost:9999", "Origin": "http://LOCALHOST:9999", **COOKIE}, True),
+    (LOCAL, {}, False),  # another user of the machine
     # the second is another server on the same machine
-    *((LOCAL, {"Origin": origin}, False) for origin in (EVIL, "http://localhost:3000", "null")),
-    (LOCAL, {"Host": "evil.example:8080", "Origin": f"{EVIL}:8080"}, False),  # DNS rebinding
-    (LOCAL, {"Host": "127.0.0.1.evil.example:8080"}, False),
+    *((LOCAL, {"Origin": origin, **COOKIE}, False) for origin in (EVIL, "http://localhost:3000", "null")),
+    (LOCAL, {"Host": "evil.example:8080", "Origin": f"{EVIL}:8080", **COOKIE}, False),  # DNS rebinding
+    (LOCAL, {"Host": "127.0.0.1.evil.example:8080", **COOKIE}, False),
     (SHARED, BOX, False),
     (SHARED, {**BOX, "Cookie": "a=b; viewer=secret"}, True),
     (SHARED, {**BOX, "Origin": EVIL, "Cookie": "viewer=secret"}, False),
@@ -45,6 +47,8 @@ REQUESTS = [
 @pytest.mark.parametrize(("access", "request_of", "is_admitted"), REQUESTS)
 def test_a_websocket_is_for_the_viewers_own_page(access, request_of, is_admitted):
     assert (access.refusal(asking(**SOCKET, **request_of)) == "") == is_admitted
+    for path in ("/", "//", "/./", "/index.html/", "/%2e", "/x.js"):  # whatever the path, and without an upgrade, too
+        assert (access.refusal(asking(path, **request_of)) == "") == is_admitted
     assert (access.refusal(asking("/?token=secret", **SOCKET, **request_of)) == "") or not is_admitted
 
 
@@ -80,14 +84,15 @@ def viewer_at(host, port):
 
 
 @needs_viser
-def test_a_viewer_that_others_reach_asks_for_its_token(monkeypatch):
-    with viewer_at("0.0.0.0", 9330) as (port, told):
-        path = re.search(rf"http://0\.0\.0\.0:{port}(/\?token=\S{{16,}}) ", told[-1])[1]
+@pytest.mark.parametrize(("host", "name"), [("0.0.0.0", r"0\.0\.0\.0"), ("127.0.0.1", "localhost")])
+def test_a_viewer_asks_for_its_token(monkeypatch, host, name):
+    with viewer_at(host, 9330) as (port, told):
+        path = re.search(rf"http://{name}:{port}(/\?token=\S{{16,}}) ", told[-1])[1]
         own = of_a_socket(port, f"http://127.0.0.1:{port}")
         assert " 403 " in asked_of(port, {})[0] and " 403 " in asked_of(port, own)[0]
         first, answer = asked_of(port, {}, path)
         cookie = re.search(r"Set-Cookie: ([^;]+); Path=/; HttpOnly; SameSite=Strict", answer)[1]
         assert " 200 " in first and " 101 " in asked_of(port, {**own, "Cookie": cookie})[0]
-    monkeypatch.setattr(server, "guarded", lambda access: contextlib.nullcontext([]))
+    monkeypatch.setattr(server, "guarded", lambda access, gate: contextlib.nullcontext([]))
     with pytest.raises(UserError, match="access to the viewer cannot be restricted"):
         server.start("127.0.0.1", 9340, "test", str)

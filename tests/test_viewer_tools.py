@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 import trimesh
-from browsing import CANVAS, demo_scene, displayed, needs_viser, on_screen, opened, wait_until
+from browsing import CANVAS, address_in, demo_scene, displayed, needs_viser, on_screen, opened, wait_until
 from runs import ROOT
 
 from data.prepare.load import load_scene
@@ -19,6 +19,7 @@ from models.commands.arguments import parse_arguments
 from models.mesh.mesh import Surface
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file
+from models.results.experiment import Experiment
 from models.viewer import handles
 from models.viewer.camera_tools import CameraTools
 from models.viewer.export import ExportPanel
@@ -112,21 +113,22 @@ def test_the_status_says_what_is_computed(stage):
 
 def test_the_export_panel_asks_for_a_mesh_and_shows_what_was_written(stage, tmp_path):
     panel, asked = ExportPanel(stage[0], crop := CropBox(stage[0], ConfKeys(CONF, tmp_path), print)), []
-    panel.serve(tmp_path, 7, asked.append)
+    experiment = Experiment(load_config(CONF, "", OF_DEMO), tmp_path, stage[0].scene, None)
+    panel.serve(experiment, 7, asked.append)
     panel.press()
-    panel.serve(tmp_path, 7, asked.append)
-    panel.serve(tmp_path, 7, asked.append)
+    panel.serve(experiment, 7, asked.append)
+    panel.serve(experiment, 7, asked.append)
     assert len(asked) == 1 and asked[0].output == tmp_path / "meshes/00000007.glb"
     assert asked[0].bbox is None and asked[0].clean == "pieces", "a scene with masks"
     assert "00000007.glb" in panel.told.content
     panel.format.value, panel.is_textured.value, panel.is_cropped.value, panel.triangles.value = ".obj", True, True, 500
     panel.press()
-    panel.serve(tmp_path, 7, asked.append)
+    panel.serve(experiment, 7, asked.append)
     assert (asked[1].decimate, asked[1].color) == (500, "texture") and "00000007.mtl" in panel.told.content
     assert np.allclose(asked[1].bbox, crop.box.reshape(-1))
     panel.format.value = ".stl"
     panel.press()
-    panel.serve(tmp_path, 7, asked.append)
+    panel.serve(experiment, 7, asked.append)
     assert len(asked) == 2 and ".stl cannot hold" in panel.told.content
 
 
@@ -184,7 +186,7 @@ def test_colours_and_tools_in_a_browser(stage, tmp_path, scene):
     LiveRenderer(shown).show_mesh(Surface(shown.surface, rgb=np.concatenate(rgb)))
     shown.cameras.show(False)
     shown.region.visible = False
-    with opened(f"http://127.0.0.1:{shown.server.get_port()}", SIZE) as (page, _errors):
+    with opened(address_in(told), SIZE) as (page, _errors):
         page.wait_for_function(CANVAS)
         page.wait_for_timeout(4000)
         (client,) = shown.server.get_clients().values()

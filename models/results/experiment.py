@@ -6,6 +6,7 @@ validations_fine/. The folder itself may be a link; links inside it are not writ
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,7 +87,9 @@ class Experiment:
         return self.lock is None or self.lock.confirm()
 
     def path(self, kind: str, name: str) -> Path:
-        """Path of a result, `<folder>/<kind>/<name>`; the folder is created."""
+        """Path of a result, `<folder>/<kind>/<name>`; the folder is created. Raises UserError for other names."""
+        if os.path.basename(name) != name or name in ("", ".", ".."):
+            raise UserError(f"{name!r}: is not the name of a file in {self.folder / kind}; choose another")
         return self.subfolder(kind) / name
 
     def subfolder(self, kind: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,18 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import write_result
+from data.limits import limits_of
 from models.requests import VideoRequest
 from models.results.camera_paths import key_of
+from models.viewer.messages import LARGEST_SCREENSHOT
 from models.viewer.scene_display import SceneDisplay, pose_of
 
 PATH_FILE = "camera_path"
 NARROWEST_VIEW, WIDEST_VIEW = 10.0, 120.0  # degrees
 PURPLE = (140, 70, 170)
 MARK = 0.05  # size of a key of the path, relative to the distance of the cameras
-LARGEST_SCREENSHOT = 4096  # pixels
+MOST_KEYS = 1000  # of a path
+SCREENSHOT_SECONDS = 30.0  # a tab in the background sends none
 
 
 class CameraTools:
@@ -30,7 +34,7 @@ class CameraTools:
     def __init__(self, stage: SceneDisplay, folder: Path, say: Callable[[str], None]) -> None:
         """Add the controls to the page; camera paths are written to `folder`."""
         self._stage, self._folder, self._say = stage, folder, say
-        self._screenshots = 0
+        self._screenshots, self._capturing = 0, threading.Lock()
         self.keys: list[dict[str, object]] = []
         self._poses: list[np.ndarray] = []
         gui, words = stage.server.gui, stage.words
@@ -41,7 +45,8 @@ class CameraTools:
         with gui.add_folder(words("path"), expand_by_default=False):
             add, remove = gui.add_button(words("add_key")), gui.add_button(words("remove_key"))
             self.is_cycle = gui.add_checkbox(words("is_cycle"), False)
-            self.seconds = gui.add_number(words("seconds"), VideoRequest.seconds, min=0.1, step=0.5)
+            most = limits_of(VideoRequest, "seconds")["at_most"]
+            self.seconds = gui.add_number(words("seconds"), VideoRequest.seconds, min=0.1, max=most, step=0.5)
             save = gui.add_button(words("save_path"))
             self.told = gui.add_markdown("")
         self.fov.on_update(self._zoom)
@@ -53,6 +58,8 @@ class CameraTools:
 
     def add(self, c2w: np.ndarray, fov: float) -> None:
         """Append a camera [4, 4] of the working frame with a vertical field of view in degrees to the path."""
+        if len(self.keys) == MOST_KEYS:
+            return
         self.keys.append(key_of(self._stage.scene, c2w, fov))
         self._poses.append(c2w)
         self._draw()
@@ -90,7 +97,14 @@ class CameraTools:
         camera = client.camera
         scale = min(1.0, LARGEST_SCREENSHOT / max(camera.image_width, camera.image_height))
         width, height = round(scale * camera.image_width), round(scale * camera.image_height)
-        pixels = client.get_render(height, width, transport_format="png")
+        if not self._capturing.acquire(blocking=False):  # one at a time: it holds a thread of the server
+            return
+        try:
+            pixels = client.get_render(height, width, transport_format="png", timeout=SCREENSHOT_SECONDS)
+        except (RuntimeError, TimeoutError):
+            return  # the tab was closed, or is in the background
+        finally:
+            self._capturing.release()
         # The background of the page is white; viser's image is transparent there.
         is_made, content = cv2.imencode(".png", np.ascontiguousarray(over_white(pixels)[..., ::-1]))
         if is_made:

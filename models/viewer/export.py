@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data.errors import UserError
+from data.limits import span
 from models.mesh.extraction import EmptySurfaceError
 from models.mesh.output import HOLDS, companions, require_format
-from models.requests import PIECES, TEXTURE, VIEWS, MeshRequest
+from models.requests import PIECES, PUBLISHED_RESOLUTION, TEXTURE, TEXTURE_SIZE, VIEWS, MeshRequest
+from models.results.experiment import Experiment
+from models.results.request_checks import require_extraction
 from models.viewer.handles import CropBox
 from models.viewer.scene_display import SceneDisplay
-
-RESOLUTION, LEAST, MOST = 512, 16, 2048  # grid points per side
-TEXTURE_SIZE = 2048  # texels per side
 
 
 class ExportPanel:
@@ -24,11 +24,12 @@ class ExportPanel:
         gui, words = stage.server.gui, stage.words
         self._crop, self._words, self._is_wanted = crop, words, False
         self._clean = VIEWS if stage.scene.masks is None else PIECES  # as reconstruct
+        (least, finest), most = span(MeshRequest, "resolution"), span(MeshRequest, "decimate")[1]
         with gui.add_folder(words("export"), expand_by_default=False):
             self.format = gui.add_dropdown(words("format"), tuple(HOLDS), initial_value=".glb")
-            self.resolution = gui.add_number(words("resolution"), RESOLUTION, min=LEAST, max=MOST, step=1)
+            self.resolution = gui.add_number(words("resolution"), PUBLISHED_RESOLUTION, min=least, max=finest, step=1)
             self.is_cropped = gui.add_checkbox(words("is_cropped"), False)
-            self.triangles = gui.add_number(words("triangles"), 0, min=0, step=1000)
+            self.triangles = gui.add_number(words("triangles"), 0, min=0, max=most, step=1000)
             self.is_textured = gui.add_checkbox(words("texture"), False)
             write = gui.add_button(words("write"))
             self.told = gui.add_markdown("")
@@ -38,8 +39,8 @@ class ExportPanel:
         """Ask for the mesh."""
         self._is_wanted, self.told.content = True, self._words("computing")
 
-    def serve(self, folder: Path, step: int, write: Callable[[MeshRequest], object]) -> None:
-        """Write a wanted mesh to meshes/ of the experiment `folder`, named by the step, and show its files or an error.
+    def serve(self, experiment: Experiment, step: int, write: Callable[[MeshRequest], object]) -> None:
+        """Write a wanted mesh to meshes/ of the experiment, named by the step, and show its files or an error.
 
         `write` writes the mesh of a request, and raises UserError or EmptySurfaceError.
         """
@@ -47,8 +48,9 @@ class ExportPanel:
             return
         self._is_wanted = False
         try:
-            path = folder / "meshes" / f"{step:08d}{self.format.value}"
+            path = experiment.path("meshes", f"{step:08d}{self.format.value}")
             request = self.request(path)
+            require_extraction(request)
             write(request)
         except (UserError, EmptySurfaceError) as error:
             self.told.content = str(error)

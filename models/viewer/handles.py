@@ -145,6 +145,7 @@ def conf_text(base: Path, path: Path, keys: dict[str, str]) -> str:
 GREEN = (40, 150, 90)
 HANDLE = 0.25  # radii
 LINE_WIDTH = 3.0  # pixels
+LONGEST_LENGTH = 1e9
 NEAR_RAY = 0.02  # radians: SfM points within this angle of a click may be meant
 ENDS = ("A", "B")
 
@@ -171,7 +172,7 @@ class Ruler:
         with server.gui.add_folder(words("ruler"), expand_by_default=False):
             self.shown = server.gui.add_checkbox(words("show_ruler"), False)
             pick = server.gui.add_button(words("pick"))
-            self.length = server.gui.add_number(words("real_length"), 1.0, min=1e-9, step=0.001)
+            self.length = server.gui.add_number(words("real_length"), 1.0, min=1e-9, max=LONGEST_LENGTH, step=0.001)
             self.told = server.gui.add_markdown(self._text())
         self.shown.on_update(self._show)
         self.length.on_update(lambda _event: self._tell(True))

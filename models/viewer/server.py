@@ -1,9 +1,9 @@
 """The server of the viewer: check that viser is installed, choose a port, start and stop it, and control access.
 
-Only its own page is served, and only with the token if other machines can connect. A browser lets any web page open a
-websocket to any address, including 127.0.0.1, and sends the server only the address of that page (`Origin`). If an
-attacker's name resolves to 127.0.0.1 (DNS rebinding), `Origin` looks like the viewer's own page, but `Host` contains
-that name.
+Every request needs the token of the printed address, whatever its path: other users of a machine can connect to its
+127.0.0.1, too. A browser lets any web page open a websocket to any address, including 127.0.0.1, and sends the server
+only the address of that page (`Origin`). If an attacker's name resolves to 127.0.0.1 (DNS rebinding), `Origin` looks
+like the viewer's own page, but `Host` contains that name.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError
+from models.viewer.messages import MOST_BYTES, WAITING, MessageGate
 
 if TYPE_CHECKING:
     import viser
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 Answer = Callable[[Any, "Request"], "Response | None"]  # None: the connection becomes a websocket
 TOKEN = "token"  # name of the query parameter
 TOKEN_BYTES = 16
-PAGES = ("/", "/index.html")
 LOCAL_NAME = "localhost"
 
 
@@ -41,18 +41,18 @@ LOCAL_NAME = "localhost"
 class Access:
     """The requirements of a request."""
 
-    token: str  # "" if only this machine can connect
+    token: str
     cookie: str  # name of the cookie with the token
+    is_local: bool  # whether only this machine can connect
 
     def refusal(self, request: Request) -> str:
         """The reason why a request is rejected, one sentence; "" if it is accepted."""
         hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
-        if len(hosts) != 1 or not (self.token or _is_local_name(hosts[0])):
+        if len(hosts) != 1 or (self.is_local and not _is_local_name(hosts[0])):
             return "The viewer accepts connections from this machine only; open it as localhost or 127.0.0.1."
         if any(_netloc(origin) != hosts[0].lower() for origin in origins):
             return "The request comes from another web page; the viewer accepts only its own page."
-        is_open = request.path.partition("?")[0] not in PAGES and "Upgrade" not in request.headers
-        if is_open or not self.token or any(map(self._fits, (self._in_address(request), self._in_cookie(request)))):
+        if any(map(self._fits, (self._in_address(request), self._in_cookie(request)))):
             return ""
         return "The token is missing or wrong; open the complete address that the program prints."
 
@@ -60,7 +60,7 @@ class Access:
         """Set the token of the address as a cookie: the websocket of the page has no such address."""
         response.headers["Content-Security-Policy"] = "frame-ancestors 'self'"
         response.headers["Referrer-Policy"] = "no-referrer"
-        if self.token and self._fits(self._in_address(request)):
+        if self._fits(self._in_address(request)):
             response.headers["Set-Cookie"] = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
     def _fits(self, given: str) -> bool:
@@ -78,8 +78,8 @@ class Access:
 
 
 def access_to(host: str, port: int) -> Access:
-    """Access with a new token if other machines can connect to `host`."""
-    return Access("" if is_loopback(host) else secrets.token_urlsafe(TOKEN_BYTES), f"neus_viewer_{port}")
+    """Access with a new token."""
+    return Access(secrets.token_urlsafe(TOKEN_BYTES), f"neus_viewer_{port}", is_loopback(host))
 
 
 def is_loopback(host: str) -> bool:
@@ -106,8 +106,8 @@ def _is_local_name(netloc: str) -> bool:
 
 
 @contextlib.contextmanager
-def guarded(access: Access) -> Iterator[list[bool]]:
-    """Servers that are started within check `access` first; the list gets one entry for each of them.
+def guarded(access: Access, gate: MessageGate) -> Iterator[list[bool]]:
+    """Servers that are started within check `access` first, and each message; the list gets an entry for each of them.
 
     viser has no interface for such a check, so the function that viser passes to websockets is wrapped.
     """
@@ -115,9 +115,10 @@ def guarded(access: Access) -> Iterator[list[bool]]:
 
     original, seen = websockets_server.serve, []
 
-    def serve(*arguments: Any, process_request: Answer | None = None, **others: Any) -> Any:
+    def serve(handler: Any, *arguments: Any, process_request: Answer | None = None, **others: Any) -> Any:
         seen.append(True)
-        return original(*arguments, process_request=_checked(access, process_request), **others)
+        others |= {"process_request": _checked(access, process_request), "max_size": MOST_BYTES, "max_queue": WAITING}
+        return original(lambda connection: gate.admitted(connection, handler), *arguments, **others)
 
     vars(websockets_server)["serve"] = serve
     try:
@@ -193,8 +194,8 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
 
     chosen = free_port(host, port, say)
     logging.getLogger("websockets").setLevel(logging.CRITICAL)  # no message for a closed tab
-    access = access_to(host, chosen)
-    with guarded(access) as guards, contextlib.redirect_stdout(io.StringIO()):  # viser prints a banner
+    access, gate = access_to(host, chosen), MessageGate()
+    with guarded(access, gate) as guards, contextlib.redirect_stdout(io.StringIO()):  # viser prints a banner
         server = viser.ViserServer(host=host, port=chosen, label=title, verbose=False)
     if not guards:
         stop(server)
@@ -202,6 +203,7 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
             f"access to the viewer cannot be restricted with {PACKAGE} {viser.__version__}; run `pip install -r "
             "requirements-view.txt`, or open report.html"
         )
+    gate.server = server
     server.gui.configure_theme(show_logo=False, show_share_button=False)
     # Without environment reflections and shadows, which take half of the start-up time of a browser without a GPU.
     server.scene.configure_environment_map(None)
@@ -210,7 +212,7 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
     if (port := server.get_port()) != chosen:  # another program took the port meanwhile
         say(f"port {chosen} is in use; the viewer uses {port}")
     name = LOCAL_NAME if host == LOOPBACK else f"[{host}]" if ":" in host else host
-    say(f"viewer: http://{name}:{port}{f'/?{TOKEN}={access.token}' if access.token else ''} (Ctrl-C stops it)")
+    say(f"viewer: http://{name}:{port}/?{TOKEN}={access.token} (Ctrl-C stops it)")
     return server
 
 

@@ -13,7 +13,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.errors import UserError, reason
+from data.errors import DAMAGE, UserError, is_allocation_failure, reason
+from data.io import streams
 from models.mesh.extraction import EmptySurfaceError
 from models.results.callback import TRAINING, Callback
 from models.viewer.handles import ConfKeys
@@ -54,49 +55,84 @@ def look_at_model(
         checkpoints: files by step, of which a list is shown.
         keys: the conf and its scene folder.
     """
-    from models.results.meshes import validate_mesh
-    from models.viewer.export import ExportPanel
-    from models.viewer.live_render import LiveRenderer
-
-    say, dataset = now.log.info, now.experiment.conf.dataset
-    server = start(place.host, place.port, now.experiment.folder.name, say)
-    stage = SceneDisplay(server, now.experiment.scene, words(place.language), say, is_alone=True)
-    live = LiveRenderer(stage)
-    panel = ExportPanel(stage, add_tools(stage, keys, dataset.downscale, now.experiment.folder, say))
-    steps = sorted(checkpoints)[-MOST_CHECKPOINTS:]
-    names = {f"{stage.words('step')} {step}": step for step in steps}
-    chosen = None
-    if len(steps) > 1:
-        at = now.step if now.step in steps else steps[-1]
-        chosen = server.gui.add_dropdown(
-            stage.words("checkpoint"), tuple(names), initial_value=f"{stage.words('step')} {at}"
-        )
-        chosen.on_update(lambda _event: live.refresh())
-    shown, paused = None, now
-    live.warm_up(now)
+    say = now.log.info
+    server = start(place.host, place.port, now.experiment.folder.name, streams.say)  # no log gets the token
+    session = _ModelSession(SceneDisplay(server, now.experiment.scene, words(place.language), say, is_alone=True), now)
+    session.add_controls(checkpoints, keys, say)
     try:
         while True:
-            wanted = now.step if chosen is None else names[chosen.value]
-            if wanted != shown:
-                shown = wanted
-                live.busy(True)
-                loaded = now if wanted == now.step else _loaded(live, now, checkpoints[wanted])
-                if loaded is not None:
-                    now = loaded
-                    live.forget_mesh()
-                    live.tell(f"{stage.words('step')} {now.step}")
-                    # Browsers get their images between the parts of the extraction.
-                    paused = replace(now, pause=partial(live.draw, now, AT_ONCE, BETWEEN))
-                    _show(live, stage, now, _mesh_of(paused, mesh))
-            panel.serve(now.experiment.folder, now.step, partial(validate_mesh, paused))
-            is_idle = live.draw(now, AT_ONCE, PATIENCE) == 0.0
-            live.busy(not is_idle)
-            if is_idle:
-                live.wait(A_MOMENT)
+            session.turn(mesh)
     except KeyboardInterrupt:
         say("the viewer is closed")
     finally:
         stop(server)
+
+
+class _ModelSession:
+    """The model of one of the checkpoints, and what browsers ask for."""
+
+    def __init__(self, stage: SceneDisplay, now: EvalContext) -> None:
+        from models.viewer.live_render import LiveRenderer
+
+        self._stage, self._now, self._paused = stage, now, now
+        self._live = LiveRenderer(stage)
+        self._shown: int | None = None  # step
+
+    def add_controls(self, checkpoints: Mapping[int, Path], keys: ConfKeys, say: Callable[[str], None]) -> None:
+        """Add the tools and the list of checkpoints to the page."""
+        from models.viewer.export import ExportPanel
+
+        stage, now = self._stage, self._now
+        downscale = now.experiment.conf.dataset.downscale
+        self._panel = ExportPanel(stage, add_tools(stage, keys, downscale, now.experiment.folder, say))
+        steps, step = sorted(checkpoints)[-MOST_CHECKPOINTS:], stage.words("step")
+        self._files, self._steps = checkpoints, {f"{step} {number}": number for number in steps}
+        self._chosen: Any = None
+        if len(steps) > 1:
+            at = now.step if now.step in steps else steps[-1]
+            self._chosen = stage.server.gui.add_dropdown(
+                stage.words("checkpoint"), tuple(self._steps), initial_value=f"{step} {at}"
+            )
+            self._chosen.on_update(lambda _event: self._live.refresh())
+        self._live.warm_up(now)
+
+    def turn(self, mesh: MeshRequest) -> None:
+        """Do what is asked for now. A failure is shown on the page, and ends nothing but a failing GPU does."""
+        try:
+            is_idle = self._turn(mesh)
+        except (OSError, UserError, *DAMAGE) as error:
+            from models.machine import memory
+            from models.machine.cuda.choice import last_words
+
+            if is_allocation_failure(error):
+                memory.let_go(error)
+            elif last_words(error):
+                raise
+            self._live.tell(reason(error))
+            is_idle = True
+        self._live.busy(not is_idle)
+        if is_idle:
+            self._live.wait(A_MOMENT)
+
+    def _turn(self, mesh: MeshRequest) -> bool:
+        """Show the chosen checkpoint, write a wanted mesh, render an image; returns whether there is nothing to do."""
+        from models.results.meshes import validate_mesh
+
+        live, stage = self._live, self._stage
+        wanted = self._now.step if self._chosen is None else self._steps[self._chosen.value]
+        if wanted != self._shown:
+            self._shown = wanted
+            live.busy(True)
+            loaded = self._now if wanted == self._now.step else _loaded(live, self._now, self._files[wanted])
+            if loaded is not None:
+                self._now = loaded
+                live.forget_mesh()
+                live.tell(f"{stage.words('step')} {loaded.step}")
+                # Browsers get their images between the parts of the extraction.
+                self._paused = replace(loaded, pause=partial(live.draw, loaded, AT_ONCE, BETWEEN))
+                _show(live, stage, loaded, _mesh_of(self._paused, mesh))
+        self._panel.serve(self._now.experiment, self._now.step, partial(validate_mesh, self._paused))
+        return live.draw(self._now, AT_ONCE, PATIENCE) == 0.0
 
 
 def _loaded(live: LiveRenderer, now: EvalContext, path: Path) -> EvalContext | None:

@@ -1,0 +1,147 @@
+"""What a browser may send: every message is checked here against what the page offers, before viser handles it.
+
+viser casts a value to the type of its control, and sets any attribute that a message names; it also takes files and
+opens a tunnel to a public server on request. Messages that the page of this viewer does not send are dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from data.scenes.scene import FARTHEST_CAMERA
+
+Check = Callable[[Any], bool]
+MOST_BYTES = 1 << 25  # of a message, a screenshot
+WAITING = 1  # messages of a connection that are received before they are read
+LARGEST_SCREENSHOT = 4096  # pixels per side
+PNG_HEAD = struct.Struct(">8s8xII")
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+MOST_PIXELS = 1 << 16  # of a window's side
+LONGEST_TEXT = 200
+LARGEST_ASPECT = 10.0  # of a window
+
+
+def _within(low: float, high: float) -> Check:
+    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def _vector(count: int, largest: float, lengths: tuple[float, float] = (0.0, math.inf)) -> Check:
+    """Lists of `count` numbers up to `largest`, with a length in this range."""
+    is_entry = _within(-largest, largest)
+    return lambda value: (
+        isinstance(value, list)
+        and len(value) == count
+        and all(map(is_entry, value))
+        and lengths[0] <= float(np.linalg.norm(value)) <= lengths[1]
+    )
+
+
+def _optional(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+
+
+def _are_corners(value: Any) -> bool:
+    return isinstance(value, list) and len(value) in (1, 2) and all(map(CORNER, value))
+
+
+def _is_picture(value: Any) -> bool:
+    """A PNG of at most LARGEST_SCREENSHOT per side, or b"", which the page sends where it has none."""
+    if not isinstance(value, bytes) or 0 < len(value) < PNG_HEAD.size:
+        return False
+    signature, *sides = PNG_HEAD.unpack_from(value) if value else (PNG_SIGNATURE,)
+    return signature == PNG_SIGNATURE and max(sides, default=0) <= LARGEST_SCREENSHOT
+
+
+POINT, UNIT = _vector(3, FARTHEST_CAMERA), (0.9, 1.1)
+DIRECTION, TURN, CORNER = _vector(3, 2.0, UNIT), _vector(4, 2.0, UNIT), _vector(2, 2.0)
+SIDE, FINITE, INDEX = _within(1, MOST_PIXELS), _within(-1e30, 1e30), _within(0, 2**31)
+HANDLE: dict[str, Check] = {"name": _is_text, "owner": _is_text}
+RAY: dict[str, Check] = {"ray_origin": POINT, "ray_direction": DIRECTION, "modifier": _optional(_is_text)}
+CAMERA: dict[str, Check] = {"wxyz": TURN, "position": POINT, "look_at": POINT, "up_direction": DIRECTION}
+CAMERA |= {"fov": _within(0.01, 3.1), "near": FINITE, "far": FINITE, "image_height": SIDE, "image_width": SIDE}
+# The fields of each message of the page, with their checks; `owner` may be missing.
+FIELDS: dict[str, dict[str, Check]] = {
+    "ViewerCameraMessage": CAMERA,
+    "TransformControlsUpdateMessage": {**HANDLE, "wxyz": TURN, "position": POINT},
+    "TransformControlsDragStartMessage": HANDLE,
+    "TransformControlsDragEndMessage": HANDLE,
+    "SceneNodeClickMessage": {**HANDLE, **RAY, "instance_index": _optional(INDEX), "screen_pos": CORNER},
+    "GetRenderResponseMessage": {"payload": _is_picture, "render_uuid": _is_text},
+    "GuiUpdateMessage": {"uuid": _is_text, "updates": lambda value: isinstance(value, dict)},
+}
+POINTERS: dict[str, dict[str, Check]] = {  # of a ScenePointerMessage, by its event_type
+    "click": {**RAY, "event_type": _is_text, "screen_pos": lambda value: _are_corners(value) and len(value) == 1},
+    "rect-select": {
+        **{name: _optional(check) for name, check in RAY.items()},
+        "event_type": _is_text,
+        "screen_pos": lambda value: _are_corners(value) and len(value) == 2,
+    },
+}
+
+
+class MessageGate:
+    """The messages of all browsers, once the server is known."""
+
+    def __init__(self) -> None:
+        self.server: Any = None
+
+    async def admitted(self, connection: Any, handler: Callable[[Any], Any]) -> None:
+        """Handle a connection, of which only the messages that this accepts are received."""
+        receive = connection.recv
+
+        async def accepted(*arguments: Any, **options: Any) -> Any:
+            while not self.accepts(message := await receive(*arguments, **options)):
+                await asyncio.sleep(0)  # other connections are served meanwhile
+            return message
+
+        vars(connection)["recv"] = accepted
+        await handler(connection)
+
+    def accepts(self, message: Any) -> bool:
+        """Whether the page can send this message."""
+        import msgspec
+
+        try:
+            content = msgspec.msgpack.decode(message)
+            return self._is_offered(content.pop("type"), content)
+        except Exception:  # noqa: BLE001 (whatever cannot be read is not accepted)
+            return False
+
+    def _is_offered(self, kind: str, content: dict[str, Any]) -> bool:
+        fields = POINTERS[content["event_type"]] if kind == "ScenePointerMessage" else FIELDS[kind]
+        if not set(fields) - {"owner"} <= set(content) <= set(fields):
+            return False
+        if not all(fields[name](value) for name, value in content.items()):
+            return False
+        if kind == "ViewerCameraMessage":
+            return 1 / LARGEST_ASPECT <= content["image_width"] / content["image_height"] <= LARGEST_ASPECT
+        if kind == "GuiUpdateMessage":
+            control = self.server.gui._gui_input_handle_from_uuid[content["uuid"]]
+            return set(content["updates"]) == {"value"} and offers(control, content["updates"]["value"])
+        return True
+
+
+def offers(control: Any, value: Any) -> bool:
+    """Whether a control of the page can have this value: one of its options, or a number in its range.
+
+    A control without options, and a number without both bounds, has none.
+    """
+    if control.disabled:
+        return False
+    options = getattr(control, "options", None)
+    if options is not None:
+        return isinstance(value, str) and value in options
+    if isinstance(control.value, bool):  # a checkbox or a button
+        return isinstance(value, bool)
+    is_whole = not isinstance(control.value, int) or float(value).is_integer()
+    return is_whole and _within(control.min, control.max)(value)

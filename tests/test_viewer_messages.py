@@ -1,0 +1,148 @@
+"""What a client may send to the viewer: values that the page offers, in messages of the page."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from browsing import address_in, demo_scene, displayed, needs_viser
+from runs import ROOT
+
+from data.errors import UserError
+from models.commands.interface import read_conf
+from models.results.experiment import Experiment
+from models.viewer.export import ExportPanel
+from models.viewer.handles import ConfKeys
+from models.viewer.live_render import LiveRenderer
+from models.viewer.messages import MessageGate
+from models.viewer.sessions import add_tools
+
+pytestmark = needs_viser
+CAMERA = {"type": "ViewerCameraMessage", "wxyz": [1.0, 0, 0, 0], "position": [0.0, 0, -5], "fov": 1.0, "near": 0.01}
+CAMERA |= {"far": 1000.0, "image_height": 200, "image_width": 300, "look_at": [0.0, 0, 0], "up_direction": [0.0, 1, 0]}
+MOVED = {"type": "TransformControlsUpdateMessage", "name": "/region", "wxyz": [1, 0, 0, 0], "position": [0, 0, 0.5]}
+CLICK = {"type": "ScenePointerMessage", "event_type": "click", "ray_origin": [0, 0, -5], "ray_direction": [0, 0, 1]}
+CLICK |= {"screen_pos": [[0.5, 0.5]], "modifier": None}
+BOX = {"type": "ScenePointerMessage", "event_type": "rect-select", "ray_origin": None, "ray_direction": None}
+BOX |= {"screen_pos": [[0.1, 0.1], [0.5, 0.5]], "modifier": None}
+ODD = (
+    None,
+    float("nan"),
+    float("inf"),
+    -1,
+    0,
+    1e30,
+    10**400,
+    "x",
+    "/../x.ply",
+    b"",
+    [],
+    {},
+    [1e30] * 3,
+    [[1]] * 2,
+    True,
+)
+UNKNOWN = ("ShareUrlRequest", "FileTransferStartUpload", "RunJavascriptMessage", "GuiRemoveMessage", "NoMessage")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A page with all controls, and the lines that were said."""
+    folder = tmp_path_factory.mktemp("page")
+    with displayed(demo_scene(), 9500) as (stage, told):
+        LiveRenderer(stage)
+        keys = ConfKeys(ROOT / "confs/debug.conf", folder)
+        panel = ExportPanel(stage, add_tools(stage, keys, 1, folder, told.append))
+        yield stage.server, panel, told
+
+
+@pytest.fixture
+def accepts(page):
+    import msgspec
+
+    gate = MessageGate()
+    gate.server = page[0]
+    return lambda content: gate.accepts(content if isinstance(content, bytes) else packed(msgspec, content))
+
+
+def packed(msgspec, content):
+    try:
+        return msgspec.msgpack.encode(content)
+    except OverflowError:  # a number that the format does not hold
+        return b""
+
+
+def test_every_control_of_the_page_takes_what_it_offers_and_nothing_else(page, accepts):
+    controls = page[0].gui._gui_input_handle_from_uuid
+    assert len(controls) > 20
+    for uuid, control in controls.items():
+
+        def sent(value, name="value", uuid=uuid):
+            return accepts({"type": "GuiUpdateMessage", "uuid": uuid, "updates": {name: value}})
+
+        options, is_number = getattr(control, "options", None), hasattr(control, "min")
+        good = options or ((control.min, control.max) if is_number else (True, False))
+        bad = [value for value in ODD if value not in good and not (is_number and value in (0, True))]
+        bad += [control.max + 1, control.min - 1, True] if is_number else []
+        assert control.disabled or all(map(sent, good)), control.label
+        assert not any(map(sent, bad)), control.label
+        assert not any(sent(5, name) for name in ("update_cb", "props", "removed", "sync_cb", "uuid"))
+
+
+@pytest.mark.parametrize("message", [CAMERA, MOVED, CLICK, BOX])
+def test_every_field_of_a_message_is_checked(accepts, message):
+    assert accepts(message)
+    for name in set(message) - {"type", "name"}:
+        for value in ODD:
+            is_good = value == message[name] or (name in ("near", "far") and value in (0, -1, 1e30))
+            is_good |= value is None and message[name] is None or (name == "modifier" and isinstance(value, str))
+            assert is_good or not accepts({**message, name: value}), (name, value)
+    assert not accepts({**message, "type": "GetRenderRequestMessage"}) and not accepts({**message, "more": 1})
+    for name in set(message) - {"type"}:
+        assert not accepts({key: value for key, value in message.items() if key != name}), name
+
+
+def test_other_messages_are_dropped(accepts):
+    assert not any(accepts({"type": kind}) for kind in UNKNOWN)
+    assert not any(map(accepts, (b"", b"\xc1", b"\x91" * 100_000, b"\xff" * 100, [], 5, {"type": []})))
+    assert not accepts({**CAMERA, "image_width": 65535, "image_height": 1})  # a box is drawn on an image of this shape
+    bomb = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + b"\0\0\xff\xff" * 2
+    assert not accepts({"type": "GetRenderResponseMessage", "payload": bomb, "render_uuid": "a"})
+
+
+def test_a_client_writes_nothing_outside_and_changes_nothing(page):
+    """Fifty clients send what the page does not offer, and then what it does."""
+    import msgspec
+    import viser
+    import websockets
+
+    server, panel, told = page
+    address = address_in(told).replace("http", "ws")
+    uuid = panel.format._impl.uuid
+
+    async def client(number):
+        subprotocols, sent = [f"viser-v{viser.__version__}"], [CAMERA, b"\xc1" * 1000, {"type": "ShareUrlRequest"}]
+        sent += [of("/../../victim.ply"), of(".obj" if number == 49 else ".xyz"), {**CAMERA, "fov": float("nan")}]
+        async with websockets.connect(address, subprotocols=subprotocols, max_size=None, open_timeout=60) as line:
+            for message in sent:
+                await line.send(message if isinstance(message, bytes) else msgspec.msgpack.encode(message))
+            for _ in range(200):
+                if panel.format.value == ".obj" and number in server.get_clients():
+                    break
+                await asyncio.sleep(0.1)
+
+    def of(value):
+        return {"type": "GuiUpdateMessage", "uuid": uuid, "updates": {"value": value}}
+
+    async def all_of_them():
+        await asyncio.gather(*map(client, range(50)))
+
+    asyncio.run(all_of_them())
+    assert panel.format.value == ".obj"
+
+
+def test_results_have_names_of_files_in_their_folder(tmp_path):
+    experiment = Experiment(read_conf("debug.conf"), tmp_path / "exp", demo_scene(), None)
+    assert experiment.path("meshes", "a.ply") == tmp_path / "exp/meshes/a.ply"
+    for name in ("../a.ply", "00000006/../../../a.ply", "/a.ply", "", "..", str(Path("b") / "a.ply")):
+        with pytest.raises(UserError, match="is not the name of a file in"):
+            experiment.path("meshes", name)

@@ -100,4 +100,6 @@ def _wrong(value: Any, kind: Any, metadata: Mapping[str, Any]) -> str:
     fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
     if kind in (int, float):  # NaN is not below the largest number
         fits = fits and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    if isinstance(value, str | Path) and "\0" in str(value):
+        return "must not contain a null character"
     return fault(value, metadata) if fits else f"must be {KIND_NAMES.get(kind, f'a {kind.__name__}')}"

@@ -39,6 +39,10 @@ BAD_COMMAND_LINES = {
     "--case bear: the default conf, confs/demo.conf, trains on the bundled scene; give a conf": ["--case bear"],
     "--conf confs/fast.conf": ["--mode validate_mesh --case bear"],
     "public_data/bear: no such folder": ["--mode inspect --case bear"],
+    "contradict each other; give only one": [
+        *("--mode validate_mesh --no-clean --clean views", "--mode=train --mode plan", "train --mode plan"),
+        *("--output a.ply --output=b.ply", "--seed 1 --seed 2", "--bbox 0 0 0 1 1 1 --bbox 0 0 0 1 1 2"),
+    ],
     "train.warm_up_end": ["--set train.end_iter=1 --set train.warm_up_end=1"],
 }
 NAMED = ("--image -1", "--resolution_level 0", "--gpu -1", "--seed 2147483648", "--mode", "--set", "stray")
@@ -52,6 +56,12 @@ def test_a_bad_command_line_is_one_sentence_exit_2_and_no_runner(line, words, op
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ") and err.count("\n") == 1 and words in err
     assert opened.mock_calls == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_flag_may_be_repeated_with_its_value():
+    words = ["plan", "--gpu=1", "--gpu", "1", "--seed", "3", "--seed=3"]
+    words += ["--set", "train.end_iter=9", "--set", "train.val_freq=1"]
+    assert parse_arguments(words).overrides == ("train.end_iter=9", "train.val_freq=1", "train.seed=3")
 
 
 @pytest.mark.cli

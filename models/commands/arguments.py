@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -98,6 +99,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         has_mode = any(word.partition("=")[0] == "--mode" for word in argv)
         make_parser(parse_mode(named) if has_mode else None).print_help()
         raise SystemExit(0)
+    _require_once(parser._option_string_actions, argv)
     values, unknown = parser.parse_known_args(argv)
     unknown = _taken_as_flag(values, unknown)
     if unknown:
@@ -119,6 +121,21 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         checkpoint=values.checkpoint,
         values=values,
     )
+
+
+def _require_once(actions: Mapping[str, argparse.Action], argv: Sequence[str]) -> None:
+    """Raises UserError for two flags that give one setting different values."""
+    given: dict[str, list[str]] = {}  # the first words of each setting
+    for at, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        action = actions.get(name)
+        if action is None or isinstance(action, argparse._AppendAction):
+            continue
+        following = list(itertools.takewhile(lambda other: other.partition("=")[0] not in actions, argv[at + 1 :]))
+        count = {"None": 1, "?": 1, "+": len(argv)}.get(str(action.nargs))
+        words = [name, value] if equals else [name, *following[: int(action.nargs or 0) if count is None else count]]
+        if (first := given.setdefault(action.dest, words)) != words:
+            raise UserError(f"{' '.join(first)}, {' '.join(words)}: contradict each other; give only one of them")
 
 
 def _require_own(given: Collection[str], command: Command, is_subcommand: bool) -> None:

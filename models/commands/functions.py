@@ -85,7 +85,8 @@ def prepare(
     from data.prepare.pipeline import prepare as prepared
     from data.prepare.products import OVERVIEW
 
-    images, target = Path(images), Path(conf.dataset.data_dir)
+    target = Path(conf.dataset.data_dir)
+    images = Path(images) if isinstance(images, str) else images
     require_values(PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite))
     request = Request(
         images=images,

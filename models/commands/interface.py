@@ -17,6 +17,7 @@ from pathlib import Path
 
 from data.io.streams import quiet
 from data.io.streams import telling as telling
+from data.limits import require_values
 from models.commands.functions import color_mesh as color_mesh
 from models.commands.functions import evaluate as evaluate
 from models.commands.functions import extract_mesh as extract_mesh
@@ -31,7 +32,7 @@ from models.commands.functions import train as train
 from models.commands.reconstruction_work import CONF, Work, case_of
 from models.commands.reconstruction_work import Reconstruction as Reconstruction
 from models.config.program import found_conf
-from models.requests import DEFAULT_FRAMES, PIECES, PUBLISHED_RESOLUTION, VERTEX
+from models.requests import DEFAULT_FRAMES, PIECES, PUBLISHED_RESOLUTION, VERTEX, PreparationRequest
 from models.requests import EvaluationRequest as EvaluationRequest
 from models.requests import MeshRequest as MeshRequest
 from models.requests import VideoRequest as VideoRequest
@@ -82,7 +83,9 @@ def reconstruct(
     """
     from models.commands.reconstruction import reconstructed
 
-    photographs = {"images": Path(images), "masks": masks, "frames": frames, "boxes": boxes, "marker": marker}
-    photographs |= {"scale": scale, "is_panorama": is_panorama}
-    selected = (found_conf(Path(conf)), case or case_of(Path(images)), tuple(overrides), device, gpu)
+    images = Path(images) if isinstance(images, str) else images
+    asked = PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite)
+    require_values(asked)
+    photographs = {name: value for name, value in vars(asked).items() if name != "overwrite"}
+    selected = (found_conf(Path(conf)), case or case_of(images), tuple(overrides), device, gpu)
     return reconstructed(Work(*selected, photographs, minutes, mesh, evaluation, overwrite, language, callbacks))

@@ -16,7 +16,6 @@ from data.io import clock
 from data.io.clock import Times, ends_at, recorded, scheduled, slowdown
 from data.io.images import list_images
 from data.io.streams import complain, say
-from data.limits import require_values
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.checkpoints.folder import has_checkpoints
 from models.checkpoints.scenes import first_scene_kept
@@ -32,7 +31,7 @@ from models.commands.reconstruction_work import Reconstruction, Work
 from models.mesh.extraction import EmptySurfaceError
 from models.mesh.output import require_valid
 from models.methods.capacity import require_batch, require_mesh
-from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS, MeshRequest, PreparationRequest, TrainingRequest
+from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS, MeshRequest, TrainingRequest
 from models.results.experiment import CHECKPOINTS, results_folder
 from models.results.references import NoReferencesError
 from models.results.report import reconstruction as report
@@ -51,7 +50,6 @@ NO_SURFACE = (
 
 def reconstructed(work: Work) -> Reconstruction:
     """The results; raises as `interface.reconstruct`."""
-    require_values(PreparationRequest(**work.photographs, overwrite=work.overwrite))
     require_training(TrainingRequest(device=work.device, gpu=work.gpu, language=work.language))
     require_evaluation(work.evaluation)
     require_valid(work.mesh)

@@ -37,9 +37,9 @@ FLAG_MEANINGS = {
     "train: names of scenes, or a file with one name per line; trained one after the other, under mpirun one scene "
     "per rank at a time": "train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时每个进程每次训练一个场景",
     "train, inspect: also start the viewer (requires viser)": "train、inspect：同时启动查看器（需要 viser）",
-    "view, --view: address of the viewer: 127.0.0.1 for this machine only (default), 0.0.0.0 for the network, with "
-    "the token of the printed address": (
-        "view、--view：查看器的地址：127.0.0.1 只限本机（默认）；0.0.0.0 允许从网络访问，需要所打印地址中的令牌"
+    "view, --view: address of the viewer: 127.0.0.1 for this machine only (default), 0.0.0.0 for the network; the "
+    "printed address has the token": (
+        "view、--view：查看器的地址：127.0.0.1 只限本机（默认）；0.0.0.0 允许从网络访问；打印的地址含有令牌"
     ),
     "view, --view: port; if in use, the next free one (default: 8080)": (
         "view、--view：查看器的端口，被占用时使用下一个空闲端口（默认：8080）"

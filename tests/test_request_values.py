@@ -30,13 +30,13 @@ BASES += (PreparationRequest(Path("no such folder")), TrainingRequest())
 WRONG = {  # what the flags refuse, and pairs that exclude each other
     MeshRequest: ({"decimate": 0}, {"decimate": 3}, {"decimate": -1}, {"simplify": -1.0}, {"texture_size": 10**6}),
     VideoRequest: ({"shown": ()}, {"shown": ("x",)}, {"path": 5}, {"path": "no such file"}, {"fps": 1e-30}),
-    EvaluationRequest: ({"scan": 24}, {"tau": 0.0}, {"gt": Path("no such file")}, {"mesh_file": Path("no")}),
+    EvaluationRequest: ({"scan": 24}, {"tau": 0.0}, {"gt": "a.ply"}, {"csv": 5}),
     ImageRequest: ({"level": 0}, {"level": -1}, {"view": True}),
     PreparationRequest: ({"frames": 2}, {"marker": 0.0}, {"masks": None}, {"images": Path("no such folder")}),
     TrainingRequest: ({"is_continue": True, "overwrite": True}, {"checkpoint": Path("no")}, {"gpu": 1.5}),
 }
 WRONG[MeshRequest] += ({"simplify": math.nan}, {"output": Path("x.xyz")}, {"bbox": (0.0,)}, {"resolution": 10**6})
-WRONG[MeshRequest] += ({"mesh_file": Path("no")}, {"decimate": 9, "simplify": 1.0}, {"up": "z", "frame": "unit"})
+WRONG[MeshRequest] += ({"decimate": 9, "simplify": 1.0}, {"up": "z", "frame": "unit"})
 WRONG[MeshRequest] += ({"color": "texture", "output": Path("a.ply")}, {"threshold": "0"}, {"clean": True})
 
 
@@ -70,11 +70,11 @@ def calls(request, conf=None, model=None):
 def conf(tmp_path, monkeypatch):
     """Opening anything passes all checks."""
     monkeypatch.chdir(tmp_path)
-    for name in ("open_training", "open_results", "open_scene"):
-        monkeypatch.setattr(f"models.results.experiment.{name}", Mock(side_effect=Reached))
     for name in ("models.results.colored.color_file", "models.results.references.read_references"):
         monkeypatch.setattr(name, Mock(side_effect=Reached))
     monkeypatch.setattr("models.results.camera_paths.chosen_path", Mock(side_effect=Reached))
+    for name in ("open_training", "open_results"):  # last: the modules above import from this one
+        monkeypatch.setattr(f"models.results.experiment.{name}", Mock(side_effect=Reached))
     return conf_in(tmp_path / "exp")
 
 
@@ -139,6 +139,11 @@ def test_extreme_values_that_are_accepted_give_a_result(tmp_path):
                 assert len(interface.extract_mesh(model, request).mesh.faces) > 0, values
             except (UserError, EmptySurfaceError) as error:
                 assert str(error), values
+        for name in ("gt", "points", "dtu", "mesh_file"):
+            request = EvaluationRequest(MESH, **{name: Path("no such file")})
+            assert outcome(lambda request=request: interface.evaluate(model, request)) == "refused", name
+        coloured = dataclasses.replace(MESH, mesh_file=Path("no such file"))
+        assert {outcome(call) for call in calls(coloured, conf, model)} == {"refused"}
         image = interface.render(model, 0, 2**31 - 1)
         assert min(image.rendered.rgb.shape) > 0
         for values in ({"seconds": 1e6, "fps": 240.0}, {"seconds": 1e-30}, {"level": 2**31 - 1}):

@@ -53,7 +53,7 @@ HELP = {
     "one scene per rank at a time",
     "--view": "train, inspect: also start the viewer (requires viser)",
     "--host": f"view, --view: address of the viewer: {LOOPBACK} for this machine only (default), 0.0.0.0 for the "
-    "network; either way open the printed address, which contains the token",
+    "network; the printed address has the token",
     "--port": f"view, --view: port; if in use, the next free one (default: {PORT})",
     "--language": "language of the HTML pages (default: that of the browser)",
     "--resolution": f"validate_mesh, evaluate: grid points per side (default: {PUBLISHED_RESOLUTION})",

@@ -42,8 +42,8 @@ def require_valid(request: MeshRequest) -> None:
 
 def require_source(request: MeshRequest, is_extraction: bool = False) -> None:
     """Raises UserError without a mesh to colour, and for options of an extraction, also if it `is_extraction`."""
-    if request.mesh_file is None or not os.path.isfile(request.mesh_file):
-        raise UserError(f"--mesh {request.mesh_file}: no such file; name a .ply, .obj, .stl or .glb")
+    if request.mesh_file is None:
+        raise UserError("MeshRequest: mesh_file is missing; name the .ply, .obj, .stl or .glb to colour")
     of_extraction = (request.bbox, request.threshold, request.simplify)
     is_changed = request.clean not in (None, PIECES) or request.is_watertight or request.is_object
     if is_extraction or is_changed or any(value is not None for value in of_extraction):

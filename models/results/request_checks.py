@@ -45,11 +45,7 @@ def require_video(request: VideoRequest) -> None:
 
 
 def require_evaluation(request: EvaluationRequest) -> None:
-    """Raises UserError for wrong values, missing files, and a scan without its data set."""
+    """Raises UserError for wrong values, and a scan without its data set."""
     require_values(request)
-    files = {"--gt": request.gt, "--points": request.points, "--mesh": request.mesh_file}
-    for name, file in files.items():
-        if file is not None and not os.path.exists(file):
-            raise UserError(f"{name} {file}: no such file; correct the path")
     if request.scan is not None and request.dtu is None:
         raise UserError("--scan: needs --protocol dtu --dtu FOLDER")

@@ -57,7 +57,7 @@ def test_a_bad_input_is_one_sentence_exit_2_and_no_file_written(name, work, capf
     change, words = BAD_INPUTS[name]
     argv = change(work) or []
     before = listing(work)
-    assert exp_runner.main(["--conf", "x.conf", *argv]) == 2
+    assert exp_runner.main(argv if "--conf" in argv else ["--conf", "x.conf", *argv]) == 2
     out, err = capfd.readouterr()
     assert out == "" and err.startswith("error: ") and err.endswith("\n") and err[:-1].isprintable()
     assert [word for word in words if word not in err] == [], err

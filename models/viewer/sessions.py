@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.errors import DAMAGE, UserError, is_allocation_failure, reason
+from data.errors import UserError, is_allocation_failure, reason
 from data.io import streams
 from models.mesh.extraction import EmptySurfaceError
 from models.results.callback import TRAINING, Callback
@@ -100,7 +100,7 @@ class _ModelSession:
         """Do what is asked for now. A failure is shown on the page, and ends nothing but a failing GPU does."""
         try:
             is_idle = self._turn(mesh)
-        except (OSError, UserError, *DAMAGE) as error:
+        except Exception as error:  # noqa: BLE001 (of libraries, for values that no one tried)
             from models.machine import memory
             from models.machine.cuda.choice import last_words
 

@@ -7,7 +7,7 @@ from test_fast_background import trained
 
 from data.scenes.frustum import squared_radii
 from models.estimators.occupancy import OccupancyGrid
-from models.mesh import clean
+from models.mesh import pieces
 
 
 @pytest.fixture(scope="module")
@@ -91,19 +91,19 @@ CAVITIES = ((0.3, (0.5, 0.0, 0.0)), (0.1, (-0.5, 0.0, 0.0)))
 def test_closed_cavities_without_a_camera_are_removed():
     mesh, far = hollow(*CAVITIES), (1e3, -2e3, 50)
     mesh.apply_translation(far)
-    found = clean.without_cavities(mesh, OUTSIDE + far)
+    found = pieces.without_cavities(mesh, OUTSIDE + far)
     assert (found.removed, found.kept) == (2, 1)
     assert found.mesh.volume == pytest.approx(hollow().volume)
-    seen = clean.without_cavities(mesh, np.array([[0.5, 0.1, 0.1]]) + far)
+    seen = pieces.without_cavities(mesh, np.array([[0.5, 0.1, 0.1]]) + far)
     assert (seen.removed, seen.kept) == (1, 2)
 
 
 def test_bodies_open_parts_and_a_room_around_its_cameras_are_no_cavities():
     room = hollow((0.9, (0, 0, 0)), body=1.0)
-    assert clean.without_cavities(room, np.zeros((1, 3))).mesh is room
+    assert pieces.without_cavities(room, np.zeros((1, 3))).mesh is room
     cut = hollow(CAVITIES[0])
     cut.update_faces(np.arange(len(cut.faces)) < len(cut.faces) - 1)
     inside_out = hollow()
     inside_out.invert()
     for kept in (hollow(), hollow(body=0.1), cut, inside_out):
-        assert clean.without_cavities(kept, OUTSIDE).mesh is kept
+        assert pieces.without_cavities(kept, OUTSIDE).mesh is kept

@@ -12,7 +12,8 @@ from benchmarks.gallery import render, scenes
 from models.commands.arguments import parse_arguments
 from models.commands.evaluate import evaluation_request
 from models.commands.shared import mesh_request
-from models.mesh.clean import THICK, without_dust, without_ground
+from models.mesh.clean import THICK, without_ground
+from models.mesh.pieces import without_dust
 from models.results import meshes
 from models.results.ground_truth import point_to_mesh
 from models.results.references import _off_ground

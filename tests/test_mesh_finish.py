@@ -8,7 +8,7 @@ from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from rigs import around
 
 from data.rays import PinholeCamera
-from models.mesh import clean, color, finish
+from models.mesh import clean, color, finish, pieces
 from models.mesh.finish import onto_level
 from models.mesh.visibility import Visibility
 
@@ -75,8 +75,8 @@ def spheres(*radii):
 
 
 def test_pieces_below_a_hundredth_of_the_largest_area_go_and_are_counted():
-    assert clean.without_dust(spheres(0.5, 1.0, 0.9), 1.0).mesh.area == pytest.approx(spheres(1.0).area)
-    found = clean.without_dust(spheres(1.0, 0.11, 0.09, 0.05))
+    assert pieces.without_dust(spheres(0.5, 1.0, 0.9), 1.0).mesh.area == pytest.approx(spheres(1.0).area)
+    found = pieces.without_dust(spheres(1.0, 0.11, 0.09, 0.05))
     assert (found.removed, found.kept) == (2, 2)
     assert found.mesh.area == pytest.approx(spheres(1.0, 0.11).area) and clean.is_watertight(found.mesh)
 
@@ -171,7 +171,7 @@ CORNER = half_seen(trimesh.creation.box((0.4, 0.4, 0.4)).apply_translation([0.9,
 @pytest.mark.parametrize("behind", [WALL, CORNER, half_seen(ball(0.8, 0.15), FRONT)], ids=["wall", "corner", "bust"])
 def test_what_is_seen_from_one_side_behind_the_object_goes(behind):
     object_ = clean.with_faces(ball(0.0, 0.4), ball(0.0, 0.4).triangles_center[:, 2] > -0.3)  # stood on its bottom
-    found = clean.without_bystanders(joined(object_, behind), CENTERS)
+    found = pieces.without_bystanders(joined(object_, behind), CENTERS)
     assert (found.removed, found.kept) == (1, 1) and found.mesh.area == pytest.approx(object_.area)
 
 
@@ -180,7 +180,7 @@ def test_parts_and_other_objects_stay():
     scale = half_seen(ball(0.0, 0.45), FRONT)  # a part of the object's own surface, near it
     inner = half_seen(ball(0.0, 0.1), FRONT)  # within its hull, as in a niche
     whole = joined(ball(0.0, 0.4), rod, ball(0.8, 0.15), scale, inner)
-    assert clean.without_bystanders(whole, CENTERS).mesh is whole
+    assert pieces.without_bystanders(whole, CENTERS).mesh is whole
     front = [half_seen(ball(x, 0.3), FRONT) for x in (0.0, 1.0, 2.0)]  # of all things the front was seen
     room = trimesh.creation.box((2.0, 2.0, 2.0))
     room.invert()  # cameras within
@@ -188,7 +188,26 @@ def test_parts_and_other_objects_stay():
         (joined(*front), CENTERS),
         (joined(room, WALL.copy().apply_translation([1, 0, 0])), 0.1 * CENTERS),
     ):
-        assert clean.without_bystanders(mesh, centers).removed == 0
+        assert pieces.without_bystanders(mesh, centers).removed == 0
+
+
+def test_what_most_points_lie_on_is_no_bystander_of_a_ball_in_the_air():
+    ground = half_seen(trimesh.creation.box((1.8, 1.8, 0.02)).subdivide().subdivide(), np.array([0.0, 0.0, 1.0]))
+    floating = trimesh.creation.icosphere(3, 0.1).apply_translation([0.0, 0.0, 0.5])
+    above = CENTERS + [0.0, 0.0, 4.0]
+    points = ground.sample(400, seed=0), floating.sample(20, seed=0)
+    whole = joined(ground, floating)
+    assert pieces.without_bystanders(whole, above, np.concatenate(points)).mesh is whole
+    assert pieces.without_dust(whole, 0.05, np.concatenate(points)).removed == 0  # a small one with points
+    found = pieces.without_dust(whole, 0.05, points[0])
+    assert found.removed == 1 and found.points == 0.0 and found.area == pytest.approx(floating.area / whole.area)
+
+
+def test_a_wall_with_many_points_goes_if_the_object_has_as_many():
+    object_, wall = ball(0.0, 0.4), WALL.subdivide().subdivide().subdivide()
+    points = np.concatenate([object_.sample(300, seed=0), wall.sample(250, seed=0)])
+    found = pieces.without_bystanders(joined(object_, wall), CENTERS, points)
+    assert found.removed == 1 and found.points == pytest.approx(250 / 550) and "45.5% of the SfM" in found.share
 
 
 def test_what_dilated_masks_exclude_goes():

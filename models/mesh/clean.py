@@ -1,4 +1,4 @@
-"""Clean a mesh: remove cavities, small components, unseen faces and the ground; decimate.
+"""Clean a mesh: remove unseen faces and the ground; decimate. models/mesh/pieces.py removes components.
 
 The ground is a plane on whose one side are the object and the cameras. Working frame; P points.
 """
@@ -19,117 +19,21 @@ from data.parsed_scene import MASK_HALF
 from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
 from models.mesh.mesh import Surface
-from models.mesh.visibility import Visibility, dots, lengths
+from models.mesh.visibility import Visibility, lengths
 
-SMALL = 0.01  # of the area of the largest component: smaller ones are removed
 # Masks are dilated by 50 pixels of a DTU photograph, 1600 wide (as published for NeuS without masks); for other sizes
 # by the same fraction of the width.
 DILATION = 50 / 1600
 MOST_FACES = 4_000_000  # decimation of more triangles takes too long during a training
 FACES = 2**20  # faces processed at a time
-# Of `without_bystanders`: lengths of mean normals, absolute and relative to that of the object; the distance from the
-# object as a fraction of its size; and the fractions of a component and of the cameras that are outside its hull.
-LEAST_SIDED, MORE_SIDED, APART, MOSTLY = 0.5, 1.5, 0.1, 0.9
-
-
-@dataclass(frozen=True)
-class Cleaned:
-    """A mesh without some of its components."""
-
-    mesh: trimesh.Trimesh
-    removed: int  # number of removed components
-    kept: int  # number of remaining components
-
-
-def without_dust(mesh: trimesh.Trimesh, small: float = SMALL) -> Cleaned:
-    """Remove the components with an area below `small` of the largest one's."""
-    count, label = pieces(mesh)
-    area = np.bincount(label, weights=face_areas(mesh), minlength=count)
-    stays = area >= small * area.max()
-    return _with_pieces(mesh, label, stays)
-
-
-def without_cavities(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
-    """Remove the closed components that bound empty space without a camera, whose centres are [C, 3].
-
-    No photograph shows such a cavity inside an object. Faces are oriented outwards: its signed volume is negative. A
-    mesh of such components only is inside out, and is kept.
-    """
-    count, label = pieces(mesh)
-    middle, vertices = np.mean(mesh.bounds, axis=0), np.asarray(mesh.vertices)
-    volumes = np.concatenate([dots(vertices[faces[:, 0]] - middle, normal) for faces, normal in _normals(mesh)])
-    is_cavity = np.bincount(label, weights=volumes, minlength=count) < 0
-    is_inner = is_cavity[label]
-    faces, names = mesh.faces[is_inner], label[is_inner]
-    edges = np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
-    _, first, uses = np.unique(edges, axis=0, return_index=True, return_counts=True)
-    is_cavity[names[first[uses == 1] // 3]] = False  # open components
-    lows, highs = np.full((count, 3), np.inf), np.full((count, 3), -np.inf)
-    np.minimum.at(lows, names, vertices[faces].min(axis=1))
-    np.maximum.at(highs, names, vertices[faces].max(axis=1))
-    for center in centers:
-        is_cavity &= ~((center > lows) & (center < highs)).all(axis=1)
-    return _with_pieces(mesh, label, ~is_cavity | is_cavity.all())
-
-
-def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray) -> Cleaned:
-    """Remove what stands apart from an object and was seen from one side only, such as a wall or a neighbour behind it.
-
-    `mesh` has no unseen faces, so the mean of its unit normals tells from how many sides a component was seen: its
-    length is 1 for a wall, 0.5 for half a sphere, and 0 for a closed surface. The object is the component that has the
-    largest area, times 1 less this length. Nothing is removed if cameras, with centres [C, 3], are within its convex
-    hull, as in a room.
-    """
-    count, label = pieces(mesh)
-    normals = np.concatenate([normal for _, normal in _normals(mesh)])
-    areas = np.bincount(label, weights=lengths(normals), minlength=count)
-    total = np.stack([np.bincount(label, weights=normals[:, axis], minlength=count) for axis in range(3)], axis=1)
-    one_sided = lengths(total) / areas
-    largest = int(np.argmax(areas * (1.0 - one_sided)))
-    stays = one_sided < max(LEAST_SIDED, MORE_SIDED * one_sided[largest])
-    if stays.all():
-        return Cleaned(mesh, 0, count)
-
-    def within(name: int) -> np.ndarray:
-        return mesh.vertices[np.unique(mesh.faces[label == name])]
-
-    vertices = within(largest)
-    near, size = cKDTree(vertices), np.ptp(vertices, axis=0).max()
-    # The hull is approximated by its planes with 162 normals, as meshes have up to millions of vertices on it.
-    hull = [(side, (vertices @ side).max()) for side in trimesh.creation.icosphere(2).vertices]
-
-    def outside(points: np.ndarray) -> float:
-        return float(np.mean(np.logical_or.reduce([points @ side > reach for side, reach in hull])))
-
-    if outside(centers) < MOSTLY:
-        return Cleaned(mesh, 0, count)
-    for name in np.flatnonzero(~stays):
-        part = within(name)
-        stays[name] = near.query(part)[0].min() < APART * size or outside(part) < MOSTLY
-    return _with_pieces(mesh, label, stays)
-
-
-def _with_pieces(mesh: trimesh.Trimesh, label: np.ndarray, stays: np.ndarray) -> Cleaned:
-    """The components of `pieces` that stay, bool [C]; the mesh itself if all do."""
-    kept = mesh if stays.all() else with_faces(mesh, stays[label])
-    return Cleaned(kept, int((~stays).sum()), int(stays.sum()))
-
-
-def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:
-    """The number of components, and the component of each face [F]; triangles with a common vertex are connected."""
-    faces = mesh.faces.astype(np.int32)
-    edges = np.concatenate([faces[:, :2], faces[:, 1:]])
-    labels = trimesh.graph.connected_component_labels(edges, len(mesh.vertices))
-    names, label = np.unique(labels[faces[:, 0]], return_inverse=True)
-    return len(names), label.reshape(-1)
 
 
 def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
     """The area of each face, [F]."""
-    return 0.5 * np.concatenate([np.zeros(0), *(lengths(normal) for _, normal in _normals(mesh))])
+    return 0.5 * np.concatenate([np.zeros(0), *(lengths(normal) for _, normal in normals_of(mesh))])
 
 
-def _normals(mesh: trimesh.Trimesh) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def normals_of(mesh: trimesh.Trimesh) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Faces [K, 3], FACES at a time, with their normals [K, 3], of twice the length of the areas."""
     vertices = np.asarray(mesh.vertices)
     for start in range(0, len(mesh.faces), FACES):
@@ -231,7 +135,7 @@ def is_watertight(mesh: trimesh.Trimesh) -> bool:
 def vertex_normals(mesh: trimesh.Trimesh) -> np.ndarray:
     """Unit normals [V, 3] of the vertices, weighted by triangle areas; handles tens of millions of vertices."""
     total = np.zeros((len(mesh.vertices), 3))
-    for faces, normal in _normals(mesh):
+    for faces, normal in normals_of(mesh):
         for axis in range(3):
             total[:, axis] += np.bincount(faces.reshape(-1), np.repeat(normal[:, axis], 3), len(total))
     return total / np.maximum(lengths(total), np.finfo(float).tiny)[:, None]

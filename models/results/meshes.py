@@ -12,9 +12,10 @@ import trimesh
 from data.io.clock import phase
 from data.scenes.frustum import box_in_frame
 from data.scenes.scene import Posed, radius_of
+from data.scenes.sparse import well_supported
 from models.estimators.occupancy import SeenSpace
 from models.machine import memory
-from models.mesh import clean, finish, sparse
+from models.mesh import clean, finish, pieces, sparse
 from models.mesh.clean import with_faces, without_ground
 from models.mesh.color import Fallback
 from models.mesh.extraction import EmptySurfaceError, no_surface
@@ -29,6 +30,7 @@ from models.results.context import EvalContext
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
 WIDE = 8
+MOST_OF_IT = 0.5  # fraction of the area; to remove more is worth a warning
 PART = 0.1  # of the area of the largest component: without the ground, smaller ones are no parts of the object
 
 
@@ -85,7 +87,7 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
     )
     if space is not None:
         found = replace(found, mesh=without_boundary(found.mesh, space))
-    whole = clean.without_cavities(found.mesh, context.experiment.views.c2w[:, :3, 3])
+    whole = pieces.without_cavities(found.mesh, context.experiment.views.c2w[:, :3, 3])
     memory.release()  # ray casting of the whole mesh follows, which takes 300 bytes per triangle
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
     blocks = "1 block" if found.blocks == 1 else f"{found.blocks} blocks"
@@ -171,17 +173,22 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
                 f"check the {checked} (--mode inspect draws them), or omit --clean"
             )
         context.log.info(f"{before - len(mesh.faces)} triangles that no camera sees{excluded} are removed")
-    small = 1.0 if request.clean == LARGEST else clean.SMALL
+    small = 1.0 if request.clean == LARGEST else pieces.SMALL
     if request.is_object:
         mesh, small = _off_ground(context, mesh), max(small, PART)
-    found = clean.without_dust(mesh, small)
+    points = context.experiment.views.points
+    xyz = pieces.NO_POINTS if points is None else well_supported(points)
+    found = pieces.without_dust(mesh, small, xyz)
     removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
     below = "beside the largest" if small == 1.0 else f"below {small:.0%} of the largest one's area"
-    context.log.info(f"{removed} {below} removed, {found.kept} kept")
+    gone = f" ({found.share})" if found.removed else ""
+    context.log.info(f"{removed} {below} removed{gone}, {found.kept} kept")
     if request.clean == VIEWS and scene.masks is None:
-        found = clean.without_bystanders(found.mesh, scene.c2w[:, :3, 3])
+        found = pieces.without_bystanders(found.mesh, scene.c2w[:, :3, 3], xyz)
         if found.removed:
-            context.log.info(f"pieces apart from the object, seen from one side only: {found.removed} removed")
+            words = f"pieces apart from the object, seen from one side only: {found.removed} removed ({found.share})"
+            is_most = found.area > MOST_OF_IT
+            (context.log.warn if is_most else context.log.info)(words + (": --no-clean keeps them" if is_most else ""))
     return found.mesh
 
 

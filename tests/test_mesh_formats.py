@@ -192,3 +192,10 @@ def test_a_box_without_room_or_beyond_all_scenes_is_refused():
     for size, frame in ((1e-5, "unit"), (1e-300, "world"), (1e30, "world")):
         with pytest.raises(UserError, match="--bbox .* radii of the region of interest"):
             box(scene, MeshRequest(8, bbox=(-size,) * 3 + (size,) * 3, frame=frame))
+
+
+def test_names_inside_an_obj_have_no_blanks(tmp_path):
+    path = tmp_path / "my jug.obj"
+    files = write_surface(TEXTURED, path, ABOUT)
+    assert files == [path, tmp_path / "my_jug.mtl", tmp_path / "my_jug.png"] and all(map(Path.is_file, files))
+    assert "mtllib my_jug.mtl\n" in path.read_text() and "map_Kd my_jug.png\n" in files[1].read_text()

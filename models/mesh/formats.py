@@ -29,7 +29,8 @@ from trimesh.visual.material import PBRMaterial
 
 from data.io.files import write_result
 from models.mesh.mesh import FAR_STL, NEAR_STL, About, Surface
-from models.mesh.output import offset_file
+from models.mesh.output import companions, offset_file
+from models.requests import TEXTURE
 
 STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13
 OF_VERTICES, OF_INDICES = 34962, 34963  # targets of glTF's buffer views (section 3.6.2)
@@ -46,9 +47,9 @@ def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
     Returns all files. The .mtl and .png of a textured OBJ and the record of an offset are in the same folder and are
     written first.
     """
-    suffix, written = path.suffix.lower(), [path]
-    image, material = path.with_suffix(".png"), path.with_suffix(".mtl")
+    suffix, written, material = path.suffix.lower(), [path], path
     if suffix == ".obj" and surface.picture is not None:
+        material, image = companions(path, TEXTURE)
         write_result(image, cv2.imencode(".png", surface.picture[..., ::-1])[1].tobytes())
         written += [material, image]
         write_result(material, f"newmtl surface\nKa 1 1 1\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {image.name}\n".encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import operator
 import os
+import re
 from pathlib import Path
 
 from data.errors import UserError
@@ -70,9 +71,11 @@ def require_format(path: Path, color: str | None) -> str:
 
 
 def companions(path: Path, color: str) -> list[Path]:
-    """Further files of a mesh at `path`."""
-    is_textured = path.suffix.lower() == ".obj" and color == TEXTURE
-    return [path.with_suffix(suffix) for suffix in (".mtl", ".png")] if is_textured else []
+    """Further files of a mesh at `path`: material and texture. Readers split lines at blanks, so names have none."""
+    if path.suffix.lower() != ".obj" or color != TEXTURE:
+        return []
+    stem = re.sub(r"\s", "_", path.stem)
+    return [path.with_name(stem + suffix) for suffix in (".mtl", ".png")]
 
 
 def offset_file(path: Path) -> Path:

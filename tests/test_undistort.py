@@ -68,3 +68,15 @@ def test_a_lens_that_leaves_little_of_one_side_is_refused():
     intrinsics = np.array([[40.0, 0, 199.5], [0, 40, 9.5], [0, 0, 1]])
     with pytest.raises(ValueError, match="leaves almost nothing"):
         Undistorter(Lens(intrinsics, (1.0, 0.0, 0.0, 0.0), size=(400, 20)), (400, 20))
+
+
+@pytest.mark.parametrize(
+    ("small", "size"), [((518, 392), (4032, 3024)), ((392, 518), (1080, 1440)), ((512, 288), (1920, 1080))]
+)
+def test_the_cameras_of_a_network_fit_photographs_that_it_reduced_to_its_patches(small, size):
+    intrinsics = np.array([[500.0, 0, (small[0] - 1) / 2], [0, 500.0, (small[1] - 1) / 2], [0, 0, 1]])
+    found = fitted(Lens(intrinsics, size=small), size)
+    assert np.allclose(found[:2, 2], (np.array(size) - 1) / 2)
+    assert np.allclose(np.diag(found)[:2], 500.0 * np.array(size) / small)
+    with pytest.raises(ValueError, match="and its camera"):
+        fitted(Lens(intrinsics, size=small), (size[0], round(0.9 * size[1])))

@@ -29,6 +29,9 @@ FARTHEST_PRINCIPAL = 20.0
 UNSEEN = -1e6  # a coordinate outside every image
 SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
 SIZE_ROUNDING = 1.0  # pixels by which a reduced image may deviate from the exact aspect ratio
+# Networks that estimate cameras reduce images to sides that are multiples of their patches: VGGT of 14 pixels, DUSt3R
+# of 16 to 512 (other cameras often have sides that are multiples of 16).
+PATCH, DUST3R_PATCH, DUST3R_SIDE = 14, 16, 512
 
 
 def resized(intrinsics: np.ndarray, size: tuple[int, int], new_size: tuple[int, int]) -> np.ndarray:
@@ -44,14 +47,25 @@ def resized(intrinsics: np.ndarray, size: tuple[int, int], new_size: tuple[int, 
 def fitted(lens: Lens, size: tuple[int, int]) -> np.ndarray:
     """The intrinsics [3, 3] of a lens for its stored image of `size` (width, height).
 
-    Raises ValueError if the image is neither of the size the lens was calibrated for, nor a reduction of it.
+    Raises ValueError if the image is neither of the size the lens was calibrated for, nor a reduction of it, nor one
+    that a network reduced to the former.
     """
     if lens.size is None or tuple(lens.size) == size:
         return lens.intrinsics
+    if _is_of_network(lens.size, size):
+        return resized(lens.intrinsics, lens.size, size)
     ratio = np.sqrt(size[0] * size[1] / (lens.size[0] * lens.size[1]))
     if max(abs(ratio * lens.size[0] - size[0]), abs(ratio * lens.size[1] - size[1])) > SIZE_ROUNDING:
         raise ValueError(f"is {size[0]}x{size[1]} pixels and its camera {lens.size[0]}x{lens.size[1]}")
     return resized(lens.intrinsics, lens.size, size)
+
+
+def _is_of_network(small: tuple[int, int], size: tuple[int, int]) -> bool:
+    """Whether `small` (width, height) is a reduction of `size` with sides rounded to patches of a network."""
+    scale, patch = max(small) / max(size), DUST3R_PATCH if max(small) == DUST3R_SIDE else PATCH
+    if scale > 1 or small[0] % patch or small[1] % patch:
+        return False
+    return all(abs(side - scale * whole) <= patch / 2 for side, whole in zip(small, size, strict=True))
 
 
 class Undistorter:

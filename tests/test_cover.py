@@ -102,3 +102,16 @@ def test_the_photographs_that_see_each_part_are_counted_and_drawn(scene):
     shades = shown_mesh / np.maximum(shown_mesh.max(axis=1, keepdims=True), 1)
     assert (picture[-28:] != picture[-1, -1]).any() == bool(missing_sides(scene))
     assert shown and all((np.abs(shades - color / color.max()).max(axis=1) < 0.03).sum() > 500 for color in shown)
+
+
+def test_thin_walls_are_tested_by_points_on_both_sides(scene):
+    outer, inner = trimesh.creation.icosphere(4, 0.5), trimesh.creation.icosphere(4, 0.45)
+    inner.invert()
+    wall = trimesh.util.concatenate([outer, inner])
+    on_outer, on_inner = (mesh.sample(2000, seed=0) for mesh in (outer, inner))
+    for points, tested in ((on_inner, 0.0), (np.concatenate([on_inner, on_outer]), 1.0)):
+        found = figures(wall, scene, points)
+        assert found["thin_area"] > 0.95 and found["thin_tested"] == pytest.approx(tested, abs=0.1)
+        said = [line for line in trust(found) if "thin walls become thicker, do not measure" in line]
+        assert len(said) == (tested == 0.0)
+    assert figures(outer, scene, on_outer)["thin_area"] == 0.0

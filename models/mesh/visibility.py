@@ -69,9 +69,25 @@ class Visibility:
         low, high = self._mesh.bounds
         if ((center > low) & (center < high)).all():  # else nothing is behind it
             hits = np.flatnonzero(~reaches)
-            corners = np.asarray(self._mesh.vertices)[self._mesh.faces[triangle[hits]]]
-            across = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-            ahead = dots(across, corners[:, 0] - origins[hits])  # over the next one: the distance to the triangle
-            slope = dots(across, directions[hits])
-            reaches[hits] = np.abs(ahead) > np.abs(slope) * lengths(center - origins[hits])
+            reaches[hits] = self._distances(triangle[hits], origins[hits], directions[hits]) > lengths(
+                center - origins[hits]
+            )
         return reaches
+
+    def _distances(self, triangle: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        """The distances [P] of rays, of unit directions, to the triangles [P] that they meet."""
+        corners = np.asarray(self._mesh.vertices)[self._mesh.faces[triangle]]
+        across = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        ahead, slope = dots(across, corners[:, 0] - origins), dots(across, directions)
+        return np.abs(ahead) / np.maximum(np.abs(slope), np.finfo(float).tiny)
+
+    def thickness(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """The distance [P] from points [P, 3] on the mesh, against their outward normals, to the surface behind them.
+
+        Infinite where there is none.
+        """
+        origins, found = points - self._offset * normals, np.full(len(points), np.inf)
+        triangle = self._mesh.ray.intersects_first(origins, -normals)
+        hits = np.flatnonzero(triangle >= 0)
+        found[hits] = self._offset + self._distances(triangle[hits], origins[hits], -normals[hits])
+        return found

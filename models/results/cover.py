@@ -25,6 +25,7 @@ from models.results.render import paint_mesh
 SAMPLES, RAYS = 20_000, 2_000_000  # area-uniform points of the mesh; rays from these to all cameras
 NEAR = 0.05  # radii within which a point supports the surface
 THICK = 0.03  # radii from the dominant plane, such as a table, within which a point or the surface belongs to it
+THIN, NEIGHBOURS = 0.1, 8  # radii: thickness of a thin wall; points around it that are looked at
 DOMINANT = 0.5  # fraction of the points on a plane that dominates
 ENOUGH = 3  # photographs that determine a part of the surface: two may be matched wrongly
 # Number of photographs from which on a part has a colour.
@@ -45,6 +46,8 @@ class CoverMetrics:
     area_off_plane: float | None  # fraction of the mesh's area off this plane
     cover_points: float | None  # fraction of the area within NEAR of an evaluated point
     cover_off_plane: float | None  # the same of the area off the plane; 0 without such an area
+    thin_area: float | None = None  # fraction of the area that is a wall thinner than THIN
+    thin_tested: float | None = None  # fraction of it with an evaluated point near each side; 0 without such an area
 
 
 @dataclass(frozen=True)
@@ -59,15 +62,35 @@ class Cover:
 def cover(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], points: np.ndarray | None) -> Cover:
     """The support of a mesh by photographs and points [P, 3], P > 0."""
     samples, faces = sample_faces(mesh, min(SAMPLES, RAYS // len(cameras)), np.random.default_rng(0))
-    views = _seen_by(samples, np.asarray(mesh.face_normals)[faces], cameras, Visibility(mesh))
+    visibility, normals = Visibility(mesh), np.asarray(mesh.face_normals)[faces]
+    views = _seen_by(samples, normals, cameras, visibility)
     seen = (len(cameras), float(np.median(views)), float(np.mean(views >= ENOUGH)))
     if points is None:
         return Cover(CoverMetrics(*seen, None, None, None, None), samples, views)
     near = cKDTree(points).query(samples)[0] <= NEAR
     points_off, area_off = _off_plane(points, samples)
     of_the_rest = float(near[area_off].mean()) if area_off.any() else 0.0
-    figures = CoverMetrics(*seen, int(points_off.sum()), float(area_off.mean()), float(near.mean()), of_the_rest)
+    thin = _thin_walls(samples, normals, visibility.thickness(samples, normals), points)
+    figures = CoverMetrics(*seen, int(points_off.sum()), float(area_off.mean()), float(near.mean()), of_the_rest, *thin)
     return Cover(figures, samples, views)
+
+
+def _thin_walls(
+    samples: np.ndarray, normals: np.ndarray, thickness: np.ndarray, points: np.ndarray
+) -> tuple[float, float]:
+    """The fraction of samples [S, 3] on walls thinner than THIN, and of these with points [P, 3] near both sides.
+
+    A point is on the side of a wall whose surface is nearer.
+    """
+    thin = np.flatnonzero(thickness < THIN)
+    if not len(thin):
+        return 0.0, 0.0
+    middles = samples[thin] - 0.5 * thickness[thin, None] * normals[thin]
+    distances, nearest = cKDTree(points).query(middles, k=range(1, 1 + min(NEIGHBOURS, len(points))))
+    height = np.sum((points[nearest] - middles[:, None]) * normals[thin][:, None], axis=2)
+    is_near = distances <= NEAR + 0.5 * thickness[thin, None]
+    both = (is_near & (height > 0)).any(axis=1) & (is_near & (height < 0)).any(axis=1)
+    return len(thin) / len(samples), float(both.mean())
 
 
 def _seen_by(

@@ -89,6 +89,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row("points_off_plane", "points off the dominant plane", _text),
         Row("area_off_plane", "area off this plane", PERCENT),
         Row("cover_off_plane", "of it within 0.05 radii of a point", PERCENT, HIGHER),
+        Row("thin_area", "area of walls thinner than 0.1 radii", PERCENT),
+        Row("thin_tested", "of it with points near both sides", PERCENT, HIGHER),
     ),
     "DTU protocol": (
         Row("dtu_scan", "scan", _text),

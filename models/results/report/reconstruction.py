@@ -48,6 +48,7 @@ PARTS = (
 )
 MILLIMETRE = 1e-3
 NO_SCALE = "not known, so the unit of the mesh is arbitrary; --marker, --scale or GPS positions give it"
+SOME_THIN, MOST_TESTED = 0.1, 0.5  # fraction of the mesh, and of its thin walls: thickness is reported as untested
 LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are wrong, as in inspect
 
 
@@ -79,13 +80,21 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
         near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING:g} radii"
         covered = _covered(figures)
         if missing > MOST_MISSING:
-            found.append(f"only {near}: most of the mesh is wrong, do not measure on it")
+            found.append(
+                f"only {near}: most of the mesh is wrong, do not measure on it; if parts of the object are missing, "
+                "extract it again with --no-clean"
+            )
         elif missing > SOME_MISSING:
             found.append(f"{near}: parts of the mesh are wrong, compare it with the photographs")
         elif _is_untested(figures):
             found.append(f"{near}, but {covered}: the object itself is not tested, compare it with the photographs")
         else:
             found.append(f"{near}, and {covered}")
+    if (thin := figures.get("thin_area") or 0.0) >= SOME_THIN and figures["thin_tested"] < MOST_TESTED:
+        found.append(
+            f"{thin:.0%} of the mesh's area are walls thinner than 0.1 radii, and SfM points test both sides of "
+            f"{figures['thin_tested']:.0%} of it: thin walls become thicker, do not measure their thickness"
+        )
     if (views := figures.get("cover_views")) is not None:
         found.append(
             f"3 or more of {figures['photographs']} photographs with cameras see {views:.0%} of the mesh's area, and "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
+from data.cameras import evenly_spaced
 from data.errors import listed_views
 from data.io.images import size_within
 from data.parsed_scene import MASK_HALF
@@ -37,6 +38,10 @@ FAIR_UNEVEN = 0.1  # fraction of the views
 # Agreement of a mask with the hull of all masks. For perfect masks a hull of cubes gives 0.9 to 0.95.
 GOOD_AGREEMENT, FAIR_AGREEMENT = 0.8, 0.6
 
+OUTLINED = 12  # views whose outlines are compared with edges
+# Of masks of DTU scan 65, lego and two rendered objects, and of these dilated by 3 to 10 pixels, the strongest edges
+# are within a pixel of the true outline, three to fifteen times as strong as at the outline of the dilated masks.
+WIDE, CLEARER, REACH = 2.5, 1.5, 0.06  # pixels of the reduced image, ratio of strengths, fraction of the longer side
 ALONE, UNKNOWN = "no neighbours to compare with", "cannot be judged"
 
 
@@ -96,7 +101,44 @@ def masks(scene: Scene, cameras: Cameras) -> Finding:
     if len(empty):
         consequence = "an empty mask means that the view does not show the object: correct it or leave the view out"
         return Finding("masks", f"{figure}; empty: {listed_views(empty, scene.photographs)}", "bad", consequence)
+    if verdict == "good" and (wide := outline_offset(scene)) >= WIDE:
+        figure = f"{figure}; the edges of the object are {wide:.1f} pixels inside the outlines of the masks (median)"
+        consequence = "masks that are too wide make the object too large: shrink them to its edges"
+        return Finding("masks", figure, "fair", consequence)
     return Finding("masks", figure, verdict, "the masks agree on one shape")
+
+
+def outline_offset(scene: Scene) -> float:
+    """By how many pixels the edges of the object are inside the outlines of the masks, the median over some views; 0
+    where no edges stand out there.
+    """
+    offsets = []
+    for view in evenly_spaced(scene.n_views, OUTLINED):
+        (size, scale), mask = size_within(scene.size(view), LARGEST_SIDE), (scene.masks or ())[view]
+        small = cv2.resize(scene.images[view], size, interpolation=cv2.INTER_AREA)
+        grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32)
+        inside = (cv2.resize(mask, size, interpolation=cv2.INTER_AREA) > MASK_HALF).astype(np.uint8)
+        strength = _strength_by_depth(grey, inside)
+        deepest = int(np.argmax(strength))
+        is_clear = strength[deepest] > CLEARER * strength[: round(WIDE) + 1].max()
+        offsets.append(deepest / scale if is_clear else 0.0)
+    return float(np.median(offsets))
+
+
+def _strength_by_depth(grey: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """The mean gradient across the outline of a mask, uint8 [h, w], of an image [h, w], 0, 1, ... pixels inside it."""
+    reach = max(2, round(REACH * max(grey.shape)))
+    depth = cv2.distanceTransform(inside, cv2.DIST_L2, 5) - cv2.distanceTransform(1 - inside, cv2.DIST_L2, 5)
+    smooth = cv2.GaussianBlur(depth, (0, 0), 2)
+    inwards, gradient = (
+        np.stack([cv2.Sobel(values, cv2.CV_32F, dx, dy) for dx, dy in ((1, 0), (0, 1))]) for values in (smooth, grey)
+    )
+    across = np.abs((inwards * gradient).sum(axis=0)) / np.maximum(np.linalg.norm(inwards, axis=0), SMALLEST)
+    bins = np.rint(np.abs(depth - 0.5)).astype(int)  # the outline is between two pixels
+    used = (depth > -2) & (bins <= reach)
+    used[:reach] = used[-reach:] = used[:, :reach] = used[:, -reach:] = False  # the object goes on outside the image
+    count = np.bincount(bins[used], minlength=reach + 1)
+    return np.bincount(bins[used], weights=across[used], minlength=reach + 1) / np.maximum(count, 1)
 
 
 def _object(scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:

@@ -88,6 +88,7 @@ class WorldFrame:
     camera_errors: Mapping[str, float] = field(default_factory=dict)  # mean reprojection error in pixels, by photograph
     photographs: Mapping[str, str] = field(default_factory=dict)  # image of the scene -> photograph it was made from
     without_camera: tuple[str, ...] = ()  # photographs that were given and have no camera
+    notes: tuple[str, ...] = ()  # sentences on how the photographs were read, and what is wrong with them
 
     @property
     def is_metric(self) -> bool:

@@ -23,8 +23,8 @@ HEAD_BYTES = 24  # up to the size in a PNG
 JPEG_SIGNATURE = b"\xff\xd8\xff"
 WEBP_SIGNATURE = re.compile(b"RIFF....WEBP", re.DOTALL)
 JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of segments with the size (ITU-T T.81, table B.1)
-JPEG_APP1, JPEG_SCAN, JPEG_ALONE = 0xE1, 0xDA, (0x01, *range(0xD0, 0xD9))
-EXIF_MARK, XMP_MARK = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
+JPEG_APP1, JPEG_APP2, JPEG_SCAN, JPEG_ALONE = 0xE1, 0xE2, 0xDA, (0x01, *range(0xD0, 0xD9))
+EXIF_MARK, XMP_MARK, ICC_MARK = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0", b"ICC_PROFILE\0"
 MOST_SEGMENTS = 4096  # of a JPEG before its pixels; colour profiles and thumbnails take some hundred
 TIFF_SIGNATURES = (b"II*\0", b"MM\0*")  # signatures
 TIFF_SUFFIXES = (".tif", ".tiff")  # raw photographs have these signatures too, and a small picture first
@@ -38,11 +38,12 @@ ASSOCIATED, UNASSOCIATED = 1, 2  # kinds of an alpha channel: the colours are mu
 DAMAGED = "cannot be decoded: the file is truncated or damaged; save it again"
 # Tags of EXIF 2.32 (CIPA DC-008), sections 4.6.4 and 4.6.5.
 ORIENTATION = 0x0112
-EXIF_BLOCK, GPS_BLOCK, XMP_BLOCK = 0x8769, 0x8825, 0x02BC
+EXIF_BLOCK, GPS_BLOCK, XMP_BLOCK, ICC_BLOCK = 0x8769, 0x8825, 0x02BC, 0x8773
 FOCAL_LENGTH_35MM = 0xA405
 XMP_NAMES = ("xmp", "XML:com.adobe.xmp")  # of WebP, of PNG, in Pillow
 # Of GPS positions: degrees, minutes and seconds, and metres.
 LATITUDE_SIDE, LATITUDE, LONGITUDE_SIDE, LONGITUDE, BELOW_SEA, ALTITUDE = range(1, 7)
+WHOLE_SIZE = (0xA002, 0xA003)  # width and height
 FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres; the equivalent focal length refers to the diagonal of this film
 
 # Millimetres, 35 mm equivalent. Values outside this range are wrong entries.
@@ -69,7 +70,8 @@ class TiffPage(NamedTuple):
 
 TIFF_TAGS = {256: "width", 257: "height", 258: "bits", 262: "photometric", 277: "samples", 284: "planes"}
 TIFF_TAGS |= {338: "alpha", 339: "form"}
-USED_TAGS = (*TIFF_TAGS, *range(1, 7), ORIENTATION, EXIF_BLOCK, GPS_BLOCK, XMP_BLOCK, FOCAL_LENGTH_35MM)
+USED_TAGS = (*TIFF_TAGS, *range(1, 7), ORIENTATION, EXIF_BLOCK, GPS_BLOCK, XMP_BLOCK, ICC_BLOCK, FOCAL_LENGTH_35MM)
+USED_TAGS += WHOLE_SIZE
 Tags = dict[int, bytes | tuple[float, ...]]  # the first values of each, bytes for bytes and texts
 
 
@@ -176,7 +178,8 @@ def _directory(file: BinaryIO, start: int, order: Literal["<", ">"], at: int) ->
         if tag in tags or kind not in TIFF_TYPES:
             continue
         letters = TIFF_TYPES[kind]
-        value = struct.Struct(order + letters * min(number, MOST_TEXT if tag == XMP_BLOCK else MOST_VALUES))
+        most = MOST_TEXT if tag in (XMP_BLOCK, ICC_BLOCK) else MOST_VALUES
+        value = struct.Struct(order + letters * min(number, most))
         if number * struct.calcsize(order + letters) > len(inline):
             file.seek(start + struct.unpack(f"{order}L", inline)[0])
             inline = file.read(value.size)
@@ -216,18 +219,19 @@ def straight(pixels: np.ndarray, page: TiffPage) -> np.ndarray:
 
 
 class Metadata(NamedTuple):
-    """What a photograph says of itself: EXIF, as values by tag, and XMP; empty where it says nothing, or is damaged."""
+    """What a photograph says of itself: EXIF, as values by tag, XMP, colour profile; empty without it, or damaged."""
 
     main: Tags = {}
     exif: Tags = {}
     gps: Tags = {}
     xmp: bytes = b""
+    profile: bytes = b""
 
 
-def read_metadata(path: Path) -> Metadata:
-    """EXIF and XMP of a PNG, JPEG, WebP or TIFF file; raises nothing."""
+def read_metadata(source: Path | bytes) -> Metadata:
+    """EXIF, XMP and colour profile of a PNG, JPEG, WebP or TIFF file, or of its content; raises nothing."""
     try:
-        with read_by_library(), open_input(path) as file:
+        with read_by_library(), io.BytesIO(source) if isinstance(source, bytes) else open_input(source) as file:
             return _metadata(file)
     except DamagedError:
         return Metadata()
@@ -239,15 +243,19 @@ def _metadata(file: BinaryIO) -> Metadata:
         return _with_tags(file, 0, b"")
     file.seek(0)
     if head.startswith(JPEG_SIGNATURE):
-        blocks = [content for marker, content in _segments(file) if marker == JPEG_APP1]
+        blocks = [content for marker, content in _segments(file) if marker in (JPEG_APP1, JPEG_APP2)]
         found = [b"".join(block for block in blocks if block.startswith(mark)) for mark in (EXIF_MARK, XMP_MARK)]
+        parts = sorted(block[len(ICC_MARK) :] for block in blocks if block.startswith(ICC_MARK))
+        profile = b"".join(part[2:] for part in parts)  # after the number of the part, and of all
     else:
         with Image.open(file, formats=("PNG", "WEBP", "HEIF")) as image:
             texts = [image.info.get(name, b"") for name in ("exif", *XMP_NAMES)]
+            profile = image.info.get("icc_profile") or b""
         exif, *xmp = (text.encode() if isinstance(text, str) else text for text in texts)
         found = [exif, b"".join(xmp)]
     start = len(EXIF_MARK) if found[0].startswith(EXIF_MARK) else 0
-    return _with_tags(io.BytesIO(found[0]), start, found[1]) if found[0] else Metadata(xmp=found[1])
+    whole = _with_tags(io.BytesIO(found[0]), start, found[1]) if found[0] else Metadata(xmp=found[1])
+    return whole._replace(profile=profile)
 
 
 def _with_tags(file: BinaryIO, start: int, xmp: bytes) -> Metadata:
@@ -258,7 +266,8 @@ def _with_tags(file: BinaryIO, start: int, xmp: bytes) -> Metadata:
     exif, gps = (
         _directory(file, start, order, int(main[tag][0]))[0] if tag in main else {} for tag in (EXIF_BLOCK, GPS_BLOCK)
     )
-    return Metadata(main, exif, gps, xmp or bytes(map(int, main.get(XMP_BLOCK, b""))))
+    xmp, profile = (given or bytes(map(int, main.get(tag, b""))) for given, tag in ((xmp, XMP_BLOCK), (b"", ICC_BLOCK)))
+    return Metadata(main, exif, gps, xmp, profile)
 
 
 def read_exif(path: Path) -> tuple[int, float | None]:

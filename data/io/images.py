@@ -1,7 +1,7 @@
 """Reads PNG, JPEG, WebP and TIFF files and writes PNG and JPEG, in RGB order, with 8 or 16 bits per channel.
 
-Samples are returned as stored (sRGB, no resizing, no gamma). An EXIF orientation is not applied, because calibration
-programs use the stored pixel grid too.
+Samples are returned as stored (no resizing, no gamma), colours of another profile as sRGB. An EXIF orientation is not
+applied, because calibration programs use the stored pixel grid too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 
 from data.errors import DamagedError, listed, read_by_library
+from data.io.color_profiles import to_srgb
 from data.io.files import open_input, read_regular, write_atomically
 from data.io.headers import (
     DAMAGED,
@@ -23,6 +24,7 @@ from data.io.headers import (
     TIFF_SUFFIXES,
     ImageError,
     header_size,
+    read_metadata,
     require_whole_png,
     straight,
     tiff_page,
@@ -39,6 +41,8 @@ UNREAD_SUFFIXES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw
 # Larger images are rejected before decoding. The largest camera sensors have about 2 * 10^8 pixels; a header that
 # claims more is damaged or malicious, and decoding would allocate gigabytes.
 MAX_PIXELS = 2**28
+HALF = 127  # largest alpha of a transparent pixel
+WHITE, LEAST_WHITE, LEAST_PURE = 240, 0.01, 0.95  # of a mask: level, and fractions of its pixels
 MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at all
 
 # Deflate expands a byte to at most 1032 bytes (https://zlib.net/zlib_tech.html) and a PNG pixel has at least one bit; a
@@ -104,7 +108,7 @@ def _is_broken_link(entry: Path) -> bool:
 
 
 def read_image(path: Path | str) -> np.ndarray:
-    """Decode `path` to uint8 or uint16 [H, W, C], C in {1, 3, 4}, in RGB(A) order and at the stored depth.
+    """Decode `path` to uint8 or uint16 [H, W, C], C in {1, 3, 4}, sRGB in RGB(A) order and at the stored depth.
 
     The format is detected from the content, not the name. A palette is expanded; grey with alpha becomes RGBA. Raises
     ImageError for a file that is missing, unreadable, of another format, damaged, or larger than MAX_PIXELS.
@@ -120,7 +124,7 @@ def read_image(path: Path | str) -> np.ndarray:
         raise ImageError(f"{path}: {DAMAGED}")
     if pixels.dtype not in (np.uint8, np.uint16):
         raise ImageError(f"{path}: has samples of type {pixels.dtype}; save it with 8 or 16 bits per channel")
-    return straight(_rgb_order(pixels), page) if page else _rgb_order(pixels)
+    return to_srgb(straight(_rgb_order(pixels), page) if page else _rgb_order(pixels), read_metadata(encoded).profile)
 
 
 def _decoded(encoded: np.ndarray, page: int) -> np.ndarray | None:
@@ -187,10 +191,26 @@ def alpha_of(image: np.ndarray) -> np.ndarray | None:
 def mask_of(image: np.ndarray) -> np.ndarray:
     """A mask image of any depth and number of channels as uint8 [H, W], 255 on the object.
 
-    The largest colour channel, limited by the alpha channel: the image over black.
+    The largest colour channel, limited by the alpha channel: the image over black. Of a cut-out photograph the alpha
+    channel alone.
     """
-    brightest = image[..., :3].max(axis=2)
-    return eight_bits(np.minimum(brightest, image[..., 3]) if image.shape[2] == 4 else brightest)
+    brightest, alpha = eight_bits(image[..., :3].max(axis=2)), alpha_of(image)
+    if alpha is None:
+        return brightest
+    is_cut_out = is_transparent(image) and not is_black_and_white(brightest[alpha > HALF])
+    return alpha if is_cut_out else np.minimum(brightest, alpha)
+
+
+def is_transparent(image: np.ndarray) -> bool:
+    """Whether an image of `read_image` has transparent pixels."""
+    alpha = alpha_of(image)
+    return alpha is not None and bool((alpha <= HALF).any())
+
+
+def is_black_and_white(values: np.ndarray) -> bool:
+    """Whether grey levels, uint8 of any shape, are those of a mask: black and white, and not black alone."""
+    white = np.mean(values >= WHITE) if values.size else 0.0
+    return bool(white > LEAST_WHITE and white + np.mean(values <= 255 - WHITE) > LEAST_PURE)
 
 
 def over_background(rgb: np.ndarray, alpha: np.ndarray, background: float) -> np.ndarray:

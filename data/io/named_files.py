@@ -84,12 +84,18 @@ def masks_folder(folder: Path) -> Path | None:
     return next((folder / name for name in MASK_FOLDERS if (folder / name).is_dir()), None)
 
 
+def mask_stems(photograph: Path) -> list[str]:
+    """The names of its mask without their suffixes, in lower case, that of the photograph last."""
+    name, stem = photograph.name.lower(), photograph.stem.lower()
+    return [f"{name}.mask", f"{stem}_mask", f"{stem}.mask", f"{stem}-mask", name, stem]
+
+
 def mask_files(folder: Path, names: Sequence[str]) -> list[Path | None]:
     """The mask file of each photograph, None where there is none, or not one for each.
 
     `names` are paths relative to the folder of the photographs. For a/IMG_1.jpg it is one of IMG_1.jpg.mask.png
-    (RealityCapture), IMG_1_mask.png (Metashape), IMG_1.jpg.png (COLMAP) and IMG_1.png in a/ or in the mask folder
-    itself, in any letter case and also as JPEG.
+    (RealityCapture), IMG_1_mask.png (Metashape; also with a dot or a minus), IMG_1.jpg.png (COLMAP) and IMG_1.png in
+    a/ or in the mask folder itself, in any letter case and also as JPEG.
     """
     listed: dict[Path, dict[str, Path]] = {}
     found = []
@@ -99,7 +105,7 @@ def mask_files(folder: Path, names: Sequence[str]) -> list[Path | None]:
             if home not in listed:
                 masks = list_images(home) if home.is_dir() else []
                 listed[home] = {mask.stem.lower(): mask for mask in masks}
-        stems = [stem.lower() for stem in (f"{path.name}.mask", f"{path.stem}_mask", path.name, path.stem)]
+        stems = mask_stems(path)
         found.append(next((listed[home][stem] for home in homes for stem in stems if stem in listed[home]), None))
     uses = Counter(found)  # the same name in two folders
     return [mask if uses[mask] == 1 else None for mask in found]

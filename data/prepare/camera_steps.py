@@ -7,6 +7,7 @@ that fit the surroundings then do not fit the masks of the object.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,18 @@ from data.parsed_scene import MASK_HALF
 from data.prepare.frames import Frame, groups
 from data.prepare.inspection.image_checks import GOOD_AGREEMENT
 from data.prepare.masks import ON_OBJECT
-from data.prepare.sfm.matches import count_rows, has_features, is_sound
+from data.prepare.sfm.matches import count_rows, has_features, is_sound, share_of_still_pairs
+from data.prepare.sfm.overlay import OVERLAY, write_overlay
 from data.prepare.sfm.reconstruct import (
     DATABASE,
+    IMAGES,
     MASKS,
     MODELS,
     OF_OBJECT,
     PAIR_LIST,
+    WHOLE,
     DiskError,
+    Source,
     find_features,
     map_images,
     match_features,
@@ -40,6 +45,7 @@ from data.scenes.undistort import undistorters
 from data.scenes.visual_hull import masked_views, visual_hull
 from data.scenes.writer import CAMERA_FILE
 
+SOME_STILL = 0.2  # fraction of the pairs that do not move, from which on something equal in all images is searched
 FIT = "fit"  # entry "masks" of a result that does not depend on the masks
 ENOUGH_VIEWS = 8  # masks of fewer views may bound no volume although they do not contradict one another
 LEAST_GAIN = 0.1  # of the agreement, for cameras of the object that do not fit the masks well either
@@ -90,7 +96,7 @@ def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: st
     steps.run(
         Step(
             "matches",
-            lambda: match_features(steps.folder, frames, is_sequence),
+            lambda: _match(steps.folder, frames, is_sequence),
             (PAIR_LIST,),
             ("cameras",),
             is_sound=lambda: is_sound(database),
@@ -99,6 +105,25 @@ def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: st
     )
     found = partial(find_cameras, steps.folder, frames, is_sequence, masks, say)
     return steps.run(Step("cameras", found, (MODELS,), read=lambda stored: _for_masks(stored, masks)))
+
+
+def _match(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
+    """The result of `match_features`, without what does not move although the camera does."""
+    remove(work / OVERLAY)
+    count = match_features(work, frames, is_sequence)
+    sides = {frame.name: max(frame.width, frame.height) for frame in frames}
+    images, sizes = [work / IMAGES / frame.name for frame in frames], {(frame.width, frame.height) for frame in frames}
+    is_still = len(sizes) == 1 and share_of_still_pairs(work / DATABASE, sides) >= SOME_STILL
+    if not is_still or not write_overlay(work, images, sizes.pop()):
+        return count
+    remove((work / DATABASE).parent)
+    find_features(work, groups(frames), _whole(work))
+    return match_features(work, frames, is_sequence)
+
+
+def _whole(work: Path) -> Source:
+    """The features of whole images, without an overlay."""
+    return replace(WHOLE, masks=OVERLAY) if (work / OVERLAY).is_file() else WHOLE
 
 
 def _for_masks(found: dict[str, Any], masks: str) -> dict[str, Any]:
@@ -117,10 +142,10 @@ def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: 
     folder = (work / OF_OBJECT.database).parent
     remove(folder)
     if not masks:
-        return {**map_images(work, frames), "masks": masks}
+        return {**map_images(work, frames, _whole(work)), "masks": masks}
     whole, before = None, 0.0
     try:
-        whole = map_images(work, frames)
+        whole = map_images(work, frames, _whole(work))
         agreement = mask_agreement(work)
         if agreement is None or agreement >= GOOD_AGREEMENT:
             return {**whole, "masks": FIT}

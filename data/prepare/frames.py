@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,9 +13,9 @@ from typing import Any
 import cv2
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.io.files import read_regular, write_result
-from data.io.headers import ImageError, focal_pixels, read_exif, read_metadata, upright
+from data.io.headers import WHOLE_SIZE, ImageError, focal_pixels, read_exif, read_metadata, upright
 from data.io.images import (
     UNREAD_SUFFIXES,
     WRITTEN_SUFFIXES,
@@ -24,13 +26,16 @@ from data.io.images import (
     size_within,
     write_image,
 )
+from data.io.levels import Levels, levels_of, range_words, small_range, stretched
 from data.parsed_scene import ParsedScene, PosedImage
-from data.prepare.sources import MIN_IMAGES, choose_frames, frame_count, read_frames, read_source_image
+from data.prepare.sources import MIN_IMAGES, choose_frames, frame_count, profile_note, read_frames, read_source_image
 from data.prepare.steps import Bar
 
 # Longer sides are reduced to this. Features of larger images do not match better (COLMAP itself extracts them at 3200
 # pixels), and the images of a scene are kept in memory during training.
 MAX_SIDE = 2048
+SAME_ASPECT = 0.01  # relative difference of aspect ratios that rounding and reduction cause
+MIN_CROPPED = 2  # photographs that each have a size of their own from which on these look cropped
 # Views of 90 degrees, every 45 degrees around: neighbouring views share half of their content, as structure from motion
 # needs. Elevations beyond +-45 degrees, which mostly show the sky and the tripod, are not used.
 YAWS = tuple(range(0, 360, 45))
@@ -49,6 +54,8 @@ class Frame:
     width: int
     height: int
     focal: float | None  # pixels, from EXIF; None if unknown
+    remarks: Sequence[str] = ()  # how the photograph was read, and what is wrong with it
+    is_cropped: bool = False  # by EXIF: its principal point is its own
 
 
 @dataclass(frozen=True)
@@ -67,22 +74,42 @@ def copy_images(images: Sequence[Path], folder: Path, bar: Bar, is_panorama: boo
     for a file that cannot be decoded, UserError for a copy that cannot be written and for an incomplete panorama.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    frames: list[Frame] = []
+    frames, deep = list[list[Frame]](), dict[int, Levels]()
     for number, path in enumerate(images):
         pixels = read_source_image(path)
-        orientation, focal = read_exif(path)
-        is_whole = is_panorama or is_tagged(path)
-        kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and max(pixels.shape[:2]) <= MAX_SIDE
-        kept = kept and path.suffix.lower() in WRITTEN_SUFFIXES  # COLMAP reads them
-        if kept and orientation == 1 and not is_whole:
-            frames.append(Frame(f"{number:04d}{path.suffix.lower()}", path.name, *size_of(pixels), None))
-            write_result(folder / frames[-1].name, read_regular(path))
-        else:
-            frames += _written(upright(rgb_of(eight_bits(pixels)), orientation), folder, number, path.name, is_whole)
-        if focal and not is_whole:
-            frames[-1] = replace(frames[-1], focal=focal_pixels(focal, (frames[-1].width, frames[-1].height)))
+        if pixels.dtype == np.uint16:
+            deep[number] = levels_of(pixels)
+        frames.append(_copied(pixels, path, folder, number, is_panorama))
         bar.update()
-    return [asdict(frame) for frame in frames]
+    if levels := small_range(deep.values()):
+        for number in deep:
+            pixels = stretched(read_source_image(images[number]), levels)
+            again = _copied(pixels, images[number], folder, number, is_panorama)
+            frames[number] = [replace(frame, remarks=(*frame.remarks, range_words(levels))) for frame in again]
+    return [asdict(frame) for frame in itertools.chain.from_iterable(frames)]
+
+
+def _copied(pixels: np.ndarray, path: Path, folder: Path, number: int, is_panorama: bool) -> list[Frame]:
+    """Copy an image, whose pixels [H, W, C] are those of `read_source_image`: its frames."""
+    orientation, focal = read_exif(path)
+    profile = profile_note(path)
+    is_whole = is_panorama or is_tagged(path)
+    kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and max(pixels.shape[:2]) <= MAX_SIDE and not profile
+    kept = kept and path.suffix.lower() in WRITTEN_SUFFIXES  # COLMAP reads them
+    if kept and orientation == 1 and not is_whole:
+        found = [Frame(f"{number:04d}{path.suffix.lower()}", path.name, *size_of(pixels), None)]
+        write_result(folder / found[0].name, read_regular(path))
+    else:
+        found = _written(upright(rgb_of(eight_bits(pixels)), orientation), folder, number, path.name, is_whole)
+    remarks = (profile,) if profile else ()
+    if is_whole:
+        return [replace(frame, remarks=remarks) for frame in found]
+    size = found[0].width, found[0].height
+    uncropped = _uncropped_size(path, size_of(pixels))
+    if focal:
+        reduced = max(size) / max(size_of(pixels))
+        focal = focal_pixels(focal, size) if uncropped is None else reduced * focal_pixels(focal, uncropped)
+    return [replace(found[0], focal=focal, remarks=remarks, is_cropped=uncropped is not None)]
 
 
 def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: bool = False) -> list[dict[str, object]]:
@@ -115,16 +142,27 @@ def _written(pixels: np.ndarray, folder: Path, number: int, source: str, is_pano
     return frames
 
 
+def _uncropped_size(path: Path, size: tuple[int, int]) -> tuple[int, int] | None:
+    """The size in EXIF of the photograph that was cropped to `size` (width, height); None if it shows no crop.
+
+    Both have the longer side first: some programs turn photographs and keep EXIF.
+    """
+    block = read_metadata(path).exif
+    short, long = sorted(float(block.get(tag, (0,))[0]) for tag in WHOLE_SIZE)
+    is_cropped = short > 0 and abs(min(size) * long / (max(size) * short) - 1) > SAME_ASPECT
+    return (round(long), round(short)) if is_cropped else None
+
+
 def read_frame_list(value: Any) -> list[Frame]:
     """The stored result of `copy_images` or `copy_video`."""
     return [Frame(**frame) for frame in value]
 
 
 def groups(frames: Iterable[Frame]) -> list[Group]:
-    """The frames grouped by camera: frames of equal size and focal length share one."""
-    by_camera: dict[tuple[int, int, float | None], list[str]] = {}
+    """The frames grouped by camera: frames of equal size and focal length share one, a cropped one has its own."""
+    by_camera: dict[tuple[int, int, float | None, str], list[str]] = {}
     for frame in frames:
-        key = (frame.width, frame.height, frame.focal and round(frame.focal, 1))
+        key = (frame.width, frame.height, frame.focal and round(frame.focal, 1), frame.name * frame.is_cropped)
         by_camera.setdefault(key, []).append(frame.name)
     return [Group(tuple(names), (key[0], key[1]), key[2] or None) for key, names in by_camera.items()]
 
@@ -137,6 +175,23 @@ def describe(cameras: Sequence[Group]) -> str:
     (camera,) = cameras
     focal = f"known focal length {camera.focal:.0f} px" if camera.focal else "focal length unknown (no EXIF)"
     return f"{count} photographs of {camera.size[0]}x{camera.size[1]} share one camera, {focal}"
+
+
+def remarks(frames: Sequence[Frame]) -> list[str]:
+    """Notes on how the photographs were read, and on those that look cropped by hand."""
+    counts = Counter(itertools.chain.from_iterable(frame.remarks for frame in frames))
+    notes = [f"{count} of {len(frames)} photographs: {remark}" for remark, count in counts.items()]
+    sizes = Counter(tuple(sorted((frame.width, frame.height))) for frame in frames)  # in any orientation
+    own = [sizes[tuple(sorted((frame.width, frame.height)))] == 1 for frame in frames]
+    is_own = sum(own) >= MIN_CROPPED
+    cropped = [frame.source for frame, alone in zip(frames, own, strict=True) if frame.is_cropped or alone & is_own]
+    if cropped:
+        notes.append(
+            f"{len(cropped)} of {len(frames)} photographs look cropped, by their sizes or EXIF: {listed(cropped)}; "
+            "each has a camera of its own, with its centre assumed in the middle of the crop, which distorts the "
+            "shape by some per cent: use the uncropped photographs"
+        )
+    return notes
 
 
 def scaled_down(pixels: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from data.errors import UserError, listed
 from data.io.headers import read_exif, upright
-from data.io.images import mask_of, read_image, rgb_of, size_of, size_within
+from data.io.images import alpha_of, mask_of, read_image, rgb_of, size_of, size_within
 from data.io.named_files import required_mask_files
 from data.parsed_scene import MASK_HALF
 from data.prepare import box_masks
@@ -57,10 +57,13 @@ def require_masks(folder: Path, sources: Sequence[str]) -> list[Path]:
 def read_mask(path: Path, size: tuple[int, int], orientation_of: Path) -> np.ndarray:
     """A mask file as uint8 [H, W] for the upright, possibly reduced image of `size` (width, height).
 
-    `orientation_of` is the source image: a mask of its stored size is rotated with it. Raises UserError if the
+    `orientation_of` is the source image: a mask of its stored size is rotated with it. Of the source image itself the
+    alpha channel is the mask. Raises UserError if the
     aspect ratio does not fit.
     """
-    mask = mask_of(read_image(path))
+    pixels = read_image(path)
+    alpha = alpha_of(pixels) if path == orientation_of else None
+    mask = mask_of(pixels) if alpha is None else alpha
     orientation = read_exif(orientation_of)[0]
     stored = size_of(scaled_down(mask))
     if stored != size and orientation >= 5 and stored == size[::-1]:

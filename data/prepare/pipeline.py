@@ -6,7 +6,7 @@ Intermediate results are in `<scene folder>/prepare`; a second call continues wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from data.errors import UserError, listed
 from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
 from data.prepare import masks, products
+from data.prepare.beside import Photographs, find_photographs, hides_nothing, masks_beside, masks_of
 from data.prepare.box_masks import Box, find_boxes
 from data.prepare.camera_steps import estimate_cameras
 from data.prepare.frames import (
@@ -26,12 +27,14 @@ from data.prepare.frames import (
     describe,
     groups,
     read_frame_list,
+    remarks,
     require_no_mask_files,
 )
 from data.prepare.masks import Cut, cut_of
 from data.prepare.metric import Known, length_of
 from data.prepare.sfm import reconstruct as sfm
-from data.prepare.sources import find_images, notes_of
+from data.prepare.sfm.overlay import OVERLAY, overlay_note
+from data.prepare.sources import notes_of, profile_note
 from data.prepare.steps import Bar, Say, Step, Steps, WorkError, fingerprint, noted
 from data.prepare.world import world_frame
 from data.scenes.region import parse_roi
@@ -40,7 +43,7 @@ WORK = "prepare"
 FINISHED = products.FRESH
 FEATURES = tuple(str(Path(name).parent) for name in (sfm.DATABASE, sfm.OF_OBJECT.database, sfm.MORE.database))
 # All but the records of the steps.
-OUTPUTS = (sfm.IMAGES, *FEATURES, sfm.PAIR_LIST, sfm.MODELS, sfm.MASKS, products.FRESH, sfm.LOG)
+OUTPUTS = (sfm.IMAGES, *FEATURES, sfm.PAIR_LIST, sfm.MODELS, sfm.MASKS, OVERLAY, products.FRESH, sfm.LOG)
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,12 @@ def prepare(request: Request, say: Say) -> bool:
             parse_roi(request.roi)  # raises now, not after minutes of work
         if request.known.length:
             length_of(request.known.length)
-        sources = find_images(request.images)
-        mask_paths = _check_masks(request, sources)
+        found = find_photographs(request.images)
+        sources = found.paths
+        if not request.masks and request.images.is_dir() and not request.is_panorama:
+            folder, notes = masks_beside(request.images, found)
+            request, found = replace(request, masks=folder), replace(found, notes=(*found.notes, *notes))
+        mask_paths = _check_masks(request, found)
         if request.masks == "box" or mask_paths:
             require_no_mask_files(sources, request.is_panorama, request.masks)
         boxes = find_boxes(request.images, request.target, request.boxes, sources) if request.masks == "box" else {}
@@ -85,8 +92,9 @@ def prepare(request: Request, say: Say) -> bool:
             products.require_made(steps.folder, request.target, bool(request.masks))
             for note in notes_of(request.images, sources):
                 say(note)
+            cut = cut_of(request.masks, boxes, bool(request.roi))
             try:
-                _prepare(request, sources, mask_paths, cut_of(request.masks, boxes, bool(request.roi)), steps, say)
+                _prepare(request, found, mask_paths, cut, steps, say)
             except WorkError:
                 raise
             except UserError:
@@ -100,21 +108,43 @@ def prepare(request: Request, say: Say) -> bool:
 
 
 def _prepare(
-    request: Request, sources: Sequence[Path], mask_paths: Sequence[Path], cut: Cut | None, steps: Steps, say: Say
+    request: Request, found: Photographs, mask_paths: Sequence[Path], cut: Cut | None, steps: Steps, say: Say
 ) -> None:
-    """Run all steps that are not complete."""
+    """Run all steps that are not complete. Notes on the photographs are logged, and recorded in the scene."""
+    sources = found.paths
     frames = _copy_frames(request, sources, steps, say)
+    notes = [*found.notes, *remarks(frames)]
+    for note in notes:
+        say(note)
     _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work, since it may fail
     known_masks = "" if request.masks in ("", *masks.WITH_CAMERAS) else steps.key("masks")
-    errors = estimate_cameras(steps, frames, not request.images.is_dir(), known_masks, say)
+    try:
+        errors = estimate_cameras(steps, frames, not request.images.is_dir(), known_masks, say)
+    except WorkError:
+        raise
+    except UserError as error:
+        if list(mask_paths) != list(sources) or not hides_nothing(sources):
+            raise
+        raise UserError(
+            f"{str(error).split(';')[0]}; the photographs are cut out, and their surroundings are needed for cameras: "
+            f"give the originals to --images, and these with --masks {request.images}"
+        ) from error
+    for note in overlay_note(steps.folder):
+        say(note)
 
     def work() -> dict[str, object]:
         outside = request.cameras_outside or request.masks == "grabcut"  # which needs the sphere's outline
         world = partial(
-            world_frame, known=request.known, frames=frames, sources=sources, errors=errors, roi=request.roi
+            world_frame,
+            known=request.known,
+            frames=frames,
+            sources=sources,
+            errors=errors,
+            roi=request.roi,
+            notes=[*notes, *overlay_note(steps.folder)],
         )
-        notes = products.write_scene(steps.folder, request.target, frames, request.roi, outside, cut, world)
-        return {"notes": notes, "files": noted(request.target, products.made_here(steps.folder, request.target))}
+        written = products.write_scene(steps.folder, request.target, frames, request.roi, outside, cut, world)
+        return {"notes": written, "files": noted(request.target, products.made_here(steps.folder, request.target))}
 
     for note in steps.run(Step(FINISHED, work, is_repeated=True))["notes"]:
         say(note)
@@ -131,6 +161,7 @@ def _inputs(
         "photographs": [
             *(fingerprint(sources), request.frames if is_video else 0, MAX_SIDE),
             *(["panorama"] if request.is_panorama else []),
+            *sorted({name for path in sources if not is_video and (name := profile_note(path))}),
         ],
         "features": [],
         "matches": [is_video],
@@ -144,7 +175,7 @@ def _inputs(
     }
 
 
-def _check_masks(request: Request, sources: Sequence[Path]) -> list[Path]:
+def _check_masks(request: Request, found: Photographs) -> list[Path]:
     """The mask file of each image, or [] without mask files; raises UserError if the masks cannot be made."""
     if request.masks == "rembg":
         masks.require_rembg()
@@ -152,7 +183,9 @@ def _check_masks(request: Request, sources: Sequence[Path]) -> list[Path]:
         return []
     if not request.images.is_dir():
         raise UserError(f"--masks {request.masks}: frames of a video have no files of masks; use colorkey or grabcut")
-    return masks.require_masks(Path(request.masks), [path.name for path in sources])
+    if Path(request.masks).resolve() == request.images.resolve():
+        return masks_of(request.images, found)
+    return masks.require_masks(Path(request.masks), [path.name for path in found.paths])
 
 
 def _is_finished(request: Request, steps: Steps, say: Say) -> bool:

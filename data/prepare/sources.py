@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import mmap
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,9 +15,11 @@ import numpy as np
 from PIL import Image
 
 from data.errors import DamagedError, UserError, listed, read_by_library
+from data.io.color_profiles import profile_words, to_srgb
 from data.io.files import folders_beside, open_input, read_regular
-from data.io.headers import ImageError, read_exif
+from data.io.headers import ImageError, read_exif, read_metadata
 from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, image_size, read_image, size_of
+from data.io.named_files import MASK_FOLDERS
 from data.io.streams import native_stderr_silenced
 
 # The minimum for structure from motion; a good surface needs ten times as many.
@@ -42,6 +46,10 @@ CONTAINERS: tuple[tuple[tuple[int, bytes], ...], ...] = (
     ((0, b"OggS"),),
 )
 HEAD_BYTES = 512
+# Transfer characteristics (ITU-T H.273), in the box "colr" of MP4 and MOV after the primaries, in Matroska's element.
+TRANSFERS = {16: "PQ", 18: "HLG"}
+COLOURS_OF_MP4 = re.compile(rb"colrncl[cx]..(..)", re.DOTALL)
+COLOURS_OF_MATROSKA, MATROSKA_BYTES = re.compile(rb"\x55\xba\x81(.)", re.DOTALL), 1 << 16
 
 SHARPNESS_WIDTH = 640  # frames are compared at this width, which suppresses pixel noise
 Tick = Callable[[], None]
@@ -113,9 +121,9 @@ def _is_image_name(path: Path) -> bool:
 
 
 def _inner_folders(folder: Path) -> list[str]:
-    """The names of subfolders with images."""
+    """The names of subfolders with images, but masks."""
     suffixes = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES, *OTHER_SUFFIXES)
-    inner = [path for path in _entries(folder) if os.path.isdir(path)]
+    inner = [path for path in _entries(folder) if os.path.isdir(path) and path.name not in MASK_FOLDERS]
     return [path.name for path in inner if any(file.suffix.lower() in suffixes for file in _files(path))]
 
 
@@ -125,8 +133,15 @@ def has_heic() -> bool:
 
 
 def read_source_image(path: Path) -> np.ndarray:
-    """`images.read_image`; HEIC as upright uint8 [H, W, 3]. Raises ImageError for files that cannot be decoded."""
+    """`images.read_image`; HEIC as upright sRGB uint8 [H, W, 3]. Raises ImageError for files that cannot be decoded."""
     return _read_heic(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
+
+
+def profile_note(path: Path) -> str:
+    """`profile_words` of a photograph."""
+    if path.suffix.lower() in HEIC_SUFFIXES:
+        importlib.import_module(HEIC_PACKAGE).register_heif_opener()
+    return profile_words(read_metadata(path).profile)
 
 
 def upright_size(path: Path) -> tuple[int, int]:
@@ -144,7 +159,7 @@ def _read_heic(path: Path) -> np.ndarray:
             with Image.open(file, formats=("HEIF",)) as image:
                 if image.width * image.height > MAX_PIXELS:
                     raise ImageError(f"{path}: claims {image.width}x{image.height} pixels, beyond {MAX_PIXELS}")
-                return np.asarray(image.convert("RGB"))
+                return to_srgb(np.asarray(image.convert("RGB")), image.info.get("icc_profile") or b"")
     except DamagedError as error:
         raise ImageError(f"{path}: cannot be decoded: the file is truncated or damaged; save it as JPEG") from error
 
@@ -152,6 +167,15 @@ def _read_heic(path: Path) -> np.ndarray:
 def notes_of(source: Path, images: Sequence[Path]) -> list[str]:
     """Notes on files beside the images that are not used."""
     return left_out(source) if list(images) != [source] else []
+
+
+def hdr_note(video: Path) -> list[str]:
+    """A note on a video whose colours are HDR, which OpenCV does not convert; none on others."""
+    with open_input(video) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        found = COLOURS_OF_MP4.search(content) or COLOURS_OF_MATROSKA.search(content[:MATROSKA_BYTES])
+        name = TRANSFERS.get(found.group(1)[-1]) if found else None
+    words = "is HDR ({}), which is not converted, so that colours are pale: export it as SDR, or record without HDR"
+    return [f"{video.name}: {words.format(name)}"] if name else []
 
 
 def sharpness(frame: np.ndarray) -> float:

@@ -34,8 +34,9 @@ def world_frame(
     sources: Sequence[Path],
     errors: Mapping[str, float],
     roi: str = "",
+    notes: Sequence[str] = (),
 ) -> ParsedScene:
-    """The model of structure from motion, upright and in metres where the size is known.
+    """The model of structure from motion, upright and in metres where the size is known, with notes on photographs.
 
     Views of panoramas that do not show the centre of the region `roi`, or of the cameras, are left out. `errors`: mean
     reprojection error in pixels, by the name of the image. Raises UserError as `measured`.
@@ -48,7 +49,8 @@ def world_frame(
     named = {frame.source: errors[frame.name] for frame in frames if frame.name in errors and frame.name in shown}
     stood = facing_views(stood, parse_roi(roi).centre if roi else None)
     without = tuple(frame.source for frame in frames if frame.name not in shown)
-    return replace(stood, frame=replace(stood.frame or WorldFrame(""), camera_errors=named, without_camera=without))
+    frame = replace(stood.frame or WorldFrame(""), camera_errors=named, without_camera=without, notes=tuple(notes))
+    return replace(stood, frame=frame)
 
 
 def upright(parsed: ParsedScene) -> ParsedScene:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from data.errors import SceneError
 from data.parsed_scene import ParsedScene, PosedImage
@@ -66,7 +67,8 @@ def split(parsed: ParsedScene, conf: DatasetConfig) -> Split:
     The validation images are those of `dataset.validation_views`. The test images are those of `dataset.test_views`,
     else 0, n, 2 n, ... for `dataset.test_every` = n without validation images, else those that the format holds out,
     which otherwise are not used. The others, or those of `dataset.train_views`, are trained on.
-    Raises SceneError for an index that is out of range or in two lists, and if no training image is left.
+    Other files of the shot of a held-out image, IMG_1.png beside IMG_1.jpg, are not trained on. Raises SceneError for
+    an index that is out of range or in two lists, and if no training image is left.
     """
     own = [image for image in parsed.images if not image.is_held_out]
     train, validation, test = (
@@ -82,7 +84,8 @@ def split(parsed: ParsedScene, conf: DatasetConfig) -> Split:
             "dataset.test_views (or test_every); leave it in one"
         )
     held_out = {*validation, *test}
-    kept = tuple(own[view] for view in train or range(len(own)) if view not in held_out)
+    of_held_out = {_shot(image) for image in parsed.images if image.is_held_out} | {_shot(own[i]) for i in held_out}
+    kept = tuple(own[view] for view in train or range(len(own)) if _shot(own[view]) not in of_held_out)
     if not kept:
         raise SceneError(
             f"{parsed.source}: no photograph is left to train on (of {len(own)}); hold out fewer "
@@ -90,6 +93,11 @@ def split(parsed: ParsedScene, conf: DatasetConfig) -> Split:
         )
     measured = [own[view] for view in test] or [image for image in parsed.images if image.is_held_out]
     return Split(kept, tuple(own[view] for view in validation), tuple(measured))
+
+
+def _shot(image: PosedImage) -> Path:
+    """The path of an image without its suffix."""
+    return image.path.with_suffix("")
 
 
 def _checked(views: Sequence[int], key: str, count: int, parsed: ParsedScene) -> Sequence[int]:

@@ -5,6 +5,7 @@ V images, each with its own size and intrinsics.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,10 @@ import cv2
 import numpy as np
 
 from data.errors import SceneError, listed
-from data.io.headers import ImageError, read_exif
+from data.io.color_profiles import profile_words
+from data.io.headers import ImageError, read_exif, read_metadata
 from data.io.images import alpha_of, mask_of, over_background, read_image, rgb_of, size_of
+from data.io.levels import Levels, levels_of, range_words, small_range, stretched
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.config import DatasetConfig
@@ -54,6 +57,8 @@ def preprocess(
         parse_bbox(conf.bbox)
     lenses = lenses_of(parsed, posed_images)
     images, masks, odd = _decode_all(posed_images, lenses, conf.downscale, background, training)
+    images, levels = _stretched(images, training)
+    odd += [*_profiled(posed_images), *([f"photographs of {range_words(levels)}"] if levels else [])]
     notes, backdrop = (*parsed.notes, *odd, *_turned(posed_images)), None
     if masks is None and training is not None and training.backdrop is not None:
         masks, backdrop = held_out_masks(images, training.images, training.backdrop), training.backdrop
@@ -75,8 +80,9 @@ def preprocess(
         masks=masks,
         spare_cameras=parsed.spare_cameras,
         notes=notes,
-        doubts=tuple(odd),
+        doubts=(*(parsed.frame.notes if parsed.frame else ()), *odd),
         backdrop=backdrop,
+        levels=levels,
         **_posed(parsed, posed_images, cameras, conf, scale_mat),
     )
 
@@ -131,6 +137,20 @@ def _turned(posed_images: Sequence[PosedImage]) -> list[str]:
     names = [posed.path.name for posed in posed_images if read_exif(posed.path)[0] != 1]
     words = "have an EXIF orientation, which is not applied: cameras must be those of the pixels as stored"
     return [f"{len(names)} photographs ({listed(names)}) {words}"] if names else []
+
+
+def _profiled(posed_images: Sequence[PosedImage]) -> list[str]:
+    """Notes on photographs whose colours are not those of sRGB."""
+    counts = Counter(profile_words(read_metadata(posed.path).profile) for posed in posed_images)
+    return [f"{count} photographs: {words}" for words, count in counts.items() if words]
+
+
+def _stretched(images: tuple[np.ndarray, ...], training: Scene | None) -> tuple[tuple[np.ndarray, ...], Levels | None]:
+    """Images with the levels of the `training` scene, else with their own if these are a small part of 16 bits."""
+    is_deep = len(images) > 0 and images[0].dtype == np.uint16
+    own = small_range(map(levels_of, images)) if is_deep and training is None else None
+    levels = own if training is None else training.levels
+    return (tuple(stretched(image, levels) for image in images) if levels else images), levels
 
 
 def _decode_all(

@@ -13,6 +13,7 @@ import numpy as np
 from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
 from data.errors import SceneError
 from data.io.images import sample_bilinear, size_of, to_float
+from data.io.levels import Levels
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
 from data.rays import PinholeCamera, Rays
 from data.scenes.frustum import Cameras
@@ -97,6 +98,7 @@ class Scene(Posed):
     notes: tuple[str, ...] = ()  # for the log: the source of the region of interest, images left out
     doubts: tuple[str, ...] = ()  # those of the notes that are warnings: images or masks look wrong
     backdrop: np.ndarray | None = None  # [3] in [0, 1], the colour that the masks were derived from
+    levels: Levels | None = None  # those of the files that were stretched to all levels of `images`
 
     def size(self, view: int) -> tuple[int, int]:
         """(width, height) of a view, in pixels."""

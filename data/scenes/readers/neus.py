@@ -77,6 +77,7 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
             *_spare_note(source, len(image_paths), spare),
             *_unread_notes(folder),
             *([frame.left_out] if frame and frame.left_out else []),
+            *(frame.notes if frame else ()),
         ),
     )
 
@@ -90,9 +91,9 @@ def read_frame(path: Path) -> WorldFrame | None:
         up, scale, error = (content.get(name) for name in ("up_source", "scale_source", "scale_error"))
         errors = {str(name): float(value) for name, value in content.get("camera_errors", {}).items()}
         photographs = {str(image): str(name) for image, name in content.get("photographs", {}).items()}
-        without = tuple(map(str, content.get("without_camera", ())))
+        without, notes = (tuple(map(str, content.get(name, ()))) for name in ("without_camera", "notes"))
         error = None if error is None else float(error)
-        return WorldFrame(str(up or ""), str(scale or ""), error, errors, photographs, without)
+        return WorldFrame(str(up or ""), str(scale or ""), error, errors, photographs, without, notes=notes)
     except INVALID as failure:
         raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
 

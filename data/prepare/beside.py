@@ -1,0 +1,153 @@
+"""Files among photographs that are none of their own: masks, and further files of the same shot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from data.errors import DamagedError, UserError, listed, read_by_library
+from data.io.files import open_input
+from data.io.headers import TIFF_SIGNATURES, tiff_page
+from data.io.images import (
+    alpha_of,
+    eight_bits,
+    image_size,
+    is_black_and_white,
+    is_transparent,
+    natural_key,
+    read_image,
+    rgb_of,
+)
+from data.io.named_files import mask_files, mask_stems, masks_folder
+from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, find_images, hdr_note
+
+PREFERRED = (".jpg", ".jpeg", *HEIC_SUFFIXES, ".webp", ".tif", ".tiff", ".png")  # of files of equal size
+COLOURLESS = 16  # levels between the channels of a mask, which JPEG's compression causes
+LEAST_SEEN = 2.0  # levels: standard deviation of what transparent pixels hide, if they hide anything
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """The images of a folder, or a video."""
+
+    paths: list[Path]
+    masks: dict[Path, Path]  # of photographs, named as such
+    notes: tuple[str, ...] = ()
+
+
+def find_photographs(source: Path) -> Photographs:
+    """The photographs of the folder `source` without masks and twins, or the video; raises UserError."""
+    images = find_images(source)
+    if images == [source]:
+        return Photographs(images, {}, tuple(hdr_note(source)))
+    by_stem = {path.stem.lower(): path for path in images}
+    named = {path: [by_stem[stem] for stem in mask_stems(path)[:-1] if stem in by_stem] for path in images}
+    masks = {path: found[0] for path, found in named.items() if found}
+    rest, shots, twins = [path for path in images if path not in masks.values()], list[Path](), list[Path]()
+    for _, same in groupby(sorted(rest, key=_shot), key=_shot):
+        files = sorted(same, key=_preference)
+        drawn = [path for path in files if len(files) > 1 and _is_mask(path)]
+        if drawn and drawn != files:
+            files = [path for path in files if path not in drawn]
+            masks[files[0]] = drawn[0]
+        shots.append(files[0])
+        twins += files[1:]
+    if len(shots) < MIN_IMAGES:
+        raise UserError(
+            f"--images {source}: holds {len(shots)} photographs besides masks and further files of the same shots; at "
+            f"least {MIN_IMAGES} are needed"
+        )
+    note = f"{len(twins)} further files of the same shots are left out: {listed([path.name for path in twins])}"
+    return Photographs(sorted(shots, key=natural_key), masks, (note,) if twins else ())
+
+
+def _shot(path: Path) -> str:
+    return path.stem.lower()
+
+
+def _preference(path: Path) -> tuple[int, int, str]:
+    """The largest file of a shot first; the header of HEIC is not read."""
+    suffix = path.suffix.lower()
+    width, height = (0, 0) if suffix in HEIC_SUFFIXES else image_size(path)
+    return -width * height, PREFERRED.index(suffix), path.name
+
+
+def _is_mask(path: Path) -> bool:
+    """Whether one of several files of a shot is black and white, or cut out."""
+    if path.suffix.lower() in HEIC_SUFFIXES:
+        return False
+    pixels = read_image(path)
+    rgb = eight_bits(rgb_of(pixels)).astype(np.int16)
+    is_grey = np.mean(np.ptp(rgb, axis=2) <= COLOURLESS) > 0.99
+    return is_transparent(pixels) or bool(is_grey and is_black_and_white(rgb[..., 0]))
+
+
+def masks_beside(source: Path, found: Photographs) -> tuple[str, tuple[str, ...]]:
+    """The folder of masks of the photographs of the folder `source` without --masks, "" for none, and a note on them.
+
+    They are beside the photographs, in a folder masks/ or mask/ there, or alpha channels with transparent pixels.
+    """
+    count, names, folder = len(found.paths), [path.name for path in found.paths], masks_folder(source)
+    if found.masks:
+        what = f"{listed([mask.name for mask in found.masks.values()])}: masks of {len(found.masks)} photographs"
+        lack = [path.name for path in found.paths if path not in found.masks]
+        return ("", (f"{what}, not used, as {listed(lack)} have none",)) if lack else (str(source), (f"{what}, used",))
+    if folder is not None:
+        lack = [name for name, mask in zip(names, mask_files(folder, names), strict=True) if mask is None]
+        if lack:
+            return "", (f"{folder}: its masks are not used, as {listed(lack)} have none",)
+        return str(folder), (f"{folder}: its masks are used",)
+    n_cut = sum(map(is_cut_out, found.paths))
+    what = f"alpha channels of {n_cut} of {count} photographs have transparent pixels"
+    if 2 * n_cut > count:
+        return str(source), (f"{what}: used as masks",)
+    return "", ((f"{what}: not used as masks",) if n_cut else ())
+
+
+def masks_of(source: Path, found: Photographs) -> list[Path]:
+    """The mask file of each photograph in the folder `source` itself, the photograph if its alpha channel is the mask.
+
+    Raises UserError if one has none.
+    """
+    lack = [path for path in found.paths if path not in found.masks and not is_cut_out(path)]
+    if lack:
+        raise UserError(
+            f"--masks {source}: {len(lack)} of {len(found.paths)} photographs have no mask, the first is "
+            f"{lack[0].name}: it has no transparent pixels, and there is no {lack[0].stem}_mask.png"
+        )
+    return [found.masks.get(path, path) for path in found.paths]
+
+
+def is_cut_out(path: Path) -> bool:
+    """Whether a photograph has transparent pixels; only an image with an alpha channel is decoded."""
+    return _has_alpha(path) and is_transparent(read_image(path))
+
+
+def _has_alpha(path: Path) -> bool:
+    """Whether the header of an image file has an alpha channel or a transparent colour."""
+    try:
+        with read_by_library(), open_input(path) as file:
+            is_tiff = file.read(4) in TIFF_SIGNATURES
+            file.seek(0)
+            if is_tiff:
+                return tiff_page(file).samples == 4
+            with Image.open(file, formats=("PNG", "WEBP")) as image:
+                return image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+    except DamagedError:
+        return False
+
+
+def hides_nothing(paths: Sequence[Path]) -> bool:
+    """Whether the transparent pixels of most photographs have one colour, so that what they showed is lost."""
+    votes = []
+    for path in paths:
+        pixels = read_image(path)
+        alpha = alpha_of(pixels)
+        hidden = eight_bits(rgb_of(pixels))[np.zeros(pixels.shape[:2], bool) if alpha is None else alpha == 0]
+        votes.append(len(hidden) > 0 and hidden.std(axis=0).max() < LEAST_SEEN)
+    return bool(np.mean(votes) > 0.5)

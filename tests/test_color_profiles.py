@@ -1,0 +1,81 @@
+"""Colours of photographs with a profile are read as sRGB; HDR videos are named."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image, ImageCms
+from rendered_photographs import picture
+
+from data.io.images import read_image
+from data.prepare.frames import Frame, copy_images, remarks
+from data.prepare.sources import hdr_note
+from data.prepare.steps import Bar
+
+
+def profile_of_gamma(gamma):
+    """An ICC profile with the primaries of Adobe RGB: matrix and curve (ICC.1:2001-04)."""
+
+    def xyz(values):
+        return b"XYZ \0\0\0\0" + b"".join(struct.pack(">i", round(value * 65536)) for value in values)
+
+    curve = b"curv\0\0\0\0" + struct.pack(">IH", 1, round(gamma * 256))
+    name = b"desc\0\0\0\0" + struct.pack(">I", 5) + b"Wide\0" + b"\0" * 78
+    tags = {b"desc": name, b"cprt": b"text\0\0\0\0none\0", b"wtpt": xyz((0.9642, 1, 0.8249))}
+    tags |= {b"rXYZ": xyz((0.60974, 0.31111, 0.01947)), b"gXYZ": xyz((0.20528, 0.62567, 0.06087))}
+    tags |= {b"bXYZ": xyz((0.14919, 0.06322, 0.74457)), b"rTRC": curve, b"gTRC": curve, b"bTRC": curve}
+    start, table, body = 132 + 12 * len(tags), b"", b""
+    for key, value in tags.items():
+        padded = value + b"\0" * (-len(value) % 4)
+        table += key + struct.pack(">II", start + len(body), len(value))
+        body += padded
+    head = struct.pack(
+        ">I4sI4s4s4s6H", start + len(body), b"none", 0x02400000, b"mntr", b"RGB ", b"XYZ ", 2024, *[1] * 2, 0, 0, 0
+    )
+    head += b"acsp" + b"\0" * 28 + struct.pack(">3i", 63190, 65536, 54061)
+    return head.ljust(128, b"\0") + struct.pack(">I", len(tags)) + table + body
+
+
+WIDE = profile_of_gamma(563 / 256)
+
+
+def in_wide():
+    """Colours that sRGB has, and the same in the profile."""
+    srgb = np.clip(picture(40, 60, 3), 60, 200)
+    given = ImageCms.ImageCmsProfile(io.BytesIO(WIDE))
+    return srgb, ImageCms.profileToProfile(Image.fromarray(srgb), ImageCms.createProfile("sRGB"), given)
+
+
+@pytest.mark.parametrize("kind", ["png", "tif", "webp"])
+def test_colours_of_a_profile_are_read_as_srgb(tmp_path, kind):
+    srgb, wide = in_wide()
+    path = tmp_path / f"a.{kind}"
+    wide.save(path, icc_profile=WIDE, **({"lossless": True} if kind == "webp" else {}))
+    assert np.abs(np.asarray(wide).astype(int) - srgb).mean() > 4
+    assert np.abs(read_image(path).astype(int) - srgb).mean() < 1
+    with Bar("", 1) as bar:
+        (frame,) = copy_images([path], tmp_path / "out", bar)
+    assert frame["name"] == "0000.png" and remarks([Frame(**frame)]) == [
+        "1 of 1 photographs: colour profile Wide, converted to sRGB"
+    ]
+    assert np.abs(read_image(tmp_path / "out" / "0000.png").astype(int) - srgb).mean() < 1
+
+
+def test_an_srgb_profile_changes_nothing(tmp_path):
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    for name, given in (("a.png", profile), ("b.png", b"damaged")):
+        Image.fromarray(picture()).save(tmp_path / name, icc_profile=given)
+    assert np.array_equal(read_image(tmp_path / "a.png"), picture()) and np.array_equal(
+        read_image(tmp_path / "b.png"), picture()
+    )
+
+
+def test_hdr_videos_are_named(tmp_path):
+    for name, content, words in (
+        ("a.mov", b"....colrnclc" + struct.pack(">3H", 9, 18, 9), ["a.mov: is HDR (HLG)"]),
+        ("b.mp4", b"....colrnclx" + struct.pack(">3H", 1, 1, 1), []),
+        ("c.mkv", b"....\x55\xba\x81\x10", ["c.mkv: is HDR (PQ)"]),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert [note.split(",")[0] for note in hdr_note(tmp_path / name)] == words

@@ -26,6 +26,7 @@ from data.prepare.frames import (
     copy_video,
     describe,
     groups,
+    is_tagged,
     read_frame_list,
     remarks,
     require_no_mask_files,
@@ -75,7 +76,8 @@ def prepare(request: Request, say: Say) -> bool:
             length_of(request.known.length)
         found = find_photographs(request.images)
         sources = found.paths
-        if not request.masks and request.images.is_dir() and not request.is_panorama:
+        is_whole = request.is_panorama or any(map(is_tagged, sources))
+        if not request.masks and request.images.is_dir() and not is_whole:
             folder, notes = masks_beside(request.images, found)
             request, found = replace(request, masks=folder), replace(found, notes=(*found.notes, *notes))
         mask_paths = _check_masks(request, found)

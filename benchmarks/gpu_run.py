@@ -1,6 +1,7 @@
 """Run the stages of benchmarks/gpu.sh, which exports the variables that are read here.
 
-Each stage ends at its limit or at that of the run, whichever comes first, and a failed stage does not stop the next.
+Each stage ends at its limit or at that of the run, whichever comes first. A failed stage does not stop the next, but a
+wrong result of the networks ends the run: no figure of a wrong program is measured.
 """
 
 from __future__ import annotations
@@ -13,25 +14,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Self
 
 from benchmarks import gpu_report
 from benchmarks.report import ROOT
-from data.errors import UserError
+from data.errors import UserError, listed
 
-ALWAYS, FIRST, REST = "always", "first", "rest"  # in every call, in the first, in the second
-# Tests of the operations in their native form and against the reference; none simulates another machine.
-TESTS = (
-    *("cuda_forms", "grid", "march", "packed", "hits", "patches", "nerf", "fields", "native_sampling", "splat_wander"),
-    *("guard_update", "optimizer", "volrend", "sampling", "renderer", "finite"),
-)
-RESUMES = ("training_runs", "nerf_runs", "fast_neus", "gaussians")  # one per model type: a repeated run, a resumed one
-GOLDEN = ("tests/parity.py", "tests/golden/wmask_small.npz", "tests/golden/womask_small.npz")
+ALWAYS = 0  # a stage of both calls
+# Seconds of each call with its last report; 20 less than whoever lends the machine allows, who counts its start, too.
+LIMITS = {1: 270, 2: 400}
+REHEARSAL = 7200
+FROM_MASKS = ("train.val_freq=0", "train.val_mesh_freq=0")  # nothing but steps, and the mesh at the end
 REDUCED = ("train.end_iter=8", "train.batch_size=64", "train.mesh_resolution=32", "train.val_freq=8")
 REDUCED += ("train.val_mesh_freq=0", "train.save_freq=8", "train.validate_resolution_level=8")
 PATIENCE = 10  # factor of the limits without a GPU
@@ -52,8 +50,9 @@ class Stage:
     name: str
     limit: int
     command: tuple[str, ...]
-    call: str = FIRST
+    call: int = 1
     beside: bool = False  # starts together with the stage before it
+    decides: bool = False  # whether the results of the networks are right
 
 
 @dataclass(frozen=True)
@@ -80,63 +79,69 @@ class Place:
         """A Python program on the device."""
         return self.python, "-m", "benchmarks.on_device", self.device, *arguments
 
-    def tests(self, names: tuple[str, ...], *arguments: str) -> tuple[str, ...]:
-        """The tests of files, with what libraries print: the report of a crash would be lost with the rest."""
-        files = (f"tests/test_{name}.py" for name in names)
-        return self.on_device("pytest", "-vv", "-s", "--tb=short", *files, *arguments)
+    def parity(self, call: int, recipe: str) -> Stage:
+        """The test of a recipe against the published code, from its file."""
+        command = self.on_device("tests/parity.py", f"tests/golden/{recipe}_small.npz")
+        return Stage(f"parity_{recipe}", 40, command, call, decides=True)
 
-    def trained(self, name: str, conf: str, limit: int, call: str, *settings: str) -> list[Stage]:
-        """A training of at most `limit` seconds, the start included, and the evaluation of what it reached."""
+    def tiles(self, *arguments: str) -> tuple[str, ...]:
+        """The networks in tiles beside float64, without Jittor; see `benchmarks.gpu_tiles`."""
+        folder = str(self.work / "site" / "tiles")
+        return self.python, "-m", "benchmarks.gpu_tiles", "--run", folder, "--device", self.device, *arguments
+
+    def trained(self, name: str, limits: tuple[int, int], call: int, *settings: str) -> list[Stage]:
+        """A training of confs/fast.conf, and the evaluation of what it reached; `limits` of both, starts included."""
         chosen = (f"general.base_exp_dir={self.work / 'runs' / name}", *settings)
         chosen += REDUCED if self.device == "cpu" else ()
-        given = ("--conf", f"confs/{conf}.conf", *(word for setting in chosen for word in ("--set", setting)))
+        given = ("--conf", "confs/fast.conf", *(word for setting in chosen for word in ("--set", setting)))
         program = (self.python, "exp_runner.py", "--device", self.device, "--mode")
         evaluate = ("evaluate", "--resolution", "32" if self.device == "cpu" else "256", *given)
-        train = Stage(f"{name}_train", limit, (*program, "train", "--overwrite", *given), call)
-        return [train, Stage(name, 60, (*program, *evaluate), call)]
+        train = Stage(f"{name}_train", limits[0], (*program, "train", "--overwrite", *given), call)
+        return [train, Stage(name, limits[1], (*program, *evaluate), call)]
 
 
 def stages(place: Place) -> list[Stage]:
     """All stages on a device, in order; all limits are longer without a GPU."""
-    script, kernels = ("bash", "benchmarks/gpu.sh"), (place.python, "-m", "benchmarks.gpu_kernels")
-    kernels += (place.device, str(place.work))
-    bunny, lego = (place.work / "site" / "scenes" / name for name in ("bunny", "lego"))
-    reference = (f"dataset.data_dir={bunny}", "dataset.test_every=8", f"dataset.reference_mesh={bunny / 'gt_unit.ply'}")
+    script = ("bash", "benchmarks/gpu.sh")
+    bunny, dtu = (f"dataset.data_dir={place.work / 'site' / 'scenes' / name}" for name in ("bunny", "dtu_scan65"))
+    reference = f"dataset.reference_mesh={place.work / 'site' / 'scenes' / 'bunny' / 'gt_unit.ply'}"
     listed = [
-        *(Stage(name, 60, (*script, name), ALWAYS) for name in ("facts", "unpack", "packages")),
-        Stage("compile", 300, place.steps("compile", "--once")),
-        Stage("build", 260, (*kernels, "--build"), beside=True),
-        Stage("kernels", 60, kernels),
-        Stage("steps", 90, place.steps("steps")),
-        *([Stage("peer", 60, place.steps("peer", "--peer", place.peer))] if place.peer else []),
-        Stage("trace", 30, place.steps("trace", "--trace")),
-        Stage("trace_tf32", 30, place.steps("trace_tf32", "--trace", "--tf32")),
-        *place.trained("bunny", "fast", 150, FIRST, *reference),
-        Stage("fast", 60, place.steps("fast", "--fast")),
-        Stage("parity", 300, place.on_device(*GOLDEN), REST),
-        Stage("splats", 300, place.tests(("splats",)), REST),
-        *place.trained("bunny_full", "fast", 200, REST, *reference),
-        *place.trained("lego", "fast_nerf", 300, REST, f"dataset.data_dir={lego}"),
-        *place.trained("gaussians", "gaussians", 240, REST, f"dataset.data_dir={lego}"),
-        Stage("doctor", 600, (place.python, "exp_runner.py", "--device", place.device, "--mode", "doctor"), REST),
-        Stage("tests", 600, place.tests(("march",) if place.device == "cpu" else TESTS), REST),
-        Stage("resume", 600, place.tests(RESUMES, "-k", "bit_for_bit or equal_six"), REST),
-        *place.trained("demo", "demo", 200, REST),
-        Stage("parity_tf32", 300, place.on_device("--tf32", *GOLDEN), REST),
-        *place.trained("demo_tf32", "demo", 200, REST, "train.tf32=true"),
+        *(
+            Stage(name, limit, (*script, name), ALWAYS)
+            for name, limit in (("facts", 5), ("unpack", 12), ("packages", 8))
+        ),
+        Stage("tiles", 80, place.tiles(), decides=True),
+        Stage("compile", 95, place.steps("compile", "--once"), beside=True),
+        place.parity(1, "wmask"),
+        Stage("steps", 40, place.steps("steps")),
+        *([Stage("peer", 35, place.steps("peer", "--peer", place.peer))] if place.peer else []),
+        Stage("trace", 20, place.steps("trace", "--trace")),
+        place.parity(2, "womask"),
+        Stage("steps_womask", 60, place.steps("steps_womask", "--recipe", "womask"), 2),
+        *place.trained("bunny", (75, 25), 2, bunny, "dataset.test_every=8", reference, *FROM_MASKS),
+        Stage("fast", 35, place.steps("fast", "--fast"), 2),
+        Stage("splats", 50, place.on_device("pytest", "-vv", "-s", "--tb=short", "tests/test_splats.py"), 2),
+        *place.trained("dtu", (45, 15), 2, dtu, "dataset.test_every=8", "train.mask_weight=0", *FROM_MASKS),
+        Stage("cache", 15, (*script, "cache"), 2),
     ]
     factor = PATIENCE if place.device == "cpu" else 1
-    return [Stage(**(vars(stage) | {"limit": factor * stage.limit})) for stage in listed]
+    return [replace(stage, limit=factor * stage.limit) for stage in listed]
 
 
-def chosen(all_stages: list[Stage], asked: str) -> list[list[Stage]]:
-    """The groups of stages of a call: `asked` is "", "rest", or names; a training comes with its evaluation."""
-    names = {ALWAYS, *(asked or FIRST).split()}
-    if unknown := names - {ALWAYS, FIRST, REST, *(stage.name for stage in all_stages)}:
+def sanitizers(place: Place) -> list[Stage]:
+    """What finds races and wrong addresses, after a wrong result."""
+    tools = ("racecheck", "memcheck")
+    return [Stage(tool, 40, ("compute-sanitizer", "--tool", tool, *place.tiles("--quick"))) for tool in tools]
+
+
+def chosen(all_stages: list[Stage], call: int, names: Sequence[str]) -> list[list[Stage]]:
+    """The groups of stages of a call, or those with these names; a training comes with its evaluation."""
+    if unknown := {*names} - {stage.name for stage in all_stages}:
         raise UserError(f"STAGES: there is no stage {min(unknown)}: see benchmarks/gpu_run.py")
     groups: list[list[Stage]] = []
     for stage in all_stages:
-        if names & {stage.call, stage.name.removesuffix("_train")}:
+        is_named = stage.name.removesuffix("_train") in names if names else stage.call == call
+        if is_named or stage.call == ALWAYS:
             groups = [*groups[:-1], [*groups[-1], stage]] if stage.beside and groups else [*groups, [stage]]
     return groups
 
@@ -144,7 +149,7 @@ def chosen(all_stages: list[Stage], asked: str) -> list[list[Stage]]:
 class Run:
     """A run: its folders, its time, and what became of its stages."""
 
-    def __init__(self, out: Path, work: Path, limit: float, environment: Mapping[str, str]) -> None:
+    def __init__(self, out: Path, work: Path, limit: float, environment: dict[str, str]) -> None:
         """`limit`: seconds of the whole run."""
         self.out, self.work, self.environment = out, work, environment
         self.end = time.monotonic() + limit - min(REPORT, limit / 4)
@@ -163,7 +168,8 @@ class Run:
             _say(f"=== {stage.name} (at most {limit:.0f} s)")
             with open(self.work / "logs" / f"{stage.name}.log", "wb") as log:
                 options = {"cwd": ROOT, "env": self.environment, "stdin": subprocess.DEVNULL, "start_new_session": True}
-                process = subprocess.Popen(stage.command, stdout=log, stderr=subprocess.STDOUT, **options)
+                command = ("/usr/bin/env", *stage.command)  # which says so if there is no such program
+                process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **options)
             self.running[stage] = (now, limit, process)
         while self.running:
             time.sleep(PAUSE)
@@ -243,8 +249,11 @@ def _prepare(out: Path, work: Path) -> None:
 def main(variables: Mapping[str, str]) -> int:
     """Run the stages that the variables ask for; returns the exit status. Raises UserError if it cannot begin."""
     place, out = Place.of(variables), Path(variables["OUT"])
-    groups = chosen(stages(place), variables.get("STAGES", ""))
-    limit = variables.get("LIMIT") or ("600" if place.device == "cuda" else "7200")
+    call = {"": 1, "1": 1, "2": 2}.get(variables.get("CALL", ""))
+    if call is None:
+        raise UserError(f"CALL={variables['CALL']}: must be 1 or 2")
+    groups = chosen(stages(place), call, variables.get("STAGES", "").split())
+    limit = variables.get("LIMIT") or str(LIMITS[call] if place.device == "cuda" else REHEARSAL)
     if not limit.isdigit() or not int(limit):
         raise UserError(f"LIMIT={limit}: must be a number of seconds")
     _prepare(out, place.work)
@@ -255,13 +264,7 @@ def main(variables: Mapping[str, str]) -> int:
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, _stop)
     try:
-        for group in groups:
-            if (site / "python-config").is_file():  # written by the stage `unpack`
-                environment["NEUS_PYTHON_CONFIG"] = str(site / "python-config")
-            run.together(group)
-            if run.rows[-1][:1] == ("packages",) and run.rows[-1][1] != "0":
-                _say("error: the packages cannot be used, see above")
-                return 1
+        status = _run(run, groups, place)
     except StopError as error:
         run.stop()
         run.report()
@@ -270,6 +273,27 @@ def main(variables: Mapping[str, str]) -> int:
     _say((out / "results.md").read_text(encoding="utf-8"))
     if place.device == "cpu":
         _say("a test without a GPU: the figures above are meaningless")
+    return status
+
+
+def _run(run: Run, groups: list[list[Stage]], place: Place) -> int:
+    """Run the groups until the packages cannot be used or the networks are wrong; returns the exit status."""
+    wrong = set[str]()
+    for group in groups:
+        config = place.work / "site" / "python-config"
+        if config.is_file():  # written by the stage `unpack`
+            run.environment["NEUS_PYTHON_CONFIG"] = str(config)
+        run.together(group)
+        failed = {name for name, status, *_ in run.rows if status != "0"}
+        if "packages" in failed:
+            _say("error: the packages cannot be used, see above")
+            return 1
+        wrong |= {stage.name for stage in group if stage.decides and stage.name in failed}
+        if wrong and group[0].name != "tiles":  # with wrong tiles, the parity says what else is wrong
+            for stage in sanitizers(place):
+                run.together([stage])
+            _say(f"error: {listed(sorted(wrong))}: the networks are wrong, see the logs; no figures were measured")
+            return 1
     return 0
 
 

@@ -1,17 +1,21 @@
 """Measure steps on a GPU: `python -m benchmarks.gpu_steps OUT.json`; for other measurements see --help.
 
-Times in float32 and with TF32 products, Jittor's pool, and the share of the rate of a float32 product on the GPU. With
---rehearse all of it at small sizes on a CPU, where the values are meaningless.
+A step of a released recipe in float32 and with reduced products: timed one by one as in the published loop, pipelined
+with one synchronisation, the host's time to enqueue it, and the functions in which the host spends it. With --rehearse
+all of it at small sizes on a CPU, where the values are meaningless.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import cProfile
 import json
 import os
+import pstats
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -31,10 +35,12 @@ from models.methods.conf import ExperimentConfig, load_config
 from models.results.experiment import background
 
 WARM_UP, STEPS, TRACED = 5, 50, 5
-SHAPES, PRODUCT = (FULL, FULL_OUTSIDE, SMALL), (262144, 256, 256)  # rows enough to keep a GPU busy for a while
-REHEARSED_SHAPES, REHEARSED_PRODUCT = (Shape(16, 8, 8), Shape(16, 8, 8, 4)), (256, 256, 256)
+SHAPES, PRODUCT = {"wmask": FULL, "womask": FULL_OUTSIDE}, (262144, 256, 256)  # rows enough to keep a GPU busy
+REHEARSED_SHAPES, REHEARSED_PRODUCT = {"wmask": Shape(16, 8, 8), "womask": Shape(16, 8, 8, 4)}, (256, 256, 256)
+MODES = {"float32": "false", "reduced": "true"}  # of products, with the value of train.tf32
 FAST, REHEARSED_FAST = (2**13, 2**16, 2**18), (512, 1024)  # samples of a step
 MOST_RAYS = 2**15  # of a batch of the fast conf
+FUNCTIONS = 30  # of the profile of the host
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -43,42 +49,43 @@ def main(arguments: Sequence[str]) -> None:
     add = parser.add_argument
     add("out", type=Path)
     add("--device", default="cuda")
+    add("--recipe", choices=tuple(SHAPES), default="wmask")
     add("--rehearse", action="store_true", help="use small sizes; the figures are meaningless")
-    add("--once", action="store_true", help="one step of each size and of fast, which compiles its operations")
+    add("--once", action="store_true", help="one step in each mode, which compiles its operations")
     add("--fast", action="store_true", help="steps of confs/fast.conf at several numbers of samples")
-    add("--trace", action="store_true", help="every kernel of some steps")
-    add("--tf32", action="store_true", help="with --trace: with products in TF32")
+    add("--trace", action="store_true", help="every kernel of some steps, in each mode")
     add("--peer", type=Path, metavar="FOLDER", help="the published code in PyTorch on the same GPU")
     given = parser.parse_args(arguments)
-    shapes = REHEARSED_SHAPES if given.rehearse else SHAPES
-    fast = [_fast_conf(samples) for samples in (REHEARSED_FAST if given.rehearse else FAST)]
+    shape = (REHEARSED_SHAPES if given.rehearse else SHAPES)[given.recipe]
+    confs = {name: shape_conf(shape, (f"train.tf32={value}",)) for name, value in MODES.items()}
     steps = 2 if given.rehearse else STEPS
     backend.select(given.device)
     if given.peer:
-        found = _peer(given.peer, shape_conf(shapes[0]), given.device, steps)
+        found = _peer(given.peer, confs["float32"], given.device, steps)
     elif given.trace:
-        found = _traced(shape_conf(shapes[0], (f"train.tf32={str(given.tf32).lower()}",)), given.device)
+        found = {name: _traced(conf, given.device) for name, conf in confs.items()}
     elif given.once:
-        found = {"compiled": [_timed_steps(conf, 0) for conf in (*map(shape_conf, shapes), fast[0])]}
+        found = {name: _first_step(conf) for name, conf in confs.items()}
     elif given.fast:
-        found = {"fast": [{"samples": conf.model.packed.samples, **_timed_steps(conf, steps)} for conf in fast]}
+        fast = [_fast_conf(samples) for samples in (REHEARSED_FAST if given.rehearse else FAST)]
+        found = {"fast": [{"samples": conf.model.packed.samples, **_measured(conf, steps)} for conf in fast]}
     else:
-        found = _steps(shapes, steps, REHEARSED_PRODUCT if given.rehearse else PRODUCT)
+        found = _steps(confs, shape, steps, REHEARSED_PRODUCT if given.rehearse else PRODUCT)
     given.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
     print(json.dumps(found, indent=1))
 
 
-def _steps(shapes: Sequence[Shape], steps: int, product: tuple[int, int, int]) -> dict[str, Any]:
-    """The released steps in float32 and with TF32, and the share of the rate of a product."""
+def _steps(
+    confs: dict[str, ExperimentConfig], shape: Shape, steps: int, product: tuple[int, int, int]
+) -> dict[str, Any]:
+    """The steps in each mode, and the share of the rate of a float32 product."""
     from benchmarks.ours import matmul_rate
 
     rate = matmul_rate(*product, at_once=20)
-    found: dict[str, Any] = {"device": backend.device_info().line(), "rate": rate}
-    for name, is_reduced in (("steps", "false"), ("tf32", "true")):
-        confs = [(shape, shape_conf(shape, (f"train.tf32={is_reduced}",))) for shape in shapes]
-        found[name] = [{"shape": str(shape), **_timed_steps(conf, steps)} for shape, conf in confs]
-    found["share"] = step_flops(shape_conf(shapes[0]).model, shapes[0].rays) / found["steps"][0]["seconds"] / rate
-    return found
+    found = {"device": backend.device_info().line(), "rate": rate, "shape": str(shape)}
+    found |= {name: _measured(conf, steps) for name, conf in confs.items()}
+    operations = step_flops(confs["float32"].model, shape.rays)
+    return found | {"share": operations / found["float32"]["seconds"] / rate}
 
 
 def _trainer(conf: ExperimentConfig) -> Any:
@@ -102,18 +109,47 @@ def _fast_conf(samples: int) -> ExperimentConfig:
     return load_config(ROOT / "confs/fast.conf", "benchmark", settings)
 
 
-def _timed_steps(conf: ExperimentConfig, steps: int) -> dict[str, float]:
-    """Median time of `steps` steps after a warm-up, or of the first step, and Jittor's pool after them."""
+def _first_step(conf: ExperimentConfig) -> dict[str, float]:
+    """The time of a step that compiles its operations."""
+    from benchmarks.ours import timed
+
+    return {"seconds": timed(_trainer(conf).step)}
+
+
+def _measured(conf: ExperimentConfig, steps: int) -> dict[str, Any]:
+    """Of a step after a warm-up: the median of `steps` that are waited for; the mean of as many with one wait at the
+    end, and until that wait; the functions of these; Jittor's pool and the loss afterwards.
+    """
     from benchmarks.ours import timed
     from models.machine import memory
 
     memory.release()
     trainer = _trainer(conf)
-    times = [timed(trainer.step) for _ in range(WARM_UP + steps if steps else 1)]
+    times = [timed(trainer.step) for _ in range(WARM_UP + steps)]
+    enqueued = []
+
+    def pipelined() -> None:
+        begin = time.perf_counter()
+        for _ in range(steps):
+            trainer.step()
+        enqueued.append((time.perf_counter() - begin) / steps)
+
+    found = {"seconds": median(times[WARM_UP:]), "pipelined": timed(pipelined) / steps}
+    profile = cProfile.Profile()
+    profile.runcall(pipelined)
     trainer.settle()
-    losses = trainer.step().losses["total"].item()
-    seconds = median(times[WARM_UP:] or times)
-    return {"seconds": seconds, "pool_mib": memory.pool_bytes() / MIB, "loss": float(losses)}
+    loss = trainer.step().losses["total"].item()
+    found |= {"enqueued": enqueued[0], "pool_mib": memory.pool_bytes() / MIB, "loss": float(loss)}
+    return found | {"host": _functions(profile, steps)}
+
+
+def _functions(profile: cProfile.Profile, steps: int) -> list[tuple[str, float, float]]:
+    """The functions that take longest themselves: name, calls and ms of a step."""
+    rows = [
+        (f"{Path(file).name}:{name}", calls / steps, 1e3 * own / steps)
+        for (file, _, name), (_, calls, own, *_) in pstats.Stats(profile).stats.items()
+    ]
+    return sorted(rows, key=lambda row: -row[2])[:FUNCTIONS]
 
 
 def _traced(conf: ExperimentConfig, device: str) -> dict[str, Any]:

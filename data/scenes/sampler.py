@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -173,9 +173,12 @@ def _window(scene: Scene, centres: np.ndarray, side: float, view: int) -> np.nda
 
 def _seen(scene: Scene, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Colours [R, 3] and masks [R, 1] of pixels, sorted by view."""
-    views, starts = np.unique(view, return_index=True)
-    parts = [(one, slice(start, end)) for one, start, end in zip(views, starts, [*starts[1:], len(view)], strict=True)]
-    rgb = np.concatenate([to_float(scene.images[one][y[part], x[part]]) for one, part in parts])
-    if scene.masks is None:
-        return rgb, None
-    return rgb, np.concatenate([to_float(scene.masks[one][y[part], x[part]]) for one, part in parts])[:, None]
+    starts = np.flatnonzero(np.diff(view, prepend=-1)).tolist()
+    parts = [(view[start], slice(start, end)) for start, end in zip(starts, [*starts[1:], len(view)], strict=True)]
+
+    def values(images: Sequence[np.ndarray]) -> np.ndarray:
+        chosen = [images[one][y[part], x[part]] for one, part in parts]
+        alike = len({each.dtype for each in chosen}) == 1
+        return to_float(np.concatenate(chosen)) if alike else np.concatenate([to_float(each) for each in chosen])
+
+    return values(scene.images), None if scene.masks is None else values(scene.masks)[:, None]

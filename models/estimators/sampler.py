@@ -149,6 +149,11 @@ class PackedSampler:
         ends = [near.offsets, found.offsets] if far is None else [near.offsets, found.offsets, far.offsets, asked]
         jt.sync([*(value for one in both for value in vars(one).values()), *ends])
         offsets = sum(one.offsets for one in both)
+        if not self._uncounted:
+            kept, offsets = int(near.kept.item()), offsets.numpy()
+            values = kept, int((offsets[1:] > offsets[:-1]).sum()), *(int(one.numpy()[kept]) for one in ends)
+            self._counted.append(dict(zip(COUNTED, values, strict=False)))
+            return near, far
         hits = (offsets[1:] > offsets[:-1]).int32().sum()
         self._counted.append(Later(jt.concat([near.kept, hits, *(one[near.kept] for one in ends)]).stop_grad()))
         return near, far
@@ -236,9 +241,8 @@ class PackedSampler:
 
 def counts_of(counted: Later | dict[str, int]) -> dict[str, int]:
     """The numbers of COUNTED, once they are on the host."""
-    if isinstance(counted, dict):
-        return counted
-    return dict.fromkeys(COUNTED, 0) | dict(zip(COUNTED, counted.read().tolist(), strict=False))
+    found = counted if isinstance(counted, dict) else dict(zip(COUNTED, counted.read().tolist(), strict=False))
+    return dict.fromkeys(COUNTED, 0) | found
 
 
 def _rows(expected: float) -> int:

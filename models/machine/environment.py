@@ -86,6 +86,7 @@ def tell(home: Home | None, gpu: int = 0) -> None:
         "use_nccl": "0",
         "use_cutt": "0",
         "use_cutlass": "0",
+        "use_parallel_op_compiler": "0",  # its threads call Python without the lock; it prepares each launch twice
         "conv_opt": "1",  # there are no convolutions: cuDNN is not needed, and its version 9 breaks the import
         # Waiting threads sleep: on a shared machine, spinning ones slow down the others.
         "OMP_WAIT_POLICY": "passive",

@@ -25,7 +25,7 @@ SOURCE = network_source("grid_sdf.h", GridSizes, FEATURES=FEATURES, BETA=SOFTPLU
 def active_weights(layers: Sequence[tuple[Var, Var]], sizes: GridSizes) -> Weights:
     """The layers without the columns of inactive levels."""
     (matrix, bias), *rest = layers
-    return Weights([(matrix[:, : sizes.inputs], bias), *rest])
+    return Weights([(matrix if matrix.shape[1] == sizes.inputs else matrix[:, : sizes.inputs], bias), *rest])
 
 
 def with_network(sizes: GridSizes, hidden: Sequence[int], outputs: int) -> GridSizes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models.machine.backend import jt
-from models.ops.packing import Parts, end_to_end, matrix_and_bias, pack
+from models.ops.packing import Parts, matrix_and_bias, pack
 from models.ops.sizes import BLOCK, PAD, TILE_ENCODED, TILE_LAYERS, TILE_WIDTH
 from models.ops.source import Source
 from models.structs import Var
@@ -21,15 +21,13 @@ class Weights:
     def __init__(self, layers: Sequence[Parts]) -> None:
         """The layers as in `packing`."""
         self._parts = list(layers)
-        # If one operation packs them, their matrices are not needed.
-        self._matrices = None if pack.is_native else [matrix_and_bias(parts) for parts in self._parts]
         # One vector, layer by layer, for the native operations. Jittor is lazy: an unused vector is not computed.
-        self.packed = pack(self._parts) if self._matrices is None else end_to_end(self._matrices)
+        self.packed = pack(self._parts)
 
     @property
     def layers(self) -> list[tuple[Var, Var]]:
         """(matrix [out, in], bias [out]) of each."""
-        return self._matrices or [matrix_and_bias(parts) for parts in self._parts]
+        return [matrix_and_bias(parts) for parts in self._parts]
 
 
 def network_source(header: str, layout: type, **constants: float) -> Source:

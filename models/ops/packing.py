@@ -37,14 +37,10 @@ def matrix_and_bias(parts: Parts) -> tuple[Var, Var]:
     return direction * (length / direction.sqr().sum(dim=1, keepdims=True).sqrt()), bias
 
 
-def end_to_end(matrices: Sequence[tuple[Var, Var]]) -> Var:
-    """Layers of (matrix, bias) as one vector [parameters]."""
-    return jt.concat([part.reshape((-1,)) for layer in matrices for part in layer], dim=0)
-
-
 def _reference(layers: Sequence[Parts]) -> Var:
     """All layers as one vector [parameters]."""
-    return end_to_end([matrix_and_bias(parts) for parts in layers])
+    matrices = [matrix_and_bias(parts) for parts in layers]
+    return jt.concat([part.reshape((-1,)) for layer in matrices for part in layer], dim=0)
 
 
 def _native(layers: Sequence[Parts]) -> Var:
@@ -55,5 +51,8 @@ def _native(layers: Sequence[Parts]) -> Var:
     return SOURCE.differentiable("pack", layout, [(total,)], inputs)
 
 
-# On the CPU the reference is fast enough: its cost depends on the number of parameters, not of points.
-pack = Kernel(_reference, cuda=_native)
+def _native_after_norm(layers: Sequence[Parts]) -> Var:
+    return _native([matrix_and_bias(parts) for parts in layers])
+
+
+pack = Kernel(_reference, cpu=_native_after_norm, cuda=_native)

@@ -7,23 +7,26 @@ in C++, an np.float64 a double. The gradient of a function NAME, if it has one, 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
+from data.io.files import write_result
 from models.machine.backend import jt
 from models.structs import Var
 
 CSRC = Path(__file__).parent / "csrc"
 CPU, CUDA = "cpu", "cuda"
 BOTH = "both"  # folder of the code common to all devices
+JITTED = "jit"  # folder of Jittor's cache, whose files operations include by this name
 _LOCAL_LINE = re.compile(r'#pragma once|#include "(.*)"')
 # Host functions and kernels that are not templates, at the beginning of a line.
 _FUNCTION = re.compile(r"^(template <.*>\n)?inline (?=\w)", re.MULTILINE)
@@ -53,7 +56,7 @@ def device() -> str:
     return CUDA if _emulator.get() is not None or jt.flags.use_cuda else CPU
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each source is one object, found quickly among those that are compiled
 class Source:
     """The native source of some operations.
 
@@ -85,15 +88,8 @@ class Source:
         if (emulator := _emulator.get()) is not None:
             return emulator(self, function, layout, outputs, inputs)
         shapes, dtypes = zip(*outputs, strict=True)
-        if self.lists:
-            arguments = "_inputs, _outputs"
-        else:
-            names = [f"in{index}_p" for index in range(len(inputs))] + [f"out{index}_p" for index in range(len(shapes))]
-            arguments = ", ".join(["in0->shape[0]", *names])
-        name = device()
-        line = f"neus::{function}(neus::{type(layout).__name__}(data), {arguments});"
-        native = {f"{name}_header": self.text(name), f"{name}_src": line}
-        return list(jt.code(list(shapes), list(dtypes), list(inputs), data=numbers(layout), **native))
+        code = _code(self, device(), function, type(layout).__name__, len(inputs), len(shapes))
+        return list(jt.code(list(shapes), list(dtypes), list(inputs), data=numbers(layout), **code))
 
     def detached(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
         """The same, without gradients."""
@@ -123,6 +119,24 @@ class Source:
         """The first output; the others are its derivatives with respect to the first inputs."""
         made = _WithSlopes(partial(self.call, function, layout, outputs), list(inputs))
         return made(*inputs[: len(outputs) - 1])
+
+
+@cache
+def _code(source: Source, name: str, function: str, layout: str, inputs: int, outputs: int) -> dict[str, str]:
+    """The arguments of `jt.code` for a call with these numbers of inputs and outputs on a device.
+
+    Jittor copies, compares and hashes them at each launch, and recompiles when they change. So the source is included
+    from a file of its cache, which is named by the content.
+    """
+    text = source.text(name).encode()
+    file = f"{JITTED}/{hashlib.sha256(text).hexdigest()[:32]}.h"
+    path = Path(jt.flags.cache_path, file)
+    if not (path.is_file() and path.read_bytes() == text):
+        write_result(path, text)
+    places = [f"in{index}_p" for index in range(inputs)] + [f"out{index}_p" for index in range(outputs)]
+    arguments = "_inputs, _outputs" if source.lists else ", ".join(["in0->shape[0]", *places])
+    line = f"neus::{function}(neus::{layout}(data), {arguments});"
+    return {f"{name}_header": f'#include "{file}"\n', f"{name}_src": line}
 
 
 def _typed(outputs: Outputs) -> list[tuple[tuple[int, ...], str]]:
@@ -180,15 +194,17 @@ class _WithSlopes(jt.Function):
 def numbers(layout: Any) -> dict[str, float]:
     """The values of a layout by name; tuple entries have numbered names, the length has the plain name."""
     found: dict[str, float] = {}
-    for field in fields(layout):
-        value = getattr(layout, field.name)
-        if is_dataclass(value):
-            found |= numbers(value)
-        elif isinstance(value, tuple):
-            found |= {field.name: len(value)} | {f"{field.name}{index}": entry for index, entry in enumerate(value)}
+    for name, value in vars(layout).items():
+        if isinstance(value, tuple):
+            found[name] = len(value)
+            for index, entry in enumerate(value):
+                found[f"{name}{index}"] = entry
+        elif isinstance(value, np.float64):
+            found[name] = float(value)  # Jittor accepts only Python numbers
+        elif isinstance(value, int | float):
+            found[name] = value
         else:
-            # Jittor accepts only Python numbers
-            found[field.name] = float(value) if isinstance(value, np.float64) else value
+            found |= numbers(value)
     return found
 
 
@@ -217,10 +233,7 @@ def _struct(layout: type) -> str:
 
 @cache
 def _text(source: Source, name: str) -> str:
-    """Constants, structs, then the header with its local includes inserted once each.
-
-    Jittor recompiles when this text changes, not when a file changes.
-    """
+    """Constants, structs, then the header with its local includes inserted once each."""
     kinds: Mapping[type, str] = {int: "int", float: "float"}
     constants = [f"constexpr {kinds[type(value)]} {name} = {value!r};" for name, value in source.constants]
     declared = "\n".join([*constants, *map(_struct, source.layouts)])

@@ -107,7 +107,7 @@ def _without_subnormal(x: Var) -> Var:
 def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float], step: AdamStep) -> Update:
     values = (before.parameters, gradients, before.exp_avg, before.exp_avg_sq)
     inputs = [before.taken, jt.array(np.array(rates, np.float32))]
-    inputs += [value.detach() for entries in values for value in entries]
+    inputs += [value for entries in values for value in entries]
     count = len(before.parameters)
     outputs = [value.shape for value in before.parameters] * 3 + [((1,), "bool")]
     found = SOURCE.detached("adam", step, outputs, inputs)
@@ -126,7 +126,7 @@ def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequenc
 
 
 def _readings_native(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
-    inputs = [value.detach() for value in (loss, *gradients, *parameters)]
+    inputs = [loss, *gradients, *parameters]
     return SOURCE.detached("step_readings", Readings(len(gradients)), [(len(gradients) + 2,)], inputs)
 
 

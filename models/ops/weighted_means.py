@@ -69,5 +69,4 @@ class _Means(jt.Function):
         return tuple(SOURCE.call("weighted_means_backward", replace(self.layout, given=bits), outputs, inputs))
 
 
-# On the CPU a single number costs nothing in either form.
-weighted_means = Kernel(_reference, cuda=_native)
+weighted_means = Kernel(_reference, cpu=_native, cuda=_native)

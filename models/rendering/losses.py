@@ -129,7 +129,8 @@ def curvature(rendered: OfPacked) -> Term:
     is_hit, row = (at >= 0).unsqueeze(1).float32(), jt.maximum(at, 0)
     points, distances = rendering.samples.positions[row].detach(), rendering.geometry.sdf[row]
     # Each normal times one random vector; the same for all parts of a batch.
-    crossed = np.cross(np.eye(3), rendered.generator().normal(size=3)).astype(np.float32)
+    x, y, z = rendered.generator().normal(size=3)
+    crossed = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]], np.float32)
     tangents = jt.matmul(normals.detach(), jt.array(crossed))
     moves = step * tangents / length(tangents, keepdims=True)
     around = jt.concat([points + moves, points - moves], dim=0).stop_grad()

@@ -125,7 +125,7 @@ class Optimizer:
         may_be = jt.array(np.ones(1, bool)) if accepted is None else accepted
         before = Update(self.parameters, self.exp_avg, self.exp_avg_sq, may_be)
         rates = [settings.rate(name) for name in self.names]
-        after = updated(before, [gradient.detach() for gradient in gradients], rates, settings)
+        after = updated(before, gradients, rates, settings)
         # Outside no_grad, within which Jittor would stop gradients to the parameters permanently.
         parameters = [value.detach() for value in after.parameters]
         # A failed allocation is raised here, before weights, moments and `steps` change.

@@ -17,4 +17,9 @@ inline float fmaxf(float a, float b) { return a > b ? a : b; }
 inline double fmin(double a, double b) { return a < b ? a : b; }
 inline double fmax(double a, double b) { return a > b ? a : b; }
 
+template <typename Work>
+inline void each(long count, Work work) {
+    for (long i = 0; i < count; i++) work(i);
+}
+
 }  // namespace neus

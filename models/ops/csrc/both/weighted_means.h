@@ -1,6 +1,9 @@
 // The terms of a loss as means, and their weighted sum. The reference is ops/weighted_means.py. `Vars` is a list of
 // Jittor's variables, all float32 [1].
 #pragma once
+#ifndef __CUDACC__
+#pragma GCC optimize("fp-contract=off")
+#endif
 #include "device.h"
 
 namespace neus {
@@ -11,7 +14,7 @@ struct MeanOf {
     const float *d_mean;         // null if no loss depends on it
     float known, margin, weight;
 
-    __device__ float share() const { return 1.f / ((count ? count[0] : known) + margin); }
+    __device__ float size() const { return (count ? count[0] : known) + margin; }
 };
 struct MeansOf {
     int terms;
@@ -46,7 +49,7 @@ inline void weighted_means(const WeightedMeans &layout, const Vars &inputs, cons
         float all = 0.f;
         for (int k = 0; k < some.terms; k++) {
             const MeanOf &at = some.at[k];
-            const float mean = at.total[0] * at.share();
+            const float mean = at.total[0] / at.size();
             at.mean[0] = mean;
             all += mean * at.weight;
         }
@@ -71,7 +74,7 @@ inline void weighted_means_backward(const WeightedMeans &layout, const Vars &inp
     const float *d_sum = d_outputs[0];
     each(terms, [=] __device__(long k) {
         const MeanOf &at = some.at[k];
-        at.mean[0] = ((d_sum ? d_sum[0] * at.weight : 0.f) + (at.d_mean ? at.d_mean[0] : 0.f)) * at.share();
+        at.mean[0] = ((d_sum ? d_sum[0] * at.weight : 0.f) + (at.d_mean ? at.d_mean[0] : 0.f)) / at.size();
     });
 }
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Measure a machine with an NVIDIA GPU and no network with one command, in the root of the checkout:
-#   bash benchmarks/gpu.sh pack          on a machine with pip: create .gpu/ (at most 50 MiB) with packages for Python
-#                                        3.12 and the scenes bunny and lego, if they are in public_data/
+#   bash benchmarks/gpu.sh pack          on a machine with pip: create .gpu/ (at most 50 MiB, and 64 with the checkout)
+#                                        with packages for Python 3.12, the networks in tiles if there is an nvcc, the
+#                                        published networks of PEER, and the scenes bunny and dtu_scan65 of public_data/
 #   bash benchmarks/gpu.sh pack SCENES   the same with both scenes, which must be in the folder SCENES
-#   bash benchmarks/gpu.sh               on the machine with the GPU: the most informative stages, in LIMIT=600 seconds
-#   STAGES=rest bash benchmarks/gpu.sh   doctor, the tests and the long trainings, also in LIMIT seconds; STAGES may also
-#                                        list stages by name (benchmarks/gpu_run.py)
+#   bash benchmarks/gpu.sh               on the machine with the GPU, the first call: are the networks right; their steps
+#   CALL=2 bash benchmarks/gpu.sh        the second call: steps without masks, trainings, sizes, tests, Jittor's cache
+# A call takes at most LIMIT seconds (270 and 400); STAGES lists some stages by name (benchmarks/gpu_run.py).
 # Results: at most eight files in gpu-results/ (OUT), written after each stage; those of an earlier run are moved to a
-# subfolder. Unpacked packages, trainings and logs are in gpu-work/ (WORK).
+# subfolder. Unpacked packages, trainings and logs are in gpu-work/ (WORK). OUT/cache.tar.xz, moved into .gpu/, is
+# restored by the next call.
 # PYTHON: the interpreter. PEER: a checkout of the published code, timed too if PYTHON or PEER_PYTHON has PyTorch.
 # Ctrl-C, or a closed terminal, ends all stages and the run; the results so far are reported.
 # DEVICE=cpu tests all stages without a GPU, at sizes whose results are meaningless.
@@ -26,13 +28,13 @@ WHEELS="$WHEELS pytest==9.2.0 pluggy==1.7.0 iniconfig==2.3.1 pygments==2.21.0 hy
 SOURCES="jittor==1.3.11.0 pyhocon==0.3.63" # pure Python, without wheels
 # Parts of SciPy that neither the program nor scikit-image's metrics import.
 UNUSED="stats signal integrate interpolate misc cluster odr fftpack datasets"
-MOST_MIB=50
+MOST_MIB=50 MOST_CARRIED_MIB=64 # of the pack, and with the files of the checkout
 
 pack() { # [SCENES]: in a subshell that ends at the first failure; the pack is complete or absent
     local scenes=${1:-public_data} packed=() wheels tags="" tag scene tool
-    for scene in bunny lego; do
+    for scene in bunny dtu_scan65; do
         if [ -d "$scenes/$scene" ]; then packed+=("$scenes/$scene"); continue; fi
-        [ -z "${1:-}" ] || { echo "error: $scenes/$scene is missing: pack takes the folder that holds bunny/ and lego/" >&2; return 2; }
+        [ -z "${1:-}" ] || { echo "error: $scenes/$scene is missing: pack takes the folder that holds bunny/ and dtu_scan65/" >&2; return 2; }
         echo "$scenes/$scene is missing and not packed; its stage will be reported as missing"
     done
     for tool in "$PYTHON" tar xz find; do
@@ -68,6 +70,15 @@ pack() { # [SCENES]: in a subshell that ends at the first failure; the pack is c
     [ -f "$include/Python.h" ] && cp -rL "$include" "$scratch/site/python-include"
     [ ${#packed[@]} = 0 ] || cp -rL "${packed[@]}" "$scratch/site/scenes/"
     rm -f "$scratch/site/scenes/bunny/source.obj"
+    doing="convert the photographs of dtu_scan65" remedy="$PYTHON must have cv2"
+    [ ! -d "$scratch/site/scenes/dtu_scan65" ] || "$PYTHON" -c 'import cv2, pathlib, sys
+for path in pathlib.Path(sys.argv[1], "image").glob("*.png"):
+    assert cv2.imwrite(str(path.with_suffix(".jpg")), cv2.imread(str(path)), [cv2.IMWRITE_JPEG_QUALITY, 90])
+    path.chmod(0o644), path.unlink()' "$scratch/site/scenes/dtu_scan65"
+    doing="compile the networks in tiles" remedy="run benchmarks/gpu_tiles.py --build alone for the message"
+    command -v nvcc > /dev/null && "$PYTHON" -m benchmarks.gpu_tiles --build "$scratch/site/tiles" > /dev/null
+    doing="copy the published networks" remedy="PEER must be a checkout of the published code"
+    [ -z "${PEER:-}" ] || { mkdir -p "$scratch/peer/models" && cp "$PEER"/models/{embedder,fields,renderer}.py "$scratch/peer/models"; }
     doing="write $PACK" remedy="free space there"
     mkdir -p "$PACK"
     made=$(mktemp -d "$PACK/new.XXXXXX")
@@ -78,7 +89,11 @@ pack() { # [SCENES]: in a subshell that ends at the first failure; the pack is c
     local size; size=$(du -sm "$made" | cut -f1)
     doing="keep to $MOST_MIB MiB" remedy="it would be $size MiB: pack smaller scenes"
     [ "$size" -le "$MOST_MIB" ]
+    local tree; tree=$(git ls-files -z | du -cm --files0-from=- | tail -n 1 | cut -f1)
+    doing="keep to $MOST_CARRIED_MIB MiB with the checkout" remedy="it would be $((size + tree)) MiB: pack smaller scenes"
+    [ $((size + tree)) -le "$MOST_CARRIED_MIB" ]
     mv -f "$made/site.tar.xz" "$made/python-version" "$PACK/"
+    rm -rf "$PACK/peer" && [ ! -d "$scratch/peer" ] || mv "$scratch/peer" "$PACK/"
     echo "$PACK: $size MiB"
 }
 
@@ -106,8 +121,18 @@ facts() {
     git rev-parse HEAD 2>/dev/null || true
 }
 
+tiles() {
+    [ -d "$SITE/tiles" ] || "$PYTHON" -m benchmarks.gpu_tiles --build "$SITE/tiles" --device "$DEVICE" || return
+    "$PYTHON" -m benchmarks.gpu_tiles --run "$SITE/tiles" --device "$DEVICE"
+}
+
+cache() { # without what only the compiler reads again
+    tar c -C "$HOME" --exclude='*.o' --exclude='*.gch' --exclude='*.post.s' .cache/jittor | xz -T0 -1 > "$OUT/cache.tar.xz"
+}
+
 unpack() { # unless the same pack is unpacked already
     mkdir -p "$SITE" && python_config
+    [ ! -f "$PACK/cache.tar.xz" ] || [ -d "$HOME/.cache/jittor" ] || tar xJf "$PACK/cache.tar.xz" -C "$HOME" || return
     [ -f "$PACK/site.tar.xz" ] || { echo "there is no pack in $PACK: the packages of $PYTHON are used"; return 0; }
     local found content=site; found=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     # Compiled packages for another Python version would hide those of the machine, so only the scenes are unpacked.
@@ -151,7 +176,7 @@ python_config() { # replaces python-config for Jittor if the headers were packed
 export DEVICE PYTHON OUT WORK PACK VERSION
 case "${1:-}:$#:$DEVICE" in
     pack:[12]:*) pack "${2:-}" ;;
-    facts:1:* | unpack:1:* | packages:1:*) "$1" ;; # stages
+    facts:1:* | unpack:1:* | packages:1:* | tiles:1:* | cache:1:*) "$1" ;; # stages
     :0:cuda | :0:cpu) exec "$PYTHON" -m benchmarks.gpu_run ;;
     *) echo "error: call it without arguments or as 'gpu.sh pack [SCENES]', with DEVICE=cuda or DEVICE=cpu" >&2; exit 2 ;;
 esac

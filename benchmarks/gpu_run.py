@@ -25,11 +25,11 @@ from benchmarks import gpu_report
 from benchmarks.report import ROOT
 from data.errors import UserError, listed
 
-ALWAYS = 0  # a stage of both calls
+ALWAYS, FIRST = 0, (("facts", 5), ("unpack", 12), ("packages", 8))  # the stages of both calls, with their limits
 # Seconds of each call with its last report; 20 less than whoever lends the machine allows, who counts its start, too.
 LIMITS = {1: 270, 2: 400}
 REHEARSAL = 7200
-FROM_MASKS = ("train.val_freq=0", "train.val_mesh_freq=0")  # nothing but steps, and the mesh at the end
+ONLY_STEPS = ("train.val_freq=0", "train.val_mesh_freq=0")  # nothing but steps, and the mesh at the end
 REDUCED = ("train.end_iter=8", "train.batch_size=64", "train.mesh_resolution=32", "train.val_freq=8")
 REDUCED += ("train.val_mesh_freq=0", "train.save_freq=8", "train.validate_resolution_level=8")
 PATIENCE = 10  # factor of the limits without a GPU
@@ -67,7 +67,9 @@ class Place:
     @classmethod
     def of(cls, variables: Mapping[str, str]) -> Self:
         """The place that the variables describe."""
-        return cls(variables["DEVICE"], variables["PYTHON"], Path(variables["WORK"]), variables.get("PEER", ""))
+        packed = Path(variables["PACK"], "peer")
+        peer = variables.get("PEER") or (str(packed) if packed.is_dir() else "")
+        return cls(variables["DEVICE"], variables["PYTHON"], Path(variables["WORK"]), peer)
 
     def steps(self, name: str, *arguments: str) -> tuple[str, ...]:
         """Steps, measured into a file."""
@@ -83,11 +85,6 @@ class Place:
         """The test of a recipe against the published code, from its file."""
         command = self.on_device("tests/parity.py", f"tests/golden/{recipe}_small.npz")
         return Stage(f"parity_{recipe}", 40, command, call, decides=True)
-
-    def tiles(self, *arguments: str) -> tuple[str, ...]:
-        """The networks in tiles beside float64, without Jittor; see `benchmarks.gpu_tiles`."""
-        folder = str(self.work / "site" / "tiles")
-        return self.python, "-m", "benchmarks.gpu_tiles", "--run", folder, "--device", self.device, *arguments
 
     def trained(self, name: str, limits: tuple[int, int], call: int, *settings: str) -> list[Stage]:
         """A training of confs/fast.conf, and the evaluation of what it reached; `limits` of both, starts included."""
@@ -106,11 +103,8 @@ def stages(place: Place) -> list[Stage]:
     bunny, dtu = (f"dataset.data_dir={place.work / 'site' / 'scenes' / name}" for name in ("bunny", "dtu_scan65"))
     reference = f"dataset.reference_mesh={place.work / 'site' / 'scenes' / 'bunny' / 'gt_unit.ply'}"
     listed = [
-        *(
-            Stage(name, limit, (*script, name), ALWAYS)
-            for name, limit in (("facts", 5), ("unpack", 12), ("packages", 8))
-        ),
-        Stage("tiles", 80, place.tiles(), decides=True),
+        *(Stage(name, limit, (*script, name), ALWAYS) for name, limit in FIRST),
+        Stage("tiles", 80, (*script, "tiles"), decides=True),
         Stage("compile", 95, place.steps("compile", "--once"), beside=True),
         place.parity(1, "wmask"),
         Stage("steps", 40, place.steps("steps")),
@@ -118,10 +112,10 @@ def stages(place: Place) -> list[Stage]:
         Stage("trace", 20, place.steps("trace", "--trace")),
         place.parity(2, "womask"),
         Stage("steps_womask", 60, place.steps("steps_womask", "--recipe", "womask"), 2),
-        *place.trained("bunny", (75, 25), 2, bunny, "dataset.test_every=8", reference, *FROM_MASKS),
+        *place.trained("bunny", (75, 25), 2, bunny, "dataset.test_every=8", reference, *ONLY_STEPS),
         Stage("fast", 35, place.steps("fast", "--fast"), 2),
         Stage("splats", 50, place.on_device("pytest", "-vv", "-s", "--tb=short", "tests/test_splats.py"), 2),
-        *place.trained("dtu", (45, 15), 2, dtu, "dataset.test_every=8", "train.mask_weight=0", *FROM_MASKS),
+        *place.trained("dtu", (45, 15), 2, dtu, "dataset.test_every=8", "train.mask_weight=0", *ONLY_STEPS),
         Stage("cache", 15, (*script, "cache"), 2),
     ]
     factor = PATIENCE if place.device == "cpu" else 1
@@ -130,8 +124,9 @@ def stages(place: Place) -> list[Stage]:
 
 def sanitizers(place: Place) -> list[Stage]:
     """What finds races and wrong addresses, after a wrong result."""
-    tools = ("racecheck", "memcheck")
-    return [Stage(tool, 40, ("compute-sanitizer", "--tool", tool, *place.tiles("--quick"))) for tool in tools]
+    folder, tools = str(place.work / "site" / "tiles"), ("racecheck", "memcheck")
+    program = (place.python, "-m", "benchmarks.gpu_tiles", "--run", folder, "--device", place.device, "--quick")
+    return [Stage(tool, 40, ("compute-sanitizer", "--tool", tool, *program)) for tool in tools]
 
 
 def chosen(all_stages: list[Stage], call: int, names: Sequence[str]) -> list[list[Stage]]:

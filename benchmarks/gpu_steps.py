@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import gpu_trace
 from benchmarks.flops import step_flops
 from benchmarks.report import MIB, ROOT
-from benchmarks.shapes import FULL, FULL_OUTSIDE, SMALL, Shape, shape_conf, write_job
+from benchmarks.shapes import FULL, FULL_OUTSIDE, Shape, shape_conf, write_job
 from benchmarks.workers import Worker
 from data.errors import UserError
 from data.prepare.load import load_scene

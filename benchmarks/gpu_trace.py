@@ -24,16 +24,15 @@ from data.errors import UserError
 from models.machine import toolchain
 
 CONCURRENT_KERNEL = 10  # CUpti_ActivityKind
-BUFFERS = Path(__file__).parent / "kernels" / "trace_buffers.cpp"
+BUFFERS = Path(__file__).parent / "trace_buffers.cpp"
 # Below a toolkit's folder; the last one is that of pip's packages.
 PLACES = ("extras/CUPTI/lib64", "lib64", "lib", "lib/x86_64-linux-gnu", "nvidia/*/lib")
 # First match wins. cuBLAS launches the sums of products with a split depth itself.
 GROUPS = (
+    ("networks in tiles", re.compile(r"neus::(sdf|relu)_\w+_kernel")),
+    ("gradients of weights", re.compile(r"neus::gradients_kernel")),
     ("split-depth sums of cuBLAS", re.compile(r"split_?k_?reduce", re.IGNORECASE)),
-    (
-        "matrix products",
-        re.compile(r"gem[mv]|cutlass|cublas|xmma|split_?k|neus::(product|sdf_\w+)_kernel", re.IGNORECASE),
-    ),
+    ("matrix products", re.compile(r"gem[mv]|cutlass|cublas|xmma|split_?k|neus::product_kernel", re.IGNORECASE)),
     ("column sums", re.compile(r"column_sums|add_columns")),
     ("element-wise", re.compile(r"neus::each_(kernel|part_kernel)")),
     ("other own kernels", re.compile(r"neus::")),

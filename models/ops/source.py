@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -87,9 +87,9 @@ class Source:
         outputs = _typed(outputs)
         if (emulator := _emulator.get()) is not None:
             return emulator(self, function, layout, outputs, inputs)
-        shapes, dtypes = zip(*outputs, strict=True)
-        code = _code(self, device(), function, type(layout).__name__, len(inputs), len(shapes))
-        return list(jt.code(list(shapes), list(dtypes), list(inputs), data=numbers(layout), **code))
+        shapes, dtypes = [shape for shape, _ in outputs], [dtype for _, dtype in outputs]
+        code = _code(self, device(), function, type(layout).__name__, len(inputs), len(outputs))
+        return jt.code(shapes, dtypes, list(inputs), data=numbers(layout), **code)
 
     def detached(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
         """The same, without gradients."""
@@ -141,8 +141,9 @@ def _code(source: Source, name: str, function: str, layout: str, inputs: int, ou
 
 def _typed(outputs: Outputs) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of each output."""
-    pairs = (entry if isinstance(entry[-1], str) else (entry, "float32") for entry in outputs)
-    return [(tuple(shape), dtype) for shape, dtype in pairs]
+    return [
+        (tuple(entry[0]), entry[1]) if isinstance(entry[-1], str) else (tuple(entry), "float32") for entry in outputs
+    ]
 
 
 class _Native(jt.Function):
@@ -191,6 +192,7 @@ class _WithSlopes(jt.Function):
         return tuple(slopes * cotangent for slopes in self.slopes)
 
 
+@lru_cache(maxsize=1024)  # most layouts are those of the step before
 def numbers(layout: Any) -> dict[str, float]:
     """The values of a layout by name; tuple entries have numbered names, the length has the plain name."""
     found: dict[str, float] = {}

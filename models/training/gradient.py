@@ -99,7 +99,7 @@ class GradientSum:
         batch, noise, precomputed = part
         objective = self._model.objective(batch, noise, self._step, precomputed)
         losses = losses_of(objective, self._counts)
-        gradients = [_cut(value) for value in jt.grad(losses[TOTAL], self._parameters)]
+        gradients = [value.stop_grad() for value in jt.grad(losses[TOTAL], self._parameters)]
         output = {name: _cut(value) for name, value in objective.output.items()}
         weights = {name: term.weight for name, term in objective.terms.items()}
         means = {name: _cut(value) for name, value in losses.items()}

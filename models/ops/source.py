@@ -39,6 +39,7 @@ Emulator = Callable[["Source", str, Any, Sequence[tuple[tuple[int, ...], str]], 
 # Inputs, outputs and cotangents of an operation -> the inputs of its gradient.
 Given = Callable[[list[Var], list[Var], list[Var]], list[Var]]
 _emulator: ContextVar[Emulator | None] = ContextVar("emulator", default=None)
+_written: list[Path] = []
 
 
 @contextmanager
@@ -49,6 +50,11 @@ def emulated(emulator: Emulator) -> Iterator[None]:
         yield
     finally:
         _emulator.reset(token)
+
+
+def written() -> int:
+    """The number of sources that this process has written into Jittor's cache, which lacked them."""
+    return len(_written)
 
 
 def device() -> str:
@@ -133,6 +139,7 @@ def _code(source: Source, name: str, function: str, layout: str, inputs: int, ou
     path = Path(jt.flags.cache_path, file)
     if not (path.is_file() and path.read_bytes() == text):
         write_result(path, text)
+        _written.append(path)
     places = [f"in{index}_p" for index in range(inputs)] + [f"out{index}_p" for index in range(outputs)]
     arguments = "_inputs, _outputs" if source.lists else ", ".join(["in0->shape[0]", *places])
     line = f"neus::{function}(neus::{layout}(data), {arguments});"

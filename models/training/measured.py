@@ -20,9 +20,15 @@ from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory
 from models.machine.available import FLOAT_BYTES
+from models.machine.backend import jt
 from models.methods.block import ModelConfig
 from models.methods.registry import build_model
+from models.ops.together import compile_together
+from models.ops.update import Update, all_finite, readings
 from models.plan import TrainingPlan
+from models.structs import Var
+from models.training.gradient import TOTAL, losses_of
+from models.training.optimizer import updated
 from models.training.trainer import Trainer, generators
 
 # Bytes per parameter during an update: the gradient, two new moments and the new weight, in addition to the old values.
@@ -31,6 +37,29 @@ STATE_KEY = "ray_chunk"  # key in the state of a checkpoint
 PARTS_KEY = "ranks"  # number of processes that shared the batches
 # The first training compiles the kernels, the second one is timed, with at most this many steps.
 FIRST_STEPS, TIMED_STEPS = 32, 160
+
+
+@phase("compiling")
+def compile_step(trainer: Trainer) -> int:
+    """Compile the operations of a step together; returns their number. Leaves the trainer unchanged."""
+    optimizer, states = trainer.optimizer, trainer.random_states()
+
+    def build() -> list[Var]:
+        batch = trainer.sampler.next()
+        noise = trainer.model.draw_noise(len(batch), np.random.default_rng(0))
+        objective = trainer.model.objective(batch, noise, trainer.finished_steps)
+        losses = losses_of(objective, {})
+        gradients = [value.stop_grad() for value in jt.grad(losses[TOTAL], optimizer.parameters)]
+        seen = readings(losses[TOTAL], gradients, optimizer.parameters)
+        before = Update(optimizer.parameters, optimizer.exp_avg, optimizer.exp_avg_sq, all_finite(seen))
+        rates, settings = [0.0] * len(gradients), replace(optimizer.settings, steps=1)
+        after = updated(before, gradients, rates, settings)
+        found = [*after.parameters, *after.exp_avg, *after.exp_avg_sq, after.taken, *seen]
+        return [*found, *gradients, *losses.values(), *objective.output.values()]
+
+    count = compile_together(build)
+    trainer.set_random_states(states)
+    return count
 
 
 @phase("compiling")  # at its first steps
@@ -70,6 +99,7 @@ def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -
 
 def chosen_chunk(trainer: Trainer, state: Mapping[str, Any]) -> memory.Choice:
     """The settled chunk size, given the state of a checkpoint or {}; else that of `training_chunk`."""
+    compile_step(trainer)
     settled = settled_chunk(trainer.conf, state, trainer.parts)
     return training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
 

@@ -27,6 +27,7 @@ from data.errors import UserError
 from models.ops.source import CUDA, Source
 
 CAPABILITIES = ("8.0", "9.0")
+ON_HOST = "together.h"  # the source without kernels
 INSTRUCTION = 16  # bytes, from capability 7.0 on
 HMMA = 0x23C  # the low 12 bits of an instruction that multiplies fragments in float16
 FLAGS = ("-std=c++17", "-O3", "--extended-lambda", "-diag-suppress", "20050,177,550", "-Xptxas", "-v", "-cubin")
@@ -124,7 +125,7 @@ def sources() -> dict[str, Source]:
     found = {}
     for module in pkgutil.iter_modules(models.ops.__path__, "models.ops."):
         for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, Source) and (value.folder / CUDA / value.header).exists():
+            if isinstance(value, Source) and value.file(CUDA).exists() and value.header != ON_HOST:
                 found[Path(value.header).stem] = value
     return found
 
@@ -138,7 +139,7 @@ def program(source: Source) -> str:
     """The source for CUDA with a use of each function that Python calls, so that all its kernels are compiled."""
     text = source.text(CUDA)
     layouts = {layout.__name__ for layout in source.layouts}
-    own = (source.folder / CUDA / source.header).read_text(encoding="utf-8")
+    own = source.file(CUDA).read_text(encoding="utf-8")
     names = [name for name, layout in _ENTRY.findall(own) if layout in layouts]
     uses = ", ".join(f"(void *)&neus::{name}<{'Lists' if source.lists else ''}>" for name in names)
     return f"{LISTED if source.lists else ''}{text}\nvoid *used[] = {{{uses}}};\n"

@@ -81,6 +81,11 @@ class Source:
         """A source with these layouts and constants."""
         return cls(header, layouts, tuple(constants.items()))
 
+    def file(self, device: str) -> Path:
+        """The header for a device, which may be that of all devices."""
+        own = self.folder / device / self.header
+        return own if own.exists() else self.folder / BOTH / self.header
+
     def text(self, device: str = CPU) -> str:
         """The complete source for a device."""
         return _sparing(self) if device == CUDA else _text(self, device)

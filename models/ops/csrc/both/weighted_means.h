@@ -1,10 +1,11 @@
 // The terms of a loss as means, and their weighted sum. The reference is ops/weighted_means.py. `Vars` is a list of
 // Jittor's variables, all float32 [1].
 #pragma once
-#ifndef __CUDACC__
-#pragma GCC optimize("fp-contract=off")
-#endif
 #include "device.h"
+#ifndef __CUDACC__
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")  // as the reference, which computes each product by itself
+#endif
 
 namespace neus {
 
@@ -79,3 +80,6 @@ inline void weighted_means_backward(const WeightedMeans &layout, const Vars &inp
 }
 
 }  // namespace neus
+#ifndef __CUDACC__
+#pragma GCC pop_options
+#endif

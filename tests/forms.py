@@ -194,13 +194,13 @@ def build(text):
 
 def parameters_of(source: Source, function):
     """How many arrays a function of a source's text takes."""
-    text = (source.folder / CUDA / source.header).read_text(encoding="utf-8")
+    text = source.file(CUDA).read_text(encoding="utf-8")
     return re.search(rf"^inline void {function}\((.*?)\) {{", text, re.MULTILINE | re.DOTALL)[1].count("*")
 
 
 def functions(source: Source):
     """The functions of a source's text that take one of its layouts first, and so are called from Python."""
-    text = (source.folder / CUDA / source.header).read_text(encoding="utf-8")
+    text = source.file(CUDA).read_text(encoding="utf-8")
     layouts = "|".join(layout.__name__ for layout in source.layouts)
     return re.findall(rf"^inline void (\w+)\(const (?:{layouts}) &", text, re.MULTILINE)
 

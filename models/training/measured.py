@@ -99,7 +99,8 @@ def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -
 
 def chosen_chunk(trainer: Trainer, state: Mapping[str, Any]) -> memory.Choice:
     """The settled chunk size, given the state of a checkpoint or {}; else that of `training_chunk`."""
-    compile_step(trainer)
+    if trainer.parts == 1:  # several processes compile for each other
+        compile_step(trainer)
     settled = settled_chunk(trainer.conf, state, trainer.parts)
     return training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
 

@@ -13,6 +13,7 @@ from models.machine.backend import jt
 from models.ops.network import Weights
 from models.ops.sdf_mlp import sdf_field
 from models.ops.sizes import SdfSizes
+from models.ops.source import CPU, device
 from models.ops.upsample import NetworkDistance
 from models.ops.volrend import EXPONENT_SCALE, sharpness
 from models.structs import FieldOutput, Var
@@ -67,6 +68,8 @@ class SingleVarianceNetwork(jt.nn.Module):
         A parameter that is not finite becomes NaN, which `jt.minimum` would hide on CUDA.
         """
         most = np.log(inv_s) / EXPONENT_SCALE
+        if device() == CPU and self.variance.item() <= np.float32(most):
+            return
         self._replace((self.variance - jt.maximum(self.variance - most, 0.0)).detach())
 
     def _replace(self, parameter: Var) -> None:

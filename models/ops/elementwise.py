@@ -10,7 +10,7 @@ from models.structs import Var
 _LARGE = 1e15  # larger components are scaled before they are squared, to avoid overflow
 _UNIT = 2.0**80  # a power of two, so that scaling is exact
 _FINITE_KERNEL = "__global__ static void finite_kernel(const float *x, bool *is) { *is = isfinite(*x); }"
-_SMALLEST_SQUARE = 1e-30  # a length of 1e-15: below all relevant lengths, above float32's smallest number
+SMALLEST_SQUARE = 1e-30  # a length of 1e-15: below all relevant lengths, above float32's smallest number
 
 
 class _Softplus(jt.Function):
@@ -55,7 +55,7 @@ def length(x: Var, keepdims: bool = False) -> Var:
     is_large = (x.detach().abs().max(dim=-1, keepdims=True) > _LARGE).float32()
     unit = (is_large * (_UNIT - 1.0) + 1.0).stop_grad()
     scaled = (x / unit).sqr().sum(dim=-1, keepdims=keepdims)
-    return jt.maximum(scaled, _SMALLEST_SQUARE).sqrt() * (unit if keepdims else unit.squeeze(-1))
+    return jt.maximum(scaled, SMALLEST_SQUARE).sqrt() * (unit if keepdims else unit.squeeze(-1))
 
 
 def is_finite(x: Var) -> Var:

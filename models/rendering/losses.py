@@ -13,7 +13,7 @@ import numpy as np
 
 from models.config.blocks import TrainConfig
 from models.machine.backend import jt
-from models.ops.elementwise import length, magnitude
+from models.ops.elementwise import SMALLEST_SQUARE, magnitude
 from models.plan import Decision, TrainingPlan
 from models.rendering.loss_table import BESIDE, EXPOSURE, MASKS, POINTS, Loss
 from models.rendering.patches import surface_of
@@ -132,7 +132,8 @@ def curvature(rendered: OfPacked) -> Term:
     x, y, z = rendered.generator().normal(size=3)
     crossed = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]], np.float32)
     tangents = jt.matmul(normals.detach(), jt.array(crossed))
-    moves = step * tangents / length(tangents, keepdims=True)
+    lengths = jt.maximum(tangents.sqr().sum(dim=-1, keepdims=True), SMALLEST_SQUARE).sqrt()  # never differentiated
+    moves = step * tangents / lengths
     around = jt.concat([points + moves, points - moves], dim=0).stop_grad()
     ahead, behind = rendered.method.fields.sdf.at_weights().evaluate(around).sdf.chunk(2, dim=0)
     second = (ahead + behind - 2.0 * distances) * step**-2.0

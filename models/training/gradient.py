@@ -102,7 +102,7 @@ class GradientSum:
         gradients = [value.stop_grad() for value in jt.grad(losses[TOTAL], self._parameters)]
         output = {name: _cut(value) for name, value in objective.output.items()}
         weights = {name: term.weight for name, term in objective.terms.items()}
-        means = {name: _cut(value) for name, value in losses.items()}
+        means = {name: value.stop_grad() for name, value in losses.items()}
         one = BatchGradient(means, output, gradients, weights, len(batch))
         # The returned values must not keep the graph: its activations would stay in memory during the next chunk or
         # step.

@@ -79,6 +79,27 @@ def training_points(points: SparsePoints) -> SparsePoints:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """The map grid of a world frame: grid = offset + scale * rotation @ world, in metres: east, north, height."""
+
+    crs: str  # of the grid, such as EPSG:32632
+    zone: str  # of UTM
+    offset: tuple[float, ...]  # [3]
+    rotation: tuple[tuple[float, ...], ...]  # [3, 3]
+    scale: float
+    accuracy: tuple[float, float]  # root mean square of horizontal and vertical residuals of the photographs, metres
+    photographs: int  # that the grid comes from
+    left_out: tuple[str, ...] = ()  # photographs whose positions do not fit
+
+    @property
+    def without_offset(self) -> np.ndarray:
+        """[4, 4] from the world frame to the grid minus its offset, of the size that single precision can hold."""
+        change = np.eye(4)
+        change[:3, :3] = self.scale * np.array(self.rotation)
+        return change
+
+
+@dataclass(frozen=True)
 class WorldFrame:
     """A world frame with the z axis up, and the photographs of the scene, as `--mode prepare` records them."""
 
@@ -89,6 +110,8 @@ class WorldFrame:
     photographs: Mapping[str, str] = field(default_factory=dict)  # image of the scene -> photograph it was made from
     without_camera: tuple[str, ...] = ()  # photographs that were given and have no camera
     notes: tuple[str, ...] = ()  # sentences on how the photographs were read, and what is wrong with them
+    reference: Reference | None = None  # from GPS, in its own file
+    doubt: str = ""  # why the cameras may be wrong, a sentence; "": nothing says so
 
     @property
     def is_metric(self) -> bool:

@@ -64,10 +64,10 @@ FLAG_MEANINGS = {
         "validate_mesh、evaluate：要上色（不需要检查点）或要评测的网格，.ply、.obj、.stl 或 .glb，"
         "坐标系由 --frame 决定（默认：重新提取）"
     ),
-    "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, --gt, "
-    "--tau and --points (default: world)": (
-        "相机的世界坐标系，或单位球坐标系；validate_mesh：输出的坐标系；evaluate：--mesh、--gt、--tau 和 --points "
-        "的坐标系（默认：world）"
+    "world frame of the cameras, unit-sphere frame, or map grid of reference.json minus its offset; validate_mesh: "
+    "of the output; evaluate: of --mesh, --gt, --tau and --points (default: world)": (
+        "相机的世界坐标系、单位球坐标系，或减去偏移后的地图坐标系（reference.json）；validate_mesh：输出的坐标系；"
+        "evaluate：--mesh、--gt、--tau 和 --points 的坐标系（默认：world）"
     ),
     "prepare, reconstruct: side in metres of ArUco or AprilTag markers, which give the scale": (
         "prepare、reconstruct：照片中 ArUco 或 AprilTag 标记的边长（米），由此得到尺度"

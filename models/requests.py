@@ -11,7 +11,8 @@ from pathlib import Path
 
 from data.limits import limits
 
-FRAMES = WORLD, UNIT = "world", "unit"  # --frame: world frame of the cameras, or unit-sphere frame
+# --frame: world frame of the cameras, unit-sphere frame, or map grid of reference.json minus its offset
+FRAMES = WORLD, UNIT, UTM = "world", "unit", "utm"
 AXES = Y_AXIS, Z_AXIS = "y", "z"  # --up
 # --clean: remove small components; also what no camera sees or the masks exclude; also all but the largest component
 CLEANINGS = PIECES, VIEWS, LARGEST = "pieces", "views", "largest"

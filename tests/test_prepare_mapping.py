@@ -14,7 +14,7 @@ from rendered_photographs import write_fisheye, write_near_and_far
 from data.io.child import run_apart
 from data.io.files import write_result
 from data.parsed_scene import WorldFrame
-from data.prepare.sfm import colmap_tasks, joining, mapping, reconstruct
+from data.prepare.sfm import colmap_tasks, joining, mapping, stages
 from data.scenes.readers.colmap_files import read_cameras
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.results.report.reconstruction import page, trust
@@ -102,7 +102,7 @@ def test_photographs_without_a_camera_are_tried_with_more_features(tmp_path):
 def test_more_features_are_left_out_if_the_time_is_over(moments, tmp_path, monkeypatch):
     write_near_and_far(tmp_path / "photos", 6, 3)
     left = iter(moments)
-    monkeypatch.setattr(reconstruct, "seconds_left", lambda: next(left, -1.0) or -1.0)
+    monkeypatch.setattr(stages, "seconds_left", lambda: next(left, -1.0) or -1.0)
     lines = lines_of(tmp_path)
     assert any("more features of 3 photographs without a camera were not tried" in line for line in lines), lines
     assert "cameras of 6 of 9 photographs" in "".join(lines)

@@ -15,7 +15,7 @@ from data.parsed_scene import Lens, PosedImage
 from data.prepare import camera_steps
 from data.prepare.camera_steps import FIT
 from data.prepare.sfm.matches import MOSTLY, share_of_still_pairs
-from data.prepare.sfm.reconstruct import DATABASE, MASKS, MODELS, OF_OBJECT, DiskError
+from data.prepare.sfm.stages import DATABASE, MASKS, MODELS, OF_OBJECT, DiskError
 from data.prepare.steps import WorkError
 
 WHOLE, OBJECT = {"names": ["whole"], "notes": []}, {"names": ["object"], "notes": []}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from data.prepare.sfm import matches, reconstruct
+from data.prepare.sfm import matches, stages
 from data.prepare.steps import Step, Steps, WorkError
 
 
@@ -33,9 +33,9 @@ def test_all_pairs_of_few_photographs_are_matched_and_some_of_many(tmp_path, mon
     read = lambda database, names, count: [line[5 * int(name) :][:100] for name in names]  # noqa: E731
     monkeypatch.setattr(matches, "read_largest", read)
     few, many = ([str(index) for index in range(count)] for count in (limit, limit + 10))
-    everything = reconstruct._pairs(tmp_path, few, False)
+    everything = stages.pairs_to_match(tmp_path, few, False)
     assert everything == matches.all_pairs(limit) and len(set(everything)) == limit * (limit - 1) // 2
-    chosen = reconstruct._pairs(tmp_path, many, False)
+    chosen = stages.pairs_to_match(tmp_path, many, False)
     assert len(chosen) <= 0.7 * len(matches.all_pairs(limit + 10))
     assert {(i, i + 1) for i in range(limit + 9)} <= set(chosen)
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import trimesh
 from browsing import demo_scene
-from PIL import Image
 from scipy.spatial.transform import Rotation
 from test_neus_writer import scene as any_scene
 
@@ -19,7 +18,7 @@ from data.errors import SceneError, UserError
 from data.io.images import write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints, WorldFrame, transformed
 from data.prepare.load import load_scene
-from data.prepare.metric import Known, find_markers, length_of, measured, positions
+from data.prepare.metric import Known, find_markers, length_of, measured
 from data.prepare.world import floor_normal, upright
 from data.scenes.config import DatasetConfig
 from data.scenes.readers.neus import FRAME_FILE
@@ -94,10 +93,15 @@ def test_markers_give_metres(tmp_path, monkeypatch):
     assert size_of(found) == pytest.approx(UNIT_METRES, rel=0.002)
     assert found.frame.is_metric and found.frame.scale_error < 0.01
     assert found.frame.scale_source.startswith(f"{len(MARKER_PLACES)} markers")
-    for views in seen.values():  # a wrong detection in one photograph is left out
-        views[next(iter(views))] += 8.0
+    for quads in seen.values():  # a wrong detection in one photograph is left out
+        quads[0][1][:] += 8.0
     monkeypatch.setattr("data.prepare.metric.find_markers", lambda images: seen)
     assert size_of(measured(scene, known, {}, {})) == pytest.approx(UNIT_METRES, rel=0.002)
+    both = {1: [sight for quads in list(seen.values())[:2] for sight in quads], 2: seen[max(seen)][:2]}
+    monkeypatch.setattr("data.prepare.metric.find_markers", lambda images: both)  # one marker, printed twice
+    found = measured(scene, known, {}, {})
+    assert size_of(found) == pytest.approx(UNIT_METRES, rel=0.002)
+    assert found.frame.scale_source.startswith("2 markers")
     monkeypatch.undo()
     for image in scene.images:
         write_image(image.path, np.full((40, 50, 3), 90, np.uint8))
@@ -125,32 +129,6 @@ def test_a_length_between_points_or_pixels_of_photographs_gives_metres(tmp_path)
     for text in ("1 2 3", "a b c d e f 1", "0 0 0 1 0 0 -1", "0 0 0 1 0 0 nan"):
         with pytest.raises(UserError, match="must be two points of the world frame"):
             length_of(text.split())
-
-
-def gps_photographs(folder, scene, noise):
-    """Photographs at the cameras' positions, in degrees and metres; a unit of the formula is 10 m here."""
-    rng, sources = np.random.default_rng(1), {}
-    for image in scene.images:
-        east, north, up = 10.0 / SHRUNK * TURN.T @ image.c2w[:3, 3] + noise * rng.normal(size=3)
-        degrees = (33.0 - np.degrees(north / 6356900.0), 70.0 - np.degrees(east / 5357400.0))
-        south, west = ((int(v), int(v % 1 * 60), v * 60 % 1 * 60) for v in degrees)
-        exif, path = Image.Exif(), folder / f"{image.path.stem}.jpg"
-        exif[0x8825] = {1: "S", 2: south, 3: "W", 4: west, 5: b"\0", 6: 500.0 + up}
-        Image.new("RGB", (8, 8)).save(path, exif=exif)
-        sources[image.path.name] = path
-    return sources
-
-
-def test_gps_gives_metres_where_it_fits_the_cameras(tmp_path):
-    scene = parsed(tmp_path, has_pictures=False)
-    sources = gps_photographs(tmp_path, scene, 0.0)
-    places = np.array(list(positions(list(sources.values())).values()))
-    assert np.linalg.norm(places[0] - places[5]) == pytest.approx(60.0 / np.hypot(1.0, 0.9), rel=5e-3)
-    found = measured(scene, Known(), sources, {})
-    assert size_of(found) == pytest.approx(10.0, rel=5e-3)
-    assert found.frame.scale_source == "GPS positions of 10 photographs"
-    assert measured(scene, Known(), dict(list(sources.items())[:2]), {}).frame is None
-    assert measured(scene, Known(), gps_photographs(tmp_path, scene, 30.0), {}).frame is None
 
 
 def test_the_frame_is_written_and_read_back(tmp_path):

@@ -23,7 +23,8 @@ from data.prepare.inspection.image_checks import GOOD_AGREEMENT
 from data.prepare.masks import ON_OBJECT
 from data.prepare.sfm.matches import count_rows, has_features, is_sound, share_of_still_pairs
 from data.prepare.sfm.overlay import OVERLAY, write_overlay
-from data.prepare.sfm.reconstruct import (
+from data.prepare.sfm.reconstruct import map_images
+from data.prepare.sfm.stages import (
     DATABASE,
     IMAGES,
     MASKS,
@@ -34,7 +35,6 @@ from data.prepare.sfm.reconstruct import (
     DiskError,
     Source,
     find_features,
-    map_images,
     match_features,
 )
 from data.prepare.steps import Say, Step, Steps, WorkError
@@ -51,10 +51,8 @@ ENOUGH_VIEWS = 8  # masks of fewer views may bound no volume although they do no
 LEAST_GAIN = 0.1  # of the agreement, for cameras of the object that do not fit the masks well either
 
 
-def estimate_cameras(
-    steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say
-) -> dict[str, float]:
-    """Estimate the cameras and log the result; returns the reprojection error of each image of the work folder.
+def estimate_cameras(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say) -> dict[str, Any]:
+    """Estimate the cameras and log the result; returns that of `find_cameras`.
 
     `masks` identifies those in the work folder, "" if there are none. Raises UserError if there are no cameras,
     WorkError if COLMAP fails.
@@ -77,7 +75,7 @@ def estimate_cameras(
     )
     for note in model["notes"]:
         say(note)
-    return model.get("errors", {})
+    return model
 
 
 def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.cameras import similarity
-from data.errors import INVALID, UserError
-from data.io.headers import ALTITUDE, BELOW_SEA, LATITUDE, LATITUDE_SIDE, LONGITUDE, LONGITUDE_SIDE, read_metadata
+from data.errors import UserError
 from data.io.images import read_image, rgb_of
 from data.parsed_scene import ParsedScene, PosedImage, WorldFrame, transformed
+from data.prepare.gps import Located
 from data.prepare.tracks import normalised
 from data.scenes.undistort import fitted
 
@@ -27,11 +26,8 @@ LEAST_VIEWS = 3  # that must see a marker
 WORST_REPROJECTION = 3.0  # pixels; a marker with a larger error is a wrong detection, or moved
 # In multiples of the median error over the views of a marker; views with larger errors are discarded.
 OUTLIER = 4.0
-WORST_GPS = 0.2  # residual of the positions over their extent; above, the positions are too coarse for a scale
-LEAST_GPS = 3
+Sighting = tuple[int, np.ndarray]  # index of the image, and corners [4, 2] of a marker in it
 FIRST_CENTER = 0.5  # coordinate of the first pixel's centre in the corners that OpenCV returns
-# The ellipsoid of WGS 84: semi-major axis in metres, squared eccentricity.
-EQUATOR, ECCENTRICITY = 6378137.0, 6.69437999014e-3
 
 
 @dataclass(frozen=True)
@@ -43,18 +39,22 @@ class Known:
 
 
 def measured(
-    parsed: ParsedScene, known: Known, sources: Mapping[str, Path], sizes: Mapping[str, tuple[int, int]]
+    parsed: ParsedScene,
+    known: Known,
+    sources: Mapping[str, Path],
+    sizes: Mapping[str, tuple[int, int]],
+    located: Located | None = None,
 ) -> ParsedScene:
     """The scene in metres where its size is known; unchanged otherwise.
 
-    A length given by the user takes precedence over markers, and markers over GPS. `sources`: the photograph of each
-    image, by the name of the image; `sizes`: (width, height) of the photographs. Raises UserError for a length or for
-    markers that cannot be used.
+    A length given by the user takes precedence over markers, and markers over the GPS positions `located`. `sources`:
+    the photograph of each image, by the name of the image; `sizes`: (width, height) of the photographs. Raises
+    UserError for a length or for markers that cannot be used.
     """
     if known.marker is not None:
         parsed = _by_markers(parsed, known.marker)
-    elif (found := _by_gps(parsed, sources)) is not None:
-        parsed = found
+    elif located is not None:
+        parsed = scaled(parsed, located.factor, f"GPS positions of {len(located.views)} photographs", located.error)
     return _by_length(parsed, known.length, sources, sizes) if known.length else parsed
 
 
@@ -68,12 +68,13 @@ def _by_markers(parsed: ParsedScene, side: float) -> ParsedScene:
     """The scene in metres, from markers with sides of `side` metres; raises UserError if too few are seen."""
     seen = find_markers(parsed.images)
     lengths = []
-    for views in seen.values():
-        ring, error = _located([(parsed.images[view], quad) for view, quad in views.items()])
-        if error <= WORST_REPROJECTION:
-            lengths += list(np.linalg.norm(ring - np.roll(ring, 1, axis=0), axis=1))
+    for quads in seen.values():
+        for views in _prints(parsed.images, quads):
+            ring, error = _located([(parsed.images[view], quad) for view, quad in views])
+            if error <= WORST_REPROJECTION:
+                lengths += list(np.linalg.norm(ring - np.roll(ring, 1, axis=0), axis=1))
     if not lengths:
-        counts = sorted(map(len, seen.values()), reverse=True)[:5]
+        counts = sorted((len({view for view, _ in quads}) for quads in seen.values()), reverse=True)[:5]
         raise UserError(
             f"--marker {side:g}: no ArUco or AprilTag marker was located from {LEAST_VIEWS} photographs within "
             f"{WORST_REPROJECTION:g} px (found: {len(seen)} markers, in {counts} photographs); take sharp "
@@ -82,6 +83,35 @@ def _by_markers(parsed: ParsedScene, side: float) -> ParsedScene:
     middle = float(np.median(lengths))
     spread = 1.4826 * float(np.median(np.abs(np.array(lengths) - middle))) / middle / np.sqrt(len(lengths))
     return scaled(parsed, side / middle, f"{len(lengths) // 4} markers of {side:g} m", spread)
+
+
+def _prints(images: Sequence[PosedImage], quads: Sequence[Sighting]) -> list[list[Sighting]]:
+    """The sightings of each print of a marker: of one number there may be several, in the same photographs.
+
+    Two sightings propose its corners; the proposal with which the most views agree is taken, and the next one is among
+    the others.
+    """
+    found, left = [], list(quads)
+    while len(left) >= LEAST_VIEWS:
+        rays = [_straight(images[view], quad) for view, quad in left]
+        best: list[int] = []
+        for other in range(1, len(left)):
+            corners = [
+                triangulated([(images[left[index][0]], left[index][1][corner]) for index in (0, other)])[0]
+                for corner in range(4)
+            ]
+            seen = np.einsum("vij,cj->vci", [matrix for matrix, _ in rays], np.column_stack([corners, np.ones(4)]))
+            with np.errstate(all="ignore"):  # two sightings of one photograph locate nothing
+                away = np.linalg.norm(seen[..., :2] / seen[..., 2:] - [pixels for _, pixels in rays], axis=-1).max(
+                    axis=1
+                )
+            order = [index for index in np.argsort(away) if away[index] <= OUTLIER * WORST_REPROJECTION]
+            agreeing = {left[index][0]: int(index) for index in reversed(order)}  # the best one of each view
+            best = max(best, list(agreeing.values()), key=len)
+        if len(best) >= LEAST_VIEWS:
+            found.append([left[index] for index in sorted(best)])
+        left = [quad for index, quad in enumerate(left) if index not in best and index > 0]
+    return found
 
 
 def _located(views: list[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, float]:
@@ -99,27 +129,27 @@ def _located(views: list[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, fl
     return np.full((4, 3), np.nan), np.inf
 
 
-def find_markers(images: Sequence[PosedImage]) -> dict[int, dict[int, np.ndarray]]:
-    """The corners [4, 2] (pixels of the stored images) of each marker, by its number and the index of the image."""
+def find_markers(images: Sequence[PosedImage]) -> dict[int, list[Sighting]]:
+    """The sightings of each marker, by its number; pixels are those of the stored images."""
     greys = [cv2.cvtColor(np.ascontiguousarray(rgb_of(read_image(image.path))), cv2.COLOR_RGB2GRAY) for image in images]
     probes = greys[:: max(1, len(greys) // PROBED)]
     name = max(DICTIONARIES, key=lambda one: sum(len(_detected(grey, one)) for grey in probes))
-    found: dict[int, dict[int, np.ndarray]] = {}
+    found: dict[int, list[Sighting]] = {}
     for view, grey in enumerate(greys):
-        for number, quad in _detected(grey, name).items():
-            found.setdefault(number, {})[view] = quad
+        for number, quad in _detected(grey, name):
+            found.setdefault(number, []).append((view, quad))
     return found
 
 
-def _detected(grey: np.ndarray, name: str) -> dict[int, np.ndarray]:
-    """The corners [4, 2] of the markers of a dictionary in a grey image; numbers detected twice are omitted."""
+def _detected(grey: np.ndarray, name: str) -> list[tuple[int, np.ndarray]]:
+    """Number and corners [4, 2] of the markers of a dictionary in a grey image."""
     options = cv2.aruco.DetectorParameters()
     # Lines fitted to the sides. The refinement by gradients (SUBPIX) makes small markers 0.7 % too small.
     options.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_APRILTAG
     dictionary = cv2.aruco.getPredefinedDictionary(getattr(cv2.aruco, name))
     quads, numbers, _ = cv2.aruco.ArucoDetector(dictionary, options).detectMarkers(grey)
     seen = [] if numbers is None else [int(number) for number in numbers.reshape(-1)]
-    return {one: quad[0] - FIRST_CENTER for one, quad in zip(seen, quads, strict=True) if seen.count(one) == 1}
+    return [(one, quad[0] - FIRST_CENTER) for one, quad in zip(seen, quads, strict=True)]
 
 
 def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -129,9 +159,7 @@ def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.nd
     """
     rows, matrices, pixels = [], [], []
     for image, pixel in sights:
-        intrinsics = fitted(image.lens, image.size) if image.size else image.lens.intrinsics
-        straight = intrinsics[:2] @ normalised(replace(image.lens, intrinsics=intrinsics), np.array([pixel]))[0]
-        matrix = intrinsics @ np.linalg.inv(image.c2w)[:3]
+        matrix, (straight,) = _straight(image, np.array([pixel]))
         rows += [straight[0] * matrix[2] - matrix[0], straight[1] * matrix[2] - matrix[1]]
         matrices.append(matrix)
         pixels.append(straight)
@@ -144,22 +172,11 @@ def triangulated(sights: Sequence[tuple[PosedImage, np.ndarray]]) -> tuple[np.nd
     return point[:3], np.linalg.norm(projected[:, :2] / projected[:, 2:] - np.array(pixels), axis=1)
 
 
-def _by_gps(parsed: ParsedScene, sources: Mapping[str, Path]) -> ParsedScene | None:
-    """The scene in metres, from the GPS positions of the photographs; None if they do not give a scale."""
-    found = positions([sources.get(image.path.name) for image in parsed.images])
-    if len(found) < LEAST_GPS:
-        return None
-    theirs = np.array(list(found.values()))
-    ours = np.array([parsed.images[view].c2w[:3, 3] for view in found])
-    if not np.ptp(ours, axis=0).any():
-        return None
-    turn, factor, shift = similarity(ours, theirs)
-    residual = float(np.sqrt(np.mean(np.sum((theirs - factor * ours @ turn.T - shift) ** 2, axis=1))))
-    extent = float(np.sqrt(np.mean(np.sum((theirs - theirs.mean(axis=0)) ** 2, axis=1))))
-    if factor <= 0.0 or residual > WORST_GPS * extent:
-        return None
-    error = residual / extent / np.sqrt(len(found))
-    return scaled(parsed, factor, f"GPS positions of {len(found)} photographs", error)
+def _straight(image: PosedImage, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The projection [3, 4] of an image without its distortion, and its pixels [K, 2] then."""
+    intrinsics = fitted(image.lens, image.size) if image.size else image.lens.intrinsics
+    rays = normalised(replace(image.lens, intrinsics=intrinsics), pixels)
+    return intrinsics @ np.linalg.inv(image.c2w)[:3], rays @ intrinsics[:2].T
 
 
 def _by_length(
@@ -215,46 +232,3 @@ def _sights(
             pixel = (pixel + 0.5) * np.array(stored) / np.array(whole) - 0.5
         found.append((image, pixel))
     return found
-
-
-def positions(photographs: Sequence[Path | None]) -> dict[int, np.ndarray]:
-    """East, north, up [3] in metres of the photographs that have a position, by index; the first one is the origin."""
-    found = {
-        index: place
-        for index, path in enumerate(photographs)
-        if path is not None and (place := read_gps(path)) is not None
-    }
-    if not found:
-        return {}
-    latitude, longitude, altitude = next(iter(found.values()))
-    sine = np.sin(np.radians(latitude))
-    bend = 1.0 - ECCENTRICITY * sine**2
-    north = EQUATOR * (1.0 - ECCENTRICITY) / bend**1.5  # metres per radian
-    east = EQUATOR / np.sqrt(bend) * np.cos(np.radians(latitude))
-    return {
-        index: np.array(
-            [east * np.radians(place[1] - longitude), north * np.radians(place[0] - latitude), place[2] - altitude]
-        )
-        for index, place in found.items()
-    }
-
-
-def read_gps(path: Path) -> tuple[float, float, float] | None:
-    """Latitude and longitude in degrees, altitude in metres (0 if unknown); None if the file has no position."""
-    tags = read_metadata(path).gps
-    try:
-        latitude, longitude = (_degrees(tags[name]) for name in (LATITUDE, LONGITUDE))
-        latitude *= -1.0 if tags.get(LATITUDE_SIDE, b"")[:1] == b"S" else 1.0
-        longitude *= -1.0 if tags.get(LONGITUDE_SIDE, b"")[:1] == b"W" else 1.0
-        altitude = tags.get(ALTITUDE, (0.0,))[0] * (-1.0 if tags.get(BELOW_SEA) == b"\x01" else 1.0)
-    except INVALID:
-        return None
-    place = (latitude, longitude, altitude)
-    is_valid = bool(np.isfinite(place).all()) and abs(latitude) <= 90.0 and abs(longitude) <= 180.0
-    return place if is_valid else None
-
-
-def _degrees(parts: Sequence[float]) -> float:
-    """Degrees of degrees, minutes and seconds."""
-    degrees, minutes, seconds = parts[:3]
-    return degrees + minutes / 60.0 + seconds / 3600.0

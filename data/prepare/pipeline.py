@@ -33,7 +33,7 @@ from data.prepare.frames import (
 )
 from data.prepare.masks import Cut, cut_of
 from data.prepare.metric import Known, length_of
-from data.prepare.sfm import reconstruct as sfm
+from data.prepare.sfm import stages as sfm
 from data.prepare.sfm.overlay import OVERLAY, overlay_note
 from data.prepare.sources import notes_of, profile_note
 from data.prepare.steps import Bar, Say, Step, Steps, WorkError, fingerprint, noted
@@ -42,7 +42,7 @@ from data.scenes.region import parse_roi
 
 WORK = "prepare"
 FINISHED = products.FRESH
-FEATURES = tuple(str(Path(name).parent) for name in (sfm.DATABASE, sfm.OF_OBJECT.database, sfm.MORE.database))
+FEATURES = (*(str(Path(source.database).parent) for source in (sfm.WHOLE, sfm.OF_OBJECT)), sfm.FURTHER)
 # All but the records of the steps.
 OUTPUTS = (sfm.IMAGES, *FEATURES, sfm.PAIR_LIST, sfm.MODELS, sfm.MASKS, OVERLAY, products.FRESH, sfm.LOG)
 
@@ -121,7 +121,7 @@ def _prepare(
     _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work, since it may fail
     known_masks = "" if request.masks in ("", *masks.WITH_CAMERAS) else steps.key("masks")
     try:
-        errors = estimate_cameras(steps, frames, not request.images.is_dir(), known_masks, say)
+        model = estimate_cameras(steps, frames, not request.images.is_dir(), known_masks, say)
     except WorkError:
         raise
     except UserError as error:
@@ -141,7 +141,7 @@ def _prepare(
             known=request.known,
             frames=frames,
             sources=sources,
-            errors=errors,
+            model=model,
             roi=request.roi,
             notes=[*notes, *overlay_note(steps.folder)],
         )

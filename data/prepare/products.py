@@ -27,12 +27,12 @@ from data.parsed_scene import MASK_HALF, ParsedScene, WorldFrame
 from data.prepare.frames import Frame
 from data.prepare.inspection.overview import overview
 from data.prepare.masks import LEAST_COVER, METHODS, MOST_COVER, Cut
-from data.prepare.sfm.reconstruct import DATABASE, LOG
+from data.prepare.sfm.stages import DATABASE, LOG
 from data.prepare.steps import is_as_noted
 from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
 from data.scenes.readers.colmap import read_colmap
-from data.scenes.readers.neus import FRAME_FILE, POINTS_FILE
+from data.scenes.readers.neus import FRAME_FILE, POINTS_FILE, REFERENCE_FILE
 from data.scenes.scene import Scene, check_scene
 from data.scenes.writer import CAMERA_FILE, write_neus_scene
 
@@ -41,7 +41,16 @@ MASK_SHEET = "masks.png"
 OVERVIEW = "overview.png"
 # The files and folders of the scene folder, in the order of writing. A folder with the camera file counts as a scene:
 # the file is written last and removed first.
-PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW, FRAME_FILE, CAMERA_FILE)
+PRODUCTS = (
+    "image",
+    "mask",
+    str(Path(POINTS_FILE).parent),
+    MASK_SHEET,
+    OVERVIEW,
+    REFERENCE_FILE,
+    FRAME_FILE,
+    CAMERA_FILE,
+)
 THUMBNAIL = 200  # pixels of the longer side
 MOST = 60  # images on a sheet, evenly chosen
 OUTLINE = (255, 64, 0)
@@ -51,7 +60,7 @@ OLDER_RECORD = "scene.json"  # written by versions without the record
 MOST_BYTES = 1 << 26  # of the record, enough for a million names
 
 _NAME = re.compile(
-    r"(image|mask)/[0-9]{3,}\.png|sparse/points\.ply|masks\.png|overview\.png|cameras_sphere\.npz|frame\.json"
+    r"(image|mask)/[0-9]{3,}\.png|sparse/points\.ply|masks\.png|overview\.png|cameras_sphere\.npz|(frame|reference)\.json"
 )
 _FOLDERS = ("image", "mask", "sparse")
 LOCK_NAME = ".prepare.lock"
@@ -96,7 +105,12 @@ def _frame_notes(frame: WorldFrame | None) -> list[str]:
     scale = (
         f"metres, from {frame.scale_source}{error}" if frame.is_metric else "not known; --marker or --scale gives it"
     )
-    return [f"up: z, from {frame.up_source}", f"unit: {scale}"]
+    grid = frame.reference
+    found = [f"up: z, from {frame.up_source}", f"unit: {scale}"]
+    if grid is not None:
+        off = f"{grid.accuracy[0]:.2g} m, heights {grid.accuracy[1]:.2g} m (RMS of {grid.photographs} positions)"
+        found.append(f"map grid: UTM zone {grid.zone}, {off}, see {REFERENCE_FILE}; --frame utm writes meshes in it")
+    return found
 
 
 def _mask_notes(scene: Scene) -> list[str]:

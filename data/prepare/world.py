@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from data.cameras import mean_up
+from data.errors import listed
 from data.parsed_scene import ParsedScene, WorldFrame, transformed
 from data.prepare.frames import Frame, facing_views
+from data.prepare.gps import Located, georeference, located
 from data.prepare.metric import Known, measured
 from data.prepare.sources import upright_size
 from data.scenes.region import parse_roi
@@ -22,6 +25,13 @@ STEEPEST = np.cos(np.radians(70.0))
 LEAST_FLOOR = 0.25  # fraction of the points on the floor; a smaller plane is not taken for it
 MOST_TILT = np.cos(np.radians(15.0))  # of the floor's normal or a world axis from the up direction of the cameras
 LEAST_AGREEING = 0.9  # fraction of the cameras that are not upside down; with fewer, no up direction is plausible
+FROM_FLOOR = "the largest plane of the SfM points, taken for the floor"
+# Standard errors of up by GPS, radians: above the first it is not used, above the second the cameras' may be finer.
+MOST_GPS_TILT, FINE_GPS_TILT = np.radians(10.0), np.radians(3.0)
+LIKELY = 3.0  # standard errors within which another direction may be the same
+# A survey: at least so many cameras, all within this angle of one direction, the lesser extent of their positions over
+# the greater one, or the length of the mean of their x axes (0 for rows that are flown to and fro, 1 if all are alike).
+LEAST_SURVEY, MOST_NADIR, LEAST_AREA, MOST_ALIGNED = 6, np.radians(20.0), 0.4, 0.7
 PLANES = 500  # random triples of points
 THICKNESS = 0.01  # of the floor, in median distances of the points from their median
 MOST_POINTS = 5000  # a random subset of this size is enough
@@ -32,37 +42,80 @@ def world_frame(
     known: Known,
     frames: Sequence[Frame],
     sources: Sequence[Path],
-    errors: Mapping[str, float],
+    model: Mapping[str, Any],
     roi: str = "",
     notes: Sequence[str] = (),
 ) -> ParsedScene:
     """The model of structure from motion, upright and in metres where the size is known, with notes on photographs.
 
-    Views of panoramas that do not show the centre of the region `roi`, or of the cameras, are left out. `errors`: mean
-    reprojection error in pixels, by the name of the image. Raises UserError as `measured`.
+    Views of panoramas that do not show the centre of the region `roi`, or of the cameras, are left out. `model`:
+    "errors", mean reprojection errors in pixels by the name of the image, and "doubt". Raises UserError as `measured`.
     """
+    errors = model.get("errors", {})
     by_name = {path.name: path for path in sources}
     called = {frame.name: by_name[frame.source] for frame in frames if frame.source in by_name}
     shown = [image.path.name for image in parsed.images]
     sizes = {name: upright_size(called[name]) for name in shown if name in called} if known.length else {}
-    stood = measured(upright(parsed), known, called, sizes)
+    found = located(parsed, called)
+    stood = measured(upright(parsed, found), known, called, sizes, found)
+    grid = None if found is None else georeference(stood, found)
     named = {frame.source: errors[frame.name] for frame in frames if frame.name in errors and frame.name in shown}
     stood = facing_views(stood, parse_roi(roi).centre if roi else None)
     without = tuple(frame.source for frame in frames if frame.name not in shown)
-    frame = replace(stood.frame or WorldFrame(""), camera_errors=named, without_camera=without, notes=tuple(notes))
-    return replace(stood, frame=frame)
+    outliers = found.left_out if found else ()
+    noted = [f"GPS positions that do not fit the cameras are left out: {listed(outliers)}"] if outliers else []
+    frame = replace(stood.frame or WorldFrame(""), camera_errors=named, without_camera=without, reference=grid)
+    frame = replace(frame, doubt=model.get("doubt", ""), notes=(*notes, *noted))
+    return replace(stood, frame=frame, notes=(*stood.notes, *noted))
 
 
-def upright(parsed: ParsedScene) -> ParsedScene:
-    """The scene with the world frame rotated about its origin so that the z axis points up; `frame` says how."""
-    up = camera_up(np.stack([image.c2w for image in parsed.images]))
-    how = "the cameras, held level on average"
+def upright(parsed: ParsedScene, found: Located | None = None) -> ParsedScene:
+    """The scene with the world frame rotated about its origin so that the z axis points up; `frame` says how.
+
+    By the GPS positions `found` if they determine it, the x axis then points east. A floor, and with coarse positions
+    also the cameras, give a finer direction, where it is within the error of the positions.
+    """
+    up, how = _seen_up(parsed)
+    turn = np.eye(4)
+    if found is None or found.tilt > MOST_GPS_TILT:
+        turn[:3, :3] = rotation_to_z(up)
+        return transformed(parsed, turn, WorldFrame(up_source=how))
+    is_fine = how == FROM_FLOOR or found.tilt > FINE_GPS_TILT
+    up = found.turn @ up
+    if not is_fine or up[2] < np.cos(LIKELY * found.tilt):
+        up, how = np.array([0.0, 0.0, 1.0]), f"GPS positions of {len(found.views)} photographs"
+    turn[:3, :3] = rotation_to_z(up) @ found.turn
+    return transformed(parsed, turn, WorldFrame(up_source=how))
+
+
+def _seen_up(parsed: ParsedScene) -> tuple[np.ndarray, str]:
+    """The unit direction [3] that points up by cameras and points, and how it was found, in words."""
+    poses = np.stack([image.c2w for image in parsed.images])
+    if (up := survey_up(poses)) is not None:
+        return up, "the cameras, which all look down as in a survey"
+    up = camera_up(poses)
     floor = None if parsed.points is None else floor_normal(parsed.points.xyz, up)
     if floor is not None:
-        up, how = floor, "the largest plane of the SfM points, taken for the floor"
-    turn = np.eye(4)
-    turn[:3, :3] = rotation_to_z(up)
-    return transformed(parsed, turn, WorldFrame(up_source=how))
+        return floor, FROM_FLOOR
+    if np.mean(-poses[:, :3, 1] @ up > 0.0) < LEAST_AGREEING:
+        return up, "the mean of cameras that do not agree, so it is not known"
+    return up, "the cameras, held level on average"
+
+
+def survey_up(poses: np.ndarray) -> np.ndarray | None:
+    """The unit direction [3] against which all cameras with poses [V, 4, 4] look, if they are those of a survey.
+
+    They are spread over an area across it, not along a path as before a facade, or the tops of their images point
+    in different directions. None for other cameras.
+    """
+    along = poses[:, :3, 2].mean(axis=0)
+    down = along / max(float(np.linalg.norm(along)), np.finfo(float).tiny)
+    if len(poses) < LEAST_SURVEY or (poses[:, :3, 2] @ down).min() < np.cos(MOST_NADIR):
+        return None
+    places = poses[:, :3, 3] - poses[:, :3, 3].mean(axis=0)
+    extents = np.linalg.svd(places - np.outer(places @ down, down), compute_uv=False)
+    is_turned = np.linalg.norm(poses[:, :3, 0].mean(axis=0)) < MOST_ALIGNED
+    return -down if extents[1] >= LEAST_AREA * extents[0] or is_turned else None
 
 
 def camera_up(poses: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import trimesh
 from data.io.files import write_result
 from data.io.images import write_image
 from data.parsed_scene import SparsePoints
-from data.scenes.readers.neus import FRAME_FILE, POINTS_FILE
+from data.scenes.readers.neus import FRAME_FILE, POINTS_FILE, REFERENCE_FILE
 from data.scenes.scene import Scene
 
 CAMERA_FILE = "cameras_sphere.npz"
@@ -36,6 +36,8 @@ def write_neus_scene(folder: Path, scene: Scene) -> None:
     if scene.frame is not None:
         photographs = {f"{view:03d}.png": name for view, name in enumerate(scene.photographs)}
         frame = asdict(scene.frame) | {"photographs": photographs}
+        if (reference := frame.pop("reference")) is not None:
+            write_result(folder / REFERENCE_FILE, json.dumps(reference, indent=1).encode())
         write_result(folder / FRAME_FILE, json.dumps(frame, indent=1).encode())
     content = io.BytesIO()
     np.savez(content, **camera_matrices(scene.intrinsics, scene.c2w, scene.scene_to_world))

@@ -61,8 +61,8 @@ HELP = {
     "the density of a NeRF (default: 25)",
     "--bbox": "validate_mesh: region to extract, two corners in --frame (default: dataset.bbox, else the box around "
     "the region of interest)",
-    "--frame": "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --mesh, "
-    "--gt, --tau and --points (default: world)",
+    "--frame": "world frame of the cameras, unit-sphere frame, or map grid of reference.json minus its offset; "
+    "validate_mesh: of the output; evaluate: of --mesh, --gt, --tau and --points (default: world)",
     "--up": "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of "
     "--mesh and --gt of other programs",
     "--no-refine": "validate_mesh: keep the vertices of marching cubes",

@@ -18,7 +18,6 @@ from models.requests import (
     DEFAULT_FRAMES,
     MESH,
     NONE,
-    UNIT,
     VERTEX,
     EvaluationRequest,
     ImageRequest,
@@ -252,7 +251,7 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     `mesh` is a trimesh.Trimesh, `normals` float32 [V, 3] and `rgb` uint8 [V, 3] are those of its vertices, or None.
     Raises EmptySurfaceError if there is no surface at `request.threshold`.
     """
-    from models.mesh.mesh import surface_to_world
+    from models.mesh.mesh import surface_to_world, working_to
 
     require_extraction(request)
     views = model.scene if request.needs_photographs else model.views
@@ -262,7 +261,7 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
 
         surface = validate_mesh(context, request)
         with_mesh(context, surface)
-    return surface if request.frame == UNIT else surface_to_world(surface, views.scene_to_world)
+    return surface_to_world(surface, working_to(views, request.frame))
 
 
 @quiet()
@@ -271,13 +270,13 @@ def color_mesh(conf: ExperimentConfig, request: MeshRequest) -> Surface:
 
     Returns it as `extract_mesh`. Raises UserError if the file is unusable or no photograph sees it.
     """
-    from models.mesh.mesh import surface_to_world
+    from models.mesh.mesh import surface_to_world, working_to
     from models.results.colored import color_file
 
     require_valid(request)
     require_source(request)
     surface, scene = color_file(conf, request)
-    return surface if request.frame == UNIT else surface_to_world(surface, scene.scene_to_world)
+    return surface_to_world(surface, working_to(scene, request.frame))
 
 
 @quiet()

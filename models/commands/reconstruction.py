@@ -29,9 +29,10 @@ from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, 
 from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
 from models.commands.reconstruction_work import Reconstruction, Work
 from models.mesh.extraction import EmptySurfaceError
+from models.mesh.mesh import referenced
 from models.mesh.output import require_valid
 from models.methods.capacity import require_batch, require_mesh
-from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, VIEWS, MeshRequest, TrainingRequest
+from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, UTM, VIEWS, MeshRequest, TrainingRequest
 from models.results.experiment import CHECKPOINTS, results_folder
 from models.results.references import NoReferencesError
 from models.results.report import reconstruction as report
@@ -77,6 +78,8 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     attempts = ends_at(lambda: given.moment(OPTIONAL))
     with again, ahead, attempts, work.step(1, prepare, "scene", overwrite=work.overwrite):
         functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
+    if work.mesh.frame == UTM:
+        referenced(read_frame(data_dir / FRAME_FILE))
     given = given.for_scene(len(list_images(data_dir / "image")), work.mesh.resolution)
     with first_scene_kept():
         if plan is None:

@@ -14,11 +14,12 @@ from data.errors import DamagedError, SceneError, UserError, read_by_library
 from data.io.files import is_file, read_regular
 from data.io.geometry import load_geometry
 from data.io.untrusted import number, read_object
-from data.parsed_scene import WorldFrame
+from data.parsed_scene import Reference, WorldFrame
 from data.prepare.world import plausible_up, rotation_to_z
+from data.scenes.readers.neus import REFERENCE_FILE
 from data.scenes.scene import Posed, Scene
 from models.mesh.output import offset_file
-from models.requests import UNIT, WORLD, Y_AXIS, Z_AXIS
+from models.requests import FRAMES, UNIT, UTM, WORLD, Y_AXIS, Z_AXIS
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Surface:
 class About:
     """The origin of a mesh: frame, units, step and conf."""
 
-    frame: str  # "world", that of the scene's cameras, or "unit", that of the unit sphere
+    frame: str  # one of FRAMES
     units: str  # units of the coordinates, in words
     up: str  # the axis of its coordinates that points up, and how it was found, in words
     step: int  # finished optimiser steps
@@ -106,7 +107,30 @@ def scene_axes(suffix: str, scene: Posed, frame: str, up: str | None) -> FileAxe
     if frame == UNIT:
         return replace(file_axes(suffix, None, None, None), units=RADII)
     axes = file_axes(suffix, scene.frame, up, scene.scene_to_world @ scene.c2w)
-    return replace(axes, change=axes.change @ scene.scene_to_world)
+    if frame != UTM:
+        return replace(axes, change=axes.change @ scene.scene_to_world)
+    change, grid = working_to(scene, UTM), referenced(scene.frame)
+    units = f"metres of {grid.crs}, minus {' '.join(f'{value:.3f}' for value in grid.offset)}"
+    return FileAxes(Y_UP @ change if up == Y_AXIS else change, units, f"{up or Z_AXIS}, GPS positions")
+
+
+def working_to(scene: Posed, frame: str) -> np.ndarray:
+    """[4, 4] from the working frame of a scene to one of FRAMES; raises UserError for one that it does not have."""
+    if frame == UNIT:
+        return np.eye(4)
+    if frame == WORLD:
+        return scene.scene_to_world
+    return referenced(scene.frame).without_offset @ scene.scene_to_world
+
+
+def referenced(frame: WorldFrame | None) -> Reference:
+    """The map grid of a world frame; raises UserError if it has none."""
+    if frame is None or frame.reference is None:
+        raise UserError(
+            f"--frame {UTM}: the scene has no {REFERENCE_FILE}, which --mode prepare writes for photographs with GPS "
+            "positions that fit their cameras; omit --frame"
+        )
+    return frame.reference
 
 
 def _named(up: np.ndarray) -> str:
@@ -225,9 +249,9 @@ def given_surface(scene: Scene, path: Path, frame: str, up: str | None) -> Surfa
 
 
 def frame_of(path: Path, frame: str) -> str:
-    """The frame of a mesh file, WORLD or UNIT: what this program wrote into it, else `frame`."""
+    """The frame of a mesh file, one of FRAMES: what this program wrote into it, else `frame`."""
     own = _recorded(path).get("frame")
-    return own if own in (WORLD, UNIT) else frame
+    return own if own in FRAMES else frame
 
 
 def mesh_to_working(scene: Scene, path: Path, frame: str, up: str | None) -> np.ndarray:
@@ -241,7 +265,7 @@ def mesh_to_working(scene: Scene, path: Path, frame: str, up: str | None) -> np.
     if own:
         return np.linalg.inv(scene_axes(suffix, scene, frame, axis).change)
     turned = np.linalg.inv(Y_UP) if (axis or (Y_AXIS if suffix == ".glb" else Z_AXIS)) == Y_AXIS else np.eye(4)
-    return turned if frame == UNIT else np.linalg.inv(scene.scene_to_world) @ turned
+    return np.linalg.inv(working_to(scene, frame)) @ turned
 
 
 def _recorded(path: Path) -> dict[str, str]:

@@ -20,7 +20,7 @@ from models.mesh.clean import with_faces, without_ground
 from models.mesh.color import Fallback
 from models.mesh.extraction import EmptySurfaceError, no_surface
 from models.mesh.finish import onto_level
-from models.mesh.mesh import Surface
+from models.mesh.mesh import Surface, working_to
 from models.mesh.visibility import Visibility
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
@@ -121,10 +121,10 @@ def box(scene: Posed, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
     A box in the world frame is rotated; the result is its axis-aligned bounding box. Raises UserError if float32 cannot
     separate its grid points, or if it is too far away.
     """
+    to_frame = working_to(scene, request.frame)
     if request.bbox is None:
         return scene.bbox_min, scene.bbox_max
-    to_world = np.eye(4) if request.frame == UNIT else scene.scene_to_world
-    return box_in_frame(np.reshape(request.bbox, (2, 3)), to_world, "--bbox")
+    return box_in_frame(np.reshape(request.bbox, (2, 3)), to_frame, "--bbox")
 
 
 def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:

@@ -17,9 +17,9 @@ from data.scenes.readers.points import DtuReference, read_dtu, read_points
 from data.scenes.scene import Scene, radius_of
 from models.checkpoints.scenes import require_not_trained_on
 from models.mesh.clean import THICK, find_ground
-from models.mesh.mesh import Surface, frame_of, given_surface, mesh_to_working
+from models.mesh.mesh import Surface, frame_of, given_surface, mesh_to_working, working_to
 from models.plan import NONE
-from models.requests import UNIT, WORLD, EvaluationRequest
+from models.requests import UNIT, UTM, WORLD, EvaluationRequest
 from models.results.experiment import Experiment, held_out_scene, plan_of
 from models.results.ground_truth import SAMPLES, GroundTruth, moved, read_ground_truth, require_in_region
 from models.results.metric_tables import require_table
@@ -28,6 +28,7 @@ from models.results.surface_metrics import TAU, HeldOutPoints, held_out_points, 
 FRAME_WORDS = {
     WORLD: "give it in the world frame of the cameras, or in the unit-sphere frame with --frame unit",
     UNIT: "give it in the unit-sphere frame, or in the world frame of the cameras without --frame unit",
+    UTM: "give it in the map grid of reference.json minus its offset, or in the world frame without --frame utm",
 }
 CONF_WORDS = "give it in the unit-sphere frame, or with --gt in the world frame of the cameras"
 DTU_WORDS = "the world frame of the scene must be that of the scan, in millimetres, and --scan the number of the scan"
@@ -91,11 +92,6 @@ def _tau(scene: Scene, request: EvaluationRequest) -> float:
             "across, so that all distances would be below it; give it in units of --frame"
         )
     return tau
-
-
-def _to_working(scene: Scene, frame: str) -> np.ndarray | None:
-    """[4, 4] from a frame of the command line to the working frame; None for the identity."""
-    return None if frame == UNIT else np.linalg.inv(scene.scene_to_world)
 
 
 def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTruth | None, str]:
@@ -163,7 +159,7 @@ def _points(scene: Scene, path: Path, frame: str) -> SparsePoints:
     found = read_points(path)
     if found is None:
         raise UserError(f"--points {path}: contains no points; write the file again")
-    xyz = moved(found.xyz, _to_working(scene, frame))
+    xyz = moved(found.xyz, np.linalg.inv(working_to(scene, frame)))
     require_in_region(xyz, f"--points {path}", FRAME_WORDS[frame])
     return replace(found, xyz=xyz)
 
@@ -171,7 +167,9 @@ def _points(scene: Scene, path: Path, frame: str) -> SparsePoints:
 def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:
     """The DTU scan; raises UserError if it cannot be read, or is not in the frame of the scene."""
     found = read_dtu(folder, _scan(scene.name, given))
-    require_in_region(moved(found.points, _to_working(scene, WORLD)), f"--protocol dtu: scan {found.scan}", DTU_WORDS)
+    require_in_region(
+        moved(found.points, np.linalg.inv(scene.scene_to_world)), f"--protocol dtu: scan {found.scan}", DTU_WORDS
+    )
     return found
 
 

@@ -12,6 +12,7 @@ from data.errors import listed_views
 from data.prepare.inspection.epipolar import Finding, graded
 from data.prepare.inspection.epipolar import cameras as camera_check
 from data.prepare.inspection.image_checks import exposure, masks, sharpness
+from data.prepare.walk import BESIDE
 from data.scenes.frustum import Cameras, frustum_distances, sphere_points
 from data.scenes.scene import Scene
 from data.scenes.sparse import LEAST_POINTS, well_supported
@@ -141,7 +142,13 @@ def _baseline(scene: Scene, directions: np.ndarray) -> Finding:
         name = listed_views(np.array([lonely]), scene.photographs)
         return Finding("baseline", figure, verdict, f"{name} has no near neighbour: add a photograph in between")
     if np.median(nearest) < SMALLEST_GAP:
-        return Finding("baseline", figure, "fair", "many views are redundant: every second one is enough")
+        away = np.abs(angles.argmin(axis=1) - np.arange(len(angles)))
+        consequence = (
+            "many views are redundant: every second one is enough"
+            if np.median(away) <= BESIDE
+            else "views far apart in their order lie on each other: the camera was there twice, or sides look alike"
+        )
+        return Finding("baseline", figure, "fair", consequence)
     return Finding("baseline", figure, verdict, "neighbouring views show the same details")
 
 

@@ -20,6 +20,7 @@ from data.errors import listed_views
 from data.io.images import eight_bits, size_within
 from data.parsed_scene import MASK_HALF, Lens
 from data.prepare import tracks
+from data.prepare.walk import LEAST_TORN, distances, look_alike, seam_length
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 
@@ -156,7 +157,31 @@ def cameras(scene: Scene) -> Finding:
     return Finding("cameras", figure, "fair", consequence)
 
 
+def torn_pairs(scene: Scene, pairs: Sequence[PairDistance]) -> list[PairDistance]:
+    """The pairs of views taken one after the other that match, contradict their cameras, and are far apart.
+
+    Sides that look alike were then put on each other. [] if the views are not in the order of a walk.
+    """
+    apart = distances(scene.c2w[:, :3, 3])
+    if (far := seam_length(apart)) is None:
+        return []
+    beside = [pair for pair in pairs if pair.second == pair.first + 1 and pair.pixels > FAIR_DISTANCE]
+    return [pair for pair in beside if apart[pair.first, pair.second] > far]
+
+
+def doubt(scene: Scene) -> str:
+    """Why the cameras may be wrong although most matches agree with them, a sentence; "" if nothing says so."""
+    if scene.frame is not None and scene.frame.doubt:
+        return scene.frame.doubt
+    torn = torn_pairs(scene, pair_distances(scene)[0])
+    names = [(scene.photographs[pair.first], scene.photographs[pair.second]) for pair in torn]
+    return look_alike(names if len(torn) >= LEAST_TORN else [])
+
+
 def _finding(scene: Scene) -> Finding:
+    if why := doubt(scene):
+        figure, _, consequence = why.partition("; ")
+        return Finding("cameras", figure, "bad", consequence)
     pairs, tried = pair_distances(scene)
     median = median_distance(pairs, tried)
     if median is None:

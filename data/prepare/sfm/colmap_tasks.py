@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 SEED = 0
@@ -116,15 +117,31 @@ def match(report: Report, database: str, pair_list: str, cores: int) -> None:
     import pycolmap
 
     pycolmap.set_random_seed(SEED)
-    verification = pycolmap.TwoViewGeometryOptions()
-    verification.ransac.random_seed = SEED
     pycolmap.match_image_pairs(
         database,
         matching_options=pycolmap.FeatureMatchingOptions(num_threads=cores, use_gpu=False),
         pairing_options=pycolmap.ImportedPairingOptions(match_list_path=pair_list, block_size=BLOCK_PAIRS),
-        verification_options=verification,
+        verification_options=_verification(),
         device=pycolmap.Device.cpu,
     )
+
+
+def verify(database: str, pairs: Sequence[tuple[str, str]]) -> None:
+    """Verify the matches of pairs of images without a geometry in the database."""
+    import pycolmap
+
+    with NamedTemporaryFile("w", suffix=".txt") as file:
+        file.writelines(f"{a} {b}\n" for a, b in pairs)
+        file.flush()
+        pycolmap.verify_matches(database, file.name, _verification())
+
+
+def _verification() -> Any:
+    import pycolmap
+
+    options = pycolmap.TwoViewGeometryOptions()
+    options.ransac.random_seed = SEED
+    return options
 
 
 def image_error(model: Any, image: Any) -> float:
@@ -156,7 +173,7 @@ def refine(model: Any) -> Any:
         if name == FISHEYE_MODEL:
             better = _is_better_fisheye(refined, best)
         else:
-            better = _median_error(refined) <= _median_error(best) and _is_determined(refined)
+            better = median_error(refined) <= median_error(best) and _is_determined(refined)
         if better:
             best = refined
     return best
@@ -166,10 +183,10 @@ def _is_better_fisheye(refined: Any, best: Any) -> bool:
     """Whether FISHEYE_MODEL, from which `_adjusted` removed points, fits a pycolmap model better than another one."""
     if refined.num_points3D() < max(1, LEAST_FISHEYE_POINTS * best.num_points3D()):
         return False
-    return _median_error(refined) <= (1 - LEAST_FISHEYE_GAIN) * _median_error(best)
+    return median_error(refined) <= (1 - LEAST_FISHEYE_GAIN) * median_error(best)
 
 
-def _median_error(model: Any) -> float:
+def median_error(model: Any) -> float:
     """The median of the points' mean errors, in pixels; the mean would fall with each point that is removed."""
     return median([point.error for point in model.points3D.values()] or [0.0])
 

@@ -12,13 +12,16 @@ import numpy as np
 
 from data.prepare.sfm.colmap_tasks import MOST_ERROR, SEED, Report, image_error, known_images, refine
 from data.prepare.sfm.joining import Matched, joined
+from data.prepare.sfm.lenses import other_lenses
 from data.prepare.sfm.matches import components
+from data.prepare.sfm.twins import torn_pairs, wrong_pairs
 
 SMALLEST_MODEL = 3  # images
 ALMOST_ALL = 0.9  # of the images: with cameras for fewer, other options and the global mapper are tried
 # COLMAP's options of the first pair of images, and those for a camera that moves forwards. 29 photographs along a
 # street, none of which looks across: 2 and 27 cameras.
 FIRST_PAIRS: tuple[dict[str, float], ...] = ({}, {"init_max_forward_motion": 1.0, "init_min_tri_angle": 4.0})
+LONGEST_FOCAL = 60.0  # longer sides: 2000 mm, the longest that EXIF is believed; COLMAP's limit is 10
 INCREMENTAL, GLOBAL, JOINED = "incremental", "global", "joined"
 LEAST_AGREEING = 0.5  # of the matches of two images, for cameras that agree with them
 
@@ -30,11 +33,13 @@ class _Judged:
     models: dict[int, Any]
     largest: int | None  # its key; None without models
     agreeing: list[str]  # names of the most images that agreeing matches connect
-    matches: int  # of these images that agree
+    links: Mapping[tuple[str, str], int]  # of `agreement`
 
     @property
     def score(self) -> tuple[int, int]:
-        return len(self.agreeing), self.matches
+        """The number of these images, and of their matches that agree."""
+        kept = set(self.agreeing)
+        return len(kept), sum(count for pair, count in self.links.items() if kept.issuperset(pair))
 
 
 def reconstruct(report: Report, database: str, images: str, output: str, cores: int) -> dict[str, Any]:
@@ -47,7 +52,8 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
 
     Returns "mapper"; "tried", the number of images of each mapper's largest model; "doubtful", the names of those left
     out; "models", the one to be used first, each with its folder, image names, number of points, mean reprojection
-    error, and that of each image.
+    error, and that of each image; "score", of which a greater one is better; "lenses", what `other_lenses` proposes;
+    "torn" and "wrong", what `torn_pairs` and then `wrong_pairs` find.
     """
     import pycolmap
 
@@ -64,17 +70,22 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
         tried[JOINED] = _judged({**best.models, best.largest: whole}, pairs)
     mapper = max(tried, key=lambda name: tried[name].score)
     models, largest, doubtful = tried[mapper].models, tried[mapper].largest, []
+    torn, wrong, links = [], [], tried[mapper].links
     if largest is not None:
+        torn = torn_pairs(models[largest], pairs, links)
+        wrong = wrong_pairs(models[largest], pairs, links) if torn else []
         doubtful = _leave_out_doubtful(models[largest], tried[mapper].agreeing)
         models[largest] = refine(models[largest])
+    others = other_lenses(None if largest is None else models[largest], database)
     for key, model in models.items():
         folder = Path(output) / str(key)
         folder.mkdir(parents=True)
         model.write(str(folder))
     sizes = {name: most_images(found.models) for name, found in tried.items()}
-    others = [key for key in models if key != largest]
-    described = [_described(str(key), models[key]) for key in ([] if largest is None else [largest, *others])]
-    return {"mapper": mapper, "tried": sizes, "doubtful": doubtful, "models": described}
+    keys = sorted(models, key=lambda key: key != largest)
+    described = [_described(str(key), models[key]) for key in keys]
+    result = {"mapper": mapper, "tried": sizes, "doubtful": doubtful, "models": described}
+    return {**result, "score": tried[mapper].score, "lenses": others, "torn": torn, "wrong": wrong}
 
 
 def _incremental(report: Report, database: str, images: str, cores: int, enough: float) -> dict[int, Any]:
@@ -84,6 +95,7 @@ def _incremental(report: Report, database: str, images: str, cores: int, enough:
     options = pycolmap.IncrementalPipelineOptions(
         num_threads=cores, random_seed=SEED, min_model_size=SMALLEST_MODEL, image_path=images
     )
+    options.max_focal_length_ratio = LONGEST_FOCAL
     options.mapper.random_seed = SEED
     options.triangulation.random_seed = SEED
     models: dict[int, Any] = {}
@@ -194,11 +206,10 @@ def _judged(models: dict[int, Any], pairs: Sequence[Matched]) -> _Judged:
     """How the cameras of the largest of pycolmap models agree with the matches."""
     largest = max(models, key=lambda key: models[key].num_reg_images(), default=None)
     if largest is None:
-        return _Judged(models, None, [], 0)
+        return _Judged(models, None, [], {})
     names = sorted(image.name for image in models[largest].images.values() if image.has_pose)
     links = agreement(models[largest], pairs)
-    kept = components(names, links)[0]
-    return _Judged(models, largest, kept, sum(count for pair, count in links.items() if set(pair) <= set(kept)))
+    return _Judged(models, largest, components(names, links)[0], links)
 
 
 def _leave_out_doubtful(model: Any, agreeing: Collection[str]) -> list[str]:

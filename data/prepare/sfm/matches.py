@@ -93,24 +93,36 @@ def read_links(database: Path, called: Mapping[str, str]) -> dict[tuple[str, str
         raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
 
 
-def copy_without(database: Path, to: Path, names: Collection[str]) -> None:
-    """Copy the database without the features and matches of the images `names`.
-
-    Raises WorkError if the database is damaged.
-    """
+def copy_database(database: Path, to: Path) -> None:
+    """Copy the database; raises WorkError if it is damaged."""
     try:
         with contextlib.closing(sqlite3.connect(database)) as opened, contextlib.closing(sqlite3.connect(to)) as copy:
             opened.backup(copy)
-            for key, name in copy.execute("SELECT image_id, name FROM images").fetchall():
-                if name in names:
-                    for table in ("keypoints", "descriptors"):
-                        copy.execute(f"DELETE FROM {table} WHERE image_id = ?", (key,))
-                    for table in ("matches", "two_view_geometries"):
-                        ends = f"pair_id / {PAIR_BASE} = ? OR pair_id % {PAIR_BASE} = ?"
-                        copy.execute(f"DELETE FROM {table} WHERE {ends}", (key, key))
-            copy.commit()
     except sqlite3.Error as error:
         raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
+
+
+def forget_images(database: Path, names: Collection[str]) -> None:
+    """Remove the features and matches of the images `names`."""
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        for key, name in opened.execute("SELECT image_id, name FROM images").fetchall():
+            if name in names:
+                for table in ("keypoints", "descriptors"):
+                    opened.execute(f"DELETE FROM {table} WHERE image_id = ?", (key,))
+                for table in ("matches", "two_view_geometries"):
+                    ends = f"pair_id / {PAIR_BASE} = ? OR pair_id % {PAIR_BASE} = ?"
+                    opened.execute(f"DELETE FROM {table} WHERE {ends}", (key, key))
+        opened.commit()
+
+
+def forget_pairs(database: Path, pairs: Collection[Collection[str]]) -> None:
+    """Remove the verified matches of pairs of images, by their names."""
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        keys = {name: key for key, name in opened.execute("SELECT image_id, name FROM images")}
+        ends = [sorted(keys[name] for name in pair) for pair in pairs]
+        rows = [(PAIR_BASE * one + other,) for one, other in ends]
+        opened.executemany("DELETE FROM two_view_geometries WHERE pair_id = ?", rows)
+        opened.commit()
 
 
 def read_largest(database: Path, names: Sequence[str], count: int) -> list[np.ndarray]:

@@ -1,121 +1,70 @@
-"""Structure from motion on the images of the work folder: features, matches, mapping."""
+"""Structure from motion on the images of the work folder: mapping, and further attempts where that is not enough."""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
-from data.io.child import ChildError, run_apart
-from data.io.clock import phase, seconds_left, so_far
-from data.io.files import remove, write_result
-from data.prepare.frames import Frame, Group, groups
-from data.prepare.sfm import colmap_tasks, mapping, matches
+from data.io.files import remove
+from data.prepare.frames import Frame, groups
+from data.prepare.sfm import colmap_tasks, lenses, matches
+from data.prepare.sfm.stages import (
+    FURTHER,
+    MODELS,
+    MORE,
+    WHOLE,
+    Source,
+    TimeIsOver,
+    apart,
+    find_features,
+    left_out,
+    mapped,
+    match_pairs,
+    require_time,
+)
 from data.prepare.sources import MIN_IMAGES
-from data.prepare.steps import Bar, WorkError
+from data.prepare.walk import look_alike
 
-DATABASE = "database/matches.db"  # in its own folder, since SQLite writes its journals beside it
-LOG = "colmap.log"
-PAIR_LIST = "pairs.txt"
-MODELS = "sparse"
-IMAGES = "images"
-MASKS = "masks"
-FIRST_ROUND = ("features", "matches", "mapping")  # phases; the second round may take as long
-
-LEAST_FREE = 1 << 24  # bytes; with less free space COLMAP's failure is attributed to a full disk
+MOST_ATTEMPTS = 5  # with other lenses
+LEAST_WITHOUT_TWINS = 0.8  # of the images of a model in which sides lie on each other
 HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
-
-
-@dataclass(frozen=True)
-class Source:
-    """Which features are used, and where they are kept below the work folder."""
-
-    database: str
-    pairs: str
-    masks: str = ""  # folder of the masks that contain the features; "" for features of whole images
-    is_fine: bool = False  # features at full size, with the first octave
-    is_optional: bool = False  # left out where the time is over
-
-
-WHOLE = Source(DATABASE, PAIR_LIST)
-OF_OBJECT = Source("object/matches.db", "object/pairs.txt", "object/masks", is_fine=True)
-MORE = Source("more/matches.db", "more/pairs.txt", is_fine=True, is_optional=True)  # of images that are left out
-
-
-class DiskError(WorkError):
-    """The disk is full; the files written so far are intact."""
-
-
-class _TimeIsOver(Exception):
-    """Of the second round."""
-
-
-def find_features(work: Path, cameras: Sequence[Group], source: Source = WHOLE) -> None:
-    """Extract the features of all images into the database; raises WorkError if COLMAP fails."""
-    (work / source.database).parent.mkdir(exist_ok=True)
-    tasks = [(list(camera.names), max(camera.size), _parameters(camera)) for camera in cameras]
-    total = sum(len(camera.names) for camera in cameras)
-    masks = str(work / source.masks) if source.masks else ""
-    task, given = colmap_tasks.extract, (str(work / IMAGES), masks, source.is_fine, tasks)
-    _run(work, source, "features", total, "descriptors", task, *given)
-
-
-def _parameters(camera: Group) -> str:
-    """COLMAP's camera parameters from EXIF: focal length, cx, cy, radial distortion; "" if unknown."""
-    if camera.focal is None:
-        return ""
-    return f"{camera.focal},{camera.size[0] / 2},{camera.size[1] / 2},0"
-
-
-def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool, source: Source = WHOLE) -> int:
-    """Match the images; returns the number of pairs. Raises WorkError if COLMAP fails."""
-    names = [frame.name for frame in frames]
-    chosen = _pairs(work / source.database, names, is_sequence)
-    _match(work, source, [(names[i], names[j]) for i, j in chosen])
-    return len(chosen)
-
-
-def _match(work: Path, source: Source, pairs: Sequence[tuple[str, str]]) -> None:
-    """Match the pairs of names that were not matched before."""
-    write_result(work / source.pairs, "".join(f"{a} {b}\n" for a, b in pairs).encode())
-    task, given = colmap_tasks.match, str(work / source.pairs)
-    _run(work, source, "matches", len(pairs), "two_view_geometries", task, given, unit="pair")
-
-
-def _pairs(database: Path, names: Sequence[str], is_sequence: bool) -> list[tuple[int, int]]:
-    """The pairs of indices of images to match; raises WorkError if the database is damaged."""
-    if is_sequence:
-        return matches.sequence_pairs(len(names))
-    if len(names) <= matches.EXHAUSTIVE_LIMIT:
-        return matches.all_pairs(len(names))
-    with phase("matches"):
-        return matches.similar_pairs(matches.read_largest(database, names, matches.COARSE_FEATURES))
+NO_POINTS = (
+    "no cameras were found: the photographs have features in common, but only {points} points could be located, so the "
+    "camera hardly moved, or a long lens is not known as such; walk around the object, or write the focal length of "
+    "the lens (35 mm equivalent) into EXIF"
+)
 
 
 def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
     """Run the mappers; returns the largest model as described by `mapping.reconstruct`, with "notes".
 
-    Where it has not all images, once more with more features of the others, if that is not out of time (`ends_at`).
-    Raises UserError, with an explanation from the matches, if there is no model or it has too few of the images.
+    Where its lenses do not fit, other ones are tried; where it has not all images, more features of the others; both if
+    that is not out of time (`ends_at`). Raises UserError, with an explanation from the matches, if there is no model or
+    it has too few of the images.
     """
     called = {frame.name: frame.source for frame in frames}
     links = matches.read_links(work / source.database, called)
     sources = list(called.values())
-    found = _mapped(work, frames, source, MODELS)
-    left = _left_out(found, frames)
-    late = []
-    if left and _has_more(frames, links, source):
-        try:
-            found = _mapped_with_more(work, frames, source, left, found)
-        except _TimeIsOver:
-            late = [f"more features of {len(left)} photographs without a camera were not tried: --minutes is too short"]
+    notes: list[str] = []
+    remove(work / FURTHER)
+    try:
+        found = mapped(work, frames, source, MODELS)
+        for attempt, lack in ATTEMPTS.items():
+            try:
+                source, found = attempt(work, frames, source, found, notes)
+            except TimeIsOver:
+                notes.append(f"{lack.format(count=len(left_out(found, frames)))}: --minutes is too short")
+    finally:
+        remove(work / FURTHER)
     models = found["models"]
     if not models:
         raise UserError(f"no cameras were found: {matches.why_disconnected(sources, links)}; {HINT}")
+    if not _is_usable(found):
+        raise UserError(NO_POINTS.format(points=models[0]["points"]))
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
     if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
@@ -123,70 +72,122 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
             f"{matches.why_disconnected(sources, links)}; {HINT}, or use only one group"
         )
-    notes = [*_mapper_notes(found, called), *late, *_notes(models, called, missing, matches.components(sources, links))]
-    return {**largest, "notes": notes}
+    doubt = look_alike([(called[one], called[other]) for one, other in found["torn"]])
+    notes = [*_mapper_notes(found, called), *notes, *([doubt] if doubt else [])]
+    notes += _notes(models, called, missing, matches.components(sources, links))
+    return {**largest, "notes": notes, "doubt": doubt}
 
 
-def _mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> dict[str, Any]:
-    """The result of `mapping.reconstruct`, with the models in the folder `models`; UserError if the camera stood."""
-    with phase("mapping"), Bar("mapping", len(frames)) as bar:
-        found = _apart(
-            work,
-            source,
-            mapping.reconstruct,
-            *(str(work / part) for part in (source.database, IMAGES, models)),
-            _cores(),
-            on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
-        )
-    # Only the incremental mapper does not find cameras without parallax.
-    n_left = len(_left_out(found, frames))
-    if found["mapper"] != mapping.INCREMENTAL or n_left >= (1 - colmap_tasks.LEAST_SHARE) * len(frames):
-        _require_moved(work / source.database, frames)
-    return found
+def _is_usable(found: Mapping[str, Any]) -> bool:
+    """Whether the first model has enough points."""
+    return any(model["points"] >= lenses.LEAST_POINTS * len(model["names"]) for model in found["models"][:1])
 
 
-def _left_out(found: Mapping[str, Any], frames: Sequence[Frame]) -> list[str]:
-    """The names of the images that are not in the first model."""
-    posed = {name for model in found["models"][:1] for name in model["names"]}
-    return [frame.name for frame in frames if frame.name not in posed]
+def _further(work: Path, source: Source, name: str, is_optional: bool = True) -> Source:
+    """A copy of a source for another attempt, in a new folder; raises TimeIsOver if it is to be left out."""
+    if is_optional:
+        require_time()
+    folder = f"{FURTHER}/{name}"
+    (work / folder).mkdir(parents=True)
+    further = replace(source, database=f"{folder}/matches.db", pairs=f"{folder}/pairs.txt", is_optional=is_optional)
+    matches.copy_database(work / source.database, work / further.database)
+    return further
 
 
-def _has_more(frames: Sequence[Frame], links: Collection[tuple[str, str]], source: Source) -> bool:
+def _used(work: Path, source: Source) -> None:
+    """Replace the models by those that `mapped` has put beside the database of a further source."""
+    remove(work / MODELS)
+    ((work / source.database).parent / MODELS).rename(work / MODELS)
+
+
+def _with_other_lenses(
+    work: Path, frames: Sequence[Frame], source: Source, found: dict[str, Any], notes: list[str]
+) -> tuple[Source, dict[str, Any]]:
+    """The source and result with the lenses that `lenses.other_lenses` proposes, as long as they are better.
+
+    Appends a note for each that is used.
+    """
+    proposed = list(found["lenses"])
+    for attempt in range(MOST_ATTEMPTS):
+        if not proposed:
+            break
+        words, given = proposed.pop(0)
+        further = _further(work, source, f"lenses{attempt}", is_optional=_is_usable(found))
+        apart(work, further, lenses.give_lenses, str(work / further.database), given)
+        again = mapped(work, frames, further, str((work / further.database).parent / MODELS))
+        errors = [one["models"][0]["error"] if _is_usable(one) else math.inf for one in (found, again)]
+        if errors[1] >= errors[0] or (_is_usable(found) and again["score"] <= found["score"]):
+            continue
+        gain = f"{errors[1]:.2f} px" + (f" instead of {errors[0]:.2f} px" if _is_usable(found) else "")
+        notes.append(f"the cameras are estimated {words}, which fits better: reprojection error {gain}")
+        source, found, proposed = further, again, list(again["lenses"])
+        _used(work, further)
+    return source, found
+
+
+def _without_twins(
+    work: Path, frames: Sequence[Frame], source: Source, found: dict[str, Any], notes: list[str]
+) -> tuple[Source, dict[str, Any]]:
+    """The source and result without the matches of sides that look alike, if these are then no longer on each other.
+
+    Appends a note if they are used.
+    """
+    if not found["wrong"] or not _is_usable(found):
+        return source, found
+    further = _further(work, source, "twins")
+    matches.forget_pairs(work / further.database, found["wrong"])
+    again = mapped(work, frames, further, str((work / further.database).parent / MODELS))
+    least = LEAST_WITHOUT_TWINS * len(found["models"][0]["names"])
+    if again["torn"] or not _is_usable(again) or len(again["models"][0]["names"]) < least:
+        return source, found
+    _used(work, further)
+    notes.append(
+        f"different sides look alike: the matches of {len(found['wrong'])} pairs of photographs, which contradict "
+        "those taken one after the other, are not used; compare the cameras in overview.png with your way around it"
+    )
+    return further, again
+
+
+def _has_more(work: Path, frames: Sequence[Frame], source: Source) -> bool:
     """Whether there are pairs that were not matched, or features that were not extracted."""
     is_fine = source.is_fine or all(max(frame.width, frame.height) < colmap_tasks.SMALL_SIDE for frame in frames)
-    return not is_fine or len(links) < len(matches.all_pairs(len(frames)))
+    count = matches.count_rows(work / source.database, "two_view_geometries", 0)
+    return not is_fine or count < len(matches.all_pairs(len(frames)))
 
 
-def _mapped_with_more(
-    work: Path, frames: Sequence[Frame], source: Source, left: Sequence[str], before: dict[str, Any]
-) -> dict[str, Any]:
-    """`before`, or the result with more features of the images `left` and all pairs of these if it has more images."""
-    folder, more = (work / MORE.database).parent, replace(MORE, masks=source.masks)
-    remove(folder)
-    if seconds_left() < sum(spent.wall for name, spent in so_far().items() if name in FIRST_ROUND):
-        raise _TimeIsOver
-    try:
-        folder.mkdir()
-        matches.copy_without(work / source.database, work / more.database, [] if source.is_fine else left)
-        find_features(work, groups(frames), more)
-        names = [frame.name for frame in frames]
-        pairs = [(names[i], names[j]) for i, j in matches.all_pairs(len(names))]
-        _match(work, more, [pair for pair in pairs if not set(left).isdisjoint(pair)])
-        found = _mapped(work, frames, more, str(folder / MODELS))
-        if len(_left_out(found, frames)) >= len(left):
-            return before
-        remove(work / MODELS)
-        (folder / MODELS).rename(work / MODELS)
-        return {**found, "added": len(left) - len(_left_out(found, frames))}
-    finally:
-        remove(folder)
+def _with_more(
+    work: Path, frames: Sequence[Frame], source: Source, found: dict[str, Any], notes: list[str]
+) -> tuple[Source, dict[str, Any]]:
+    """The same, or the result with more features of the images that are left out, and all pairs of these, if it has
+    more images.
+    """
+    left, names = left_out(found, frames), [frame.name for frame in frames]
+    if not (left and _is_usable(found) and _has_more(work, frames, source)):
+        return source, found
+    further = _further(work, source, MORE)
+    if not source.is_fine:
+        matches.forget_images(work / further.database, left)
+    find_features(work, groups(frames), replace(further, is_fine=True))
+    pairs = [(names[i], names[j]) for i, j in matches.all_pairs(len(names))]
+    match_pairs(work, further, [pair for pair in pairs if not set(left).isdisjoint(pair)])
+    again = mapped(work, frames, further, str((work / further.database).parent / MODELS))
+    if len(left_out(again, frames)) >= len(left):
+        return source, found
+    _used(work, further)
+    notes.append(f"more features and pairs gave cameras of {len(left) - len(left_out(again, frames))} more photographs")
+    return further, again
+
+
+ATTEMPTS = {
+    _with_other_lenses: "other focal lengths, which may fit better, were not tried",
+    _without_twins: "matches of sides that may look alike were not separated",
+    _with_more: "more features of {count} photographs without a camera were not tried",
+}
 
 
 def _mapper_notes(found: Mapping[str, Any], called: Mapping[str, str]) -> list[str]:
     """Notes on the choice of the mapper, and on images whose cameras did not agree with the matches."""
     notes = []
-    if added := found.get("added"):
-        notes.append(f"more features and pairs gave cameras of {added} more photographs")
     if len(found["tried"]) > 1:
         sizes = ", ".join(f"{name} {count}" for name, count in found["tried"].items())
         notes.append(f"photographs with cameras by mapper: {sizes}; the {found['mapper']} one is used")
@@ -194,18 +195,6 @@ def _mapper_notes(found: Mapping[str, Any], called: Mapping[str, str]) -> list[s
         named = listed([called[name] for name in found["doubtful"]])
         notes.append(f"cameras that do not agree with the matches are left out: {named}")
     return notes
-
-
-def _require_moved(database: Path, frames: Sequence[Frame]) -> None:
-    """Raises UserError if the camera did not move, which more images of the same kind would not fix."""
-    sides = {frame.name: max(frame.width, frame.height) for frame in frames}
-    share = matches.share_of_still_pairs(database, sides)
-    if share >= matches.MOSTLY:
-        raise UserError(
-            f"no cameras were found: in {share:.0%} of the pairs of photographs the matches do not move, so the camera "
-            "stood still; walk around the object instead, pass a folder of its masks (--masks), or rotate it in front "
-            "of a plain backdrop without texture, close enough to fill the image"
-        )
 
 
 def _notes(
@@ -227,52 +216,3 @@ def _notes(
         why = f"; without enough points in common with the others: {listed(alone)}" if alone else ""
         notes.append(f"no camera was found for {len(missing)} of {len(called)} photographs: {listed(missing)}{why}")
     return notes
-
-
-def _run(
-    work: Path,
-    source: Source,
-    name: str,
-    total: int,
-    table: str,
-    task: Callable[..., Any],
-    *arguments: object,
-    unit: str = "photo",
-) -> None:
-    """Run a task that fills a table of the database, with a progress bar that counts its rows."""
-    database = work / source.database
-    with phase(name), Bar(name, total, unit) as bar:
-
-        def count() -> None:
-            bar.to(matches.count_rows(database, table, bar.n))
-
-        _apart(work, source, task, str(database), *arguments, _cores(), on_wait=count)
-        count()
-
-
-def _apart(
-    work: Path,
-    source: Source,
-    task: Callable[..., Any],
-    *arguments: object,
-    on_wait: Callable[[], None] = lambda: None,
-    **options: Any,
-) -> Any:
-    """`run_apart`; raises WorkError if the library fails, naming its log, DiskError, _TimeIsOver."""
-
-    def wait() -> None:
-        on_wait()
-        if source.is_optional and seconds_left() < 0:
-            raise _TimeIsOver
-
-    try:
-        return run_apart(task, *arguments, log=work / LOG, on_wait=wait, **options)
-    except ChildError as error:
-        if shutil.disk_usage(work).free < LEAST_FREE:
-            raise DiskError(f"{work}: the disk is full; free some space and prepare again, which continues") from error
-        raise WorkError(f"COLMAP failed ({error}); see its log {work / LOG}") from error
-
-
-def _cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))

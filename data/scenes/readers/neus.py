@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,13 @@ from data.io.files import folders_beside
 from data.io.images import image_size, left_out, list_images, require_images
 from data.io.named_files import require_no_gap, require_same_numbers
 from data.io.untrusted import read_members, read_object
-from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, WorldFrame
+from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, Reference, WorldFrame
 from data.scenes.readers.points import read_points
 
 POINTS_FILE = "sparse/points.ply"  # not in the published format: SfM points, world frame
 
 FRAME_FILE = "frame.json"  # not in the published format: up and unit of the world frame
+REFERENCE_FILE = "reference.json"  # nor this: its map grid
 
 CAMERA_MATRIX = re.compile(r"(world|scale|camera)_mat_[0-9]{1,9}")
 NO_INTRINSICS = 1e-3  # of the product of a rotation with its transpose
@@ -93,7 +95,23 @@ def read_frame(path: Path) -> WorldFrame | None:
         photographs = {str(image): str(name) for image, name in content.get("photographs", {}).items()}
         without, notes = (tuple(map(str, content.get(name, ()))) for name in ("without_camera", "notes"))
         error = None if error is None else float(error)
-        return WorldFrame(str(up or ""), str(scale or ""), error, errors, photographs, without, notes=notes)
+        grid = read_reference(path.with_name(REFERENCE_FILE))
+        doubt = str(content.get("doubt", ""))
+        return WorldFrame(str(up or ""), str(scale or ""), error, errors, photographs, without, notes, grid, doubt)
+    except INVALID as failure:
+        raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
+
+
+def read_reference(path: Path) -> Reference | None:
+    """The map grid in the file; None if there is none. Raises SceneError for a damaged one."""
+    if not path.is_file():
+        return None
+    content = read_object(path)
+    try:
+        turn, offset = np.array(content["rotation"], float).tolist(), np.array(content["offset"], float).reshape(3)
+        reference = replace(Reference(**content), offset=tuple(offset.tolist()), rotation=tuple(map(tuple, turn)))
+        _similarity(path, "scale * rotation", reference.without_offset)
+        return replace(reference, accuracy=tuple(content["accuracy"]), left_out=tuple(content["left_out"]))
     except INVALID as failure:
         raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
 

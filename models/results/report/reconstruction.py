@@ -70,7 +70,7 @@ def warnings(health: Mapping[str, Any]) -> list[str]:
 
 def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
     """Sentences on the reliability of the result, from its metrics and photographs without cameras; at least one."""
-    found = []
+    found = [f"{frame.doubt}; do not rely on the mesh or measure on it"] if frame.doubt else []
     if frame.without_camera:
         found.append(f"{frame.left_out}; what only they show is missing or invented: take photographs between them")
     missing, psnr, epipolar = (figures.get(name) for name in ("points_missing", "psnr", "epipolar_px"))
@@ -89,7 +89,7 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
         elif _is_untested(figures):
             found.append(f"{near}, but {covered}: the object itself is not tested, compare it with the photographs")
         else:
-            found.append(f"{near}, and {covered}")
+            found.append(f"{near}, and {covered}" if not frame.doubt else f"{near}, which does not show wrong cameras")
     if (thin := figures.get("thin_area") or 0.0) >= SOME_THIN and figures["thin_tested"] < MOST_TESTED:
         found.append(
             f"{thin:.0%} of the mesh's area are walls thinner than 0.1 radii, and SfM points test both sides of "
@@ -100,7 +100,7 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
             f"3 or more of {figures['photographs']} photographs with cameras see {views:.0%} of the mesh's area, and "
             f"at least {figures['views_median']:.0f} see half of it ({COVER})"
         )
-    if sides := figures.get("sides_missing"):
+    if (sides := figures.get("sides_missing")) and not frame.doubt:
         found.append(
             f"no photograph with a camera is from {sides}: if the object has these sides, take photographs there, each "
             "overlapping the next by two thirds"

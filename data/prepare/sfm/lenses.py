@@ -1,0 +1,155 @@
+"""Other lenses for the images of a database, where one that was assumed does not fit; pycolmap's types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from data.prepare.sfm.colmap_tasks import CAMERA_MODEL, LOSS_SCALE, Report, median_error, verify
+
+LEAST_POINTS = 3  # for each image: a model with fewer points is none, such as one without parallax
+# A mean reprojection error, in pixels, and a change of the focal length with which that of EXIF is doubtful: right ones
+# gave up to 0.9 pixels (docs/results.md) and 10 %.
+DOUBTFUL_ERROR, DOUBTFUL_CHANGE = 1.0, 1.15
+# Lenses are the same if they differ by less than this from the next one. With a lens for each image the median error
+# falls to this share if they are not: to 0.25 with two telephones of 1.0 and 1.2 widths, to 0.95 with one camera.
+SAME_FOCAL, LEAST_FALL = 0.03, 0.7
+ACCURATE = 0.25  # pixels, median: below, one lens is right
+MOST_GROUPS = 1 / 3  # of the images; with more, each has its own lens, as with a zoom
+LONG_FOCALS = (2.5, 6.0, 15.0)  # widths, to start from where COLMAP's 1.2 gives no points
+
+WITHOUT_EXIF = "without the focal length of EXIF"
+DEFAULT_FOCAL = 1.2  # longer sides, that of COLMAP (default_focal_length_factor)
+
+Lenses = Sequence[
+    tuple[Sequence[str], float | None]
+]  # images, and focal length in pixels to start from; None: COLMAP's
+
+
+def is_model(model: Any) -> bool:
+    """Whether a pycolmap model has enough points."""
+    return model is not None and model.num_points3D() >= LEAST_POINTS * model.num_reg_images()
+
+
+def other_lenses(model: Any, database: str) -> list[tuple[str, Lenses]]:
+    """What to try instead of the cameras of a database, each in words.
+
+    model: what they gave; None for nothing.
+    """
+    import pycolmap
+
+    opened = pycolmap.Database.open(database)
+    try:
+        cameras = {camera.camera_id: camera for camera in opened.read_all_cameras()}
+        images = sorted(opened.read_all_images(), key=lambda image: image.name)
+    finally:
+        opened.close()
+    by_camera: dict[int, list[str]] = {}
+    for image in images:
+        by_camera.setdefault(image.camera_id, []).append(image.name)
+    priors = {key: cameras[key].mean_focal_length() for key in by_camera if cameras[key].has_prior_focal_length}
+    proposed: list[tuple[str, Lenses]] = []
+    if not is_model(model):
+        for widths in LONG_FOCALS:
+            focals = [widths * max(cameras[key].width, cameras[key].height) for key in by_camera]
+            proposed.append(
+                (f"from a focal length of {widths:g} widths", list(zip(by_camera.values(), focals, strict=True)))
+            )
+    elif groups := _by_focal_length(model, list(by_camera.values())):
+        proposed.append((f"with {len(groups)} lenses instead of {len(by_camera)}", groups))
+    if priors and _is_doubtful(model, priors):
+        proposed.insert(0, (WITHOUT_EXIF, [(names, None) for names in by_camera.values()]))
+    return proposed
+
+
+def _is_doubtful(model: Any, priors: Mapping[int, float]) -> bool:
+    """Whether focal lengths of EXIF in pixels, by camera, do not fit a pycolmap model."""
+    if not is_model(model) or model.compute_mean_reprojection_error() >= DOUBTFUL_ERROR:
+        return True
+    changes = [model.cameras[key].mean_focal_length() / priors[key] for key in priors if model.exists_camera(key)]
+    return any(not 1 / DOUBTFUL_CHANGE < change < DOUBTFUL_CHANGE for change in changes)
+
+
+def _by_focal_length(model: Any, names_by_camera: Sequence[list[str]]) -> Lenses:
+    """Groups of images with one lens each; [] if the present ones fit about as well as a lens for each image."""
+    model.update_point_3d_errors()
+    before = median_error(model)
+    if before < ACCURATE:
+        return []
+    own = _with_own_lenses(model)
+    if median_error(own) > LEAST_FALL * before:
+        return []
+    focals = {image.name: own.cameras[image.camera_id].mean_focal_length() for image in own.images.values()}
+    lenses: list[tuple[list[str], float | None]] = []
+    for names in names_by_camera:
+        posed = np.array([index for index, name in enumerate(names) if name in focals])
+        if not len(posed):
+            lenses.append((list(names), None))
+            continue
+        nearest = [posed[np.abs(posed - index).argmin()] for index in range(len(names))]  # for images without a pose
+        values = np.array([focals[names[index]] for index in nearest])
+        order = np.argsort(values, kind="stable")
+        cuts = np.flatnonzero(np.diff(np.log(values[order])) > SAME_FOCAL) + 1
+        groups = np.split(order, cuts) if len(cuts) < MOST_GROUPS * len(names) else list(order[:, None])
+        lenses += [([names[index] for index in sorted(group)], float(np.median(values[group]))) for group in groups]
+    return lenses if len(lenses) > len(names_by_camera) else []
+
+
+def _with_own_lenses(model: Any) -> Any:
+    """A pycolmap model after bundle adjustment with a lens for each image; its camera ids are those of the images."""
+    import pycolmap
+
+    own = pycolmap.Reconstruction()
+    for image in model.images.values():
+        if not image.has_pose:
+            continue
+        shared = model.cameras[image.camera_id]
+        camera = pycolmap.Camera(
+            model=shared.model, width=shared.width, height=shared.height, params=shared.params, camera_id=image.image_id
+        )
+        own.add_camera_with_trivial_rig(camera)
+        pixels = np.array([point.xy for point in image.points2D])
+        added = pycolmap.Image(image.name, pixels, image.image_id, image.image_id)
+        own.add_image_with_trivial_frame(added, image.cam_from_world())
+    for point in model.points3D.values():
+        own.add_point3D(point.xyz, point.track, point.color)
+    options = pycolmap.BundleAdjustmentOptions(print_summary=False)
+    options.ceres.loss_function_type, options.ceres.loss_function_scale = pycolmap.LossFunctionType.CAUCHY, LOSS_SCALE
+    pycolmap.bundle_adjustment(own, options)
+    own.update_point_3d_errors()
+    return own
+
+
+def give_lenses(report: Report, database: str, lenses: Lenses) -> None:
+    """Replace the cameras of the images of a database; where focal lengths of EXIF go, matches are verified again."""
+    import pycolmap
+
+    opened = pycolmap.Database.open(database)
+    try:
+        images = {image.name: image for image in opened.read_all_images()}
+        is_dropped = any(camera.has_prior_focal_length for camera in opened.read_all_cameras())
+        for names, focal in lenses:
+            before = opened.read_camera(images[names[0]].camera_id)
+            size = before.width, before.height
+            start = DEFAULT_FOCAL * max(size) if focal is None else focal
+            camera = pycolmap.Camera.create_from_model_name(0, CAMERA_MODEL, start, *size)
+            camera.camera_id = opened.write_camera(camera)
+            rig = pycolmap.Rig()
+            rig.add_ref_sensor(camera.sensor_id)
+            rig.rig_id = opened.write_rig(rig)
+            for image in (images[name] for name in names):
+                image.camera_id = camera.camera_id
+                frame = pycolmap.Frame(frame_id=image.frame_id, rig_id=rig.rig_id)
+                frame.add_data_id(image.data_id)
+                opened.update_frame(frame)
+                opened.update_image(image)
+        if is_dropped:
+            ids = {image.image_id: name for name, image in images.items()}
+            pairs = [pycolmap.pair_id_to_image_pair(pair) for pair, _ in zip(*opened.read_all_matches(), strict=True)]
+            opened.clear_two_view_geometries()
+    finally:
+        opened.close()
+    if is_dropped:
+        verify(database, [(ids[a], ids[b]) for a, b in pairs])

@@ -83,7 +83,7 @@ class KernelCode:
 def main(arguments: Sequence[str]) -> int:
     """Compile, print the table, and return the exit status."""
     given = _parser().parse_args(arguments)
-    nvcc = _nvcc()
+    nvcc = find_nvcc()
     if nvcc is None:
         print("skipped: there is no nvcc; install a CUDA toolkit, or set nvcc_path")
         return 0
@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     return made
 
 
-def _nvcc() -> str | None:
+def find_nvcc() -> str | None:
     """The compiler: of nvcc_path, of CUDA_HOME, or on PATH."""
     home = os.environ.get("CUDA_HOME")
     named = [os.environ.get("nvcc_path"), home and f"{home}/bin/nvcc", "nvcc"]

@@ -1,6 +1,7 @@
 """The networks in tiles and their gradients in float64, for benchmarks/gpu_tiles.py.
 
-The notation is that of csrc/cuda/softplus_net.h. Weights are packed as for the native operations: a matrix [outputs, inputs], then a bias, layer by layer.
+The notation is that of csrc/cuda/softplus_net.h. Weights are packed as for the native operations: a matrix [outputs,
+inputs], then a bias, layer by layer.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ constexpr size_t STACK = 1 << 16, SHARED_BYTES = 48 << 10;  // 48 KiB: available
 constexpr size_t MOST_SHARED = 227 << 10;  // to a block that asks for it, on 9.0
 static long card_shared = MOST_SHARED;     // the same on the emulated card
 static bool rounds_factors = false;        // as train.tf32 asks for
+static int card_multiprocessors = 1;       // so few that some points already take several passes through a network
 constexpr unsigned MOST_THREADS = 1024, LANES = 32;
 
 // What was started since the last call of `emulated_work`.
@@ -67,6 +68,7 @@ struct Fiber {
     ucontext_t context;
     std::vector<char> stack;
     State state;
+    int barrier;  // the number of that where it waits
     size_t shared_taken;  // of the block's shared memory
 };
 // What the lanes of a warp that have arrived bring to the call that they make together.
@@ -108,6 +110,18 @@ inline void enter() {
 inline void wait(State state) {
     fibers[current].state = state;
     swapcontext(&fibers[current].context, &scheduler);
+}
+
+// A barrier of so many threads of the block.
+inline void wait_for(int number, unsigned threads) {
+    fibers[current].barrier = number;
+    fibers[current].state = AT_BARRIER;
+    const auto is_there = [=](const Fiber &one) { return one.state == AT_BARRIER && one.barrier == number; };
+    if (number < 0 || number > 15 || threads % LANES) throw std::runtime_error("a barrier that there is not");
+    if (std::count_if(fibers.begin(), fibers.begin() + blockDim.x, is_there) == threads)
+        for (Fiber &one : fibers)
+            if (is_there(one)) one.state = READY;
+    if (fibers[current].state == AT_BARRIER) return wait(AT_BARRIER);
 }
 
 // A call of all lanes of a warp: the last to arrive does work(what each lane brought) for all of them.
@@ -161,8 +175,7 @@ inline void run_block(unsigned count) {
             if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
         }
         if (has_run) continue;
-        if (!all(AT_BARRIER)) throw std::runtime_error("a barrier that a thread does not reach");
-        for (unsigned t = 0; t < count; t++) fibers[t].state = READY;
+        throw std::runtime_error("a barrier that a thread does not reach");
     }
 }
 
@@ -246,7 +259,9 @@ inline void load_matrices(MatrixRows &own, bool is_turned) {
 
 }  // namespace emulation
 
-inline void __syncthreads() { emulation::wait(emulation::AT_BARRIER); }
+inline void __syncthreads() { emulation::wait_for(0, blockDim.x); }
+
+inline float atomicAdd(float *to, float value) { return std::exchange(*to, *to + value); }
 
 inline unsigned long long atomicAdd(unsigned long long *to, unsigned long long value) {
     const unsigned long long old = *to;
@@ -275,7 +290,6 @@ inline double __ddiv_rn(double a, double b) { return a / b; }
 
 // As on a GPU where nothing runs, else so few that some points already take several passes through a network.
 #define ACTIVATION_FLOATS (emulation::order == emulation::DRY ? 16384l * 260 : 1040l)
-#define TILES_OF_A_PASS (emulation::order == emulation::DRY ? 128 : 1)
 
 #define SHARED_OF_LAUNCH(name) unsigned char *name = emulation::shared_memory
 #define SHARED(type, name, count) type *name = (type *)emulation::take_shared((count) * sizeof(type))
@@ -313,6 +327,7 @@ struct Scratch {
 
 inline bool is_reduced() { return emulation::rounds_factors; }
 inline long most_shared() { return emulation::card_shared; }
+inline int multiprocessors() { return emulation::order == emulation::DRY ? 132 : emulation::card_multiprocessors; }
 
 template <typename... Parameters, typename... Arguments>
 inline void launch_sharing(void (*kernel)(Parameters...), dim3 blocks, int threads, long shared, Arguments... arguments) {
@@ -356,6 +371,14 @@ inline float power_of_2(float x) {
     return (float)(power + (bits * 2654435761u >> 31 ? 1.4 : -1.4) * unit);
 }
 
+// Off by one unit in the last place, to a side that depends on the value.
+inline float reciprocal(float value) {
+    const float nearest = 1.f / value;
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return std::isinf(value) || nearest == 0.f ? 0.f : std::nextafter(nearest, bits * 2654435761u >> 31 ? INFINITY : 0.f);
+}
+
 inline uint32_t halves(float low, float high) {
     return emulation::half_of(low) | (uint32_t)emulation::half_of(high) << 16;
 }
@@ -383,6 +406,23 @@ inline float largest_of_warp(float value) {
     });
     return value;
 }
+
+inline float sum_of_four(float value) {
+    emulation::together("shfl 4", value, [](auto of) {
+        for (int lane = 0; lane < 32; lane += 4) {
+            const float sum = (of(lane) + of(lane + 1)) + (of(lane + 2) + of(lane + 3));
+            for (int i = 0; i < 4; i++) of(lane + i) = sum;
+        }
+    });
+    return value;
+}
+
+inline void wait_for_warp() {
+    int none = 0;
+    emulation::together("syncwarp", none, [](auto) {});
+}
+inline void wait_for(int number, int threads) { emulation::wait_for(number, threads); }
+inline void fetch_ahead(const float *) {}
 
 template <typename T>
 inline void clear(T *values, long count) {

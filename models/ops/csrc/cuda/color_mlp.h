@@ -5,6 +5,7 @@
 #pragma once
 #include "layers.h"
 #include "relu_tiles.h"
+#include "sigmoid.h"
 
 namespace neus {
 

@@ -50,15 +50,16 @@ struct Scratch {
     jittor::Allocation allocation;
 };
 
-// Bytes of shared memory that a block may ask for.
-inline long most_shared() {
-    int device = 0, bytes = 0;
+inline int of_device(cudaDeviceAttr attribute) {
+    int device = 0, value = 0;
     cudaError_t status = cudaGetDevice(&device);
-    if (status == cudaSuccess)
-        status = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (status == cudaSuccess) status = cudaDeviceGetAttribute(&value, attribute, device);
     demand(status == cudaSuccess, cudaGetErrorString(status), status);
-    return bytes;
+    return value;
 }
+// Bytes of shared memory that a block may ask for.
+inline long most_shared() { return of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin); }
+inline int multiprocessors() { return of_device(cudaDevAttrMultiProcessorCount); }
 
 // Run a kernel on `blocks` blocks of `threads` threads, which share `shared` bytes beside what the kernel declares.
 template <typename... Parameters, typename... Arguments>
@@ -137,6 +138,13 @@ __device__ inline float power_of_2(float x) {
     return power;
 }
 
+// 1 / value to one unit in the last place, 0 of infinity, for normal values: one instruction.
+__device__ inline float reciprocal(float value) {
+    float found;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(value));
+    return found;
+}
+
 // Two float16, the first in the lower half, each the nearest to its value; infinite from 65,520 on.
 __device__ inline uint32_t halves(float low, float high) {
     uint32_t pair;
@@ -190,6 +198,23 @@ __device__ inline float largest_of_warp(float value) {
     return value;
 }
 
+// The sum over the four threads of a warp from a multiple of four on, in each of them.
+__device__ inline float sum_of_four(float value) {
+    value += __shfl_xor_sync(0xffffffffu, value, 1);
+    return value + __shfl_xor_sync(0xffffffffu, value, 2);
+}
+
+// A barrier of the threads of a warp.
+__device__ inline void wait_for_warp() { __syncwarp(); }
+
+// A barrier of `threads` threads, whole warps; `number`: from 1 on, another one for other warps at the same time.
+__device__ inline void wait_for(int number, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+// Starts to bring the 128 bytes around a place into the second-level cache.
+__device__ inline void fetch_ahead(const float *place) { asm volatile("prefetch.global.L2 [%0];" ::"l"(place)); }
+
 // Memory that the threads of a block share: the bytes of `launch_sharing`, and a part of a kernel's own.
 #define SHARED_OF_LAUNCH(name) extern __shared__ __align__(16) unsigned char name[]
 #define SHARED(type, name, count) __shared__ type name[count]
@@ -218,6 +243,8 @@ inline long most_of(long rows) { return rows; }
 inline long part_of(long rows, long begin, long most) { return rows - begin < most ? rows - begin : most; }
 __device__ inline long number_of(long rows) { return rows; }
 
+constexpr int LANES = 32;  // threads of a warp
+constexpr long SHARED_OF_A_BLOCK = 48 << 10;  // bytes, on every GPU
 constexpr int VECTOR = 4;  // floats of 16 bytes, the largest access of a thread
 constexpr uint32_t EXPONENT = 0x7f800000u;  // the bits of infinity; those of NaN are above
 

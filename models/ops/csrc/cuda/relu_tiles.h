@@ -5,7 +5,6 @@
 // At most one layer, `heads`, is linear. With it branches the density, one more output of the same input, and behind it
 // the area beside holds `views`.
 #pragma once
-#include "sigmoid.h"
 #include "weight_gradients.h"
 
 namespace neus {
@@ -29,28 +28,23 @@ struct ReluTiles {
 
 __device__ inline float relu(float value) { return value > 0.f ? value : 0.f; }
 
-// All layers but the last.
-template <int PRODUCTS, typename Its>
-__device__ inline void relu_layers(Tile &tile, const TileNet &net, const Its &its, long begin, int rows) {
+// All layers but the last. give(layer, the sums that are its input).
+template <int PRODUCTS, typename Its, typename Give>
+__device__ inline void relu_layers(Tile &tile, const TileNet &net, const Its &its, long begin, int rows, Give give) {
     if (net.layers[0].shape.main > 0) fill_from(tile, tile.main, its.first.part(begin, rows), 0, net.layers[0].shape.main);
     fill_from(tile, tile.beside, its.beside.part(begin, rows), 0, net.layers[0].shape.beside);
     for (int l = 0; l < net.last; l++) {
         const TileLayer &layer = net.layers[l];
-        const TileRows to = its.hidden.of(net, l, begin, rows);
         const bool is_linear = l == its.heads;
-        if (is_linear && its.density && tile.column == 0) {
-            const TileLayer &branch = net.layers[net.last + 1];
-            Sums sums = outputs_at<PRODUCTS>(tile, branch, 0);
-            each_value_of(tile, 0, rows, 1, sums, [&](int row, int, float value) { its.density[begin + row] = value + branch.bias[0]; });
-        }
         Sums sums = outputs_at<PRODUCTS>(tile, layer, tile.column);
-        each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
+        each_pair(tile, tile.column, sums, [&](int, int column, float &a, float &b) {
             a = column < layer.shape.outputs ? a + layer.bias[column] : 0.f;
             b = column + 1 < layer.shape.outputs ? b + layer.bias[column + 1] : 0.f;
             if (!is_linear) a = relu(a), b = relu(b);
-            to.write(row, column, a, b);
         });
-        put(tile, sums);
+        write(tile, sums, its.hidden.of(net, l, begin, rows));
+        give(l + 1, sums);
+        if (l + 1 < net.last) put(tile, sums);
         if (is_linear) fill_from(tile, tile.beside, its.views.part(begin, rows), 0, net.layers[l + 1].shape.beside);
     }
 }
@@ -61,17 +55,17 @@ __global__ void __launch_bounds__(TILE_BOUND) relu_tiles_kernel(TileNet net, Rel
     const long begin = tile.first();
     const int rows = tile.rows_of(number_of(its.points));
     if (rows <= 0) return;
-    relu_layers<PRODUCTS>(tile, net, its, begin, rows);
     const TileLayer &top = net.layers[net.last];
     const int outputs = top.shape.outputs;
-    float *to = its.outputs + begin * outputs;
-    for (int first = tile.column; first < outputs; first += tile.columns) {
-        Sums sums = outputs_at<PRODUCTS>(tile, top, first);
-        each_value_of(tile, first, rows, outputs, sums, [&](int row, int column, float value) {
-            value += top.bias[column];
-            to[row * outputs + column] = its.squeezes ? sigmoid(value) : value;
-        });
-    }
+    relu_layers<PRODUCTS>(tile, net, its, begin, rows, [&](int l, Sums &sums) {
+        if (l == its.heads)
+            each_output(tile, sums, net.layers[net.last + 1], 0, its.beside.part(begin, rows),
+                        [&](int row, float value) { its.density[begin + row] = value; });
+        for (int k = 0; l == net.last && k < outputs; k++)
+            each_output(tile, sums, top, k, {nullptr, 0, rows}, [&](int row, float value) {
+                its.outputs[(begin + row) * outputs + k] = its.squeezes ? reciprocal(1.f + expf(-value)) : value;
+            });
+    });
 }
 
 // The cotangents of the inputs of the first layer, from those of its outputs in the main area.
@@ -95,10 +89,11 @@ __global__ void __launch_bounds__(TILE_BOUND) relu_bars_kernel(TileNet net, Relu
     const long begin = tile.first();
     const int rows = tile.rows_of(number_of(its.points));
     if (rows <= 0) return;
-    relu_layers<PRODUCTS>(tile, net, its, begin, rows);
+    relu_layers<PRODUCTS>(tile, net, its, begin, rows, [](int, Sums &) {});
     fill_from(tile, tile.main, its.d_outputs.part(begin, rows), 0, net.layers[net.last].shape.outputs);
     for (int l = net.last; l > 0; l--) {
         const TileRows h = its.hidden.of(net, l - 1, begin, rows), bar = its.bars.of(net, l - 1, begin, rows);
+        h.fetch();
         Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
         if (l == its.heads) {
             const TileRows density = its.d_density.part(begin, rows);
@@ -114,8 +109,8 @@ __global__ void __launch_bounds__(TILE_BOUND) relu_bars_kernel(TileNet net, Relu
             const float2 value = h.read(row, column);
             if (l - 1 != its.heads && !(value.x > 0.f)) a = 0.f;
             if (l - 1 != its.heads && !(value.y > 0.f)) b = 0.f;
-            bar.write(row, column, a, b);
         });
+        write(tile, sums, bar);
         put(tile, sums);
     }
     if (its.d_first) relu_inputs<PRODUCTS>(tile, net.layers[0], its, begin, rows);

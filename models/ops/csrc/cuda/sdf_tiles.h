@@ -40,61 +40,24 @@ __device__ inline float weight_of(const TileLayer &top, int column) {
     return column < top.shape.main ? top.weight[column] * top.shape.factor : 0.f;
 }
 
-// u_l = c_{l+1} s_l for the last hidden layer in the main area, and in `u`.
-__device__ inline void begin_sweep(Tile &tile, const TileLayer &top, const TileRows &h, const TileRows &u) {
-    Sums sums;
-    each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
-        const float2 value = h.read(row, column);
-        a = weight_of(top, column) * softplus_slope(value.x);
-        b = weight_of(top, column + 1) * softplus_slope(value.y);
-        u.write(row, column, a, b);
-    });
-    put(tile, sums);
-}
-
-// The main area times a factor and the slopes of h, there and in `to`: u_{l-1} from u_l, or hat h_{l+1} from hat x_l.
+// The sums, or the weight of the distance for the last hidden layer, times the slopes of h, in the main area and in
+// `to`: u_{l-1} from u_l, or hat h_{l+1} from hat x_l.
 __device__ inline void times_slope(Tile &tile, Sums &sums, const TileRows &h, const TileRows &to) {
     each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
         const float2 value = h.read(row, column);
         a *= softplus_slope(value.x);
         b *= softplus_slope(value.y);
-        to.write(row, column, a, b);
     });
+    write(tile, sums, to);
     put(tile, sums);
 }
-
-template <int PRODUCTS>
-__global__ void __launch_bounds__(TILE_BOUND) sdf_tiles_kernel(TileNet net, SdfTiles its) {
-    Tile tile(net.width, net.beside);
-    const long begin = tile.first();
-    const int rows = tile.rows_of(its.points);
-    const TileRows encoded{const_cast<float *>(its.encoded) + begin * its.stride, its.stride, rows};
-    fill_from(tile, tile.beside, encoded, 0, net.layers[0].shape.beside);
-    for (int l = 0; l < net.last; l++) {
-        const TileLayer &layer = net.layers[l];
-        const TileRows record = its.record.of(net, l, begin, rows);
-        Sums sums = outputs_at<PRODUCTS>(tile, layer, tile.column);
-        each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
-            const int width = layer.shape.outputs;
-            a = softplus(column < width ? a + layer.bias[column] : NOTHING);
-            b = softplus(column + 1 < width ? b + layer.bias[column + 1] : NOTHING);
-            record.write(row, column, a, b);
-        });
-        put(tile, sums);
-    }
-    const TileLayer &top = net.layers[net.last];
-    const int outputs = its.feature ? top.shape.outputs : 1;
-    float *sdf = its.sdf + begin, *feature = its.feature + begin * (outputs - 1);
-    for (int first = tile.column; first < outputs; first += tile.columns) {
-        Sums sums = outputs_at<PRODUCTS>(tile, top, first);
-        each_value_of(tile, first, rows, outputs, sums, [&](int row, int column, float value) {
-            value += top.bias[column];
-            if (column == 0)
-                sdf[row] = value * its.unit;
-            else
-                feature[row * (outputs - 1) + column - 1] = value;
-        });
-    }
+__device__ inline void begin_sweep(Tile &tile, const TileLayer &top, const TileRows &h, const TileRows &u) {
+    Sums sums;
+    each_pair(tile, tile.column, sums, [&](int, int column, float &a, float &b) {
+        a = weight_of(top, column);
+        b = weight_of(top, column + 1);
+    });
+    times_slope(tile, sums, h, u);
 }
 
 // The weight of the distance in the last layer for a channel of h_0.
@@ -104,10 +67,7 @@ __device__ inline float top_at(const TileLayer &top, int column) {
 
 // The sweep: `total` from h_1 ... h_L.
 template <int PRODUCTS>
-__global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfTiles its) {
-    Tile tile(net.width, net.beside);
-    const long begin = tile.first();
-    const int rows = tile.rows_of(its.points);
+__device__ inline void sweep_tile(Tile &tile, const TileNet &net, const SdfTiles &its, long begin, int rows) {
     const TileLayer &top = net.layers[net.last];
     const auto hidden = [&](int l) { return its.record.of(net, l, begin, rows); };
     const TileRows total{its.total + begin * its.stride, its.stride, rows};
@@ -115,6 +75,7 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfT
     begin_sweep(tile, top, hidden(net.last - 1), {});
     for (int l = net.last - 1; l >= 0; l--) {
         const TileLayer &layer = net.layers[l];
+        if (l > 0) hidden(l - 1).fetch();
         // What reaches h_0 is added up; each lane reads and writes its own places only.
         for (int first = tile.column; first < layer.beside_turned.columns; first += tile.columns) {
             Sums sums;
@@ -131,6 +92,42 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_sweep_kernel(TileNet net, SdfT
         Sums sums = pulled<PRODUCTS>(tile, layer.main_turned, tile.column);
         times_slope(tile, sums, hidden(l - 1), {});
     }
+}
+
+// Distances, features, and the sweep of the same tile, whose record is then in the second-level cache.
+template <int PRODUCTS>
+__global__ void __launch_bounds__(TILE_BOUND) sdf_tiles_kernel(TileNet net, SdfTiles its) {
+    Tile tile(net.width, net.beside);
+    const long begin = tile.first();
+    const int rows = tile.rows_of(its.points);
+    const TileLayer &top = net.layers[net.last];
+    const TileRows encoded{const_cast<float *>(its.encoded) + begin * its.stride, its.stride, rows};
+    fill_from(tile, tile.beside, encoded, 0, net.layers[0].shape.beside);
+    for (int l = 0; l < net.last; l++) {
+        const TileLayer &layer = net.layers[l];
+        Sums sums = outputs_at<PRODUCTS>(tile, layer, tile.column);
+        each_pair(tile, tile.column, sums, [&](int, int column, float &a, float &b) {
+            const int width = layer.shape.outputs;
+            a = softplus(column < width ? a + layer.bias[column] : NOTHING);
+            b = softplus(column + 1 < width ? b + layer.bias[column + 1] : NOTHING);
+        });
+        write(tile, sums, its.record.of(net, l, begin, rows));
+        if (l + 1 == net.last)
+            each_output(tile, sums, top, 0, encoded, [&](int row, float value) { its.sdf[begin + row] = value * its.unit; });
+        put(tile, sums);
+    }
+    const int features = top.shape.back;
+    float *feature = its.feature + begin * features;
+    for (int first = tile.column; its.feature && first < features; first += tile.columns) {
+        Sums sums = outputs_at<PRODUCTS>(tile, top, first);
+        each_pair(tile, first, sums, [&](int, int column, float &a, float &b) {
+            a += column < features ? top.bias[column + 1] : 0.f;
+            b += column + 1 < features ? top.bias[column + 2] : 0.f;
+        });
+        each_value_of(tile, first, rows, features, sums,
+                      [&](int row, int column, float value) { feature[row * features + column] = value; });
+    }
+    if (its.total) sweep_tile<PRODUCTS>(tile, net, its, begin, rows);
 }
 
 // The cotangents of the points of a launch, from those of the outputs, `top`, and hat h_0: hat h_1 ... hat h_L, and in `bars` first u_0 ... u_{L-1}, then bar a_0 ... bar a_{L-1}. `first`: the row of the
@@ -151,11 +148,13 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_hats_kernel(TileNet net, SdfCo
     const auto hidden = [&](int l) { return its.record.of(net, l, its.first + begin, rows); };
     begin_sweep(tile, net.layers[net.last], hidden(net.last - 1), of(its.bars, net.last - 1));
     for (int l = net.last - 1; l > 0; l--) {
+        hidden(l - 1).fetch();
         Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
         times_slope(tile, sums, hidden(l - 1), of(its.bars, l - 1));
     }
     fill_from(tile, tile.beside, its.hat.part(begin, rows), 0, net.layers[0].shape.beside);
     for (int l = 0; l < net.last; l++) {
+        hidden(l).fetch();
         Sums sums = outputs_at<PRODUCTS>(tile, net.layers[l], tile.column);
         times_slope(tile, sums, hidden(l), of(its.hats, l));
     }
@@ -164,7 +163,7 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_hats_kernel(TileNet net, SdfCo
 // bar a_l from bar h_{l+1}: that of the sweep, t c s', is hat c BETA (1 - s) with hat = t s and c = u / s.
 __device__ inline float through_softplus(float bar, float h, float hat, float u) {
     const float s = softplus_slope(h);
-    return bar * s + (s == 0.f ? 0.f : hat * (u / s) * BETA * (1.f - s));
+    return bar * s + hat * (s > 0.f ? u * reciprocal(s) : 0.f) * (BETA * (1.f - s));
 }
 
 // The cotangents of the values.
@@ -177,21 +176,27 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_bars_kernel(TileNet net, SdfCo
     const TileRows outputs = its.top.part(begin, rows);
     fill_from(tile, tile.main, outputs, top.shape.back_from, top.shape.back);
     for (int l = net.last; l > 0; l--) {
+        its.record.of(net, l - 1, its.first + begin, rows).fetch();
+        its.hats.of(net, l - 1, begin, rows).fetch();
+        its.bars.of(net, l - 1, begin, rows).fetch();
+        Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
         const TileRows h = its.record.of(net, l - 1, its.first + begin, rows), hat = its.hats.of(net, l - 1, begin, rows);
         const TileRows bar = its.bars.of(net, l - 1, begin, rows);
-        Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
         if (l == net.last)
             each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
                 const float distance = row < rows ? outputs.values[row * outputs.stride] : 0.f;
                 a += distance * weight_of(top, column);
                 b += distance * weight_of(top, column + 1);
             });
-        each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
+        const auto through = [&](int row, int column, float &a, float &b) {
             const float2 value = h.read(row, column), swept = hat.read(row, column), u = bar.read(row, column);
             a = through_softplus(a, value.x, swept.x, u.x);
             b = through_softplus(b, value.y, swept.y, u.y);
-            bar.write(row, column, a, b);
-        });
+        };
+        each_pair<0, 2>(tile, tile.column, sums, through);  // in halves, for want of registers
+        write<0, 2>(tile, sums, bar);
+        each_pair<2, 4>(tile, tile.column, sums, through);
+        write<2, 4>(tile, sums, bar);
         if (l > 1) put(tile, sums);
     }
 }
@@ -200,7 +205,6 @@ __global__ void __launch_bounds__(TILE_BOUND) sdf_bars_kernel(TileNet net, SdfCo
 inline void evaluate(const NetInTiles &net, const SdfTiles &its) {
     if (its.points <= 0) return;
     net.run(is_reduced() ? sdf_tiles_kernel<1> : sdf_tiles_kernel<3>, its);
-    if (its.total) net.run(is_reduced() ? sdf_sweep_kernel<1> : sdf_sweep_kernel<3>, its);
 }
 
 }  // namespace neus

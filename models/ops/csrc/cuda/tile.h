@@ -9,10 +9,11 @@
 
 namespace neus {
 
-constexpr int LANES = 32, OWN = 32;        // a warp computes 32 points x 32 channels
+constexpr int OWN = LANES;                 // a warp computes 32 points x 32 channels
 constexpr int STEP = 16;                   // channels of a multiplication of fragments
 constexpr int STEPS = 4;                   // multiplications that tensor cores sum up
 constexpr int SKEW = 8;                    // values between rows, so that eight rows lie in all banks
+constexpr int LINE = 32;                   // floats that are fetched at a time
 constexpr int TILE_WARPS = 16;             // of the largest block
 constexpr int LARGEST_EXPONENT = 13;
 // Threads of the largest block. Below 8.0 no tile of 16 warps fits into shared memory, and the others may use all registers.
@@ -59,6 +60,10 @@ struct TileRows {
     __device__ void write(int row, int column, float a, float b) const {
         if (has(row, column)) *(float2 *)(values + row * stride + column) = {a, b};
     }
+    // Fetched by all threads of the block, to be read after a product.
+    __device__ void fetch() const {
+        for (int i = threadIdx.x * LINE; i < rows * stride; i += blockDim.x * LINE) fetch_ahead(values + i);
+    }
 };
 
 // The sums of a lane: places (row, column) and (row, column + 1) of 32 x 32, see `each_pair`.
@@ -103,8 +108,8 @@ struct Tile {
     int lane, row, column, columns, points;
     Area main, beside;
 
-    // The first place of areas, behind the largest values of each warp, of up to two areas.
-    static constexpr int AREAS = 2 * 2 * TILE_WARPS;
+    // Behind the largest values of each warp, of up to two areas, are its parts of sums, and behind these the areas.
+    static constexpr int PARTS = 2 * 2 * TILE_WARPS, AREAS = PARTS + 2 * TILE_WARPS * OWN;
 
     // `width`: channels of the main area, a power of two from OWN on; `beside`: of the other, in STEP.
     __device__ Tile(int width, int beside_width) : lane(threadIdx.x % LANES), columns(width) {
@@ -121,16 +126,23 @@ struct Tile {
     __device__ long first() const { return (long)blockIdx.x * points; }
     __device__ int rows_of(long all) const { return (int)(all - first() < points ? all - first() : points); }
 
-    // The inverse of s for values of which `most` is the largest of this thread. All warps have left the areas then.
-    // Calls of the same number must have another barrier between them.
-    __device__ float common_scale(float most, int number = 0) const {
+    // The warps with the same rows, which share nothing with others: one row computes while another one stores.
+    __device__ int across() const { return columns / OWN; }
+    __device__ int first_warp() const { return row / OWN * across(); }
+    __device__ int thread_of_row() const { return threadIdx.x % columns; }
+    __device__ void together() const { wait_for(row / OWN + 1, columns); }
+
+    // The inverse of s for values of which `most` is the largest of this thread, common to `warps` warps from the first
+    // one on. They have left the areas then. Calls of the same number must have another barrier between them.
+    __device__ float common_scale(float most, int first, int warps, int number = 0) const {
         float *largest = (float *)shared_at(0) + number * TILE_WARPS;
         most = largest_of_warp(most);
         if (lane == 0) largest[threadIdx.x / LANES] = most;
-        __syncthreads();
-        for (int warp = 0; warp < (int)blockDim.x / LANES; warp++) most = fmaxf(most, largest[warp]);
+        wait_for(first / warps + 1, warps * LANES);
+        for (int warp = first; warp < first + warps; warp++) most = fmaxf(most, largest[warp]);
         return scale_of(most);
     }
+    __device__ float scale_of_row(float most) const { return common_scale(most, first_warp(), across()); }
 
     __device__ static Area area(int &from, int rows, int width) {
         const int stride = width + SKEW;
@@ -142,15 +154,16 @@ struct Tile {
 
 // Bytes of shared memory, and the points, of a tile of `warps` warps.
 inline long shared_of(int warps, int width, int beside) {
-    return 2 * TILE_WARPS * sizeof(float) + (warps * OWN * OWN / width) * 4l * (width + beside + 2 * SKEW);
+    return Tile::AREAS * sizeof(uint16_t) + (warps * OWN * OWN / width) * 4l * (width + beside + 2 * SKEW);
 }
 
-// work(row, column, value, next value) for pairs of sums at rows of the tile and columns from `first` on.
-template <typename Work>
+// work(row, column, value, next value) for pairs of sums at rows of the tile and columns from `first` on; of these BEGIN
+// to END of the four parts.
+template <int BEGIN = 0, int END = 4, typename Work>
 __device__ inline void each_pair(const Tile &tile, int first, Sums &sums, Work work) {
     const int lane = not_before(tile.lane);
 #pragma unroll
-    for (int n = 0; n < 4; n++)
+    for (int n = BEGIN; n < END; n++)
 #pragma unroll
         for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -176,27 +189,36 @@ __device__ inline void store_split(const Area &area, int row, int column, float 
     *(uint32_t *)(to + area.low - area.high) = split.low;
 }
 
+// To memory. What is read after it waits for it, since it may be the same memory: so all is read before.
+template <int BEGIN = 0, int END = 4>
+__device__ inline void write(const Tile &tile, Sums &sums, const TileRows &to) {
+    each_pair<BEGIN, END>(tile, tile.column, sums,
+                          [&](int row, int column, float a, float b) { to.write(row, column, a, b); });
+}
+
 // The main area becomes the sums of all warps, each at its columns.
 __device__ inline void put(Tile &tile, Sums &sums) {
     float most = 0.f;
     each_pair(tile, tile.column, sums,
               [&](int, int, float a, float b) { most = fmaxf(most, fmaxf(finite_size(a), finite_size(b))); });
-    tile.main.scale = tile.common_scale(most);
+    tile.main.scale = tile.scale_of_row(most);
     each_pair(tile, tile.column, sums,
               [&](int row, int column, float a, float b) { store_split(tile.main, row, column, a, b); });
-    __syncthreads();
+    tile.together();
 }
 
 // An area becomes value(row, column) for `width` columns, in STEP.
 template <typename Value>
 __device__ inline void fill(Tile &tile, Area &area, int width, Value value) {
     float most = 0.f;
-    for (int i = threadIdx.x; i < tile.points * width; i += blockDim.x)
-        most = fmaxf(most, finite_size(value(i / width, i % width)));
-    area.scale = tile.common_scale(most);
-    for (int i = 2 * threadIdx.x; i < tile.points * width; i += 2 * blockDim.x)
-        store_split(area, i / width, i % width, value(i / width, i % width), value(i / width, i % width + 1));
-    __syncthreads();
+    for (int i = tile.thread_of_row(); i < OWN * width; i += tile.columns)
+        most = fmaxf(most, finite_size(value(tile.row + i / width, i % width)));
+    area.scale = tile.scale_of_row(most);
+    for (int i = 2 * tile.thread_of_row(); i < OWN * width; i += 2 * tile.columns) {
+        const int row = tile.row + i / width, column = i % width;
+        store_split(area, row, column, value(row, column), value(row, column + 1));
+    }
+    tile.together();
 }
 
 // Fragments of 32 rows and 16 columns of an area at a place in shared memory.
@@ -242,7 +264,8 @@ __device__ inline void multiply(const Tile &tile, const Area &area, const Factor
             const uint4 w = b[n * LANES];
             multiply_columns(high, w, n, part);
             if (PRODUCTS == 1) continue;
-            multiply_columns(high, b[n * LANES + plane], n, part);
+            const uint4 rest = b[n * LANES + plane];  // by value: one load of 16 bytes
+            multiply_columns(high, rest, n, part);
             multiply_columns(low, w, n, part);
         }
         if (k % (STEPS * STEP) > 0 && k < factor.depth) continue;

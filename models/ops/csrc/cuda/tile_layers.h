@@ -8,14 +8,10 @@ namespace neus {
 constexpr int FACTORS_OF_A_LAUNCH = 32;  // the kernel arguments must fit into 4 KiB
 static_assert(TILE_WIDTH <= TILE_WARPS * OWN, "a row of warps has all channels of a layer");
 constexpr int LEAST_WIDTH = 64;
-// An H100 has 132 multiprocessors, each with room for one tile of the published network.
-#ifndef TILES_OF_A_PASS
-#define TILES_OF_A_PASS 128
-#endif
 
 // Where the inputs and outputs of a layer are. Its input consists of the main channels, the outputs of the layer before,
-// and of those beside, which several layers may read; the columns of its weight are multiplied by `factor`. Cotangents
-// come from `back` outputs, from `back_from` on. `weight`, `bias`: places of [outputs, inputs] and [outputs] in the packed
+// and of those beside, which several layers may read; the columns of its weight are multiplied by `factor`. Its factors
+// have `back` outputs, from `back_from` on. `weight`, `bias`: places of [outputs, inputs] and [outputs] in the packed
 // parameters.
 struct LayerShape {
     long weight, bias;
@@ -72,6 +68,39 @@ __device__ inline Sums pulled(const Tile &tile, const Factor &turned, int first)
     Sums sums{};
     multiply<PRODUCTS>(tile, tile.main, turned, first, sums);
     return sums;
+}
+
+// work(row, output `k`) of a layer for each row of the tile that `beside` has, from the sums of the layer before, and
+// what enters beside them.
+template <typename Work>
+__device__ inline void each_output(const Tile &tile, Sums &sums, const TileLayer &layer, int k, const TileRows &beside, Work work) {
+    const LayerShape &s = layer.shape;
+    const float *weight = layer.weight + (long)k * s.inputs;
+    float *parts = (float *)shared_at(Tile::PARTS);  // [warps, OWN]
+    const int lane = not_before(tile.lane);
+    tile.together();
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float sum = 0.f;
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    const int column = tile.column + 8 * n + 2 * (lane % 4) + i;
+                    if (column < s.main) sum += sums.at[m][n][2 * j + i] * weight[s.main_from + column];
+                }
+            sum = sum_of_four(sum);
+            if (lane % 4 == 0) parts[threadIdx.x / LANES * OWN + 16 * m + 8 * j + lane / 4] = sum;
+        }
+    tile.together();
+    const int own = tile.thread_of_row(), row = tile.row + own;
+    if (own >= OWN || row >= beside.rows) return;
+    float sum = 0.f;
+    for (int warp = 0; warp < tile.across(); warp++) sum += parts[(tile.first_warp() + warp) * OWN + own];
+    for (int i = 0; i < s.beside; i++) sum += weight[s.beside_from + i] * beside.values[row * beside.stride + i];
+    work(row, sum * s.factor + layer.bias[k]);
 }
 
 // An area becomes the first `width` columns of a matrix, from column `first` on.
@@ -174,8 +203,10 @@ struct NetInTiles {
     void run(void (*kernel)(TileNet, Launch), const Launch &its) const {
         launch_sharing(kernel, dim3((unsigned)((most_of(its.points) + points - 1) / points)), warps * LANES, shared_of(warps, net.width, net.beside), net, its);
     }
-    // Points of a pass through layers whose outputs are stored.
-    long at_once(long rows) const { return std::max(1l, std::min(rows, (long)TILES_OF_A_PASS * points)); }
+    // Points of a pass through layers whose outputs are stored: all multiprocessors have registers for TILE_WARPS warps.
+    long at_once(long rows) const {
+        return std::max(1l, std::min(rows, (long)multiprocessors() * (TILE_WARPS / warps) * points));
+    }
 
    private:
     void add(const float *packed, const LayerShape &s, bool has_turned, TileLayer &layer) {
@@ -184,8 +215,8 @@ struct NetInTiles {
         layer.weight = packed + s.weight;
         layer.bias = packed + s.bias;
         layer.shape = s;
-        add(layer.main, {main, 1, s.inputs, s.main, s.outputs, s.factor, {}});
-        add(layer.beside, {beside, 1, s.inputs, s.beside, s.outputs, s.factor, {}});
+        add(layer.main, {main + row, 1, s.inputs, s.main, s.back, s.factor, {}});
+        add(layer.beside, {beside + row, 1, s.inputs, s.beside, s.back, s.factor, {}});
         if (!has_turned) return;
         add(layer.main_turned, {main + row, s.inputs, 1, s.back, s.main, s.factor, {}});
         add(layer.beside_turned, {beside + row, s.inputs, 1, s.back, s.beside, s.factor, {}});

@@ -1,6 +1,6 @@
 // Gradients of the weights of a network in tiles: sums over points of products of the cotangents and the inputs of its
-// layers. A block computes SIDE x SIDE of them over a slice of the points, and the slices are added in their order, so
-// the result does not depend on that of the blocks.
+// layers. A block computes SIDE x SIDE of them over a slice of the points, and the slices are added in their order. Of a
+// launch one block adds to a place, so that the result does not depend on the order of blocks.
 #pragma once
 #include "tile_layers.h"
 
@@ -8,7 +8,8 @@ namespace neus {
 
 constexpr int SIDE = 128;    // rows and columns of a block: a row of four warps has all columns
 constexpr int CHUNK = 32;    // points in shared memory at a time
-constexpr int SLICES = 8;
+constexpr int SLICES = 8;    // at most
+constexpr int CHUNKS_TO_START = 4;  // that take as long as the start and the end of a block
 constexpr int PARTS_OF_A_LAUNCH = 32;  // the kernel arguments must fit into 4 KiB
 
 // A matrix [points, width]; null: ones in its first column.
@@ -113,6 +114,17 @@ __device__ inline void add_over_warps(const float4 &sums, int width, float *to) 
     to[column] += sum;
 }
 
+// The slices with which a GPU with room for `at_once` blocks is done first, if each slice of `chunks` has `blocks`.
+inline int slices_of(long blocks, long chunks, long at_once) {
+    const auto time = [=](long slices) {
+        return (blocks * slices + at_once - 1) / at_once * ((chunks + slices - 1) / slices + CHUNKS_TO_START);
+    };
+    int best = 1;
+    for (int slices = 2; slices <= SLICES; slices++)
+        if (time(slices) < time(best)) best = slices;
+    return best;
+}
+
 // A block has rows and columns of a part, and a slice of the points.
 template <int PRODUCTS, typename Points>
 __global__ void __launch_bounds__(TILE_WARPS * LANES)
@@ -121,7 +133,8 @@ __global__ void __launch_bounds__(TILE_WARPS * LANES)
     const GradientPart &part = some.at[blockIdx.y];
     const int across = (part.right.width + SIDE - 1) / SIDE;
     const int row = (int)blockIdx.x / across * SIDE, column = (int)blockIdx.x % across * SIDE;
-    const long length = (points + SLICES * CHUNK - 1) / (SLICES * CHUNK) * CHUNK, begin = blockIdx.z * length;
+    const unsigned chunks = (unsigned)((points + CHUNK - 1) / CHUNK);
+    const long length = (long)((chunks + gridDim.z - 1) / gridDim.z) * CHUNK, begin = blockIdx.z * length;
     const long end = begin + length < points ? begin + length : points;
     if (row >= part.left.width || begin >= end) return;
     const Tile tile(SIDE, 0);
@@ -135,8 +148,8 @@ __global__ void __launch_bounds__(TILE_WARPS * LANES)
 #pragma unroll 1
     for (long next = begin + CHUNK; next < end + CHUNK; next += CHUNK) {
         for (const float4 &v : left.next) biases = {biases.x + v.x, biases.y + v.y, biases.z + v.z, biases.w + v.w};
-        left.area.scale = tile.common_scale(left.most(), 0);
-        right.area.scale = tile.common_scale(right.most(), 1);
+        left.area.scale = tile.common_scale(left.most(), 0, TILE_WARPS, 0);
+        right.area.scale = tile.common_scale(right.most(), 0, TILE_WARPS, 1);
         left.store();
         right.store();
         __syncthreads();
@@ -146,7 +159,7 @@ __global__ void __launch_bounds__(TILE_WARPS * LANES)
     }
     float *to = slices + blockIdx.z * size;
     each_value_of(tile, tile.column, rows, columns, sums, [&](int r, int c, float value) {
-        to[part.weight + (long)(row + r) * part.stride + column + c] += part.factor * value;
+        atomicAdd(to + part.weight + (long)(row + r) * part.stride + column + c, part.factor * value);  // without waiting
     });
     __syncthreads();
     if (part.bias >= 0 && column == 0) add_over_warps(biases, rows, to + part.bias + row);
@@ -186,12 +199,15 @@ struct WeightGradients {
         const auto kernel = is_reduced() ? gradients_kernel<1, Points> : gradients_kernel<3, Points>;
         for (size_t first = 0; first < parts.size(); first += PARTS_OF_A_LAUNCH) {
             SomeParts some{};
-            int blocks = 1, count = 0;
+            int blocks = 1, all = 0, count = 0;
             for (; count < PARTS_OF_A_LAUNCH && first + count < parts.size(); count++) {
                 const GradientPart &part = some.at[count] = parts[first + count];
-                blocks = std::max(blocks, sides(part.left.width) * sides(part.right.width));
+                const int own = sides(part.left.width) * sides(part.right.width);
+                blocks = std::max(blocks, own);
+                all += own;
             }
-            launch_sharing(kernel, dim3(blocks, count, SLICES), TILE_WARPS * LANES, BYTES, some, points, size, slices.values);
+            const int some_slices = slices_of(all, (most_of(points) + CHUNK - 1) / CHUNK, multiprocessors());
+            launch_sharing(kernel, dim3(blocks, count, some_slices), TILE_WARPS * LANES, BYTES, some, points, size, slices.values);
         }
         parts.clear();
     }

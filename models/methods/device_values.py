@@ -9,7 +9,8 @@ from models.config.strict import shown
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
 from models.machine import backend
 from models.methods.conf import MODEL, ExperimentConfig, build, flat, tree_of
-from models.ops.sizes import TILE_ENCODED, TILE_LAYERS, TILE_WIDTH, encoding_width
+from models.ops import sizes
+from models.ops.sizes import encoding_width
 
 
 def for_device(conf: ExperimentConfig, device: str) -> ExperimentConfig:
@@ -71,4 +72,4 @@ def fits_tiles(network: NerfConfig | SdfConfig | ColorConfig) -> bool:
     else:
         layers, width = network.n_layers + 1, max(network.d_hidden, network.d_feature)
         encoded = network.widths[0][0] - network.d_feature
-    return layers <= TILE_LAYERS and width <= TILE_WIDTH and encoded <= TILE_ENCODED
+    return sizes.fits_tiles(layers, width, encoded)

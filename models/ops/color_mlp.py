@@ -12,6 +12,7 @@ from models.machine.backend import jt
 from models.ops.kernel import Kernel
 from models.ops.network import Weights, network_source, shapes32
 from models.ops.sizes import BLOCK, ColorSizes
+from models.ops.source import CPU, device
 from models.structs import Var
 
 # Largest size of the stored layers. For a narrow network it is faster to store the layers than to recompute them; for a
@@ -35,6 +36,11 @@ def _native(fixed: Var, normals: Var, features: Var, weights: Weights, sizes: Co
     return _Color(fixed, normals, features, weights.packed, sizes)(normals, features, weights.packed)
 
 
+def _cuda(fixed: Var, normals: Var, features: Var, weights: Weights, sizes: ColorSizes) -> Var:
+    form = _native if sizes.fits_tiles else _reference
+    return form(fixed, normals, features, weights, sizes)
+
+
 class _Color(jt.Function):
     """Stores its inputs, its outputs and, if they are small enough, the outputs of the hidden layers."""
 
@@ -43,7 +49,7 @@ class _Color(jt.Function):
         self.inputs = [fixed, normals, features, packed]
         self.points = fixed.shape[0]
         self.record_size = -(-self.points // BLOCK) * BLOCK * sizes.recorded
-        is_kept = not jt.flags.no_grad and self.record_size * FLOAT_BYTES <= KEPT_BYTES
+        is_kept = device() == CPU and not jt.flags.no_grad and self.record_size * FLOAT_BYTES <= KEPT_BYTES
         self.sizes = replace(sizes, keeps=int(is_kept))
         self.found: list[Var] = []
 
@@ -60,4 +66,4 @@ class _Color(jt.Function):
         return tuple(SOURCE.call("color_backward", self.sizes, shapes, [*self.inputs, *self.found, d_rgb]))
 
 
-color = Kernel(_reference, cpu=_native, cuda=_native)
+color = Kernel(_reference, cpu=_native, cuda=_cuda)

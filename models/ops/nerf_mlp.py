@@ -54,6 +54,13 @@ def _native(
     return _Nerf(points, view_dirs, weights.packed, sizes, selected)(weights.packed)
 
 
+def _cuda(
+    points: Var, view_dirs: Var, weights: Weights, sizes: NerfSizes, selected: Var | None = None
+) -> tuple[Var, Var]:
+    form = _native if sizes.fits_tiles else _reference
+    return form(points, view_dirs, weights, sizes, selected)
+
+
 class _Nerf(jt.Function):
     """Stores only its inputs."""
 
@@ -77,4 +84,4 @@ class _Nerf(jt.Function):
         return SOURCE.call(f"nerf_backward{self.suffix}", self.sizes, shapes, [*self.inputs, *cotangents])[0]
 
 
-nerf = Kernel(_reference, cpu=_native, cuda=_native)
+nerf = Kernel(_reference, cpu=_native, cuda=_cuda)

@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from models.machine import backend
+
 # Points per block of the native operations: the inputs and outputs of a layer of 256 channels fit the second-level
 # cache.
 BLOCK = 64
@@ -22,6 +24,7 @@ VECTOR = 4  # floats of 16 bytes, the alignment of rows in memory on CUDA
 # The largest networks that CUDA evaluates in tiles of points (csrc/cuda/tile_layers.h): channels of a layer, of the
 # encoded point, and layers.
 TILE_WIDTH, TILE_ENCODED, TILE_LAYERS = 512, 128, 16
+AMPERE = 80  # capability
 SOFTPLUS_BETA = 100.0  # sharpness of the activation: close to ReLU, but twice differentiable (IDR)
 # Distance of the farthest background samples from the origin; points beyond are within 1/128 of the side of their cube
 BACKGROUND_RADIUS = 64.0
@@ -33,6 +36,13 @@ POINT = 3  # coordinates, which precede the features in the network's input
 def encoding_width(width: int, frequencies: int) -> int:
     """Channels of the encoding of `width` channels; `frequencies` = 0 encodes nothing."""
     return width * (1 + 2 * frequencies)
+
+
+def fits_tiles(layers: int, width: int, beside: int) -> bool:
+    """Whether CUDA evaluates a network in tiles: by its layers, their channels, and those of encoded inputs."""
+    home = backend.choice.home
+    has_half = home is not None and home.plan.gpu.capability < AMPERE  # of the shared memory
+    return layers <= TILE_LAYERS and width <= TILE_WIDTH // (1 + has_half) and beside <= TILE_ENCODED
 
 
 def padded(width: int) -> int:
@@ -85,12 +95,17 @@ class ColorSizes:
     normals: int  # 1 or 0
     features: int
     widths: tuple[int, ...]
-    keeps: int = 0  # 1: the forward pass stores what its gradient needs
+    keeps: int = 0  # 1: the forward pass stores what its gradient needs, on a CPU
 
     @property
     def recorded(self) -> int:
         """Floats stored per point between forward and backward pass: the padded outputs of the hidden layers."""
         return sum(row_stride(width) for width in self.widths[1:-2:2])
+
+    @property
+    def fits_tiles(self) -> bool:
+        """Whether CUDA evaluates it in tiles."""
+        return fits_tiles(self.layers, max(self.features, *self.widths[1::2]), self.widths[0] - self.features)
 
 
 @dataclass(frozen=True)
@@ -103,6 +118,13 @@ class NerfSizes:
     view_octaves: int
     skips: tuple[int, ...]  # hidden layers after which the encoded point is appended
     widths: tuple[int, ...]
+
+    @property
+    def fits_tiles(self) -> bool:
+        """Whether CUDA evaluates it in tiles; feature and density are layers of their own."""
+        outputs = [width - (index == self.trunk) for index, width in enumerate(self.widths[1::2])]
+        beside = max(self.widths[0], 3 * (1 + 2 * self.view_octaves))
+        return fits_tiles(len(outputs) + 1, max(outputs), beside)
 
 
 @dataclass(frozen=True)

@@ -267,7 +267,7 @@ def _sparing(source: Source) -> str:
         text = re.sub(
             rf"^__global__ inline void {kernel}\b", f"{_UNUSED}__global__ void {kernel}", text, flags=re.MULTILINE
         )
-        text = re.sub(rf"\b(launch|launch_sharing)\({kernel}\b", rf"\1({kernel}<>", text)
+        text = re.sub(rf"\blaunch\({kernel}\b", f"launch({kernel}<>", text)
     return text
 
 

@@ -125,7 +125,7 @@ class _Makers(Inputs):
         """Two rounds, without given distances at the first depths."""
         rays, (_, weights, sizes) = self.rays(16), self.sdf()
         # A smaller sharpness than in training: 64 would amplify the rounding of a distance to 1e-3 of a depth.
-        return Example((*rays, None, NetworkDistance(weights, sizes), [6, 0, 5], 1.0))
+        return Example((*rays, None, NetworkDistance(weights, sizes), [6, 0, 5], 0.25))
 
     def march(self) -> Example:
         directions = self.directions(RAYS)

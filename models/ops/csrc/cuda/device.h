@@ -285,6 +285,24 @@ inline void each_place(const Rows &rows, int width, Work work) {
     each_part<1>(rows, width, AtPlaces<Work>{width, work});
 }
 
+template <typename Work>
+__global__ void each_warp_kernel(long rows, long count, Work work) {
+    SHARED_OF_LAUNCH(shared);
+    const long row = (blockIdx.x * (long)blockDim.x + threadIdx.x) / LANES;
+    if (row < rows) work(row, (int)threadIdx.x % LANES, (float *)shared + threadIdx.x / LANES * count);
+}
+
+// work(row, lane, memory): a warp has a row, and memory for `count` values that its lanes share.
+template <typename Work>
+inline void each_warp(long rows, long count, Work work) {
+    static_assert(std::is_trivially_copyable<Work>::value, "what the work captures is copied to the GPU as bytes");
+    if (rows <= 0) return;
+    const long bytes = count * sizeof(float), most = bytes > 0 ? SHARED_OF_A_BLOCK / bytes : THREADS;
+    const long warps = most < 1 ? 1 : most < THREADS / LANES ? most : THREADS / LANES;
+    launch_sharing(each_warp_kernel<Work>, dim3((unsigned)((rows + warps - 1) / warps)), (int)warps * LANES, warps * bytes,
+                   rows, count, work);
+}
+
 // Matrices of `each_value`: values and stride are aligned to vectors, and a matrix has less than 2^32 values, since
 // 32-bit arithmetic is faster.
 struct Read {

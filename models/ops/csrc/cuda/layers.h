@@ -66,27 +66,6 @@ inline void linear_backward(const Layer &layer, long rows, const float *d_y, lon
             stride_x);
 }
 
-// y = max(y + b, 0).
-inline void bias_relu(const Layer &layer, long rows, float *y, long stride) {
-    each_value(
-        rows, layer.outputs,
-        [] __device__(float &y, float b) {
-            const float value = y + b;
-            y = value > 0.f ? value : 0.f;
-        },
-        Updated{y, stride}, Read{layer.bias, 0});
-}
-
-// d_y = 0 where the value of ReLU is not positive.
-inline void relu_backward(long rows, int width, const float *value, long stride_value, float *d_y, long stride) {
-    each_value(
-        rows, width,
-        [] __device__(float &d_y, float value) {
-            if (!(value > 0.f)) d_y = 0.f;
-        },
-        Updated{d_y, stride}, Read{value, stride_value});
-}
-
 // gamma(scale x) of x [rows, width], see models/ops/sizes.py. In double, because the error of fast sines is
 // proportional to the argument, and an octave multiplies that by up to 2^23. `blank` columns behind it, at most `width`,
 // become zero.

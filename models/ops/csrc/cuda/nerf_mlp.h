@@ -1,7 +1,7 @@
-// A NeRF on all points: a trunk of ReLU layers, where a skip prepends the encoded point; one linear layer for feature
-// and density together; a ReLU layer of feature and encoded view; a linear layer for the colour. Only the weights have
-// gradients. The backward pass recomputes the layers, which is faster than storing them. The reference is
-// ops/nerf_mlp.py.
+// A NeRF on all points, in tiles: a trunk of ReLU layers, where a skip prepends the encoded point; one linear layer for
+// feature and density together; a ReLU layer of feature and encoded view; a linear layer for the colour. Only the weights
+// have gradients. The backward pass recomputes the layers, which is faster than storing them. The reference is
+// ops/nerf_mlp.py, which also evaluates networks that are too large for tiles.
 #pragma once
 #include "layers.h"
 #include "offsets.h"
@@ -10,129 +10,7 @@
 
 namespace neus {
 
-// The parts of each layer's input.
-inline Columns nerf_columns(const NerfSizes &sizes, int features) {
-    Columns columns{{sizes.widths[0]}};
-    for (size_t l = 2; l < sizes.widths.size(); l += 2) {
-        const int width = sizes.widths[l - 1], before = sizes.widths[l] - width;
-        columns.push_back({before, width});
-        if ((int)l / 2 == sizes.trunk + 1) columns.back() = {features, sizes.widths[l] - features};
-    }
-    return columns;
-}
-
-// The network, and scratch for all its layers for one pass.
-struct NerfPass {
-    int trunk, coordinates, octaves, view_octaves, encoded, encoded_view, features;
-    Parameters parameters;
-    std::vector<Layer> layers;
-    long stride, most, stride_e, stride_v;
-    Scratch<float> points, views, hidden;  // hidden: outputs of each layer but the last, [most, stride]
-
-    NerfPass(const NerfSizes &sizes, long n, const float *packed)
-        : trunk(sizes.trunk), coordinates(sizes.coordinates), octaves(sizes.octaves), view_octaves(sizes.view_octaves),
-          encoded(coordinates * (1 + 2 * octaves)), encoded_view(3 * (1 + 2 * view_octaves)),
-          features(sizes.widths[2 * trunk + 1] - 1),
-          parameters(packed, nerf_columns(sizes, features), outputs_of(sizes.widths)), layers(parameters.layers),
-          stride(widest(layers)), most(at_once(n, stride)), stride_e(whole(encoded)), stride_v(whole(encoded_view)),
-          points(most * stride_e), views(most * stride_v), hidden(most * stride * (trunk + 2)) {}
-
-    float *output(int l) const { return hidden.values + l * most * stride; }
-    // Input of layer l: hidden channels, after a skip with the encoded point before them.
-    Parts input(int l) const {
-        if (l == 0) return {{points.values, stride_e, (int)stride_e, 1.f}};
-        if (l == trunk + 1)
-            return {{output(trunk), stride, whole(features), 1.f}, {views.values, stride_v, (int)stride_v, 1.f}};
-        const int width = l <= trunk ? layers[l - 1].outputs : layers[l].inputs;
-        return {{points.values, stride_e, layers[l].inputs - width, 1.f}, {output(l - 1), stride, width, 1.f}};
-    }
-    int offset(int l) const { return l > 0 ? layers[l].inputs - layers[l - 1].outputs : 0; }
-};
-
-// All layers but the last for points [rows, coordinates] seen along directions [rows, 3].
-inline void nerf_layers(const NerfPass &pass, long rows, const float *points, const float *directions) {
-    encode(points, rows, pass.coordinates, pass.octaves, 1.f, pass.points.values, pass.stride_e,
-           (int)pass.stride_e - pass.encoded);
-    encode(directions, rows, 3, pass.view_octaves, 1.f, pass.views.values, pass.stride_v,
-           (int)pass.stride_v - pass.encoded_view);
-    const long stride = pass.stride;
-    for (int l = 0; l < pass.trunk + 2; l++) {
-        const Layer &layer = pass.layers[l];
-        float *to = pass.output(l);
-        linear(layer, rows, pass.input(l), to, stride);
-        if (l == pass.trunk)
-            each_value(
-                rows, layer.outputs, [] __device__(float &y, float b) { y += b; }, Updated{to, stride},
-                Read{layer.bias, 0});
-        else
-            bias_relu(layer, rows, to, stride);
-    }
-}
-
-// density [n, 1] and rgb [n, 3] of points [n, coordinates] seen along directions [n, 3].
-inline void values_by_layers(long n, const NerfSizes &sizes, const float *points, const float *directions,
-                             const float *packed, float *density, float *rgb) {
-    const NerfPass pass(sizes, n, packed);
-    const Layer &top = pass.layers.back();
-    Scratch<float> sums(pass.most * top.outputs);
-    for (long begin = 0; begin < n; begin += pass.most) {
-        const long rows = part_of(n, begin, pass.most);
-        const long stride = pass.stride;
-        nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
-        const float *heads = pass.output(pass.trunk) + pass.features, *bias = top.bias;
-        float *to_density = density + begin, *to_rgb = rgb + begin * 3;
-        const float *from = sums.values;
-        const int columns = top.outputs;
-        linear(top, rows, pass.input(pass.trunk + 2), sums.values, columns);
-        each_place(rows, 3, [=] __device__(int r, int i, long at) {
-            to_rgb[at] = from[r * columns + i] + bias[i];
-            if (i == 0) to_density[r] = heads[r * stride];
-        });
-    }
-}
-
-// Gradient of the packed parameters from the cotangents of density and rgb.
-inline void gradients_by_layers(long n, const NerfSizes &sizes, const float *points, const float *directions,
-                                const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
-    const NerfPass pass(sizes, n, packed);
-    const long stride = pass.stride;
-    const int heads = pass.trunk, view = heads + 1, color = heads + 2, features = pass.features;
-    const int columns = pass.layers[heads].outputs;
-    const Layer &top = pass.layers[color];
-    Scratch<float> first(pass.most * stride), second(pass.most * stride), gradients(pass.parameters.size);
-    clear(gradients.values, pass.parameters.size);
-    for (long begin = 0; begin < n; begin += pass.most) {
-        const long rows = part_of(n, begin, pass.most);
-        nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
-        float *d = first.values, *other = second.values;
-        const float *from_rgb = d_rgb + begin * 3, *from_density = d_density + begin;
-        float *to_top = other;
-        each_place(rows, top.outputs, [=] __device__(int r, int i, long) {
-            to_top[r * stride + i] = i < 3 ? from_rgb[r * 3 + i] : 0.f;
-        });
-        add_gradients(top, rows, other, stride, pass.input(color), gradients.values);
-        linear_backward(top, rows, other, stride, 0, top.inputs, 1.f, 0.f, d, stride);
-        relu_backward(rows, top.inputs, pass.output(view), stride, d, stride);
-        add_gradients(pass.layers[view], rows, d, stride, pass.input(view), gradients.values);
-        linear_backward(pass.layers[view], rows, d, stride, 0, whole(features), 1.f, 0.f, other, stride);
-        float *to = other;
-        each_place(rows, columns - features, [=] __device__(int r, int i, long) {
-            to[r * stride + features + i] = i == 0 ? from_density[r] : 0.f;
-        });
-        std::swap(d, other);
-        for (int l = heads; l >= 0; l--) {
-            add_gradients(pass.layers[l], rows, d, stride, pass.input(l), gradients.values);
-            if (l == 0) break;
-            const int width = pass.layers[l - 1].outputs;
-            linear_backward(pass.layers[l], rows, d, stride, pass.offset(l), width, 1.f, 0.f, other, stride);
-            relu_backward(rows, width, pass.output(l - 1), stride, other, stride);
-            std::swap(d, other);
-        }
-    }
-    pass.parameters.give(gradients.values, d_packed);
-}
-
-// The layers in tiles: of the one for feature and density the part for the feature, and behind all that for the density.
+// Of the layer for feature and density the part for the feature, and behind all that for the density.
 inline std::vector<LayerShape> nerf_shapes(const NerfSizes &sizes) {
     const int heads = sizes.trunk, features = sizes.widths[2 * heads + 1] - 1;
     std::vector<LayerShape> shapes;
@@ -177,7 +55,6 @@ template <typename Rows>
 inline void values_of(const Rows &n, const NerfSizes &sizes, const float *points, const float *directions,
                       const float *packed, float *density, float *rgb) {
     const NetInTiles net(packed, nerf_shapes(sizes), false, true);
-    if (!net.is_there()) return values_by_layers(most_of(n), sizes, points, directions, packed, density, rgb);
     const long most = net.at_once(most_of(n));
     NerfTiles inputs(sizes, most);
     for (long begin = 0; begin < most_of(n); begin += most) {
@@ -194,8 +71,6 @@ template <typename Rows>
 inline void gradients_of(const Rows &n, const NerfSizes &sizes, const float *points, const float *directions,
                          const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
     const NetInTiles net(packed, nerf_shapes(sizes), true, true);
-    if (!net.is_there())
-        return gradients_by_layers(most_of(n), sizes, points, directions, packed, d_density, d_rgb, d_packed);
     const long most = net.at_once(most_of(n));
     NerfTiles inputs(sizes, most);
     ReluPass pass(net, most);

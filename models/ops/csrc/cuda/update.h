@@ -8,7 +8,7 @@
 namespace neus {
 
 constexpr int AT_ONCE = 32;  // variables per launch: the kernel arguments must fit into 4 KiB
-constexpr long MOST_PARTS = 64, NUMBERS_OF_A_THREAD = 4;
+constexpr long MOST_PARTS = 1024, NUMBERS_OF_A_THREAD = 4;
 
 template <typename Vars>
 inline float *values(const Vars &vars, size_t index) {
@@ -45,11 +45,22 @@ inline ViewedSome view(const Vars &vars, int begin, int end) {
 __global__ inline void sums_kernel(ViewedSome some, int gradients, double *sums) {
     SHARED(double, shared, THREADS);
     const Viewed &at = some.at[blockIdx.y];
+    if (blockIdx.x * (long)THREADS >= at.size) return;
     double sum = 0.0;
     for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS)
         sum += (int)blockIdx.y < gradients ? fabsf(at.values[i]) : at.values[i];
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0) sums[blockIdx.y * MOST_PARTS + blockIdx.x] = sum;
+}
+
+// readings = {the loss, each gradient's sum, the sum of the others}, a block each, from sums [count, parts].
+__global__ inline void readings_kernel(int gradients, int count, const double *sums, const float *loss, float *readings) {
+    SHARED(double, shared, THREADS);
+    const long first = (int)blockIdx.x - 1, last = first < gradients ? first + 1 : count;
+    double sum = 0.0;
+    for (long k = first * MOST_PARTS + threadIdx.x; first >= 0 && k < last * MOST_PARTS; k += THREADS) sum += sums[k];
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0) readings[blockIdx.x] = first < 0 ? loss[0] : (float)sum;
 }
 
 // inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of magnitudes, the sum
@@ -65,18 +76,7 @@ inline void step_readings(const Readings &layout, const Vars &inputs, const Vars
         launch(sums_kernel, dim3((unsigned)parts_of(inputs, 1 + k, 1 + end), end - k), THREADS,
                view(inputs, 1 + k, 1 + end), gradients - k, sums + k * MOST_PARTS);
     }
-    const float *loss = values(inputs, 0);
-    float *readings = values(outputs, 0);
-    each(gradients + 2, [=] __device__(long i) {
-        if (i == 0) {
-            readings[0] = loss[0];
-            return;
-        }
-        const long first = i - 1, last = first < gradients ? i : count;
-        double sum = 0.0;
-        for (long k = first * MOST_PARTS; k < last * MOST_PARTS; k++) sum += sums[k];
-        readings[i] = (float)sum;
-    });
+    launch(readings_kernel, dim3(gradients + 2), THREADS, gradients, count, sums, values(inputs, 0), values(outputs, 0));
 }
 
 __global__ inline void lost_kernel(ViewedSome some, int *lost) {

@@ -14,46 +14,37 @@ __device__ inline uint32_t order_of(float depth) {
     return bits & sign ? ~bits : bits | sign;
 }
 
-// A warp has a ray, whose numbers it keeps in shared memory: [3 n + count] floats.
-__global__ inline void upsample_kernel(UpsampleRound is, long rays, const float *origins, const float *directions,
-                                       const float *depths, const float *sdf, float *added, float *merged, int *order) {
-    SHARED_OF_LAUNCH(shared);
-    const int n = is.depths, count = is.count, all = n + count, warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const long r = blockIdx.x * (long)(blockDim.x / LANES) + warp;
-    if (r >= rays) return;
-    float *both = (float *)shared + warp * (2 * n + all), *weights = both + all, *cdf = weights + n;  // cdf: at first sdf
-    for (int i = lane; i < n; i += LANES) {
-        both[i] = depths[r * n + i];
-        cdf[i] = sdf[r * n + i];
-    }
-    wait_for_warp();
-    for (int i = lane; i < n - 1; i += LANES)
-        weights[i] = round_alpha(is, origins + r * 3, directions + r * 3, both, cdf, i);
-    wait_for_warp();
-    if (lane == 0) cumulate(is, weights, cdf);
-    wait_for_warp();
-    for (int q = lane; q < count; q += LANES) added[r * count + q] = both[n + q] = quantile(is, both, cdf, q);
-    wait_for_warp();
-    for (int i = lane; i < all; i += LANES) {
-        const uint32_t own = order_of(both[i]);
-        int place = 0;  // as many come before it as are less, or equal and earlier
-        for (int j = 0; j < all; j++) {
-            const uint32_t other = order_of(both[j]);
-            place += other < own || (other == own && j < i);
-        }
-        merged[r * all + place] = both[i];
-        order[r * all + place] = i;
-    }
-}
-
 // For each of `rays`: new depths [rays, count], all depths ascending [rays, n + count], and the place of each of these
 // in the concatenation of old and new ones.
 inline void upsample(const UpsampleRound &layout, long rays, const float *origins, const float *directions,
                      const float *depths, const float *sdf, float *added, float *merged, int *order) {
-    const long bytes = (3 * layout.depths + layout.count) * sizeof(float), most = SHARED_OF_A_BLOCK / bytes;
-    const long warps = most < 1 ? 1 : most < THREADS / LANES ? most : THREADS / LANES;
-    launch_sharing(upsample_kernel, dim3((unsigned)((rays + warps - 1) / warps)), warps * LANES, warps * bytes, layout, rays,
-                   origins, directions, depths, sdf, added, merged, order);
+    const UpsampleRound is = layout;
+    const int n = is.depths, count = is.count, all = n + count;
+    each_warp(rays, 2 * n + all, [=] __device__(long r, int lane, float *both) {
+        float *weights = both + all, *cdf = weights + n;  // cdf: at first the distances
+        for (int i = lane; i < n; i += LANES) {
+            both[i] = depths[r * n + i];
+            cdf[i] = sdf[r * n + i];
+        }
+        wait_for_warp();
+        for (int i = lane; i < n - 1; i += LANES)
+            weights[i] = round_alpha(is, origins + r * 3, directions + r * 3, both, cdf, i);
+        wait_for_warp();
+        if (lane == 0) cumulate(is, weights, cdf);
+        wait_for_warp();
+        for (int q = lane; q < count; q += LANES) added[r * count + q] = both[n + q] = quantile(is, both, cdf, q);
+        wait_for_warp();
+        for (int i = lane; i < all; i += LANES) {
+            const uint32_t own = order_of(both[i]);
+            int place = 0;  // as many come before it as are less, or equal and earlier
+            for (int j = 0; j < all; j++) {
+                const uint32_t other = order_of(both[j]);
+                place += other < own || (other == own && j < i);
+            }
+            merged[r * all + place] = both[i];
+            order[r * all + place] = i;
+        }
+    });
 }
 
 }  // namespace neus

@@ -52,7 +52,7 @@ constexpr size_t STACK = 1 << 16, SHARED_BYTES = 48 << 10;  // 48 KiB: available
 constexpr size_t MOST_SHARED = 227 << 10;  // to a block that asks for it, on 9.0
 static long card_shared = MOST_SHARED;     // the same on the emulated card
 static bool rounds_factors = false;        // as train.tf32 asks for
-static int card_multiprocessors = 1;       // so few that some points already take several passes through a network
+static int card_multiprocessors = 0;       // 0: an H100's where nothing runs, else one, so that few points take several passes
 constexpr unsigned MOST_THREADS = 1024, LANES = 32;
 
 // What was started since the last call of `emulated_work`.
@@ -327,7 +327,9 @@ struct Scratch {
 
 inline bool is_reduced() { return emulation::rounds_factors; }
 inline long most_shared() { return emulation::card_shared; }
-inline int multiprocessors() { return emulation::order == emulation::DRY ? 132 : emulation::card_multiprocessors; }
+inline int multiprocessors() {
+    return emulation::card_multiprocessors ? emulation::card_multiprocessors : emulation::order == emulation::DRY ? 132 : 1;
+}
 
 template <typename... Parameters, typename... Arguments>
 inline void launch_sharing(void (*kernel)(Parameters...), dim3 blocks, int threads, long shared, Arguments... arguments) {

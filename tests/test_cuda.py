@@ -39,7 +39,7 @@ def test_every_toolkit_of_12_and_13_works_with_a_driver_of_its_version():
     ("capability", "release", "code", "is_translated"),
     [
         (75, (13, 0), 75, False),
-        (61, (12, 4), 61, False),
+        (75, (12, 0), 75, False),
         (120, (13, 0), 120, False),  # Jittor ends at 9.0, the toolkit does not
         (88, (12, 4), 86, False),  # code for 8.6 runs on 8.8; that for 8.7, a board with its processor, does not
         (87, (12, 4), 87, False),
@@ -57,7 +57,8 @@ def test_a_card_gets_its_own_code_or_the_nearest_that_runs_on_it(capability, rel
 
 
 DEAD, OLDEST = driver((13, 0), problem="it finds no GPU"), driver((11, 4), version="470.57")
-V100 = driver((11, 4), gpu(70, "V100"), version="470.57")
+V100, P40, K40 = (gpu(capability, name) for capability, name in ((70, "V100"), (61, "P40"), (35, "K40")))
+TURING = ["(capability ", "from capability 7.5 (Turing, 2018) on: use --device cpu"]
 T13, T12, ALONE = toolkit((13, 0)), toolkit((12, 4)), toolkit((12, 4), without=("cuda_runtime.h", "cudart"))
 NO_BLAS_12 = toolkit((12, 4), without=("cublas",))
 PAST = "older than CUDA 13.0 (/cuda-13.0/bin/nvcc): "
@@ -66,14 +67,14 @@ REFUSED = {
     "no driver": (None, [T13], ["no NVIDIA driver is installed"]),
     "driver without a card": (DEAD, [T13], ["no NVIDIA GPU", "finds no"]),
     "driver that was updated": (driver((13, 0), problem=detect.STATUSES[803]), [], ["restart the machine"]),
-    "too old a driver, old card": (V100, [], ["update the driver 470.57 to 525 or newer and install a CUDA 12"]),
+    "old card, too old a driver": (driver((11, 4), V100, version="470.57"), [], TURING),
+    "old card, CUDA 12": (driver((12, 4), V100), [T12], ["V100", "7.0", *TURING]),
+    "old card, CUDA 13": (driver((13, 0), P40), [T13], ["P40", "6.1", *TURING]),
+    "very old card, no nvcc": (driver((12, 4), K40), [], ["K40", "3.5", *TURING]),
     "too old a driver": (OLDEST, [toolkit((12, 0))], ["470.57", "11.4", "580", ALL]),
-    "old driver, old card": (driver((12, 4), gpu(61, "1080")), [T13], [f"{PAST}install a CUDA 12 toolkit"]),
-    "old driver, new toolkit": (OLD, [T13], ["12.2", "13.0", "580", "CUDA 12 toolkit"]),
-    "no nvcc, old card": (driver((13, 0), gpu(61, "P40")), [], ["P40 (capability 6.1)", "install a CUDA 12 toolkit"]),
+    "old driver, new toolkit": (OLD, [T13], ["12.2", f"{PAST}update it to 580 or newer, or install a CUDA 12 toolkit"]),
     "toolkit 11": (NEW, [toolkit((11, 8))], ["11.8", "12.0 to 13.x", ALL]),
-    "old card, CUDA 13": (driver((13, 0), gpu(70, "V100")), [T13], ["7.0", "7.5 and newer", "CUDA 12 toolkit"]),
-    "very old card": (driver((12, 4), gpu(35, "K40")), [T12], ["3.5", "too old", "--device cpu"]),
+    "toolkit without the card": (driver(), [toolkit(codes=(100,))], ["10.0 and newer", "CUDA 12 toolkit"]),
     "new card": (driver((12, 0), gpu(120, "5090")), [T12], ["does not know it", "update the driver"]),
     "no cuBLAS 12": (OLD, [NO_BLAS_12], ["libcublas.so", "pip install nvidia-cublas-cu12"]),
     "an nvcc alone": (OLD, [ALONE], ["cuda_runtime.h and libcudart.so", RUNTIME]),

@@ -29,6 +29,7 @@ from models.ops import color_mlp, nerf_mlp
 from models.ops.kernel import NATIVE, REFERENCE
 from models.ops.sdf_mlp import SOURCE
 from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes
+from models.ops.source import CUDA
 
 pytestmark = only_on_the_cpu
 KIB = 1 << 10
@@ -62,13 +63,16 @@ extern "C" void to_half(const float *x, uint16_t *y, long n) {
 extern "C" void from_half(const uint16_t *x, float *y, long n) {
     for (long i = 0; i < n; i++) y[i] = neus::lower_half(x[i]);
 }
-// 1 if it is refused: more shared memory than there is, a barrier or a call of a warp that not all threads reach.
+// 1 if it is refused: more shared memory than there is, a barrier or a call of a warp that not all threads reach. A row
+// of warps may reach its own barrier more often than another one.
 extern "C" int refuses(int what, long bytes) {
     auto *barrier = +[](int) { if (threadIdx.x % 2) __syncthreads(); };
     auto *call = +[](int) { if (threadIdx.x % 2) neus::largest_of_warp(1.f); };
     auto *nothing = +[](int) {};
+    auto *own = +[](int) { for (unsigned i = 0; i <= threadIdx.x / 32; i++) neus::wait_for(1 + threadIdx.x / 32, 32); };
+    auto *common = +[](int) { for (unsigned i = 0; i <= threadIdx.x / 32; i++) neus::wait_for(1, 64); };
     try {
-        neus::launch_sharing(what == 0 ? nothing : what == 1 ? barrier : call, dim3(1), 64, bytes, 0);
+        neus::launch_sharing((decltype(nothing)[]){nothing, barrier, call, own, common}[what], dim3(1), 64, bytes, 0);
     } catch (const std::exception &) {
         return 1;
     }
@@ -123,8 +127,8 @@ def test_fragments_multiply_matrices_by_the_layouts_of_ptx(primitives):
 
 
 def test_what_a_block_cannot_do_is_refused(primitives):
-    asked = [*itertools.product([0], CARDS.values()), (0, 228 * KIB), (1, KIB), (2, KIB)]
-    assert [primitives.refuses(what, ctypes.c_long(size)) for what, size in asked] == [0, 0, 0, 0, 1, 1, 1]
+    asked = [*itertools.product([0], CARDS.values()), (0, 228 * KIB), (1, KIB), (2, KIB), (3, KIB), (4, KIB)]
+    assert [primitives.refuses(what, ctypes.c_long(size)) for what, size in asked] == [0, 0, 0, 0, 1, 1, 1, 0, 1]
 
 
 def field_of(conf, points, seed=0):
@@ -232,28 +236,76 @@ SIZES = {
 }
 
 
-def products_of(name, conf):
-    """The products of a network that is computed layer by layer."""
+def is_in_tiles(name, conf):
+    """Whether a network is: else fields are computed layer by layer, and others in plain Jittor."""
     layers = [*conf.trunk, *conf.heads] if name == "nerf" else conf.widths
     widths = tuple(width for pair in layers for width in pair)
     if name == "nerf":
         sizes = NerfSizes(conf.D, conf.d_in, conf.multires, conf.multires_view, conf.skips, widths)
-        return work(nerf_mlp.SOURCE, "nerf_backward", sizes, MANY).products
+        return sizes.fits_tiles and work(nerf_mlp.SOURCE, "nerf_backward", sizes, MANY).products == []
     if name == "rendering_network":
         sizes = ColorSizes(len(layers), 1, widths[0] - conf.d_feature - 3, 1, conf.d_feature, widths)
-        return work(color_mlp.SOURCE, "color_backward", sizes, MANY).products
+        return sizes.fits_tiles and work(color_mlp.SOURCE, "color_backward", sizes, MANY).products == []
     sizes = SdfSizes(len(layers), conf.embedded_width, conf.multires, 1 << 2, widths, 1.0)
-    return work(SOURCE, "sdf_distance", sizes, MANY).products
+    return work(SOURCE, "sdf_distance", sizes, MANY).products == []
 
 
 @pytest.mark.parametrize(("network", "changes", "fits"), SIZES.values(), ids=SIZES)
 def test_the_log_says_which_networks_have_no_tiles(network, changes, fits, monkeypatch):
     conf = dataclasses.replace(ROOMY[network], **changes)
-    assert (products_of(network, conf) == []) == fits_tiles(conf) == fits
+    assert is_in_tiles(network, conf) == fits_tiles(conf) == fits
     whole = SimpleNamespace(model=SimpleNamespace(**{**ROOMY, network: conf}))
     for name, told in (("cuda", not fits), ("cpu", False)):
         monkeypatch.setattr(backend, "device_info", lambda name=name: SimpleNamespace(name=name))
         assert (network in tiles_line(whole)) == told
+
+
+@pytest.mark.parametrize("name", ["color", "nerf"])
+def test_a_turing_computes_wide_colours_in_plain_jittor(name, monkeypatch):
+    """It has room for tiles of half the width."""
+    sizes = ColorSizes(5, 1, 30, 1, 256, (289, *(512,) * 8, 3)), NerfSizes(2, 4, 10, 4, (), (84, *(512,) * 4, 513))
+    for capability in (75, 80):
+        gpu = SimpleNamespace(capability=capability)
+        monkeypatch.setattr(backend.choice, "home", SimpleNamespace(plan=SimpleNamespace(gpu=gpu)))
+        assert [one.fits_tiles for one in sizes] == [capability == 80] * 2
+    given = example(name)
+    monkeypatch.setattr(ColorSizes if name == "color" else NerfSizes, "fits_tiles", False)
+    with in_form(EMULATED[0]) as called:
+        found = results(kernels()[name], given, NATIVE)
+    assert called == []
+    for ours, theirs in zip(found, results(kernels()[name], given, REFERENCE), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6 * np.abs(theirs).max())
+
+
+WAVES = """
+// Shares of the multiprocessors' time in which they compute tiles, and gradients of weights in a launch of `blocks`.
+extern "C" void filled(long bytes, int multiprocessors, long points, long blocks, double *shares) {
+    emulation::card_shared = bytes;
+    emulation::card_multiprocessors = multiprocessors;
+    emulation::order = emulation::DRY;
+    const std::vector<neus::LayerShape> shapes(3, {0, 0, 256, 256, 0, 256, 256, 48, 0, 256, 1.f});
+    const neus::NetInTiles net(nullptr, shapes, true);
+    const long most = net.at_once(points), at_once = multiprocessors * 16 / net.warps;
+    const auto tiles = [&](long rows) { return (rows + net.points - 1) / net.points; };
+    long waves = 0;
+    for (long begin = 0; begin < points; begin += most)
+        waves += (tiles(std::min(most, points - begin)) + at_once - 1) / at_once;
+    shares[0] = (double)tiles(points) / (waves * at_once);
+    const long chunks = most / neus::CHUNK, slices = neus::slices_of<>(blocks, chunks, multiprocessors);
+    const long turns = (blocks * slices + multiprocessors - 1) / multiprocessors;
+    shares[1] = (double)blocks * chunks / multiprocessors / (turns * ((chunks + slices - 1) / slices));
+}
+"""
+
+
+# Blocks of the weight gradients: of the sweep, of the values, of colours and of the published NeRF.
+@pytest.mark.parametrize("blocks", [34, 38, 20, 42])
+@pytest.mark.parametrize(("capability", "multiprocessors"), [("8.6", 82), ("8.0", 108), ("9.0", 132), ("9.0", 148)])
+def test_passes_and_slices_fill_the_multiprocessors(capability, multiprocessors, blocks):
+    built, shares = build(f'#include "cuda_emulation.h"\n{SOURCE.text(CUDA)}{WAVES}'), np.empty(2)
+    size = ctypes.c_long(CARDS[capability])
+    built.filled(size, multiprocessors, ctypes.c_long(MANY), ctypes.c_long(blocks), pointer(shares))
+    assert shares.min() >= 0.85
 
 
 def test_a_card_without_room_for_a_tile_takes_products(card):

@@ -98,9 +98,9 @@ REQUIREMENTS = "requirements-cuda.txt"
 GPU_REMEDY = "check the output of nvidia-smi; restart the machine, or reinstall the driver"
 PIP_ALL = f"pip install -r {REQUIREMENTS}"
 PIP_MAJOR = 13  # the wheels of CUDA 13 contain an nvcc, those of 12 do not
-PIP_DRIVER, OLDEST_DRIVER = "580", "525"  # the oldest drivers for CUDA 13 and CUDA 12
-PIP_OLDEST_GPU, OLDEST_GPU = 75, 50  # the lowest capabilities of CUDA 13 and CUDA 12
-TOO_OLD = "the GPU is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
+PIP_DRIVER = "580"  # the oldest for CUDA 13
+OLDEST_GPU = 75  # capability: what the networks compute in tiles needs (models/ops/csrc/cuda/device.h)
+OLDER_TOOLKIT = f"install a CUDA {OLDEST_MAJOR} toolkit"
 # Capabilities of embedded boards: their code does not run on other GPUs.
 EMBEDDED = (53, 62, 72, 87, 101, 110)
 NO_DRIVER = "no NVIDIA driver is installed"
@@ -142,15 +142,18 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
         remedy = "choose --gpu 0" if count == 1 else f"choose --gpu 0 to {count - 1}"
         return Conclusion(None, f"--gpu {gpu} does not exist: {driver.words} offers {offered}{chosen}: {remedy}")
     selected = driver.gpus[gpu]
+    if selected.capability < OLDEST_GPU:
+        oldest = f"GPUs are supported from capability {dotted(OLDEST_GPU)} (Turing, 2018) on"
+        return Conclusion(None, f"{selected.words} is not used, {oldest}: use --device cpu, or another one with --gpu")
     if driver.cuda < (OLDEST_MAJOR, 0):
-        return Conclusion(None, f"{selected.words} is not used, {driver.runs}: {install(driver, selected)}")
+        return Conclusion(None, f"{selected.words} is not used, {driver.runs}: {install(driver)}")
     tried = [(obstacle(toolkit, driver, selected), toolkit) for toolkit in facts.toolkits]
     if plans := [
         CudaBuild(toolkit, selected, *_targets(toolkit, selected)) for (_, words), toolkit in tried if not words
     ]:
         return Conclusion(plans[0], others=tuple(plans[1:]))
     if not tried:
-        return Conclusion(None, f"{selected.words} is not used, there is no nvcc: {install(driver, selected)}")
+        return Conclusion(None, f"{selected.words} is not used, there is no nvcc: {install(driver)}")
     (_, words), _ = max(tried, key=lambda entry: entry[0][0])  # the first of those with the most passed checks
     return Conclusion(None, f"{selected.words} is not used, {words}")
 
@@ -164,16 +167,14 @@ def obstacle(toolkit: Toolkit, driver: Driver, gpu: Gpu) -> tuple[int, str]:
     """The number of passed checks, and why a toolkit cannot be used and what to do; "" if it can be used."""
     release, name = toolkit.release, toolkit.words
     if release == (0, 0):
-        return 0, f"{toolkit.nvcc} does not print its version: {install(driver, gpu)}"
+        return 0, f"{toolkit.nvcc} does not print its version: {install(driver)}"
     if not OLDEST_MAJOR <= release[0] <= NEWEST_MAJOR:
         untried = f"{name} is not {OLDEST_MAJOR}.0 to {NEWEST_MAJOR}.x, which Jittor 1.3.11 is known to compile with"
-        return 1, f"{untried}: {install(driver, gpu)}"
+        return 1, f"{untried}: {install(driver)}"
     if release[0] > driver.cuda[0]:
-        newer = f"update it to {PIP_DRIVER} or newer, or " if gpu.capability >= PIP_OLDEST_GPU else ""
-        return 2, f"{driver.runs}, older than {name}: {newer}{_for_old(gpu)}"
+        return 2, f"{driver.runs}, older than {name}: update it to {PIP_DRIVER} or newer, or {OLDER_TOOLKIT}"
     if toolkit.codes and gpu.capability < toolkit.codes[0]:
-        older = f"{name} compiles for {dotted(toolkit.codes[0])} and newer only"
-        return 3, f"{older}: {_for_old(gpu)}"
+        return 3, f"{name} compiles for {dotted(toolkit.codes[0])} and newer only: {OLDER_TOOLKIT}"
     _, is_translated = _targets(toolkit, gpu)
     if is_translated and release > driver.cuda:
         return 4, f"{name} does not know it and is newer than {driver.words}: update the driver"
@@ -195,27 +196,17 @@ def _targets(toolkit: Toolkit, gpu: Gpu) -> tuple[tuple[int], bool]:
     return (newest,), newest // 10 != gpu.capability // 10
 
 
-def install(driver: Driver, gpu: Gpu) -> str:
+def install(driver: Driver) -> str:
     """The command or instruction that installs a suitable toolkit, and a driver for it."""
-    is_new = gpu.capability >= PIP_OLDEST_GPU
     if driver.cuda >= (PIP_MAJOR, 0):
-        return PIP_ALL if is_new else _for_old(gpu)
+        return PIP_ALL
     newer = f"update {driver.words} to {PIP_DRIVER} or newer and {PIP_ALL}"
-    if driver.cuda >= (OLDEST_MAJOR, 0):
-        return f"{newer}, or {_for_old(gpu)}" if is_new else _for_old(gpu)
-    if is_new or gpu.capability < OLDEST_GPU:
-        return newer if is_new else TOO_OLD
-    return f"update {driver.words} to {OLDEST_DRIVER} or newer and {_for_old(gpu)}"
+    return f"{newer}, or {OLDER_TOOLKIT}" if driver.cuda >= (OLDEST_MAJOR, 0) else newer
 
 
 def anew(toolkit: Toolkit) -> str:
     """The command or instruction that repairs a broken toolkit."""
     return PIP_ALL if toolkit.is_pips else "reinstall the CUDA toolkit"
-
-
-def _for_old(gpu: Gpu) -> str:
-    """The remedy for a GPU or driver that is too old for pip's packages."""
-    return TOO_OLD if gpu.capability < OLDEST_GPU else f"install a CUDA {OLDEST_MAJOR} toolkit"
 
 
 def _complete(toolkit: Toolkit) -> str:

@@ -91,7 +91,7 @@ def _refused(plans: Sequence[CudaBuild], errors: Sequence[HomeError], driver: Dr
     reasons = ", and ".join(f"{plan.toolkit.words} was found, but {error.words}" for plan, error in tried)
     remedies = [first.remedy]
     pips = {error.remedy for plan, error in tried if plan.toolkit.is_pips}
-    if first.is_of_toolkit and install(driver, gpu) == PIP_ALL != first.remedy and pips <= {PIP_ALL}:
+    if first.is_of_toolkit and install(driver) == PIP_ALL != first.remedy and pips <= {PIP_ALL}:
         remedies.append(PIP_ALL)
     return f"{gpu.words} is not used, {reasons}: {', or '.join(remedies)}, or use --device cpu"
 

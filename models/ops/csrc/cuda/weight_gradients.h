@@ -9,7 +9,7 @@ namespace neus {
 constexpr int SIDE = 128;    // rows and columns of a block: a row of four warps has all columns
 constexpr int CHUNK = 32;    // points in shared memory at a time
 constexpr int SLICES = 8;    // at most
-constexpr int CHUNKS_TO_START = 4;  // that take as long as the start and the end of a block
+constexpr int CHUNKS_TO_START = 2;  // that take as long as the start and the end of a block
 constexpr int PARTS_OF_A_LAUNCH = 32;  // the kernel arguments must fit into 4 KiB
 
 // A matrix [points, width]; null: ones in its first column.

@@ -50,7 +50,7 @@ __device__ inline void relu_layers(Tile &tile, const TileNet &net, const Its &it
 }
 
 template <int PRODUCTS, typename Points>
-__global__ void __launch_bounds__(TILE_BOUND) relu_tiles_kernel(TileNet net, ReluTiles<Points> its) {
+__global__ void __launch_bounds__(TILE_BOUND, 1) relu_tiles_kernel(TileNet net, ReluTiles<Points> its) {
     Tile tile(net.width, net.beside);
     const long begin = tile.first();
     const int rows = tile.rows_of(number_of(its.points));
@@ -84,7 +84,7 @@ __device__ inline void relu_inputs(const Tile &tile, const TileLayer &bottom, co
 }
 
 template <int PRODUCTS, typename Points>
-__global__ void __launch_bounds__(TILE_BOUND) relu_bars_kernel(TileNet net, ReluTiles<Points> its) {
+__global__ void __launch_bounds__(TILE_BOUND, 1) relu_bars_kernel(TileNet net, ReluTiles<Points> its) {
     Tile tile(net.width, net.beside);
     const long begin = tile.first();
     const int rows = tile.rows_of(number_of(its.points));

@@ -96,7 +96,7 @@ __device__ inline void sweep_tile(Tile &tile, const TileNet &net, const SdfTiles
 
 // Distances, features, and the sweep of the same tile, whose record is then in the second-level cache.
 template <int PRODUCTS>
-__global__ void __launch_bounds__(TILE_BOUND) sdf_tiles_kernel(TileNet net, SdfTiles its) {
+__global__ void __launch_bounds__(TILE_BOUND, 1) sdf_tiles_kernel(TileNet net, SdfTiles its) {
     Tile tile(net.width, net.beside);
     const long begin = tile.first();
     const int rows = tile.rows_of(its.points);
@@ -140,7 +140,7 @@ struct SdfCotangents {
 
 // The cotangents of the sweep, and the sweep itself.
 template <int PRODUCTS>
-__global__ void __launch_bounds__(TILE_BOUND) sdf_hats_kernel(TileNet net, SdfCotangents its) {
+__global__ void __launch_bounds__(TILE_BOUND, 1) sdf_hats_kernel(TileNet net, SdfCotangents its) {
     Tile tile(net.width, net.beside);
     const long begin = tile.first();
     const int rows = tile.rows_of(its.points);
@@ -168,7 +168,7 @@ __device__ inline float through_softplus(float bar, float h, float hat, float u)
 
 // The cotangents of the values.
 template <int PRODUCTS>
-__global__ void __launch_bounds__(TILE_BOUND) sdf_bars_kernel(TileNet net, SdfCotangents its) {
+__global__ void __launch_bounds__(TILE_BOUND, 1) sdf_bars_kernel(TileNet net, SdfCotangents its) {
     Tile tile(net.width, net.beside);
     const long begin = tile.first();
     const int rows = tile.rows_of(its.points);

@@ -68,14 +68,10 @@ struct ColorTiles {
 inline void color_forward(const ColorSizes &sizes, long n, const float *fixed, const float *normals,
                           const float *feature, const float *packed, float *rgb, float *) {
     const NetInTiles net(packed, color_shapes(sizes), false);
-    const long most = net.at_once(n);
-    ColorTiles inputs(sizes, most);
-    for (long begin = 0; begin < n; begin += most) {
-        ReluTiles<long> its = inputs.of(sizes, part_of(n, begin, most), fixed + begin * sizes.fixed, normals + begin * 3,
-                                        feature + begin * sizes.features);
-        its.outputs = rgb + begin * sizes.widths.back();
-        evaluate(net, its);
-    }
+    ColorTiles inputs(sizes, n);
+    ReluTiles<long> its = inputs.of(sizes, n, fixed, normals, feature);
+    its.outputs = rgb;
+    evaluate(net, its);
 }
 
 // Cotangents of normals [n, 3], feature [n, features] and packed parameters from those of rgb.

@@ -55,15 +55,11 @@ template <typename Rows>
 inline void values_of(const Rows &n, const NerfSizes &sizes, const float *points, const float *directions,
                       const float *packed, float *density, float *rgb) {
     const NetInTiles net(packed, nerf_shapes(sizes), false, true);
-    const long most = net.at_once(most_of(n));
-    NerfTiles inputs(sizes, most);
-    for (long begin = 0; begin < most_of(n); begin += most) {
-        ReluTiles<Rows> its =
-            inputs.of(part_of(n, begin, most), sizes, points + begin * sizes.coordinates, directions + begin * 3);
-        its.density = density + begin;
-        its.outputs = rgb + begin * 3;
-        evaluate(net, its);
-    }
+    NerfTiles inputs(sizes, most_of(n));
+    ReluTiles<Rows> its = inputs.of(n, sizes, points, directions);
+    its.density = density;
+    its.outputs = rgb;
+    evaluate(net, its);
 }
 
 // Gradient of the packed parameters from the cotangents of density and rgb.

@@ -46,8 +46,8 @@ inline void sdf_from_points(int octaves, long rows, const float *encoded, const 
                             long stride) {
     const int width = 3 * (1 + 2 * octaves);
     each_place(rows, 3, [=] __device__(int r, int j, long at) {
-        const float *e = encoded + r * stride + j, g = cotangent[at];
-        float *to = hat + r * stride + j;
+        const float *__restrict__ e = encoded + r * stride + j, g = cotangent[at];
+        float *__restrict__ to = hat + r * stride + j;
         if (width + j < stride) to[width] = 0.f;
         to[0] = g;
         for (int f = 0; f < octaves; f++) {

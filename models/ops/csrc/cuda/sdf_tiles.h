@@ -203,7 +203,6 @@ __global__ void __launch_bounds__(TILE_BOUND, 1) sdf_bars_kernel(TileNet net, Sd
 
 // Distances, and where `its` asks for them features and totals, of the points of a launch.
 inline void evaluate(const NetInTiles &net, const SdfTiles &its) {
-    if (its.points <= 0) return;
     net.run(is_reduced() ? sdf_tiles_kernel<1> : sdf_tiles_kernel<3>, its);
 }
 

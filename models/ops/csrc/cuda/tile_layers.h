@@ -201,6 +201,7 @@ struct NetInTiles {
     // A kernel for the points of a launch.
     template <typename Launch>
     void run(void (*kernel)(TileNet, Launch), const Launch &its) const {
+        if (most_of(its.points) <= 0) return;
         launch_sharing(kernel, dim3((unsigned)((most_of(its.points) + points - 1) / points)), warps * LANES, shared_of(warps, net.width, net.beside), net, its);
     }
     // Points of a pass through layers whose outputs are stored: all multiprocessors have registers for TILE_WARPS warps.

@@ -180,8 +180,9 @@ __global__ void __launch_bounds__(TILE_BOUND, 1) sdf_bars_kernel(TileNet net, Sd
         its.hats.of(net, l - 1, begin, rows).fetch();
         its.bars.of(net, l - 1, begin, rows).fetch();
         Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
-        const TileRows h = its.record.of(net, l - 1, its.first + begin, rows), hat = its.hats.of(net, l - 1, begin, rows);
-        const TileRows bar = its.bars.of(net, l - 1, begin, rows);
+        const int to = not_before(l) - 1;  // whose addresses would take registers in the product
+        const TileRows h = its.record.of(net, to, its.first + begin, rows), hat = its.hats.of(net, to, begin, rows);
+        const TileRows bar = its.bars.of(net, to, begin, rows);
         if (l == net.last)
             each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
                 const float distance = row < rows ? outputs.values[row * outputs.stride] : 0.f;
@@ -193,10 +194,10 @@ __global__ void __launch_bounds__(TILE_BOUND, 1) sdf_bars_kernel(TileNet net, Sd
             a = through_softplus(a, value.x, swept.x, u.x);
             b = through_softplus(b, value.y, swept.y, u.y);
         };
-        each_pair<0, 2>(tile, tile.column, sums, through);  // in halves, for want of registers
-        write<0, 2>(tile, sums, bar);
-        each_pair<2, 4>(tile, tile.column, sums, through);
-        write<2, 4>(tile, sums, bar);
+        each_pair<0, 1>(tile, tile.column, sums, through);  // in halves, for want of registers
+        write<0, 1>(tile, sums, bar);
+        each_pair<1, 2>(tile, tile.column, sums, through);
+        write<1, 2>(tile, sums, bar);
         if (l > 1) put(tile, sums);
     }
 }

@@ -158,14 +158,14 @@ inline long shared_of(int warps, int width, int beside) {
 }
 
 // work(row, column, value, next value) for pairs of sums at rows of the tile and columns from `first` on; of these BEGIN
-// to END of the four parts.
-template <int BEGIN = 0, int END = 4, typename Work>
+// to END of the halves of the rows.
+template <int BEGIN = 0, int END = 2, typename Work>
 __device__ inline void each_pair(const Tile &tile, int first, Sums &sums, Work work) {
     const int lane = not_before(tile.lane);
 #pragma unroll
-    for (int n = BEGIN; n < END; n++)
+    for (int n = 0; n < 4; n++)
 #pragma unroll
-        for (int m = 0; m < 2; m++)
+        for (int m = BEGIN; m < END; m++)
 #pragma unroll
             for (int j = 0; j < 2; j++)
                 work(tile.row + 16 * m + lane / 4 + 8 * j, first + 8 * n + 2 * (lane % 4), sums.at[m][n][2 * j],
@@ -190,7 +190,7 @@ __device__ inline void store_split(const Area &area, int row, int column, float 
 }
 
 // To memory. What is read after it waits for it, since it may be the same memory: so all is read before.
-template <int BEGIN = 0, int END = 4>
+template <int BEGIN = 0, int END = 2>
 __device__ inline void write(const Tile &tile, Sums &sums, const TileRows &to) {
     each_pair<BEGIN, END>(tile, tile.column, sums,
                           [&](int row, int column, float a, float b) { to.write(row, column, a, b); });

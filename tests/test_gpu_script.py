@@ -138,7 +138,7 @@ def test_every_kernel_in_tiles_has_a_group():
     kernel = re.compile(r"__global__ void __launch_bounds__\(\w[^)]*\)\s+(\w+)\(")
     sources = (ROOT / "models" / "ops" / "csrc" / "cuda").glob("*.h")
     names = [name for path in sources for name in kernel.findall(path.read_text())]
-    assert "relu_tiles_kernel" in names and "sdf_sweep_kernel" in names and "gradients_kernel" in names
+    assert "relu_tiles_kernel" in names and "sdf_tiles_kernel" in names and "gradients_kernel" in names
     groups = {name: gpu_trace.group_of(f"void neus::{name}<128>(neus::TileNet, long)") for name in names}
     assert {*groups.values()} == {"networks in tiles", "gradients of weights"}, groups
 

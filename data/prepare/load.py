@@ -16,8 +16,9 @@ from data.errors import SceneError
 from data.parsed_scene import ParsedScene
 from data.prepare.adjust import adjusted, located
 from data.prepare.tracks import triangulated
+from data.rays import PinholeCamera
 from data.scenes.config import AUTO_FORMAT, NO_REFINEMENT, POSES_AND_FOCAL, TEST, DatasetConfig, split
-from data.scenes.preprocess import preprocess, views_of
+from data.scenes.preprocess import grey_photographs, preprocess, views_of
 from data.scenes.readers import READERS, recognise
 from data.scenes.region import parse_roi
 from data.scenes.scene import Scene, Views, check_scene
@@ -51,6 +52,14 @@ def load_views(conf: DatasetConfig, trained: np.ndarray) -> Views | None:
             return None
         own = parse_roi(conf.roi).scale_mat if conf.roi else parsed.scale_mat
         return views_of(parsed, conf, trained if own is None else own)
+
+
+def load_grey(
+    conf: DatasetConfig, scene: Scene, downscale: int, background: float = 0.0
+) -> list[tuple[PinholeCamera, np.ndarray]]:
+    """The training photographs of a scene in grey, divided by `downscale`: see `grey_photographs`."""
+    with _failures_named(conf):
+        return list(grey_photographs(_training(parse_scene(conf), conf), scene, downscale, background))
 
 
 def load_held_out(conf: DatasetConfig, training: Scene, group: str = TEST, background: float = 0.0) -> Scene | None:

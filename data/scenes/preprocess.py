@@ -6,7 +6,7 @@ V images, each with its own size and intrinsics.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,10 @@ import numpy as np
 from data.errors import SceneError, listed
 from data.io.color_profiles import profile_words
 from data.io.headers import ImageError, read_exif, read_metadata
-from data.io.images import alpha_of, mask_of, over_background, read_image, rgb_of, size_of
+from data.io.images import alpha_of, eight_bits, mask_of, over_background, read_image, rgb_of, size_of
 from data.io.levels import Levels, levels_of, range_words, small_range, stretched
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
+from data.rays import PinholeCamera
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.config import DatasetConfig
 from data.scenes.frustum import Cameras, box_in_frame, extraction_region, parse_bbox
@@ -93,6 +94,23 @@ def views_of(parsed: ParsedScene, conf: DatasetConfig, scale_mat: np.ndarray) ->
     sizes = tuple(_reduced_size(lens.size, conf.downscale) for lens in lenses)
     cameras = _cameras(parsed.images, lenses, sizes)
     return Views(sizes=sizes, **_posed(parsed, parsed.images, cameras, conf, scale_mat))
+
+
+def grey_photographs(
+    parsed: ParsedScene, scene: Scene, downscale: int, background: float
+) -> Iterator[tuple[PinholeCamera, np.ndarray]]:
+    """The photographs of a scene in grey, uint8 [H, W], of another size than there, one decoded at a time.
+
+    Cameras are those of `scene`, in its frame. Raises as `preprocess`.
+    """
+    views = {name: view for view, name in enumerate(scene.image_names)}
+    posed_images = [posed for posed in parsed.images if posed.path.name in views]
+    for posed, lens in zip(posed_images, lenses_of(parsed, posed_images), strict=True):
+        view = views[posed.path.name]
+        rgb = _stretched((_decode(posed, background)[0],), scene)[0][0]
+        grey = _reduced(lens(cv2.cvtColor(eight_bits(rgb), cv2.COLOR_RGB2GRAY)), downscale)
+        intrinsics = resized(scene.intrinsics[view], scene.size(view), size_of(grey))
+        yield PinholeCamera(intrinsics, scene.c2w[view], *size_of(grey)), grey
 
 
 def _cameras(

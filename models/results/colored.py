@@ -87,13 +87,18 @@ def color_file(conf: ExperimentConfig, request: MeshRequest) -> tuple[Surface, S
     if source.resolve() in [file.resolve() for file in (path, *companions(path, request.color))]:
         raise UserError(f"--output {path}: is the mesh of --mesh; name another file")
     mesh = given_surface(experiment.scene, source, request.frame, None).mesh
-    mesh = decimated(trimesh.Trimesh(mesh.vertices, mesh.faces), request)  # with vertices at one place merged
-    log, surface = RunLogger(experiment.folder, is_written=False), Surface(mesh)
+    mesh = trimesh.Trimesh(mesh.vertices, mesh.faces)  # with vertices at one place merged
+    log = RunLogger(experiment.folder, is_written=False)
+
+    def parts(items: Iterable[Any], desc: str) -> Iterator[Any]:
+        yield from log.progress(items, desc=desc, leave=False)
+
+    if request.has_details:
+        from models.results.detailed import with_details  # imports Jittor
+
+        mesh = with_details(conf, experiment.scene, mesh, log, parts)
+    surface = Surface(decimated(mesh, request))
     if request.color != NONE:
-
-        def parts(items: Iterable[Any], desc: str) -> Iterator[Any]:
-            yield from log.progress(items, desc=desc, leave=False)
-
         surface = colored(experiment.scene, request, surface, None, log, parts)
     write(experiment, 0, log, request, surface, path)
     return surface, experiment.scene

@@ -26,6 +26,7 @@ from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
 from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
+from models.results.detailed import with_details
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
@@ -128,10 +129,17 @@ def box(scene: Posed, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
-    """Clean, simplify, refine, close and colour, in this order: each step reduces the work of the next ones."""
-    mesh = _simplified(context, request, _cleaned(context, request, mesh))
-    memory.release_all()  # also the ray caster, which is in a reference cycle
-    mesh, normals = _on_level(context, request, mesh)
+    """Clean, simplify, refine, close and colour, in this order: each step reduces the work of the next ones.
+
+    Details, which need all triangles, come before they are simplified.
+    """
+    mesh = _cleaned(context, request, mesh)
+    if request.has_details:
+        mesh, normals = _simplified(context, request, _with_details(context, request, mesh)), None
+    else:
+        mesh = _simplified(context, request, mesh)
+        memory.release_all()  # also the ray caster, which is in a reference cycle
+        mesh, normals = _on_level(context, request, mesh)
     if request.is_watertight:
         mesh, normals = _closed(context, mesh), None
     if request.color == NONE:
@@ -139,6 +147,13 @@ def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh)
     if request.color == NETWORK:
         return _as_the_network_says(context, mesh, normals)
     return _colored(context, request, mesh, normals)
+
+
+def _with_details(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+    """Apply --details."""
+    mesh = _on_level(context, request, mesh)[0]
+    experiment = context.experiment
+    return with_details(experiment.conf, experiment.scene, mesh, context.log, context.parts)
 
 
 def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:

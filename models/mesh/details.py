@@ -1,0 +1,291 @@
+"""The detail of full-size photographs for a mesh: vertices move along their normals to where photographs agree best.
+
+From coarse to fine: the mesh gets even triangles with edges of EDGE pixels; each vertex compares the photographs that
+show it best at some offsets (`ops.agreement`); the best offsets, weighted by how distinct they are, become a change
+that bends little; then edges are halved, for photographs of twice the size. Each vertex keeps its place on the given
+surface and its change apart, and photographs that were not compared decide how much of the change stays. V vertices, F
+faces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import trimesh
+from scipy.sparse import csr_matrix, diags, identity
+from scipy.sparse.linalg import LinearOperator, cg
+
+from data.rays import PinholeCamera
+from data.scenes.undistort import resized
+from models.machine.backend import jt
+from models.mesh import remesh
+from models.mesh.clean import vertex_normals
+from models.mesh.visibility import Visibility, dots, lengths
+from models.ops.agreement import Agreement, agreement
+
+MOST_VERTICES = 700_000
+COMPARED, WITNESSES = 6, 2  # photographs of a vertex that place it, and that decide whether that is better
+GRAZING = 0.3  # cosine
+BLURRED, SHARP = 0.2, 1.5  # limits of the weight of a photograph by its sharpness, relative to the median
+EDGE = 2.1  # pixels of the photographs of a level
+OFFSETS = 7
+# Of each level, the steps between offsets in pixels of its photographs.
+ROUNDS: tuple[tuple[float, ...], ...] = ((1.0, 0.6), (1.0, 0.6), (0.7, 0.5, 0.4))
+RINGS, PATCH = 2, 24  # of neighbours that a patch consists of, and its most vertices
+LEAST_SCORE, SURE_SCORE = 0.5, 0.9  # of a best offset without confidence, and with all
+DISTINCT = 0.05  # second difference of the scores at a distinct best offset
+BENDING = 1.0  # weight of the square of the change's Laplacian
+FAITH = 1e-3  # confidence, everywhere, in no change
+ITERATIONS, CLOSE = 60, 1e-3  # of conjugate gradients
+TURNED, TAKEN_BACK, LESS = 0.3, 6, 0.3  # cosine of a triangle that turns too much; how often, to what part
+AROUND = 30  # rounds of averaging of what the witnesses say
+SURE_GAIN = 0.01  # of the correlation of the witnesses, from which on all of a change stays; none at no gain
+WORTH = 0.004  # mean gain below which the mesh stays as it is
+
+Bar = Callable[[Iterable], Iterable]
+
+
+@dataclass(frozen=True)
+class GreyPhotographs:
+    """Grey photographs with their cameras, in the frame of the mesh."""
+
+    cameras: Sequence[PinholeCamera]
+    images: Sequence[np.ndarray]  # V of uint8 [H, W]
+
+    def reduced(self, times: int) -> GreyPhotographs:
+        """With sides divided by `times`."""
+        cameras, images = [], []
+        for camera, image in zip(self.cameras, self.images, strict=True):
+            full, size = (camera.width, camera.height), (max(4, camera.width // times), max(4, camera.height // times))
+            cameras.append(PinholeCamera(resized(camera.intrinsics, full, size), camera.c2w, *size))
+            images.append(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
+        return GreyPhotographs(cameras, images)
+
+    def inputs(self) -> list[np.ndarray]:
+        """Cameras, sizes and pixels as inputs of `agreement`."""
+        rows, sizes, start = [], [], 0
+        for camera in self.cameras:
+            turn = camera.c2w[:3, :3].T
+            rows.append((camera.intrinsics @ np.column_stack([turn, -turn @ camera.center])).ravel())
+            sizes.append([camera.width, camera.height, start])
+            start += camera.width * camera.height
+        pixels = np.concatenate([image.ravel() for image in self.images])
+        return [np.array(rows, np.float32), np.array(sizes, np.int32), pixels]
+
+
+@dataclass(frozen=True)
+class Detailed:
+    """A mesh with the detail of photographs, or the given one."""
+
+    mesh: trimesh.Trimesh
+    is_changed: bool
+    before: float  # mean correlation of the witnesses across the even mesh on the given surface
+    after: float  # across that with all changes
+
+
+@dataclass
+class _State:
+    """The mesh of a level."""
+
+    base: np.ndarray  # [V, 3], on the given surface
+    change: np.ndarray  # [V, 3]
+    faces: np.ndarray  # [F, 3]
+    views: np.ndarray  # int32 [V, COMPARED + WITNESSES], the best first, -1 for none
+    pixel: np.ndarray  # [V], the size there of a pixel of the first one, full size, units of the frame
+
+    @property
+    def vertices(self) -> np.ndarray:
+        """Their places, [V, 3]."""
+        return self.base + self.change
+
+
+def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> Detailed:
+    """The mesh as sharp as the photographs; the mesh itself where they do not agree better on another."""
+    levels = [(level, step) for level, steps in enumerate(ROUNDS) for step in steps]
+    state, before, inputs, last = _coarsest(mesh, photographs), -1, list[np.ndarray](), len(ROUNDS) - 1
+    for level, step in progress(levels):
+        if level != before:
+            inputs = photographs.reduced(2 ** (last - level)).inputs()
+            state = _halved(state, mesh) if level else state
+        before = level
+        _move(state, inputs, step * 2 ** (last - level) * state.pixel)
+    return _judged(mesh, state, inputs)
+
+
+def pixel_size(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera]) -> float:
+    """The median size of a pixel at the surface, of the nearer cameras, units of the frame."""
+    points = np.asarray(mesh.vertices)[:: max(1, len(mesh.vertices) // 1000)]
+    sizes = [lengths(points - camera.center) / camera.intrinsics[0, 0] for camera in cameras]
+    return float(np.median(np.quantile(sizes, 0.25, axis=0)))
+
+
+def reduction(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], downscale: int) -> int:
+    """By what the sides of photographs are divided so that MOST_VERTICES have edges of EDGE pixels, at least 1.
+
+    cameras: of the photographs divided by `downscale`.
+    """
+    edge = np.sqrt(mesh.area / (2 * MOST_VERTICES) * 4.0 / np.sqrt(3.0))
+    return max(1, round(edge * downscale / (EDGE * pixel_size(mesh, cameras))))
+
+
+def _coarsest(mesh: trimesh.Trimesh, photographs: GreyPhotographs) -> _State:
+    """The even mesh of the first level, and the photographs of its vertices."""
+    edge = EDGE * pixel_size(mesh, photographs.cameras) * 2 ** (len(ROUNDS) - 1)
+    even = remesh.remeshed(mesh, edge)
+    base = np.asarray(even.vertices)
+    views, pixel = _chosen(even, photographs, Visibility(mesh))
+    return _State(base, np.zeros_like(base), np.asarray(even.faces), views, pixel)
+
+
+def _chosen(
+    mesh: trimesh.Trimesh, photographs: GreyPhotographs, visibility: Visibility
+) -> tuple[np.ndarray, np.ndarray]:
+    """The `views` and `pixel` of `_State`: the most pixels, in sharp photographs, across each vertex come first."""
+    points, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
+    sharp = np.array([cv2.Laplacian(image, cv2.CV_32F).var() for image in photographs.images])
+    sharp = np.clip(sharp / max(float(np.median(sharp)), 1e-6), BLURRED, SHARP)
+    sizes = np.full((len(photographs.cameras), len(points)), np.inf)
+    scores = np.zeros((len(points), max(len(photographs.cameras), COMPARED + WITNESSES)), np.float32)
+    for view, camera in enumerate(photographs.cameras):
+        towards = camera.center - points
+        away = lengths(towards)
+        cosine = dots(towards, normals) / np.maximum(away, 1e-12)
+        rows = np.flatnonzero(camera.shows(*camera.project(points)) & (cosine > GRAZING))
+        rows = rows[visibility.sees(points[rows], normals[rows], camera.center)]
+        sizes[view] = away / camera.intrinsics[0, 0]
+        scores[rows, view] = cosine[rows] / sizes[view, rows] * sharp[view]
+    order = np.argsort(-scores, axis=1)[:, : COMPARED + WITNESSES]
+    views = np.where(np.take_along_axis(scores, order, axis=1) > 0, order, -1).astype(np.int32)
+    return views, sizes[np.maximum(views[:, 0], 0), np.arange(len(points))]
+
+
+def _halved(state: _State, mesh: trimesh.Trimesh) -> _State:
+    """The state with all edges halved; the new vertices are placed on `mesh`, with the mean change of their ends."""
+    faces, ends = remesh.quartered(state.faces, len(state.base))
+    base = np.concatenate([state.base, remesh.onto(mesh, state.base[ends].mean(axis=1))])
+    change, pixel = (np.concatenate([value, value[ends].mean(axis=1)]) for value in (state.change, state.pixel))
+    return _State(base, change, faces, np.concatenate([state.views, state.views[ends[:, 0]]]), pixel)
+
+
+def _move(state: _State, inputs: Sequence[np.ndarray], steps: np.ndarray) -> None:
+    """Change the state: each vertex is moved along its normal by offsets that are `steps` [V] apart."""
+    vertices, beside = state.vertices, remesh.adjacency(state.faces, len(state.base))
+    normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
+    patches = _patches(beside)
+    scores = _scores(vertices, normals, steps, patches, state.views[:, :COMPARED], inputs, OFFSETS)
+    offsets, confidence = best_offsets(scores)
+    move = np.clip(smoothed(offsets * steps, confidence, beside), -OFFSETS // 2 * steps, OFFSETS // 2 * steps)
+    state.change += without_turns(vertices, move[:, None] * normals, state.faces)
+
+
+def _patches(beside: csr_matrix) -> np.ndarray:
+    """Each vertex and its neighbours within RINGS edges, int32 [V, PATCH], then -1."""
+    count = beside.shape[0]
+    near = ring = beside + identity(count, np.float32, "csr")
+    for _ in range(RINGS - 1):
+        near = near @ ring
+    rows = np.repeat(np.arange(count), np.diff(near.indptr))
+    others = near.indices != rows
+    rows, columns = rows[others], near.indices[others]
+    place = 1 + np.arange(len(rows)) - (near.indptr[rows] - rows)  # each row before had its own vertex, too
+    fits = place < PATCH
+    found = np.full((count, PATCH), -1, np.int32)
+    found[:, 0] = np.arange(count)
+    found[rows[fits], place[fits]] = columns[fits]
+    return found
+
+
+def _scores(
+    vertices: np.ndarray,
+    normals: np.ndarray,
+    steps: np.ndarray,
+    patches: np.ndarray,
+    views: np.ndarray,
+    inputs: Sequence[np.ndarray],
+    offsets: int,
+) -> np.ndarray:
+    """Scores [V, offsets] of `agreement`."""
+    numbers = [value.astype(np.float32) for value in (vertices, normals, steps[:, None])]
+    given = [*numbers, patches, np.ascontiguousarray(views), *inputs]
+    return agreement(*map(jt.array, given), Agreement(offsets, views.shape[1], patches.shape[1])).numpy()
+
+
+def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The best offset [V] of scores [V, O], in steps from the middle one, and the confidence in it, in [0, 1].
+
+    It is the vertex of the parabola through the best score and those beside it. The confidence is 0 at either end.
+    """
+    rows, last = np.arange(len(scores)), scores.shape[1] - 1
+    best = scores.argmax(axis=1)
+    inner = np.clip(best, 1, last - 1)
+    low, middle, high = (scores[rows, inner + shift].astype(np.float64) for shift in (-1, 0, 1))
+    bend = 2.0 * middle - low - high
+    shift = 0.5 * (high - low) / np.maximum(bend, 1e-6)
+    sure = np.clip((middle - LEAST_SCORE) / (SURE_SCORE - LEAST_SCORE), 0.0, 1.0)
+    confidence = np.clip(bend / DISTINCT, 0.0, 1.0) * sure * (best == inner)
+    return inner - last // 2 + np.clip(shift, -0.5, 0.5), confidence
+
+
+def smoothed(offsets: np.ndarray, confidence: np.ndarray, beside: csr_matrix) -> np.ndarray:
+    """The change x [V] with the least sum of confidence (x - offset)^2, FAITH x^2 and BENDING (Laplacian of x)^2."""
+    count, like = len(offsets), {"dtype": np.float32}
+    shares = diags(1.0 / np.maximum(np.asarray(beside.sum(axis=1)).ravel(), 1.0)).astype(np.float32) @ beside
+    laplacian = (identity(count, np.float32, "csr") - shares).tocsr()
+    transposed, weight = laplacian.T.tocsr(), (confidence + FAITH).astype(np.float32)
+    product = LinearOperator((count,) * 2, lambda x: weight * x + BENDING * (transposed @ (laplacian @ x)), **like)
+    diagonal = weight + BENDING * np.asarray(laplacian.power(2).sum(axis=0)).ravel()
+    near = LinearOperator((count,) * 2, lambda x: x / diagonal, **like)
+    target = (confidence * offsets).astype(np.float32)
+    return cg(product, target, x0=target, rtol=CLOSE, maxiter=ITERATIONS, M=near)[0].astype(np.float64)
+
+
+def without_turns(vertices: np.ndarray, move: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Moves [V, 3] of vertices [V, 3], less at triangles that would turn by much: no spikes, no overlaps."""
+    move, rows, before = move.copy(), np.arange(len(faces)), _unit_normals(vertices, faces)
+    for _ in range(TAKEN_BACK):
+        after = _unit_normals(vertices + move, faces[rows])
+        rows = rows[dots(before[rows], after) < TURNED]
+        corners = np.unique(faces[rows])
+        if len(corners) == 0:
+            break
+        move[corners] *= LESS
+        touched = np.zeros(len(vertices), bool)
+        touched[corners] = True
+        rows = np.flatnonzero(touched[faces].any(axis=1))
+    return move
+
+
+def _unit_normals(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Unit normals [F, 3]."""
+    first, second, third = (vertices[faces[:, corner]] for corner in range(3))
+    across = np.cross(second - first, third - first)
+    return across / np.maximum(lengths(across), 1e-30)[:, None]
+
+
+def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[np.ndarray]) -> Detailed:
+    """As much of the change as photographs agree better with that were not compared, around each vertex.
+
+    Where there are too few of them, those that were compared decide.
+    """
+    beside = remesh.adjacency(state.faces, len(state.base))
+    patches, witnesses = _patches(beside), state.views[:, [0, *range(COMPARED, COMPARED + WITNESSES)]]
+    views = np.where((witnesses >= 0).sum(axis=1, keepdims=True) < 2, state.views[:, :3], witnesses)
+    before, after = (
+        _scores(place, place, state.pixel, patches, views, inputs, 1)[:, 0] for place in (state.base, state.vertices)
+    )
+    known = ((before > -1) & (after > -1)).astype(np.float64)
+    if not known.any():
+        return Detailed(mesh, False, 0.0, 0.0)
+    gain, weight = known * (after - before), known
+    count = np.maximum(np.asarray(beside.sum(axis=1)).ravel(), 1.0)
+    for _ in range(AROUND):
+        gain, weight = (0.5 * value + 0.5 * (beside @ value) / count for value in (gain, weight))
+    stays = np.clip(gain / np.maximum(weight, 1e-6) / SURE_GAIN, 0.0, 1.0)
+    means = [float((known * value).sum() / known.sum()) for value in (before, after)]
+    if means[1] - means[0] < WORTH:
+        return Detailed(mesh, False, *means)
+    changed = trimesh.Trimesh(state.base + stays[:, None] * state.change, state.faces, process=False)
+    return Detailed(changed, True, *means)

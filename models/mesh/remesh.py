@@ -1,0 +1,126 @@
+"""Triangles of even size for a surface: without slivers, and finer where that is wanted. V vertices, F faces.
+
+Borders, and edges of more than two triangles, stay as they are.
+"""
+
+from __future__ import annotations
+
+import igl
+import numpy as np
+import trimesh
+from scipy.sparse import csr_matrix
+
+from models.mesh.clean import decimated, vertex_normals
+from models.mesh.visibility import dots, lengths
+
+ROUNDS = 3  # of flips and relaxations
+FLIPS = 4  # passes; each flips edges without a common triangle
+RELAXED = 0.5  # of the way to the middle of the neighbours
+FLAT = 0.5  # cosine between two triangles of which the common edge may be flipped
+
+
+def adjacency(faces: np.ndarray, count: int) -> csr_matrix:
+    """Which of `count` vertices share an edge: ones, float32 [V, V]."""
+    begin, end = faces[:, [0, 1, 2]].ravel(), faces[:, [1, 2, 0]].ravel()
+    found = csr_matrix((np.ones(len(begin), np.float32), (begin, end)), (count, count))
+    found = found + found.T
+    found.data[:] = 1.0
+    return found
+
+
+def remeshed(mesh: trimesh.Trimesh, edge: float) -> trimesh.Trimesh:
+    """The surface with edges of about the length `edge`, its vertices on `mesh`."""
+    wanted = int(mesh.area / (np.sqrt(3.0) / 4.0 * edge**2))
+    rough = decimated(mesh, wanted)
+    vertices, faces = np.asarray(rough.vertices), np.asarray(rough.faces)
+    for _ in range(ROUNDS):
+        faces = flipped(vertices, faces)
+        vertices = relaxed(vertices, faces)
+        vertices = onto(mesh, vertices)
+    return trimesh.Trimesh(vertices, faces, process=False)
+
+
+def onto(mesh: trimesh.Trimesh, points: np.ndarray) -> np.ndarray:
+    """The places [P, 3] of a mesh nearest to points [P, 3]."""
+    return igl.point_mesh_squared_distance(
+        points, np.asarray(mesh.vertices, float), np.ascontiguousarray(mesh.faces, np.int64)
+    )[2]
+
+
+def relaxed(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Vertices moved towards the middle of their neighbours, within the surface; those of borders stay."""
+    mesh = trimesh.Trimesh(vertices, faces, process=False)
+    beside, normals = adjacency(faces, len(vertices)), vertex_normals(mesh)
+    count = np.asarray(beside.sum(axis=1))
+    move = RELAXED * (beside @ vertices / np.maximum(count, 1.0) - vertices)
+    move -= dots(move, normals)[:, None] * normals
+    move[_borders(faces)] = 0.0
+    return vertices + move
+
+
+def _sides(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Edges [E, 2], the lower vertex first, of each corner's opposite side [3 F], and how many faces have each."""
+    sides = np.sort(faces[:, [[1, 2], [2, 0], [0, 1]]].reshape(-1, 2), axis=1).astype(np.int64)
+    base = int(faces.max()) + 1
+    keys, which, uses = np.unique(sides[:, 0] * base + sides[:, 1], return_inverse=True, return_counts=True)
+    return np.stack([keys // base, keys % base], axis=1), which, uses
+
+
+def _borders(faces: np.ndarray) -> np.ndarray:
+    """The vertices of edges that do not have two triangles."""
+    edges, _, uses = _sides(faces)
+    return np.unique(edges[uses != 2])
+
+
+def flipped(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Faces with the edges of the Delaunay triangulation where the surface is about flat."""
+    faces = faces.copy()
+    for _ in range(FLIPS):
+        edges, which, uses = _sides(faces)
+        order = np.argsort(which, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(uses)[:-1]])[uses == 2]
+        one, other = order[starts], order[starts + 1]  # corners opposite of each edge of two triangles
+        corner = faces.ravel()
+        tip, toe = corner[one], corner[other]
+        a, b = (faces[one // 3, (one + step) % 3] for step in (1, 2))  # the edge, in the direction of the first face
+        is_bad = (_angle(vertices, tip, a, b) + _angle(vertices, toe, a, b) > np.pi + 1e-3) & (tip != toe)
+        is_bad &= _is_flat(vertices, tip, toe, a, b)
+        rows = np.flatnonzero(is_bad)
+        base = int(faces.max()) + 1
+        new = np.minimum(tip, toe)[rows].astype(np.int64) * base + np.maximum(tip, toe)[rows]
+        rows = rows[~np.isin(new, edges[:, 0] * base + edges[:, 1])]
+        first = np.full(len(faces), len(one))  # of the edges of a face only the first is flipped
+        for side in (one, other):
+            np.minimum.at(first, side[rows] // 3, rows)
+        rows = rows[(first[one[rows] // 3] == rows) & (first[other[rows] // 3] == rows)]
+        if len(rows) == 0:
+            break
+        faces[one[rows] // 3] = np.stack([tip[rows], a[rows], toe[rows]], axis=1)
+        faces[other[rows] // 3] = np.stack([toe[rows], b[rows], tip[rows]], axis=1)
+    return faces
+
+
+def _angle(vertices: np.ndarray, tip: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The angles at the vertices `tip` between `a` and `b`."""
+    one, other = vertices[a] - vertices[tip], vertices[b] - vertices[tip]
+    return np.arccos(np.clip(dots(one, other) / np.maximum(lengths(one) * lengths(other), 1e-30), -1.0, 1.0))
+
+
+def _is_flat(vertices: np.ndarray, tip: np.ndarray, toe: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Whether the four triangles of both states of an edge look in about one direction."""
+    across = [_across(vertices, *corners) for corners in ((tip, a, b), (toe, b, a), (tip, a, toe), (toe, b, tip))]
+    across = [one / np.maximum(lengths(one), 1e-30)[:, None] for one in across]
+    return np.logical_and.reduce([dots(across[0], one) > FLAT for one in across[1:]])
+
+
+def _across(vertices: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """The normals of triangles, as long as twice their areas."""
+    return np.cross(vertices[b] - vertices[a], vertices[c] - vertices[a])
+
+
+def quartered(faces: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Four triangles for each: the new faces, and the ends [E, 2] of the new vertices, which follow the `count` old."""
+    edges, which, _ = _sides(faces)
+    (a, b, c), (p, q, r) = faces.T, (count + which).reshape(-1, 3).T  # middles, opposite of each corner
+    parts = ((a, r, q), (r, b, p), (q, p, c), (p, q, r))
+    return np.concatenate([np.stack(corners, axis=1) for corners in parts]), edges

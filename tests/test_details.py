@@ -1,0 +1,109 @@
+"""Details of photographs on a mesh: what waves of a plane are found, and what stays as it is."""
+
+import cv2
+import numpy as np
+import pytest
+import trimesh
+from dense_extraction import BOX, marching_cubes, sample_grid, sphere
+from scipy.ndimage import map_coordinates
+
+from data.rays import PinholeCamera
+from models.mesh import details, remesh
+from models.mesh.details import GreyPhotographs, detailed
+
+SIDE, SIZE, FOCAL = 0.5, 150, 300.0
+TEXTURE = cv2.GaussianBlur(np.random.default_rng(0).normal(size=(600, 600)), (0, 0), 1.2)
+TEXTURE = np.clip(128 + 60 * TEXTURE / TEXTURE.std(), 0, 255)
+
+
+def height(points, size):
+    """Waves of 30 pixels."""
+    return size * np.cos(60 * points[..., 0]) * np.cos(60 * points[..., 1])
+
+
+def photographs(size, blurred=()):
+    """Cameras on a circle above the plane z = 0 with waves of a height, and one above its middle."""
+    cameras, images = [], []
+    for angle in [*np.linspace(0, 2 * np.pi, 8, endpoint=False), None]:
+        eye = np.array([0, 0, 1.4]) if angle is None else np.array([0.7 * np.cos(angle), 0.7 * np.sin(angle), 1.2])
+        forward = -eye / np.linalg.norm(eye)
+        right = np.cross(forward, [0.1, 1.0, 0.02])
+        right /= np.linalg.norm(right)
+        c2w = np.eye(4)
+        c2w[:3] = np.column_stack([right, np.cross(forward, right), forward, eye])
+        intrinsics = np.array([[FOCAL, 0, SIZE / 2], [0, FOCAL, SIZE / 2], [0, 0, 1.0]])
+        x, y = np.meshgrid(np.arange(SIZE), np.arange(SIZE))
+        rays = np.stack([x, y, np.ones_like(x)], -1) @ np.linalg.inv(intrinsics).T @ c2w[:3, :3].T
+        places = np.zeros_like(rays)
+        for _ in range(8):
+            places = eye + rays * ((height(places, size) - eye[2]) / rays[..., 2])[..., None]
+        image = map_coordinates(TEXTURE, 300 + 400 * places[..., 1::-1].transpose(2, 0, 1), order=1, mode="wrap")
+        images.append(cv2.GaussianBlur(image, (0, 0), 2.0) if len(images) in blurred else image)
+        cameras.append(PinholeCamera(intrinsics, c2w, SIZE, SIZE))
+    return GreyPhotographs(cameras, [np.rint(image).astype(np.uint8) for image in images])
+
+
+def plane(spacing=0.02):
+    ticks = np.arange(-SIDE / 2, SIDE / 2 + 1e-9, spacing)
+    x, y = np.meshgrid(ticks, ticks)
+    at = np.arange(x.size).reshape(x.shape)
+    a, b, c, d = (one.ravel() for one in (at[:-1, :-1], at[:-1, 1:], at[1:, :-1], at[1:, 1:]))
+    vertices = np.column_stack([x.ravel(), y.ravel(), np.zeros(x.size)])
+    return trimesh.Trimesh(vertices, np.concatenate([np.stack([a, b, d], 1), np.stack([a, d, c], 1)]), process=False)
+
+
+def of_the_middle(mesh):
+    """Where patches are not near the border, on which the plane ends."""
+    return np.abs(mesh.vertices[:, :2]).max(axis=1) < 0.35 * SIDE
+
+
+@pytest.mark.parametrize("blurred", [(), (0, 3)])
+def test_waves_that_photographs_show_are_found_without_folds(blurred):
+    size = 0.006
+    found = detailed(plane(), photographs(size, blurred), list)
+    middle = of_the_middle(found.mesh)
+    points = np.asarray(found.mesh.vertices)[middle]
+    left = points[:, 2] - height(points, size)
+    assert found.is_changed and found.after > found.before + 0.03
+    assert np.sqrt((left**2).mean()) < 0.35 * np.sqrt((height(points, size) ** 2).mean())
+    assert found.mesh.face_normals[:, 2].min() > 0.5  # no triangle is turned over
+
+
+def test_a_surface_that_photographs_agree_on_stays_as_it_is():
+    mesh = plane()
+    found = detailed(mesh, photographs(0.0), list)
+    assert found.mesh is mesh and not found.is_changed and found.before > 0.9
+
+
+def test_photographs_without_texture_move_nothing():
+    mesh, seen = plane(), photographs(0.006)
+    plain = GreyPhotographs(seen.cameras, [np.full_like(image, 90) for image in seen.images])
+    assert detailed(mesh, plain, list).mesh is mesh
+
+
+def test_photographs_are_reduced_to_what_the_vertices_show(monkeypatch):
+    mesh, cameras = plane(), photographs(0.0).cameras
+    assert details.reduction(mesh, cameras, 1) == 1
+    monkeypatch.setattr(details, "MOST_VERTICES", 500)
+    assert details.reduction(mesh, cameras, 1) == 3 and details.reduction(mesh, cameras, 3) == 8
+
+
+def test_the_best_offset_is_that_of_a_parabola():
+    at = np.arange(-3, 4)
+    scores = np.stack([0.9 - 0.05 * (at - 1.3) ** 2, 0.9 - 0.05 * (at - 4.0) ** 2, np.full(7, 0.9)])
+    offsets, confidence = details.best_offsets(scores.astype(np.float32))
+    assert offsets[0] == pytest.approx(1.3, abs=1e-4) and confidence[0] > 0.9
+    assert confidence[1] == 0.0 and confidence[2] < 1e-3
+
+
+def test_an_even_mesh_has_no_slivers_and_lies_on_the_surface():
+    mesh = marching_cubes(sample_grid(sphere, *BOX, 60, 10**5), 0.0, *BOX)
+    even = remesh.remeshed(mesh, 0.08)
+    smallest = [np.degrees(one.face_angles.min()) for one in (mesh, even)]
+    assert smallest[1] > 15.0 > 3.0 * smallest[0]
+    assert even.is_watertight and even.volume == pytest.approx(mesh.volume, rel=0.01)
+    assert np.abs(remesh.onto(mesh, np.asarray(even.vertices)) - even.vertices).max() < 1e-9
+    assert even.edges_unique_length.mean() == pytest.approx(0.08, rel=0.1)
+    faces, ends = remesh.quartered(np.asarray(even.faces), len(even.vertices))
+    fine = trimesh.Trimesh(np.concatenate([even.vertices, even.vertices[ends].mean(axis=1)]), faces, process=False)
+    assert fine.is_watertight and fine.area == pytest.approx(even.area) and len(faces) == 4 * len(even.faces)

@@ -80,7 +80,8 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
         functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
-    given = given.for_scene(len(list_images(data_dir / "image")), work.mesh.resolution)
+    work = replace(work, mesh=planned.mesh_with_details(work.mesh, given))
+    given = given.for_scene(len(list_images(data_dir / "image")), work.mesh.resolution, bool(work.mesh.has_details))
     with first_scene_kept():
         if plan is None:
             plan, budget = _first_look(work, given, folder)

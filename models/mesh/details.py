@@ -37,7 +37,7 @@ ROUNDS: tuple[tuple[float, ...], ...] = ((1.0, 0.6), (1.0, 0.6), (0.7, 0.5, 0.4)
 RINGS, PATCH = 2, 24  # of neighbours that a patch consists of, and its most vertices
 LEAST_SCORE, SURE_SCORE = 0.5, 0.9  # of a best offset without confidence, and with all
 DISTINCT = 0.05  # second difference of the scores at a distinct best offset
-BENDING = 1.0  # weight of the square of the change's Laplacian
+BENDING = 3.0  # weight of the square of the change's Laplacian
 FAITH = 1e-3  # confidence, everywhere, in no change
 ITERATIONS, CLOSE = 60, 1e-3  # of conjugate gradients
 TURNED, TAKEN_BACK, LESS = 0.3, 6, 0.3  # cosine of a triangle that turns too much; how often, to what part
@@ -177,7 +177,8 @@ def _move(state: _State, inputs: Sequence[np.ndarray], steps: np.ndarray) -> Non
     patches = _patches(beside)
     scores = _scores(vertices, normals, steps, patches, state.views[:, :COMPARED], inputs, OFFSETS)
     offsets, confidence = best_offsets(scores)
-    move = np.clip(smoothed(offsets * steps, confidence, beside), -OFFSETS // 2 * steps, OFFSETS // 2 * steps)
+    move = smoothed(offsets * steps, confidence, dots(state.change, normals), beside)
+    move = np.clip(move, -OFFSETS // 2 * steps, OFFSETS // 2 * steps)
     state.change += without_turns(vertices, move[:, None] * normals, state.faces)
 
 
@@ -229,17 +230,24 @@ def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return inner - last // 2 + np.clip(shift, -0.5, 0.5), confidence
 
 
-def smoothed(offsets: np.ndarray, confidence: np.ndarray, beside: csr_matrix) -> np.ndarray:
-    """The change x [V] with the least sum of confidence (x - offset)^2, FAITH x^2 and BENDING (Laplacian of x)^2."""
-    count, like = len(offsets), {"dtype": np.float32}
+def smoothed(offsets: np.ndarray, confidence: np.ndarray, change: np.ndarray, beside: csr_matrix) -> np.ndarray:
+    """The moves x [V] with the least sum of confidence (x - offset)^2, FAITH x^2, BENDING (Laplacian of change + x)^2.
+
+    `change` [V] is that of the moves before, so that their noise does not add up.
+    """
+    count = len(offsets)
     shares = diags(1.0 / np.maximum(np.asarray(beside.sum(axis=1)).ravel(), 1.0)).astype(np.float32) @ beside
     laplacian = (identity(count, np.float32, "csr") - shares).tocsr()
     transposed, weight = laplacian.T.tocsr(), (confidence + FAITH).astype(np.float32)
-    product = LinearOperator((count,) * 2, lambda x: weight * x + BENDING * (transposed @ (laplacian @ x)), **like)
+
+    def bent(values: np.ndarray) -> np.ndarray:
+        return BENDING * (transposed @ (laplacian @ values.astype(np.float32)))
+
+    product = LinearOperator((count,) * 2, lambda x: weight * x + bent(x), dtype=np.float32)
     diagonal = weight + BENDING * np.asarray(laplacian.power(2).sum(axis=0)).ravel()
-    near = LinearOperator((count,) * 2, lambda x: x / diagonal, **like)
-    target = (confidence * offsets).astype(np.float32)
-    return cg(product, target, x0=target, rtol=CLOSE, maxiter=ITERATIONS, M=near)[0].astype(np.float64)
+    near = LinearOperator((count,) * 2, lambda x: x / diagonal, dtype=np.float32)
+    begin = (confidence * offsets).astype(np.float32)
+    return cg(product, begin - bent(change), x0=begin, rtol=CLOSE, maxiter=ITERATIONS, M=near)[0].astype(np.float64)
 
 
 def without_turns(vertices: np.ndarray, move: np.ndarray, faces: np.ndarray) -> np.ndarray:

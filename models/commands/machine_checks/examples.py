@@ -14,6 +14,7 @@ from data.rays import Rays
 from models import ops
 from models.commands.machine_checks.example_inputs import HEIGHT, POINTS, RAYS, SPLATS, WIDTH, Inputs, as_var, camera
 from models.machine.backend import jt
+from models.ops.agreement import Agreement
 from models.ops.draw import Draw, Photographs
 from models.ops.hits import Hits
 from models.ops.kernel import Kernel
@@ -201,6 +202,19 @@ class _Makers(Inputs):
         views[::4, 0] = -1
         given = (points, normals, jt.array(views), as_var(rows), jt.array(np.stack(images).astype(np.uint8)))
         return Example((*given, Patches(40, 40, 1, 2, 1, 1.9)), (points, normals))
+
+    def agreement(self) -> Example:
+        """Vertices near the plane z = 0 below three cameras; some patches are small, some leave a photograph."""
+        rows = [[30.0, 0, 20, 40 - 30 * shift, 0, 30, 20, 40, 0, 0, 1, 2] for shift in (0.0, 0.2, -0.3)]
+        points, steps = as_var(self.rng.uniform(-0.5, 0.5, (RAYS, 3)) * [1, 1, 0.1]), as_var(np.full((RAYS, 1), 0.02))
+        normals = as_var(np.tile([0, 0, -1], (RAYS, 1)))
+        patches = self.rng.integers(0, RAYS, (RAYS, 8)).astype(np.int32)
+        patches[::3, 5:] = -1
+        views = np.tile(np.array([0, 2, -1, 1], np.int32), (RAYS, 1))
+        sizes, pixels = [[40, 40, 1600 * view] for view in range(3)], self.rng.integers(0, 256, 3 * 1600)
+        whole = [jt.array(value) for value in (patches, views)]
+        photographs = (as_var(rows), jt.array(np.array(sizes, np.int32)), jt.array(pixels.astype(np.uint8)))
+        return Example((points, normals, steps, *whole, *photographs, Agreement(5, 4, 8)))
 
     def sharpness(self) -> Example:
         variance = self.normal(1, size=0.2)

@@ -57,10 +57,12 @@ def of_the_middle(mesh):
     return np.abs(mesh.vertices[:, :2]).max(axis=1) < 0.35 * SIDE
 
 
-@pytest.mark.parametrize("blurred", [(), (0, 3)])
-def test_waves_that_photographs_show_are_found_without_folds(blurred):
-    size = 0.006
-    found = detailed(plane(), photographs(size, blurred), list)
+@pytest.mark.parametrize(("spacing", "blurred"), [(0.02, ()), (0.02, (0, 3)), (0.004, ())])
+def test_waves_that_photographs_show_are_found_without_folds(spacing, blurred):
+    """A mesh that is finer than the photographs keeps its triangles."""
+    size, mesh = 0.006, plane(spacing)
+    found = detailed(mesh, photographs(size, blurred), list)
+    assert (spacing < 0.01) == np.array_equal(found.mesh.faces, mesh.faces)
     middle = of_the_middle(found.mesh)
     points = np.asarray(found.mesh.vertices)[middle]
     left = points[:, 2] - height(points, size)
@@ -94,6 +96,19 @@ def test_the_best_offset_is_that_of_a_parabola():
     offsets, confidence = details.best_offsets(scores.astype(np.float32))
     assert offsets[0] == pytest.approx(1.3, abs=1e-4) and confidence[0] > 0.9
     assert confidence[1] == 0.0 and confidence[2] < 1e-3
+
+
+def test_a_change_that_makes_the_surface_cross_itself_is_taken_back():
+    """Two sheets, of which the lower one gets a bump through the upper one."""
+    lower, upper = plane(), plane()
+    upper.vertices[:, 2] += 0.01
+    both = trimesh.util.concatenate([lower, upper])
+    vertices, faces, change = np.asarray(both.vertices), np.asarray(both.faces), np.zeros((len(both.vertices), 3))
+    middle = np.argmin(np.linalg.norm(vertices, axis=1))
+    change[middle, 2], change[3, 2] = 0.03, 0.005
+    assert remesh.crossed(vertices + change, faces).any() and not remesh.crossed(vertices, faces).any()
+    kept = details.without_crossings(vertices, change, faces)
+    assert not remesh.crossed(vertices + kept, faces).any() and kept[3, 2] == 0.005
 
 
 def test_an_even_mesh_has_no_slivers_and_lies_on_the_surface():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import cv2
+import igl
 import numpy as np
 import trimesh
 from scipy.sparse import csr_matrix, diags, identity
@@ -295,5 +296,30 @@ def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[np.ndarray]) 
     means = [float((known * value).sum() / known.sum()) for value in (before, after)]
     if means[1] - means[0] < WORTH:
         return Detailed(mesh, False, *means)
-    changed = trimesh.Trimesh(state.base + stays[:, None] * state.change, state.faces, process=False)
-    return Detailed(changed, True, *means)
+    change, vertices, faces = stays[:, None] * state.change, state.base, state.faces
+    if len(mesh.vertices) > len(vertices):  # it is finer than the photographs
+        change, vertices, faces = _carried(change, state, mesh), np.asarray(mesh.vertices), np.asarray(mesh.faces)
+    change = without_crossings(vertices, change, faces)
+    return Detailed(trimesh.Trimesh(vertices + change, faces, process=False), True, *means)
+
+
+def without_crossings(vertices: np.ndarray, change: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Changes [V, 3] of vertices [V, 3], less where the surface would pass through itself."""
+    beside, change, around = remesh.adjacency(faces, len(vertices)), change.copy(), None
+    count = np.maximum(np.asarray(beside.sum(axis=1)), 1.0)
+    for _ in range(TAKEN_BACK):
+        found = remesh.crossed(vertices + change, faces, around)
+        if not found.any():
+            break
+        around = beside @ (beside @ found.astype(np.float32)) + found > 0
+        change[around] = LESS * (beside @ change / count)[around]
+    return change
+
+
+def _carried(change: np.ndarray, state: _State, mesh: trimesh.Trimesh) -> np.ndarray:
+    """The change at the vertices of `mesh` [P, 3], from that of the vertices of the state [V, 3]."""
+    points = np.asarray(mesh.vertices)
+    even = trimesh.Trimesh(state.base, state.faces, process=False)
+    _, rows, places = igl.point_mesh_squared_distance(points, state.base, np.ascontiguousarray(state.faces, np.int64))
+    shares = trimesh.triangles.points_to_barycentric(even.triangles[rows], places)
+    return without_turns(points, np.einsum("pk,pkc->pc", shares, change[state.faces[rows]]), np.asarray(mesh.faces))

@@ -16,6 +16,7 @@ from models.mesh.visibility import dots, lengths
 ROUNDS = 3  # of flips and relaxations
 FLIPS = 4  # passes; each flips edges without a common triangle
 RELAXED = 0.5  # of the way to the middle of the neighbours
+WITHIN = 0.05  # of an edge at either end, where the triangles around its ends are
 FLAT = 0.5  # cosine between two triangles of which the common edge may be flipped
 
 
@@ -124,3 +125,27 @@ def quartered(faces: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     (a, b, c), (p, q, r) = faces.T, (count + which).reshape(-1, 3).T  # middles, opposite of each corner
     parts = ((a, r, q), (r, b, p), (q, p, c), (p, q, r))
     return np.concatenate([np.stack(corners, axis=1) for corners in parts]), edges
+
+
+def crossed(vertices: np.ndarray, faces: np.ndarray, around: np.ndarray | None = None) -> np.ndarray:
+    """The vertices whose edges pass through other triangles, bool [V]; `around`: only edges of these, bool [V]."""
+    mesh, edges = trimesh.Trimesh(vertices, faces, process=False), edges_of(faces)
+    if around is not None:
+        edges = edges[around[edges].any(axis=1)]
+    begin, along = vertices[edges[:, 0]], vertices[edges[:, 1]] - vertices[edges[:, 0]]
+    length = np.maximum(lengths(along), 1e-30)
+    triangle = mesh.ray.intersects_first(begin + WITHIN * along, along / length[:, None])
+    rows = np.flatnonzero(triangle >= 0)
+    corners = faces[triangle[rows]]
+    rows = rows[~(corners[:, :, None] == edges[rows][:, None, :]).any(axis=(1, 2))]
+    first, second, third = vertices[faces[triangle[rows]]].transpose(1, 0, 2)
+    across = np.cross(second - first, third - first)
+    share = dots(first - begin[rows], across) / dots(along[rows], across)  # of the edge, where it meets the plane
+    found = np.zeros(len(vertices), bool)
+    found[edges[rows[share < 1.0 - WITHIN]]] = True
+    return found
+
+
+def edges_of(faces: np.ndarray) -> np.ndarray:
+    """The edges [E, 2] of faces."""
+    return _sides(faces)[0]

@@ -33,17 +33,18 @@ GRAZING = 0.3  # cosine
 BLURRED, SHARP = 0.2, 1.5  # limits of the weight of a photograph by its sharpness, relative to the median
 EDGE = 2.1  # pixels of the photographs of a level
 OFFSETS = 7
-# Of each level, the steps between offsets in pixels of its photographs.
-ROUNDS: tuple[tuple[float, ...], ...] = ((1.0, 0.6), (1.0, 0.6), (0.7, 0.5, 0.4))
+# Of each round, its level, the step between offsets in pixels of the photographs of the level, and the weight of the
+# square of the change's Laplacian: little until the last, which takes the noise away.
+ROUNDS = ((0, 1.0, 1.0), (0, 0.6, 1.0), (1, 1.0, 1.0), (1, 0.6, 1.0), (2, 0.7, 1.0), (2, 0.5, 1.0), (2, 0.4, 5.0))
+LAST = ROUNDS[-1][0]
 RINGS, PATCH = 2, 24  # of neighbours that a patch consists of, and its most vertices
-LEAST_SCORE, SURE_SCORE = 0.5, 0.9  # of a best offset without confidence, and with all
+LEAST_SCORE, SURE_SCORE = 0.6, 0.9  # of a best offset without confidence, and with all
 DISTINCT = 0.05  # second difference of the scores at a distinct best offset
-BENDING = 3.0  # weight of the square of the change's Laplacian
 FAITH = 1e-3  # confidence, everywhere, in no change
 ITERATIONS, CLOSE = 60, 1e-3  # of conjugate gradients
 TURNED, TAKEN_BACK, LESS = 0.3, 6, 0.3  # cosine of a triangle that turns too much; how often, to what part
 AROUND = 30  # rounds of averaging of what the witnesses say
-SURE_GAIN = 0.01  # of the correlation of the witnesses, from which on all of a change stays; none at no gain
+SURE_GAIN = 0.05  # of the correlation of the witnesses, from which on all of a change stays; none at no gain
 WORTH = 0.004  # mean gain below which the mesh stays as it is
 
 Bar = Callable[[Iterable], Iterable]
@@ -105,14 +106,14 @@ class _State:
 
 def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> Detailed:
     """The mesh as sharp as the photographs; the mesh itself where they do not agree better on another."""
-    levels = [(level, step) for level, steps in enumerate(ROUNDS) for step in steps]
-    state, before, inputs, last = _coarsest(mesh, photographs), -1, list[np.ndarray](), len(ROUNDS) - 1
-    for level, step in progress(levels):
+    state, before, inputs = _coarsest(mesh, photographs), -1, list[np.ndarray]()
+    for level, step, bending in progress(ROUNDS):
+        times = 2 ** (LAST - level)
         if level != before:
-            inputs = photographs.reduced(2 ** (last - level)).inputs()
+            inputs = photographs.reduced(times).inputs()
             state = _halved(state, mesh) if level else state
         before = level
-        _move(state, inputs, step * 2 ** (last - level) * state.pixel)
+        _move(state, inputs, step * times * state.pixel, bending)
     return _judged(mesh, state, inputs)
 
 
@@ -134,7 +135,7 @@ def reduction(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], downscale
 
 def _coarsest(mesh: trimesh.Trimesh, photographs: GreyPhotographs) -> _State:
     """The even mesh of the first level, and the photographs of its vertices."""
-    edge = EDGE * pixel_size(mesh, photographs.cameras) * 2 ** (len(ROUNDS) - 1)
+    edge = EDGE * pixel_size(mesh, photographs.cameras) * 2**LAST
     even = remesh.remeshed(mesh, edge)
     base = np.asarray(even.vertices)
     views, pixel = _chosen(even, photographs, Visibility(mesh))
@@ -171,14 +172,14 @@ def _halved(state: _State, mesh: trimesh.Trimesh) -> _State:
     return _State(base, change, faces, np.concatenate([state.views, state.views[ends[:, 0]]]), pixel)
 
 
-def _move(state: _State, inputs: Sequence[np.ndarray], steps: np.ndarray) -> None:
-    """Change the state: each vertex is moved along its normal by offsets that are `steps` [V] apart."""
+def _move(state: _State, inputs: Sequence[np.ndarray], steps: np.ndarray, bending: float) -> None:
+    """Change the state: vertices move along their normals, comparing offsets that are `steps` [V] apart."""
     vertices, beside = state.vertices, remesh.adjacency(state.faces, len(state.base))
     normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
     patches = _patches(beside)
     scores = _scores(vertices, normals, steps, patches, state.views[:, :COMPARED], inputs, OFFSETS)
     offsets, confidence = best_offsets(scores)
-    move = smoothed(offsets * steps, confidence, dots(state.change, normals), beside)
+    move = smoothed(offsets * steps, confidence, dots(state.change, normals), beside, bending)
     move = np.clip(move, -OFFSETS // 2 * steps, OFFSETS // 2 * steps)
     state.change += without_turns(vertices, move[:, None] * normals, state.faces)
 
@@ -231,8 +232,10 @@ def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return inner - last // 2 + np.clip(shift, -0.5, 0.5), confidence
 
 
-def smoothed(offsets: np.ndarray, confidence: np.ndarray, change: np.ndarray, beside: csr_matrix) -> np.ndarray:
-    """The moves x [V] with the least sum of confidence (x - offset)^2, FAITH x^2, BENDING (Laplacian of change + x)^2.
+def smoothed(
+    offsets: np.ndarray, confidence: np.ndarray, change: np.ndarray, beside: csr_matrix, bending: float
+) -> np.ndarray:
+    """The moves x [V] with the least sum of confidence (x - offset)^2, FAITH x^2, bending (Laplacian of change + x)^2.
 
     `change` [V] is that of the moves before, so that their noise does not add up.
     """
@@ -242,10 +245,10 @@ def smoothed(offsets: np.ndarray, confidence: np.ndarray, change: np.ndarray, be
     transposed, weight = laplacian.T.tocsr(), (confidence + FAITH).astype(np.float32)
 
     def bent(values: np.ndarray) -> np.ndarray:
-        return BENDING * (transposed @ (laplacian @ values.astype(np.float32)))
+        return bending * (transposed @ (laplacian @ values.astype(np.float32)))
 
     product = LinearOperator((count,) * 2, lambda x: weight * x + bent(x), dtype=np.float32)
-    diagonal = weight + BENDING * np.asarray(laplacian.power(2).sum(axis=0)).ravel()
+    diagonal = weight + bending * np.asarray(laplacian.power(2).sum(axis=0)).ravel()
     near = LinearOperator((count,) * 2, lambda x: x / diagonal, dtype=np.float32)
     begin = (confidence * offsets).astype(np.float32)
     return cg(product, begin - bent(change), x0=begin, rtol=CLOSE, maxiter=ITERATIONS, M=near)[0].astype(np.float64)

@@ -10,7 +10,6 @@ FLAG_MEANINGS = {
     "validate_mesh: move the vertices to where full-size photographs agree best, for as much detail as these show": (
         "validate_mesh：把顶点移到原尺寸照片最一致的位置，得到照片所显示的细节"
     ),
-    "reconstruct: a mesh without them": "reconstruct：网格不加这些细节",
     "validate_mesh: remove the ground on which the object stands, and components below a tenth of the largest; the log "
     "says if no ground was found. evaluate: of such a --mesh, points on the ground are not evaluated": (
         "validate_mesh：去掉物体所在的地面，以及面积小于最大连通块十分之一的连通块；没有找到地面时日志会说明。"

@@ -8,8 +8,9 @@ from dense_extraction import BOX, marching_cubes, sample_grid, sphere
 from scipy.ndimage import map_coordinates
 
 from data.rays import PinholeCamera
-from models.mesh import details, remesh
-from models.mesh.details import GreyPhotographs, detailed
+from models.mesh import details, grey_photographs, remesh
+from models.mesh.details import detailed
+from models.mesh.grey_photographs import GreyPhotographs
 
 SIDE, SIZE, FOCAL = 0.5, 150, 300.0
 TEXTURE = cv2.GaussianBlur(np.random.default_rng(0).normal(size=(600, 600)), (0, 0), 1.2)
@@ -85,9 +86,9 @@ def test_photographs_without_texture_move_nothing():
 
 def test_photographs_are_reduced_to_what_the_vertices_show(monkeypatch):
     mesh, cameras = plane(), photographs(0.0).cameras
-    assert details.reduction(mesh, cameras, 1) == 1
-    monkeypatch.setattr(details, "MOST_VERTICES", 500)
-    assert details.reduction(mesh, cameras, 1) == 3 and details.reduction(mesh, cameras, 3) == 8
+    assert grey_photographs.reduction(mesh, cameras, 1) == 1
+    monkeypatch.setattr(grey_photographs, "MOST_VERTICES", 500)
+    assert grey_photographs.reduction(mesh, cameras, 1) == 3 and grey_photographs.reduction(mesh, cameras, 3) == 8
 
 
 def test_the_best_offset_is_that_of_a_parabola():

@@ -16,12 +16,11 @@ from data.io.clock import Spent, ends_at, seconds_left, slowdown
 from data.prepare.fused_depth import FEWEST_MAPS, views_within
 from models.checkpoints import scenes
 from models.commands import runner
-from models.commands.reconstruction_settings import mesh_with_details, timed_plan
+from models.commands.reconstruction_settings import timed_plan
 from models.commands.reconstruction_work import CONF
 from models.machine import progress
 from models.methods import registry
 from models.methods.conf import load_config
-from models.requests import MeshRequest
 from models.training import measured as pace
 from models.training.budget import DETAILS, STEPPING, WORTH, Budget, announce, on_cold_cache
 from models.training.measured import Pace
@@ -47,20 +46,8 @@ def test_steps_mesh_and_report_end_within_the_minutes(clock, photographs, resolu
     assert given.for_scene(photographs, 2 * resolution, has_details=False).after > given.after
 
 
-@pytest.mark.parametrize(
-    ("minutes", "wanted", "has_details", "words"),
-    [
-        (5.0, None, True, "details: yes, about a minute of --minutes 5 (--no-details leaves them out)"),
-        (3.0, None, None, "details: no, --minutes 3 is too short, they take about a minute (--details forces them)"),
-        (3.0, True, True, "details: yes, as the flag says"),
-        (30.0, False, False, "details: no, as the flag says"),
-    ],
-)
-def test_details_take_a_share_of_the_minutes(minutes, wanted, has_details, words, capsys):
-    given = Budget(60.0 * minutes, 0.0)
-    request = mesh_with_details(MeshRequest(512, has_details=wanted), given)
-    assert request.has_details is has_details and words in capsys.readouterr().out
-    without, with_them = (given.for_scene(15, 512, one).after for one in (False, True))
+def test_details_are_part_of_the_minutes():
+    without, with_them = (Budget(300.0, 0.0).for_scene(15, 512, one).after for one in (False, True))
     assert with_them - without == DETAILS
 
 

@@ -74,7 +74,6 @@ HELP = {
     "largest; the log says if no ground was found. evaluate: of such a --mesh, points on the ground are not evaluated",
     "--details": "validate_mesh: move the vertices to where full-size photographs agree best, for as much detail as "
     "these show",
-    "--no-details": "reconstruct: a mesh without them",
     "--decimate": "validate_mesh: reduce to about N triangles (default: no reduction; 100000 with a texture)",
     "--simplify": "validate_mesh: reduce to the fewest triangles within this distance of the surface, in units of "
     "--frame",
@@ -221,8 +220,7 @@ MESH = (
     flag("--clean", OUTPUT, nargs="?", const=PIECES, default=PIECES, choices=requests.CLEANINGS),
     flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None),
     ALONE,
-    flag("--details", OUTPUT, dest="has_details", action="store_const", const=True),
-    flag("--no-details", OUTPUT, dest="has_details", action="store_const", const=False),
+    flag("--details", OUTPUT, dest="has_details", action="store_true"),
     flag("--decimate", OUTPUT, type=value_of(MeshRequest, "decimate"), metavar="N"),
     flag("--simplify", OUTPUT, type=value_of(MeshRequest, "simplify"), metavar="ERROR"),
     flag("--watertight", OUTPUT, dest="is_watertight", action="store_true"),

@@ -40,7 +40,7 @@ from models.results.report.document import REPORT
 from models.results.report.reconstruction import MESH, PAGE, RESULT, collect, read_figures, warnings
 from models.results.request_checks import require_evaluation, require_training
 from models.results.trained import choose_device
-from models.training.budget import OPTIONAL, Budget
+from models.training.budget import DETAILS, OPTIONAL, Budget
 from models.training.stops import DivergedError, Interrupted
 
 NO_SURFACE = (
@@ -80,8 +80,8 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
         functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
-    work = replace(work, mesh=planned.mesh_with_details(work.mesh, given))
-    given = given.for_scene(len(list_images(data_dir / "image")), work.mesh.resolution, bool(work.mesh.has_details))
+    given = given.for_scene(len(list_images(data_dir / "image")), work.mesh.resolution, work.mesh.has_details)
+    say(f"details: {f'yes, about {DETAILS:.0f} s' if work.mesh.has_details else 'no (--details adds them)'}")
     with first_scene_kept():
         if plan is None:
             plan, budget = _first_look(work, given, folder)

@@ -15,7 +15,7 @@ from data.io.streams import say
 from models.commands.command import ExperimentConfig, Selected
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, with_steps
 from models.plan import LEAST_STEPS
-from models.requests import AUTO, TEXTURE, MeshRequest
+from models.requests import AUTO, TEXTURE
 from models.training.budget import DEPTH, MEASURING, Budget, announce, on_cold_cache
 
 MOST_MINUTES = 60.0 * 24 * 30
@@ -62,19 +62,6 @@ def chosen_settings(selected: Selected, conf: ExperimentConfig, minutes: float) 
     for key, value in settings.items():
         say(f"{key} = {value} (--set {key}=... chooses another)")
     return settings
-
-
-def mesh_with_details(request: MeshRequest, given: Budget) -> MeshRequest:
-    """The request, with details if they are asked for, or not refused and fit into the minutes; says so."""
-    minutes, wanted = f"--minutes {given.seconds / 60.0:g}", request.has_details
-    if wanted is not None:
-        say(f"details: {'yes' if wanted else 'no'}, as the flag says")
-    elif given.is_enough_for_details:
-        say(f"details: yes, about a minute of {minutes} (--no-details leaves them out)")
-        wanted = True
-    else:
-        say(f"details: no, {minutes} is too short, they take about a minute (--details forces them)")
-    return replace(request, has_details=wanted)
 
 
 def require_same_settings(

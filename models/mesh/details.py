@@ -19,63 +19,32 @@ import trimesh
 from scipy.sparse import csr_matrix, diags, identity
 from scipy.sparse.linalg import LinearOperator, cg
 
-from data.rays import PinholeCamera
-from data.scenes.undistort import resized
 from models.machine.backend import jt
 from models.mesh import remesh
 from models.mesh.clean import vertex_normals
+from models.mesh.grey_photographs import EDGE, GreyPhotographs, pixel_size
 from models.mesh.visibility import Visibility, dots, lengths
 from models.ops.agreement import Agreement, agreement
 
-MOST_VERTICES = 700_000
 COMPARED, WITNESSES = 6, 2  # photographs of a vertex that place it, and that decide whether that is better
 GRAZING = 0.3  # cosine
 BLURRED, SHARP = 0.2, 1.5  # limits of the weight of a photograph by its sharpness, relative to the median
-EDGE = 2.1  # pixels of the photographs of a level
 OFFSETS = 7
 # Of each round, its level, the step between offsets in pixels of the photographs of the level, and the weight of the
 # square of the change's Laplacian: little until the last, which takes the noise away.
 ROUNDS = ((0, 1.0, 1.0), (0, 0.6, 1.0), (1, 1.0, 1.0), (1, 0.6, 1.0), (2, 0.7, 1.0), (2, 0.5, 1.0), (2, 0.4, 5.0))
 LAST = ROUNDS[-1][0]
 RINGS, PATCH = 2, 24  # of neighbours that a patch consists of, and its most vertices
-LEAST_SCORE, SURE_SCORE = 0.6, 0.9  # of a best offset without confidence, and with all
+LEAST_SCORE, SURE_SCORE = 0.5, 0.9  # of a best offset without confidence, and with all
 DISTINCT = 0.05  # second difference of the scores at a distinct best offset
 FAITH = 1e-3  # confidence, everywhere, in no change
 ITERATIONS, CLOSE = 60, 1e-3  # of conjugate gradients
 TURNED, TAKEN_BACK, LESS = 0.3, 6, 0.3  # cosine of a triangle that turns too much; how often, to what part
 AROUND = 30  # rounds of averaging of what the witnesses say
-SURE_GAIN = 0.05  # of the correlation of the witnesses, from which on all of a change stays; none at no gain
+SURE_GAIN = 0.01  # of the correlation of the witnesses, from which on all of a change stays; none at no gain
 WORTH = 0.004  # mean gain below which the mesh stays as it is
 
 Bar = Callable[[Iterable], Iterable]
-
-
-@dataclass(frozen=True)
-class GreyPhotographs:
-    """Grey photographs with their cameras, in the frame of the mesh."""
-
-    cameras: Sequence[PinholeCamera]
-    images: Sequence[np.ndarray]  # V of uint8 [H, W]
-
-    def reduced(self, times: int) -> GreyPhotographs:
-        """With sides divided by `times`."""
-        cameras, images = [], []
-        for camera, image in zip(self.cameras, self.images, strict=True):
-            full, size = (camera.width, camera.height), (max(4, camera.width // times), max(4, camera.height // times))
-            cameras.append(PinholeCamera(resized(camera.intrinsics, full, size), camera.c2w, *size))
-            images.append(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
-        return GreyPhotographs(cameras, images)
-
-    def inputs(self) -> list[np.ndarray]:
-        """Cameras, sizes and pixels as inputs of `agreement`."""
-        rows, sizes, start = [], [], 0
-        for camera in self.cameras:
-            turn = camera.c2w[:3, :3].T
-            rows.append((camera.intrinsics @ np.column_stack([turn, -turn @ camera.center])).ravel())
-            sizes.append([camera.width, camera.height, start])
-            start += camera.width * camera.height
-        pixels = np.concatenate([image.ravel() for image in self.images])
-        return [np.array(rows, np.float32), np.array(sizes, np.int32), pixels]
 
 
 @dataclass(frozen=True)
@@ -115,22 +84,6 @@ def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar)
         before = level
         _move(state, inputs, step * times * state.pixel, bending)
     return _judged(mesh, state, inputs)
-
-
-def pixel_size(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera]) -> float:
-    """The median size of a pixel at the surface, of the nearer cameras, units of the frame."""
-    points = np.asarray(mesh.vertices)[:: max(1, len(mesh.vertices) // 1000)]
-    sizes = [lengths(points - camera.center) / camera.intrinsics[0, 0] for camera in cameras]
-    return float(np.median(np.quantile(sizes, 0.25, axis=0)))
-
-
-def reduction(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], downscale: int) -> int:
-    """By what the sides of photographs are divided so that MOST_VERTICES have edges of EDGE pixels, at least 1.
-
-    cameras: of the photographs divided by `downscale`.
-    """
-    edge = np.sqrt(mesh.area / (2 * MOST_VERTICES) * 4.0 / np.sqrt(3.0))
-    return max(1, round(edge * downscale / (EDGE * pixel_size(mesh, cameras))))
 
 
 def _coarsest(mesh: trimesh.Trimesh, photographs: GreyPhotographs) -> _State:

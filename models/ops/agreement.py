@@ -18,7 +18,7 @@ from models.ops.source import Source
 from models.structs import Var
 
 MOST_VIEWS, MOST_PATCH, MOST_OFFSETS = 8, 40, 9
-NOISE = 25.0  # grey levels squared: less variance in a patch is noise, shading or a highlight rather than texture
+NOISE = 2.0  # grey levels squared: the variance of the noise of a photograph
 LEAST_PATCH = 3  # vertices
 HIDDEN = -2.0  # below every correlation
 

@@ -12,7 +12,8 @@ import trimesh
 from data.prepare.load import load_grey
 from data.scenes.scene import Scene
 from models.checkpoints.scenes import background
-from models.mesh.details import GreyPhotographs, detailed, reduction
+from models.mesh.details import detailed
+from models.mesh.grey_photographs import GreyPhotographs, reduction
 from models.methods.conf import ExperimentConfig
 from models.training.logger import RunLogger
 

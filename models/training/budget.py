@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Seconds of what comes after the steps, without other processes on two cores: the report and the start of each mode;
 # and per photograph, visibility and colours of a mesh of ITS_RESOLUTION.
 CLOSING, PER_PHOTOGRAPH, ITS_RESOLUTION = 12.0, 1.0, 512
-DETAILS, DETAILS_SHARE = 60.0, 0.2  # seconds, likewise, of details of a mesh, and the most of the command for them
+DETAILS = 60.0  # seconds, likewise, of details of the mesh
 # Fraction of the training's time for steps; images, meshes and checkpoints take the rest. It is rather too large: a
 # training that ends in the last tenth of its schedule loses nothing, one that ends early loses its time.
 STEPPING = 0.95
@@ -33,11 +33,6 @@ class Budget:
     started: float  # moment of time.perf_counter()
     after: float = 0.0  # seconds of mesh, metrics and report, estimated, without other processes
     compiling: float = 0.0  # seconds of compiling on a cold cache, which --minutes does not include
-
-    @property
-    def is_enough_for_details(self) -> bool:
-        """Whether details of the mesh take no more than their share."""
-        return self.seconds * DETAILS_SHARE >= DETAILS
 
     def for_scene(self, photographs: int, resolution: int, has_details: bool) -> Budget:
         """The budget with the time after the training, for a mesh of --resolution."""

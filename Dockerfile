@@ -14,6 +14,7 @@ ARG DEVICE=cpu
 WORKDIR /src
 COPY requirements.txt requirements-cuda.txt ./
 RUN pip install --no-cache-dir -r requirements.txt \
+    && pip install --no-cache-dir --no-deps "jittor>=1.3.11,<1.3.12" \
     && if [ "$DEVICE" = cuda ]; then pip install --no-cache-dir -r requirements-cuda.txt; fi
 COPY . .
 RUN pip install --no-cache-dir --no-deps . && rm -rf /src

@@ -1,4 +1,4 @@
-# `make help` lists the commands. PYTHON=/path/to/python3.12 selects the interpreter of .venv.
+# `make help` lists the commands. PYTHON=/path/to/python3.14 selects the interpreter of .venv.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,8 +14,9 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --retries 10 --timeout 60
 PYTHON ?=
-CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3)
-SUPPORTED := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
+CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3.13 python3.14 python3)
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
+JITTOR := jittor>=1.3.11,<1.3.12
 # What depends on the instruction set: native operations, golden files, short trainings; of these a few for processors
 # without AVX.
 in_tests = $(addprefix tests/test_,$(addsuffix .py,$(1)))
@@ -72,7 +73,7 @@ $(STAMP): requirements.txt
 	    if "$$candidate" -c '$(SUPPORTED)' 2>/dev/null; then python=$$candidate; break; fi; \
 	  done; \
 	  if [ -z "$$python" ]; then \
-	    echo "error: '$(CANDIDATES)': none is Python 3.11 or 3.12; install one, or name it: make PYTHON=/path/to/it" >&2; \
+	    echo "error: '$(CANDIDATES)': none is Python 3.11 to 3.14; install one, or name it: make PYTHON=/path/to/it" >&2; \
 	    exit 2; \
 	  fi; \
 	  echo "making $(VENV) with $$("$$python" --version)"; \
@@ -83,6 +84,7 @@ $(STAMP): requirements.txt
 	fi
 	@echo "installing requirements.txt into $(VENV) (240 MB of packages the first time)"
 	@$(PIP_INSTALL) -r requirements.txt
+	@$(PIP_INSTALL) --quiet --no-deps '$(JITTOR)'
 	@touch $@
 
 $(DEV_STAMP): $(STAMP) requirements-dev.txt requirements-view.txt requirements-mpi.txt

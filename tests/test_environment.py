@@ -1,12 +1,10 @@
 """Environment variables are set for Jittor during its import only, so that child processes do not inherit them."""
 
 import os
-import sys
 
 import pytest
 from cuda_machines import planned, toolkit
 
-from data.errors import UserError
 from models.machine import backend, environment
 from models.machine.cuda import start
 from models.machine.cuda.choice import HOME_PREFIX
@@ -21,7 +19,7 @@ def on_a_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(backend, "cuda_ready", lambda gpu: start.Ready(home))
     monkeypatch.setattr(backend, "_trial", lambda home: "")
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    for name in ("CUDA_VISIBLE_DEVICES", "NEUS_RERUN", "cache_name", "cc_flags"):
+    for name in ("CUDA_VISIBLE_DEVICES", "cache_name", "cc_flags"):
         os.environ.pop(name, None)
     return home
 
@@ -41,27 +39,3 @@ def test_what_jittor_is_told_is_forgotten_when_it_is_loaded(on_a_gpu, monkeypatc
     assert told["nvcc_path"] == on_a_gpu.nvcc and told["cache_name"].endswith("-cuda-0123456789ab")
     assert told["CUDA_VISIBLE_DEVICES"] == "1" and "-DMINE" in told["cc_flags"].split() and "use_cuda" not in told
     assert wishes() == given
-
-
-def test_a_program_started_again_has_the_users_environment(on_a_gpu, monkeypatch):
-    seen = []
-
-    def rebuilt():
-        seen.append(os.environ["nvcc_path"])
-        raise SystemExit  # as Jittor does where it has built its helper anew
-
-    def execve(program, arguments, given):
-        seen.append(dict(given))
-        raise RuntimeError("started")
-
-    monkeypatch.setitem(sys.modules, "jittor", None)
-    monkeypatch.setattr(backend.progress, "ignore_stops", rebuilt)
-    monkeypatch.setattr(os, "execve", execve)
-    given = dict(os.environ)
-    with pytest.raises(RuntimeError, match="started"):
-        backend.device_info()
-    assert seen[0] == on_a_gpu.nvcc
-    assert {name for name, _ in seen[1].items() ^ given.items()} - environment.STAYING == {"NEUS_RERUN"}
-    monkeypatch.setenv("NEUS_RERUN", "1")
-    with pytest.raises(UserError, match="rebuilds itself at every start: remove "):
-        backend.device_info()

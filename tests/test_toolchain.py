@@ -1,6 +1,5 @@
 """What the machine lacks is told in one sentence that names the package."""
 
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -31,14 +30,11 @@ def executable(path, script):
 
 
 def test_wrong_versions_compilers_and_headers_are_named_with_a_remedy(monkeypatch, tmp_path):
-    for minor in (10, 13):
+    for minor in (10, 15):
         with monkeypatch.context() as patch:
             patch.setattr(toolchain.sys, "version_info", VERSION(3, minor))
             sentence = complaint()
-            assert sentence.startswith(f"Python 3.{minor} ") and "3.11" in sentence and "3.12" in sentence
-    with monkeypatch.context() as patch:
-        patch.setattr(importlib.metadata, "version", {"numpy": "2.0.0"}.__getitem__)
-        assert 'pip install "numpy<2"' in complaint()
+            assert sentence.startswith(f"Python 3.{minor} ") and "3.11 to 3.14" in sentence
     with monkeypatch.context() as patch:
         patch.setattr(toolchain.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
         sentence = complaint()

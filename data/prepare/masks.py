@@ -147,9 +147,7 @@ def _cut(image: np.ndarray, outlines: Sequence[np.ndarray]) -> np.ndarray:
 def require_rembg() -> None:
     """Raises UserError if the package rembg or its model file is missing."""
     if importlib.util.find_spec("rembg") is None:
-        raise UserError(
-            '--masks rembg: the package rembg is missing; run `pip install "rembg[cpu]" "numpy<2"`, or use grabcut'
-        )
+        raise UserError('--masks rembg: the package rembg is missing; run `pip install "rembg[cpu]"`, or use grabcut')
     home = Path(os.environ.get("U2NET_HOME", Path.home() / ".u2net"))
     if not (home / f"{REMBG_MODEL}.onnx").is_file():
         raise UserError(

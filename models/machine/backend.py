@@ -20,14 +20,15 @@ import signal
 import ssl
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from data.errors import UserError, is_allocation_failure
-from models.machine import environment, progress, toolchain
+from models.machine import environment, jittor_source, progress, toolchain
 from models.machine.available import available_bytes
 from models.machine.cuda import start
 from models.machine.cuda.choice import insisted
@@ -37,13 +38,7 @@ from models.requests import DEVICES
 
 ASKED_FOR = "asked for"  # the reason for a device that the user chose
 MPI_VARIABLE = "OMPI_COMM_WORLD_SIZE"
-INSTALL = "pip install -r requirements.txt"
-RERUN = "NEUS_RERUN"  # set when the program restarts itself
 KERNEL_FLAGS = " --extended-lambda "  # for nvcc: the operations use device lambdas
-
-
-class RebuiltError(Exception):
-    """Jittor rebuilt its compiler helper and ended the import with "please rerun your command"."""
 
 
 @dataclass(frozen=True)
@@ -141,17 +136,14 @@ def gpu_bytes() -> int:
 def _load() -> Any:
     """Import Jittor at the first call; returns the module."""
     if choice.info is None:
-        is_second = os.environ.pop(RERUN, "") == "1"  # removed, so that no child inherits it
         toolchain.check()
         toolchain.check_environment()
+        jittor_source.use(toolchain.cache_folder())
         choice.home, reason = _place(choice.device, choice.gpu)
-        try:
-            with environment.jittor_environment(choice.home, choice.gpu):
-                module = _prepared()
-                choice.info = _describe(reason, "" if choice.home else _attach_matmul(module))
-                progress.end_compilers()
-        except RebuiltError:
-            _start_again(is_second)
+        with environment.jittor_environment(choice.home, choice.gpu):
+            module = _prepared()
+            choice.info = _describe(reason, "" if choice.home else _attach_matmul(module))
+            progress.end_compilers()
         return module
     return sys.modules["jittor"]
 
@@ -177,15 +169,6 @@ def _describe(reason: str, warning: str) -> DeviceInfo:
         memory_gib=(available_bytes() if is_cpu else device_free_bytes()) / 2**30,
         warning=warning,
     )
-
-
-def _start_again(is_second: bool) -> NoReturn:
-    """Restart the program in this process; raises RuntimeError in a trial and UserError after one restart."""
-    if choice.is_trial:
-        raise RuntimeError(start.AGAIN)
-    if is_second:
-        raise UserError(f"Jittor rebuilds itself at every start: remove {toolchain.cache_folder()} and try again")
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {RERUN: "1"})
 
 
 def cuda_ready(gpu: int) -> start.Ready:
@@ -235,16 +218,16 @@ def _import_quietly() -> Any:
     recursion = sys.getrecursionlimit()
     printed = io.StringIO()
     try:
-        with compile_progress(_cache), contextlib.redirect_stdout(printed), _without_mpi(), progress.ignore_stops():
+        with compile_progress(_cache), contextlib.redirect_stdout(printed), _without_mpi(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the syntax of its sources, which no installation has compiled
             import jittor
-    except SystemExit:
-        raise RebuiltError from None
     except Exception as error:
         sys.unraisablehook = _quiet_lock(sys.unraisablehook)
         if is_allocation_failure(error):
             raise MemoryError(str(error)) from error
         message = ". ".join([str(error), *printed.getvalue().strip().splitlines()[-1:]])
-        remedy = INSTALL if isinstance(error, ModuleNotFoundError) else "run --mode doctor, and report its output"
+        is_missing = isinstance(error, ModuleNotFoundError)
+        remedy = jittor_source.INSTALL if is_missing else "run --mode doctor, and report its output"
         raise UserError(f"Jittor cannot be imported ({message}): {remedy}") from error
     ssl._create_default_https_context = https_context
     sys.excepthook, sys.exit = hook, leave

@@ -13,18 +13,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.metadata
 import os
 import shutil
 import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 from data.io.files import write_atomically
-from models.machine import isa, toolchain
+from models.machine import isa, jittor_source, toolchain
 from models.machine.cuda import start
 from models.machine.cuda.home import Home
 
@@ -54,6 +52,8 @@ HEADERS = (
 )
 # Jittor's headers that every operation includes. The macro JIT, which each operation defines, changes two of them.
 OPERATION_HEADERS = ("var.h", "op.h", "fused_op.h", "ops/op_register.h")
+# In addition, those that many of Jittor's own files include.
+CORE_HEADERS = ("executor.h", "opt/pass_manager.h", "var_holder.h")
 OPERATION_MACRO = "-DJIT"
 # The flags that Jittor 1.3.11 passes to the compiler; -march=native only on x86-64.
 JITTOR_FLAGS = ("-Wall", "-Wno-unknown-pragmas", "-std=c++14", "-fPIC", "-march=native", "-fdiagnostics-color=always")
@@ -98,7 +98,7 @@ def tell(home: Home | None, gpu: int = 0) -> None:
     if level != isa.highest():
         defaults[isa.ONEDNN_VARIABLE] = level.onednn
     # Before the user's flags. Without any -O flag Jittor would add -Ofast.
-    cc_flags = (CORE_OPTIMISATION, *isa.core_flags(), include_flag(toolchain.compiler()))
+    cc_flags = (CORE_OPTIMISATION, *isa.core_flags(), include_flag(toolchain.compiler(), is_cuda=home is not None))
     cuda_flags = "" if home is None else home.flags
     for name, flags in (("cc_flags", (*cc_flags, cuda_flags)), ("kernel_flags", operation_flags())):
         os.environ[name] = f" {' '.join(flags)} {os.environ.get(name, '')} "
@@ -192,11 +192,8 @@ def common_flags() -> tuple[str, ...]:
 
 
 def variants() -> dict[str, tuple[str, ...]]:
-    """The additional flags of Jittor's own files and of operations.
-
-    Jittor compiles operations with -g; GCC accepts a precompiled header only if it was compiled with -g as well.
-    """
-    return {"core": (), "operations": (*operation_flags(), "-fopenmp", "-g")}
+    """The additional flags of Jittor's own files and of operations."""
+    return {"core": (), "operations": (*operation_flags(), "-fopenmp")}
 
 
 def operation_flags() -> tuple[str, ...]:
@@ -204,15 +201,7 @@ def operation_flags() -> tuple[str, ...]:
     return (*isa.operation_flags(), OPERATION_MACRO)
 
 
-def jittor_sources() -> Path:
-    """The folder of Jittor's headers, found without importing Jittor; raises ImportError if it is not installed."""
-    found = find_spec("jittor")
-    if found is None or found.origin is None:
-        raise ImportError("Jittor is not installed")
-    return Path(found.origin).resolve().parent / "src"
-
-
-def include_flag(compiler: str) -> str:
+def include_flag(compiler: str, is_cuda: bool = False) -> str:
     """The flag that makes `compiler` include the header, which is compiled first if needed.
 
     Returns "" if that is impossible: a compiler other than GCC, a home that is not writable or has a space in its path.
@@ -220,16 +209,20 @@ def include_flag(compiler: str) -> str:
     if not Path(compiler).name.startswith("g++"):
         return ""
     text = "".join(f"#include <{name}>\n" for name in HEADERS) + isa.VECTOR_FUNCTIONS
-    text += "#ifdef JIT\n" + "".join(f'#include "{name}"\n' for name in OPERATION_HEADERS) + "#endif\n"
+    of_operations, of_core = (
+        "".join(f'#include "{name}"\n' for name in names) for names in (OPERATION_HEADERS, CORE_HEADERS)
+    )
+    text += f"#ifdef JIT\n{of_operations}"
+    text += "#endif\n" if is_cuda else f"#else\n{of_operations}{of_core}#endif\n"  # CUDA's macros change the latter
     try:
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
-        sources = jittor_sources()
-        known = (version, text, common_flags(), variants(), str(sources), importlib.metadata.version("jittor"))
+        sources = jittor_source.mended(toolchain.cache_folder()) / "jittor" / "src"
+        known = (version, text, common_flags(), variants(), str(sources))
         key = hashlib.sha256(repr(known).encode()).hexdigest()[:16]
         folder = toolchain.cache_folder() / f"headers-{key}"
         if not folder.is_dir():
             _build(compiler, text, sources, folder)
-    except (OSError, RuntimeError, ImportError, subprocess.SubprocessError):
+    except (OSError, RuntimeError, subprocess.SubprocessError):
         return ""
     return "" if " " in str(folder) else f"-include {folder}/prefix.h"
 

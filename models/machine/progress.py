@@ -1,16 +1,10 @@
-"""While Jittor is imported and compiles itself, which takes minutes: messages, Ctrl-Z and Ctrl-C.
-
-Jittor's handler of SIGCHLD ends the process when a child dies, for example a compiler killed by the kernel. It treats a
-stopped child as a dead one. The handler is kept, but is no longer called for stopped children.
-"""
+"""Messages while Jittor is imported and compiles itself, which takes a minute or two; its compilers are ended."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import os
-import signal
 import sys
 import threading
 import time
@@ -25,9 +19,6 @@ CORE_OBJECT_FILES = 150
 INTERVAL_SECONDS = 2.0
 OWN = "Jittor compiles itself; this happens once, and takes a minute or two."
 OTHERS = "another process compiles Jittor, which this one waits for; this happens once, and takes a minute or two."
-# struct sigaction of Linux's C libraries on 64 bits: handler, mask of 1024 bits, flags.
-SIZE, FLAGS_AT = 256, 8 + 128  # bytes; SIZE is larger than needed
-SA_NOCLDSTOP = 1
 
 
 @dataclass(frozen=True)
@@ -97,35 +88,6 @@ def _fresh_object_files(caches: Sequence[Path], since: float) -> int:
     """The number of object files in the caches that are newer than `since` (seconds of the epoch)."""
     folders = [folder for folder in (cache / "obj_files" for cache in caches) if folder.is_dir()]
     return sum(1 for folder in folders for entry in os.scandir(folder) if entry.stat().st_mtime >= since)
-
-
-@contextlib.contextmanager
-def ignore_stops() -> Iterator[None]:
-    """Wrap the import of Jittor, which installs the handler before it compiles."""
-    import jittor_utils
-
-    load = jittor_utils.try_import_jit_utils_core
-
-    def loaded(*given: bool) -> None:
-        load(*given)
-        ends_alone()
-
-    jittor_utils.try_import_jit_utils_core = loaded
-    try:
-        ends_alone()
-        yield
-    finally:
-        jittor_utils.try_import_jit_utils_core = load
-
-
-def ends_alone() -> None:
-    """Set SA_NOCLDSTOP for the handler of SIGCHLD: it is not called for children that stop or continue."""
-    library, action = ctypes.CDLL(None), ctypes.create_string_buffer(SIZE)
-    if library.sigaction(signal.SIGCHLD, None, action) != 0:
-        return
-    flags = ctypes.c_int.from_buffer(action, FLAGS_AT)
-    flags.value |= SA_NOCLDSTOP
-    library.sigaction(signal.SIGCHLD, action, None)
 
 
 def end_compilers() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
@@ -31,7 +30,7 @@ FORGOTTEN_VARIABLES += ("node_order", "reuse_array", "th_mode", "rewrite_op", "g
 FORGOTTEN_VARIABLES += ("cache_path", "jittor_path", "python_path", "log_file", "log_vprefix", "trace_py_var")
 FORGOTTEN_VARIABLES += ("trace_depth", "trace_var_data", "profiler_enable", "profile_memory_enable", "l1_cache_size")
 FORGOTTEN_VARIABLES += ("use_threading", "use_tensorcore", "try_use_32bit_index", "use_stat_allocator", "enable_tuner")
-FORGOTTEN_VARIABLES += ("check_graph",)
+FORGOTTEN_VARIABLES += ("check_graph", "use_sfrl_allocator", "use_nfef_allocator", "use_temp_allocator")
 # Bytes that the libraries need, in total and per thread: measured at 1.4 GB of address space and 0.3 GB of data with
 # one thread, 1.6 and 0.4 with two. With less, some libraries end the process.
 LEAST_LIMITS = {
@@ -43,16 +42,14 @@ USUAL_COMPILER = "/usr/bin/g++"
 CONFIG_VARIABLE = "NEUS_PYTHON_CONFIG"  # a replacement for python-config, for headers in another folder
 NO_HOME = "Jittor compiles into .cache/jittor of the home folder, which is not writable"
 HOME_HINT = "set HOME (or JITTOR_HOME) to a folder of yours"
-PYTHON_VERSIONS = ((3, 11), (3, 12))  # 3.13 breaks Jittor's loader of compiled modules
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
 
 
 def check() -> None:
     """Raises UserError, naming the remedy, if Jittor cannot be built or would compute wrong results."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if sys.version_info[:2] not in PYTHON_VERSIONS:
-        raise UserError(f"Python {version} does not run Jittor 1.3.11: use Python 3.11 or 3.12")
-    if int(importlib.metadata.version("numpy").split(".")[0]) >= 2:
-        raise UserError('with numpy 2, Jittor 1.3.11 computes wrong numbers without an error: pip install "numpy<2"')
+    if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
+        raise UserError(f"Python {version} is not supported: use Python 3.11 to 3.14")
     if shutil.which(compiler()) is None:
         raise UserError(f"the C++ compiler {compiler()} is missing: {compiler_remedy()}")
     if not _compiles(march := " ".join(isa.core_flags())):

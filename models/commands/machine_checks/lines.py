@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.errors import one_line, reason
-from models.machine.backend import INSTALL
+from models.machine.jittor_source import INSTALL
 from models.machine.progress import INTERVAL_SECONDS, Word, show
 
 NAME_WIDTH = 22

@@ -20,7 +20,6 @@ from models.commands.machine_checks.lines import Line
 from models.config.program import PROGRAM_FOLDER
 from models.machine import backend, isa, toolchain
 from models.machine.available import available_bytes
-from models.machine.backend import INSTALL
 from models.machine.cuda import detect, start
 from models.machine.cuda.choice import (
     DRIVER_REMEDY,
@@ -32,6 +31,7 @@ from models.machine.cuda.choice import (
     dotted,
     obstacle,
 )
+from models.machine.jittor_source import INSTALL
 
 REQUIREMENTS = PROGRAM_FOLDER / "requirements.txt"
 REQUIREMENT = re.compile(r"([\w-]+)([<>=!][^;]*)?(;.*)?")
@@ -118,7 +118,8 @@ def _required() -> Iterator[tuple[str, str]]:
     is_usual = platform.system() == "Linux" and platform.machine() == "x86_64"
     for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines():
         match = REQUIREMENT.fullmatch(line.partition("#")[0].strip())
-        if match and (is_usual or not match[3]):
+        marker = ((match and match[3]) or "").replace(' "', "")
+        if match and (is_usual or "platform" not in marker) and _is_within(platform.python_version(), marker):
             yield match[1], (match[2] or "").strip()
 
 

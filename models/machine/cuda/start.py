@@ -21,10 +21,8 @@ from models.machine.cuda.choice import PIP_ALL, Conclusion, CudaBuild, Driver, F
 from models.machine.cuda.detect import VISIBLE
 from models.machine.cuda.home import Home, HomeError, prepare
 
-AGAIN = "Jittor rebuilt its compiler helper and has to be started again"
 UPDATE = "update the driver, or install a CUDA toolkit that is no newer than the driver"
 REPORT = "report it with that file"
-ATTEMPTS = 2  # Jittor needs at most one restart
 LAST_BYTES = 65536  # of the log, longer than any message
 TELLING = re.compile(r"error|fail|fatal|cannot|can't|not found|no such|undefined|unsupported|no space", re.IGNORECASE)
 # Colours; [f 1122 17:57:37.828819 64 helper_cuda.h:128]; the C++ library's what(): ; folders of files.
@@ -116,17 +114,13 @@ def remember(home: Home) -> None:
 def _failure(home: Home, task: Callable[..., Any], gpu: int) -> str:
     from data.io.child import ChildError, run_apart  # what it imports would delay every start by some 20 ms
 
-    log, words = home.folder / "trial.log", AGAIN
+    log = home.folder / "trial.log"
     log.unlink(missing_ok=True)
-    for _ in range(ATTEMPTS):
-        if words != AGAIN:
-            break
-        try:
-            run_apart(task, gpu, log=log)
-            return ""
-        except (ChildError, MemoryError) as error:
-            words = str(error)
-    reasons = [_plain(words)]
+    try:
+        run_apart(task, gpu, log=log)
+        return ""
+    except (ChildError, MemoryError) as error:
+        reasons = [_plain(str(error))]
     reasons += [line for line in [_last_error(log)] if line and line not in reasons[0]]
     return f"{', '.join(reasons)} (see {log}): {_remedy(' '.join(reasons), home)}, or use --device cpu"
 

@@ -44,6 +44,15 @@ def test_versions_are_compared_by_their_numbers(version, is_ok, monkeypatch, tmp
     assert [line.found for line in wrong] == ([] if is_ok else [f"{version}, not >=1.26,<2"])
 
 
+def test_a_requirement_of_another_python_is_left_out(monkeypatch, tmp_path):
+    lines = ('a>=1,<2; python_version < "3.13"', 'b>=2.1; python_version >= "3.13"', "c")
+    (tmp_path / "requirements.txt").write_text("\n".join(lines))
+    monkeypatch.setattr(system, "REQUIREMENTS", tmp_path / "requirements.txt")
+    for version, name in (("3.12.9", "a"), ("3.13.0", "b")):
+        monkeypatch.setattr(system.platform, "python_version", lambda version=version: version)
+        assert [found for found, _ in system._required()] == [name, "c"]
+
+
 # CUDA
 
 

@@ -30,7 +30,9 @@ def texels_inside(corners):
     """Texel centres (x, y) in the interior of a triangle [3, 2] in texels, of either orientation."""
     low, high = np.ceil(corners.min(axis=0) - 0.5).astype(int), np.floor(corners.max(axis=0) - 0.5).astype(int)
     x, y = (part.ravel() for part in np.meshgrid(np.arange(low[0], high[0] + 1), np.arange(low[1], high[1] + 1)))
-    sides = [np.cross(corners[k - 2] - corners[k], np.stack([x, y], 1) + 0.5 - corners[k]) for k in range(3)]
+    edges = [corners[k - 2] - corners[k] for k in range(3)]
+    pairs = zip(edges, corners, strict=True)
+    sides = [edge[0] * (y + 0.5 - corner[1]) - edge[1] * (x + 0.5 - corner[0]) for edge, corner in pairs]
     inside = np.all(np.array(sides) > 1e-9, axis=0) | np.all(np.array(sides) < -1e-9, axis=0)
     return x[inside], y[inside]
 

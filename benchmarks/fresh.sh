@@ -25,10 +25,6 @@ trap leave EXIT
 mounted proc
 mounted dev
 cp -L /etc/resolv.conf /etc/hosts "$folder/etc/"
-# pip's settings, its indexes in folders, and the certificates of this machine.
-for file in /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
-  [ -e "$file" ] && install -D -m 644 "$file" "$folder$file"
-done
 apt-config dump Acquire::Check-Valid-Until > "$folder/etc/apt/apt.conf.d/90fresh" # for a mirror that stands still
 pip_settings=$(env | grep -E '^(PIP_|SSL_CERT|REQUESTS_CA|https?_proxy|HTTPS?_PROXY)' || true)
 inside() { chroot "$folder" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "$@"; }
@@ -37,6 +33,10 @@ packages=$(grep -m1 -oE '^sudo apt install .*' README.md | cut -d' ' -f4-)
 inside DEBIAN_FRONTEND=noninteractive apt-get -q update
 # shellcheck disable=SC2086
 inside DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $packages
+# pip's settings and the certificates of this machine, after Debian's.
+for file in /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
+  [ ! -e "$file" ] || install -D -m 644 "$file" "$folder$file"
+done
 
 home=/root
 if [ "$who" = user ]; then

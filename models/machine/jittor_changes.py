@@ -194,16 +194,6 @@ ASSEMBLER = (
         "",
     ),
 )
-# Binding code that runs once per operation of a graph: a third of the time to compile, and no measurable time to run.
-BINDINGS = (
-    Change(
-        COMPILER,
-        '        if "nan_checker" in input:\n',
-        '        if "pyjt_jit_op_maker" in input:\n'
-        '            cmd = cmd.replace(" -O1 ", " -O0 ")\n'
-        '        if "nan_checker" in input:\n',
-    ),
-)
 # Other files define a static function of this name, which the precompiled header would declare.
 NAMES = (Change("jittor/src/opt/kernel_ir.h", "bool isvar(char x);\n", ""),)
 CHANGES: tuple[Change, ...] = (
@@ -217,4 +207,4 @@ CHANGES: tuple[Change, ...] = (
     *FAULT,
     *STOPPED,
 )
-CHANGES += (*HELPER, *DATA, *ASSEMBLER, *BINDINGS, *NAMES)
+CHANGES += (*HELPER, *DATA, *ASSEMBLER, *NAMES)

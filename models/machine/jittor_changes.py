@@ -137,6 +137,21 @@ FAULT = (
 )
 # Jittor's handler of SIGCHLD ends the process if a compiler is killed; it took a stopped one for a killed one.
 STOPPED = (Change("jittor/src/utils/log.cc", "sa.sa_flags = SA_SIGINFO;", "sa.sa_flags = SA_SIGINFO | SA_NOCLDSTOP;"),)
+# It stored each new JITTOR_HOME for later runs, in a file that another process read half written; it is always given.
+HOME = (
+    Change(
+        UTILITIES,
+        '    if os.path.exists(src_path_file):\n        with open(src_path_file,"r") as f:\n'
+        "            data = json.load(f)\n",
+        "",
+    ),
+    Change(
+        UTILITIES,
+        '    if default_path != _home_path:\n        with open(src_path_file,"w") as f:\n'
+        "            data['JITTOR_HOME'] = _home_path\n            json.dump(data,f)\n",
+        "",
+    ),
+)
 # The first start: the helper was compiled twice, to store a key by which later runs ended to build it anew; the folder
 # of its cache is named by everything that it depends on.
 HELPER = (
@@ -207,4 +222,4 @@ CHANGES: tuple[Change, ...] = (
     *FAULT,
     *STOPPED,
 )
-CHANGES += (*HELPER, *DATA, *ASSEMBLER, *NAMES)
+CHANGES += (*HOME, *HELPER, *DATA, *ASSEMBLER, *NAMES)

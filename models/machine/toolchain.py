@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import resource
@@ -113,30 +112,16 @@ def check_environment() -> None:
         raise UserError(f"{NO_HOME} ({getattr(error, 'strerror', None) or error}): {HOME_HINT}") from error
     if not is_open:
         raise UserError(f"{NO_HOME} ({folder} cannot be written to): {HOME_HINT}")
-    _check_memory_of_homes(Path.home() / ".cache" / "jittor" / "config.json")
 
 
 def jittor_home() -> str:
-    """The folder of Jittor's cache: JITTOR_HOME, else the home folder.
-
-    It is always passed to Jittor, which would otherwise remember a JITTOR_HOME of one run for all later runs.
-    """
+    """The folder of Jittor's cache: JITTOR_HOME, else the home folder."""
     return os.environ.get("JITTOR_HOME") or str(Path.home())
 
 
 def cache_folder() -> Path:
     """The folder of Jittor's caches, of the linkers and of the CUDA homes."""
     return Path(jittor_home()) / ".cache" / "jittor"
-
-
-def _check_memory_of_homes(path: Path) -> None:
-    """Raises UserError if the file in which Jittor stores its home folder is damaged."""
-    try:
-        is_readable = not path.exists() or isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
-    except (OSError, ValueError, RecursionError):
-        is_readable = False
-    if not is_readable:
-        raise UserError(f"{path}: Jittor cannot read this file, in which it stores its home folder: delete it")
 
 
 def threads(text: str) -> int:

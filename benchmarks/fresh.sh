@@ -12,10 +12,11 @@ suite=${1:?a suite of Debian} folder=${2:?a folder} who=${3:-root} command=${4:-
 [ "$(id -u)" = 0 ] || { echo "error: debootstrap needs root" >&2; exit 2; }
 exec > >(tee "$folder.log") 2>&1
 
-mirror=$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | head -1 || true)
+mirror=${MIRROR:-$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | head -1 || true)}
+[ -n "$mirror" ] || { echo "error: apt names no Debian mirror here; give one: MIRROR=..." >&2; exit 2; }
 if [ ! -e "$folder/etc/debian_version" ]; then
   script=/usr/share/debootstrap/scripts/$suite
-  debootstrap --variant=minbase "$suite" "$folder" "${mirror:-https://deb.debian.org/debian}" \
+  debootstrap --variant=minbase "$suite" "$folder" "$mirror" \
     "$([ -e "$script" ] && echo "$script" || echo "${script%/*}/sid")"
 fi
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 SHOWN_CHARACTERS = 60  # of a wrong value in a message
+_kinds = cache(get_type_hints)
 KIND_NAMES: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -76,11 +77,6 @@ def require_values(block: DataclassInstance) -> None:
             raise UserError(f"{name}: {field.name} = {shown(value)} {wrong}")
         if dataclasses.is_dataclass(kind):
             require_values(value)
-
-
-@cache
-def _kinds(block_class: type) -> Mapping[str, Any]:
-    return get_type_hints(block_class)
 
 
 def _wrong(value: Any, kind: Any, metadata: Mapping[str, Any]) -> str:

@@ -150,8 +150,6 @@ def transformed(parsed: ParsedScene, change: np.ndarray, frame: WorldFrame) -> P
         pose = change @ image.c2w
         pose[:3, :3] /= scale  # a rotation again
         images.append(replace(image, c2w=pose))
-    points = parsed.points
-    if points is not None:
-        points = replace(points, xyz=points.xyz @ change[:3, :3].T + change[:3, 3])
+    points = parsed.points and replace(parsed.points, xyz=parsed.points.xyz @ change[:3, :3].T + change[:3, 3])
     scale_mat, region_mat = (None if mat is None else change @ mat for mat in (parsed.scale_mat, parsed.region_mat))
     return replace(parsed, images=tuple(images), points=points, scale_mat=scale_mat, region_mat=region_mat, frame=frame)

@@ -71,7 +71,8 @@ def run_apart(
             return _result(ours, on_event, on_wait)
         except (EOFError, ConnectionError):
             reason = _failure_reason(log, process.wait())
-            if _is_limited():  # C++ ends the process when memory runs out
+            limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+            if any(limit != resource.RLIM_INFINITY for limit in limits):  # C++ ends the process when memory runs out
                 raise MemoryError(reason) from None
             raise ChildError(reason) from None
 
@@ -119,12 +120,6 @@ def _limit(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (min(most, *known), min(most, *known)) if known else (most, most))
 
 
-def _is_limited() -> bool:
-    """Whether ulimit restricts the address space or data of this process, and thus of its children."""
-    kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
-    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in kinds)
-
-
 def serve(descriptor: int, parent: int) -> None:
     """The child's side: run the task received through the pipe `descriptor` from the process `parent`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent kills its child itself
@@ -148,18 +143,13 @@ def _failure_reason(log: Path, status: int | None) -> str:
     """Why the process ended, from its exit status and the last fatal line of its log."""
     ended = f"its process ended with status {status}"
     try:
-        lines = _end(log).decode("utf-8", "replace").splitlines()
+        with open_input(log) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
+            lines = file.read(LAST_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return ended
     fatal = [line for line in lines if line.startswith(("F", "E")) and "]" in line]  # glog: Fatal, Error
     return f"{ended}: {_summary(fatal[-1].partition(']')[2])}" if fatal else ended
-
-
-def _end(log: Path) -> bytes:
-    """The last LAST_BYTES of a file."""
-    with open_input(log) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
-        return file.read(LAST_BYTES)
 
 
 def _summary(text: str) -> str:

@@ -54,7 +54,11 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # makes the renaming durable
+        finally:
+            os.close(folder)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -165,15 +169,6 @@ def read_regular(path: Path | str, most: int = -1) -> bytes:
             return file.read(size if most < 0 else min(most, size))
         except (MemoryError, OverflowError) as error:
             raise OSError(errno.ENOMEM, "it does not fit into memory", str(path)) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def files_beside(path: Path, *suffixes: str) -> str:

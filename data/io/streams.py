@@ -127,16 +127,9 @@ def _print(lines: tuple[str, ...], stream: TextIO | None) -> None:
         for line in lines:
             _tell(one_line(line))
         return
-    with _above_bars(stream):
-        _write("".join(f"{one_line(line)}\n" for line in lines), stream)
-
-
-@contextlib.contextmanager
-def _above_bars(stream: TextIO | None) -> Iterator[None]:
-    """Clear the progress bars while the body runs; tqdm is not imported for that."""
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)  # None also while another thread imports it
     with bars.external_write_mode(file=stream) if bars and stream else contextlib.nullcontext():
-        yield
+        _write("".join(f"{one_line(line)}\n" for line in lines), stream)
 
 
 def _write(text: str, stream: TextIO | None) -> None:

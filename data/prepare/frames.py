@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -151,11 +150,6 @@ def _uncropped_size(path: Path, size: tuple[int, int]) -> tuple[int, int] | None
     short, long = sorted(float(block.get(tag, (0,))[0]) for tag in WHOLE_SIZE)
     is_cropped = short > 0 and abs(min(size) * long / (max(size) * short) - 1) > SAME_ASPECT
     return (round(long), round(short)) if is_cropped else None
-
-
-def read_frame_list(value: Any) -> list[Frame]:
-    """The stored result of `copy_images` or `copy_video`."""
-    return [Frame(**frame) for frame in value]
 
 
 def groups(frames: Iterable[Frame]) -> list[Group]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -166,7 +166,8 @@ def read_gps(path: Path) -> tuple[float, float, float] | None:
         if texts[0] and texts[1]:
             latitude, longitude = float(texts[0][1]), float(texts[1][1])
         else:
-            latitude, longitude = (_degrees(tags[name]) for name in (LATITUDE, LONGITUDE))
+            parts = (tags[name][:3] for name in (LATITUDE, LONGITUDE))  # degrees, minutes and seconds
+            latitude, longitude = (whole + minutes / 60.0 + seconds / 3600.0 for whole, minutes, seconds in parts)
             latitude *= -1.0 if tags.get(LATITUDE_SIDE, b"")[:1] == b"S" else 1.0
             longitude *= -1.0 if tags.get(LONGITUDE_SIDE, b"")[:1] == b"W" else 1.0
         altitude = tags.get(ALTITUDE, (0.0,))[0] * (-1.0 if tags.get(BELOW_SEA) == b"\x01" else 1.0)
@@ -176,9 +177,3 @@ def read_gps(path: Path) -> tuple[float, float, float] | None:
     place = (latitude, longitude, altitude)
     is_valid = bool(np.isfinite(place).all()) and abs(latitude) <= 90.0 and abs(longitude) <= 180.0
     return place if is_valid else None
-
-
-def _degrees(parts: Sequence[float]) -> float:
-    """Degrees of degrees, minutes and seconds."""
-    degrees, minutes, seconds = parts[:3]
-    return degrees + minutes / 60.0 + seconds / 3600.0

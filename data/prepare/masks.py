@@ -81,7 +81,10 @@ def finder(method: str, paths: Sequence[Path]) -> Callable[[np.ndarray], np.ndar
     if method == "colorkey":
         colour, tolerance = backdrop(rgb_of(read_image(path)) for path in paths)
         return lambda image: color_key(image, colour, tolerance)
-    return _by_rembg()
+    import rembg
+
+    session = rembg.new_session(REMBG_MODEL)
+    return lambda image: np.ascontiguousarray(rembg.remove(image, session=session, only_mask=True))
 
 
 def backdrop(images: Iterable[np.ndarray]) -> tuple[np.ndarray, float]:
@@ -154,13 +157,6 @@ def require_rembg() -> None:
             f"--masks rembg: its model {REMBG_MODEL}.onnx is not in {home}; download it "
             f"(`rembg d {REMBG_MODEL}`), or use grabcut"
         )
-
-
-def _by_rembg() -> Callable[[np.ndarray], np.ndarray]:
-    import rembg
-
-    session = rembg.new_session(REMBG_MODEL)
-    return lambda image: np.ascontiguousarray(rembg.remove(image, session=session, only_mask=True))
 
 
 def _lab(image: np.ndarray) -> np.ndarray:

@@ -27,7 +27,6 @@ from data.prepare.frames import (
     describe,
     groups,
     is_tagged,
-    read_frame_list,
     remarks,
     require_no_mask_files,
 )
@@ -238,7 +237,7 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
             return copy_video(sources[0], request.frames, folder, bar, request.is_panorama)
 
     later = ("features", "matches", "cameras", "masks")
-    frames = steps.run(Step("photographs", work, (sfm.IMAGES,), later, read_frame_list))
+    frames = steps.run(Step("photographs", work, (sfm.IMAGES,), later, lambda value: [Frame(**one) for one in value]))
     say(describe(groups(frames)))
     return frames
 
@@ -250,13 +249,8 @@ def _masks_of_frames(
     if request.masks in ("", *masks.WITH_CAMERAS):
         remove(steps.folder / sfm.MASKS)
         return
-    steps.run(
-        Step(
-            "masks",
-            lambda: _write_masks(request.masks, steps.folder, frames, sources, mask_paths),
-            (sfm.MASKS,),
-        )
-    )
+    work = partial(_write_masks, request.masks, steps.folder, frames, sources, mask_paths)
+    steps.run(Step("masks", work, (sfm.MASKS,)))
 
 
 def _write_masks(

@@ -140,19 +140,14 @@ def _put(work: Path, target: Path) -> list[str]:
     remove_empty(target / name for name in PRODUCTS)
     remove(fresh)
     record(work, new)
-    return _foreign_notes(target, new)
+    images = [path for kind in ("image", "mask") for path in sorted((target / kind).glob("*"))]
+    names = [path.relative_to(target).as_posix() for path in images if path.suffix.lower() in IMAGE_SUFFIXES]
+    foreign = [name for name in names if name not in new]
+    return [f"{listed(foreign)}: not made by --mode prepare, unchanged, and read with the scene"] if foreign else []
 
 
 def _place(name: str) -> int:
     return PRODUCTS.index(Path(name).parts[0])
-
-
-def _foreign_notes(target: Path, made: Sequence[str]) -> list[str]:
-    """A note on foreign images among the products."""
-    found = [path for kind in ("image", "mask") for path in sorted((target / kind).glob("*"))]
-    names = [path.relative_to(target).as_posix() for path in found if path.suffix.lower() in IMAGE_SUFFIXES]
-    others = [name for name in names if name not in made]
-    return [f"{listed(others)}: not made by --mode prepare, unchanged, and read with the scene"] if others else []
 
 
 def differences(target: Path, written: Mapping[str, object]) -> tuple[list[str], list[str]]:

@@ -187,18 +187,10 @@ def sharpness(frame: np.ndarray) -> float:
     return float(cv2.Laplacian(grey, cv2.CV_64F).var())
 
 
-def sharpest(values: Sequence[float], count: int) -> list[int]:
-    """The index of the largest value in each of `count` equal intervals; all indices if there are not more."""
-    if len(values) <= count:
-        return list(range(len(values)))
-    edges = np.linspace(0, len(values), count + 1).round().astype(int)
-    return [int(a + np.argmax(values[a:b])) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-
-
 def choose_frames(path: Path, count: int, tick: Tick) -> list[int]:
-    """The ascending indices of the `count` selected frames; `tick` is called for each decoded frame.
+    """The ascending indices of the sharpest frame in each of `count` equal intervals, of all if there are not more.
 
-    Raises UserError for a file that is not a video.
+    `tick` is called for each decoded frame. Raises UserError for a file that is not a video.
     """
     values = []
     for frame in frames(path):
@@ -206,7 +198,10 @@ def choose_frames(path: Path, count: int, tick: Tick) -> list[int]:
         tick()
     if not values:
         raise UserError(f"{path}: no frame can be decoded; give a video, such as MP4, or a folder of photographs")
-    return sharpest(values, count)
+    if len(values) <= count:
+        return list(range(len(values)))
+    edges = np.linspace(0, len(values), count + 1).round().astype(int)
+    return [int(a + np.argmax(values[a:b])) for a, b in zip(edges[:-1], edges[1:], strict=True)]
 
 
 def read_frames(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:

@@ -129,25 +129,25 @@ def _posed(
     scale_mat: np.ndarray,
 ) -> dict[str, Any]:
     """The members of `Posed`, in the working frame `scale_mat` [4, 4]."""
-    bounds = _extracted_box(parsed, conf, scale_mat)
+    if conf.bbox:
+        low, high = box_in_frame(parse_bbox(conf.bbox), scale_mat, "dataset.bbox =")
+    else:
+        own = parsed.region_mat
+        low, high = extraction_region(scale_mat, scale_mat if conf.roi or own is None else own)
+    to_frame, points = np.linalg.inv(scale_mat), parsed.points
+    c2w = to_frame @ cameras.c2w
+    c2w[:, :3, :3] *= np.linalg.norm(scale_mat[:3, 0])  # its axes stay of length 1
     return {
         "name": parsed.name,
         "image_names": tuple(posed.path.name for posed in posed_images),
         "intrinsics": cameras.intrinsics,
-        "c2w": _into_frame(cameras.c2w, scale_mat),
+        "c2w": c2w,
         "scene_to_world": scale_mat,
-        "bbox_min": bounds[0],
-        "bbox_max": bounds[1],
-        "points": _points_in_frame(parsed.points, scale_mat),
+        "bbox_min": low,
+        "bbox_max": high,
+        "points": points and replace(points, xyz=points.xyz @ to_frame[:3, :3].T + to_frame[:3, 3]),
         "frame": parsed.frame,
     }
-
-
-def _extracted_box(parsed: ParsedScene, conf: DatasetConfig, scale_mat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The corners [3] of the box that a mesh is extracted from, in the working frame."""
-    if conf.bbox:
-        return box_in_frame(parse_bbox(conf.bbox), scale_mat, "dataset.bbox =")
-    return extraction_region(scale_mat, scale_mat if conf.roi or parsed.region_mat is None else parsed.region_mat)
 
 
 def _turned(posed_images: Sequence[PosedImage]) -> list[str]:
@@ -282,17 +282,3 @@ def _working_frame(
     except SceneError as error:
         raise SceneError(f"{parsed.source}: {error}") from error
     return region.scale_mat if own is None else own, region.how
-
-
-def _into_frame(poses: np.ndarray, scale_mat: np.ndarray) -> np.ndarray:
-    """Camera-to-working-frame poses [V, 4, 4] with orthonormal axes; `scale_mat` [4, 4] is a similarity."""
-    moved = np.linalg.inv(scale_mat) @ poses
-    moved[:, :3, :3] *= np.linalg.norm(scale_mat[:3, 0])
-    return moved
-
-
-def _points_in_frame(points: SparsePoints | None, scale_mat: np.ndarray) -> SparsePoints | None:
-    if points is None:
-        return None
-    to_frame = np.linalg.inv(scale_mat)
-    return replace(points, xyz=points.xyz @ to_frame[:3, :3].T + to_frame[:3, 3])

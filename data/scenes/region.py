@@ -17,7 +17,7 @@ from data.errors import SceneError, UserError, listed_views
 from data.parsed_scene import SparsePoints
 from data.scenes.frustum import Cameras, border_distances, enclosing_ball, frustum_distances, meeting_point
 from data.scenes.sparse import object_points, place_points
-from data.scenes.visual_hull import Hull, masked_views, visual_hull
+from data.scenes.visual_hull import masked_views, visual_hull
 
 MARGIN = 1.1  # sphere radius over object radius, the published dataset.scale_mat_scale
 POINTS_MARGIN = 1.2  # likewise for SfM points, whose outermost ones are trimmed although they may be on the object
@@ -165,14 +165,10 @@ def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> Region | None:
     radius += hull.side / 2
     if np.linalg.norm(cameras.origins - centre, axis=1).min() < LEAST_HULL_SHRUNK * OUTSIDE * MARGIN * radius:
         return None
-    return _unless_tiny(Region(centre, MARGIN * radius, f"from the visual hull of {_masks_text(hull)}"), cameras)
-
-
-def _masks_text(hull: Hull) -> str:
-    """The number of masks, and which of them were left out."""
     left_out = hull.views[~hull.is_trusted]
-    count = f"{np.sum(hull.is_trusted)} masks"
-    return count if not len(left_out) else f"{count} (without {listed_views(left_out)}, which contradict the others)"
+    without = f" (without {listed_views(left_out)}, which contradict the others)" if len(left_out) else ""
+    source = f"from the visual hull of {np.sum(hull.is_trusted)} masks{without}"
+    return _unless_tiny(Region(centre, MARGIN * radius, source), cameras)
 
 
 def _from_points(cameras: Cameras, points: SparsePoints, cameras_outside: bool) -> Region | None:

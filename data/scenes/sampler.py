@@ -73,7 +73,9 @@ class PixelSampler(ViewSampler):
         width, height = self._scene.size(view)
         x = self._generator.integers(width, size=self._batch_size)
         y = self._generator.integers(height, size=self._batch_size)
-        return pixel_batch(self._scene, view, x, y)
+        rays = camera_rays(np.stack([x, y], axis=-1), self._scene.intrinsics[view], self._scene.c2w[view])
+        views = np.full(self._batch_size, view, dtype=np.int32)
+        return PixelBatch(rays, *_seen(self._scene, views, x, y), views)
 
 
 class HostPixels:
@@ -120,13 +122,6 @@ def restore_generator(generator: np.random.Generator, state: Mapping[str, Any]) 
         generator.bit_generator.state = dict(state)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError("the sampler's random state in the checkpoint is damaged or of another generator") from error
-
-
-def pixel_batch(scene: Scene, view: int, x: np.ndarray, y: np.ndarray) -> PixelBatch:
-    """The colours and mask of image `view` at the integer pixels x, y [R], with the rays through their centres."""
-    rays = camera_rays(np.stack([x, y], axis=-1), scene.intrinsics[view], scene.c2w[view])
-    views = np.full(len(x), view, dtype=np.int32)
-    return PixelBatch(rays, *_seen(scene, views, x, y), views)
 
 
 def windows_of(scene: Scene, centres: np.ndarray | None, side: float) -> np.ndarray:

@@ -77,9 +77,8 @@ class Undistorter:
         _require_near(intrinsics, size)
         self._maps: tuple[np.ndarray, np.ndarray] | None = None
         self._kept = (0, 0, *size)
-        if (
-            lens.is_fisheye or lens.colmap_model or any(lens.distortion)
-        ):  # a fisheye lens distorts with coefficients of 0, too
+        # A fisheye lens distorts with coefficients of 0, too.
+        if lens.is_fisheye or lens.colmap_model or any(lens.distortion):
             self._maps = _source_pixels(intrinsics, lens, size)
             self._kept = _valid_rectangle(*self._maps, size)
         left, top, right, bottom = self._kept

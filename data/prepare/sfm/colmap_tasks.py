@@ -104,12 +104,9 @@ def known_images(database: str) -> dict[str, int]:
     """Name -> camera id of the images with features in the database."""
     import pycolmap
 
-    opened = pycolmap.Database.open(database)
-    try:
+    with pycolmap.Database.open(database) as opened:
         images = [image for image in opened.read_all_images() if opened.exists_descriptors(image.image_id)]
         return {image.name: image.camera_id for image in images}
-    finally:
-        opened.close()
 
 
 def match(report: Report, database: str, pair_list: str, cores: int) -> None:
@@ -170,20 +167,14 @@ def refine(model: Any) -> Any:
         refined = _adjusted(model, name)
         if not all(is_likely(model.cameras[key].params, refined.cameras[key]) for key in counts):
             continue
-        if name == FISHEYE_MODEL:
-            better = _is_better_fisheye(refined, best)
+        if name == FISHEYE_MODEL:  # `_adjusted` has removed points
+            better = median_error(refined) <= (1 - LEAST_FISHEYE_GAIN) * median_error(best)
+            better = better and refined.num_points3D() >= max(1, LEAST_FISHEYE_POINTS * best.num_points3D())
         else:
             better = median_error(refined) <= median_error(best) and _is_determined(refined)
         if better:
             best = refined
     return best
-
-
-def _is_better_fisheye(refined: Any, best: Any) -> bool:
-    """Whether FISHEYE_MODEL, from which `_adjusted` removed points, fits a pycolmap model better than another one."""
-    if refined.num_points3D() < max(1, LEAST_FISHEYE_POINTS * best.num_points3D()):
-        return False
-    return median_error(refined) <= (1 - LEAST_FISHEYE_GAIN) * median_error(best)
 
 
 def median_error(model: Any) -> float:

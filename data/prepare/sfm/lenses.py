@@ -23,9 +23,8 @@ LONG_FOCALS = (2.5, 6.0, 15.0)  # widths, to start from where COLMAP's 1.2 gives
 WITHOUT_EXIF = "without the focal length of EXIF"
 DEFAULT_FOCAL = 1.2  # longer sides, that of COLMAP (default_focal_length_factor)
 
-Lenses = Sequence[
-    tuple[Sequence[str], float | None]
-]  # images, and focal length in pixels to start from; None: COLMAP's
+# Images, and the focal length in pixels to start from; None: COLMAP's.
+Lenses = Sequence[tuple[Sequence[str], float | None]]
 
 
 def is_model(model: Any) -> bool:
@@ -40,12 +39,9 @@ def other_lenses(model: Any, database: str) -> list[tuple[str, Lenses]]:
     """
     import pycolmap
 
-    opened = pycolmap.Database.open(database)
-    try:
+    with pycolmap.Database.open(database) as opened:
         cameras = {camera.camera_id: camera for camera in opened.read_all_cameras()}
         images = sorted(opened.read_all_images(), key=lambda image: image.name)
-    finally:
-        opened.close()
     by_camera: dict[int, list[str]] = {}
     for image in images:
         by_camera.setdefault(image.camera_id, []).append(image.name)
@@ -53,10 +49,8 @@ def other_lenses(model: Any, database: str) -> list[tuple[str, Lenses]]:
     proposed: list[tuple[str, Lenses]] = []
     if not is_model(model):
         for widths in LONG_FOCALS:
-            focals = [widths * max(cameras[key].width, cameras[key].height) for key in by_camera]
-            proposed.append(
-                (f"from a focal length of {widths:g} widths", list(zip(by_camera.values(), focals, strict=True)))
-            )
+            same = [(names, widths * max(cameras[key].width, cameras[key].height)) for key, names in by_camera.items()]
+            proposed.append((f"from a focal length of {widths:g} widths", same))
     elif groups := _by_focal_length(model, list(by_camera.values())):
         proposed.append((f"with {len(groups)} lenses instead of {len(by_camera)}", groups))
     if priors and _is_doubtful(model, priors):
@@ -126,8 +120,7 @@ def give_lenses(report: Report, database: str, lenses: Lenses) -> None:
     """Replace the cameras of the images of a database; where focal lengths of EXIF go, matches are verified again."""
     import pycolmap
 
-    opened = pycolmap.Database.open(database)
-    try:
+    with pycolmap.Database.open(database) as opened:
         images = {image.name: image for image in opened.read_all_images()}
         is_dropped = any(camera.has_prior_focal_length for camera in opened.read_all_cameras())
         for names, focal in lenses:
@@ -149,7 +142,5 @@ def give_lenses(report: Report, database: str, lenses: Lenses) -> None:
             ids = {image.image_id: name for name, image in images.items()}
             pairs = [pycolmap.pair_id_to_image_pair(pair) for pair, _ in zip(*opened.read_all_matches(), strict=True)]
             opened.clear_two_view_geometries()
-    finally:
-        opened.close()
     if is_dropped:
         verify(database, [(ids[a], ids[b]) for a, b in pairs])

@@ -154,8 +154,7 @@ def read_pairs(database: str) -> list[Matched]:
     """The verified matches of all pairs of images of the database."""
     import pycolmap
 
-    opened = pycolmap.Database.open(database)
-    try:
+    with pycolmap.Database.open(database) as opened:
         names = {image.image_id: image.name for image in opened.read_all_images()}
         pixels = {key: np.asarray(opened.read_keypoints(key))[:, :2].astype(float) for key in names}
         found = []
@@ -165,8 +164,6 @@ def read_pairs(database: str) -> list[Matched]:
             both = (of_first, of_second), (pixels[first][of_first], pixels[second][of_second])
             found += [Matched((names[first], names[second]), *both)] if len(of_first) else []
         return found
-    finally:
-        opened.close()
 
 
 def agreement(model: Any, pairs: Sequence[Matched]) -> dict[tuple[str, str], int]:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import sqlite3
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -83,23 +83,27 @@ def read_links(database: Path, called: Mapping[str, str]) -> dict[tuple[str, str
 
     Raises WorkError if the database is damaged.
     """
-    try:
-        with contextlib.closing(sqlite3.connect(database)) as opened:
-            names = dict(opened.execute("SELECT image_id, name FROM images"))
-            rows = opened.execute("SELECT pair_id, rows FROM two_view_geometries").fetchall()
+    with _opened(database) as opened:
+        names = dict(opened.execute("SELECT image_id, name FROM images"))
+        rows = opened.execute("SELECT pair_id, rows FROM two_view_geometries").fetchall()
         split = [(pair // PAIR_BASE, pair % PAIR_BASE, int(count)) for pair, count in rows]
         return {(called[names[a]], called[names[b]]): count for a, b, count in split}
-    except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
+
+
+@contextlib.contextmanager
+def _opened(database: Path) -> Iterator[sqlite3.Connection]:
+    """The database, closed at the end of the body; raises WorkError if the database is damaged."""
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            yield opened
+    except (sqlite3.Error, LookupError, TypeError, ValueError) as error:
         raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
 
 
 def copy_database(database: Path, to: Path) -> None:
     """Copy the database; raises WorkError if it is damaged."""
-    try:
-        with contextlib.closing(sqlite3.connect(database)) as opened, contextlib.closing(sqlite3.connect(to)) as copy:
-            opened.backup(copy)
-    except sqlite3.Error as error:
-        raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
+    with _opened(database) as opened, contextlib.closing(sqlite3.connect(to)) as copy:
+        opened.backup(copy)
 
 
 def forget_images(database: Path, names: Collection[str]) -> None:
@@ -134,12 +138,8 @@ def read_largest(database: Path, names: Sequence[str], count: int) -> list[np.nd
         "SELECT keypoints.cols, keypoints.data, descriptors.cols, descriptors.data FROM images JOIN keypoints USING "
         "(image_id) JOIN descriptors USING (image_id) WHERE name = ?"
     )
-    try:
-        with contextlib.closing(sqlite3.connect(database)) as opened:
-            rows = [opened.execute(query, (name,)).fetchone() for name in names]
-        return [_largest(count, *row) for row in rows]
-    except (sqlite3.Error, TypeError, ValueError, IndexError) as error:
-        raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error
+    with _opened(database) as opened:
+        return [_largest(count, *opened.execute(query, (name,)).fetchone()) for name in names]
 
 
 def _largest(count: int, width: int, keypoints: bytes | None, length: int, descriptors: bytes | None) -> np.ndarray:

@@ -21,7 +21,8 @@ STRONG = 30  # matches: fewer may all be wrong
 # In images in any order: distance over the median of that to the fifth next one, share of the images that lie so near
 # another one, and share of the strong pairs that contradict the cameras.
 ON_EACH_OTHER, LEAST_DOUBLES, LEAST_CONTRADICTED = 0.05, 0.25, 0.05
-MOST_TURN = np.cos(np.radians(40.0))  # of relative rotations; sides that look alike are 90 degrees apart or more
+# Of relative rotations: they turn by at most 40 degrees. Sides that look alike are 90 degrees apart or more.
+LEAST_TRACE = 1.0 + 2.0 * np.cos(np.radians(40.0))
 
 
 def torn_pairs(model: Any, pairs: Sequence[Matched], agreeing: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
@@ -79,7 +80,7 @@ def wrong_pairs(model: Any, pairs: Sequence[Matched], agreeing: Mapping[tuple[st
     return [
         (names[a], names[b])
         for (a, b), turn in turns.items()
-        if a in rotations and b in rotations and _cosine(turn, rotations[b] @ rotations[a].T) < MOST_TURN
+        if {a, b} <= rotations.keys() and np.trace(turn.T @ (rotations[b] @ rotations[a].T)) < LEAST_TRACE
     ]
 
 
@@ -97,8 +98,3 @@ def _turn(model: Any, pair: Matched, images: tuple[Any, Any], is_agreeing: bool)
         cameras[0], pair.pixels[0], cameras[1], pair.pixels[1], matches, options
     )
     return None if found.cam2_from_cam1 is None else found.cam2_from_cam1.rotation.matrix()
-
-
-def _cosine(one: np.ndarray, other: np.ndarray) -> float:
-    """Of the angle between two rotations."""
-    return (np.trace(one.T @ other) - 1.0) / 2.0

@@ -40,10 +40,13 @@ def read_llff(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE
     table = _read_table(source)
-    images = _list_images(folder)
+    chosen = photographs_folder(folder)
+    if chosen is None:
+        raise SceneError(f"{folder}: has no folder images/ with the photographs")
+    images = sorted(require_images(chosen), key=lambda path: path.name)  # the order of the table
     if len(images) != len(table):
         raise SceneError(
-            f"{source}: contains {len(table)} cameras and {images[0].parent} {len(images)} photographs; "
+            f"{source}: contains {len(table)} cameras and {chosen} {len(images)} photographs; "
             "provide all photographs that it was made from"
         )
     posed_images = [
@@ -51,7 +54,7 @@ def read_llff(folder: Path, files: CameraFiles) -> ParsedScene:
         for index, (row, image) in enumerate(zip(table, images, strict=True))
     ]
     near, far = table[:, 15].min(), table[:, 16].max()
-    notes = left_out(images[0].parent)
+    notes = left_out(chosen)
     notes += (f"{CAMERA_FILE}: the depths of the scene are {near:.4g} to {far:.4g}",) if 0 < near < far else ()
     return ParsedScene(name=folder.resolve().name, source=source, images=tuple(posed_images), notes=notes)
 
@@ -75,14 +78,6 @@ def _read_table(source: Path) -> np.ndarray:
             f"{source}: row {wrong[0]} contains NaN or infinite numbers; correct it or leave that photograph out"
         )
     return table.astype(np.float64)
-
-
-def _list_images(folder: Path) -> list[Path]:
-    """The images of images/, else of the images_N/ with the smallest N, in the order of the table."""
-    chosen = photographs_folder(folder)
-    if chosen is None:
-        raise SceneError(f"{folder}: has no folder images/ with the photographs")
-    return sorted(require_images(chosen), key=lambda path: path.name)
 
 
 def _posed_image(where: str, row: np.ndarray, image: Path) -> PosedImage:

@@ -173,7 +173,7 @@ def _checked_cameras(
             )
     scale_mats = [_similarity(path, f"scale_mat_{index}", matrices[f"scale_mat_{index}"]) for index in given]
     for index, matrix in zip(given, scale_mats, strict=True):
-        if np.abs(matrix - scale_mats[0]).max() > MATRIX_TOLERANCE * _scale(scale_mats[0]):
+        if np.abs(matrix - scale_mats[0]).max() > MATRIX_TOLERANCE * np.cbrt(np.linalg.det(scale_mats[0][:3, :3])):
             raise SceneError(f"{path}: scale_mat_{index} differs from scale_mat_0; all views must have the same one")
     world_mats = [_world_mat(path, matrices, index, image) for index, image in enumerate(image_paths)]
     return np.stack(world_mats), scale_mats[0] if scale_mats else None
@@ -269,10 +269,6 @@ def _similarity(path: Path, key: str, matrix: np.ndarray) -> np.ndarray:
             "so the unit sphere would not map to a sphere; correct it"
         )
     return matrix
-
-
-def _scale(similarity: np.ndarray) -> float:
-    return float(np.cbrt(np.linalg.det(similarity[:3, :3])))
 
 
 def _decompose_all(path: Path, world_mats: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

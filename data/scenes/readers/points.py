@@ -36,20 +36,14 @@ def read_points(path: Path) -> SparsePoints | None:
         raise SceneError(f"{path}: cannot be read as a PLY file of points ({error}); write it again") from error
     # A file without vertices becomes an empty trimesh.Scene, which has no such attribute.
     xyz = np.asarray(getattr(cloud, "vertices", ()), dtype=np.float64).reshape(-1, 3)
-    rgb = _colours(cloud, len(xyz))
+    rgb = np.asarray(getattr(cloud, "colors", ()))
+    is_coloured = rgb.ndim == 2 and rgb.shape[0] == len(xyz) and rgb.shape[1] >= 3
+    rgb = rgb[:, :3].astype(np.uint8) if is_coloured else np.full((len(xyz), 3), 128, dtype=np.uint8)
     if not np.isfinite(xyz).all():
         raise SceneError(f"{path}: has points that are NaN or infinite; write it again")
     if len(xyz) == 0:
         return None
     return SparsePoints(xyz, np.zeros(len(xyz), dtype=np.int64), np.full(len(xyz), np.nan), rgb)
-
-
-def _colours(cloud: object, count: int) -> np.ndarray:
-    """uint8 [count, 3]."""
-    found = np.asarray(getattr(cloud, "colors", ()))
-    if found.ndim == 2 and found.shape[0] == count and found.shape[1] >= 3:
-        return found[:, :3].astype(np.uint8)
-    return np.full((count, 3), 128, dtype=np.uint8)
 
 
 @dataclass(frozen=True, eq=False)

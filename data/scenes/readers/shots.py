@@ -115,7 +115,11 @@ def posed_images(
     paths, notes = _image_paths(place, [shot.name for shot in shots])
     images = [PosedImage(path, shot.lens, shot.c2w) for shot, path in zip(shots, paths, strict=True) if path]
     require_distinct(place, images)  # names in two folders, whose photographs were put into one
-    return with_masks(place, mask_folder, images), [*notes, *_left_out(place, paths), *left_out(place)]
+    unused = sorted(set(list_images(place)) - set(paths), key=natural_key)
+    if unused:
+        named = listed([path.name for path in unused])
+        notes.append(f"{len(unused)} photographs in {place} have no pose in the model and are left out: {named}")
+    return with_masks(place, mask_folder, images), [*notes, *left_out(place)]
 
 
 def _image_paths(image_folder: Path, names: list[str]) -> tuple[list[Path | None], list[str]]:
@@ -147,12 +151,3 @@ def with_masks(place: Path, mask_folder: Path | None, images: Sequence[PosedImag
     names = [image.path.relative_to(place).as_posix() for image in images]
     masks = required_mask_files(mask_folder, names, "", "name its mask {name}.png, or remove the folder")
     return tuple(replace(image, mask_path=mask) for image, mask in zip(images, masks, strict=True))
-
-
-def _left_out(image_folder: Path, used: Sequence[Path | None]) -> tuple[str, ...]:
-    """A note on images in the folder without a pose in the model."""
-    unused = sorted(set(list_images(image_folder)) - set(used), key=natural_key)
-    if not unused:
-        return ()
-    named = listed([path.name for path in unused])
-    return (f"{len(unused)} photographs in {image_folder} have no pose in the model and are left out: {named}",)

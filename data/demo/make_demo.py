@@ -61,6 +61,11 @@ def smooth_min(a: np.ndarray, b: np.ndarray, width: float) -> np.ndarray:
     return np.minimum(a, b) - 0.25 * width * overlap**2
 
 
+def smooth_max(a: np.ndarray, b: np.ndarray, width: float) -> np.ndarray:
+    """Maximum with a rounded edge of size `width`: the intersection of two solids."""
+    return -smooth_min(-a, -b, width)
+
+
 def capped_cylinder(radial: np.ndarray, height: np.ndarray, radius: float, low: float, high: float) -> np.ndarray:
     """Exact distance to an upright cylinder, given the distance from its axis [P] and the height [P]."""
     side = radial - radius
@@ -103,7 +108,7 @@ def jug_sdf(points: np.ndarray) -> np.ndarray:
     handle = arc_tube(points, (-0.47, 0.13), 0.26, (1.15, 5.10), (0.06, 0.06))
     solid = smooth_min(smooth_min(body, spout, 0.10), handle, 0.08)
     hollow = np.hypot(radial, height - 0.47) - 0.39
-    solid = -smooth_min(-solid, hollow, 0.10)  # what is in the solid and not in the hollow
+    solid = smooth_max(solid, -hollow, 0.10)
     stem = capped_cylinder(radial, height, 0.09, -0.70, -0.30)
     foot = capped_cylinder(radial, height, 0.32, -0.70, -0.68) - 0.035
     return smooth_min(solid, smooth_min(foot, stem, 0.16), 0.14)

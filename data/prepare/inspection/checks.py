@@ -190,9 +190,8 @@ def _aim(scene: Scene, cameras: Cameras) -> Finding:
         return Finding("aim", "every image shows the centre of the sphere", "good", "all views contribute")
     if len(blind):
         figure = f"{listed_views(blind, scene.photographs)} show{'s' if len(blind) == 1 else ''} nothing of the sphere"
-        return Finding(
-            "aim", figure, "bad", "these views do not show the object: leave them out or correct their poses"
-        )
+        consequence = "these views do not show the object: leave them out or correct their poses"
+        return Finding("aim", figure, "bad", consequence)
     verdict = graded(len(strayed) / scene.n_views, 0.0, FAIR_STRAYED)
     figure = f"the centre of the sphere is outside {listed_views(strayed, scene.photographs)}"
     return Finding("aim", figure, verdict, "these views show only the rim of the sphere: check the region of interest")

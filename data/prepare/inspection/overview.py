@@ -130,7 +130,8 @@ def overview(scene: Scene) -> np.ndarray:
     panel = (WIDTH - 4 * PAD) // 3
     columns = min(COLUMNS, max(FEWEST_COLUMNS, len(chosen)))
     cell_width = (WIDTH - (columns + 1) * PAD) // columns
-    cell_height = _cell_height(scene, chosen, cell_width)
+    tallest = max(scene.size(view)[1] / scene.size(view)[0] for view in chosen)
+    cell_height = round(cell_width * min(TALLEST, tallest))
     rows = -(-len(chosen) // columns)
     images_top = HEADER + PANEL_TITLE + panel + PAD
     height = images_top + rows * (cell_height + CAPTION + PAD // 2) + PAD // 2
@@ -241,12 +242,6 @@ def _frustum(scene: Scene, view: int, depth: float) -> np.ndarray:
     rays = corners @ np.linalg.inv(scene.intrinsics[view]).T
     rays *= min(1.0, 1 / np.abs(rays[:, :2]).max())  # the frustum of a very wide lens would fill the panel
     return scene.c2w[view, :3, 3] + depth * rays @ scene.c2w[view, :3, :3].T
-
-
-def _cell_height(scene: Scene, chosen: np.ndarray, cell_width: int) -> int:
-    """The height that the tallest image needs, at most TALLEST times the width."""
-    ratios = [scene.size(view)[1] / scene.size(view)[0] for view in chosen]
-    return round(cell_width * min(TALLEST, max(ratios)))
 
 
 def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, width: int, height: int) -> None:

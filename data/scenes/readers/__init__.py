@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,18 +50,22 @@ class Reader(NamedTuple):
     read: Callable[[Path, CameraFiles], ParsedScene]
 
 
+def _matches_file(name: str, folder: Path) -> str:
+    return name if (folder / name).is_file() else ""
+
+
 READERS = {
     "neus": Reader(neus.matches, neus.read_neus),
     "blender": Reader(blender.matches, blender.read_blender),
     "ngp": Reader(ngp.matches, ngp.read_ngp),
     "nerfstudio": Reader(nerfstudio.matches, nerfstudio.read_nerfstudio),
     "colmap": Reader(colmap.matches, colmap.read_colmap),
-    "llff": Reader(llff.matches, llff.read_llff),
-    "metashape": Reader(metashape.matches, metashape.read_metashape),
+    "llff": Reader(partial(_matches_file, llff.CAMERA_FILE), llff.read_llff),
+    "metashape": Reader(partial(_matches_file, metashape.CAMERA_FILE), metashape.read_metashape),
     "realitycapture": Reader(realitycapture.matches, realitycapture.read_realitycapture),
-    "openmvg": Reader(openmvg.matches, openmvg.read_openmvg),
+    "openmvg": Reader(partial(_matches_file, openmvg.CAMERA_FILE), openmvg.read_openmvg),
     "meshroom": Reader(meshroom.matches, meshroom.read_meshroom),
-    "opensfm": Reader(opensfm.matches, opensfm.read_opensfm),
+    "opensfm": Reader(partial(_matches_file, opensfm.CAMERA_FILE), opensfm.read_opensfm),
     "bundler": Reader(bundler.matches, bundler.read_bundler),
 }
 FORMATS = tuple(READERS)  # the values of dataset.type, beside `auto`

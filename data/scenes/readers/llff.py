@@ -31,11 +31,6 @@ COLUMNS = 17
 MAX_FILE_BYTES = 1 << 24  # 120 000 images
 
 
-def matches(folder: Path) -> str:
-    """The camera file; "" where it is missing."""
-    return CAMERA_FILE if (folder / CAMERA_FILE).is_file() else ""
-
-
 def read_llff(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE

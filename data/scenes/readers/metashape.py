@@ -38,11 +38,6 @@ FRAME, FISHEYE = "frame", "fisheye"
 COEFFICIENTS = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2", "p3", "p4")
 
 
-def matches(folder: Path) -> str:
-    """The camera file; "" where it is missing."""
-    return CAMERA_FILE if (folder / CAMERA_FILE).is_file() else ""
-
-
 def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE
@@ -71,7 +66,7 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
         pose = numbers(where, "transform", master.findtext("transform"), 16).reshape(4, 4)
         pose = pose if master is camera else pose @ _offset(where, sensor)
         frame, world = worlds.get(master.get("component_id"), worlds[None])
-        found[label] = image = _photograph(place, label)
+        found[label] = image = spelled_file(place, label) or spelled_below(place, label)  # it may lack the suffix
         if image is None:
             continue
         posed = _posed_image(where, image, sensor, rigid_pose(where, "transform", world @ pose))
@@ -97,11 +92,6 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
         notes += (f"{words}, left out: {listed(others)}",)
     masked = with_masks(place, masks_folder(folder), images)
     return ParsedScene(name=folder.resolve().name, source=source, images=masked, notes=notes)
-
-
-def _photograph(place: Path, label: str) -> Path | None:
-    """The photograph with a label, which may lack the suffix, in the folder or below it."""
-    return spelled_file(place, label) or spelled_below(place, label)
 
 
 def _worlds(source: Path, chunk: ElementTree.Element) -> dict[str | None, tuple[str | None, np.ndarray]]:

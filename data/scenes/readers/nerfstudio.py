@@ -137,18 +137,12 @@ def _points(folder: Path, source: Path, content: Mapping[str, object]) -> Sparse
 def _notes(content: Mapping[str, object], left_out: int, without_mask: Sequence[bool]) -> tuple[str, ...]:
     notes = []
     if left_out:
-        notes.append(
-            f"{transforms.TRANSFORMS_FILE}: {left_out} photographs are in none of {', '.join(SPLITS)} and left out"
-        )
+        notes.append(f"{left_out} photographs are in none of {', '.join(SPLITS)} and left out")
     if not all(without_mask):
-        notes.append(
-            f"{transforms.TRANSFORMS_FILE}: mask_path is read as an object mask, white on the object and black off it"
-        )
+        notes.append("mask_path is read as an object mask, white on the object and black off it")
     if any(without_mask) and not all(without_mask):
         count = f"{sum(without_mask)} of {len(without_mask)}"
-        notes.append(
-            f"{transforms.TRANSFORMS_FILE}: {count} frames have no mask_path and count as unmasked, all object"
-        )
+        notes.append(f"{count} frames have no mask_path and count as unmasked, all object")
     if "applied_transform" in content:
-        notes.append(f"{transforms.TRANSFORMS_FILE}: meshes are in the world of its matrices, after applied_transform")
-    return tuple(notes)
+        notes.append("meshes are in the world of its matrices, after applied_transform")
+    return tuple(f"{transforms.TRANSFORMS_FILE}: {note}" for note in notes)

@@ -77,7 +77,7 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
         frame=frame,
         notes=(
             *_spare_note(source, len(image_paths), spare),
-            *_unread_notes(folder),
+            *(note for kind in ("image", "mask") if (folder / kind).is_dir() for note in left_out(folder / kind)),
             *([frame.left_out] if frame and frame.left_out else []),
             *(frame.notes if frame else ()),
         ),
@@ -114,12 +114,6 @@ def read_reference(path: Path) -> Reference | None:
         return replace(reference, accuracy=tuple(content["accuracy"]), left_out=tuple(content["left_out"]))
     except INVALID as failure:
         raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
-
-
-def _unread_notes(folder: Path) -> tuple[str, ...]:
-    """Notes on files of image/ and mask/ that are not PNG or JPEG."""
-    kinds = [folder / kind for kind in ("image", "mask") if (folder / kind).is_dir()]
-    return tuple(itertools.chain.from_iterable(map(left_out, kinds)))
 
 
 def _spare_note(path: Path, count: int, spare: int) -> tuple[str, ...]:

@@ -27,11 +27,6 @@ ORDERS = {"disto_k1": (0, None, None, None), "disto_k3": (0, 1, None, None, 2), 
 ORDERS |= {"fisheye": (0, 1, 2, 3)}
 
 
-def matches(folder: Path) -> str:
-    """The camera file; "" where it is missing."""
-    return CAMERA_FILE if (folder / CAMERA_FILE).is_file() else ""
-
-
 def read_openmvg(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE

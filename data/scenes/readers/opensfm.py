@@ -29,11 +29,6 @@ KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("perspective", "simple_radial
 KINDS |= dict.fromkeys(("fisheye", "fisheye_opencv"), FISHEYE)
 
 
-def matches(folder: Path) -> str:
-    """The camera file; "" where it is missing."""
-    return CAMERA_FILE if (folder / CAMERA_FILE).is_file() else ""
-
-
 def read_opensfm(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE

@@ -265,11 +265,9 @@ def is_fisheye(frame: Frame) -> bool:
 def moved_notes(path: Path, frames: Sequence[Frame]) -> list[str]:
     """A note on frames whose photographs have names of another place, and are found by their ends."""
     moved = [frame.name for frame in frames if PureWindowsPath(frame.name).anchor or leads_out(frame.name)]
-    return (
-        [f"{path.name}: {len(moved)} names of another place, such as {_shown(moved[0])}: found by their ends"]
-        if moved
-        else []
-    )
+    if not moved:
+        return []
+    return [f"{path.name}: {len(moved)} names of another place, such as {_shown(moved[0])}: found by their ends"]
 
 
 def require_distinct(source: Path, posed_images: Sequence[PosedImage]) -> None:

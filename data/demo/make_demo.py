@@ -196,16 +196,6 @@ def look_at_center(direction: np.ndarray) -> np.ndarray:
     return pose
 
 
-def train_poses() -> np.ndarray:
-    """The poses [TRAIN_VIEWS, 4, 4] of the training views."""
-    return np.stack([look_at_center(direction) for direction in sphere_points(TRAIN_VIEWS)])
-
-
-def test_poses() -> np.ndarray:
-    """The poses [V, 4, 4] of the held-out views."""
-    return np.stack([look_at_center(np.array(direction)) for direction in TEST_DIRECTIONS])
-
-
 def write_views(folder: Path, poses: np.ndarray) -> None:
     """Renders and writes image/, mask/ and cameras_sphere.npz of poses [V, 4, 4] into `folder`."""
     intrinsics, shape = np.diag([FOCAL, FOCAL, 1.0]), (IMAGE_SIZE, IMAGE_SIZE)
@@ -254,8 +244,8 @@ def main() -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         ground_truth().export(out / "ground_truth.ply")
-        write_views(out, train_poses())
-        write_views(out / "test", test_poses())
+        write_views(out, np.stack([look_at_center(direction) for direction in sphere_points(TRAIN_VIEWS)]))
+        write_views(out / "test", np.stack([look_at_center(np.array(direction)) for direction in TEST_DIRECTIONS]))
     except OSError as error:
         parser.error(f"--out {out}: cannot be written ({error.strerror}); choose a folder with write permission")
 

@@ -66,9 +66,8 @@ def located(images: Sequence[PosedImage], given: ParsedScene, found: ParsedScene
     pairs = zip(given.images, found.images, strict=True)
     lenses = {before.lens.key: after.lens for before, after in pairs if after is not before}
     features = cache(lambda view: _extract_features(found.images[view]))
-    return tuple(
-        _located(replace(posed, lens=lenses.get(posed.lens.key, posed.lens)), found, features) for posed in images
-    )
+    given_images = (replace(posed, lens=lenses.get(posed.lens.key, posed.lens)) for posed in images)
+    return tuple(_located(posed, found, features) for posed in given_images)
 
 
 def _located(posed: PosedImage, found: ParsedScene, features: Callable[[int], ImageFeatures]) -> PosedImage:

@@ -102,9 +102,8 @@ def _prints(images: Sequence[PosedImage], quads: Sequence[Sighting]) -> list[lis
             ]
             seen = np.einsum("vij,cj->vci", [matrix for matrix, _ in rays], np.column_stack([corners, np.ones(4)]))
             with np.errstate(all="ignore"):  # two sightings of one photograph locate nothing
-                away = np.linalg.norm(seen[..., :2] / seen[..., 2:] - [pixels for _, pixels in rays], axis=-1).max(
-                    axis=1
-                )
+                offsets = seen[..., :2] / seen[..., 2:] - [pixels for _, pixels in rays]
+                away = np.linalg.norm(offsets, axis=-1).max(axis=1)
             order = [index for index in np.argsort(away) if away[index] <= OUTLIER * WORST_REPROJECTION]
             agreeing = {left[index][0]: int(index) for index in reversed(order)}  # the best one of each view
             best = max(best, list(agreeing.values()), key=len)

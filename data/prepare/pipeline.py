@@ -117,8 +117,13 @@ def _prepare(
     notes = [*found.notes, *remarks(frames)]
     for note in notes:
         say(note)
-    _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work, since it may fail
-    known_masks = "" if request.masks in ("", *masks.WITH_CAMERAS) else steps.key("masks")
+    if request.masks in ("", *masks.WITH_CAMERAS):
+        known_masks = ""
+        remove(steps.folder / sfm.MASKS)
+    else:  # in masks/ of the work folder, where the reader finds them; before the long work, since it may fail
+        known_masks = steps.key("masks")
+        write = partial(_write_masks, request.masks, steps.folder, frames, sources, mask_paths)
+        steps.run(Step("masks", write, (sfm.MASKS,)))
     try:
         model = estimate_cameras(steps, frames, not request.images.is_dir(), known_masks, say)
     except WorkError:
@@ -240,17 +245,6 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
     frames = steps.run(Step("photographs", work, (sfm.IMAGES,), later, lambda value: [Frame(**one) for one in value]))
     say(describe(groups(frames)))
     return frames
-
-
-def _masks_of_frames(
-    request: Request, frames: Sequence[Frame], sources: Sequence[Path], mask_paths: Sequence[Path], steps: Steps
-) -> None:
-    """Write the masks that need no cameras to masks/ of the work folder, where the reader finds them."""
-    if request.masks in ("", *masks.WITH_CAMERAS):
-        remove(steps.folder / sfm.MASKS)
-        return
-    work = partial(_write_masks, request.masks, steps.folder, frames, sources, mask_paths)
-    steps.run(Step("masks", work, (sfm.MASKS,)))
 
 
 def _write_masks(

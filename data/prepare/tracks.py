@@ -125,9 +125,8 @@ def triangulated(
     images: unsigned integers [H, W, 3], V of them; intrinsics [V, 3, 3], c2w [V, 4, 4]. The cameras are kept as given.
     """
     views = evenly_spaced(len(images), MOST_IMAGES)
-    bundle, colours = bundle_of(
-        [image_features(eight_bits(images[view]), Lens(intrinsics[view]), c2w[view]) for view in views]
-    )
+    seen = [image_features(eight_bits(images[view]), Lens(intrinsics[view]), c2w[view]) for view in views]
+    bundle, colours = bundle_of(seen)
     xyz = triangulate(bundle, bundle.w2c, bundle.pinholes)
     error = errors(bundle, bundle.w2c, bundle.pinholes, xyz)
     kept = consistent(bundle, error, LIMITS[-1])

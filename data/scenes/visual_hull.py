@@ -182,9 +182,8 @@ def _stays(
     """
     alive = np.arange(len(cubes))  # cubes that the remaining votes could still keep
     seen, off = np.zeros(len(cubes), dtype=np.int32), np.zeros(len(cubes), dtype=np.int32)
-    for number, (intrinsics, c2w, distance) in enumerate(
-        zip(views.cameras.intrinsics, views.cameras.c2w, distances, strict=True)
-    ):
+    voting = zip(views.cameras.intrinsics, views.cameras.c2w, distances, strict=True)
+    for number, (intrinsics, c2w, distance) in enumerate(voting):
         column, row, depth, inside = _land(cubes[alive], intrinsics, c2w, distance.shape)
         pixels = 0.5 * reach * side * max(intrinsics[0, 0], intrinsics[1, 1]) / depth
         seen[alive[inside]] += 1

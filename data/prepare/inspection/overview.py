@@ -235,10 +235,8 @@ def _draw_points(canvas: Canvas, c2w: np.ndarray, points: SparsePoints, place: C
 
 def _frustum(scene: Scene, view: int, depth: float) -> np.ndarray:
     """Corners [4, 3] of the image plane at `depth` in front of the camera, in the working frame."""
-    width, height = scene.size(view)
-    corners = np.array(
-        [[-0.5, -0.5, 1], [width - 0.5, -0.5, 1], [width - 0.5, height - 0.5, 1], [-0.5, height - 0.5, 1]]
-    )
+    right, bottom = np.array(scene.size(view)) - 0.5
+    corners = np.array([[-0.5, -0.5, 1], [right, -0.5, 1], [right, bottom, 1], [-0.5, bottom, 1]])
     rays = corners @ np.linalg.inv(scene.intrinsics[view]).T
     rays *= min(1.0, 1 / np.abs(rays[:, :2]).max())  # the frustum of a very wide lens would fill the panel
     return scene.c2w[view, :3, 3] + depth * rays @ scene.c2w[view, :3, :3].T

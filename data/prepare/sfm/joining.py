@@ -74,6 +74,7 @@ def _placed(models: Sequence[Any], pairs: Sequence[Matched]) -> list[tuple[Any, 
     import pycolmap
 
     points = [_points_of(model) for model in models]
+    middle = np.mean([image.projection_center() for image in models[0].images.values() if image.has_pose], axis=0)
     placed, moves = [0], {0: pycolmap.Sim3d()}
     while True:
         for index in [index for index in range(len(models)) if index not in moves]:
@@ -82,18 +83,13 @@ def _placed(models: Sequence[Any], pairs: Sequence[Matched]) -> list[tuple[Any, 
                 moves[other].scale * at @ moves[other].rotation.matrix().T + moves[other].translation
                 for other, (_, at) in zip(placed, common, strict=True)
             ]
-            move = _move(np.concatenate([here for here, _ in common]), np.concatenate(there), _middle(models[0]))
+            move = _move(np.concatenate([here for here, _ in common]), np.concatenate(there), middle)
             if move is not None:
                 moves[index] = move
                 placed.append(index)
                 break
         else:
             return [(models[index], moves[index]) for index in placed]
-
-
-def _middle(model: Any) -> np.ndarray:
-    """The mean position [3] of the cameras."""
-    return np.mean([image.projection_center() for image in model.images.values() if image.has_pose], axis=0)
 
 
 def _points_of(model: Any) -> dict[str, np.ndarray]:

@@ -105,10 +105,17 @@ def mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> 
             _cores(),
             on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
         )
-    # Only the incremental mapper does not find cameras without parallax.
+    # Only the incremental mapper does not find cameras without parallax; more images of the same kind would not help.
     n_left = len(left_out(found, frames))
     if found["mapper"] != mapping.INCREMENTAL or n_left >= (1 - colmap_tasks.LEAST_SHARE) * len(frames):
-        _require_moved(work / source.database, frames)
+        sides = {frame.name: max(frame.width, frame.height) for frame in frames}
+        share = matches.share_of_still_pairs(work / source.database, sides)
+        if share >= matches.MOSTLY:
+            raise UserError(
+                f"no cameras were found: in {share:.0%} of the pairs of photographs the matches do not move, so the "
+                "camera stood still; walk around the object instead, pass a folder of its masks (--masks), or rotate "
+                "it in front of a plain backdrop without texture, close enough to fill the image"
+            )
     return found
 
 
@@ -122,18 +129,6 @@ def require_time() -> None:
     """Raises TimeIsOver unless a second round can be as long as the first one."""
     if seconds_left() < sum(spent.wall for name, spent in so_far().items() if name in FIRST_ROUND):
         raise TimeIsOver
-
-
-def _require_moved(database: Path, frames: Sequence[Frame]) -> None:
-    """Raises UserError if the camera did not move, which more images of the same kind would not fix."""
-    sides = {frame.name: max(frame.width, frame.height) for frame in frames}
-    share = matches.share_of_still_pairs(database, sides)
-    if share >= matches.MOSTLY:
-        raise UserError(
-            f"no cameras were found: in {share:.0%} of the pairs of photographs the matches do not move, so the camera "
-            "stood still; walk around the object instead, pass a folder of its masks (--masks), or rotate it in front "
-            "of a plain backdrop without texture, close enough to fill the image"
-        )
 
 
 def run_filling(

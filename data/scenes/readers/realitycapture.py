@@ -21,6 +21,7 @@ about x by pitch, then about z by -heading, clockwise as on a compass.
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -151,13 +152,10 @@ def _rows(source: Path) -> list[tuple[str, dict[str, str]]]:
 
 
 def _image_of_row(where: str, values: dict[str, str], path: Path) -> PosedImage:
-    heading, pitch, roll, *centre = (
-        scalar(where, values, name) for name in ("heading", "pitch", "roll", "x", "y", "alt")
-    )
-    principal, distortion = (
-        [scalar(where, values, name, "0") for name in names] for names in (("px", "py"), LENS_COLUMNS)
-    )
-    focal = scalar(where, values, "f")
+    read = partial(scalar, where, values)
+    heading, pitch, roll, *centre = map(read, ("heading", "pitch", "roll", "x", "y", "alt"))
+    principal, distortion = ([read(name, "0") for name in names] for names in (("px", "py"), LENS_COLUMNS))
+    focal = read("f")
     pose = np.eye(4)
     pose[:3, :3] = Rotation.from_euler("ZXY", [-heading, pitch, roll], degrees=True).as_matrix()
     pose[:3, 3] = centre

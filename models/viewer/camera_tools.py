@@ -50,7 +50,7 @@ class CameraTools:
             save = gui.add_button(words("save_path"))
             self.told = gui.add_markdown("")
         self.fov.on_update(self._zoom)
-        screenshot.on_click(lambda event: self._photograph(event.client))
+        screenshot.on_click(lambda event: threading.Thread(target=self._photograph, args=[event.client]).start())
         add.on_click(lambda event: self.add(pose_of(event.client.camera), math.degrees(event.client.camera.fov)))
         remove.on_click(lambda _event: self.remove())
         self.is_cycle.on_update(lambda _event: self._draw())
@@ -97,12 +97,12 @@ class CameraTools:
         camera = client.camera
         scale = min(1.0, LARGEST_SCREENSHOT / max(camera.image_width, camera.image_height))
         width, height = round(scale * camera.image_width), round(scale * camera.image_height)
-        if not self._capturing.acquire(blocking=False):  # one at a time: it holds a thread of the server
+        if not self._capturing.acquire(blocking=False):  # one at a time
             return
         try:
             pixels = client.get_render(height, width, transport_format="png", timeout=SCREENSHOT_SECONDS)
-        except (RuntimeError, TimeoutError):
-            return  # the tab was closed, or is in the background
+        except Exception:  # noqa: BLE001 (viser's, or of a decoder)
+            return  # the tab was closed, is in the background, or sent no image
         finally:
             self._capturing.release()
         # The background of the page is white; viser's image is transparent there.

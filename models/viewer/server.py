@@ -64,7 +64,7 @@ class Access:
             response.headers["Set-Cookie"] = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
     def _fits(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self.token.encode())
+        return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
 
     def _in_address(self, request: Request) -> str:
         return urllib.parse.parse_qs(request.path.partition("?")[2]).get(TOKEN, [""])[-1]
@@ -204,6 +204,7 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
             "requirements-view.txt`, or open report.html"
         )
     gate.server = server
+    server._thread_executor._max_workers = 1  # requests of all browsers are handled one after another
     server.gui.configure_theme(show_logo=False, show_share_button=False)
     # Without environment reflections and shadows, which take half of the start-up time of a browser without a GPU.
     server.scene.configure_environment_map(None)

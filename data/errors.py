@@ -59,9 +59,17 @@ def one_line(text: str) -> str:
     return spelt if len(spelt) <= LONGEST_SENTENCE else f"{spelt[:half]}...{spelt[-half:]}"
 
 
+def _text(value: object) -> str:
+    """`str(value)`; "" if that fails, as it may for an exception of the user."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 (code of the user)
+        return ""
+
+
 def reason(error: BaseException) -> str:
     """The message of a library's exception on one line; the name of its class if it has no message."""
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    text = _text(error.args[0] if isinstance(error, KeyError) and error.args else error)
     return " ".join(text.split())[:LONGEST_REASON] or type(error).__name__
 
 
@@ -90,11 +98,11 @@ def is_allocation_failure(error: BaseException) -> bool:
 
     If a signal ends a compiler, Jittor names the end of memory as a possible cause; that is none.
     """
-    text = str(error).lower()
+    text = _text(error).lower()
     is_named = not is_compiler_failure(error) and any(part in text for part in FAILURE_TEXTS)
     return isinstance(error, MemoryError) or is_named
 
 
 def is_compiler_failure(error: BaseException) -> bool:
     """Whether an exception of Jittor reports that a compiler failed, or was ended by a signal."""
-    return isinstance(error, RuntimeError) and "Run cmd failed" in str(error)
+    return isinstance(error, RuntimeError) and "Run cmd failed" in _text(error)

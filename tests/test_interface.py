@@ -18,6 +18,7 @@ from data.prepare.load import load_scene, load_views
 from models.commands import installed, interface
 from models.mesh.visibility import Visibility
 from models.requests import EvaluationRequest, MeshRequest, VideoRequest
+from models.results.trained import TrainedModel
 
 STEPS = 4
 TINY = ("general.base_exp_dir={}", f"train.end_iter={STEPS}", "train.batch_size=64", "train.mesh_resolution=16")
@@ -129,7 +130,7 @@ def test_a_request_with_a_wrong_value_is_one_sentence(values, named):
     request = MeshRequest(**{"resolution": 32} | values)
     for call in (interface.extract_mesh, lambda model, mesh: interface.evaluate(model, EvaluationRequest(mesh))):
         with pytest.raises(UserError, match=re.escape(named)):
-            call(None, request)
+            call(Mock(TrainedModel), request)
 
 
 def test_the_installed_package_has_the_same_names():

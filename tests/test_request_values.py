@@ -20,6 +20,7 @@ from models.requests import (
     TrainingRequest,
     VideoRequest,
 )
+from models.results.trained import TrainedModel
 
 NAMES = ("", "x", "no such file", "\0", "a/../../b", "texture", "auto")
 ODD = (None, math.nan, math.inf, -math.inf, -1, 0, 1, 2.5, 1e30, 10**400, True, *NAMES, *map(Path, NAMES))
@@ -46,7 +47,7 @@ class Reached(Exception):
 
 def calls(request, conf=None, model=None):
     """The functions that take a request."""
-    model = model or Mock(working=Mock(side_effect=Reached), **{"scene.n_views": 3})
+    model = model or Mock(TrainedModel, working=Mock(side_effect=Reached), scene=Mock(n_views=3), experiment=Mock())
     if isinstance(request, MeshRequest):
         yield lambda: interface.extract_mesh(model, request)
         yield lambda: interface.color_mesh(conf, request)
@@ -113,6 +114,17 @@ def test_minutes_and_devices_of_a_reconstruction_are_checked(values, tmp_path):
         with pytest.raises(UserError):
             interface.reconstruct(tmp_path / "photos", **other)
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+@pytest.mark.parametrize("name", ["load_scene", "inspect", "train", "open_model", "prepare", "color_mesh", "evaluate"])
+def test_every_argument_is_of_the_class_of_its_annotation(name, conf):
+    others = {"prepare": ("photos",), "color_mesh": (MESH,), "evaluate": (EvaluationRequest(MESH),)}.get(name, ())
+    for value in (*ODD, "debug.conf", conf.dataset):
+        assert outcome(lambda value=value: getattr(interface, name)(value, *others)) == "refused", value
+    for value in (5, None, interface.Callback(), [interface.Callback], [None], (call for call in ())):
+        assert outcome(lambda value=value: interface.train(conf, callbacks=value)) == "refused", value
+    for value in (5, "train.end_iter=5", (5,), None):
+        assert outcome(lambda value=value: interface.read_conf("debug.conf", overrides=value)) == "refused", value
 
 
 def test_flags_take_their_ranges_from_the_requests():

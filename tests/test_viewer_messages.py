@@ -1,6 +1,7 @@
 """What a client may send to the viewer: values that the page offers, in messages of the page."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,20 @@ def test_a_client_writes_nothing_outside_and_changes_nothing(page):
 
     asyncio.run(all_of_them())
     assert panel.format.value == ".obj"
+
+
+def test_requests_of_all_browsers_are_handled_one_after_another(page):
+    running, most = [], []
+
+    def work():
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.01)
+        running.pop()
+
+    for future in [page[0]._thread_executor.submit(work) for _ in range(20)]:
+        future.result()
+    assert max(most) == 1
 
 
 def test_results_have_names_of_files_in_their_folder(tmp_path):

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.io.streams import complain, quiet, say
+from data.io.streams import complain, say
 from data.limits import require_values
+from models.commands.public import public
 from models.config.program import PROGRAM_FOLDER, found_conf, rebased
 from models.machine.ranks.process import is_writer
 from models.machine.ranks.ranks import joined
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from models.results.image_metrics import ValidationImage
 
 
+@public
 def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -> ExperimentConfig:
     """The conf of a HOCON file, `case` in place of ${case}, with overrides such as "train.end_iter=500".
 
@@ -54,10 +56,10 @@ def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -
     return replace(conf, dataset=rebased(conf.dataset)) if is_own else conf
 
 
-@quiet()
+@public
 def prepare(
     conf: ExperimentConfig,
-    images: Path,
+    images: str | Path,
     *,
     masks: str = "",
     frames: int = DEFAULT_FRAMES,
@@ -84,8 +86,7 @@ def prepare(
     from data.prepare.pipeline import prepare as prepared
     from data.prepare.products import OVERVIEW
 
-    target = Path(conf.dataset.data_dir)
-    images = Path(images) if isinstance(images, str) else images
+    target, images = Path(conf.dataset.data_dir), Path(images)
     require_values(PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite))
     request = Request(
         images=images,
@@ -105,7 +106,7 @@ def prepare(
     return is_new
 
 
-@quiet()
+@public
 def load_scene(conf: ExperimentConfig) -> Scene:
     """The V training images of the conf, decoded and undistorted, with cameras and masks, in the working frame.
 
@@ -117,7 +118,7 @@ def load_scene(conf: ExperimentConfig) -> Scene:
     return training_scene(conf)
 
 
-@quiet()
+@public
 def inspect(conf: ExperimentConfig) -> tuple[Finding, ...]:
     """The possible problems of a scene: check, verdict, measurement and consequence of each.
 
@@ -131,13 +132,13 @@ def inspect(conf: ExperimentConfig) -> tuple[Finding, ...]:
     scene = load_scene(conf)
     say(summary(scene), *scene.notes)
     found = write_inspection(conf, scene)
-    lines = table(found, shutil.get_terminal_size().columns)
-    say("", *lines, "", f"written: {folder / FOLDER}: {', '.join(FILES)}")
+    say("", *table(found, shutil.get_terminal_size().columns), "")
+    say(f"written: {folder / FOLDER}: {', '.join(FILES)}")
     return found
 
 
+@public
 @using_device(is_training=True)
-@quiet()
 def train(
     conf: ExperimentConfig,
     *,
@@ -172,8 +173,7 @@ def train(
     if conf.train.val_mesh_freq > 0:
         require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
     experiment = open_training(conf, is_continue, checkpoint, overwrite, complain)
-    resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
-    writes = is_writer()
+    resumed_at, writes = experiment.checkpoint.step if experiment.checkpoint else None, is_writer()
     with withdrawn_if_it_fails(experiment):
         from models.training.logger import RunLogger
 
@@ -191,7 +191,7 @@ def train(
     return steps
 
 
-@quiet()
+@public
 def open_model(
     conf: ExperimentConfig, checkpoint: Path | None = None, *, device: str = "auto", gpu: int = 0
 ) -> TrainedModel:
@@ -206,7 +206,7 @@ def open_model(
     return TrainedModel(open_results(choose_device(conf, device, gpu), checkpoint, complain))
 
 
-@quiet()
+@public
 def render(model: TrainedModel, view: int, level: int | None = None) -> ValidationImage:
     """Render the view of photograph number `view`, write it, also to report.html, and compare it with the photograph.
 
@@ -226,7 +226,7 @@ def render(model: TrainedModel, view: int, level: int | None = None) -> Validati
         return picture
 
 
-@quiet()
+@public
 def render_video(model: TrainedModel, request: VideoRequest) -> Path:
     """Render a video along a camera path, such as once around the object; returns its file, or folder of PNGs.
 
@@ -244,7 +244,7 @@ def render_video(model: TrainedModel, request: VideoRequest) -> Path:
         return rendered(context, path, replace(request, level=level, mesh=mesh))
 
 
-@quiet()
+@public
 def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     """Extract the surface, write it to `request.output` and report.html; returns it in `request.frame` (world).
 
@@ -264,7 +264,7 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     return surface_to_world(surface, working_to(views, request.frame))
 
 
-@quiet()
+@public
 def color_mesh(conf: ExperimentConfig, request: MeshRequest) -> Surface:
     """Colour the mesh of the file `request.mesh_file` from the photographs, without a checkpoint, and write it.
 
@@ -279,7 +279,7 @@ def color_mesh(conf: ExperimentConfig, request: MeshRequest) -> Surface:
     return surface_to_world(surface, working_to(scene, request.frame))
 
 
-@quiet()
+@public
 def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | None = None) -> dict[str, Any]:
     """Compute the metrics of docs/figures.md by name, with their units, and write them to report/ and report.html.
 

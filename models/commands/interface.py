@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.io.streams import quiet
 from data.io.streams import telling as telling
 from data.limits import require_values
 from models.commands.functions import color_mesh as color_mesh
@@ -29,6 +28,7 @@ from models.commands.functions import read_conf as read_conf
 from models.commands.functions import render as render
 from models.commands.functions import render_video as render_video
 from models.commands.functions import train as train
+from models.commands.public import public
 from models.commands.reconstruction_work import CONF, Work, case_of
 from models.commands.reconstruction_work import Reconstruction as Reconstruction
 from models.config.program import found_conf
@@ -43,8 +43,8 @@ DELIVERED = MeshRequest(PUBLISHED_RESOLUTION, is_refined=True, clean=PIECES, col
 REFERENCES = EvaluationRequest(DELIVERED)  # those of the scene
 
 
+@public
 @using_device()
-@quiet()
 def reconstruct(
     images: str | Path,
     *,
@@ -83,7 +83,7 @@ def reconstruct(
     """
     from models.commands.reconstruction import reconstructed
 
-    images = Path(images) if isinstance(images, str) else images
+    images = Path(images)
     asked = PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite)
     require_values(asked)
     photographs = {name: value for name, value in vars(asked).items() if name != "overwrite"}

@@ -123,6 +123,8 @@ def test_every_argument_is_of_the_class_of_its_annotation(name, conf):
         assert outcome(lambda value=value: getattr(interface, name)(value, *others)) == "refused", value
     for value in (5, None, interface.Callback(), [interface.Callback], [None], (call for call in ())):
         assert outcome(lambda value=value: interface.train(conf, callbacks=value)) == "refused", value
+    with pytest.raises(UserError, match="language = 'fr'"):
+        interface.evaluate(Mock(TrainedModel), EvaluationRequest(MESH), language="fr")
     for value in (5, "train.end_iter=5", (5,), None):
         assert outcome(lambda value=value: interface.read_conf("debug.conf", overrides=value)) == "refused", value
 

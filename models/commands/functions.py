@@ -287,7 +287,7 @@ def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | No
     """
     from models.results.references import read_references
 
-    require_evaluation(request)
+    require_evaluation(request, language)
     require_extraction(request.mesh)
     references = read_references(model.experiment, request)
     with model.working() as context:

@@ -44,8 +44,9 @@ def require_video(request: VideoRequest) -> None:
         )
 
 
-def require_evaluation(request: EvaluationRequest) -> None:
-    """Raises UserError for wrong values, and a scan without its data set."""
+def require_evaluation(request: EvaluationRequest, language: str | None = None) -> None:
+    """Raises UserError for wrong values, and a scan without its data set; `language`: of the report."""
     require_values(request)
+    require_values(TrainingRequest(language=language))
     if request.scan is not None and request.dtu is None:
         raise UserError("--scan: needs --protocol dtu --dtu FOLDER")

@@ -12,8 +12,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from data.scenes.scene import FARTHEST_CAMERA
 
 Check = Callable[[Any], bool]
@@ -31,15 +29,14 @@ def _within(low: float, high: float) -> Check:
     return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
-def _vector(count: int, largest: float, lengths: tuple[float, float] = (0.0, math.inf)) -> Check:
-    """Lists of `count` numbers up to `largest`, with a length in this range."""
-    is_entry = _within(-largest, largest)
-    return lambda value: (
-        isinstance(value, list)
-        and len(value) == count
-        and all(map(is_entry, value))
-        and lengths[0] <= float(np.linalg.norm(value)) <= lengths[1]
-    )
+def _list(count: int, is_entry: Check) -> Check:
+    return lambda value: isinstance(value, list) and len(value) == count and all(map(is_entry, value))
+
+
+def _unit(count: int) -> Check:
+    """Lists of `count` numbers with a length of about 1."""
+    is_list = _list(count, _within(-2.0, 2.0))
+    return lambda value: is_list(value) and 0.9 <= math.hypot(*value) <= 1.1
 
 
 def _optional(check: Check) -> Check:
@@ -50,10 +47,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_TEXT
 
 
-def _are_corners(value: Any) -> bool:
-    return isinstance(value, list) and len(value) in (1, 2) and all(map(CORNER, value))
-
-
 def _is_picture(value: Any) -> bool:
     """A PNG of at most LARGEST_SCREENSHOT per side, or b"", which the page sends where it has none."""
     if not isinstance(value, bytes) or 0 < len(value) < PNG_HEAD.size:
@@ -62,8 +55,8 @@ def _is_picture(value: Any) -> bool:
     return signature == PNG_SIGNATURE and max(sides, default=0) <= LARGEST_SCREENSHOT
 
 
-POINT, UNIT = _vector(3, FARTHEST_CAMERA), (0.9, 1.1)
-DIRECTION, TURN, CORNER = _vector(3, 2.0, UNIT), _vector(4, 2.0, UNIT), _vector(2, 2.0)
+POINT, CORNER = _list(3, _within(-FARTHEST_CAMERA, FARTHEST_CAMERA)), _list(2, _within(-2.0, 2.0))
+DIRECTION, TURN = _unit(3), _unit(4)
 SIDE, FINITE, INDEX = _within(1, MOST_PIXELS), _within(-1e30, 1e30), _within(0, 2**31)
 HANDLE: dict[str, Check] = {"name": _is_text, "owner": _is_text}
 RAY: dict[str, Check] = {"ray_origin": POINT, "ray_direction": DIRECTION, "modifier": _optional(_is_text)}
@@ -80,12 +73,9 @@ FIELDS: dict[str, dict[str, Check]] = {
     "GuiUpdateMessage": {"uuid": _is_text, "updates": lambda value: isinstance(value, dict)},
 }
 POINTERS: dict[str, dict[str, Check]] = {  # of a ScenePointerMessage, by its event_type
-    "click": {**RAY, "event_type": _is_text, "screen_pos": lambda value: _are_corners(value) and len(value) == 1},
-    "rect-select": {
-        **{name: _optional(check) for name, check in RAY.items()},
-        "event_type": _is_text,
-        "screen_pos": lambda value: _are_corners(value) and len(value) == 2,
-    },
+    "click": {**RAY, "event_type": _is_text, "screen_pos": _list(1, CORNER)},
+    "rect-select": {name: _optional(check) for name, check in RAY.items()}
+    | {"event_type": _is_text, "screen_pos": _list(2, CORNER)},
 }
 
 

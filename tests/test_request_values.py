@@ -33,9 +33,17 @@ WRONG = {  # what the flags refuse, and pairs that exclude each other
     VideoRequest: ({"shown": ()}, {"shown": ("x",)}, {"path": 5}, {"path": "no such file"}, {"fps": 1e-30}),
     EvaluationRequest: ({"scan": 24}, {"tau": 0.0}, {"gt": "a.ply"}, {"csv": 5}),
     ImageRequest: ({"level": 0}, {"level": -1}, {"view": True}),
-    PreparationRequest: ({"frames": 2}, {"marker": 0.0}, {"masks": None}, {"images": Path("no such folder")}),
+    PreparationRequest: (
+        {"frames": 2},
+        {"marker": 0.0},
+        {"masks": None},
+        {"images": Path("no such folder")},
+        {"boxes": (("a",),)},
+    ),
     TrainingRequest: ({"is_continue": True, "overwrite": True}, {"checkpoint": Path("no")}, {"gpu": 1.5}),
 }
+WRONG[PreparationRequest] += tuple({"boxes": boxes, "masks": "box"} for boxes in (((),), (("a",),), (("a", "x"),)))
+WRONG[PreparationRequest] += ({"boxes": (("a", "1", "2", "3", "4"),)},)
 WRONG[MeshRequest] += ({"simplify": math.nan}, {"output": Path("x.xyz")}, {"bbox": (0.0,)}, {"resolution": 10**6})
 WRONG[MeshRequest] += ({"decimate": 9, "simplify": 1.0}, {"up": "z", "frame": "unit"})
 WRONG[MeshRequest] += ({"color": "texture", "output": Path("a.ply")}, {"threshold": "0"}, {"clean": True})

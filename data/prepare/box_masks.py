@@ -198,13 +198,14 @@ def read_boxes(path: Path) -> list[Box]:
 def boxes_of_flags(flags: Sequence[Sequence[str]]) -> list[Box]:
     """The boxes of `--box NAME X0 Y0 X1 Y1`; raises UserError for invalid numbers and two boxes of one image."""
     found: list[Box] = []
-    for name, *texts in flags:
+    for flag in flags:
+        try:
+            name, left, top, right, bottom = flag
+            corners = tuple(map(float, (left, top, right, bottom)))
+        except ValueError as error:
+            raise UserError(f"--box {' '.join(flag)}: give four numbers after the photograph's name") from error
         if name in (box.name for box in found):
             raise UserError(f"--box {name}: is given twice; give one rectangle for each photograph")
-        try:
-            corners = tuple(float(text) for text in texts)
-        except ValueError as error:
-            raise UserError(f"--box {name} {' '.join(texts)}: give four numbers after the photograph's name") from error
         found.append(Box(name, corners, "--box"))
     return found
 

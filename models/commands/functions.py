@@ -27,8 +27,8 @@ from models.requests import (
     TrainingRequest,
     VideoRequest,
 )
+from models.results import request_checks as checks
 from models.results.callback import Callback, Callbacks
-from models.results.request_checks import require_evaluation, require_extraction, require_training, require_video
 from models.results.trained import TrainedModel, choose_device, using_device, withdrawn_if_it_fails
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def prepare(
     from data.prepare.products import OVERVIEW
 
     target, images = Path(conf.dataset.data_dir), Path(images)
-    require_values(PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite))
+    checks.require_preparation(PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite))
     request = Request(
         images=images,
         target=target,
@@ -167,7 +167,7 @@ def train(
     from models.methods.capacity import require_batch, require_mesh
     from models.results.experiment import open_training
 
-    require_training(TrainingRequest(is_continue, overwrite, checkpoint, device, gpu, language))
+    checks.require_training(TrainingRequest(is_continue, overwrite, checkpoint, device, gpu, language))
     conf = choose_device(conf, device, gpu, is_trained=True)
     require_batch(conf)
     if conf.train.val_mesh_freq > 0:
@@ -202,7 +202,7 @@ def open_model(
     """
     from models.results.experiment import open_results
 
-    require_training(TrainingRequest(checkpoint=checkpoint, device=device, gpu=gpu))
+    checks.require_training(TrainingRequest(checkpoint=checkpoint, device=device, gpu=gpu))
     return TrainedModel(open_results(choose_device(conf, device, gpu), checkpoint, complain))
 
 
@@ -234,9 +234,9 @@ def render_video(model: TrainedModel, request: VideoRequest) -> Path:
     """
     from models.results.camera_paths import chosen_path
 
-    require_video(request)
+    checks.require_video(request)
     mesh = replace(request.mesh, color=VERTEX if MESH in request.shown else NONE, output=None)
-    require_extraction(mesh)
+    checks.require_extraction(mesh)
     path, level = chosen_path(request, model.scene if MESH in request.shown else model.views)
     with model.working() as context:
         from models.results.videos import render as rendered
@@ -253,7 +253,7 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     """
     from models.mesh.mesh import surface_to_world, working_to
 
-    require_extraction(request)
+    checks.require_extraction(request)
     views = model.scene if request.needs_photographs else model.views
     with model.working() as context:
         from models.results.meshes import validate_mesh
@@ -287,8 +287,8 @@ def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | No
     """
     from models.results.references import read_references
 
-    require_evaluation(request, language)
-    require_extraction(request.mesh)
+    checks.require_evaluation(request, language)
+    checks.require_extraction(request.mesh)
     references = read_references(model.experiment, request)
     with model.working() as context:
         from models.results.evaluate import evaluate as compute

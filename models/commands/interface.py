@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.io.streams import telling as telling
-from data.limits import require_values
 from models.commands.functions import color_mesh as color_mesh
 from models.commands.functions import evaluate as evaluate
 from models.commands.functions import extract_mesh as extract_mesh
@@ -37,6 +36,7 @@ from models.requests import EvaluationRequest as EvaluationRequest
 from models.requests import MeshRequest as MeshRequest
 from models.requests import VideoRequest as VideoRequest
 from models.results.callback import Callback as Callback
+from models.results.request_checks import require_preparation
 from models.results.trained import using_device
 
 DELIVERED = MeshRequest(PUBLISHED_RESOLUTION, is_refined=True, clean=PIECES, color=VERTEX)
@@ -85,7 +85,7 @@ def reconstruct(
 
     images = Path(images)
     asked = PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite)
-    require_values(asked)
+    require_preparation(asked)
     photographs = {name: value for name, value in vars(asked).items() if name != "overwrite"}
     selected = (found_conf(Path(conf)), case or case_of(images), tuple(overrides), device, gpu)
     return reconstructed(Work(*selected, photographs, minutes, mesh, evaluation, overwrite, language, callbacks))

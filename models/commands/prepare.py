@@ -19,11 +19,9 @@ REGION = "dataset.roi"
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError if --images or --case is missing, or --box has no use."""
+    """Raises UserError if --images or --case is missing."""
     if values.mode not in ("prepare", "reconstruct"):
         return
-    if values.boxes and values.masks != "box":
-        raise UserError("--box: needs --masks box")
     if values.images is None:
         raise UserError(f"--mode {values.mode}: give --images FOLDER, or a video")
     if values.mode == "prepare" and values.conf is None and not _is_name(values.case):

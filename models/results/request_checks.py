@@ -9,7 +9,15 @@ from data.io.files import files_beside, require_place
 from data.limits import require_values
 from models.mesh.output import require_valid
 from models.methods.capacity import require_mesh
-from models.requests import ORBIT, EvaluationRequest, MeshRequest, TrainingRequest, VideoRequest, view_indices
+from models.requests import (
+    ORBIT,
+    EvaluationRequest,
+    MeshRequest,
+    PreparationRequest,
+    TrainingRequest,
+    VideoRequest,
+    view_indices,
+)
 
 
 def require_training(request: TrainingRequest) -> None:
@@ -20,6 +28,13 @@ def require_training(request: TrainingRequest) -> None:
     if request.checkpoint is not None and not os.path.isfile(request.checkpoint):
         beside = files_beside(request.checkpoint, ".safetensors", ".pth", ".ply")
         raise UserError(f"--checkpoint {request.checkpoint}: no such file{beside}")
+
+
+def require_preparation(request: PreparationRequest) -> None:
+    """Raises UserError for wrong values, and boxes without their method."""
+    require_values(request)
+    if request.boxes and request.masks != "box":
+        raise UserError("--box: needs --masks box")
 
 
 def require_extraction(request: MeshRequest) -> None:

@@ -48,7 +48,9 @@ class CheckpointFolder:
         self._starts_over = starts_over
         self._readable: dict[Path, bool] = {}  # cache of `_is_readable`, for pruning
         self._spared = 0  # the step whose checkpoint is not pruned
-        _discard_unfinished(folder)
+        for path in folder.glob(".ckpt_*.safetensors.*.tmp"):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint and remove old ones; raises CheckpointError if that fails.
@@ -200,13 +202,6 @@ def _set_unreadable_beside(path: Path) -> None:
         raise CheckpointError(
             f"{path} cannot be read and cannot be renamed ({error.strerror or error}): move it yourself."
         ) from error
-
-
-def _discard_unfinished(folder: Path) -> None:
-    """Remove incomplete files of killed processes; no other process may write to the folder."""
-    for path in folder.glob(".ckpt_*.safetensors.*.tmp"):
-        with contextlib.suppress(OSError):
-            path.unlink()
 
 
 def _of_this_program(folder: Path) -> list[Path]:

@@ -136,6 +136,8 @@ def _moved(splats: Splats, matrix: np.ndarray) -> Splats:
     """The splats transformed by a similarity [4, 4]."""
     scale = float(np.cbrt(np.linalg.det(matrix[:3, :3])))
     turn = matrix[:3, :3] / scale
+    x, y, z, w = Rotation.from_matrix(turn).as_quat()
+    product = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])  # of this and a quaternion
     coefficients = splats["rest"].shape[1]
     degree = max(degree for degree in range(MOST_DEGREE + 1) if count_of(degree) - 1 <= coefficients)
     rest = np.array(splats["rest"], np.float64)
@@ -145,22 +147,9 @@ def _moved(splats: Splats, matrix: np.ndarray) -> Splats:
         rest[:, :used] = np.einsum("jk,nkc->njc", turned, rest[:, :used])
     return {
         "means": np.asarray(splats["means"], np.float64) @ matrix[:3, :3].T + matrix[:3, 3],
-        "quats": _times(_quaternion(turn), np.asarray(splats["quats"], np.float64)),
+        "quats": np.asarray(splats["quats"], np.float64) @ product.T,
         "sizes": np.asarray(splats["sizes"], np.float64) + np.log(scale),
         "opacities": np.asarray(splats["opacities"], np.float64),
         "dc": np.asarray(splats["dc"], np.float64),
         "rest": rest,
     }
-
-
-def _quaternion(turn: np.ndarray) -> np.ndarray:
-    """(w, x, y, z) of a rotation [3, 3]."""
-    x, y, z, w = Rotation.from_matrix(turn).as_quat()
-    return np.array([w, x, y, z])
-
-
-def _times(first: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Products of one quaternion with others [N, 4]."""
-    w, x, y, z = first
-    matrix = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
-    return others @ matrix.T

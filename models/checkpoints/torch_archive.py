@@ -117,7 +117,10 @@ def _read_archive(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo])
         raise RefusedError("is damaged: it describes a storage in an unknown way")
 
     with archive.open(entries["data.pkl"]) as stream:
-        return read_pickle(stream, _names(_Tensors().rebuild), storage)
+        data = stream.read(MAX_PICKLE_BYTES + 1)
+    if len(data) > MAX_PICKLE_BYTES:
+        raise RefusedError(f"holds a pickle of more than {MAX_PICKLE_BYTES >> 20} MiB")
+    return _Unpickler(data, _names(_Tensors().rebuild), storage).load()
 
 
 class _Tensors:
@@ -197,21 +200,13 @@ class RefusedError(DamagedError):
     """The file is damaged or has content that no checkpoint needs; the text is a clause that says which."""
 
 
-def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Callable[[object], object]) -> Any:
-    """The value pickled in `stream`.
+class _Unpickler(_Python):
+    """Python's unpickler, which calls only the functions of `names`; none of its operations recurses.
 
     `names` maps "module name" to its replacement. Functions in it may be called with any arguments; other values must
     not be callable. `persistent` resolves persistent ids. Raises RefusedError for anything else, including names that
     are not in `names`, and any exception for a damaged pickle.
     """
-    data = stream.read(MAX_PICKLE_BYTES + 1)
-    if len(data) > MAX_PICKLE_BYTES:
-        raise RefusedError(f"holds a pickle of more than {MAX_PICKLE_BYTES >> 20} MiB")
-    return _Unpickler(data, names, persistent).load()
-
-
-class _Unpickler(_Python):
-    """Python's unpickler, which calls only the functions of `names`; none of its operations recurses."""
 
     def __init__(self, data: bytes, names: Mapping[str, object], persistent: Callable[[object], object]) -> None:
         super().__init__(io.BytesIO(data))

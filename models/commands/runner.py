@@ -122,11 +122,6 @@ class Runner:
             raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
         joined().dismiss()
 
-    def _end_with_the_next_step(self) -> None:
-        """Make the next step the last one, with the results that are due then."""
-        last, self.conf = self.conf.end_iter, replace(self.conf, end_iter=self.step + 1)
-        self.log.info(f"the time is over: the training ends with step {self.conf.end_iter} of {last}")
-
     def _session(self) -> None:
         """Take the steps; at any end, save what was trained and notify the callbacks."""
         end: str | None = STOPPED
@@ -157,7 +152,8 @@ class Runner:
         with joined().until(lambda: interrupts.received is not None), interrupts.of_a_compiler():
             while self.step < self.conf.end_iter and interrupts.received is None:
                 if self.step + 1 >= LEAST_STEPS and seconds_left() <= 0:
-                    self._end_with_the_next_step()
+                    last, self.conf = self.conf.end_iter, replace(self.conf, end_iter=self.step + 1)
+                    self.log.info(f"the time is over: the training ends with step {self.conf.end_iter} of {last}")
                 self._after_step(self.trainer.step(), bar)
         self.trainer.settle()
         if interrupts.received is None:
@@ -177,7 +173,10 @@ class Runner:
 
     def _after_step(self, output: BatchGradient, bar: Bar) -> None:
         """Actions due after a step, including a skipped one."""
-        self._require_folder()
+        if not self.experiment.confirm():
+            self.log.close()  # the event file was deleted too; the next scalars open another one
+            folder = self.experiment.folder
+            self.log.warn(f"the folder {folder} or its lock was deleted during training; it is created again")
         if is_last := self.step >= self.conf.end_iter:
             self.trainer.settle()  # a skipped step may restore an earlier state; then it is not the last step
         self.watch.after_step(is_last)
@@ -191,13 +190,6 @@ class Runner:
         if self._write_due_results() or self.trainer.guard.steps <= FIRST_STEPS:
             bar.leave_out()
         self._callbacks.notify(self.step, "after_step", self.snapshot)
-
-    def _require_folder(self) -> None:
-        """Recreate the folder if it was deleted; raises UserError if another run has it."""
-        if not self.experiment.confirm():
-            self.log.close()  # the event file was deleted too; the next scalars open another one
-            folder = self.experiment.folder
-            self.log.warn(f"the folder {folder} or its lock was deleted during training; it is created again")
 
     def _choose_chunk(self) -> None:
         checkpoint, entries = self.experiment.checkpoint, self.trainer.model.entries

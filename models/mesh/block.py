@@ -54,13 +54,6 @@ def halved(values: np.ndarray) -> np.ndarray:
     return along_axes(values, finer)
 
 
-def halved_marks(known: np.ndarray) -> np.ndarray:
-    """Marks [K + 1]^3 of points on the lattice of half the spacing; new points are unmarked."""
-    finer = np.zeros([2 * count - 1 for count in known.shape], bool)
-    finer[::2, ::2, ::2] = known
-    return finer
-
-
 def corners(values: np.ndarray, pair: Pair) -> np.ndarray:
     """Reduce each cell's eight corners by `pair`: [K + 1]^3 -> [K]^3."""
     return along_axes(values, lambda there: pair(there[1:], there[:-1]))
@@ -149,11 +142,8 @@ class Rule:
         even = values if self.evened is None else self.evened(values + self.level) - self.evened(np.array(self.level))
         highest, lowest, crossing = corners(even, np.maximum), corners(even, np.minimum), mixed_corners(values)
         if coarse:
-            highest, lowest, crossing = (
-                maximum_filter(highest, 3),
-                minimum_filter(lowest, 3),
-                maximum_filter(crossing, 3),
-            )
+            highest, lowest = maximum_filter(highest, 3), minimum_filter(lowest, 3)
+            crossing = maximum_filter(crossing, 3)
         near = NEAR_COARSE if coarse else NEAR
         return crossing | (corners(np.abs(even), np.minimum) <= near * (highest - lowest))
 
@@ -194,7 +184,9 @@ def refine(
     known, active, slope = np.ones(values.shape, bool), active | forced, 0.0
     while stride > 1:
         stride //= 2
-        values, known = halved(values), halved_marks(known)
+        values, before = halved(values), known
+        known = np.zeros(values.shape, bool)
+        known[::2, ::2, ::2] = before
         active = _evaluate(values, known, active, stride, sample)
         slope = max(slope, steepest(values, known, stride * spacing))
         forced = children(forced)

@@ -56,11 +56,6 @@ TIE = 1e-6
 Progress = Callable[[Iterable], Iterable]
 
 
-def unchanged(items: Iterable) -> Iterable:
-    """No progress bar."""
-    return items
-
-
 @dataclass(frozen=True)
 class Grid:
     """N points per axis from `low` to `high`, inclusive, in blocks with coarse cells of width `stride`."""
@@ -109,10 +104,6 @@ class Grid:
     def coarse(self, block: tuple[int, int, int]) -> tuple[slice, ...]:
         """The slice of a block's coarse values."""
         return tuple(slice(self.cells * index, self.cells * (index + 1) + 1) for index in block)
-
-    def coarse_cells(self, block: tuple[int, int, int]) -> tuple[slice, ...]:
-        """The slice of a block's coarse cells."""
-        return tuple(slice(self.cells * index, self.cells * (index + 1)) for index in block)
 
     def within(self, block: tuple[int, int, int]) -> tuple[slice, ...]:
         """The part of a block's points that are grid points."""

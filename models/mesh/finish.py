@@ -174,7 +174,9 @@ def _part(
         if len(moving) == 0:
             break
         step = -(value[moving] / _steepness(slope[moving]) ** 2)[:, None] * slope[moving]
-        target = start[moving] + _shortened(at[moving] + step - start[moving], reach)
+        away_from_start = at[moving] + step - start[moving]
+        length = np.linalg.norm(away_from_start, axis=1, keepdims=True)
+        target = start[moving] + away_from_start * np.minimum(1.0, reach / np.maximum(length, np.finfo(float).tiny))
         new_value, new_slope = _ask(gradient, target, threshold)
         better = np.abs(new_value) < np.abs(value[moving])
         taken = moving[better]
@@ -195,9 +197,3 @@ def _ask(gradient: Gradient, points: np.ndarray, threshold: float) -> tuple[np.n
 def _steepness(slope: np.ndarray) -> np.ndarray:
     """The norm of gradients [P, 3], at least FLAT."""
     return np.maximum(np.linalg.norm(slope, axis=1), FLAT)
-
-
-def _shortened(step: np.ndarray, reach: float) -> np.ndarray:
-    """Steps [P, 3], limited to the length `reach`."""
-    length = np.linalg.norm(step, axis=1, keepdims=True)
-    return step * np.minimum(1.0, reach / np.maximum(length, np.finfo(float).tiny))

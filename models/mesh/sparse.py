@@ -30,15 +30,7 @@ from models.mesh.block import (
     steepest,
 )
 from models.mesh.block_store import Kept, Key, Patch
-from models.mesh.extraction import (
-    BLOCK,
-    EmptySurfaceError,
-    Grid,
-    Progress,
-    Samples,
-    no_crossing,
-    unchanged,
-)
+from models.mesh.extraction import BLOCK, EmptySurfaceError, Grid, Progress, Samples, no_crossing
 
 if TYPE_CHECKING:
     from models.methods.protocol import LevelSet
@@ -67,7 +59,7 @@ def extract(
     resolution: int,
     threshold: float,
     chunk: int,
-    progress: Progress = unchanged,
+    progress: Progress = iter,
     folder: Path | None = None,
 ) -> Sparse:
     """The surface of `field` between the corners `low` and `high` [3], on a grid of `resolution` points per axis.
@@ -161,7 +153,7 @@ class _Work:
         around = tuple(slice(max(part.start - 1, 0), part.stop + 1) for part in self._grid.coarse(key))
         inner = tuple(
             slice(part.start - wide.start, part.start - wide.start + self._grid.cells)
-            for part, wide in zip(self._grid.coarse_cells(key), around, strict=True)
+            for part, wide in zip(self._grid.coarse(key), around, strict=True)
         )
         return self._active(self._coarse[around], rule)[inner]
 

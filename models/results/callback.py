@@ -51,10 +51,7 @@ class Callbacks:
     """The callbacks of a training; every call of one of their methods is made here."""
 
     def __init__(
-        self,
-        callbacks: Sequence[Callback],
-        warn: Callable[[str], None],
-        interrupt: Callable[[], None] | None = None,
+        self, callbacks: Sequence[Callback], warn: Callable[[str], None], interrupt: Callable[[], None] | None = None
     ) -> None:
         """`interrupt` is called after a KeyboardInterrupt; without it, that is raised."""
         self._callbacks, self._warn, self._interrupt = callbacks, warn, interrupt

@@ -83,13 +83,14 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     sfm_points, trained = references.sfm_points, context.experiment.scene
     # What supports the mesh: the photographs of the training, and the points that it did not use.
     found = None if mesh is None else cover(mesh, trained.pinholes, None if sfm_points is None else sfm_points.xyz)
+    pairs, tried = pair_distances(trained)
     values = _about(context, request, references, mesh, mask_first) | metrics_of(
         image_metrics.mean(views) if views else None,
         surface,
         None if sfm_points is None or mesh is None else point_metrics(sfm_points, mesh),
         None if found is None else found.metrics,
         dtu,
-        _cameras(trained),
+        CameraMetrics(median_distance(pairs, tried), len(pairs)),  # as of inspect
     )
     written = _written(context, references, mesh)
     if found is not None and mesh is not None:
@@ -144,12 +145,6 @@ def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: Refe
     if len(kept.faces) == 0:
         raise EmptySurfaceError("No surface: --protocol dtu removes all of it, because the masks exclude it")
     return dtu_metrics(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
-
-
-def _cameras(scene: Scene) -> CameraMetrics:
-    """The metric of `inspect`."""
-    pairs, tried = pair_distances(scene)
-    return CameraMetrics(median_distance(pairs, tried), len(pairs))
 
 
 def _compare_views(context: EvalContext, test: Scene, first: RenderedView, mask_first: bool) -> tuple[ViewMetrics, ...]:

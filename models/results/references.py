@@ -70,7 +70,10 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     truth, words = _truth(experiment, request)
     is_world = request.gt is not None and frame_of(request.gt, request.frame) == WORLD
     otherwise = scene.scene_to_world if is_world else np.linalg.inv(scene.scene_to_world)
-    dtu = None if request.dtu is None else _dtu(scene, request.dtu, request.scan)
+    dtu = None if request.dtu is None else read_dtu(request.dtu, _scan(scene.name, request.scan))
+    if dtu is not None:
+        points = moved(dtu.points, np.linalg.inv(scene.scene_to_world))
+        require_in_region(points, f"--protocol dtu: scan {dtu.scan}", DTU_WORDS)
     sfm_points, notes = _sfm_points(experiment, request)
     if test is None and truth is None and dtu is None and sfm_points is None:
         raise NoReferencesError(NOTHING.format(name=scene.name))
@@ -162,15 +165,6 @@ def _points(scene: Scene, path: Path, frame: str) -> SparsePoints:
     xyz = moved(found.xyz, np.linalg.inv(working_to(scene, frame)))
     require_in_region(xyz, f"--points {path}", FRAME_WORDS[frame])
     return replace(found, xyz=xyz)
-
-
-def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:
-    """The DTU scan; raises UserError if it cannot be read, or is not in the frame of the scene."""
-    found = read_dtu(folder, _scan(scene.name, given))
-    require_in_region(
-        moved(found.points, np.linalg.inv(scene.scene_to_world)), f"--protocol dtu: scan {found.scan}", DTU_WORDS
-    )
-    return found
 
 
 def _scan(name: str, given: int | None) -> int:

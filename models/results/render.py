@@ -103,18 +103,18 @@ def shade_mesh(mesh: trimesh.Trimesh, intrinsics: np.ndarray, c2w: np.ndarray, h
     lamp = np.asarray(c2w)[:3, :3] @ LAMP
 
     def shaded(face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        return _clay(_smooth_normals(mesh, face, origins, directions), directions, lamp)
+        weights = _weights(mesh, face, origins, directions)
+        normals = np.sum(weights[..., None] * mesh.vertex_normals[mesh.faces[face]], axis=1)
+        normals = normals / np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), np.finfo(float).tiny)
+        backwards = np.sum(normals * directions, axis=-1, keepdims=True) > 0.0
+        lambert = np.maximum(np.where(backwards, -normals, normals) @ lamp, 0.0)
+        return CLAY * (AMBIENT + (1.0 - AMBIENT) * lambert)[:, None]
 
     return _image(mesh, intrinsics, c2w, height, width, shaded)
 
 
 def paint_mesh(
-    mesh: trimesh.Trimesh,
-    rgb: np.ndarray | None,
-    intrinsics: np.ndarray,
-    c2w: np.ndarray,
-    height: int,
-    width: int,
+    mesh: trimesh.Trimesh, rgb: np.ndarray | None, intrinsics: np.ndarray, c2w: np.ndarray, height: int, width: int
 ) -> np.ndarray:
     """The same with the unlit vertex colours `rgb` uint8 [V, 3]; shaded if there are none."""
     if rgb is None:
@@ -138,38 +138,21 @@ def _image(
     """The image of `shade_mesh`, with the colours [P, 3] that `color` gives for faces [P], origins and directions
     [P, 3] of rays that hit the mesh.
     """
-    pixels = image_pixels(width, height)[:, :, None, :] + _offsets()
+    steps = (np.arange(SUPERSAMPLES) + 0.5) / SUPERSAMPLES - 0.5  # from the centre of a pixel
+    offsets = np.stack(np.meshgrid(steps, steps, indexing="xy"), axis=-1).reshape(-1, 2)
+    pixels = image_pixels(width, height)[:, :, None, :] + offsets
     image = np.empty((height, width, 3), np.float32)
     rows = max(1, RAYS // (width * SUPERSAMPLES**2))
     for start in range(0, height, rows):
         band = pixels[start : start + rows]
         origins, directions = pixels_to_rays(band.reshape(-1, 2), intrinsics, c2w)
         colors = np.tile(BACKGROUND, (len(directions), 1))
-        face = _first_faces(mesh, origins, directions)
+        found = mesh.ray.intersects_first(origins, directions) if len(mesh.faces) else np.full(len(origins), -1)
+        face = np.asarray(found)  # -1 for none
         hit = face >= 0
         colors[hit] = color(face[hit], origins[hit], directions[hit])
         image[start : start + rows] = colors.reshape(len(band), width, -1, 3).mean(axis=2)
     return image
-
-
-def _offsets() -> np.ndarray:
-    """Offsets of the rays of one pixel from its centre, [SUPERSAMPLES**2, 2], in pixels."""
-    steps = (np.arange(SUPERSAMPLES) + 0.5) / SUPERSAMPLES - 0.5
-    return np.stack(np.meshgrid(steps, steps, indexing="xy"), axis=-1).reshape(-1, 2)
-
-
-def _first_faces(mesh: trimesh.Trimesh, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """The face [P] that each ray [P, 3] hits first, -1 for none."""
-    if len(mesh.faces) == 0:
-        return np.full(len(origins), -1)
-    return np.asarray(mesh.ray.intersects_first(origins, directions))
-
-
-def _smooth_normals(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Unit normals [P, 3], interpolated from the vertices of `face` [P] at the intersections with rays [P, 3]."""
-    weights = _weights(mesh, face, origins, directions)
-    normals = np.sum(weights[..., None] * mesh.vertex_normals[mesh.faces[face]], axis=1)
-    return normals / np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), np.finfo(float).tiny)
 
 
 def _weights(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
@@ -186,10 +169,3 @@ def _weights(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray, direc
     u = np.sum(offset * across, axis=-1) / determinant
     v = np.sum(directions * np.cross(offset, edge_1), axis=-1) / determinant
     return np.clip(np.stack([1.0 - u - v, u, v], axis=-1), 0.0, 1.0)
-
-
-def _clay(normals: np.ndarray, directions: np.ndarray, lamp: np.ndarray) -> np.ndarray:
-    """Shaded colours [P, 3] for unit normals [P, 3] seen along `directions` [P, 3], lit from `lamp` [3]."""
-    backwards = np.sum(normals * directions, axis=-1, keepdims=True) > 0.0
-    lambert = np.maximum(np.where(backwards, -normals, normals) @ lamp, 0.0)
-    return CLAY * (AMBIENT + (1.0 - AMBIENT) * lambert)[:, None]

@@ -88,15 +88,10 @@ def _one_way(mesh: trimesh.Trimesh, other: trimesh.Trimesh, samples: int, genera
     """From `samples` area-uniform points of `mesh` to `other`."""
     points, faces = sample_faces(mesh, samples, generator)
     distances, there = nearest(points, other)
-    return Pairs(distances, _cosines(mesh, faces, other, there))
-
-
-def _cosines(mesh: trimesh.Trimesh, faces: np.ndarray, other: trimesh.Trimesh, there: np.ndarray) -> np.ndarray:
-    """Cosine between the normals of paired triangles [P]; pairs with a degenerate one are omitted."""
     first, second = _normals(mesh, faces), _normals(other, there)
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     has_area = lengths > 0
-    return np.sum(first * second, axis=1)[has_area] / lengths[has_area]
+    return Pairs(distances, np.sum(first * second, axis=1)[has_area] / lengths[has_area])
 
 
 def _normals(mesh: trimesh.Trimesh, faces: np.ndarray) -> np.ndarray:

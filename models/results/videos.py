@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import cv2
@@ -53,7 +53,7 @@ def render(context: EvalContext, path: CameraPath, request: VideoRequest) -> Pat
     if not is_video:
         context.log.info(f"{len(files)} frames: {target}")
         return target
-    coded = write_video(target, _read(files), path.fps)
+    coded = write_video(target, (read_image(file) for file in files), path.fps)
     remove(folder)
     context.log.info(f"video of {len(files)} frames, {coded}: {target}")
     return target
@@ -126,10 +126,6 @@ def _frame(
         if MESH in request.shown:
             found[MESH] = to_uint8(paint_mesh(surface.mesh, surface.rgb, lens, shot.c2w, height, width))
     return np.concatenate([found[name] for name in request.shown], axis=1)
-
-
-def _read(files: Sequence[Path]) -> Iterator[np.ndarray]:
-    return (read_image(file) for file in files)
 
 
 VIDEO_FRAMES = 60  # frames in one direction, as published; the way back repeats them

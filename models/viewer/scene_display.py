@@ -144,12 +144,7 @@ class SceneDisplay:
     """The parts of the display that do not depend on the model."""
 
     def __init__(
-        self,
-        server: viser.ViserServer,
-        scene: Scene,
-        words: Words,
-        say: Callable[[str], None],
-        is_alone: bool = False,
+        self, server: viser.ViserServer, scene: Scene, words: Words, say: Callable[[str], None], is_alone: bool = False
     ) -> None:
         """Build the display. `say` gets the flag of a region that was moved. `is_alone`: cameras, points and region are
         shown on request, beside a mesh.

@@ -77,11 +77,6 @@ class Access:
         return cookies[self.cookie].value if self.cookie in cookies else ""
 
 
-def access_to(host: str, port: int) -> Access:
-    """Access with a new token."""
-    return Access(secrets.token_urlsafe(TOKEN_BYTES), f"neus_viewer_{port}", is_loopback(host))
-
-
 def is_loopback(host: str) -> bool:
     """Whether only this machine can connect to `host`; raises OSError if the name has no address."""
     found = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
@@ -194,7 +189,7 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
 
     chosen = free_port(host, port, say)
     logging.getLogger("websockets").setLevel(logging.CRITICAL)  # no message for a closed tab
-    access, gate = access_to(host, chosen), MessageGate()
+    access, gate = Access(secrets.token_urlsafe(TOKEN_BYTES), f"neus_viewer_{chosen}", is_loopback(host)), MessageGate()
     with guarded(access, gate) as guards, contextlib.redirect_stdout(io.StringIO()):  # viser prints a banner
         server = viser.ViserServer(host=host, port=chosen, label=title, verbose=False)
     if not guards:

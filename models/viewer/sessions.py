@@ -59,9 +59,14 @@ def look_at_model(
     server = start(place.host, place.port, now.experiment.folder.name, streams.say)  # no log gets the token
     session = _ModelSession(SceneDisplay(server, now.experiment.scene, words(place.language), say, is_alone=True), now)
     session.add_controls(checkpoints, keys, say)
+    _repeat(server, partial(session.turn, mesh), say)
+
+
+def _repeat(server: Any, work: Callable[[], None], say: Callable[[str], None]) -> None:
+    """Work until Ctrl-C, then stop the server."""
     try:
         while True:
-            session.turn(mesh)
+            work()
     except KeyboardInterrupt:
         say("the viewer is closed")
     finally:
@@ -162,12 +167,7 @@ class ViewerCallback(Callback):
 
     name = "the viewer"
 
-    def __init__(
-        self,
-        keys: ConfKeys,
-        place: Place,
-        say: Callable[[str], None],
-    ) -> None:
+    def __init__(self, keys: ConfKeys, place: Place, say: Callable[[str], None]) -> None:
         self._keys, self._place, self._say = keys, place, say
         self._server: Any = None
         self._begun = self._fresh = time.perf_counter()
@@ -282,10 +282,4 @@ def look_at_scene(scene: Scene, keys: ConfKeys, downscale: int, place: Place, sa
     """
     server = start(place.host, place.port, scene.name, say)
     add_tools(SceneDisplay(server, scene, words(place.language), say), keys, downscale, keys.folder, say)
-    try:
-        while True:
-            time.sleep(A_MOMENT)
-    except KeyboardInterrupt:
-        say("the viewer is closed")
-    finally:
-        stop(server)
+    _repeat(server, partial(time.sleep, A_MOMENT), say)

@@ -57,13 +57,8 @@ def table(found: Sequence[Finding], columns: int) -> Iterator[str]:
 
 def markdown(scene: Scene, found: Sequence[Finding]) -> str:
     """The findings as a Markdown page."""
-    lines = [
-        f"# {escaped(scene.name)}",
-        "",
-        escaped(summary(scene)),
-        "",
-        *(f"- {escaped(note)}" for note in scene.notes),
-    ]
+    lines = [f"# {escaped(scene.name)}", "", escaped(summary(scene)), ""]
+    lines += [f"- {escaped(note)}" for note in scene.notes]
     lines += ["", "![overview](overview.png)", "", "| check | verdict | value | consequence for training |"]
     lines += ["| --- | --- | --- | --- |"]
     for finding in found:

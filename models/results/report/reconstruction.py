@@ -166,7 +166,9 @@ def page(
     text += _table("Training plan", "| | decision |", list(figures.get(PLAN_KEY, {}).items()))
     text += size
     text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]
-    text += _curve(figures.get(CURVE) or (), figures.get("decided_by") or TRAINING)
+    head = f"| step | seconds | PSNR of four {figures.get('decided_by') or TRAINING} photographs, reduced in size, dB |"
+    rows = [(f"{step}", f"{seconds:.0f}", f"{score:.2f}") for step, seconds, score in figures.get(CURVE) or ()]
+    text += _table("Training", head, rows, "If the last rows still increase, more `--minutes` improve the result.", "")
     text += _times(figures.get(PHASES, {}))
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"
@@ -176,13 +178,6 @@ def _table(title: str, head: str, rows: Sequence[Sequence[str]], *before: str) -
     """The lines of a section with a table below its heads; none without rows. `before`: lines before the table."""
     lines = [f"| {' | '.join(map(escaped, row))} |" for row in rows]
     return [f"## {title}", "", *before, head, "| --- " * len(rows[0]) + "|", *lines, ""] if rows else []
-
-
-def _curve(curve: Sequence[Sequence[float]], scored: str) -> list[str]:
-    """The section on the scores of the training, [step, seconds, dB]."""
-    head = f"| step | seconds | PSNR of four {scored} photographs, reduced in size, dB |"
-    rows = [(f"{step}", f"{seconds:.0f}", f"{score:.2f}") for step, seconds, score in curve]
-    return _table("Training", head, rows, "If the last rows still increase, more `--minutes` improve the result.", "")
 
 
 def _times(phases: Mapping[str, Mapping[str, float]]) -> list[str]:

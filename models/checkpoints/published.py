@@ -23,7 +23,6 @@ NETWORKS = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_
 MOST_STEPS = 1 << 40  # a bound, since an integer in a file may have a million digits
 _REVERSED = [2, 1, 0]  # BGR to RGB
 _COLOR_LAYER = re.compile(r"lin(\d+)\.(weight_v|weight_g|weight|bias)")
-_NERF_COLOR_NAMES = ("rgb_linear.weight", "rgb_linear.bias")
 # The names of torch.nn.utils.parametrizations.weight_norm, the successor of torch.nn.utils.weight_norm.
 _NEWER_NAMES = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
 
@@ -147,7 +146,7 @@ def _color_names(tensors: Tensors) -> frozenset[str]:
         raise StateError("its 'color_network_fine' has no layers")
     last = max(int(match[1]) for match in layers)
     names = [f"color_network_fine.{match[0]}" for match in layers if int(match[1]) == last]
-    names += [f"nerf.{name}" for name in _NERF_COLOR_NAMES if name in tensors["nerf"]]
+    names += [f"nerf.{name}" for name in ("rgb_linear.weight", "rgb_linear.bias") if name in tensors["nerf"]]
     for name in names:
         network, _, key = name.partition(".")
         if tensors[network][key].shape[:1] != (len(_REVERSED),):

@@ -19,9 +19,7 @@ from models.machine.available import available_bytes
 from models.methods.conf import parse_config
 from models.plan import PLAN_KEY, of_state
 
-GENERATOR = "PCG64"  # numpy's default, the only one whose state is saved
 LARGEST_MATRIX_ENTRY = 1e30  # larger entries overflow when multiplied
-LONGEST_TRAINING = 1e12  # seconds; 30,000 years
 REAL_KINDS = {"F16": 2, "F32": 4, "F64": 8}  # safetensors' types of weights, and their bytes
 WHOLE_KINDS = frozenset({"BOOL", "U8", "I8", "I16", "I32", "I64"})  # further types of buffers
 BUFFERS = "buffer/"  # prefix of the names of buffers
@@ -126,7 +124,7 @@ def _is_generator(value: Any) -> bool:
     """The state of a `numpy.random.Generator`."""
     is_state = all(_is_whole(value["state"][name], 0, 2**128 - 1) for name in ("state", "inc"))
     is_rest = _is_whole(value["has_uint32"], 0, 1) and _is_whole(value["uinteger"], 0, 2**32 - 1)
-    return value["bit_generator"] == GENERATOR and is_state and is_rest
+    return value["bit_generator"] == "PCG64" and is_state and is_rest  # numpy's default
 
 
 def _is_sampler(value: Any) -> bool:
@@ -157,7 +155,7 @@ def _is_watch(value: Any) -> bool:
 _FITS: dict[str, Callable[[Any], bool]] = {
     "conf": _is_text,
     "source": _is_text,
-    "seconds": lambda value: type(value) in (int, float) and 0 <= value <= LONGEST_TRAINING,
+    "seconds": lambda value: type(value) in (int, float) and 0 <= value <= 1e12,  # 30,000 years
     "ray_chunk": _is_chunk,
     "scene_to_world": _is_similarity,
     "data": _is_data,

@@ -28,9 +28,7 @@ from models.checkpoints.ours import CheckpointError
 # The published networks with their moments have 17 MB. The limit applies to the file and to the tensors, which may be
 # larger than the file if strides are 0.
 MAX_BYTES = 1 << 30
-MAX_DIMENSIONS = 32  # NumPy's
 
-_ZIP_START = b"PK\x03\x04"
 _LEGACY_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # MAGIC_NUMBER of torch/serialization.py, pickled
 _NUMPY_SCALARS = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 # Type of `torch.<name>Storage`.
@@ -69,7 +67,7 @@ def _read(file: IO[bytes]) -> Any:
         raise RefusedError(
             "is in the format of PyTorch before 1.6: read it with torch.load, write it again with torch.save"
         )
-    if not start.startswith(_ZIP_START):
+    if not start.startswith(b"PK\x03\x04"):
         raise RefusedError("is not a file of torch.save: give a ckpt_*.pth of the published code")
     try:
         with read_by_library(), zipfile.ZipFile(file) as archive:
@@ -133,7 +131,7 @@ class _Tensors:
         """`torch._utils._rebuild_tensor_v2`: a copy of the view; raises RefusedError for one outside its storage."""
         if getattr(storage, "ndim", 0) != 1 or type(size) is not tuple or type(stride) is not tuple:
             raise RefusedError("is damaged: a tensor has no storage, size or stride")
-        if not _are_counts((offset, *size, *stride)) or len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
+        if not _are_counts((offset, *size, *stride)) or len(size) != len(stride) or len(size) > 32:  # NumPy's
             raise RefusedError("is damaged: a tensor has an invalid size or stride")
         reach = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
         if math.prod(size) == 0:

@@ -20,14 +20,13 @@ from models.config.keys import FLAG_OF, MODE_OF, key_meant, plain
 from models.config.program import CALLED, FROM_A_CLONE, found_conf, program_version
 from models.config.strict import nearest
 
-PAGE_WIDTH = 120
 NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
 _LINES = "\n".join(f"  {command.title:<18}{command.line}" for command in COMMANDS)
 *_OTHERS, _LAST = (command.title for command in COMMANDS if not command.needs_checkpoint)
 _NEED = textwrap.fill(
     f"All modes but {', '.join(_OTHERS)} and {_LAST} need a checkpoint: the newest one in the experiment folder, or "
     "that of --checkpoint.",
-    PAGE_WIDTH,
+    width=120,
 )
 DESCRIPTION = f"""\
 --mode MODE --help explains one mode and its flags.

@@ -15,7 +15,6 @@ from models.commands.printed import command_line, of_the_scene
 from models.config.program import found_conf
 
 NEXT_CONF = Path("confs/fast.conf")  # with masks or without; its scene folder is ./public_data/CASE_NAME
-REGION = "dataset.roi"
 
 
 def check(values: argparse.Namespace) -> None:
@@ -48,7 +47,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def next_steps(arguments: Arguments) -> list[str]:
     """The next commands, one per line."""
     conf = arguments.conf or found_conf(NEXT_CONF)
-    flags = of_the_scene(arguments, conf, REGION)  # the prepared scene contains the region
+    flags = of_the_scene(arguments, conf, "dataset.roi")  # the prepared scene contains the region
     return [f"next: {command_line([*flags, *more])}" for more in (["--mode", "inspect"], [])]
 
 

@@ -17,11 +17,7 @@ ADAM, COSINE, EXPONENTIAL = "adam", "cosine", "exponential"
 OPTIMIZERS, DECAYS = [ADAM], [COSINE, EXPONENTIAL]
 BETA_1 = 0.9  # of Adam's first moment
 
-LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
 MOST_RAYS = 10**7  # of a batch or a chunk; more than the pixels of a photograph in training
-COARSEST_LEVEL = 64  # of validation images, as of dataset.downscale
-FINEST_MESH = 2**15  # grid points per side
-LEAST_EPSILON = 1e-20  # the root of the smallest second moment that is stored, 1.2e-38, is 1e-19
 LARGEST_EMA_DECAY = 0.999999  # with a larger one, float32 rounds the contribution of a step to zero
 
 
@@ -41,9 +37,8 @@ class TrainConfig:
     learning_rate_alpha: float = limits(at_least=0, at_most=1)
     end_iter: int = every(least=1)
     batch_size: int = limits(at_least=1, at_most=MOST_RAYS)
-    validate_resolution_level: int = limits(
-        at_least=0, at_most=COARSEST_LEVEL
-    )  # 0: at most 800 pixels on the longer side
+    # 0: at most 800 pixels on the longer side; 64 as of dataset.downscale
+    validate_resolution_level: int = limits(at_least=0, at_most=64)
     use_white_bkgd: bool = limits()
     save_freq: int = every()
     val_freq: int = every()
@@ -66,20 +61,19 @@ class TrainConfig:
     anneal_end: float = every(0.0)
     max_bad_steps: int = every(10, least=1)  # consecutive skipped steps before a return to the last checkpoint
     keep_checkpoints: int = every(0)  # 0: all, as published
-    seed: int = limits(0, at_least=0, at_most=LARGEST_SEED)
+    seed: int = limits(0, at_least=0, at_most=2**31 - 1)  # Jittor's generator takes a signed 32-bit seed
     render_chunk: int | Auto = limits(AUTO, at_least=1, at_most=MOST_RAYS)  # rays per chunk of an image
     ray_chunk: int | Auto = limits(AUTO, at_least=1, at_most=MOST_RAYS)  # rays per chunk of a training batch
-    memory_limit: float | Auto = limits(
-        AUTO, at_least=1e-3, at_most=1e6
-    )  # GB (10^9 bytes), for the choice of "auto" chunks
+    # GB (10^9 bytes), for the choice of "auto" chunks
+    memory_limit: float | Auto = limits(AUTO, at_least=1e-3, at_most=1e6)
     ema_decay: float = limits(0.0, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the averaged weights; 0: none
-    mesh_resolution: int = limits(
-        64, at_least=2, at_most=FINEST_MESH
-    )  # grid points per side of the meshes written during training
+    # Grid points per side of the meshes written during training.
+    mesh_resolution: int = limits(64, at_least=2, at_most=2**15)
     learning_rate_decay: str = limits(COSINE, one_of=DECAYS)
     optimizer: str = limits(ADAM, one_of=OPTIMIZERS)
     adam_beta_2: float = limits(0.999, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the second moment
-    adam_epsilon: float = limits(1e-8, at_least=LEAST_EPSILON, at_most=1)  # added to the root of the second moment
+    # Added to the root of the second moment; that of the smallest one that is stored, 1.2e-38, is 1e-19.
+    adam_epsilon: float = limits(1e-8, at_least=1e-20, at_most=1)
     tf32: bool = False  # matrix products on CUDA in TF32: 10-bit factors, float32 sums
 
     @property

@@ -28,7 +28,6 @@ AUTO: Auto = "auto"
 
 # The words that pyhocon's get_bool accepts (unquoted true and false are bool already).
 BOOLEAN_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-LARGEST_INT = 2**63 - 1  # the largest 64-bit integer of numpy and Jittor
 MOST_STEPS = 10**9  # at a millisecond each, eleven days
 LARGEST_WEIGHT = 1e6  # a larger one leaves the other losses below the rounding of float32
 # Below it, float32 rounds the steps of weights of order 1 to zero; above it, each step replaces the weights.
@@ -197,5 +196,5 @@ def _number(value: float, kind: type) -> tuple[float, bool]:
         return value, False
     if kind is float:
         return as_float, True
-    fits = as_float.is_integer() and abs(value) <= LARGEST_INT
+    fits = as_float.is_integer() and abs(value) <= 2**63 - 1  # the largest 64-bit integer of numpy and Jittor
     return (int(value), True) if fits else (value, False)

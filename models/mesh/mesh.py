@@ -145,12 +145,9 @@ def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:
     """A copy of `surface` with its vertices transformed by `scene_to_world` [4, 4], an affine map (any similarity).
 
     Colours are kept, normals become unit normals of the new surface. If the map contains a reflection, faces are
-    flipped, so that they still face outwards. Raises ValueError for a matrix that is not 4x4, affine, finite and
-    invertible.
+    flipped, so that they still face outwards. Raises ValueError for a singular matrix.
     """
     matrix = np.asarray(scene_to_world, dtype=np.float64)
-    if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.array_equal(matrix[3], [0.0, 0.0, 0.0, 1.0]):
-        raise ValueError(f"scene_to_world must be a finite affine 4x4 matrix with last row 0 0 0 1, not {matrix}")
     if np.linalg.matrix_rank(matrix[:3, :3]) < 3:
         raise ValueError("scene_to_world is singular: it would flatten the mesh")
     vertices = surface.mesh.vertices @ matrix[:3, :3].T + matrix[:3, 3]

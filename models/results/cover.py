@@ -63,7 +63,10 @@ def cover(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], points: np.nd
     """The support of a mesh by photographs and points [P, 3], P > 0."""
     samples, faces = sample_faces(mesh, min(SAMPLES, RAYS // len(cameras)), np.random.default_rng(0))
     visibility, normals = Visibility(mesh), np.asarray(mesh.face_normals)[faces]
-    views = _seen_by(samples, normals, cameras, visibility)
+    views = np.zeros(len(samples), int)
+    for camera in shown(cameras, "cover"):
+        asked = np.flatnonzero(camera.shows(*camera.project(samples)))
+        views[asked] += visibility.sees(samples[asked], normals[asked], camera.center)
     seen = (len(cameras), float(np.median(views)), float(np.mean(views >= ENOUGH)))
     if points is None:
         return Cover(CoverMetrics(*seen, None, None, None, None), samples, views)
@@ -91,17 +94,6 @@ def _thin_walls(
     is_near = distances <= NEAR + 0.5 * thickness[thin, None]
     both = (is_near & (height > 0)).any(axis=1) & (is_near & (height < 0)).any(axis=1)
     return len(thin) / len(samples), float(both.mean())
-
-
-def _seen_by(
-    points: np.ndarray, normals: np.ndarray, cameras: Sequence[PinholeCamera], visibility: Visibility
-) -> np.ndarray:
-    """The number of cameras that see each of the points [P, 3] with normals [P, 3]: int [P]."""
-    views = np.zeros(len(points), int)
-    for camera in shown(cameras, "cover"):
-        asked = np.flatnonzero(camera.shows(*camera.project(points)))
-        views[asked] += visibility.sees(points[asked], normals[asked], camera.center)
-    return views
 
 
 def _off_plane(points: np.ndarray, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,13 +93,19 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     written = _written(context, references, mesh)
     if found is not None and mesh is not None:
         write_image(context.experiment.path(FOLDER, COVER_PICTURE), cover_picture(mesh, found, trained))
-    _write(context, request, values, views, _report_picture(scene, first, mesh, mask_first))
+    experiment = context.experiment
+    folder, table = experiment.folder / FOLDER, request.csv or experiment.folder / FOLDER / CSV_FILE
+    text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
+    conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # published checkpoints have none
+    details = {"views": [asdict(view) for view in views], PLAN_KEY: dict(experiment.plan.rows), "conf": flat(conf)}
+    write_image(experiment.path(FOLDER, PICTURE), _report_picture(scene, first, mesh, mask_first))
+    write_json(experiment.path(FOLDER, JSON_FILE), {**values, **details})
+    add_row(table, values)
     for note in notes:
         context.log.info(note)
     context.log.info(*lines([("", values)]))
-    folder = context.experiment.folder / FOLDER
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
-    context.log.info(f"{panels}: {folder / PICTURE}", f"metrics: {folder / JSON_FILE}, {_table_file(context, request)}")
+    context.log.info(f"{panels}: {folder / PICTURE}", f"metrics: {folder / JSON_FILE}, {table}")
     return Evaluated(values, _validation(context, scene, TEST if references.test else TRAINING, first), written)
 
 
@@ -187,24 +191,6 @@ def _about(
     }
 
 
-def _write(
-    context: EvalContext,
-    request: EvaluationRequest,
-    values: Mapping[str, Any],
-    views: tuple[ViewMetrics, ...],
-    picture: np.ndarray,
-) -> None:
-    """Write metrics and image."""
-    experiment = context.experiment
-    text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
-    conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # published checkpoints have none
-    plan = dict(experiment.plan.rows)
-    details = {"views": [asdict(view) for view in views], PLAN_KEY: plan, "conf": flat(conf)}
-    write_image(experiment.path(FOLDER, PICTURE), picture)
-    write_json(experiment.path(FOLDER, JSON_FILE), {**values, **details})
-    add_row(_table_file(context, request), values)
-
-
 def _written(context: EvalContext, references: References, mesh: trimesh.Trimesh | None) -> Surface | None:
     """Write the evaluated mesh; returns it with its colours, in the working frame."""
     path, surface = context.experiment.path(FOLDER, MESH_FILE), references.surface
@@ -212,11 +198,6 @@ def _written(context: EvalContext, references: References, mesh: trimesh.Trimesh
         write(context.experiment, context.step, context.log, MeshRequest(0), surface, path)
         return surface
     return None if mesh is None else write_world_mesh(context, mesh, path)
-
-
-def _table_file(context: EvalContext, request: EvaluationRequest) -> Path:
-    """The table that gets a row."""
-    return request.csv or context.experiment.folder / FOLDER / CSV_FILE
 
 
 def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh | None, mask_first: bool) -> np.ndarray:

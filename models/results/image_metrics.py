@@ -23,8 +23,6 @@ from models.rendering.conf import EXPOSURE
 from models.results.context import EvalContext
 from models.results.render import RenderedView, distance_picture, normal_picture, psnr
 
-# standard deviation of the Gaussian window, in pixels (Wang et al., "Image quality assessment", TIP 13, 2004)
-SSIM_SIGMA = 1.5
 SSIM_RADIUS = 5  # radius of that window in scikit-image: pixels closer to the border are excluded
 HALF = 0.5  # threshold of opacity and mask
 PICTURE_LONGEST = 800  # longer side of a validation image in pixels: sharp on a screen, and a few seconds to render
@@ -137,7 +135,8 @@ def _ssim(rendered: np.ndarray, photograph: np.ndarray, inside: np.ndarray | Non
     if min(rendered.shape[:2]) <= 2 * SSIM_RADIUS:
         return None
     pair = (np.asarray(picture, np.float64) for picture in (rendered, photograph))
-    options = {"gaussian_weights": True, "sigma": SSIM_SIGMA, "use_sample_covariance": False, "data_range": 1.0}
+    # The Gaussian window of Wang et al., "Image quality assessment", TIP 13, 2004.
+    options = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False, "data_range": 1.0}
     average, local = structural_similarity(*pair, channel_axis=2, full=True, **options)
     if inside is None:
         return float(average)

@@ -28,7 +28,6 @@ from models.training.trainer import Trainer
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
 TIMED_STEPS = 3
-PLANNED_DOWNSCALES = (1, 2, 4)  # in addition to that of the conf
 IMPORTANCE, COLUMNS = "n_importance", ("ray_chunk", "step GB", "render_chunk", "image GB")
 WIDTH = 13  # of a column: the longest heading and a space
 
@@ -108,7 +107,7 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
             yield heading(row)
         yield line(row, importance(conf.model))
     sizes = sorted({scene.size(view) for view in range(scene.n_views)}, key=np.prod)
-    for downscale in PLANNED_DOWNSCALES:
+    for downscale in (1, 2, 4):  # in addition to that of the conf
         width, height = (max(1, side // downscale) for side in sizes[-1])
         if text := conf.model.fitting(max(0, memory.budget(limit)), (width, height)):
             yield f"{text} (dataset.downscale = {downscale * conf.dataset.downscale})"

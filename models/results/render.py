@@ -16,7 +16,6 @@ from models.methods.protocol import Model
 
 # cameras look along +z with y down; normal maps have y up and z towards the viewer
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])
-SMALLEST_SPAN = 1e-6  # smallest range of distances, to avoid division by zero
 ERROR_OF_WHITE = 0.25  # mean difference of the channels that has the brightest colour of an error map
 LEAST_ERROR = 1e-10  # mean square of two images; a level of 8 bits has 1.5e-5
 FARTHEST_GREY = 0.15  # grey value of the farthest point, to differ from empty pixels
@@ -65,7 +64,7 @@ def distance_picture(distance: np.ndarray, opacity: np.ndarray, span: tuple[floa
     if not seen.any():
         return np.zeros(distance.shape, np.uint8)
     near, far = span or (distance[seen].min(), distance[seen].max())
-    share = np.clip((far - distance) / max(far - near, SMALLEST_SPAN), 0.0, 1.0)
+    share = np.clip((far - distance) / max(far - near, 1e-6), 0.0, 1.0)
     return np.where(seen, to_uint8(FARTHEST_GREY + (1.0 - FARTHEST_GREY) * share), 0).astype(np.uint8)
 
 

@@ -129,7 +129,6 @@ def _frame(
 
 
 VIDEO_FRAMES = 60  # frames in one direction, as published; the way back repeats them
-VIDEO_FRAMES_PER_SECOND = 30
 
 
 def interpolate(context: EvalContext, first: int, second: int, level: int | None = None) -> Path:
@@ -147,15 +146,13 @@ def interpolate(context: EvalContext, first: int, second: int, level: int | None
         rays = camera_rays(pixels, scene.intrinsics[first], pose)
         frames.append(to_uint8(context.render(rays, (len(pixels), pixels.shape[1])).rgb))
     path = context.experiment.path("render", f"{context.step:08d}_{first}_{second}.mp4")
-    coded = write_video(path, frames + frames[::-1], VIDEO_FRAMES_PER_SECOND)
+    coded = write_video(path, frames + frames[::-1], 30.0)
     context.log.info(f"video, {coded}: {path}")
     return path
 
 
 PACKAGE = "imageio_ffmpeg"
 H264, VP9 = "H.264", "VP9"
-VP9_CODE = "vp09"  # its name in MP4
-H264_QUALITY = 8  # of 10, the scale of imageio-ffmpeg
 
 
 def codec() -> str:
@@ -199,7 +196,7 @@ def _vp9(path: Path, frames: Iterator[np.ndarray], fps: float) -> int:
         for frame in frames:
             if writer is None:
                 size = (frame.shape[1], frame.shape[0])
-                writer = cv2.VideoWriter(str(path), cv2.CAP_FFMPEG, cv2.VideoWriter.fourcc(*VP9_CODE), fps, size)
+                writer = cv2.VideoWriter(str(path), cv2.CAP_FFMPEG, cv2.VideoWriter.fourcc(*"vp09"), fps, size)
                 if not writer.isOpened():
                     return 0
             writer.write(frame[..., ::-1])
@@ -218,7 +215,7 @@ def _h264(path: Path, frames: Iterator[np.ndarray], fps: float) -> int:
         for frame in frames:
             if writer is None:
                 size = (frame.shape[1], frame.shape[0])
-                options = {"fps": fps, "quality": H264_QUALITY, "macro_block_size": 2, "ffmpeg_log_level": "quiet"}
+                options = {"fps": fps, "quality": 8, "macro_block_size": 2, "ffmpeg_log_level": "quiet"}
                 writer = imageio_ffmpeg.write_frames(str(path), size, **options)
                 writer.send(None)
             writer.send(frame)

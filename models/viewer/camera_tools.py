@@ -21,11 +21,9 @@ from models.viewer.messages import LARGEST_SCREENSHOT
 from models.viewer.scene_display import SceneDisplay, pose_of
 
 PATH_FILE = "camera_path"
-NARROWEST_VIEW, WIDEST_VIEW = 10.0, 120.0  # degrees
 PURPLE = (140, 70, 170)
 MARK = 0.05  # size of a key of the path, relative to the distance of the cameras
 MOST_KEYS = 1000  # of a path
-SCREENSHOT_SECONDS = 30.0  # a tab in the background sends none
 
 
 class CameraTools:
@@ -40,7 +38,7 @@ class CameraTools:
         gui, words = stage.server.gui, stage.words
         with gui.add_folder(words("camera"), expand_by_default=False):
             initial = math.degrees(stage.server.initial_camera.fov)
-            self.fov = gui.add_slider(words("fov"), NARROWEST_VIEW, WIDEST_VIEW, 1.0, round(initial))
+            self.fov = gui.add_slider(words("fov"), 10.0, 120.0, 1.0, round(initial))
             screenshot = gui.add_button(words("screenshot"))
         with gui.add_folder(words("path"), expand_by_default=False):
             add, remove = gui.add_button(words("add_key")), gui.add_button(words("remove_key"))
@@ -100,7 +98,7 @@ class CameraTools:
         if not self._capturing.acquire(blocking=False):  # one at a time
             return
         try:
-            pixels = client.get_render(height, width, transport_format="png", timeout=SCREENSHOT_SECONDS)
+            pixels = client.get_render(height, width, transport_format="png", timeout=30.0)
         except Exception:  # noqa: BLE001 (viser's, or of a decoder)
             return  # the tab was closed, is in the background, or sent no image
         finally:

@@ -26,8 +26,6 @@ from models.viewer.scene_display import DIGITS, SceneDisplay, region_numbers
 
 CONF_FILE = "region.conf"  # in the scene folder
 RED = (200, 60, 60)
-CORNER_HANDLE = 0.3  # radii
-EDGE_WIDTH = 2.0  # pixels
 # the twelve edges of a box, by the indices of its corners in the order of itertools.product
 EDGES = tuple((a, b) for a, b in itertools.combinations(range(8), 2) if (a ^ b).bit_count() == 1)
 
@@ -57,12 +55,12 @@ class CropBox:
         low, high = ((parse_bbox(keys.bbox) if keys.bbox else world_box(scene)) - self._centre) / self._radius
         self.corners = [
             server.scene.add_transform_controls(
-                f"/crop/{name}", scale=CORNER_HANDLE, disable_rotations=True, position=tuple(corner)
+                f"/crop/{name}", scale=0.3, disable_rotations=True, position=tuple(corner)
             )
             for name, corner in (("low", low), ("high", high))
         ]
         self._lines = server.scene.add_line_segments(
-            "/crop/edges", self._edges(), RED, thickness=EDGE_WIDTH, thickness_units="screen"
+            "/crop/edges", self._edges(), RED, thickness=2.0, thickness_units="screen"
         )
         with stage.region_folder:
             self.shown = server.gui.add_checkbox(words("crop"), bool(keys.bbox))
@@ -144,8 +142,6 @@ def conf_text(base: Path, path: Path, keys: dict[str, str]) -> str:
 
 GREEN = (40, 150, 90)
 HANDLE = 0.25  # radii
-LINE_WIDTH = 3.0  # pixels
-LONGEST_LENGTH = 1e9
 NEAR_RAY = 0.02  # radians: SfM points within this angle of a click may be meant
 ENDS = ("A", "B")
 
@@ -167,12 +163,12 @@ class Ruler:
         for name in ENDS:
             server.scene.add_label(f"/ruler/{name}/name", name)
         self._line = server.scene.add_line_segments(
-            "/ruler/line", self._segment(), GREEN, thickness=LINE_WIDTH, thickness_units="screen"
+            "/ruler/line", self._segment(), GREEN, thickness=3.0, thickness_units="screen"
         )
         with server.gui.add_folder(words("ruler"), expand_by_default=False):
             self.shown = server.gui.add_checkbox(words("show_ruler"), False)
             pick = server.gui.add_button(words("pick"))
-            self.length = server.gui.add_number(words("real_length"), 1.0, min=1e-9, max=LONGEST_LENGTH, step=0.001)
+            self.length = server.gui.add_number(words("real_length"), 1.0, min=1e-9, max=1e9, step=0.001)
             self.told = server.gui.add_markdown(self._text())
         self.shown.on_update(self._show)
         self.length.on_update(lambda _event: self._tell(True))

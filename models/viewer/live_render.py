@@ -35,7 +35,6 @@ DENOMINATOR = (0.983729, 0.4329510, 0.238081)
 EXPOSURE = 1.0 / 0.6
 
 ATTRIBUTE = "_COLOR"  # trimesh writes its own vertex colours with 8 bits, and other attributes as float32
-MATERIAL = trimesh.visual.material.PBRMaterial(doubleSided=True)
 
 
 def before_tone_mapping(rgb: np.ndarray) -> np.ndarray:
@@ -52,7 +51,7 @@ def unlit_glb(mesh: trimesh.Trimesh, rgb: np.ndarray) -> bytes:
     coloured = trimesh.Trimesh(
         mesh.vertices,
         mesh.faces,
-        visual=trimesh.visual.TextureVisuals(material=MATERIAL),
+        visual=trimesh.visual.TextureVisuals(material=trimesh.visual.material.PBRMaterial(doubleSided=True)),
         vertex_attributes={ATTRIBUTE: before_tone_mapping(rgb)},
         process=False,
     )
@@ -73,7 +72,6 @@ MESH, COLOUR, NORMALS, DEPTH = "mesh", "colour", "normals", "depth"
 SHOWN = (MESH, COLOUR, NORMALS, DEPTH)
 FEWEST_RAYS, MOST_RAYS = 20 * 15, 960 * 720
 FINER = 4  # factor on the number of rays for each further rendering from the same camera
-FIRST_RATE = 5000.0  # rays per second, before the first rendering is timed
 WARM_UP = 2  # images: the first one compiles
 NODE = "/mesh"
 FACES = 200_000  # of the displayed mesh
@@ -89,11 +87,10 @@ class LiveRenderer:
         self._stage, self._words = stage, stage.words
         self._rays: dict[int, int] = {}  # rays of the newest image of each browser; 0 after its camera has moved
         self._changed = threading.Event()
-        self._rate = FIRST_RATE
+        self._rate = 5000.0  # rays per second, before the first rendering is timed
         self._mesh: Any = None
-        names = {self._words(kind): kind for kind in SHOWN}
-        self._mode = stage.server.gui.add_dropdown(self._words("show"), tuple(names))
-        self._names = names
+        self._names = {self._words(kind): kind for kind in SHOWN}
+        self._mode = stage.server.gui.add_dropdown(self._words("show"), tuple(self._names))
         self._told, self._is_busy = "", True
         self._status = stage.server.gui.add_markdown(self._words("computing"))
         self._mode.on_update(lambda _event: self._switch())

@@ -137,7 +137,6 @@ MOST_POINTS = 100_000
 POINT = 0.006  # radii
 BLUE = (70, 130, 190)
 DIGITS = 5  # of lengths in flags and confs
-LARGEST_REGION = 4.0  # largest radius of the slider, relative to the current one
 
 
 class SceneDisplay:
@@ -196,7 +195,7 @@ class SceneDisplay:
         self.region_folder = self.server.gui.add_folder(self.words("region"), expand_by_default=is_shown)
         with self.region_folder:
             shown = self.server.gui.add_checkbox(self.words("show_region"), is_shown)
-            radius = self.server.gui.add_slider(self.words("radius"), 0.05, LARGEST_REGION, 0.01, 1.0)
+            radius = self.server.gui.add_slider(self.words("radius"), 0.05, 4.0, 0.01, 1.0)
             told = self.server.gui.add_markdown(self._told(np.zeros(3), 1.0))
         handle = self.server.scene.add_transform_controls(
             "/region", scale=0.5, disable_rotations=True, visible=is_shown

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Answer = Callable[[Any, "Request"], "Response | None"]  # None: the connection becomes a websocket
 TOKEN = "token"  # name of the query parameter
-TOKEN_BYTES = 16
 LOCAL_NAME = "localhost"
 
 
@@ -139,7 +138,6 @@ def _checked(access: Access, answer: Answer | None) -> Answer:
 PACKAGE = "viser"
 LOOPBACK = "127.0.0.1"
 FIRST_PORT, LAST_PORT, PORT = 1024, 65535, 8080  # ports below require root
-DAYLIGHT = 1.2  # from all sides, so that no side of a mesh is dark
 TRIES = 20  # ports tried after a busy one
 
 
@@ -189,7 +187,7 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
 
     chosen = free_port(host, port, say)
     logging.getLogger("websockets").setLevel(logging.CRITICAL)  # no message for a closed tab
-    access, gate = Access(secrets.token_urlsafe(TOKEN_BYTES), f"neus_viewer_{chosen}", is_loopback(host)), MessageGate()
+    access, gate = Access(secrets.token_urlsafe(16), f"neus_viewer_{chosen}", is_loopback(host)), MessageGate()
     with guarded(access, gate) as guards, contextlib.redirect_stdout(io.StringIO()):  # viser prints a banner
         server = viser.ViserServer(host=host, port=chosen, label=title, verbose=False)
     if not guards:
@@ -204,7 +202,7 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
     # Without environment reflections and shadows, which take half of the start-up time of a browser without a GPU.
     server.scene.configure_environment_map(None)
     server.scene.configure_default_lights(cast_shadow=False)
-    server.scene.add_light_ambient("/daylight", intensity=DAYLIGHT)
+    server.scene.add_light_ambient("/daylight", intensity=1.2)  # from all sides, so that no side of a mesh is dark
     if (port := server.get_port()) != chosen:  # another program took the port meanwhile
         say(f"port {chosen} is in use; the viewer uses {port}")
     name = LOCAL_NAME if host == LOOPBACK else f"[{host}]" if ":" in host else host

@@ -8,16 +8,19 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError, is_allocation_failure, reason
 from data.io import streams
+from data.scenes.scene import Scene
 from models.mesh.extraction import EmptySurfaceError
 from models.results.callback import TRAINING, Callback
-from models.viewer.handles import ConfKeys
+from models.viewer.boxes import Boxes
+from models.viewer.camera_tools import CameraTools
+from models.viewer.handles import ConfKeys, CropBox, Ruler
 from models.viewer.scene_display import SceneDisplay, words
 from models.viewer.server import start, stop
 
@@ -27,14 +30,6 @@ if TYPE_CHECKING:
     from models.results.context import EvalContext
     from models.results.experiment import Experiment
     from models.viewer.live_render import LiveRenderer
-
-
-from dataclasses import dataclass
-
-from data.scenes.scene import Scene
-from models.viewer.boxes import Boxes
-from models.viewer.camera_tools import CameraTools
-from models.viewer.handles import CropBox, Ruler
 
 AT_ONCE = 0.3  # seconds for the first image of a new camera
 BETWEEN = 1.0  # seconds for one between two parts of an extraction
@@ -57,8 +52,8 @@ def look_at_model(
     """
     say = now.log.info
     server = start(place.host, place.port, now.experiment.folder.name, streams.say)  # no log gets the token
-    session = _ModelSession(SceneDisplay(server, now.experiment.scene, words(place.language), say, is_alone=True), now)
-    session.add_controls(checkpoints, keys, say)
+    stage = SceneDisplay(server, now.experiment.scene, words(place.language), say, is_alone=True)
+    session = _ModelSession(stage, now, checkpoints, keys, say)
     _repeat(server, partial(session.turn, mesh), say)
 
 
@@ -76,18 +71,21 @@ def _repeat(server: Any, work: Callable[[], None], say: Callable[[str], None]) -
 class _ModelSession:
     """The model of one of the checkpoints, and what browsers ask for."""
 
-    def __init__(self, stage: SceneDisplay, now: EvalContext) -> None:
+    def __init__(
+        self,
+        stage: SceneDisplay,
+        now: EvalContext,
+        checkpoints: Mapping[int, Path],
+        keys: ConfKeys,
+        say: Callable[[str], None],
+    ) -> None:
+        """Add the tools and the list of checkpoints to the page."""
+        from models.viewer.export import ExportPanel
         from models.viewer.live_render import LiveRenderer
 
         self._stage, self._now, self._paused = stage, now, now
         self._live = LiveRenderer(stage)
         self._shown: int | None = None  # step
-
-    def add_controls(self, checkpoints: Mapping[int, Path], keys: ConfKeys, say: Callable[[str], None]) -> None:
-        """Add the tools and the list of checkpoints to the page."""
-        from models.viewer.export import ExportPanel
-
-        stage, now = self._stage, self._now
         downscale = now.experiment.conf.dataset.downscale
         self._panel = ExportPanel(stage, add_tools(stage, keys, downscale, now.experiment.folder, say))
         steps, step = sorted(checkpoints)[-MOST_CHECKPOINTS:], stage.words("step")
@@ -135,7 +133,7 @@ class _ModelSession:
                 live.tell(f"{stage.words('step')} {loaded.step}")
                 # Browsers get their images between the parts of the extraction.
                 self._paused = replace(loaded, pause=partial(live.draw, loaded, AT_ONCE, BETWEEN))
-                _show(live, stage, loaded, _mesh_of(self._paused, mesh))
+                _show(live, stage, self._paused, mesh)
         self._panel.serve(self._now.experiment, self._now.step, partial(validate_mesh, self._paused))
         return live.draw(self._now, AT_ONCE, PATIENCE) == 0.0
 
@@ -151,10 +149,15 @@ def _loaded(live: LiveRenderer, now: EvalContext, path: Path) -> EvalContext | N
         return None
 
 
-def _show(live: LiveRenderer, stage: SceneDisplay, now: EvalContext, surface: Surface | None) -> None:
-    """Show the mesh of a step and its caption."""
+def _show(live: LiveRenderer, stage: SceneDisplay, now: EvalContext, request: MeshRequest) -> None:
+    """Show the mesh of a step and its caption; the latter only if there is no surface, or it does not fit."""
+    from models.results.meshes import finished_mesh
+
     told = f"{stage.words('step')} {now.step}"
-    if surface is None:
+    try:
+        surface = finished_mesh(now, request)
+    except (EmptySurfaceError, UserError) as error:
+        now.log.info(str(error))
         live.tell(f"{told}: {stage.words('no_surface')}")
     else:
         live.show_mesh(surface)
@@ -239,17 +242,6 @@ class ViewerCallback(Callback):
         self._say(told)
         with contextlib.suppress(Exception):
             stop(self._server)
-
-
-def _mesh_of(context: EvalContext, request: MeshRequest) -> Surface | None:
-    """The mesh; None, with a message, if there is no surface or it does not fit."""
-    from models.results.meshes import finished_mesh
-
-    try:
-        return finished_mesh(context, request)
-    except (EmptySurfaceError, UserError) as error:
-        context.log.info(str(error))
-        return None
 
 
 def add_tools(

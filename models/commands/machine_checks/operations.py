@@ -95,15 +95,14 @@ def gradients() -> Iterator[Line]:
     slopes = dict(zip(named, jt.grad(loss, list(named.values())), strict=True))
     slope = sum(float((slopes[name].numpy() * along[name].reshape(slopes[name].shape)).sum()) for name in along)
     moved = [{name: value + side * STEP * along[name] for name, value in state.items()} for side in (-1.0, 1.0)]
-    before, after = (_loss(numpy_gradient(points, one)) for one in moved)
+    before, after = (
+        # the eikonal loss (NeuS, arXiv 2106.10689, eq. 15)
+        float(np.mean((np.linalg.norm(numpy_gradient(points, one), axis=1) - 1.0) ** 2))
+        for one in moved
+    )
     expected = (after - before) / (2.0 * STEP)
     error = abs(slope - expected) / abs(expected)
     yield Line("second-order gradient", f"within {error:.0e} of NumPy", "" if error <= SECOND_BOUND else WRONG_SLOPE)
-
-
-def _loss(gradient: np.ndarray) -> float:
-    """The eikonal loss (NeuS, arXiv 2106.10689, eq. 15)."""
-    return float(np.mean((np.linalg.norm(gradient, axis=1) - 1.0) ** 2))
 
 
 def numpy_gradient(points: np.ndarray, state: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -27,7 +27,8 @@ def document(app: str, title: str, data: Mapping[str, Any], language: str | None
     """The page of assets/<app>.js with `data`, JSON values, in `language`; None for the language of the browser."""
     content = {"language": language, "title": title, **data}
     own = tuple(_asset(f"{name}.js") for name in ("base", "chart", "split", "mesh", app))
-    scripts = (_asset("probe.js"), mesh_library(), _words(), *own)
+    words = f"const WORDS = {_as_json(json.loads(_asset('words.json')))};"
+    scripts = (_asset("probe.js"), mesh_library(), words, *own)
     head = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -80,10 +81,6 @@ def mesh_library() -> str:
 @lru_cache
 def _asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
-
-
-def _words() -> str:
-    return f"const WORDS = {_as_json(json.loads(_asset('words.json')))};"
 
 
 def _as_json(content: Any) -> str:

@@ -17,8 +17,6 @@ from models.mesh.mesh import Surface
 from models.mesh.texture import TEXTURED_FACES
 
 LONGEST = 800  # longer side of an image in pixels, that of validation images
-QUALITY = 90  # WebP quality in per cent
-LOSSLESS = 101  # of OpenCV: above 100 per cent WebP is lossless
 SMALL = 256  # longer side up to which an image is stored without loss
 MESH_FACES = 40_000  # about one megabyte, which phones rotate smoothly
 LONGEST_TEXTURE = 2048  # side of a texture, which every browser can show
@@ -31,7 +29,7 @@ def picture_uri(rgb: np.ndarray, longest: int = LONGEST) -> str:
     size, scale = size_within((width, height), longest)
     small = rgb if scale == 1.0 else cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
     ordered = small if small.ndim == 2 else cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
-    quality = LOSSLESS if max(size) <= SMALL else QUALITY
+    quality = 101 if max(size) <= SMALL else 90  # per cent; above 100, WebP of OpenCV is lossless
     encoded = cv2.imencode(".webp", ordered, [cv2.IMWRITE_WEBP_QUALITY, quality])[1]
     return "data:image/webp;base64," + base64.b64encode(encoded.tobytes()).decode("ascii")
 

@@ -46,8 +46,6 @@ PARTS = (
     (f"{REPORT_FOLDER}{COVER}", COVER),
     (f"{REPORT_FOLDER}metrics.json", "metrics.json"),
 )
-MILLIMETRE = 1e-3
-NO_SCALE = "not known, so the unit of the mesh is arbitrary; --marker, --scale or GPS positions give it"
 SOME_THIN, MOST_TESTED = 0.1, 0.5  # fraction of the mesh, and of its thin walls: thickness is reported as untested
 LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are wrong, as in inspect
 
@@ -220,9 +218,10 @@ def _size(parsed: ParsedScene, frame: WorldFrame, extents: Sequence[float] | Non
     if extents is not None:
         found.append(f"extent of the mesh along x, y, z: {' x '.join(f'{value:.4g}' for value in extents)}{unit}")
     error = "" if frame.scale_error is None else f", standard error {frame.scale_error:.2%}"
-    found.append(f"scale: {frame.scale_source}{error}" if frame.is_metric else f"scale: {NO_SCALE}")
+    unknown = "not known, so the unit of the mesh is arbitrary; --marker, --scale or GPS positions give it"
+    found.append(f"scale: {frame.scale_source}{error}" if frame.is_metric else f"scale: {unknown}")
     found.append(f"up: {frame.up_source or 'not known'}")
-    shown = f"{pixel / MILLIMETRE:.3g} mm" if frame.is_metric else f"{pixel:.3g} units"
+    shown = f"{pixel / 1e-3:.3g} mm" if frame.is_metric else f"{pixel:.3g} units"
     found.append(f"ground sampling distance: {shown} per pixel of the images of the scene folder")
     return found
 

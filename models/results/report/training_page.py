@@ -40,7 +40,6 @@ from models.results.report.parts import camera_lines, linked_files, mesh_part, p
 from models.training.logger import RunLogger
 
 SHARE = 0.01  # fraction of the training time
-OVERVIEW_LONGEST = 1200  # pixels
 PACKAGES = ("jittor", "numpy", "opencv-python-headless", "trimesh")
 
 
@@ -132,7 +131,7 @@ def fixed_parts(experiment: Experiment) -> dict[str, Any]:
         "cameras": camera_lines(scene),
         "scene": {"facts": [[key, value] for key, value in facts(scene).items()], "notes": list(scene.notes)},
         "plan": [list(row) for row in experiment.plan.rows],
-        "overview": picture_uri(overview(scene), OVERVIEW_LONGEST),
+        "overview": picture_uri(overview(scene), longest=1200),
         "figures": [],
         "files": [],
         "conf": {"differs": differs, "all": [[key, _text(value)] for key, value in values.items()]},

@@ -25,7 +25,6 @@ from models.checkpoints.ours import (
 
 SUFFIX = ".safetensors"
 EARLIER = "earlier"  # subfolder for the checkpoints that a new training replaces
-WORSE_SUFFIX = ".worse"  # appended to the names of checkpoints that a training discarded when it went back
 REFUSED_SUFFIX = ".refused"  # appended to the name of an unreadable file before a new one is written in its place
 
 _FILE_NAME = re.compile(r"ckpt_([0-9]{6,})\.safetensors")
@@ -95,7 +94,7 @@ class CheckpointFolder:
         """Append `.worse` to the names of checkpoints of later steps, so that no training continues from them."""
         for inside, path in _newest_first(self.folder):
             if inside > step and not self._starts_over:
-                path.replace(path.with_name(path.name + WORSE_SUFFIX))
+                path.replace(path.with_name(path.name + ".worse"))
 
     def _prune(self, step: int) -> None:
         """Remove all but the newest checkpoints up to `step`; errors are ignored.

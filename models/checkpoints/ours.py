@@ -29,7 +29,6 @@ PLAIN_SCHEMA = 1  # of a file without buffers and averaged weights, likewise
 MOST_STEPS = 2**53  # a double represents all smaller integers
 MOMENTS = ("exp_avg", "exp_avg_sq")  # the names of Adam's moments in the published checkpoints
 
-_STEPS = re.compile(r"[0-9]{1,16}")
 # Header names: network/<network>/<name>, ema/<network>/<name>, buffer/<name> and <moment>/<network>.<name>.
 _NETWORK_PREFIX, _EMA_PREFIX, _BUFFER_PREFIX = "network", "ema", "buffer"
 # Exceptions of safetensors and json for damaged files.
@@ -180,7 +179,7 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str], state: dict
 
 def _steps(text: str) -> int:
     """A number of steps; raises ValueError for another text."""
-    if not _STEPS.fullmatch(text) or int(text) > MOST_STEPS:
+    if not re.fullmatch(r"[0-9]{1,16}", text) or int(text) > MOST_STEPS:
         raise ValueError("its number of steps is invalid")
     return int(text)
 

@@ -143,9 +143,13 @@ class _Work:
     def train(self, case: str) -> Outcome:
         """Train one scene in a child process; the outcome has the last error that it printed."""
         say(f"{case}: training")
+        environment = {  # without the variables of mpirun and srun
+            name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))
+        }
+        process.be_alone(environment)
         self._process = subprocess.Popen(
             self._command(case),
-            env=_environment(),
+            env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -188,10 +192,3 @@ def ending(status: int, printed: str) -> tuple[str, tuple[str, ...]]:
     if status == 0:
         return DONE, ()
     return (errors[-1], ()) if errors else (f"ended with status {status}", tuple(crash_report(printed)))
-
-
-def _environment() -> dict[str, str]:
-    """The environment without the variables of mpirun and srun."""
-    found = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))}
-    process.be_alone(found)
-    return found

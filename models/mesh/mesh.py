@@ -51,7 +51,6 @@ class About:
 # (x, y, z) -> (x, z, -y): z up becomes y up, which glTF 2.0 requires (section 3.4, with metres as the unit).
 Y_UP = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 CAMERA_UNITS = "those of the scene's cameras"
-RADII = "radii of the region of interest"
 UNKNOWN_UP = "not known"
 FROM_CAMERAS = "the cameras"
 MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
@@ -105,7 +104,7 @@ def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.n
 def scene_axes(suffix: str, scene: Posed, frame: str, up: str | None) -> FileAxes:
     """The same for the values of --frame and --up, with `change` from the working frame of the scene."""
     if frame == UNIT:
-        return replace(file_axes(suffix, None, None, None), units=RADII)
+        return replace(file_axes(suffix, None, None, None), units="radii of the region of interest")
     axes = file_axes(suffix, scene.frame, up, scene.scene_to_world @ scene.c2w)
     if frame != UTM:
         return replace(axes, change=axes.change @ scene.scene_to_world)

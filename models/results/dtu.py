@@ -51,9 +51,11 @@ def dtu_metrics(mesh: trimesh.Trimesh, reference: DtuReference, seed: int = SEED
     points = thinned(mesh_points(mesh, DENSITY), DENSITY, np.random.default_rng(seed))
     near = ((points >= reference.low - PATCH) & (points < reference.high + 2 * PATCH)).all(axis=1)
     points = points[near]
-    seen = points[_observed(points, reference)]
+    cells = np.around((points - reference.low) / reference.cell).astype(np.int64)
+    seen = ((cells >= 0) & (cells < reference.observed.shape)).all(axis=1)  # in a cell that the scanner observed
+    seen[seen] = reference.observed[tuple(cells[seen].T)]
     above = reference.points @ reference.plane[:3] + reference.plane[3] > 0
-    accuracy = _mean_distance(seen, reference.points)
+    accuracy = _mean_distance(points[seen], reference.points)
     completeness = _mean_distance(reference.points[above], points)
     if accuracy is None or completeness is None:
         raise UserError(
@@ -112,14 +114,6 @@ def thinned(points: np.ndarray, distance: float, generator: np.random.Generator)
                 stays[near] = False
                 stays[index] = True
     return points[stays]
-
-
-def _observed(points: np.ndarray, reference: DtuReference) -> np.ndarray:
-    """Whether points [P, 3] are in a cell that the scanner observed, bool [P]."""
-    cells = np.around((points - reference.low) / reference.cell).astype(np.int64)
-    inside = ((cells >= 0) & (cells < reference.observed.shape)).all(axis=1)
-    inside[inside] = reference.observed[tuple(cells[inside].T)]
-    return inside
 
 
 def _mean_distance(points: np.ndarray, others: np.ndarray) -> float | None:

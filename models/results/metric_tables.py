@@ -219,20 +219,15 @@ def add_row(path: Path, row: Mapping[str, Any]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with waited_for(path.parent):
-            _add_row(path, row)
+            columns, rows = _read_table(path) if path.exists() else ([], [])
+            columns += [name for name in row if name not in columns]
+            text = io.StringIO()
+            writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows([*rows, {name: "" if value is None else value for name, value in row.items()}])
+            write_result(path, text.getvalue().encode())
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror}); check the folder and the space") from error
-
-
-def _add_row(path: Path, row: Mapping[str, Any]) -> None:
-    """`add_row`, with the table locked."""
-    columns, rows = _read_table(path) if path.exists() else ([], [])
-    columns += [name for name in row if name not in columns]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows([*rows, {name: "" if value is None else value for name, value in row.items()}])
-    write_result(path, text.getvalue().encode())
 
 
 def _read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:

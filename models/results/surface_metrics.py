@@ -103,7 +103,6 @@ def _normals(mesh: trimesh.Trimesh, faces: np.ndarray) -> np.ndarray:
 MISSING = 0.01  # radii: larger distances count as missing; as TAU
 MOST_SCORED = 20_000  # largest number of measured points, randomly selected: quantiles are accurate to a per cent
 IN_MASKS = 0.9  # fraction of the photographs that must show a point inside the mask: one mask may be wrong
-A_PIXEL = np.ones((3, 3), np.uint8)  # tolerance in pixels for points on the outline
 SAME = 1e-4  # radii: closer points are duplicates, because files contain float32
 
 
@@ -151,7 +150,8 @@ def held_out_points(
         scale[index, shown] = np.sqrt(abs(np.linalg.det(camera.intrinsics[:2, :2]))) / depth[shown]
         if masks is not None:
             x, y = np.rint(pixels[shown]).astype(int).T
-            inside[shown] += cv2.dilate(masks[index], A_PIXEL)[y, x] > MASK_HALF
+            dilated = cv2.dilate(masks[index], np.ones((3, 3), np.uint8))  # by a pixel, for points on the outline
+            inside[shown] += dilated[y, x] > MASK_HALF
     views = np.isfinite(scale).sum(axis=0)
     kept = views > 0
     if masks is not None:

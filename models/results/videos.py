@@ -146,7 +146,7 @@ def interpolate(context: EvalContext, first: int, second: int, level: int | None
         rays = camera_rays(pixels, scene.intrinsics[first], pose)
         frames.append(to_uint8(context.render(rays, (len(pixels), pixels.shape[1])).rgb))
     path = context.experiment.path("render", f"{context.step:08d}_{first}_{second}.mp4")
-    coded = write_video(path, frames + frames[::-1], 30.0)
+    coded = write_video(path, frames + frames[::-1], 30)
     context.log.info(f"video, {coded}: {path}")
     return path
 

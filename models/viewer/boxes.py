@@ -44,11 +44,12 @@ class Boxes:
         draw.on_click(lambda event: self._draw(event.client))
         leave.on_click(lambda event: event.client.scene.remove_by_name(SHEET))
 
-    def _look(self, client: Any) -> None:
-        """Move the browser's camera to that of the photograph and show the photograph in front of it."""
+    def _look(self, client: Any) -> int:
+        """Move the browser's camera to that of the photograph and show it in front; returns the photograph's number."""
         view = min(int(self.view.value), self._stage.scene.n_views - 1)
         look_through(client, self._stage.scene, view)
         self._show(client, view)
+        return view
 
     def _show(self, client: Any, view: int) -> None:
         """Show the photograph with its rectangle as an image plane in front of a browser's camera at its pose."""
@@ -95,8 +96,7 @@ class Boxes:
 
     def _draw(self, client: Any) -> None:
         """Record the next rectangle that is drawn."""
-        self._look(client)
-        view = min(int(self.view.value), self._stage.scene.n_views - 1)
+        view = self._look(client)
         self._told.content = self._stage.words("draw_hint")
         client.scene.remove_rect_select_callback()  # the button was pressed twice
 

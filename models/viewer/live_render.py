@@ -75,8 +75,6 @@ FINER = 4  # factor on the number of rays for each further rendering from the sa
 WARM_UP = 2  # images: the first one compiles
 NODE = "/mesh"
 FACES = 200_000  # of the displayed mesh
-# A mesh file without a material is rendered as metal, which is dark without an environment map.
-MATT = trimesh.visual.material.PBRMaterial(metallicFactor=0.0, roughnessFactor=1.0, doubleSided=True)
 
 
 class LiveRenderer:
@@ -148,7 +146,9 @@ class LiveRenderer:
         if rgb is not None:
             self._mesh = api.add_glb(NODE, unlit_glb(thin, rgb), visible=is_visible, cast_shadow=False)
         else:
-            visual = trimesh.visual.TextureVisuals(material=MATT)
+            # Without a material it would be rendered as metal, which is dark without an environment map.
+            matt = trimesh.visual.material.PBRMaterial(metallicFactor=0.0, roughnessFactor=1.0, doubleSided=True)
+            visual = trimesh.visual.TextureVisuals(material=matt)
             mesh = trimesh.Trimesh(thin.vertices, thin.faces, visual=visual, process=False)
             self._mesh = api.add_mesh_trimesh(NODE, mesh, visible=is_visible)
         if is_visible:

@@ -21,7 +21,6 @@ LARGEST_SCREENSHOT = 4096  # pixels per side
 PNG_HEAD = struct.Struct(">8s8xII")
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MOST_PIXELS = 1 << 16  # of a window's side
-LONGEST_TEXT = 200
 LARGEST_ASPECT = 10.0  # of a window
 
 
@@ -44,7 +43,7 @@ def _optional(check: Check) -> Check:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+    return isinstance(value, str) and len(value) <= 200
 
 
 def _is_picture(value: Any) -> bool:

@@ -19,7 +19,6 @@ REPORT = "report.html"  # the page of a run
 MOST_BYTES = 1 << 26  # largest page that is read back
 ASSETS = Path(__file__).resolve().parent / "assets"
 TEMPLATE, PAGE = "templates/viewer.zip", "viewer.html.template"  # in the resources of trimesh
-LIBRARY_MARK = "THREE"  # the name that three.js gives itself
 DATA_BEGIN, DATA_END = '<script id="data" type="application/json">', "</script>"
 
 
@@ -75,7 +74,7 @@ def mesh_library() -> str:
     except (OSError, KeyError, ValueError):
         return ""
     library = text.partition("<script>")[2].partition("\n(function(){")[0]  # controls and loaders follow it
-    return library if LIBRARY_MARK in library and library.rstrip().endswith(";") else ""
+    return library if "THREE" in library and library.rstrip().endswith(";") else ""
 
 
 @lru_cache

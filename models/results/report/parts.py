@@ -19,7 +19,6 @@ from models.mesh.texture import TEXTURED_FACES
 LONGEST = 800  # longer side of an image in pixels, that of validation images
 SMALL = 256  # longer side up to which an image is stored without loss
 MESH_FACES = 40_000  # about one megabyte, which phones rotate smoothly
-LONGEST_TEXTURE = 2048  # side of a texture, which every browser can show
 CAMERA_DEPTH = 0.2  # height of a drawn camera, radii
 
 
@@ -40,11 +39,17 @@ def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
     Raises UserError if it is too large to decimate.
     """
     picture, uv = surface.picture, surface.uv
-    if picture is not None and uv is not None:
-        surface = replace(surface, rgb=_vertex_colors(picture, uv))
     if picture is not None and uv is not None and len(surface.mesh.faces) <= TEXTURED_FACES:
-        mesh, look = surface.mesh, _texture(picture, uv, surface.normals)
+        mesh = surface.mesh
+        look = {"picture": picture_uri(picture, longest=2048), "uv": _encoded(np.asarray(uv, "<f4"))}  # in any browser
+        if surface.normals is not None:  # since vertices on chart borders are duplicated
+            look["normals"] = _encoded(np.rint(np.nan_to_num(surface.normals) * 127).astype(np.int8))
     else:
+        if picture is not None and uv is not None:
+            height, width = picture.shape[:2]
+            columns = np.clip(uv[:, 0] * width, 0, width - 1).astype(int)
+            rows = np.clip((1.0 - uv[:, 1]) * height, 0, height - 1).astype(int)
+            surface = replace(surface, rgb=picture[rows, columns])
         mesh, rgb = thinned(surface, faces)
         look = {} if rgb is None else {"colors": _encoded(rgb)}
     return {
@@ -54,22 +59,6 @@ def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
         "whole": len(surface.mesh.faces),
         **look,
     }
-
-
-def _texture(picture: np.ndarray, uv: np.ndarray, normals: np.ndarray | None) -> dict[str, str]:
-    """The texture and its coordinates; also the normals, since vertices on chart borders are duplicated."""
-    look = {"picture": picture_uri(picture, LONGEST_TEXTURE), "uv": _encoded(np.asarray(uv, "<f4"))}
-    if normals is not None:
-        look["normals"] = _encoded(np.rint(np.nan_to_num(normals) * 127).astype(np.int8))
-    return look
-
-
-def _vertex_colors(picture: np.ndarray, uv: np.ndarray) -> np.ndarray:
-    """The colours of the vertices uint8 [V, 3]: those of the texture at its coordinates."""
-    height, width = picture.shape[:2]
-    columns = np.clip(uv[:, 0] * width, 0, width - 1).astype(int)
-    rows = np.clip((1.0 - uv[:, 1]) * height, 0, height - 1).astype(int)
-    return picture[rows, columns]
 
 
 def camera_lines(scene: Scene) -> str:

@@ -120,8 +120,6 @@ class Samples:
     def __init__(
         self, outward: Callable[[np.ndarray], np.ndarray], quantity: str, grid: Grid, threshold: float, chunk: int
     ) -> None:
-        if chunk < 1:
-            raise UserError(f"grid chunk {chunk}: at least one point must be evaluated at a time")
         self._outward, self._quantity, self._threshold, self._chunk = outward, quantity, threshold, chunk
         self._axes, self._last = grid.axes, grid.resolution - 1
         self._tie = 0.0

@@ -95,7 +95,7 @@ def _count(value: object, what: str) -> int:
 def _adam(optimizer: object, tensors: Tensors) -> tuple[dict[str, dict[str, np.ndarray]], int]:
     """Adam's moments ("exp_avg", "exp_avg_sq" -> "<network>.<name>" -> array) and its number of steps.
 
-    Adam numbers the parameters in the order of the networks and of their state dicts.
+    Adam numbers the parameters in the order of the networks and of their state dicts; moments without state are zero.
     """
     parameters = {f"{network}.{key}": array for network, named in tensors.items() for key, array in named.items()}
     states, indices = _part(optimizer, "state"), _parameter_indices(optimizer)
@@ -108,7 +108,11 @@ def _adam(optimizer: object, tensors: Tensors) -> tuple[dict[str, dict[str, np.n
         if state is not None:
             steps.add(_count(_part(state, "step"), "optimizer.step"))
         for moment in MOMENTS:
-            moments[moment][name] = _moment(state, moment, name, parameter)
+            array = np.zeros_like(parameter) if state is None else _float32(_part(state, moment), f"optimizer.{moment}")
+            if array.shape != parameter.shape:
+                shapes = f"{array.shape}, not {parameter.shape}"
+                raise StateError(f"its optimizer's '{moment}' of '{name}' has shape {shapes}")
+            moments[moment][name] = array
     if len(steps) > 1:
         raise StateError("its optimizer has taken different numbers of steps for different parameters")
     return moments, max(steps, default=0)
@@ -124,16 +128,6 @@ def _parameter_indices(optimizer: object) -> list[Any]:
     if any(type(index) is not int for index in indices):
         raise StateError("its optimizer's 'params' are not numbers")
     return indices
-
-
-def _moment(state: object, moment: str, name: str, parameter: np.ndarray) -> np.ndarray:
-    """One moment of one parameter; zero if Adam has no state for it."""
-    if state is None:
-        return np.zeros_like(parameter)
-    array = _float32(_part(state, moment), f"optimizer.{moment}")
-    if array.shape != parameter.shape:
-        raise StateError(f"its optimizer's '{moment}' of '{name}' has shape {array.shape}, not {parameter.shape}")
-    return array
 
 
 def _color_names(tensors: Tensors) -> frozenset[str]:

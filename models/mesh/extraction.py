@@ -133,7 +133,10 @@ class Samples:
             part = np.minimum(places[start : start + self._chunk], self._last)
             points = np.stack([axis[part[:, index]] for index, axis in enumerate(self._axes)], axis=-1)
             field = np.asarray(self._outward(points), np.float32).reshape(-1)
-            self._note(field)
+            lowest, highest = float(field.min()), float(field.max())
+            if not (np.isfinite(lowest) and np.isfinite(highest)):
+                raise not_finite(self._quantity)
+            self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)
             values[start : start + len(part)] = field.astype(np.float64) + self._threshold
         self.queries += len(places)
         return self.off_zero(values)
@@ -154,9 +157,3 @@ class Samples:
     def off_zero(self, values: np.ndarray) -> np.ndarray:
         """Values moved away from zero."""
         return np.where(np.abs(values) < self._tie, np.where(values < 0, -self._tie, self._tie), values)
-
-    def _note(self, field: np.ndarray) -> None:
-        lowest, highest = float(field.min()), float(field.max())
-        if not (np.isfinite(lowest) and np.isfinite(highest)):
-            raise not_finite(self._quantity)
-        self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)

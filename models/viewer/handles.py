@@ -80,33 +80,20 @@ class CropBox:
     def save(self) -> None:
         """Write the conf with the region of interest, if it was moved, and with the box, if it is shown."""
         path = self._keys.folder / CONF_FILE
+        centre, radius = np.asarray(self._stage.region.position, float), float(self._stage.radius.value)
+        is_moved = bool(centre.any()) or radius != 1.0
+        roi = region_numbers(self._stage.scene, centre, radius) if is_moved else self._keys.roi
+        bbox = " ".join(in_digits(self.box.reshape(-1), self._radius, DIGITS)) if self.shown.value else ""
+        written = {"dataset.data_dir": str(self._keys.folder.resolve()), "dataset.roi": roi, "dataset.bbox": bbox}
         try:
-            written = {
-                "dataset.data_dir": str(self._keys.folder.resolve()),
-                "dataset.roi": self._roi(),
-                "dataset.bbox": self._bbox(),
-            }
+            if bbox:
+                parse_bbox(bbox)  # raises for a box without a volume
             write_result(path, conf_text(self._keys.path, path, written).encode())
         except UserError as error:
             self._told.content = str(error)
             return
         self._told.content = f"{self._stage.words('conf_saved')} `--conf {path}`"
         self._say(f"saved: pass --conf {path} in place of --conf {self._keys.path}")
-
-    def _roi(self) -> str:
-        """The value of dataset.roi; that of the conf if the sphere is where it was."""
-        centre, radius = np.asarray(self._stage.region.position, float), float(self._stage.radius.value)
-        if not centre.any() and radius == 1.0:
-            return self._keys.roi
-        return region_numbers(self._stage.scene, centre, radius)
-
-    def _bbox(self) -> str:
-        """The value of dataset.bbox; "" for none. Raises UserError for a box without a volume."""
-        if not self.shown.value:
-            return ""
-        text = " ".join(in_digits(self.box.reshape(-1), self._radius, DIGITS))
-        parse_bbox(text)
-        return text
 
     def _show(self, _event: Any) -> None:
         self._frame.visible = self.shown.value

@@ -87,7 +87,12 @@ class TrainingReport(Callback):
         if state == TRAINING and self._spent > SHARE * (time.perf_counter() - self._begun):
             return
         with self._timed():
-            self._take_mesh()
+            if self._waits_for_mesh is not None:
+                (at, surface), self._waits_for_mesh = self._waits_for_mesh, None
+                try:
+                    self._history.mesh, self._history.mesh_words = {"step": at, **mesh_part(surface)}, ""
+                except UserError as error:
+                    self._history.mesh, self._history.mesh_words = None, str(error)
             history, conf = self._history, self._experiment.conf.train
             history.warnings = [*self._earlier_warnings, *self._log.warnings]
             now = time.perf_counter() - self._begun
@@ -99,16 +104,6 @@ class TrainingReport(Callback):
         if state != TRAINING:
             whole = time.perf_counter() - self._begun
             self._log.note(f"writing {self._path} took {self._spent:.2f} s of the {whole:.0f} s of training")
-
-    def _take_mesh(self) -> None:
-        """Add the pending mesh, decimated."""
-        if self._waits_for_mesh is None:
-            return
-        (step, surface), self._waits_for_mesh = self._waits_for_mesh, None
-        try:
-            self._history.mesh, self._history.mesh_words = {"step": step, **mesh_part(surface)}, ""
-        except UserError as error:
-            self._history.mesh, self._history.mesh_words = None, str(error)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:

@@ -40,7 +40,8 @@ OPENERS = ("open", "read_bytes", "read_text", "fromfile", "loadtxt", "genfromtxt
 OF_THE_PROGRAM = {
     "data/io/clock.py", "data/io/lock.py", "data/io/streams.py", "models/commands/reconstruction_ahead.py",
     "models/commands/machine_checks/system.py", "models/config/program.py",
-    "models/ops/source.py", "models/results/report/document.py", "models/viewer/scene_display.py",
+    "models/ops/source.py", "models/ops/together.py", "models/results/report/document.py",
+    "models/viewer/scene_display.py",
 }  # fmt: skip
 OWN_OPENS = ("Database", "grid", "_region", "archive", "self", "Image")  # methods of this name that open no path
 

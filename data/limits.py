@@ -16,6 +16,9 @@ from data.errors import UserError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+# Working-frame units. At this distance the spacing of float32 is 0.008 of the unit sphere's radius; a camera farther
+# away has a wrong matrix.
+FARTHEST_CAMERA = 1e5
 SHOWN_CHARACTERS = 60  # of a wrong value in a message
 _kinds = cache(get_type_hints)
 KIND_NAMES: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

@@ -14,14 +14,11 @@ from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
 from data.errors import SceneError
 from data.io.images import sample_bilinear, size_of, to_float
 from data.io.levels import Levels
+from data.limits import FARTHEST_CAMERA
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
 from data.rays import PinholeCamera, Rays
 from data.scenes.frustum import Cameras
 from data.scenes.region import OUTSIDE, region_words
-
-# Working-frame units. At this distance the spacing of float32 is 0.008 of the unit sphere's radius; a camera farther
-# away has a wrong matrix.
-FARTHEST_CAMERA = 1e5
 
 FARTHEST_REGION = 1e10  # radii from the world's origin: farther out float64 does not resolve the region
 

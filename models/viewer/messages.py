@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from data.scenes.scene import FARTHEST_CAMERA
+from data.limits import FARTHEST_CAMERA
 
 Check = Callable[[Any], bool]
 MOST_BYTES = 1 << 25  # of a message, a screenshot

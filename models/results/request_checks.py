@@ -8,7 +8,6 @@ from data.errors import UserError
 from data.io.files import files_beside, require_place
 from data.limits import require_values
 from models.mesh.output import require_valid
-from models.methods.capacity import require_mesh
 from models.requests import (
     ORBIT,
     EvaluationRequest,
@@ -39,6 +38,8 @@ def require_preparation(request: PreparationRequest) -> None:
 
 def require_extraction(request: MeshRequest) -> None:
     """Raises UserError if the mesh cannot be made, or needs more memory than is free."""
+    from models.methods.capacity import require_mesh  # imports NumPy, which flags do without
+
     require_valid(request)
     if request.mesh_file is not None:
         raise UserError(f"MeshRequest: mesh_file = {request.mesh_file} is coloured by color_mesh; leave it out")

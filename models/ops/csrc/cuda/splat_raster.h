@@ -14,7 +14,7 @@ namespace neus {
 
 constexpr int TILE = THREADS >= 256 ? 16 : 8;  // pixels along a side
 constexpr int BATCH = 16;                      // Gaussians that a tile processes together in the backward pass
-constexpr int LANES = THREADS / BATCH;         // threads per Gaussian of a batch
+constexpr int PER_GAUSSIAN = THREADS / BATCH;  // threads for each of these Gaussians
 static_assert(TILE * TILE == THREADS, "a thread for each pixel");
 // Units 2^-20 and 2^-69: contributions of a tile are below 2^29, so that 2^13 tiles stay below 2^62 coarse units; each
 // remainder is below 2^49 fine units.
@@ -190,15 +190,15 @@ __device__ inline void look(const typename Form::Splat *splats, int size, const 
     }
 }
 
-// The gradients of a batch from the result of `look`: LANES threads per Gaussian, then one. All threads of the block
+// The gradients of a batch from the result of `look`: PER_GAUSSIAN threads per Gaussian, then one. All threads of the block
 // must call it.
 template <typename Form>
 __device__ inline void gather(const Canvas &is, const typename Form::Splat *splats, const int *ranks, int size,
                               const Pixel &pixel, const float *cotangents, const float *origins, float *work,
                               unsigned long long *totals, int *lost) {
-    const int t = threadIdx.x, k = t / LANES;
+    const int t = threadIdx.x, k = t / PER_GAUSSIAN;
     float acc[Form::GRADIENTS] = {};
-    for (int p = t % LANES; k < size && p < THREADS; p += LANES) {
+    for (int p = t % PER_GAUSSIAN; k < size && p < THREADS; p += PER_GAUSSIAN) {
         const float passed = work[k * THREADS + p], weight = work[(BATCH + k) * THREADS + p];
         if (weight == 0.f) continue;
         typename Form::Hit hit;
@@ -213,7 +213,7 @@ __device__ inline void gather(const Canvas &is, const typename Form::Splat *spla
     float record[Form::GRADIENTS];
     for (int c = 0; c < Form::GRADIENTS; c++) {
         float sum = 0.f;
-        for (int lane = 0; lane < LANES; lane++) sum += work[c * THREADS + t * LANES + lane];
+        for (int lane = 0; lane < PER_GAUSSIAN; lane++) sum += work[c * THREADS + t * PER_GAUSSIAN + lane];
         record[c] = sum;
     }
     record[Form::D_OPACITY] /= splats[t].opacity;

@@ -15,6 +15,7 @@ from trainings import UNSWEPT, run_conf
 from data.errors import UserError
 from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
+from models.checkpoints.state import StateError, check_state
 from models.config.keys import migrate
 from models.methods.conf import flat, load_config
 from models.methods.decisions import with_table
@@ -121,8 +122,8 @@ def test_a_resume_keeps_what_the_training_began_with_and_refuses_another_value(d
 def test_a_saved_plan_is_read_back_equal_and_a_damaged_one_is_a_sentence(demo):
     plan = replace(plan_of(demo), rows=[["masks", "given"]], unused=["model.open"])
     assert of_state(as_state(plan)) == plan
-    with pytest.raises(UserError, match="the plan in the checkpoint is damaged"):
-        of_state({"masks": {"colour": "red"}})
+    with pytest.raises(StateError, match="the plan in its state is invalid"):
+        check_state({"plan": {"masks": {"colour": "red"}}})
 
 
 @pytest.mark.slow

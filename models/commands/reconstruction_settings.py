@@ -33,7 +33,8 @@ def require_possible(minutes: float | str | None, output: Path | None, color: st
     """Raises UserError for minutes out of range, and options of a mesh that do not apply."""
     is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MOST_MINUTES
     if not is_number and minutes not in (None, AUTO):
-        raise UserError(f"--minutes {minutes}: must be above 0 and at most {MOST_MINUTES:g}")
+        shown = f"{minutes:g}" if isinstance(minutes, int | float) else minutes
+        raise UserError(f"--minutes {shown}: must be above 0 and at most {MOST_MINUTES:g}")
     for name, is_given in (("--output", output is not None), ("--colour texture", color == TEXTURE)):
         if is_given:
             raise UserError(

@@ -88,8 +88,7 @@ def literals(tree):
             yield node.value
 
 
-MAX_FUNCTION_LINES = 60
-MAX_FILE_LINES = 300
+MAX_FILE_LINES = 500
 
 # At the root of data: the words that all its packages share.
 SHARED_WORDS = {"data", "data.cameras", "data.errors", "data.limits", "data.parsed_scene", "data.rays"}
@@ -193,12 +192,6 @@ def cycle(edges: dict[str, set[str]]) -> list[str]:
         for name in free:
             del remaining[name]
     return sorted(remaining)
-
-
-def too_long(tree: ast.AST) -> list[str]:
-    """The functions above MAX_FUNCTION_LINES."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
-    return [node.name for node in functions if node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES]
 
 
 def jittor_scans(tree: ast.AST) -> list[int]:

@@ -12,6 +12,7 @@ from browsing import demo_scene
 from forms import Emulator
 from runs import ROOT
 
+from models.estimators.sampler import UNCOUNTED
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.draw import draw_pixels
@@ -97,6 +98,8 @@ def at_some_step(monkeypatch, name, where):
 
     for kernel in (draw_pixels, outside_samples):
         monkeypatch.setitem(kernel._native, CPU, partial(emulated_form, kernel))
+    monkeypatch.setitem(UNCOUNTED, "cpu", UNCOUNTED["cuda"])
+    monkeypatch.setattr("models.fields.sdf.device", lambda: CUDA)
     kind, settings = CONFS[name]
     conf = load_config(ROOT / f"confs/{kind}.conf", "waits", (*SCENE, *settings))
     trainer = trainings.trainer_of(conf, demo_scene())

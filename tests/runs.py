@@ -40,7 +40,8 @@ def _flags(folder: Path, arguments: tuple[str, ...], settings: tuple[str, ...]) 
         f"dataset.reference_mesh={ROOT}/data/demo/ground_truth.ply",
     )
     flags = [flag for setting in (*paths, *settings) for flag in ("--set", setting)]
-    return ["--conf", str(ROOT / "confs/debug.conf"), *arguments, *flags]
+    conf = () if "--conf" in arguments else ("--conf", str(ROOT / "confs/debug.conf"))
+    return [*conf, *arguments, *flags]
 
 
 def saved(folder: Path, step: int) -> Checkpoint:

@@ -10,7 +10,7 @@ from rendered_photographs import picture
 
 from data.io.images import read_image
 from data.prepare.frames import Frame, copy_images, remarks
-from data.prepare.sources import hdr_note
+from data.prepare.sources import hdr_note, profile_note
 from data.prepare.steps import Bar
 
 
@@ -69,6 +69,56 @@ def test_an_srgb_profile_changes_nothing(tmp_path):
     assert np.array_equal(read_image(tmp_path / "a.png"), picture()) and np.array_equal(
         read_image(tmp_path / "b.png"), picture()
     )
+
+
+def cmyk_profile():
+    """An ICC profile of CMYK: a table of the 16 corners, black with any ink (lut8Type of ICC.1:2001-04)."""
+    corners = np.zeros((16, 3), np.uint8) + [0, 128, 128]
+    corners[0, 0] = 255
+    identity = bytes(range(256))
+    table = b"mft1\0\0\0\0" + bytes([4, 3, 2, 0]) + struct.pack(">9i", *(65536 * np.eye(3, dtype=int)).ravel())
+    table += 4 * identity + corners.astype(np.uint8).tobytes() + 3 * identity
+    name = b"desc\0\0\0\0" + struct.pack(">I", 4) + b"Ink\0" + b"\0" * 79
+    head = struct.pack(">I4sI4s4s4s", 132 + 24 + len(name) + len(table), b"none", 0x02400000, b"prtr", b"CMYK", b"Lab ")
+    head += struct.pack(">6H", 2024, 1, 1, 0, 0, 0) + b"acsp" + b"\0" * 28 + struct.pack(">3i", 63190, 65536, 54061)
+    tags = struct.pack(">I4sII", 2, b"desc", 156, len(name)) + struct.pack(
+        ">4sII", b"A2B0", 156 + len(name), len(table)
+    )
+    return head.ljust(128, b"\0") + tags + name + table
+
+
+def test_cmyk_is_converted_by_its_profile_or_reported(tmp_path):
+    inks = np.zeros((32, 48, 4), np.uint8)
+    inks[:16, :, 1] = 255
+    for name, options in (("a.jpg", {"icc_profile": cmyk_profile()}), ("b.jpg", {}), ("c.tif", {})):
+        Image.fromarray(inks, "CMYK").save(tmp_path / name, **options)
+    top, bottom = read_image(tmp_path / "a.jpg")[[4, 28], 9]
+    assert top.max() < 10 and bottom.min() > 245, "magenta is black in this profile"
+    assert "colour profile Ink" in profile_note(tmp_path / "a.jpg")
+    for name in ("b.jpg", "c.tif"):
+        top, bottom = read_image(tmp_path / name)[[4, 28], 9, :3]
+        assert top[0] > 245 and top[1] < 10 and bottom.min() > 245
+        assert profile_note(tmp_path / name).startswith("CMYK without a colour profile")
+
+
+@pytest.mark.parametrize(
+    ("space", "kind", "words"),
+    [
+        (1, None, ""),
+        (65535, b"R03", "colour profile Adobe RGB, by EXIF"),
+        (65535, b"R98", "no colour profile, although EXIF says that its colours are not sRGB: read as sRGB"),
+    ],
+)
+def test_a_colour_space_of_exif_is_used_or_reported(space, kind, words, tmp_path):
+    srgb, wide = in_wide()
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0xA001] = space
+    if kind:
+        exif.get_ifd(0x8769)[0xA005] = {1: kind.decode()}
+    Image.fromarray(np.asarray(wide)).save(tmp_path / "a.jpg", quality=100, subsampling=0, exif=exif)
+    assert profile_note(tmp_path / "a.jpg").split(" and")[0].split(", conv")[0] == words
+    right = srgb if kind == b"R03" else np.asarray(wide)
+    assert np.abs(read_image(tmp_path / "a.jpg").astype(int) - right).mean() < 2
 
 
 def test_hdr_videos_are_named(tmp_path):

@@ -12,8 +12,8 @@ from hostile import bundler, ended_soon, read_scene
 from trimesh.creation import icosphere
 
 from data.errors import SceneError, UserError
-from data.io.headers import read_exif
 from data.io.images import image_size, natural_key
+from data.io.metadata import read_exif
 from data.io.named_files import named_file
 from data.io.untrusted import read_xml
 from data.scenes.readers.colmap_files import NUMBER

@@ -15,8 +15,8 @@ from scipy.spatial.transform import Rotation
 from data.demo.make_demo import look_at_center
 from data.errors import UserError
 from data.io import files
-from data.io.headers import read_exif, upright
 from data.io.images import read_image, write_image
+from data.io.metadata import read_exif, upright
 from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.prepare import sources
 from data.prepare.frames import (

@@ -6,16 +6,14 @@ import io
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 import numpy as np
-from PIL import Image
 from PIL.WebPImagePlugin import WebPImageFile
 
 from data.errors import DamagedError, UserError, read_by_library
-from data.io.files import open_input
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
@@ -23,8 +21,7 @@ HEAD_BYTES = 24  # up to the size in a PNG
 JPEG_SIGNATURE = b"\xff\xd8\xff"
 WEBP_SIGNATURE = re.compile(b"RIFF....WEBP", re.DOTALL)
 JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of segments with the size (ITU-T T.81, table B.1)
-JPEG_APP1, JPEG_APP2, JPEG_SCAN, JPEG_ALONE = 0xE1, 0xE2, 0xDA, (0x01, *range(0xD0, 0xD9))
-EXIF_MARK, XMP_MARK, ICC_MARK = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0", b"ICC_PROFILE\0"
+JPEG_SCAN, JPEG_ALONE = 0xDA, (0x01, *range(0xD0, 0xD9))
 MOST_SEGMENTS = 4096  # of a JPEG before its pixels; colour profiles and thumbnails take some hundred
 TIFF_SIGNATURES = (b"II*\0", b"MM\0*")  # signatures
 TIFF_SUFFIXES = (".tif", ".tiff")  # raw photographs have these signatures too, and a small picture first
@@ -33,21 +30,9 @@ MOST_PAGES = 1000
 DIRECTORY_ENTRY = np.dtype([("tag", "u2"), ("kind", "u2"), ("count", "u4"), ("value", "V4")])
 # Types of values in TIFF directories, of struct: bytes, texts, integers, ratios of two, and floats (section 2).
 TIFF_TYPES = {1: "c", 2: "c", 3: "H", 4: "L", 5: "LL", 6: "b", 7: "c", 8: "h", 9: "l", 10: "ll", 11: "f", 12: "d"}
-MOST_VALUES, MOST_TEXT = 8, 1 << 20  # values of a tag that are read, and bytes of XMP
+MOST_VALUES, MOST_TEXT = 8, 1 << 20  # values of a tag that are read, and of a text
 ASSOCIATED, UNASSOCIATED = 1, 2  # kinds of an alpha channel: the colours are multiplied by it, or not
 DAMAGED = "cannot be decoded: the file is truncated or damaged; save it again"
-# Tags of EXIF 2.32 (CIPA DC-008), sections 4.6.4 and 4.6.5.
-ORIENTATION = 0x0112
-EXIF_BLOCK, GPS_BLOCK, XMP_BLOCK, ICC_BLOCK = 0x8769, 0x8825, 0x02BC, 0x8773
-FOCAL_LENGTH_35MM = 0xA405
-XMP_NAMES = ("xmp", "XML:com.adobe.xmp")  # of WebP, of PNG, in Pillow
-# Of GPS positions: degrees, minutes and seconds, and metres.
-LATITUDE_SIDE, LATITUDE, LONGITUDE_SIDE, LONGITUDE, BELOW_SEA, ALTITUDE = range(1, 7)
-WHOLE_SIZE = (0xA002, 0xA003)  # width and height
-FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres; the equivalent focal length refers to the diagonal of this film
-
-# Millimetres, 35 mm equivalent. Values outside this range are wrong entries.
-SHORTEST_FOCAL, LONGEST_FOCAL = 5.0, 2000.0
 
 
 class ImageError(UserError):
@@ -70,8 +55,6 @@ class TiffPage(NamedTuple):
 
 TIFF_TAGS = {256: "width", 257: "height", 258: "bits", 262: "photometric", 277: "samples", 284: "planes"}
 TIFF_TAGS |= {338: "alpha", 339: "form"}
-USED_TAGS = (*TIFF_TAGS, *range(1, 7), ORIENTATION, EXIF_BLOCK, GPS_BLOCK, XMP_BLOCK, ICC_BLOCK, FOCAL_LENGTH_35MM)
-USED_TAGS += WHOLE_SIZE
 Tags = dict[int, bytes | tuple[float, ...]]  # the first values of each, bytes for bytes and texts
 
 
@@ -98,7 +81,7 @@ def _size(file: BinaryIO, head: bytes, path: Path | str) -> tuple[int, int]:
     if head.startswith(PNG_SIGNATURE):
         return struct.unpack_from(">II", head, 16)
     if head.startswith(JPEG_SIGNATURE):
-        frame = next(content for marker, content in _segments(file) if marker in JPEG_FRAMES)
+        frame = next(content for marker, content in segments(file) if marker in JPEG_FRAMES)
         height, width = struct.unpack_from(">HH", frame, 1)
         return width, height
     if WEBP_SIGNATURE.match(head):
@@ -133,18 +116,18 @@ def tiff_page(file: BinaryIO) -> TiffPage:
 
     Any exception means that the file is damaged, or has a page without a size.
     """
-    order = _order(file.read(4))
+    order = byte_order(file.read(4))
     (at,), pages, seen = struct.unpack(f"{order}L", file.read(4)), list[TiffPage](), set[int]()
     while at and len(pages) < MOST_PAGES:
         if at in seen:
             raise ValueError("its directories form a circle")
         seen.add(at)
-        values, at = _directory(file, 0, order, at)
+        values, at = directory(file, 0, order, at, TIFF_TAGS)
         pages.append(TiffPage(len(pages), **{TIFF_TAGS[tag]: int(values[tag][0]) for tag in TIFF_TAGS.keys() & values}))
     return max(pages, key=lambda page: page.width * page.height)
 
 
-def _segments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def segments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Marker and content of the segments of a JPEG before its pixels."""
     file.seek(2)
     for _ in range(MOST_SEGMENTS):
@@ -158,15 +141,15 @@ def _segments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             yield marker, file.read(max(0, length - 2))
 
 
-def _order(mark: bytes) -> Literal["<", ">"]:
+def byte_order(mark: bytes) -> Literal["<", ">"]:
     """The byte order of `struct` for the first bytes of a TIFF file or an EXIF block."""
     if mark[:2] not in (b"II", b"MM"):
         raise ValueError("it names no byte order")
     return "<" if mark[:2] == b"II" else ">"
 
 
-def _directory(file: BinaryIO, start: int, order: Literal["<", ">"], at: int) -> tuple[Tags, int]:
-    """The values of the tags of a TIFF directory that are used here, and where the next one is, 0 for none.
+def directory(file: BinaryIO, start: int, order: Literal["<", ">"], at: int, used: Collection[int]) -> tuple[Tags, int]:
+    """The values of the `used` tags of a TIFF directory, and where the next one is, 0 for none.
 
     `start`: where the TIFF file, or the EXIF block, begins. Takes a time that does not depend on the numbers in it.
     """
@@ -174,11 +157,11 @@ def _directory(file: BinaryIO, start: int, order: Literal["<", ">"], at: int) ->
     (count,) = struct.unpack(f"{order}H", file.read(2))
     entries = np.frombuffer(file.read(count * DIRECTORY_ENTRY.itemsize), DIRECTORY_ENTRY.newbyteorder(order))
     following, tags = file.read(4), dict[int, bytes | tuple[float, ...]]()
-    for tag, kind, number, inline in entries[np.isin(entries["tag"], USED_TAGS)].tolist():
+    for tag, kind, number, inline in entries[np.isin(entries["tag"], list(used))].tolist():
         if tag in tags or kind not in TIFF_TYPES:
             continue
         letters = TIFF_TYPES[kind]
-        most = MOST_TEXT if tag in (XMP_BLOCK, ICC_BLOCK) else MOST_VALUES
+        most = MOST_TEXT if letters == "c" else MOST_VALUES
         value = struct.Struct(order + letters * min(number, most))
         if number * struct.calcsize(order + letters) > len(inline):
             file.seek(start + struct.unpack(f"{order}L", inline)[0])
@@ -216,81 +199,3 @@ def straight(pixels: np.ndarray, page: TiffPage) -> np.ndarray:
     most, values = np.iinfo(pixels.dtype).max, pixels.astype(np.float64)
     rgb = np.minimum(np.rint(values[..., :3] * most / np.maximum(values[..., 3:], 1)), most).astype(pixels.dtype)
     return np.concatenate([rgb, pixels[..., 3:]], axis=2)
-
-
-class Metadata(NamedTuple):
-    """What a photograph says of itself: EXIF, as values by tag, XMP, colour profile; empty without it, or damaged."""
-
-    main: Tags = {}
-    exif: Tags = {}
-    gps: Tags = {}
-    xmp: bytes = b""
-    profile: bytes = b""
-
-
-def read_metadata(source: Path | bytes) -> Metadata:
-    """EXIF, XMP and colour profile of a PNG, JPEG, WebP or TIFF file, or of its content; raises nothing."""
-    try:
-        with read_by_library(), io.BytesIO(source) if isinstance(source, bytes) else open_input(source) as file:
-            return _metadata(file)
-    except DamagedError:
-        return Metadata()
-
-
-def _metadata(file: BinaryIO) -> Metadata:
-    head = file.read(4)
-    if head in TIFF_SIGNATURES:
-        return _with_tags(file, 0, b"")
-    file.seek(0)
-    if head.startswith(JPEG_SIGNATURE):
-        blocks = [content for marker, content in _segments(file) if marker in (JPEG_APP1, JPEG_APP2)]
-        found = [b"".join(block for block in blocks if block.startswith(mark)) for mark in (EXIF_MARK, XMP_MARK)]
-        parts = sorted(block[len(ICC_MARK) :] for block in blocks if block.startswith(ICC_MARK))
-        profile = b"".join(part[2:] for part in parts)  # after the number of the part, and of all
-    else:
-        with Image.open(file, formats=("PNG", "WEBP", "HEIF")) as image:
-            texts = [image.info.get(name, b"") for name in ("exif", *XMP_NAMES)]
-            profile = image.info.get("icc_profile") or b""
-        exif, *xmp = (text.encode() if isinstance(text, str) else text for text in texts)
-        found = [exif, b"".join(xmp)]
-    start = len(EXIF_MARK) if found[0].startswith(EXIF_MARK) else 0
-    whole = _with_tags(io.BytesIO(found[0]), start, found[1]) if found[0] else Metadata(xmp=found[1])
-    return whole._replace(profile=profile)
-
-
-def _with_tags(file: BinaryIO, start: int, xmp: bytes) -> Metadata:
-    """The tags of a TIFF file or an EXIF block that begins at `start`; `xmp`: what is known beside them."""
-    file.seek(start)
-    order = _order(file.read(4))
-    main, _ = _directory(file, start, order, *struct.unpack(f"{order}L", file.read(4)))
-    exif, gps = (
-        _directory(file, start, order, int(main[tag][0]))[0] if tag in main else {} for tag in (EXIF_BLOCK, GPS_BLOCK)
-    )
-    xmp, profile = (given or bytes(map(int, main.get(tag, b""))) for given, tag in ((xmp, XMP_BLOCK), (b"", ICC_BLOCK)))
-    return Metadata(main, exif, gps, xmp, profile)
-
-
-def read_exif(path: Path) -> tuple[int, float | None]:
-    """Orientation 1..8 (1: as stored) and the 35 mm equivalent focal length in millimetres, None if unknown.
-
-    A file with missing or damaged EXIF data gives (1, None).
-    """
-    found = read_metadata(path)
-    orientation, focal = found.main.get(ORIENTATION, (1,))[0], float(found.exif.get(FOCAL_LENGTH_35MM, (0,))[0])
-    in_range = SHORTEST_FOCAL <= focal <= LONGEST_FOCAL
-    return int(orientation) if orientation in range(1, 9) else 1, focal if in_range else None
-
-
-def focal_pixels(focal_35mm: float, size: tuple[int, int]) -> float:
-    """The focal length in pixels of an uncropped image of `size` (width, height)."""
-    return focal_35mm / FILM_DIAGONAL * math.hypot(*size)
-
-
-def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-    """`pixels` [H, W, ...] rotated upright; `orientation` as in EXIF: the sides that row 0 and column 0 show."""
-    if orientation >= 5:  # stored rotated by 90 degrees: row 0 is the left or the right side
-        pixels = np.swapaxes(pixels, 0, 1)
-    flips_rows = orientation in (3, 4, 7, 8)
-    flips_columns = orientation in (2, 3, 6, 7)
-    pixels = pixels[::-1] if flips_rows else pixels
-    return np.ascontiguousarray(pixels[:, ::-1] if flips_columns else pixels)

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from data.errors import DamagedError, listed, read_by_library
-from data.io.color_profiles import to_srgb
+from data.io.color_profiles import cmyk_as_srgb, to_srgb
 from data.io.files import open_input, read_regular, write_atomically
 from data.io.headers import (
     DAMAGED,
@@ -24,11 +24,11 @@ from data.io.headers import (
     TIFF_SUFFIXES,
     ImageError,
     header_size,
-    read_metadata,
     require_whole_png,
     straight,
     tiff_page,
 )
+from data.io.metadata import read_metadata
 from data.io.streams import native_stderr_silenced
 
 WRITTEN_SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -114,8 +114,12 @@ def read_image(path: Path | str) -> np.ndarray:
     ImageError for a file that is missing, unreadable, of another format, damaged, or larger than MAX_PIXELS.
     """
     encoded = _read_encoded(path)
+    profile = read_metadata(encoded).profile
     try:
         with read_by_library(), native_stderr_silenced():
+            converted = cmyk_as_srgb(encoded, profile)
+            if converted is not None:
+                return converted
             page = tiff_page(io.BytesIO(encoded)) if encoded[:4] in TIFF_SIGNATURES else None
             pixels = _decoded(np.frombuffer(encoded, dtype=np.uint8), page.number if page else 0)
     except DamagedError as error:
@@ -124,7 +128,7 @@ def read_image(path: Path | str) -> np.ndarray:
         raise ImageError(f"{path}: {DAMAGED}")
     if pixels.dtype not in (np.uint8, np.uint16):
         raise ImageError(f"{path}: has samples of type {pixels.dtype}; save it with 8 or 16 bits per channel")
-    return to_srgb(straight(_rgb_order(pixels), page) if page else _rgb_order(pixels), read_metadata(encoded).profile)
+    return to_srgb(straight(_rgb_order(pixels), page) if page else _rgb_order(pixels), profile)
 
 
 def _decoded(encoded: np.ndarray, page: int) -> np.ndarray | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from data.errors import UserError, listed
 from data.io.files import read_regular, write_result
-from data.io.headers import WHOLE_SIZE, ImageError, focal_pixels, read_exif, read_metadata, upright
+from data.io.headers import ImageError
 from data.io.images import (
     UNREAD_SUFFIXES,
     WRITTEN_SUFFIXES,
@@ -26,6 +26,7 @@ from data.io.images import (
     write_image,
 )
 from data.io.levels import Levels, levels_of, range_words, small_range, stretched
+from data.io.metadata import WHOLE_SIZE, focal_pixels, read_exif, read_metadata, upright
 from data.parsed_scene import ParsedScene, PosedImage
 from data.prepare.sources import MIN_IMAGES, choose_frames, frame_count, profile_note, read_frames, read_source_image
 from data.prepare.steps import Bar

@@ -12,7 +12,7 @@ import numpy as np
 
 from data.cameras import similarity
 from data.errors import INVALID
-from data.io.headers import ALTITUDE, BELOW_SEA, LATITUDE, LATITUDE_SIDE, LONGITUDE, LONGITUDE_SIDE, read_metadata
+from data.io.metadata import ALTITUDE, BELOW_SEA, LATITUDE, LATITUDE_SIDE, LONGITUDE, LONGITUDE_SIDE, read_metadata
 from data.parsed_scene import ParsedScene, Reference
 
 WORST_GPS = 0.2  # residual of the positions over their extent; above, the positions are too coarse for a scale

@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 
 from data.errors import UserError, listed
-from data.io.headers import read_exif, upright
 from data.io.images import alpha_of, mask_of, read_image, rgb_of, size_of, size_within
+from data.io.metadata import read_exif, upright
 from data.io.named_files import required_mask_files
 from data.parsed_scene import MASK_HALF
 from data.prepare import box_masks

@@ -17,8 +17,9 @@ from PIL import Image
 from data.errors import DamagedError, UserError, listed, read_by_library
 from data.io.color_profiles import profile_words, to_srgb
 from data.io.files import folders_beside, open_input, read_regular
-from data.io.headers import ImageError, read_exif, read_metadata
+from data.io.headers import ImageError
 from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, image_size, read_image, size_of
+from data.io.metadata import read_exif, read_metadata
 from data.io.named_files import MASK_FOLDERS
 from data.io.streams import native_stderr_silenced
 

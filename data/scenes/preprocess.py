@@ -15,9 +15,10 @@ import numpy as np
 
 from data.errors import SceneError, listed
 from data.io.color_profiles import profile_words
-from data.io.headers import ImageError, read_exif, read_metadata
+from data.io.headers import ImageError
 from data.io.images import alpha_of, eight_bits, mask_of, over_background, read_image, rgb_of, size_of
 from data.io.levels import Levels, levels_of, range_words, small_range, stretched
+from data.io.metadata import read_exif, read_metadata
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.rays import PinholeCamera
 from data.scenes.backdrop import derived_masks, held_out_masks

@@ -67,5 +67,5 @@ def test_networks_in_tiles_use_tensor_cores_and_spill_nothing(operation, kernel,
 
 
 def test_without_a_compiler_it_is_skipped(monkeypatch, capsys):
-    monkeypatch.setattr(cuda_check, "_nvcc", lambda: None)
+    monkeypatch.setattr(cuda_check, "find_nvcc", lambda: None)
     assert cuda_check.main([]) == 0 and capsys.readouterr().out.startswith("skipped: ")

@@ -14,7 +14,7 @@ import pytest
 
 from data.errors import UserError
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
-from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.checkpoints.published import read_torch_checkpoint
 
 
 def make_checkpoint(step=3, seed=0):

@@ -27,8 +27,7 @@ from data.errors import UserError, one_line
 from data.io.images import read_image
 from data.prepare.load import load_scene
 from models.checkpoints.ours import encoded, load_checkpoint
-from models.checkpoints.published import to_checkpoint
-from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.mesh.mesh import read_mesh
 from models.methods.conf import load_config, parse_config, to_hocon
 from models.training.measured import settled_chunk

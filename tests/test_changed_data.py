@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from runs import ROOT
 
-from models.checkpoints.ours import CheckpointError
+from models.checkpoints.ours import CheckpointError, StateError, check_state
 from models.checkpoints.scenes import require_not_trained_on, require_same_data, scene_state, training_scene
-from models.checkpoints.state import StateError, check_state
 from models.methods.conf import load_config
 
 

@@ -194,11 +194,11 @@ def test_a_checkpoint_replaces_a_link_and_none_is_written_through_one(tmp_path):
 
 def test_what_is_set_aside_is_whole_and_only_this_programs_goes(earlier):
     (earlier / name(900)).write_bytes(b"of another program")
-    checkpoint_folder.set_aside(earlier)
+    checkpoint_folder.back_up(earlier)
     assert names(earlier) == [EARLIER] and names(earlier / EARLIER) == [name(300), name(600), name(900)]
     assert latest_checkpoint(earlier, pytest.fail) is None
-    checkpoint_folder.remove_set_aside(earlier)
+    checkpoint_folder.remove_backup(earlier)
     assert names(earlier / EARLIER) == [name(900)]
     (earlier / EARLIER / name(900)).unlink()
-    checkpoint_folder.remove_set_aside(earlier)
+    checkpoint_folder.remove_backup(earlier)
     assert names(earlier) == []

@@ -19,7 +19,7 @@ from data.io.untrusted import read_xml
 from data.scenes.readers.colmap_files import NUMBER
 from data.scenes.readers.neus import read_frame
 from models.checkpoints.ours import CheckpointError, encoded, load_checkpoint
-from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.checkpoints.published import read_torch_checkpoint
 from models.commands.arguments import NEGATIVE_NUMBER
 from models.commands.reconstruction_folder import PLAN, read_plan
 from models.config.hocon import parse_tree

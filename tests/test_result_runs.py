@@ -12,8 +12,7 @@ from runs import GOLDEN, ROOT, SHORT, run, saved
 
 from data.io.images import read_image, write_image
 from data.scenes.readers.neus import FRAME_FILE
-from models.checkpoints.published import to_checkpoint
-from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 
 pytestmark = pytest.mark.slow
 

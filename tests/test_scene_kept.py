@@ -1,12 +1,12 @@
 """Several works on one scene in a process decode it once."""
 
-from models.checkpoints.scenes import first_scene_kept, training_scene
+from models.checkpoints.scenes import scene_cache, training_scene
 from models.commands import interface
 
 
 def test_the_first_scene_is_decoded_once_while_it_is_kept():
     conf, smaller = (interface.read_conf("debug.conf", overrides=more) for more in ([], ["dataset.downscale=2"]))
-    with first_scene_kept():
+    with scene_cache():
         scene = training_scene(conf)
         assert training_scene(conf) is scene
         assert training_scene(smaller).size(0) == tuple(side // 2 for side in scene.size(0))

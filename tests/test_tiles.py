@@ -12,8 +12,7 @@ import pytest
 from dense_renderer import SDF, params64, roughen
 from forms import EMULATED, build, in_form, library, only_on_the_cpu
 
-from models.checkpoints.published import to_checkpoint
-from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.commands.machine_checks.example_inputs import Inputs
 from models.commands.machine_checks.examples import Example, example, kernels
 from models.commands.machine_checks.operations import results

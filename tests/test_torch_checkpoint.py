@@ -10,8 +10,7 @@ import pytest
 from checkpoint_samples import assert_same
 
 from models.checkpoints.ours import CheckpointError
-from models.checkpoints.published import NETWORKS, to_checkpoint
-from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.checkpoints.published import NETWORKS, read_torch_checkpoint, to_checkpoint
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -15,7 +15,7 @@ from trainings import UNSWEPT, run_conf
 from data.errors import UserError
 from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
-from models.checkpoints.state import StateError, check_state
+from models.checkpoints.ours import StateError, check_state
 from models.config.keys import migrate
 from models.methods.conf import flat, load_config
 from models.methods.decisions import with_table

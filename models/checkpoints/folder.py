@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 
 from data.io.files import make_folder, remove_empty
@@ -46,7 +47,7 @@ class CheckpointFolder:
         self._keep = keep
         self._starts_over = starts_over
         self._readable: dict[Path, bool] = {}  # cache of `_is_readable`, for pruning
-        self._spared = 0  # the step whose checkpoint is not pruned
+        self._protected = 0  # the step whose checkpoint is not pruned
         for path in folder.glob(".ckpt_*.safetensors.*.tmp"):
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -59,14 +60,18 @@ class CheckpointFolder:
         earlier = _of_this_program(self.folder) if self._starts_over else []
         if self._keep:
             self._own(checkpoint.step)  # fills the cache before the write, so that pruning follows immediately
-        _set_unreadable_beside(self.folder / checkpoint_name(checkpoint.step))
+        _rename_unreadable(self.folder / checkpoint_name(checkpoint.step))
         path = save_checkpoint(self.folder, checkpoint)
         self._readable[path] = True
         for old in earlier:
             if old != path:
                 _remove_earlier(old)
         self._starts_over = False
-        self._prune(checkpoint.step)
+        protected = self.folder / checkpoint_name(self._protected)
+        for old in self._own(checkpoint.step)[self._keep :] if self._keep else []:
+            if old != protected:
+                with contextlib.suppress(OSError):
+                    old.unlink()
         return path
 
     def last_finite(self, warn: Callable[[str], None], before: int | None = None) -> Checkpoint | None:
@@ -74,13 +79,13 @@ class CheckpointFolder:
 
         before: only consider smaller steps.
         """
-        found = [] if self._starts_over else _newest_first(self.folder)
-        found = [entry for entry in found if before is None or entry[0] < before]
-        return next((checkpoint for checkpoint in _loaded(found, warn) if not_finite(checkpoint) is None), None)
+        files = [] if self._starts_over else _newest_first(self.folder)
+        files = [entry for entry in files if before is None or entry[0] < before]
+        return next((checkpoint for checkpoint in _loaded(files, warn) if not_finite(checkpoint) is None), None)
 
-    def spare(self, step: int) -> None:
-        """Exclude the checkpoint of this step from pruning; the previously spared one may be pruned."""
-        self._spared = step
+    def protect(self, step: int) -> None:
+        """Exclude the checkpoint of this step from pruning; the previously protected one may be pruned."""
+        self._protected = step
 
     def at(self, step: int) -> Checkpoint | None:
         """The checkpoint of this run at that step; None if there is no readable one."""
@@ -90,28 +95,16 @@ class CheckpointFolder:
         except CheckpointError:
             return None
 
-    def set_later_aside(self, step: int) -> None:
+    def retire_after(self, step: int) -> None:
         """Append `.worse` to the names of checkpoints of later steps, so that no training continues from them."""
         for inside, path in _newest_first(self.folder):
             if inside > step and not self._starts_over:
                 path.replace(path.with_name(path.name + ".worse"))
 
-    def _prune(self, step: int) -> None:
-        """Remove all but the newest checkpoints up to `step`; errors are ignored.
-
-        Unreadable files, files whose name does not match their step, and later steps are kept.
-        """
-        if self._keep == 0:
-            return
-        spared = self.folder / checkpoint_name(self._spared)
-        for path in [path for path in self._own(step)[self._keep :] if path != spared]:
-            with contextlib.suppress(OSError):
-                path.unlink()
-
     def _own(self, step: int) -> list[Path]:
         """The readable checkpoints up to `step` whose names match their steps, newest first."""
-        found = [(inside, path) for inside, path in _newest_first(self.folder) if inside <= step]
-        own = [path for inside, path in found if path.name == checkpoint_name(inside)]
+        files = [(inside, path) for inside, path in _newest_first(self.folder) if inside <= step]
+        own = [path for inside, path in files if path.name == checkpoint_name(inside)]
         for path in own:
             if path not in self._readable:
                 self._readable[path] = _is_readable(path)
@@ -124,20 +117,19 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     Each damaged one that is skipped is reported through `warn`. Raises CheckpointError if all of them are damaged or
     the folder cannot be listed. Temporary files of an interrupted write are ignored.
     """
-    found = _newest_first(folder)
-    for checkpoint in _loaded(found, warn):
-        return checkpoint
-    if not found:
-        return None
-    raise CheckpointError(
-        f"None of the {len(found)} checkpoints in {folder} can be read: train again without --is_continue, or restore "
-        "a copy of one."
-    )
+    files = _newest_first(folder)
+    checkpoint = next(_loaded(files, warn), None)
+    if checkpoint is None and files:
+        raise CheckpointError(
+            f"None of the {len(files)} checkpoints in {folder} can be read: train again without --is_continue, or "
+            "restore a copy of one."
+        )
+    return checkpoint
 
 
-def _loaded(found: Iterable[tuple[int, Path]], warn: Callable[[str], None]) -> Iterator[Checkpoint]:
+def _loaded(files: Iterable[tuple[int, Path]], warn: Callable[[str], None]) -> Iterator[Checkpoint]:
     """Load the checkpoints one by one; damaged ones are reported through `warn`."""
-    for _, path in found:
+    for _, path in files:
         try:
             yield load_checkpoint(path)
         except CheckpointError as error:
@@ -154,15 +146,15 @@ def has_checkpoints(folder: Path, suffix: str = "") -> bool:
     return folder.is_dir() and any(folder.glob(f"ckpt_*{suffix}"))
 
 
-def set_aside(folder: Path) -> None:
+def back_up(folder: Path) -> None:
     """Move the checkpoints of `folder` to `folder`/earlier, so that a training there starts at step 0.
 
     Files of the same name are replaced. Raises CheckpointError if they cannot be moved. No other process may write to
     the folder.
     """
-    found = [path for _, path in _newest_first(folder)]
+    files = _newest_first(folder)
     try:
-        for path in found:
+        for _, path in files:
             path.replace(make_folder(folder, EARLIER) / path.name)
     except OSError as error:
         raise CheckpointError(
@@ -170,8 +162,8 @@ def set_aside(folder: Path) -> None:
         ) from error
 
 
-def remove_set_aside(folder: Path) -> None:
-    """Remove the checkpoints of this program that `set_aside` moved; raises CheckpointError."""
+def remove_backup(folder: Path) -> None:
+    """Remove the checkpoints of this program that `back_up` moved; raises CheckpointError."""
     for path in _of_this_program(folder / EARLIER):
         _remove_earlier(path)
     remove_empty([folder / EARLIER])
@@ -187,16 +179,13 @@ def _remove_earlier(path: Path) -> None:
         ) from error
 
 
-def _set_unreadable_beside(path: Path) -> None:
+def _rename_unreadable(path: Path) -> None:
     """Rename the file at `path` if it is not a readable checkpoint; raises CheckpointError."""
     if not os.path.lexists(path) or path.is_dir() or _is_readable(path):
         return
-    beside, number = path.with_name(path.name + REFUSED_SUFFIX), 1
-    while os.path.lexists(beside):
-        number += 1
-        beside = path.with_name(f"{path.name}{REFUSED_SUFFIX}{number}")
+    names = (path.with_name(f"{path.name}{REFUSED_SUFFIX}{number if number > 1 else ''}") for number in count(1))
     try:
-        path.rename(beside)
+        path.rename(next(name for name in names if not os.path.lexists(name)))
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be read and cannot be renamed ({error.strerror or error}): move it yourself."
@@ -214,19 +203,18 @@ def _newest_first(folder: Path) -> list[tuple[int, Path]]:
     If the step cannot be read from the file, that of the name is used. Of two files with the same step, the one whose
     name matches is first.
     """
+    files = []
     try:
-        matches = [(_FILE_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
+        for path in folder.iterdir():
+            if match := _FILE_NAME.fullmatch(path.name):
+                inside = header_step(path)
+                step = int(match[1]) if inside is None else inside
+                files.append((step, inside is not None and path.name == checkpoint_name(inside), path))
     except FileNotFoundError:
         return []
     except OSError as error:
         raise CheckpointError(f"The checkpoints in {folder} cannot be listed ({error.strerror or error}).") from error
-    found = []
-    for match, path in matches:
-        if match:
-            inside = header_step(path)
-            step = int(match[1]) if inside is None else inside
-            found.append((step, inside is not None and path.name == checkpoint_name(inside), path))
-    return [(step, path) for step, _, path in sorted(found, reverse=True)]
+    return [(step, path) for step, _, path in sorted(files, reverse=True)]
 
 
 def _is_readable(path: Path) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterator
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from safetensors.numpy import save
 
 from data.errors import INVALID, UserError, reason
 from data.io.files import make_folder, write_atomically
-from models.checkpoints.state import check_moments, check_state, require_modest
+from models.machine.available import available_bytes
+from models.plan import PLAN_KEY, of_state
 
 FORMAT = "neus-jittor"
 SCHEMA = 3  # increase it when older versions would misread newer files
@@ -33,10 +35,20 @@ MOMENTS = ("exp_avg", "exp_avg_sq")  # the names of Adam's moments in the publis
 _NETWORK_PREFIX, _EMA_PREFIX, _BUFFER_PREFIX = "network", "ema", "buffer"
 # Exceptions of safetensors and json for damaged files.
 _DAMAGE = (SafetensorError, EOFError, *INVALID)
+REAL_TYPES = ("F16", "F32", "F64")  # safetensors' types of weights
+WHOLE_TYPES = ("BOOL", "U8", "I8", "I16", "I32", "I64")  # further types of buffers
+READING_COPIES = 3  # in memory: the file's pages, the arrays, and the bytes of one array for the checksum
+FRAME_KEY, DATA_KEY = "scene_to_world", "data"  # of the state, see models.checkpoints.scenes
+DATA = ("photographs", "masks", "cameras", "points")  # the tables of numbers under DATA_KEY
+LARGEST_MATRIX_ENTRY = 1e30  # larger entries overflow when multiplied
 
 
 class CheckpointError(UserError):
     """A checkpoint that cannot be written or read; the message names the file."""
+
+
+class StateError(ValueError):
+    """An invalid state; the text is a clause that says why."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +98,23 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise CheckpointError(f"The checkpoint {path} cannot be read (it is not a file).")
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
-            _check_format(path, metadata)
+            if metadata.get("format") != FORMAT:
+                raise CheckpointError(
+                    f"{path} is not a checkpoint of this program: give a ckpt_*.safetensors file it wrote."
+                )
+            schema = int(metadata["schema"])
+            if schema > SCHEMA:
+                raise CheckpointError(
+                    f"{path} was written by a newer version of this program (schema {schema}, this one reads up to "
+                    f"{SCHEMA}): update the program."
+                )
             state = check_state(json.loads(metadata["state"]))
-            require_modest(path, file, state)
+            for key in file.keys():  # noqa: SIM118 (not a dict)
+                kind = file.get_slice(key).get_dtype()
+                if kind not in (*REAL_TYPES, *(WHOLE_TYPES if key.startswith(f"{_BUFFER_PREFIX}/") else ())):
+                    raise StateError(f"{key} has the type {kind}, which weights cannot have")
+            if READING_COPIES * path.stat().st_size > available_bytes():
+                raise MemoryError
             arrays = {key: np.array(file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118 (not a dict)
         return _decode(arrays, metadata, state)
     except FileNotFoundError as error:
@@ -101,6 +127,53 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(
             f"{path} is damaged, or is not a checkpoint of this program ({reason(error)}): use another one."
         ) from error
+
+
+def check_state(state: object) -> dict[str, Any]:
+    """`state`, a decoded JSON value; raises StateError, naming the key, for values that other modules cannot use.
+
+    Unknown keys are ignored, since later versions may add some.
+    """
+    if not isinstance(state, dict):
+        raise StateError("its state is not an object")
+    for key, is_valid in _VALID.items():
+        try:
+            if key in state and not is_valid(state[key]):
+                raise ValueError
+        except INVALID as error:
+            raise StateError(f"the {key} in its state is invalid") from error
+    return state
+
+
+def _are_numbers(rows: Any, largest: float = sys.float_info.max) -> bool:
+    """Whether this is a list of lists of finite numbers."""
+    return all(type(number) in (int, float) and abs(number) <= largest for row in rows for number in row)
+
+
+# Whether the value of a key is valid; for values of other shapes these raise one of INVALID.
+_VALID: dict[str, Callable[[Any], bool]] = {
+    "conf": lambda value: isinstance(value, str),
+    "seconds": lambda value: type(value) in (int, float) and 0 <= value <= 1e12,  # 30,000 years
+    FRAME_KEY: lambda value: (
+        [len(row) for row in value] == [4] * 4
+        and _are_numbers(value, LARGEST_MATRIX_ENTRY)
+        and math.hypot(*(row[0] for row in value[:3])) > 0.0
+    ),
+    DATA_KEY: lambda value: value.keys() <= {*DATA} and all(_are_numbers(table.values()) for table in value.values()),
+    PLAN_KEY: lambda value: of_state(value) is not None,
+}
+
+
+def check_moments(moments: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Raises StateError for moments that are not finite as float32, and for negative second moments."""
+    for moment, named in moments.items():
+        for name, values in named.items():
+            with np.errstate(over="ignore"):
+                single = values.astype(np.float32)
+            if not np.isfinite(single).all():
+                raise StateError(f"its {moment} of {name} is not finite")
+            if moment == "exp_avg_sq" and (single < 0.0).any():
+                raise StateError(f"its {moment} of {name} is a second moment and has negative numbers")
 
 
 def not_finite(checkpoint: Checkpoint) -> str | None:
@@ -128,7 +201,10 @@ def header_step(path: Path) -> int | None:
 
 def encoded(checkpoint: Checkpoint) -> bytes:
     """The content of a checkpoint file."""
-    arrays = dict(_flatten(checkpoint))
+    arrays = {  # C-ordered and in native byte order, since safetensors copies raw memory
+        name: np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
+        for name, array in _flatten(checkpoint)
+    }
     metadata = {
         "format": FORMAT,
         "schema": str(SCHEMA if checkpoint.buffers else EMA_SCHEMA if checkpoint.ema else PLAIN_SCHEMA),
@@ -144,17 +220,12 @@ def _flatten(checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
     for prefix, networks in ((_NETWORK_PREFIX, checkpoint.tensors), (_EMA_PREFIX, checkpoint.ema)):
         for network, named in networks.items():
             for name, array in named.items():
-                yield f"{prefix}/{network}/{name}", _plain(array)
+                yield f"{prefix}/{network}/{name}", array
     for moment in MOMENTS:
         for name, array in checkpoint.moments.get(moment, {}).items():
-            yield f"{moment}/{name}", _plain(array)
+            yield f"{moment}/{name}", array
     for name, array in checkpoint.buffers.items():
-        yield f"{_BUFFER_PREFIX}/{name}", _plain(array)
-
-
-def _plain(array: np.ndarray) -> np.ndarray:
-    """`array` C-ordered and in native byte order, since safetensors copies raw memory."""
-    return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
+        yield f"{_BUFFER_PREFIX}/{name}", array
 
 
 def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str], state: dict[str, Any]) -> Checkpoint:
@@ -172,30 +243,10 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str], state: dict
             plain[group][name] = array
     buffers = plain.pop(_BUFFER_PREFIX)
     check_moments(plain)
-    steps = [_steps(metadata[key]) for key in ("step", "adam_steps")]
-    tensors, ema = networks[_NETWORK_PREFIX], networks[_EMA_PREFIX]
-    return Checkpoint(steps[0], tensors, plain, steps[1], state, ema, buffers)
-
-
-def _steps(text: str) -> int:
-    """A number of steps; raises ValueError for another text."""
-    if not re.fullmatch(r"[0-9]{1,16}", text) or int(text) > MOST_STEPS:
+    step, adam_steps = (int(metadata[key]) for key in ("step", "adam_steps"))
+    if not (0 <= step <= MOST_STEPS and 0 <= adam_steps <= MOST_STEPS):
         raise ValueError("its number of steps is invalid")
-    return int(text)
-
-
-def _check_format(path: Path, metadata: dict[str, str]) -> None:
-    """Raises CheckpointError for a foreign file or a newer schema, ValueError for an invalid schema."""
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is not a checkpoint of this program: give a ckpt_*.safetensors file it wrote.")
-    schema = int(metadata["schema"])
-    if schema > SCHEMA:
-        raise CheckpointError(
-            f"{path} was written by a newer version of this program (schema {schema}, this one reads up to {SCHEMA}): "
-            "update the program."
-        )
-    if schema < 1:
-        raise ValueError(f"its schema {schema} is invalid")
+    return Checkpoint(step, networks[_NETWORK_PREFIX], plain, adam_steps, state, networks[_EMA_PREFIX], buffers)
 
 
 def digest_of(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> str:

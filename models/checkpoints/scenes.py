@@ -19,8 +19,7 @@ from data.io.images import to_float
 from data.prepare.load import load_scene, load_views
 from data.scenes.config import DatasetConfig
 from data.scenes.scene import Posed, Scene
-from models.checkpoints.ours import Checkpoint, CheckpointError
-from models.checkpoints.state import DATA
+from models.checkpoints.ours import DATA, DATA_KEY, FRAME_KEY, Checkpoint, CheckpointError
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import decide
 from models.plan import (
@@ -39,33 +38,33 @@ from models.plan import (
     wants_masks,
 )
 
-_KEPT: ContextVar[dict[tuple[DatasetConfig, float], Scene] | None] = ContextVar("kept", default=None)
+# Scenes by dataset and background, within `scene_cache`.
+_CACHE: ContextVar[dict[tuple[DatasetConfig, float], Scene] | None] = ContextVar("scene_cache", default=None)
 
 
 def training_scene(conf: ExperimentConfig) -> Scene:
     """The training images; masks are derived from a backdrop only where a loss uses them."""
     derives = conf.dataset.masks_from_backdrop and wants_masks(conf.train)
-    wanted = (replace(conf.dataset, masks_from_backdrop=derives), background(conf))
-    kept = _KEPT.get()
-    if kept is not None and wanted in kept:
-        return kept[wanted]
-    scene = load_scene(*wanted)
-    if kept is not None and not kept:
-        kept[wanted] = scene
+    key, cache = (replace(conf.dataset, masks_from_backdrop=derives), background(conf)), _CACHE.get()
+    if cache is not None and key in cache:
+        return cache[key]
+    scene = load_scene(*key)
+    if cache is not None and not cache:
+        cache[key] = scene
     return scene
 
 
 @contextmanager
-def first_scene_kept() -> Iterator[None]:
+def scene_cache() -> Iterator[None]:
     """In the body, `training_scene` decodes the first of its scenes once, and keeps it in memory.
 
     For several works on one scene in a process. Changes of its files in the meantime are not noticed.
     """
-    token = _KEPT.set({} if _KEPT.get() is None else _KEPT.get())
+    token = _CACHE.set({} if _CACHE.get() is None else _CACHE.get())
     try:
         yield
     finally:
-        _KEPT.reset(token)
+        _CACHE.reset(token)
 
 
 def background(conf: ExperimentConfig) -> float:
@@ -109,7 +108,6 @@ class SceneOfModel:
         return decide(conf.model, conf.train, self.scene, began_with(self._checkpoint))
 
 
-FRAME_KEY, DATA_KEY = "scene_to_world", "data"  # in the state of a checkpoint
 # Largest differences of the numbers of `_data` between machines and sizes: levels of 255; radii, parts of an axis and
 # of the width; radii.
 TOLERANCES = dict(zip(DATA, (6.0, 6.0, 0.02, 0.1), strict=True))
@@ -132,13 +130,13 @@ def _data(scene: Scene) -> dict[str, dict[str, list[float]]]:
     names, points = scene.image_names, scene.points
     masks = scene.masks or [None] * len(names)
     views = list(zip(names, scene.images, masks, strict=True))
-    found = {
+    tables = {
         "photographs": {name: _means(image, mask) for name, image, mask in views},
         "masks": {name: _means(mask) for name, _, mask in views if mask is not None},
         "cameras": _cameras(scene),
         "points": {} if points is None else {"all": np.concatenate([points.xyz.mean(axis=0), points.xyz.std(axis=0)])},
     }
-    return {kind: {name: np.round(row, 3).tolist() for name, row in rows.items()} for kind, rows in found.items()}
+    return {kind: {name: np.round(row, 3).tolist() for name, row in rows.items()} for kind, rows in tables.items()}
 
 
 def _cameras(scene: Scene) -> dict[str, np.ndarray]:

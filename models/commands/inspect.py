@@ -13,9 +13,9 @@ from models.commands.view import keys_of, place_of
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Inspect the scene, and show it with --view; returns the exit status."""
-    from models.checkpoints.scenes import first_scene_kept
+    from models.checkpoints.scenes import scene_cache
 
-    with first_scene_kept():
+    with scene_cache():
         functions.inspect(conf)
         scene = functions.load_scene(conf)
     if arguments.values.view:

@@ -18,7 +18,7 @@ from data.io.images import list_images
 from data.io.streams import complain, say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.checkpoints.folder import has_checkpoints
-from models.checkpoints.scenes import first_scene_kept
+from models.checkpoints.scenes import scene_cache
 from models.commands import evaluate, functions, inspect, prepare, train, validate_image, validate_mesh
 from models.commands import reconstruction_folder as kept
 from models.commands import reconstruction_settings as planned
@@ -82,7 +82,7 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
         referenced(read_frame(data_dir / FRAME_FILE))
     given = given.for_scene(len(list_images(data_dir / "image")), work.mesh.resolution, work.mesh.has_details)
     say(f"details: {f'yes, about {DETAILS:.0f} s' if work.mesh.has_details else 'no (--details adds them)'}")
-    with first_scene_kept():
+    with scene_cache():
         if plan is None:
             plan, budget = _first_look(work, given, folder)
         else:

@@ -15,7 +15,7 @@ from data.io.clock import Spent, Times, added
 from data.io.files import read_regular, write_result
 from data.io.streams import complain, say
 from data.scenes.writer import CAMERA_FILE
-from models.checkpoints.folder import EARLIER, SUFFIX, has_checkpoints, latest_checkpoint, remove_set_aside, set_aside
+from models.checkpoints.folder import EARLIER, SUFFIX, back_up, has_checkpoints, latest_checkpoint, remove_backup
 from models.results.experiment import CHECKPOINTS
 from models.training.record import recorded
 from models.training.run_files import FolderLock
@@ -154,7 +154,7 @@ def set_checkpoints_aside(folder: Path) -> None:
     if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
         lock = FolderLock(folder)
         try:
-            set_aside(folder / CHECKPOINTS)
+            back_up(folder / CHECKPOINTS)
         finally:
             lock.release()
 
@@ -162,6 +162,6 @@ def set_checkpoints_aside(folder: Path) -> None:
 def drop_earlier(folder: Path, is_asked: bool) -> None:
     """After the training: remove the checkpoints of an earlier one (with --overwrite), else print their folder."""
     if is_asked:
-        remove_set_aside(folder / CHECKPOINTS)
+        remove_backup(folder / CHECKPOINTS)
     if has_checkpoints(folder / CHECKPOINTS / EARLIER):
         say(f"{folder / CHECKPOINTS / EARLIER}: contains checkpoints of an earlier training; remove them if not needed")

@@ -60,11 +60,6 @@ class ModelConfig(Protocol):
         """A lower bound of the float32 numbers that a step stores per entry of a batch."""
         return 0
 
-    @property
-    def buffer_bytes(self) -> int:
-        """An upper bound of the bytes of the arrays in a checkpoint besides the networks."""
-        return 0
-
     def fitting(self, free: int, size: tuple[int, int]) -> str:
         """A line for `--mode plan`: how much of the model fits `free` bytes for images of (width, height); or ""."""
         return ""

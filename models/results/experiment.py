@@ -19,7 +19,7 @@ from data.scenes.scene import Posed, Scene
 from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
-from models.checkpoints.published import to_checkpoint
+from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.checkpoints.scenes import (
     SceneOfModel,
     background,
@@ -29,7 +29,6 @@ from models.checkpoints.scenes import (
     require_same_masks,
     training_scene,
 )
-from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.machine.ranks.process import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config
 from models.methods.device_values import as_trained

@@ -60,7 +60,7 @@ class Watch:
 
     def begin(self) -> None:
         """Keep the best checkpoint, and the initial state: the training may diverge before its first checkpoint."""
-        self._store.spare(self.record.best_step)
+        self._store.protect(self.record.best_step)
         if self._trainer.optimizer.steps == 0:
             self._beginning = self._present(self._trainer.finished_steps)
 
@@ -85,7 +85,7 @@ class Watch:
         """
         step = self._trainer.finished_steps
         self.record = self.record.after_score(step, seconds, score, group)
-        self._store.spare(self.record.best_step)
+        self._store.protect(self.record.best_step)
         self._log.scalars(step, {"Statistics/psnr_views": score})
         self._log.note(f"step {step}: PSNR of {views}, reduced in size, {score:.2f} dB")
         before = self.record
@@ -98,7 +98,7 @@ class Watch:
         else:
             self._trainer.restore(best)
             self._trainer.rewind_to(step)
-            self._store.set_later_aside(before.best_step)
+            self._store.retire_after(before.best_step)
             self._log.warn(
                 f"step {step}: the training ends with the weights of step {before.best_step}, {before.best:.1f} dB"
             )
@@ -208,7 +208,7 @@ class Watch:
         `fallen`: the step up to which renderings became worse.
         """
         self._trainer.restore(target)
-        self._store.set_later_aside(target.step)
+        self._store.retire_after(target.step)
         self.record = replace(record, returns=record.returns + 1)
         self._start_afresh()
         more = f" (attempt {record.attempts} of {MOST_ATTEMPTS})"

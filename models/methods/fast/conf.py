@@ -71,11 +71,6 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
         color, features = self.rendering_network, self.density_grid.features
         return replace(color, mode=NO_NORMAL, d_in=input_width(NO_NORMAL), d_feature=features)
 
-    @property
-    def buffer_bytes(self) -> int:
-        """Cells and visual hull, one byte per cell, and those of the background."""
-        return 2 * self.packed.cells**3 + 2 * self.open.cells**3
-
 
 @dataclass(frozen=True, kw_only=True)
 class FastNeRFConfig(OccupancySampled, RadianceFieldConfig):
@@ -91,8 +86,3 @@ class FastNeRFConfig(OccupancySampled, RadianceFieldConfig):
         """Raises ConfigError for inconsistent values."""
         self.check_fields()
         self.radiance.check()
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Cells, visual hull and the counts of empty updates, one byte per cell each."""
-        return 3 * self.radiance.cells**3

@@ -6,10 +6,8 @@ import numpy as np
 import scene_writers
 from scene_writers import make_views, save_picture, sphere_points
 
-from data.scenes.readers.blender import read_blender
-from data.scenes.readers.llff import read_llff
-from data.scenes.readers.nerfstudio import read_nerfstudio
-from data.scenes.readers.ngp import read_ngp
+from data.scenes.readers.colmap import read_llff
+from data.scenes.readers.transforms import read_blender, read_nerfstudio, read_ngp
 
 ALIKE = make_views(distorted=False, alike=True)
 LENSES = make_views()

@@ -15,7 +15,7 @@ from test_fast_neus import SHORT
 from trainings import on_host, run_conf, stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
-from data.scenes.writer import write_neus_scene
+from data.scenes.readers.neus import write_neus_scene
 from models.methods.conf import load_config
 from models.methods.fast import decisions
 

@@ -17,7 +17,7 @@ from data.prepare.load import load_scene
 from data.prepare.metric import Known
 from data.prepare.world import world_frame
 from data.scenes.config import DatasetConfig
-from data.scenes.writer import write_neus_scene
+from data.scenes.readers.neus import write_neus_scene
 from models.mesh.mesh import given_surface, scene_axes
 from models.requests import UTM, WORLD
 

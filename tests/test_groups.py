@@ -15,7 +15,7 @@ from trainings import run_conf
 
 from data.io.images import read_image, write_image
 from data.prepare.load import load_scene
-from data.scenes.writer import write_neus_scene
+from data.scenes.readers.neus import write_neus_scene
 from models.checkpoints.scenes import training_scene
 from models.methods.conf import load_config
 from models.results import collapse

@@ -16,7 +16,7 @@ from data.io.images import image_size, natural_key
 from data.io.metadata import read_exif
 from data.io.named_files import named_file
 from data.io.untrusted import read_xml
-from data.scenes.readers.colmap_files import NUMBER
+from data.scenes.readers.colmap import NUMBER
 from data.scenes.readers.neus import read_frame
 from models.checkpoints.ours import CheckpointError, encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint

@@ -9,8 +9,8 @@ from synthetic_scene import dataset_config, similarity
 
 from data.parsed_scene import SparsePoints, WorldFrame
 from data.prepare.load import load_scene
+from data.scenes.readers.neus import write_neus_scene
 from data.scenes.scene import Scene
-from data.scenes.writer import write_neus_scene
 
 WORLD = similarity(2.5, (0.3, 1.0, -0.4), (1.0, -7.0, 3.0))
 

@@ -15,7 +15,7 @@ from data.io.child import run_apart
 from data.io.files import write_result
 from data.parsed_scene import WorldFrame
 from data.prepare.sfm import colmap_tasks, joining, mapping, stages
-from data.scenes.readers.colmap_files import read_cameras
+from data.scenes.readers.colmap import read_cameras
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.results.report.reconstruction import page, trust
 

@@ -14,11 +14,9 @@ from format_samples import write_ngp_sample
 
 from data.errors import SceneError
 from data.io.images import read_image, sample_bilinear
-from data.scenes.readers.blender import read_blender
-from data.scenes.readers.llff import read_llff
-from data.scenes.readers.nerfstudio import read_nerfstudio
-from data.scenes.readers.ngp import read_ngp
+from data.scenes.readers.colmap import read_llff
 from data.scenes.readers.points import read_points
+from data.scenes.readers.transforms import read_blender, read_nerfstudio, read_ngp
 
 PINHOLES = writers.make_views(distorted=False, alike=True)
 LENSES = writers.make_views()

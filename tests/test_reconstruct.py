@@ -19,7 +19,7 @@ import exp_runner
 from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
-from data.scenes.writer import write_neus_scene
+from data.scenes.readers.neus import write_neus_scene
 from models.commands import functions, interface, reconstruction_folder, reconstruction_settings
 from models.commands.arguments import parse_arguments
 from models.commands.reconstruction_folder import ReconstructionPlan

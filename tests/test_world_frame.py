@@ -21,8 +21,7 @@ from data.prepare.load import load_scene
 from data.prepare.metric import Known, find_markers, length_of, measured
 from data.prepare.world import floor_normal, upright
 from data.scenes.config import DatasetConfig
-from data.scenes.readers.neus import FRAME_FILE
-from data.scenes.writer import write_neus_scene
+from data.scenes.readers.neus import FRAME_FILE, write_neus_scene
 from models.mesh.mesh import Surface, file_axes, given_surface, mesh_to_working
 from models.requests import UNIT, WORLD, MeshRequest
 from models.results import colored

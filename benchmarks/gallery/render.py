@@ -18,8 +18,8 @@ from data.io.files import write_result
 from data.io.images import to_uint8
 from data.parsed_scene import SparsePoints
 from data.rays import PinholeCamera
+from data.scenes.readers.neus import write_neus_scene, write_points
 from data.scenes.scene import Scene
-from data.scenes.writer import write_neus_scene, write_points
 
 TRUTH, TRUTH_OBJECT, WITNESS = "truth.ply", "truth_object.ply", "witness.ply"  # WITNESS is written last
 SUPERSAMPLES = 2  # per pixel and axis: smooth edges

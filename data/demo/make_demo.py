@@ -26,8 +26,8 @@ import trimesh
 
 from data.io.bars import shown
 from data.scenes.frustum import sphere_points
+from data.scenes.readers.neus import write_neus_scene
 from data.scenes.scene import Scene
-from data.scenes.writer import write_neus_scene
 
 TRAIN_VIEWS = 44
 IMAGE_SIZE = 200  # pixels, width and height

@@ -41,9 +41,9 @@ from data.prepare.steps import Say, Step, Steps, WorkError
 from data.scenes.config import DatasetConfig
 from data.scenes.frustum import Cameras
 from data.scenes.readers.colmap import read_colmap
+from data.scenes.readers.neus import CAMERA_FILE
 from data.scenes.undistort import undistorters
 from data.scenes.visual_hull import masked_views, visual_hull
-from data.scenes.writer import CAMERA_FILE
 
 SOME_STILL = 0.2  # fraction of the pairs that do not move, from which on something equal in all images is searched
 FIT = "fit"  # entry "masks" of a result that does not depend on the masks

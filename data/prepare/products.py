@@ -32,9 +32,8 @@ from data.prepare.steps import is_as_noted
 from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
 from data.scenes.readers.colmap import read_colmap
-from data.scenes.readers.neus import FRAME_FILE, POINTS_FILE, REFERENCE_FILE
+from data.scenes.readers.neus import CAMERA_FILE, FRAME_FILE, POINTS_FILE, REFERENCE_FILE, write_neus_scene
 from data.scenes.scene import Scene, check_scene
-from data.scenes.writer import CAMERA_FILE, write_neus_scene
 
 FRESH = "scene"  # subfolder of the work folder in which they are written first
 MASK_SHEET = "masks.png"

@@ -14,7 +14,7 @@ from data.errors import INVALID, UserError, listed
 from data.io.clock import Spent, Times, added
 from data.io.files import read_regular, write_result
 from data.io.streams import complain, say
-from data.scenes.writer import CAMERA_FILE
+from data.scenes.readers.neus import CAMERA_FILE
 from models.checkpoints.folder import EARLIER, SUFFIX, back_up, has_checkpoints, latest_checkpoint, remove_backup
 from models.results.experiment import CHECKPOINTS
 from models.training.record import recorded

@@ -1,4 +1,4 @@
-"""From a folder on disk to a `ParsedScene`: one module per on-disk format."""
+"""From a folder on disk to a `ParsedScene`: the on-disk formats."""
 
 from __future__ import annotations
 
@@ -11,21 +11,7 @@ from data.errors import SceneError
 from data.io.files import folders_beside
 from data.io.images import IMAGE_SUFFIXES
 from data.parsed_scene import CameraFiles, ParsedScene
-from data.scenes.readers import (
-    blender,
-    bundler,
-    colmap,
-    llff,
-    meshroom,
-    metashape,
-    nerfstudio,
-    neus,
-    ngp,
-    openmvg,
-    opensfm,
-    realitycapture,
-)
-from data.scenes.readers.neus import matches_in_part
+from data.scenes.readers import colmap, metashape, neus, realitycapture, sfm_programs, transforms
 
 VIDEO_SUFFIXES = (".mp4", ".mov", ".avi", ".mkv", ".webm")
 # Camera files that are not read, by name or suffix: the program, and what converts them.
@@ -56,17 +42,17 @@ def _matches_file(name: str, folder: Path) -> str:
 
 READERS = {
     "neus": Reader(neus.matches, neus.read_neus),
-    "blender": Reader(blender.matches, blender.read_blender),
-    "ngp": Reader(ngp.matches, ngp.read_ngp),
-    "nerfstudio": Reader(nerfstudio.matches, nerfstudio.read_nerfstudio),
+    "blender": Reader(transforms.matches_blender, transforms.read_blender),
+    "ngp": Reader(transforms.matches_ngp, transforms.read_ngp),
+    "nerfstudio": Reader(transforms.matches_nerfstudio, transforms.read_nerfstudio),
     "colmap": Reader(colmap.matches, colmap.read_colmap),
-    "llff": Reader(partial(_matches_file, llff.CAMERA_FILE), llff.read_llff),
+    "llff": Reader(partial(_matches_file, colmap.LLFF_FILE), colmap.read_llff),
     "metashape": Reader(partial(_matches_file, metashape.CAMERA_FILE), metashape.read_metashape),
     "realitycapture": Reader(realitycapture.matches, realitycapture.read_realitycapture),
-    "openmvg": Reader(partial(_matches_file, openmvg.CAMERA_FILE), openmvg.read_openmvg),
-    "meshroom": Reader(meshroom.matches, meshroom.read_meshroom),
-    "opensfm": Reader(partial(_matches_file, opensfm.CAMERA_FILE), opensfm.read_opensfm),
-    "bundler": Reader(bundler.matches, bundler.read_bundler),
+    "openmvg": Reader(partial(_matches_file, sfm_programs.OPENMVG_FILE), sfm_programs.read_openmvg),
+    "meshroom": Reader(sfm_programs.matches_meshroom, sfm_programs.read_meshroom),
+    "opensfm": Reader(partial(_matches_file, sfm_programs.OPENSFM_FILE), sfm_programs.read_opensfm),
+    "bundler": Reader(sfm_programs.matches_bundler, sfm_programs.read_bundler),
 }
 FORMATS = tuple(READERS)  # the values of dataset.type, beside `auto`
 # (preferred, other) where a folder has both formats: LLFF's table drops COLMAP's distortion, and a NeuS scene made from
@@ -91,24 +77,24 @@ def recognise(folder: Path) -> str:
     if not folder.is_dir():
         raise SceneError(f"{folder}: no such folder{folders_beside(folder)}; dataset.data_dir names the scene folder")
     try:
-        found = _marks(folder)
+        marks = _marks(folder)
         for better, worse in PREFERRED:
-            if better in found and worse in found:
-                del found[worse]
-        if len(found) > 1:
-            marks = " and ".join(f"{mark} ({name})" for name, mark in found.items())
-            raise SceneError(f"{folder}: holds {marks}; set dataset.type to one of {', '.join(found)}")
-        return next(iter(found)) if found else _without_cameras(folder)
+            if better in marks and worse in marks:
+                del marks[worse]
+        if len(marks) > 1:
+            words = " and ".join(f"{mark} ({name})" for name, mark in marks.items())
+            raise SceneError(f"{folder}: holds {words}; set dataset.type to one of {', '.join(marks)}")
+        return next(iter(marks)) if marks else _without_cameras(folder)
     except OSError as error:
         raise SceneError(f"{folder}: cannot be listed ({error.strerror}); check its permissions") from error
 
 
 def _marks(folder: Path) -> dict[str, str]:
     """The formats that `folder` matches, each with the file or folder that identifies it."""
-    found = {name: mark for name, reader in READERS.items() if (mark := reader.matches(folder))}
-    if not found and (mark := matches_in_part(folder)):
+    marks = {name: mark for name, reader in READERS.items() if (mark := reader.matches(folder))}
+    if not marks and (mark := neus.matches_in_part(folder)):
         return {"neus": mark}  # the reader reports what is missing
-    return found
+    return marks
 
 
 def _without_cameras(folder: Path) -> str:

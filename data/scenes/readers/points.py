@@ -1,18 +1,21 @@
-"""Reads point clouds from untrusted PLY files."""
+"""Reads point clouds from PLY files, and the reference of the DTU evaluation."""
 
 from __future__ import annotations
 
 import os
+import struct
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from data.cameras import LARGEST_NUMBER
-from data.errors import DamagedError, SceneError
+from data.errors import DamagedError, SceneError, read_by_library
 from data.io.files import read_regular
 from data.io.geometry import load_geometry
-from data.io.mat import read_mat
 from data.parsed_scene import SparsePoints
 
 MAX_FILE_BYTES = 1 << 28  # three million points as text; structure from motion gives about a hundred thousand
@@ -93,12 +96,13 @@ def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.
         content = read_regular(path, MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise SceneError(f"{path}: is too large for a file of the DTU evaluation; download it again")
-        found = read_mat(content, wanted, MOST_BYTES)
+        with read_by_library():
+            known = _read_mat(content)
     except (DamagedError, OSError) as error:
         raise SceneError(f"{path}: cannot be read as a .mat file ({error}); download it again") from error
     arrays = []
     for name, shape in wanted.items():
-        value = found.get(name)
+        value = known.get(name)
         if value is None or not (np.abs(value) < LARGEST_NUMBER).all():
             raise SceneError(f"{path}: has no array {name} of finite numbers; download it again")
         if shape is not None and value.size != int(np.prod(shape)):
@@ -107,3 +111,47 @@ def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.
             )
         arrays.append(value if shape is None else value.reshape(shape))
     return arrays
+
+
+# MATLAB files of version 5, "MAT-File Format" (MathWorks), chapter "Level 5 MAT-Files". The reader of scipy ends the
+# process for some damaged ones.
+HEADER_BYTES, ORDER_AT = 128, 126
+TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+MATRIX, COMPRESSED = 14, 15
+CLASSES, COMPLEX = range(6, 16), 0x800  # of arrays: floats and integers; a flag
+
+
+def _read_mat(content: bytes) -> dict[str, np.ndarray]:
+    """The real arrays of numbers by name; any exception means that the file is damaged."""
+    order, most, arrays = {b"IM": "<", b"MI": ">"}[content[ORDER_AT:HEADER_BYTES]], MOST_BYTES, dict[str, np.ndarray]()
+    for kind, data in _elements(memoryview(content)[HEADER_BYTES:], order):
+        if kind == COMPRESSED:
+            whole = zlib.decompressobj().decompress(data, most)
+            most -= len(whole)
+            if most <= 0:
+                raise DamagedError("its parts are too large")
+            kind, data = next(_elements(memoryview(whole), order))
+        if kind != MATRIX:
+            continue
+        (_, flags), (_, sides), (_, name), *values = islice(_elements(data, order), 4)
+        (flag,) = struct.unpack_from(f"{order}I", flags)
+        if flag & 0xFF in CLASSES and not flag & COMPLEX:
+            ((number_type, numbers),) = values
+            shape = np.frombuffer(sides, f"{order}i4").tolist()
+            array = np.frombuffer(numbers, order + TYPES[number_type]).reshape(shape, order="F")
+            arrays[bytes(name).decode("latin-1")] = array
+    return arrays
+
+
+def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+    """Type and content of each element."""
+    at = 0
+    while at + 8 <= len(data):
+        kind, size = struct.unpack_from(f"{order}II", data, at)
+        start, end = at + 8, at + 8 + size + (-size % 8 if kind != COMPRESSED else 0)
+        if kind >> 16:  # up to four bytes of content within the tag
+            kind, size, start, end = kind & 0xFFFF, kind >> 16, at + 4, at + 8
+        if start + size > len(data):
+            raise DamagedError("it is truncated")
+        yield kind, data[start : start + size]
+        at = end

@@ -1,7 +1,26 @@
-"""Reads frames, poses and lenses of the formats with a `transforms*.json`.
+"""The formats with a `transforms*.json`: those of Blender (NeRF's synthetic scenes), instant-ngp and nerfstudio.
 
 `frames[i].transform_matrix` [4, 4] is camera to world, the camera in OpenGL's axes (x right, y up, looking along -z);
-lens keys are at the top level for all images or in a frame for that one. Lengths are pixels of a `w` x `h` image.
+lens keys are at the top level for all images or in a frame for that one. Lengths are pixels of a `w` x `h` image. The
+world is that of the file's matrices.
+
+**Blender**: transforms_train.json with `camera_angle_x`, the horizontal field of view in radians, and RGBA images named
+without suffix. The images of transforms_test.json (else transforms_val.json, which is never trained on) are held out.
+The published NeRF (https://github.com/bmild/nerf at 14c5556, run_nerf_helpers.py, get_rays) takes w / 2 for the optical
+axis with pixels counted from 0, which is half a pixel off; feature matches on the lego scene confirm the centre.
+
+**instant-ngp**: transforms.json as its scripts/colmap2nerf.py writes it, with `fl_x`, `fl_y` (else `camera_angle_x`,
+`camera_angle_y`), `cx`, `cy`, `k1`, ...; `is_fisheye` with k1 k2 k3 k4 is OpenCV's fisheye model. Behaviour of
+https://github.com/NVlabs/instant-ngp at abe236e, src/nerf_loader.cu, without two bugs: there p1 overwrites k3, and
+focal lengths are not scaled for images smaller than w x h. As there, frames whose image is missing are left out, with a
+note. `aabb_scale`, `scale`, `offset` and `aabb` place the scene in a unit cube; they do not describe the object.
+
+**nerfstudio**: transforms.json as `ns-process-data` writes it, with `camera_model`, `mask_path`, `ply_file_path` and
+`train_filenames`. Behaviour of https://github.com/nerfstudio-project/nerfstudio at 50e0e3c,
+data/dataparsers/nerfstudio_dataparser.py. `applied_transform` (and `applied_scale`) map the original world, such as
+COLMAP's, to that of the file; they are checked but not undone. `mask_path` is black where nerfstudio does not train;
+here it is black off the object. Images of `val_filenames` and `test_filenames` that are not in `train_filenames` are
+held out; images in no list are left out.
 
 Half pixels. In instant-ngp and nerfstudio the first pixel covers [0, 1), so that its centre is at 0.5 and `cx`, `cy`
 count from the image's corner: https://github.com/NVlabs/instant-ngp at abe236e, include/neural-graphics-primitives/
@@ -15,6 +34,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -39,14 +59,18 @@ from data.io.untrusted import (
     side,
     text,
 )
-from data.parsed_scene import Lens, PosedImage
+from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
+from data.scenes.readers.points import read_points
 
-TRANSFORMS_FILE = "transforms.json"
+TRANSFORMS_FILE, BLENDER_FILE = "transforms.json", "transforms_train.json"
 # Keys that ns-process-data writes and instant-ngp does not know.
 NERFSTUDIO_KEYS = re.compile(
     rb'"(camera_model|applied_transform|ply_file_path|train_filenames|distortion_params|mask_path|colmap_im_id)"\s*:'
 )
 CORNER_TO_CENTRE = -0.5  # from coordinates relative to the image's corner to ones relative to the first pixel's centre
+PINHOLE_MODELS = ("PERSPECTIVE", "OPENCV", "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
+FISHEYE_MODEL = "OPENCV_FISHEYE"
+SPLITS = ("train_filenames", "val_filenames", "test_filenames")
 
 FOCAL_KEYS = {"x": ("x_fov", "fl_x", "camera_angle_x"), "y": ("y_fov", "fl_y", "camera_angle_y")}
 # Lens models of instant-ngp (nerf_loader.cu, read_lens) that are not pinholes with OpenCV's distortion.
@@ -54,17 +78,142 @@ OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
 # Keys of lenses in other programs' exports that would change where a pixel looks.
 LENS_KEYS = re.compile(r"k\d+|p\d+|b\d|s[xy]?\d|tau_?[xy]|skew\w*|disto\w*|fisheye\w*")
 READ_KEYS = ("k1", "k2", "k3", "k4", "p1", "p2", "distortion_params")
-MOST_MISSING = 0.1  # of the photographs of a scene; if more are missing, the folder is probably the wrong one
+# Of the photographs of a scene; if more are missing, the folder is probably the wrong one. instant-ngp has its own.
+MOST_MISSING, MOST_MISSING_NGP = 0.1, 0.5
 HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first existing one is used
 LONGEST_NAME = 120  # characters of a file name in a message
 
 
-def is_of_nerfstudio(path: Path) -> bool:
-    """Whether nerfstudio, not instant-ngp, wrote a transforms.json, by its keys; parsing it is left to the reader.
+def matches_blender(folder: Path) -> str:
+    """The camera file; "" where it is missing, or transforms.json says more."""
+    is_there = (folder / BLENDER_FILE).is_file() and not (folder / TRANSFORMS_FILE).is_file()
+    return BLENDER_FILE if is_there else ""
 
-    Raises SceneError for a file that cannot be read.
-    """
-    return NERFSTUDIO_KEYS.search(read_content(path)) is not None
+
+def matches_ngp(folder: Path) -> str:
+    """The camera file, where nerfstudio did not write it, else ""; raises SceneError for one that cannot be read."""
+    path = folder / TRANSFORMS_FILE
+    return TRANSFORMS_FILE if path.is_file() and not NERFSTUDIO_KEYS.search(read_content(path)) else ""
+
+
+def matches_nerfstudio(folder: Path) -> str:
+    """The same, where nerfstudio wrote it."""
+    path = folder / TRANSFORMS_FILE
+    return TRANSFORMS_FILE if path.is_file() and NERFSTUDIO_KEYS.search(read_content(path)) else ""
+
+
+def read_blender(folder: Path, files: CameraFiles) -> ParsedScene:
+    """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
+    return _with_held_out(folder, folder / BLENDER_FILE, 0.0)
+
+
+def read_ngp(folder: Path, files: CameraFiles) -> ParsedScene:
+    """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
+    return _with_held_out(folder, folder / TRANSFORMS_FILE, MOST_MISSING_NGP)
+
+
+def _with_held_out(folder: Path, source: Path, most_missing: float) -> ParsedScene:
+    """The images of a camera file, and those of the one for tests; `most_missing`: the fraction that may be missing."""
+    posed_images, notes = list[PosedImage](), list[str]()
+    held_out = next((folder / name for name in HELD_OUT_FILES if (folder / name).is_file()), None)
+    for path in filter(None, (source, held_out)):
+        frames = read_frames(path)[1]
+        find = find_file if most_missing else required_file
+        paths = [find(frame, "file_path", frame.name) for frame in frames]
+        notes += [*require_most(path, [frame.name for frame in frames], paths, most_missing), *_moved(path, frames)]
+        posed_images += [
+            posed_image(frame, image, is_fisheye(frame), is_held_out=path is held_out)
+            for frame, image in zip(frames, paths, strict=True)
+            if image is not None
+        ]
+    require_distinct(source, posed_images)
+    return ParsedScene(folder.resolve().name, source, tuple(posed_images), notes=tuple(notes))
+
+
+def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
+    """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
+    source = folder / TRANSFORMS_FILE
+    content, frames = read_frames(source)
+    if "applied_transform" in content:
+        given = matrix(str(source), "applied_transform", content["applied_transform"])
+        rigid_pose(str(source), "applied_transform", given)
+    if "applied_scale" in content:
+        positive(str(source), "applied_scale", content["applied_scale"])
+    paths = [find_file(frame, "file_path", frame.name) for frame in frames]
+    held_out = _split(source, content, frames, paths)
+    posed_images = [
+        _of_nerfstudio(frame, path, held_out[index])
+        for index, (frame, path) in enumerate(zip(frames, paths, strict=True))
+        if path and index in held_out
+    ]
+    used = sorted(held_out)
+    missing = require_most(source, [frames[index].name for index in used], [paths[index] for index in used])
+    require_distinct(source, posed_images)
+    points = None
+    if "ply_file_path" in content:
+        name = text(str(source), "ply_file_path", content["ply_file_path"])
+        path = find_file(Frame(str(source), folder, name, {}, {}), "ply_file_path", name)
+        if path is None:
+            raise SceneError(f"{source}: ply_file_path {one_line(name)} does not exist; add the file or remove the key")
+        points = read_points(path)
+    notes = []
+    if len(used) < len(frames):
+        notes.append(f"{len(frames) - len(used)} photographs are in none of {', '.join(SPLITS)} and left out")
+    without_mask = [posed.mask_path is None for posed in posed_images]
+    if not all(without_mask):
+        notes.append("mask_path is read as an object mask, white on the object and black off it")
+    if any(without_mask) and not all(without_mask):
+        count = f"{sum(without_mask)} of {len(without_mask)}"
+        notes.append(f"{count} frames have no mask_path and count as unmasked, all object")
+    if "applied_transform" in content:
+        notes.append("meshes are in the world of its matrices, after applied_transform")
+    return ParsedScene(
+        name=folder.resolve().name,
+        source=source,
+        images=tuple(posed_images),
+        points=points,
+        notes=(*missing, *(f"{TRANSFORMS_FILE}: {note}" for note in notes), *_moved(source, frames)),
+    )
+
+
+def _of_nerfstudio(frame: Frame, image: Path, is_held_out: bool) -> PosedImage:
+    model = frame.get("camera_model", FISHEYE_MODEL if is_fisheye(frame) else "PERSPECTIVE")
+    if model not in (*PINHOLE_MODELS, FISHEYE_MODEL):
+        supported = ", ".join((*PINHOLE_MODELS, FISHEYE_MODEL))
+        raise SceneError(f"{frame.where}: camera_model {reprlib.repr(model)} is not supported; it may be {supported}")
+    if is_fisheye(frame) and model != FISHEYE_MODEL:
+        raise SceneError(f"{frame.where}: is_fisheye is true and camera_model {model}; remove the wrong one")
+    mask = None
+    if "mask_path" in frame.own:
+        mask = required_file(frame, "mask_path", text(frame.where, "mask_path", frame.own["mask_path"]))
+    return posed_image(frame, image, model == FISHEYE_MODEL, is_held_out, mask)
+
+
+def _split(
+    source: Path, content: Mapping[str, object], frames: Sequence[Frame], paths: Sequence[Path | None]
+) -> dict[int, bool]:
+    """The indices of the used frames of nerfstudio, and whether each is held out."""
+    if not any(key in content for key in SPLITS):
+        return dict.fromkeys(range(len(frames)), False)
+    index_of: dict[Path | str, int] = {path or frames[index].name: index for index, path in enumerate(paths)}
+    groups: dict[str, set[int]] = {key: set() for key in SPLITS}
+    for key in SPLITS:
+        names = content.get(key, [])
+        if not isinstance(names, list):
+            raise SceneError(f"{source}: {key} must be a list of file names; correct it")
+        for entry in names:
+            name = text(str(source), f"an entry of {key}", entry)
+            path = find_file(Frame(f"{source}: {key}", source.parent, name, {}, {}), key, name) or name
+            if path not in index_of:
+                raise SceneError(f"{source}: {key} names {one_line(name)}, which no frame has; correct it")
+            groups[key].add(index_of[path])
+    training, validation, test = groups.values()
+    if not training:
+        raise SceneError(
+            f"{source}: train_filenames is missing or empty; name the photographs to train on, or "
+            "remove all three lists"
+        )
+    return {index: index not in training for index in sorted(training | validation | test)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +246,6 @@ def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
 def _shown(name: str) -> str:
     """A file name, shortened for a message."""
     return one_line(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")
-
-
-def held_out_file(folder: Path) -> Path | None:
-    """The camera file of the test images; None if there is none."""
-    return next((folder / name for name in HELD_OUT_FILES if (folder / name).is_file()), None)
 
 
 def find_file(frame: Frame, key: str, name: str) -> Path | None:
@@ -262,7 +406,7 @@ def is_fisheye(frame: Frame) -> bool:
     return bool(value)
 
 
-def moved_notes(path: Path, frames: Sequence[Frame]) -> list[str]:
+def _moved(path: Path, frames: Sequence[Frame]) -> list[str]:
     """A note on frames whose photographs have names of another place, and are found by their ends."""
     moved = [frame.name for frame in frames if PureWindowsPath(frame.name).anchor or leads_out(frame.name)]
     if not moved:

@@ -13,7 +13,7 @@ from typing import Any
 
 from data.errors import UserError
 from data.prepare.fused_depth import FusedDepth
-from data.prepare.inspection.image_checks import exposure_spread
+from data.prepare.inspection.checks import exposure_spread
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto

@@ -36,19 +36,6 @@ def glb(change, mesh=MESH):
     return whole[:8] + struct.pack("<II", 20 + len(text) + len(rest), len(text)) + whole[16:20] + text + rest
 
 
-def of_views(**values):
-    return glb(lambda tree: [view.update(values) for view in tree["bufferViews"]])
-
-
-def of_accessors(**values):
-    return glb(lambda tree: [one.update(values) for one in tree["accessors"]])
-
-
-def crowd(tree):
-    tree["nodes"] += [{"mesh": 0}] * 2000
-    tree["scenes"][0]["nodes"] = list(range(len(tree["nodes"])))
-
-
 MESHES = {
     "text cut between rows": ("ply", TEXT[: 3 * len(TEXT) // 4].rpartition(b"\n")[0] + b"\n"),
     "text cut in a row": ("ply", TEXT.rstrip().rpartition(b" ")[0]),
@@ -59,13 +46,8 @@ MESHES = {
     "index beyond": ("obj", OBJ + b"f 1 2 4\n"),
     "a corner missing": ("obj", OBJ + b"f 1 2"),
     "a coordinate missing": ("obj", b"v 0 0\n" + OBJ),
-    "negative length": ("glb", of_views(byteLength=-36)),
-    "negative offset": ("glb", of_views(byteOffset=-36)),
-    "negative count": ("glb", of_accessors(count=-1)),
-    "negative count and stride": ("glb", of_views(byteStride=12)[:0] or of_accessors(count=-2, byteOffset=0)),
-    "view beyond the file": ("glb", of_views(byteLength=10**9)),
     "more than the file": ("glb", glb(lambda tree: tree["accessors"].append({**tree["accessors"][0], "count": 10**9}))),
-    "one mesh a thousand times": ("glb", glb(crowd, icosphere(3))),
+    "cut": ("glb", glb(lambda tree: None)[:-100]),
 }
 
 

@@ -17,7 +17,7 @@ from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.prepare import pipeline
 from data.prepare.beside import find_photographs, hides_nothing, masks_beside, masks_of
 from data.prepare.frames import Frame, copy_images, groups, remarks
-from data.prepare.inspection.image_checks import outline_offset
+from data.prepare.inspection.checks import outline_offset
 from data.prepare.masks import read_mask
 from data.prepare.sfm.overlay import overlay_note, write_overlay
 from data.prepare.sources import notes_of

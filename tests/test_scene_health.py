@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import rigs
 
-from data.prepare.inspection.checks import FAIR_VIEWS, GOOD_VIEWS, findings
-from data.prepare.inspection.image_checks import LARGEST_SIDE
+from data.prepare.inspection.checks import FAIR_VIEWS, GOOD_VIEWS, LARGEST_SIDE, findings
 from data.scenes.frustum import sphere_points
 
 POSES = rigs.around(sphere_points(40), distance=3.0, middle=np.zeros(3))

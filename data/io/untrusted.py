@@ -1,4 +1,4 @@
-"""Reads JSON, XML and npz from untrusted files, and checks their values."""
+"""Reads JSON, XML, npz and meshes from untrusted files, and checks their values."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import os
 import re
 import reprlib
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -251,3 +252,67 @@ def _parse(stream: io.BytesIO, most: int) -> np.ndarray:
         raise DamagedError(f"it claims {math.prod(shape)} values, far more than it needs")
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+# trimesh accepts truncated text.
+
+# A line of OBJ with too few coordinates or corners, or with the index 0; indices count from 1.
+BAD_LINE = re.compile(rb"^[vf](?:[ \t]+\S+){0,2}(?<!\\)[ \t\r]*$|^f[^\n]*[ \t]0(?=[/\s])", re.MULTILINE)
+GROUP = re.compile(rb"^(?:usemtl|mtllib|[ogs])[ \t][^\n]*$", re.MULTILINE)
+NEXT_SOLID = re.compile(rb"endsolid[^\n]*\n\s*solid", re.IGNORECASE)
+
+
+def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:
+    """Load a file's content with trimesh, without materials; `options` of `trimesh.load`.
+
+    The file name is not passed, so that trimesh does not open referenced materials and textures. Raises DamagedError
+    for a damaged or truncated file, and one with less than it announces.
+    """
+    import trimesh  # takes half a second, and most scenes do not need it
+
+    log = trimesh.util.log
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        with read_by_library():
+            stream = io.BytesIO(CHECKS.get(file_type, bytes)(content))
+            warnings.filterwarnings("error", message="string or file could not be read to its end")
+            return trimesh.load(stream, file_type=file_type, process=False, skip_materials=True, **options)
+    finally:
+        log.disabled = was_disabled
+
+
+def _checked_ply(content: bytes) -> bytes:
+    """Raises DamagedError for a text with fewer rows, or shorter ones, than announced; trimesh checks binary files."""
+    header, _, body = content.partition(b"end_header")
+    is_text = re.search(rb"^[ \t]*format[ \t]+ascii", header, re.MULTILINE) is not None
+    rows = iter(body.splitlines()[1:] if is_text else ())
+    for element in re.split(rb"^[ \t]*element[ \t]", header, flags=re.MULTILINE)[1:]:
+        first, *others = (line.split() for line in element.decode("utf-8", "replace").splitlines())
+        name, count = first[0], int(first[1])
+        if count < 0:
+            raise DamagedError(f"it announces {count} rows of {name}")
+        are_lists = [words[1] == "list" for words in others if words and words[0] == "property"]
+        for number in range(count if is_text else 0):
+            row, at = next(rows, b"").split(), 0
+            for is_list in are_lists:
+                at += 1 + (int(row[at]) if is_list and at < len(row) else 0)
+            if not 0 < at <= len(row):
+                raise DamagedError(f"it is truncated: it has {number} of {count} rows of {name}")
+    return content
+
+
+def _checked_obj(content: bytes) -> bytes:
+    """The content without groups and materials, each of which would be a mesh of its own."""
+    if (line := BAD_LINE.search(content)) is not None:
+        number = content.count(b"\n", 0, line.start()) + 1
+        raise DamagedError(f"line {number} has too few numbers, or the index 0")
+    return GROUP.sub(b"", content)
+
+
+def _checked_stl(content: bytes) -> bytes:
+    """The content, of a text with all solids in one: trimesh would leave out a truncated one after whole ones."""
+    is_binary = len(content) >= 84 and len(content) == 84 + 50 * int.from_bytes(content[80:84], "little")
+    return content if is_binary else NEXT_SOLID.sub(b"", content)
+
+
+CHECKS = {"ply": _checked_ply, "obj": _checked_obj, "stl": _checked_stl}

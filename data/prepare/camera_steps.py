@@ -19,7 +19,7 @@ from data.io.files import remove
 from data.io.images import mask_of, read_image, size_of, write_image
 from data.parsed_scene import MASK_HALF
 from data.prepare.frames import Frame, groups
-from data.prepare.inspection.image_checks import GOOD_AGREEMENT
+from data.prepare.inspection.checks import GOOD_AGREEMENT
 from data.prepare.masks import ON_OBJECT
 from data.prepare.sfm.matches import count_rows, has_features, is_sound, share_of_still_pairs
 from data.prepare.sfm.overlay import OVERLAY, write_overlay

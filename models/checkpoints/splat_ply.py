@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 
 from data.errors import DamagedError, read_by_library
 from data.io.files import is_file, read_regular
-from data.io.geometry import load_geometry
+from data.io.untrusted import load_geometry
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.machine.available import available_bytes
 from models.methods.gaussians.conf import SURFELS, SplatsConfig

@@ -12,8 +12,7 @@ from trimesh.visual import ColorVisuals
 
 from data.errors import DamagedError, SceneError, UserError, read_by_library
 from data.io.files import is_file, read_regular
-from data.io.geometry import load_geometry
-from data.io.untrusted import number, read_object
+from data.io.untrusted import load_geometry, number, read_object
 from data.parsed_scene import Reference, WorldFrame
 from data.prepare.world import plausible_up, rotation_to_z
 from data.scenes.readers.neus import REFERENCE_FILE

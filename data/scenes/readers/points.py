@@ -15,7 +15,7 @@ import numpy as np
 from data.cameras import LARGEST_NUMBER
 from data.errors import DamagedError, SceneError, read_by_library
 from data.io.files import read_regular
-from data.io.geometry import load_geometry
+from data.io.untrusted import load_geometry
 from data.parsed_scene import SparsePoints
 
 MAX_FILE_BYTES = 1 << 28  # three million points as text; structure from motion gives about a hundred thousand

@@ -18,8 +18,7 @@ from trimesh.viewer.notebook import scene_to_html
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
 from models.commands.shared import mesh_request
-from models.mesh.formats import write_surface
-from models.mesh.mesh import About, Surface
+from models.mesh.mesh import About, Surface, write_surface
 from models.mesh.output import companions
 from models.requests import MeshRequest
 from models.results.meshes import box

@@ -13,8 +13,7 @@ from synthetic_scene import NAMES, VIEWS, photographs, read
 from data.errors import SceneError
 from data.io.images import read_image, write_image
 from data.prepare.inspection.checks import bad_geometry, findings
-from models.mesh.formats import write_surface
-from models.mesh.mesh import About, Surface, read_mesh
+from models.mesh.mesh import About, Surface, read_mesh, write_surface
 from models.mesh.output import offset_file
 from models.results.report.inspection import as_json
 from models.results.report.reconstruction import warnings

@@ -1,24 +1,33 @@
-"""A mesh with its colours, its coordinates and comments in a file, and the way from and to the working frame."""
+"""Mesh files: a mesh with its colours, its frames and axes, and PLY, OBJ, GLB and STL files."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 import trimesh
+from PIL import Image
+from trimesh.exchange.gltf import export_glb
+from trimesh.exchange.ply import export_ply
+from trimesh.exchange.stl import export_stl
 from trimesh.visual import ColorVisuals
+from trimesh.visual.material import PBRMaterial
 
 from data.errors import DamagedError, SceneError, UserError, read_by_library
-from data.io.files import is_file, read_regular
+from data.io.files import is_file, read_regular, write_result
 from data.io.untrusted import load_geometry, number, read_object
 from data.parsed_scene import Reference, WorldFrame
 from data.prepare.world import plausible_up, rotation_to_z
 from data.scenes.readers.neus import REFERENCE_FILE
 from data.scenes.scene import Posed, Scene
-from models.mesh.output import offset_file
-from models.requests import FRAMES, UNIT, UTM, WORLD, Y_AXIS, Z_AXIS
+from models.mesh.output import companions, offset_file
+from models.requests import FRAMES, TEXTURE, UNIT, UTM, WORLD, Y_AXIS, Z_AXIS
 
 
 @dataclass(frozen=True)
@@ -85,12 +94,12 @@ def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.n
     change, words = np.eye(4), UNKNOWN_UP
     if frame is not None:
         words = f"{axis}, {frame.up_source or UNKNOWN_UP}"
-    elif poses is not None and (found := plausible_up(poses)) is not None:
+    elif poses is not None and (measured := plausible_up(poses)) is not None:
         if up is not None or axis == Y_AXIS:
-            change[:3, :3] = rotation_to_z(found)
+            change[:3, :3] = rotation_to_z(measured)
             words = f"{axis}, {FROM_CAMERAS}"
         else:
-            words = f"{_named(found)}, {FROM_CAMERAS}"
+            words = f"{_named(measured)}, {FROM_CAMERAS}"
     if axis == Y_AXIS:
         change = Y_UP @ change
     if frame is None or not frame.is_metric:
@@ -143,11 +152,9 @@ def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:
     """A copy of `surface` with its vertices transformed by `scene_to_world` [4, 4], an affine map (any similarity).
 
     Colours are kept, normals become unit normals of the new surface. If the map contains a reflection, faces are
-    flipped, so that they still face outwards. Raises ValueError for a singular matrix.
+    flipped, so that they still face outwards.
     """
     matrix = np.asarray(scene_to_world, dtype=np.float64)
-    if np.linalg.matrix_rank(matrix[:3, :3]) < 3:
-        raise ValueError("scene_to_world is singular: it would flatten the mesh")
     vertices = surface.mesh.vertices @ matrix[:3, :3].T + matrix[:3, 3]
     faces = surface.mesh.faces if np.linalg.det(matrix[:3, :3]) > 0.0 else surface.mesh.faces[:, ::-1]
     normals = surface.normals
@@ -164,13 +171,15 @@ FILE_TYPES = ("ply", "obj", "stl", "glb")
 
 
 def recorded(path: Path) -> dict[str, str]:
-    """What this program wrote into a mesh file: the fields of `About` as texts; {} for a file of another program."""
+    """What this program wrote into a mesh file: the fields of `About` as texts; {} for a missing or other file."""
+    if not is_file(path):
+        return {}
     head = read_regular(path, HEAD_BYTES).decode("utf-8", "replace")
     if path.suffix.lower() == ".glb":
-        found = re.search(r'"frame": ?"(\w+)"(?:.{,400}?"up": ?"([^"]*)")?', head, re.DOTALL)
+        match = re.search(r'"frame": ?"(\w+)"(?:.{,400}?"up": ?"([^"]*)")?', head, re.DOTALL)
     else:
-        found = re.search(r"\bframe: (\w+)(?:.{,400}?\bup: ([^,\n]*))?", head, re.DOTALL)
-    return {"frame": found[1], "up": (found[2] or "").partition(",")[0]} if found else {}
+        match = re.search(r"\bframe: (\w+)(?:.{,400}?\bup: ([^,\n]*))?", head, re.DOTALL)
+    return {"frame": match[1], "up": (match[2] or "").partition(",")[0]} if match else {}
 
 
 def offset_of(path: Path) -> np.ndarray:
@@ -203,26 +212,21 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
     try:
         with read_by_library():
             mesh = load_geometry(read_regular(source), file_type, force="mesh")
-            return _sound(source, mesh, offset_of(source))
+            if not isinstance(mesh, trimesh.Trimesh) or len(mesh.faces) == 0:
+                raise UserError(f"{source}: contains no triangles; give a mesh with faces, not only points")
+            if (offset := offset_of(source)).any():
+                mesh.vertices = mesh.vertices + offset
+            if not np.isfinite(mesh.vertices).all():
+                raise UserError(f"{source}: contains vertices that are NaN or infinite; export the mesh again")
+            if mesh.faces.shape[1:] != (3,) or mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
+                raise UserError(f"{source}: contains faces with vertex indices out of range; export the mesh again")
+            if not has_area(mesh):
+                raise UserError(f"{source}: its triangles have no area, or an infinite one; export the mesh again")
+            return mesh
     except DamagedError as error:
         raise UserError(
             f"{source}: cannot be read as a mesh ({error}); give a complete .ply, .obj, .stl or .glb file"
         ) from error
-
-
-def _sound(source: Path, mesh: object, offset: np.ndarray) -> trimesh.Trimesh:
-    """The mesh, moved by the offset [3]; raises UserError as `read_mesh`."""
-    if not isinstance(mesh, trimesh.Trimesh) or len(mesh.faces) == 0:
-        raise UserError(f"{source}: contains no triangles; give a mesh with faces, not only points")
-    if offset.any():
-        mesh.vertices = mesh.vertices + offset
-    if not np.isfinite(mesh.vertices).all():
-        raise UserError(f"{source}: contains vertices that are NaN or infinite; export the mesh again")
-    if mesh.faces.shape[1:] != (3,) or mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
-        raise UserError(f"{source}: contains faces with vertex indices out of range; export the mesh again")
-    if not has_area(mesh):
-        raise UserError(f"{source}: its triangles have no area, or an infinite one; export the mesh again")
-    return mesh
 
 
 def has_area(mesh: trimesh.Trimesh) -> bool:
@@ -245,7 +249,7 @@ def given_surface(scene: Scene, path: Path, frame: str, up: str | None) -> Surfa
 
 def frame_of(path: Path, frame: str) -> str:
     """The frame of a mesh file, one of FRAMES: what this program wrote into it, else `frame`."""
-    own = _recorded(path).get("frame")
+    own = recorded(path).get("frame")
     return own if own in FRAMES else frame
 
 
@@ -255,7 +259,7 @@ def mesh_to_working(scene: Scene, path: Path, frame: str, up: str | None) -> np.
     What this program wrote into its files precedes `frame` and `up`, the values of --frame and --up, which are for the
     files of other programs: these have the axes of their frame, unless they are GLB, which has y up, or `up` is y.
     """
-    own, suffix, frame = _recorded(path), path.suffix.lower(), frame_of(path, frame)
+    own, suffix, frame = recorded(path), path.suffix.lower(), frame_of(path, frame)
     axis = own["up"] if own.get("up") in (Y_AXIS, Z_AXIS) else up
     if own:
         return np.linalg.inv(scene_axes(suffix, scene, frame, axis).change)
@@ -263,5 +267,154 @@ def mesh_to_working(scene: Scene, path: Path, frame: str, up: str | None) -> np.
     return np.linalg.inv(working_to(scene, frame)) @ turned
 
 
-def _recorded(path: Path) -> dict[str, str]:
-    return recorded(path) if is_file(path) else {}
+STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13
+OF_VERTICES, OF_INDICES = 34962, 34963  # targets of glTF's buffer views (section 3.6.2)
+UNLIT = "KHR_materials_unlit"
+DIGITS = 7  # significant ones of coordinates about the origin
+FAR = 2  # further digits from which on float32 is too coarse
+ROWS = 2**16  # rows of an OBJ that are formatted at a time
+
+
+def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
+    """Write PLY, OBJ with its material, GLB or STL, by the suffix; `path` never contains an incomplete file.
+
+    A mesh that is small beside its distance from the origin, as in UTM coordinates, would lose its shape in float32:
+    PLY then has double coordinates, OBJ more digits; GLB and STL are written less an offset, which a JSON file beside
+    them records, and in GLB also the translation of its node. Returns all files; the .mtl and .png of a textured OBJ
+    and the record of an offset are in the same folder and are written first. Raises UserError if writing fails.
+    """
+    suffix, files, material = path.suffix.lower(), [path], path
+    vertices = np.asarray(surface.mesh.vertices)
+    far, extent = np.abs(vertices).max(initial=0.0), np.ptp(vertices, axis=0).max() if len(vertices) else 0.0
+    digits = DIGITS + (math.ceil(math.log10(far / extent)) if 0 < extent < far else 0)
+    is_far = digits > DIGITS + FAR
+    if suffix == ".ply":
+        write_result(path, _ply(surface, about, is_far))
+        return files
+    if suffix == ".obj":
+        if surface.picture is not None:
+            material, image = companions(path, TEXTURE)
+            write_result(image, cv2.imencode(".png", surface.picture[..., ::-1])[1].tobytes())
+            look = f"newmtl surface\nKa 1 1 1\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {image.name}\n"
+            write_result(material, look.encode())
+            files += [material, image]
+        write_result(path, _obj(surface, about, material.name, digits))
+        return files
+    offset = np.zeros(3)
+    if is_far:
+        low, high = surface.mesh.bounds
+        offset = np.round(0.5 * (low + high), -math.floor(math.log10((high - low).max())))
+        record = {"offset": offset.tolist(), **vars(about)}
+        write_result(offset_file(path), json.dumps(record, indent=2).encode())
+        files.append(offset_file(path))
+        near = trimesh.Trimesh(vertices - offset, surface.mesh.faces, process=False)
+        surface = replace(surface, mesh=near)
+    write_result(path, _stl(surface, about, is_far) if suffix == ".stl" else _glb(surface, about, offset))
+    return files
+
+
+def _mesh(surface: Surface, **more: Any) -> trimesh.Trimesh:
+    """The mesh as a trimesh object."""
+    normals = None if surface.normals is None else _unit(surface.normals)
+    return trimesh.Trimesh(surface.mesh.vertices, surface.mesh.faces, vertex_normals=normals, process=False, **more)
+
+
+def _ply(surface: Surface, about: About, is_far: bool) -> bytes:
+    """Binary PLY with comments, with normals and colours if there are any, and double coordinates if it `is_far`."""
+    content = export_ply(_mesh(surface, vertex_colors=surface.rgb), vertex_normal=surface.normals is not None)
+    head, mark, body = content.partition(b"end_header\n")
+    if is_far:
+        faces = body[-len(surface.mesh.faces) * PLY_FACE_BYTES :]
+        rows = np.frombuffer(body[: len(body) - len(faces)], np.uint8).reshape(len(surface.mesh.vertices), -1)
+        wide = np.asarray(surface.mesh.vertices).astype("<f8").view(np.uint8)
+        body = np.concatenate([wide, rows[:, 12:]], axis=1).tobytes() + faces
+        for axis in (b"x", b"y", b"z"):
+            head = head.replace(b"property float %b\n" % axis, b"property double %b\n" % axis)
+    comments = "".join(f"comment {line}\n" for line in about.lines()).encode("utf-8", "replace")
+    return head.replace(b"element vertex", comments + b"element vertex", 1) + mark + body
+
+
+def _stl(surface: Surface, about: About, is_far: bool) -> bytes:
+    """Binary STL; the header contains as much of the comment as fits."""
+    # Readers take a header that begins with "solid" for the text format.
+    start = FAR_STL if is_far else NEAR_STL
+    words = f"{start.decode()}{', '.join(about.lines())}".encode("ascii", "replace")[:STL_HEADER_BYTES]
+    return words.ljust(STL_HEADER_BYTES) + export_stl(_mesh(surface))[STL_HEADER_BYTES:]
+
+
+def _glb(surface: Surface, about: About, offset: np.ndarray) -> bytes:
+    """glTF 2.0 in one file. Colours from photographs include the lighting, so the material is unlit.
+
+    Without a material glTF prescribes a metal, which is nearly black in most viewers, and Blender shows no colours.
+    """
+    place = np.eye(4)
+    place[:3, 3] = offset
+    mesh = _mesh(surface, metadata=vars(about))
+    picture = None if surface.picture is None else Image.fromarray(surface.picture)
+    material = PBRMaterial(baseColorTexture=picture, metallicFactor=0.0, doubleSided=True)
+    mesh.visual = trimesh.visual.TextureVisuals(surface.uv, material)
+    if surface.rgb is not None:  # as linear uint8: many readers, trimesh among them, take wider integers for bytes
+        levels = np.rint(linear(np.arange(256)) * 255).astype(np.uint8)
+        colors = np.concatenate([levels[surface.rgb], np.full((len(surface.rgb), 1), 255, np.uint8)], axis=1)
+        mesh.visual.vertex_attributes["color"] = colors
+
+    def finish(tree: dict[str, Any]) -> None:
+        tree["asset"]["extras"] = vars(about)
+        primitive = tree["meshes"][0]["primitives"][0]
+        for index in (primitive["indices"], *primitive["attributes"].values()):
+            view = tree["bufferViews"][tree["accessors"][index]["bufferView"]]
+            view["target"] = OF_INDICES if index == primitive["indices"] else OF_VERTICES
+        if surface.rgb is not None or picture is not None:
+            tree["materials"][0]["extensions"] = {UNLIT: {}}
+            tree["extensionsUsed"] = [UNLIT]
+
+    scene = trimesh.Scene()
+    scene.add_geometry(mesh, transform=place)
+    return export_glb(scene, include_normals=surface.normals is not None, tree_postprocessor=finish)
+
+
+def linear(rgb: np.ndarray) -> np.ndarray:
+    """sRGB levels from 0 to 255, of any shape, as linear float64 in [0, 1] (IEC 61966-2-1)."""
+    shares = rgb / 255.0
+    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+
+
+def _unit(normals: np.ndarray) -> np.ndarray:
+    """Normals [V, 3] of unit length; zero normals become the z axis, since files require unit normals."""
+    length = np.linalg.norm(normals, axis=1, keepdims=True)
+    return np.where(length > 0, normals / np.where(length > 0, length, 1.0), [0.0, 0.0, 1.0])
+
+
+def _obj(surface: Surface, about: About, material: str, digits: int) -> bytes:
+    """OBJ with colours after the vertices' coordinates, or with `material`.
+
+    trimesh needs three times the time and twice the memory (two million triangles: 12 s and 1.0 GB, here 4 s and
+    0.6 GB), and rounds coordinates to eight decimals for any scale.
+    """
+    vertices = np.asarray(surface.mesh.vertices)
+    colored = vertices if surface.rgb is None else np.concatenate([vertices, surface.rgb / 255.0], axis=1)
+    head = [f"# {line}" for line in about.lines()]
+    parts = ["\n".join([*head, *([f"mtllib {material}"] if surface.uv is not None else []), ""])]
+    parts += _rows("v" + f" %.{digits}g" * 3 + " %.4f" * (colored.shape[1] - 3) + "\n", colored)
+    fields = ["%d"]
+    if surface.uv is not None:
+        parts += _rows("vt %.6f %.6f\n", surface.uv)
+    if surface.normals is not None:
+        parts += _rows("vn %.4f %.4f %.4f\n", _unit(surface.normals))
+        fields.append("%d/%d" if surface.uv is not None else "/%d")
+    elif surface.uv is not None:
+        fields.append("%d")
+    parts += ["usemtl surface\n"] if surface.uv is not None else []
+    corner = "/".join(fields)
+    repeated = np.repeat(np.asarray(surface.mesh.faces) + 1, corner.count("%d"), axis=1)
+    parts += _rows("f" + f" {corner}" * 3 + "\n", repeated)
+    return "".join(parts).encode("utf-8", "replace")
+
+
+def _rows(pattern: str, values: np.ndarray) -> list[str]:
+    """The rows of `values` formatted by `pattern`, as texts of ROWS rows."""
+    texts = []
+    for start in range(0, len(values), ROWS):
+        part = values[start : start + ROWS]
+        texts.append(pattern * len(part) % tuple(part.reshape(-1).tolist()))
+    return texts

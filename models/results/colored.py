@@ -15,8 +15,7 @@ from data.errors import UserError
 from data.scenes.scene import Scene
 from models.mesh import clean
 from models.mesh.color import Fallback, Photographs, paint
-from models.mesh.formats import write_surface
-from models.mesh.mesh import About, Surface, given_surface, scene_axes, surface_to_world
+from models.mesh.mesh import About, Surface, given_surface, scene_axes, surface_to_world, write_surface
 from models.mesh.output import companions
 from models.mesh.visibility import Visibility
 from models.methods.conf import ExperimentConfig

@@ -19,8 +19,7 @@ from trimesh.exchange.gltf import export_glb
 from data.cameras import camera_rays, image_pixels
 from data.io.images import to_uint8
 from models.mesh.clean import thinned
-from models.mesh.formats import UNLIT, linear
-from models.mesh.mesh import Surface
+from models.mesh.mesh import UNLIT, Surface, linear
 from models.results.camera_paths import lens
 from models.results.context import EvalContext
 from models.results.render import distance_picture, normal_picture

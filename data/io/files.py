@@ -138,10 +138,10 @@ def open_regular(path: Path, flags: int) -> int:
     except OSError as error:
         words = {errno.ELOOP: LINK_WORDS, errno.ENXIO: "it is not a file"}.get(error.errno or 0, error.strerror)
         raise OSError(error.errno, words, str(path)) from error
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(descriptor)
-        words = HARD_LINK_WORDS if stat.S_ISREG(found.st_mode) else "it is not a file"
+        words = HARD_LINK_WORDS if stat.S_ISREG(status.st_mode) else "it is not a file"
         raise OSError(errno.EINVAL, words, str(path))
     return descriptor
 
@@ -171,34 +171,18 @@ def read_regular(path: Path | str, most: int = -1) -> bytes:
             raise OSError(errno.ENOMEM, "it does not fit into memory", str(path)) from error
 
 
-def files_beside(path: Path, *suffixes: str) -> str:
-    """A hint for a missing file: the most similar of the files with a suffix beside it, or all of them, or that there
-    are none.
-    """
-    return _beside(path, _names(path.parent, suffixes), f"{' or '.join(suffixes)} file")
-
-
-def folders_beside(path: Path) -> str:
-    """A hint for a missing folder: the most similar of those beside it, or all of them, or that there are none."""
-    return _beside(path, _names(path.parent, ()), "folder")
-
-
-def _beside(path: Path, names: list[str] | None, what: str) -> str:
-    """The hint; `names` are those beside `path`, None if its folder cannot be read."""
-    if not os.path.isdir(path.parent):
-        return f"; there is no folder {path.parent}"
-    if not names:
-        return f"; {path.parent} holds no {what}" if names is not None else ""
-    shown = f"{', '.join(names[:MOST_NAMED])}{', ...' if len(names) > MOST_NAMED else ''}"
-    near = difflib.get_close_matches(path.name, names, n=1)
-    return f"; did you mean {path.parent / near[0]}? (there: {shown})" if near else f"; there: {shown}"
-
-
-def _names(folder: Path, suffixes: tuple[str, ...]) -> list[str] | None:
-    """Sorted names of the files with one of the suffixes, of the folders for (); None if the folder cannot be read."""
+def similar_names(path: Path, *suffixes: str) -> str:
+    """A hint for a missing file with a suffix, or folder: the most similar one there, or all of them, or none."""
+    folder, kind = path.parent, f"{' or '.join(suffixes)} file" if suffixes else "folder"
+    if not os.path.isdir(folder):
+        return f"; there is no folder {folder}"
     try:
-        entries = islice(folder.iterdir(), MOST_READ)
-        kept = (entry for entry in entries if (entry.suffix in suffixes if suffixes else entry.is_dir()))
-        return sorted(entry.name for entry in kept if not entry.name.startswith("."))
+        entries = [entry for entry in islice(folder.iterdir(), MOST_READ) if not entry.name.startswith(".")]
+        names = sorted(entry.name for entry in entries if (entry.suffix in suffixes if suffixes else entry.is_dir()))
     except (OSError, ValueError):
-        return None
+        return ""
+    if not names:
+        return f"; {folder} holds no {kind}"
+    listing = f"{', '.join(names[:MOST_NAMED])}{', ...' if len(names) > MOST_NAMED else ''}"
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean {folder / near[0]}? (there: {listing})" if near else f"; there: {listing}"

@@ -8,7 +8,6 @@ is an exception that Python prints and drops.
 from __future__ import annotations
 
 import _thread
-import codecs
 import contextlib
 import io
 import logging
@@ -19,14 +18,12 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Any, TextIO
 
 from data.errors import one_line
 
 STDIN, STDOUT, STDERR = 0, 1, 2  # file descriptors; C libraries write to the last
 PATIENCE_SECONDS = 1.0  # to wait for a non-blocking stream; then the text is dropped
-FALLBACK_ENCODING = "ascii"  # for encodings that cannot encode line by line, such as Punycode
 OPENCV_QUIET = {"OPENCV_LOG_LEVEL": "SILENT", "OPENCV_FFMPEG_LOGLEVEL": "-8"}  # -8: AV_LOG_QUIET
 # Prefixes of environment variables that libraries read when they are loaded: invalid values end the process, others
 # lower the limit on image sizes below that of this program.
@@ -44,11 +41,12 @@ def secure() -> None:
     Otherwise the next opened file, such as a checkpoint, would get the number of a closed descriptor and be printed
     into. Must be called once, at the start of a process, before any file is opened.
     """
-    with contextlib.suppress(OSError):  # a system without /dev/null
-        for descriptor in (STDIN, STDOUT, STDERR):
-            if not _is_open(descriptor):
-                os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number, which is this
-    if sys.stdin is None and _is_open(STDIN):
+    for descriptor in (STDIN, STDOUT, STDERR):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number, which is this
+    if sys.stdin is None:
         sys.stdin = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 (for the whole process)
         vars(sys)["__stdin__"] = sys.stdin
     sys.stdout, sys.stderr = _lasting(STDOUT, sys.stdout), _lasting(STDERR, sys.stderr)
@@ -136,37 +134,17 @@ def _write(text: str, stream: TextIO | None) -> None:
     """Write `text`, whose only control characters are line ends; characters `stream` cannot encode are escaped."""
     if stream is None:
         return
-    encoding = usable_encoding(getattr(stream, "encoding", None))
+    encoding = getattr(stream, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError, ValueError):  # ValueError: closed stream or encoding error
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
-
-
-@lru_cache
-def usable_encoding(name: str | None) -> str:
-    """`name` if it can encode text line by line, else `FALLBACK_ENCODING`; UTF-8 for None."""
-    name = name or "utf-8"
-    try:
-        encoder = codecs.getincrementalencoder(name)("backslashreplace")
-        lines = (encoder.encode("\xe9\ud800\n") + encoder.encode("b\n")).decode(name)
-    except (LookupError, TypeError, ValueError):
-        return FALLBACK_ENCODING
-    return name if lines.endswith("\nb\n") else FALLBACK_ENCODING
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
 
 
 def _lasting(descriptor: int, before: TextIO | None) -> TextIO:
     """A text stream on `descriptor` that never fails, in the encoding of `before`."""
     return io.TextIOWrapper(
         io.BufferedWriter(_Lasting(descriptor)),
-        encoding=usable_encoding(getattr(before, "encoding", None)),
+        encoding=getattr(before, "encoding", None) or "utf-8",
         errors="backslashreplace",
         line_buffering=True,
     )

@@ -36,7 +36,6 @@ MAX_MEMBER_BYTES = 1 << 16
 MAX_NPZ_BYTES = 1 << 30
 # The methods that numpy writes into npz archives. zipfile decompresses the other methods without a limit.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-NPY_SUFFIX = ".npy"
 
 
 def read_json(path: Path, most_bytes: int = MAX_FILE_BYTES) -> object:
@@ -48,8 +47,12 @@ def read_json(path: Path, most_bytes: int = MAX_FILE_BYTES) -> object:
         return json.loads(read_content(path, most_bytes).decode("utf-8-sig"))
     except RecursionError as error:
         raise SceneError(f"{path}: is nested too deeply; write it again") from error
+    except json.JSONDecodeError as error:
+        where = f"{error.msg} in line {error.lineno}, column {error.colno}"
+        raise SceneError(f"{path}: cannot be read as JSON ({where}); write it again") from error
     except (ValueError, MemoryError) as error:
-        raise SceneError(f"{path}: cannot be read as JSON ({_reason(error)}); write it again") from error
+        why = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "contains a number that is too long"
+        raise SceneError(f"{path}: cannot be read as JSON (it {why}); write it again") from error
 
 
 def read_object(path: Path, most_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
@@ -71,12 +74,6 @@ def read_content(path: Path, most_bytes: int = MAX_FILE_BYTES) -> bytes:
     if not content:
         raise SceneError(f"{path}: is empty; write it again")
     return content
-
-
-def _reason(error: ValueError | MemoryError) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} in line {error.lineno}, column {error.colno}"
-    return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "it contains a number that is too long"
 
 
 def kind(value: object) -> str:
@@ -171,8 +168,8 @@ def objects(where: str, key: str, content: Mapping[str, object]) -> list[dict[st
     """The non-empty list of objects `key` in `content`; raises SceneError for anything else."""
     value = content.get(key)
     if not isinstance(value, list) or not value:
-        found = "is missing" if key not in content else "is empty" if value == [] else f"is {kind(value)}"
-        raise SceneError(f"{where}: {key} {found} and must be a list with an entry for each photograph")
+        given = "is missing" if key not in content else "is empty" if value == [] else f"is {kind(value)}"
+        raise SceneError(f"{where}: {key} {given} and must be a list with an entry for each photograph")
     for index, entry in enumerate(value):
         if not isinstance(entry, dict):
             raise SceneError(f"{where}: {key}[{index}] is {kind(entry)} and must be an object; write it again")
@@ -211,23 +208,21 @@ def read_members(path: Path, wanted: re.Pattern | None, most: int = MAX_MEMBER_B
                 archive = zipfile.ZipFile(file)
         except DamagedError as error:
             raise DamagedError("it is not an npz archive, or it is damaged") from error
-        entries = {entry.filename.removesuffix(NPY_SUFFIX): entry for entry in archive.infolist()}
-        chosen = {key: entry for key, entry in entries.items() if not wanted or wanted.fullmatch(key)}
-        return {key: _member(archive, entry, most) for key, entry in chosen.items()}
-
-
-def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
-    """One array; raises DamagedError, naming it, if it is too large, unsupported or damaged."""
-    name = entry.filename[:LONGEST_REASON]
-    if entry.file_size > most:
-        raise DamagedError(f"{name} would decompress to {entry.file_size} bytes, far more than it needs")
-    if entry.compress_type not in METHODS:
-        raise DamagedError(f"{name} has a compression method that numpy never uses")
-    try:
-        with read_by_library():
-            return _parse(io.BytesIO(archive.read(entry)), most)
-    except DamagedError as error:
-        raise DamagedError(f"{name}: {error}") from error
+        arrays = {}
+        for entry in archive.infolist():
+            key, name = entry.filename.removesuffix(".npy"), entry.filename[:LONGEST_REASON]
+            if wanted and not wanted.fullmatch(key):
+                continue
+            if entry.file_size > most:
+                raise DamagedError(f"{name} would decompress to {entry.file_size} bytes, far more than it needs")
+            if entry.compress_type not in METHODS:
+                raise DamagedError(f"{name} has a compression method that numpy never uses")
+            try:
+                with read_by_library():
+                    arrays[key] = _parsed_npy(archive.read(entry), most)
+            except DamagedError as error:
+                raise DamagedError(f"{name}: {error}") from error
+        return arrays
 
 
 def read_npy(path: Path, most: int) -> np.ndarray:
@@ -240,11 +235,12 @@ def read_npy(path: Path, most: int) -> np.ndarray:
     if len(content) > most:
         raise DamagedError(f"it is larger than {most >> 20} MiB")
     with read_by_library():
-        return _parse(io.BytesIO(content), most)
+        return _parsed_npy(content, most)
 
 
-def _parse(stream: io.BytesIO, most: int) -> np.ndarray:
-    """The .npy array in `stream`; raises DamagedError if its header claims more than `most` bytes."""
+def _parsed_npy(content: bytes, most: int) -> np.ndarray:
+    """The array of a .npy file; raises DamagedError if its header claims more than `most` bytes."""
+    stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)

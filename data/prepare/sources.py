@@ -16,7 +16,7 @@ from PIL import Image
 
 from data.errors import DamagedError, UserError, listed, read_by_library
 from data.io.color_profiles import profile_words, to_srgb
-from data.io.files import folders_beside, open_input, read_regular
+from data.io.files import open_input, read_regular, similar_names
 from data.io.headers import ImageError
 from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, image_size, read_image, size_of
 from data.io.metadata import read_exif, read_metadata
@@ -71,7 +71,7 @@ def find_images(source: Path) -> list[Path]:
             )
         return images
     if not os.path.isfile(source):
-        raise UserError(f"--images {source}: no such folder or video{folders_beside(source)}")
+        raise UserError(f"--images {source}: no such folder or video{similar_names(source)}")
     if not is_video(source):
         raise UserError(
             f"--images {source}: is not a video that OpenCV can decode; give an MP4 or a folder of photographs"

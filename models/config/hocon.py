@@ -18,7 +18,7 @@ from pyhocon.exceptions import ConfigException
 from pyparsing import ParseBaseException
 
 from data.errors import INVALID, reason
-from data.io.files import files_beside, read_regular
+from data.io.files import read_regular, similar_names
 from models.config.strict import ConfigError, shown
 
 CPU, CUDA = DEVICES = ("cpu", "cuda")
@@ -254,7 +254,7 @@ def _read_text(path: Path) -> str:
     try:
         return read_regular(path, MAX_BYTES + 1).decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such conf file{files_beside(path, '.conf')}") from None
+        raise ConfigError(f"{path}: no such conf file{similar_names(path, '.conf')}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
-from data.io.files import folders_beside, is_file
+from data.io.files import is_file, similar_names
 from models.results.metric_tables import FOLDER, JSON_FILE, aligned, lines, read_json
 
 UNTOLD = ("general.base_exp_dir", "general.recording")  # keys that differ without effect
@@ -88,7 +88,7 @@ def _figures(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror}); check the path and its permissions") from error
     if not is_there and not os.path.lexists(folder):
-        raise UserError(f"{folder}: no such folder{folders_beside(folder)}; name the folder of an experiment")
+        raise UserError(f"{folder}: no such folder{similar_names(folder)}; name the folder of an experiment")
     if not is_there:
         raise UserError(f"{folder}: has no {FOLDER}/{JSON_FILE}; name an experiment folder after --mode evaluate")
     return read_json(path)

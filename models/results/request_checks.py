@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from data.errors import UserError
-from data.io.files import files_beside, require_place
+from data.io.files import require_place, similar_names
 from data.limits import require_values
 from models.mesh.output import require_valid
 from models.requests import (
@@ -25,7 +25,7 @@ def require_training(request: TrainingRequest) -> None:
     if request.overwrite and request.is_continue:
         raise UserError("--overwrite, --is_continue: one starts again, the other continues; give only one of them")
     if request.checkpoint is not None and not os.path.isfile(request.checkpoint):
-        beside = files_beside(request.checkpoint, ".safetensors", ".pth", ".ply")
+        beside = similar_names(request.checkpoint, ".safetensors", ".pth", ".ply")
         raise UserError(f"--checkpoint {request.checkpoint}: no such file{beside}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.errors import SceneError
-from data.io.files import folders_beside
+from data.io.files import similar_names
 from data.io.images import IMAGE_SUFFIXES
 from data.parsed_scene import CameraFiles, ParsedScene
 from data.scenes.readers import colmap, metashape, neus, realitycapture, sfm_programs, transforms
@@ -75,7 +75,7 @@ def recognise(folder: Path) -> str:
     if folder.is_file():
         raise SceneError(f"{folder}: is a file; dataset.data_dir names the folder that holds the scene")
     if not folder.is_dir():
-        raise SceneError(f"{folder}: no such folder{folders_beside(folder)}; dataset.data_dir names the scene folder")
+        raise SceneError(f"{folder}: no such folder{similar_names(folder)}; dataset.data_dir names the scene folder")
     try:
         marks = _marks(folder)
         for better, worse in PREFERRED:

@@ -21,7 +21,7 @@ import numpy as np
 
 from data.cameras import decompose_projection
 from data.errors import INVALID, DamagedError, SceneError
-from data.io.files import folders_beside, write_result
+from data.io.files import similar_names, write_result
 from data.io.images import image_size, left_out, list_images, require_images, write_image
 from data.io.named_files import require_no_gap, require_same_numbers
 from data.io.untrusted import read_members, read_object
@@ -135,7 +135,7 @@ def _spare_note(path: Path, count: int, spare: int) -> tuple[str, ...]:
 
 def _list_images(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise SceneError(f"{folder}: no such folder{folders_beside(folder)}; dataset.data_dir names the scene folder")
+        raise SceneError(f"{folder}: no such folder{similar_names(folder)}; dataset.data_dir names the scene folder")
     if not (folder / "image").is_dir():
         present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise SceneError(

@@ -237,12 +237,12 @@ def read_images(path: Path) -> list[ColmapImage]:
     if path.suffix == ".bin":
         return _records(path, _image)
     # A line of matches may be empty or missing: the one before it is a pose.
-    found: list[ColmapImage | None] = []
+    images: list[ColmapImage | None] = []
     for image in _rows(path, _image_of_words, NO_IMAGE):
-        if image is None and (not found or found[-1] is None):
+        if image is None and (not images or images[-1] is None):
             raise ModelFileError(f"{path.name}: a line is {NO_IMAGE}")
-        found.append(image)
-    return [image for image in found if image is not None]
+        images.append(image)
+    return [image for image in images if image is not None]
 
 
 def _image(content: bytes, at: int) -> tuple[ColmapImage, int]:
@@ -284,10 +284,10 @@ def _pose(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
 
 def read_points(path: Path) -> SparsePoints | None:
     """The points of points3D.bin or points3D.txt, in COLMAP's world; None without any. Raises ModelFileError."""
-    found = _records(path, _point) if path.suffix == ".bin" else _rows(path, _point_of_words, "no point")
-    if not found:
+    points = _records(path, _point) if path.suffix == ".bin" else _rows(path, _point_of_words, "no point")
+    if not points:
         return None
-    values, views = np.array([point for point, _ in found]), np.array([views for _, views in found], np.int64)
+    values, views = np.array([point for point, _ in points]), np.array([views for _, views in points], np.int64)
     error = np.where(values[:, 6] < 0, np.nan, values[:, 6])  # COLMAP writes -1 for an unknown one
     return SparsePoints(values[:, :3], views, error, np.nan_to_num(values[:, 3:6]).clip(0, 255).astype(np.uint8))
 
@@ -307,22 +307,22 @@ def _point_of_words(line: str) -> tuple[list[float], int]:
 
 def _records(path: Path, record: Callable[[bytes, int], tuple[Record, int]]) -> list[Record]:
     """The records of a binary file; `record` gives the one at a byte, and where the next begins."""
-    content, found = read_regular(path), []
+    content, records = read_regular(path), []
     try:
         (count,), at = COUNT.unpack_from(content), COUNT.size
         for _ in range(count):
             one, at = record(content, at)
-            found.append(one)
+            records.append(one)
     except (struct.error, ValueError, OverflowError, MemoryError):
         raise ModelFileError(f"{path.name} is truncated or damaged") from None
     if at != len(content):
         raise ModelFileError(f"{path.name} is truncated or damaged: its records end at byte {at}")
-    return found
+    return records
 
 
 def _rows(path: Path, row: Callable[[str], Record], wrong: str) -> list[Record]:
     """The records of a text file, one a line, without comments and empty lines; `wrong`: what another line is."""
-    content, found = read_regular(path), list[Any]()
+    content, records = read_regular(path), list[Any]()
     try:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -332,12 +332,12 @@ def _rows(path: Path, row: Callable[[str], Record], wrong: str) -> list[Record]:
         ) from None
     for number, line in enumerate(lines, 1):
         try:
-            found += [row(line)] if line.strip() and not line.startswith("#") else []
+            records += [row(line)] if line.strip() and not line.startswith("#") else []
         except (ValueError, OverflowError):
             has_commas = any(DECIMAL_COMMA.fullmatch(word) for word in line.split(maxsplit=9)[:9])
             why = "has decimal commas where numbers need points" if has_commas else f"is {wrong}"
             raise ModelFileError(f"{path.name}, line {number}: {why}") from None
-    return found
+    return records
 
 
 # LLFF: poses_bounds.npy [N, 17], a pose [3, 5] row by row, then the nearest and farthest depth of the points; images/

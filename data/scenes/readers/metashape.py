@@ -41,12 +41,21 @@ COEFFICIENTS = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2",
 def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE
-    chunk = _chunk(source)
+    chunks = read_xml(source, "Metashape", "export the cameras again").findall("chunk")
+    if len(chunks) != 1:
+        raise SceneError(f"{source}: has {len(chunks)} chunks and must have one; export the cameras of one chunk")
+    chunk = chunks[0]
     lenses = {sensor.get("id"): sensor for sensor in chunk.iterfind("sensors/sensor")}
     cameras = {camera.get("id"): camera for camera in chunk.iterfind("cameras//camera")}
-    worlds = _worlds(source, chunk)
+    # For each component, and for cameras of none: its frame, None for the world, and the transform to that.
+    own = _similarity(source, chunk)
+    whole = np.eye(4) if own is None else own
+    parts = {part.get("id"): _similarity(source, part) for part in chunk.iterfind("components/component")}
+    worlds: dict[str | None, tuple[str | None, np.ndarray]] = {None: (None, whole)}
+    for key, change in parts.items():
+        worlds[key] = (key if change is None and len(parts) > 1 else None, whole if change is None else change)
     without: list[str] = []
-    found: dict[str, Path | None] = {}
+    photographs: dict[str, Path | None] = {}
     place = photographs_folder(folder) or folder
     framed: dict[str | None, list[PosedImage]] = {}
     for camera in cameras.values():
@@ -66,12 +75,12 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
         pose = numbers(where, "transform", master.findtext("transform"), 16).reshape(4, 4)
         pose = pose if master is camera else pose @ _offset(where, sensor)
         frame, world = worlds.get(master.get("component_id"), worlds[None])
-        found[label] = image = spelled_file(place, label) or spelled_below(place, label)  # it may lack the suffix
+        photographs[label] = image = spelled_file(place, label) or spelled_below(place, label)  # it may lack the suffix
         if image is None:
             continue
         posed = _posed_image(where, image, sensor, rigid_pose(where, "transform", world @ pose))
         framed.setdefault(frame, []).append(posed)
-    missing = require_most(source, list(found), list(found.values()))
+    missing = require_most(source, list(photographs), list(photographs.values()))
     if not framed:
         raise SceneError(f"{source}: no camera has a transform; align the photographs and export the cameras again")
     images = max(framed.values(), key=len)
@@ -94,42 +103,23 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
     return ParsedScene(name=folder.resolve().name, source=source, images=masked, notes=notes)
 
 
-def _worlds(source: Path, chunk: ElementTree.Element) -> dict[str | None, tuple[str | None, np.ndarray]]:
-    """For each component, and for cameras of none: its frame, None for the world, and the transform to that."""
-    found = _similarity(source, chunk)
-    whole = np.eye(4) if found is None else found
-    parts = {part.get("id"): _similarity(source, part) for part in chunk.iterfind("components/component")}
-    apart = [key for key, own in parts.items() if own is None and len(parts) > 1]
-    worlds = {key: (key if key in apart else None, whole if own is None else own) for key, own in parts.items()}
-    return {None: (None, whole), **worlds}
-
-
 def _offset(where: str, sensor: ElementTree.Element) -> np.ndarray:
     """The pose [4, 4] of a slave's sensor in the frame of its master, the identity where it is not given."""
-    found = np.eye(4)
+    pose = np.eye(4)
     if sensor.find("rotation") is not None:
-        found[:3, :3] = numbers(where, "rotation", sensor.findtext("rotation"), 9).reshape(3, 3)
+        pose[:3, :3] = numbers(where, "rotation", sensor.findtext("rotation"), 9).reshape(3, 3)
     name = next((name for name in ("translation", "location") if sensor.find(name) is not None), None)
     if name is not None:
-        found[:3, 3] = numbers(where, name, sensor.findtext(name), 3)
-    return found
-
-
-def _chunk(source: Path) -> ElementTree.Element:
-    """The only chunk of the file; raises SceneError for anything else."""
-    root = read_xml(source, "Metashape", "export the cameras again")
-    chunks = root.findall("chunk")
-    if len(chunks) != 1:
-        raise SceneError(f"{source}: has {len(chunks)} chunks and must have one; export the cameras of one chunk")
-    return chunks[0]
+        pose[:3, 3] = numbers(where, name, sensor.findtext(name), 3)
+    return pose
 
 
 def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.ndarray) -> PosedImage:
     kind = sensor.get("type", FRAME)
     if kind not in (FRAME, FISHEYE):
         raise SceneError(f"{where}: its sensor type {one_line(kind)} is not supported; it may be {FRAME} or {FISHEYE}")
-    found = {entry.get("class", "adjusted"): entry for entry in sensor.iterfind("calibration")}
-    calibration = found.get("adjusted", found.get("initial"))
+    calibrations = {entry.get("class", "adjusted"): entry for entry in sensor.iterfind("calibration")}
+    calibration = calibrations.get("adjusted", calibrations.get("initial"))
     if calibration is None:
         raise SceneError(f"{where}: its sensor has no calibration; align the photographs and export the cameras again")
     resolution = calibration.find("resolution")
@@ -140,7 +130,11 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
     width, height = (side(where, key, scalar(where, resolution.attrib, key)) for key in ("width", "height"))
     actual = image_size(image)
     require_same_shape(where, (width, height), actual)
-    f, cx, cy, b1, b2, k1, k2, k3, k4, p1, p2, p3, p4 = _coefficients(where, calibration, width, height)
+    values = {name: numbers(where, name, calibration.findtext(name, "0"), 1)[0] for name in COEFFICIENTS}
+    if calibration.find("f") is None and calibration.find("fx") is not None:  # PhotoScan 1.2
+        fx, fy, skew = (numbers(where, name, calibration.findtext(name, "0"), 1)[0] for name in ("fx", "fy", "skew"))
+        values |= {"f": fy, "b1": fx - fy, "b2": skew, "cx": values["cx"] - width / 2, "cy": values["cy"] - height / 2}
+    f, cx, cy, b1, b2, k1, k2, k3, k4, p1, p2, p3, p4 = values.values()
     positive(where, "f", f)
     positive(where, "f + b1", f + b1)
     is_fisheye = kind == FISHEYE
@@ -158,25 +152,16 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
     return PosedImage(image, Lens(intrinsics, distortion, is_fisheye, (width, height)), c2w, size=actual)
 
 
-def _coefficients(where: str, calibration: ElementTree.Element, width: int, height: int) -> list[float]:
-    """The numbers of a calibration, by the names in COEFFICIENTS, those of PhotoScan 1.2 converted."""
-    found = {name: numbers(where, name, calibration.findtext(name, "0"), 1)[0] for name in COEFFICIENTS}
-    if calibration.find("f") is None and calibration.find("fx") is not None:
-        fx, fy, skew = (numbers(where, name, calibration.findtext(name, "0"), 1)[0] for name in ("fx", "fy", "skew"))
-        found |= {"f": fy, "b1": fx - fy, "b2": skew, "cx": found["cx"] - width / 2, "cy": found["cy"] - height / 2}
-    return list(found.values())
-
-
 def _similarity(source: Path, part: ElementTree.Element) -> np.ndarray | None:
     """The transform [4, 4] of a chunk or component to the world; None if it has none."""
     transform = part.find("transform")
     if transform is None or transform.find("rotation") is None:
         return None
     where = f"{source}: {part.tag} {one_line(part.get('label', ''))}"
-    found = np.eye(4)
+    matrix = np.eye(4)
     scale = numbers(where, "scale", transform.findtext("scale"), 1)[0] if transform.find("scale") is not None else 1.0
     rotation = numbers(where, "rotation", transform.findtext("rotation"), 9).reshape(3, 3)
-    found[:3, :3] = positive(where, "scale", scale) * rotation
+    matrix[:3, :3] = positive(where, "scale", scale) * rotation
     if transform.find("translation") is not None:
-        found[:3, 3] = numbers(where, "translation", transform.findtext("translation"), 3)
-    return found
+        matrix[:3, 3] = numbers(where, "translation", transform.findtext("translation"), 3)
+    return matrix

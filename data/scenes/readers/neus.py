@@ -63,14 +63,45 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
 
     Images with different cameras may differ in size. Raises SceneError for missing or inconsistent files.
     """
-    image_paths = _list_images(folder)
-    masks: Sequence[Path | None] = _list_masks(folder, image_paths) or [None] * len(image_paths)
+    if not folder.is_dir():
+        raise SceneError(f"{folder}: no such folder{similar_names(folder)}; dataset.data_dir names the scene folder")
+    if not (folder / "image").is_dir():
+        present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
+        raise SceneError(
+            f"{folder}: has no folder image/ with the photographs (it contains {present}); name their folder image/"
+        )
+    image_paths = require_images(folder / "image")
+    masks: Sequence[Path | None] = [None] * len(image_paths)
+    if (folder / "mask").exists():
+        masks = list_images(folder / "mask")
+        if len(masks) != len(image_paths):
+            raise SceneError(
+                f"{folder / 'mask'}: contains {len(masks)} masks for {len(image_paths)} photographs; "
+                "provide one for each, or remove the folder and train with train.mask_weight = 0"
+            )
+        require_same_numbers(image_paths, masks)
     source = folder / files.render_cameras_name
     matrices = _read_matrices(source, "dataset.render_cameras_name", CAMERA_MATRIX)
     world_mats, scale_mat = _checked_cameras(source, matrices, image_paths)
     spare = next(index for index in itertools.count() if f"world_mat_{index}" not in matrices) - len(image_paths)
     require_no_gap(source, image_paths, len(image_paths) + spare)
-    cameras, frame = _decompose_all(source, world_mats), read_frame(folder / FRAME_FILE)
+    cameras, frame = [], read_frame(folder / FRAME_FILE)
+    for index, projection in enumerate(world_mats):
+        try:
+            cameras.append(decompose_projection(projection))
+        except ValueError as error:
+            raise SceneError(
+                f"{source}: world_mat_{index} is not a camera matrix: {error}; correct it or leave that view out"
+            ) from error
+    notes, count = list[str](), len(image_paths)
+    if spare > 0:
+        notes.append(
+            f"{source.name}: has {count + spare} cameras for {count} photographs; the first {count} are used in order, "
+            "which is correct only if the last photographs are the missing ones"
+        )
+    notes += [note for kind in ("image", "mask") if (folder / kind).is_dir() for note in left_out(folder / kind)]
+    if frame is not None:
+        notes += [*filter(None, [frame.left_out]), *frame.notes]
     return ParsedScene(
         name=folder.resolve().name,
         source=source,
@@ -83,79 +114,42 @@ def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
         region_mat=_read_object_matrix(folder / files.object_cameras_name, scale_mat is None),
         spare_cameras=spare,
         frame=frame,
-        notes=(
-            *_spare_note(source, len(image_paths), spare),
-            *(note for kind in ("image", "mask") if (folder / kind).is_dir() for note in left_out(folder / kind)),
-            *([frame.left_out] if frame and frame.left_out else []),
-            *(frame.notes if frame else ()),
-        ),
+        notes=tuple(notes),
     )
 
 
 def read_frame(path: Path) -> WorldFrame | None:
-    """What the file says of the world frame; None if there is none. Raises SceneError for a damaged one."""
+    """What the file, and the one of the map grid beside it, say of the world frame; None if there is none.
+
+    Raises SceneError for a damaged file.
+    """
     if not path.is_file():
         return None
-    content = read_object(path)
+    content, source = read_object(path), path
+    grid, reference = path.with_name(REFERENCE_FILE), None
     try:
-        up, scale, error = (content.get(name) for name in ("up_source", "scale_source", "scale_error"))
-        errors = {str(name): float(value) for name, value in content.get("camera_errors", {}).items()}
-        photographs = {str(image): str(name) for image, name in content.get("photographs", {}).items()}
-        without, notes = (tuple(map(str, content.get(name, ()))) for name in ("without_camera", "notes"))
-        error = None if error is None else float(error)
-        grid = read_reference(path.with_name(REFERENCE_FILE))
-        doubt = str(content.get("doubt", ""))
-        return WorldFrame(str(up or ""), str(scale or ""), error, errors, photographs, without, notes, grid, doubt)
-    except INVALID as failure:
-        raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
-
-
-def read_reference(path: Path) -> Reference | None:
-    """The map grid in the file; None if there is none. Raises SceneError for a damaged one."""
-    if not path.is_file():
-        return None
-    content = read_object(path)
-    try:
-        turn, offset = np.array(content["rotation"], float).tolist(), np.array(content["offset"], float).reshape(3)
-        reference = replace(Reference(**content), offset=tuple(offset.tolist()), rotation=tuple(map(tuple, turn)))
-        _similarity(path, "scale * rotation", reference.without_offset)
-        return replace(reference, accuracy=tuple(content["accuracy"]), left_out=tuple(content["left_out"]))
-    except INVALID as failure:
-        raise SceneError(f"{path}: is damaged; run --mode prepare again, or remove it") from failure
-
-
-def _spare_note(path: Path, count: int, spare: int) -> tuple[str, ...]:
-    if spare <= 0:
-        return ()
-    return (
-        f"{path.name}: has {count + spare} cameras for {count} photographs; the first {count} are used in order, "
-        "which is correct only if the last photographs are the missing ones",
-    )
-
-
-def _list_images(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise SceneError(f"{folder}: no such folder{similar_names(folder)}; dataset.data_dir names the scene folder")
-    if not (folder / "image").is_dir():
-        present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
-        raise SceneError(
-            f"{folder}: has no folder image/ with the photographs (it contains {present}); name their folder image/"
+        error = content.get("scale_error")
+        frame = WorldFrame(
+            up_source=str(content.get("up_source") or ""),
+            scale_source=str(content.get("scale_source") or ""),
+            scale_error=None if error is None else float(error),
+            camera_errors={str(name): float(value) for name, value in content.get("camera_errors", {}).items()},
+            photographs={str(image): str(name) for image, name in content.get("photographs", {}).items()},
+            without_camera=tuple(map(str, content.get("without_camera", ()))),
+            notes=tuple(map(str, content.get("notes", ()))),
+            doubt=str(content.get("doubt", "")),
         )
-    return require_images(folder / "image")
-
-
-def _list_masks(folder: Path, image_paths: Sequence[Path]) -> list[Path]:
-    """The files of mask/, one per image; [] if there is no such folder."""
-    if not (folder / "mask").exists():
-        return []
-    masks = list_images(folder / "mask")
-    if len(masks) != len(image_paths):
-        raise SceneError(
-            f"{folder / 'mask'}: contains {len(masks)} masks for {len(image_paths)} photographs; "
-            "provide one for each, or remove the folder and train with train.mask_weight = 0"
-        )
-    require_same_numbers(image_paths, masks)
-    return masks
+        if grid.is_file():
+            content, source = read_object(grid), grid
+            rotation = tuple(map(tuple, np.array(content["rotation"], float).tolist()))
+            offset = tuple(np.array(content["offset"], float).reshape(3).tolist())
+            reference = replace(Reference(**content), rotation=rotation, offset=offset)
+            _similarity(grid, "scale * rotation", reference.without_offset)
+            lists = {"accuracy": tuple(content["accuracy"]), "left_out": tuple(content["left_out"])}
+            reference = replace(reference, **lists)
+    except INVALID as failure:
+        raise SceneError(f"{source}: is damaged; run --mode prepare again, or remove it") from failure
+    return replace(frame, reference=reference)
 
 
 def _checked_cameras(
@@ -271,19 +265,6 @@ def _similarity(path: Path, key: str, matrix: np.ndarray) -> np.ndarray:
             "so the unit sphere would not map to a sphere; correct it"
         )
     return matrix
-
-
-def _decompose_all(path: Path, world_mats: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(intrinsics [3, 3], camera to world [4, 4]) of each view."""
-    cameras = []
-    for index, projection in enumerate(world_mats):
-        try:
-            cameras.append(decompose_projection(projection))
-        except ValueError as error:
-            raise SceneError(
-                f"{path}: world_mat_{index} is not a camera matrix: {error}; correct it or leave that view out"
-            ) from error
-    return cameras
 
 
 def write_neus_scene(folder: Path, scene: Scene) -> None:

@@ -20,6 +20,7 @@ about x by pitch, then about z by -heading, clockwise as on a compass.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from functools import partial
 from pathlib import Path
@@ -60,21 +61,21 @@ def matches(folder: Path) -> str:
 def read_realitycapture(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     place, tables = _places(folder)[-1], _tables(folder)
-    pictures = list_images(place)
-    found = [path for path in pictures if _sidecar(path).is_file()]
-    if len(tables) > 1 and not found:
+    photographs = list_images(place)
+    with_sidecar = [path for path in photographs if _sidecar(path).is_file()]
+    if len(tables) > 1 and not with_sidecar:
         raise SceneError(f"{folder}: holds {listed([path.name for path in tables])}; keep one file of cameras")
-    if tables and not found:
+    if tables and not with_sidecar:
         return _read_table(folder, place, tables[0])
-    if not found:
+    if not with_sidecar:
         raise SceneError(
             f"{place}: no photograph has an {SUFFIX} file beside it, and no {TABLE_SUFFIX} file holds cameras; export "
             "Metadata (XMP) there, or Registration > Internal/External camera parameters"
         )
     notes = [f"{path}: not read, as photographs have an {SUFFIX} file" for path in tables]
-    if others := [path.name for path in pictures if path not in found]:
+    if others := [path.name for path in photographs if path not in with_sidecar]:
         notes.append(f"{place}: without an {SUFFIX} file, and left out: {listed(others)}")
-    images = with_masks(place, masks_folder(folder), [_posed_image(path) for path in found])
+    images = with_masks(place, masks_folder(folder), [_posed_image(path) for path in with_sidecar])
     return ParsedScene(name=folder.resolve().name, source=place, images=images, notes=tuple(notes))
 
 
@@ -90,18 +91,13 @@ def _places(folder: Path) -> list[Path]:
 
 
 def _tables(folder: Path) -> list[Path]:
-    """The CSV files of cameras."""
-    found = [path for place in _places(folder) for path in sorted(place.glob(f"*{TABLE_SUFFIX}"))]
-    return [path for path in found if _is_table(path)]
-
-
-def _is_table(path: Path) -> bool:
-    """Whether the file can be read and begins as a CSV file of cameras; other programs write CSV files, too."""
-    try:
-        lines = read_regular(path, HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()
-        return bool(_header(lines)[0])
-    except OSError:
-        return False
+    """The CSV files of cameras that can be read."""
+    tables = []
+    for path in (path for place in _places(folder) for path in sorted(place.glob(f"*{TABLE_SUFFIX}"))):
+        with contextlib.suppress(OSError):
+            lines = read_regular(path, HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()
+            tables += [path] if _header(lines)[0] else []  # other programs write CSV files, too
+    return tables
 
 
 def _header(lines: list[str]) -> tuple[list[str], int]:
@@ -113,14 +109,35 @@ def _header(lines: list[str]) -> tuple[list[str], int]:
 
 def _read_table(folder: Path, place: Path, source: Path) -> ParsedScene:
     """The scene of a CSV file; rows without a photograph, and photographs without a row, are left out."""
+    try:
+        lines = read_content(source).decode("utf-8-sig").splitlines()
+        columns, before = _header(lines)
+        table = csv.reader(lines[before:], strict=True)
+        rows = [(before + table.line_num, row) for row in table if any(word.strip() for word in row)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SceneError(f"{source}: cannot be read as CSV ({one_line(str(error))}); export it again") from error
+    if not rows:
+        raise SceneError(f"{source}: has no cameras; align the photographs and export it again")
     images, missing = [], []
-    for where, values in _rows(source):
+    for line, row in rows:
+        where = f"{source}: line {line}"
+        if len(row) != len(columns):
+            raise SceneError(f"{where} has {len(row)} values and must have {len(columns)}; export it again")
+        values = dict(zip(columns, row, strict=True))
         name = values["name"].strip()
         path = find_file(Frame(where, place, name, {}, {}), "name", name)
         if path is None:
             missing.append(one_line(name))
-        else:
-            images.append(_image_of_row(where, values, path))
+            continue
+        read = partial(scalar, where, values)
+        heading, pitch, roll, focal, *centre = map(read, ("heading", "pitch", "roll", "f", "x", "y", "alt"))
+        principal, distortion = ([read(name, "0") for name in names] for names in (("px", "py"), LENS_COLUMNS))
+        size = image_size(path)
+        lens = _lens(where, size, positive(where, "f", focal), principal, distortion, BROWN3)
+        pose = np.eye(4)
+        pose[:3, :3] = Rotation.from_euler("ZXY", [-heading, pitch, roll], degrees=True).as_matrix()
+        pose[:3, 3] = centre
+        images.append(PosedImage(path, lens, rigid_pose(where, "x y alt", pose) @ OPENGL_TO_OPENCV, size=size))
     if not images:
         raise SceneError(f"{source}: none of its photographs ({listed(missing)}) is in {place}; put them there")
     require_distinct(source, images)
@@ -132,42 +149,13 @@ def _read_table(folder: Path, place: Path, source: Path) -> ParsedScene:
     return ParsedScene(name=folder.resolve().name, source=source, images=masked, notes=tuple(notes))
 
 
-def _rows(source: Path) -> list[tuple[str, dict[str, str]]]:
-    """The values of each camera by column, with the words that name it in messages; at least one."""
-    try:
-        lines = read_content(source).decode("utf-8-sig").splitlines()
-        columns, before = _header(lines)
-        table = csv.reader(lines[before:], strict=True)
-        rows = [(before + table.line_num, row) for row in table if any(word.strip() for word in row)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise SceneError(f"{source}: cannot be read as CSV ({one_line(str(error))}); export it again") from error
-    if not rows:
-        raise SceneError(f"{source}: has no cameras; align the photographs and export it again")
-    for line, row in rows:
-        if len(row) != len(columns):
-            raise SceneError(
-                f"{source}: line {line} has {len(row)} values and must have {len(columns)}; export it again"
-            )
-    return [(f"{source}: line {line}", dict(zip(columns, row, strict=True))) for line, row in rows]
-
-
-def _image_of_row(where: str, values: dict[str, str], path: Path) -> PosedImage:
-    read = partial(scalar, where, values)
-    heading, pitch, roll, *centre = map(read, ("heading", "pitch", "roll", "x", "y", "alt"))
-    principal, distortion = ([read(name, "0") for name in names] for names in (("px", "py"), LENS_COLUMNS))
-    focal = read("f")
-    pose = np.eye(4)
-    pose[:3, :3] = Rotation.from_euler("ZXY", [-heading, pitch, roll], degrees=True).as_matrix()
-    pose[:3, 3] = centre
-    size = image_size(path)
-    lens = _lens(where, size, positive(where, "f", focal), principal, distortion, BROWN3)
-    return PosedImage(path, lens, rigid_pose(where, "x y alt", pose) @ OPENGL_TO_OPENCV, size=size)
-
-
 def _posed_image(path: Path) -> PosedImage:
     source = _sidecar(path)
-    values = _values(source)
-    where, size = str(source), image_size(path)
+    where, size, mark, values = str(source), image_size(path), f"{{{NAMESPACE}}}", dict[str, str]()
+    for element in read_xml(source, "RealityCapture", "export it again").iter():  # attributes or elements, by name
+        values |= {name.removeprefix(mark): value for name, value in element.attrib.items() if name.startswith(mark)}
+        if element.tag.startswith(mark):
+            values[element.tag.removeprefix(mark)] = element.text or ""
     distortion = numbers(where, "DistortionCoeficients", values.get("DistortionCoeficients", "0 0 0 0 0 0"), 6)
     skew, aspect = scalar(where, values, "Skew", "0"), scalar(where, values, "AspectRatio", "1")
     if skew != 0.0 or aspect != 1.0:
@@ -199,14 +187,3 @@ def _lens(
     cx, cy = (side / 2 + longer * at + CORNER_TO_CENTRE for side, at in zip(size, principal, strict=True))
     intrinsics = np.array([[pixels, 0.0, cx], [0.0, pixels, cy], [0.0, 0.0, 1.0]])
     return Lens(intrinsics, (k1, k2, 0.0, 0.0, k3) if any((k1, k2, k3)) else (), size=size)
-
-
-def _values(source: Path) -> dict[str, str]:
-    """The attributes and elements of RealityCapture in an XMP file, by name; raises SceneError for other files."""
-    root = read_xml(source, "RealityCapture", "export it again")
-    mark, found = f"{{{NAMESPACE}}}", dict[str, str]()
-    for element in root.iter():
-        found |= {name.removeprefix(mark): value for name, value in element.attrib.items() if name.startswith(mark)}
-        if element.tag.startswith(mark):
-            found[element.tag.removeprefix(mark)] = element.text or ""
-    return found

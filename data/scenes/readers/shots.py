@@ -34,13 +34,13 @@ class Shot:
 def numbers(where: str, key: str, value: object, count: int) -> np.ndarray:
     """`value`, a text of numbers, or numbers or texts in nested lists, as [count] float64; else raises SceneError."""
     try:
-        found = np.array(value.split() if isinstance(value, str) else value, dtype=np.float64).ravel()
+        array = np.array(value.split() if isinstance(value, str) else value, dtype=np.float64).ravel()
     except (ValueError, TypeError, OverflowError):
-        found = np.empty(0)
-    if len(found) != count or not np.isfinite(found).all():
+        array = np.empty(0)
+    if len(array) != count or not np.isfinite(array).all():
         wanted = "a finite number" if count == 1 else f"{count} finite numbers"
         raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be {wanted}; export it again")
-    return found
+    return array
 
 
 def scalar(where: str, values: Mapping[str, Any], key: str, default: object = None) -> float:
@@ -59,10 +59,10 @@ def field(where: str, value: object, *keys: str) -> Any:
 
 def records(where: str, content: object, key: str) -> list[dict[str, Any]]:
     """The list of objects `key`, [] if it is missing; raises SceneError for anything else."""
-    found = content.get(key) or [] if isinstance(content, dict) else None
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+    entries = content.get(key) or [] if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise SceneError(f"{where}: {key} is not a list of objects; export the cameras again")
-    return found
+    return entries
 
 
 def sparse(where: str, xyz: object, n_views: Sequence[int], rgb: object = None) -> SparsePoints:
@@ -128,20 +128,20 @@ def _image_paths(image_folder: Path, names: list[str]) -> tuple[list[Path | None
     A name that is no file of the folder, such as one with a path or letters in another case, stands for the only file
     with its last part. Raises SceneError if more than MOST_MISSING are missing.
     """
-    found = [named_file(image_folder, name) for name in names]
-    own = [path == image_folder / name for name, path in zip(names, found, strict=True)]
-    taken = {path for path, is_own in zip(found, own, strict=True) if is_own}
-    found = [path if is_own or path not in taken else None for path, is_own in zip(found, own, strict=True)]
-    outside = [name for name, path in zip(names, found, strict=True) if path is None and leads_out(name)]
+    paths = [named_file(image_folder, name) for name in names]
+    own = [path == image_folder / name for name, path in zip(names, paths, strict=True)]
+    used = {path for path, is_own in zip(paths, own, strict=True) if is_own}
+    paths = [path if is_own or path not in used else None for path, is_own in zip(paths, own, strict=True)]
+    outside = [name for name, path in zip(names, paths, strict=True) if path is None and leads_out(name)]
     if outside:
         raise SceneError(f"{image_folder}: the model names the photograph {outside[0]!r}, which is outside; correct it")
-    notes = require_most(image_folder, names, found)
-    others = [name for name, path in zip(names, found, strict=True) if path and path != image_folder / name]
+    notes = require_most(image_folder, names, paths)
+    others = [name for name, path in zip(names, paths, strict=True) if path and path != image_folder / name]
     if others:
         notes.append(
             f"{len(others)} names of the model have another folder or letter case than their files, {others[0]}"
         )
-    return found, notes
+    return paths, notes
 
 
 def with_masks(place: Path, mask_folder: Path | None, images: Sequence[PosedImage]) -> tuple[PosedImage, ...]:

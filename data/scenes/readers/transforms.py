@@ -239,11 +239,11 @@ def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
     frames = []
     for index, entry in enumerate(objects(str(path), "frames", content)):
         name = text(f"{path}: frame {index}", "file_path", entry.get("file_path"))
-        frames.append(Frame(f"{path}: frame {index} ({_shown(name)})", path.parent, name, entry, content))
+        frames.append(Frame(f"{path}: frame {index} ({_short(name)})", path.parent, name, entry, content))
     return content, frames
 
 
-def _shown(name: str) -> str:
+def _short(name: str) -> str:
     """A file name, shortened for a message."""
     return one_line(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")
 
@@ -256,16 +256,14 @@ def find_file(frame: Frame, key: str, name: str) -> Path | None:
     ends like it. Raises SceneError for a name that leads out of the scene folder, OSError for a folder that may not be
     entered.
     """
-    is_out = leads_out(name)
-    if is_out or PureWindowsPath(name).anchor:
-        found = spelled_below(frame.folder, name)
-        if is_out and found is None:
-            raise SceneError(
-                f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to "
-                f"{frame.folder}"
-            )
-        return found
-    return spelled_file(frame.folder, name)  # instant-ngp accepts Windows paths, too
+    if not (leads_out(name) or PureWindowsPath(name).anchor):
+        return spelled_file(frame.folder, name)  # instant-ngp accepts Windows paths, too
+    path = spelled_below(frame.folder, name)
+    if leads_out(name) and path is None:
+        raise SceneError(
+            f"{frame.where}: its {key} {_short(name)} leads out of the scene folder; give it relative to {frame.folder}"
+        )
+    return path
 
 
 def require_most(
@@ -276,9 +274,9 @@ def require_most(
     counts = f"{len(missing)} of {len(names)} photographs are missing"
     if len(missing) > most * len(names):
         raise SceneError(
-            f"{source}: {counts}, the first is {_shown(missing[0])}; add them under the names that the cameras have"
+            f"{source}: {counts}, the first is {_short(missing[0])}; add them under the names that the cameras have"
         )
-    return [f"{source}: {counts} and left out: {listed([_shown(name) for name in missing])}"] if missing else []
+    return [f"{source}: {counts} and left out: {listed([_short(name) for name in missing])}"] if missing else []
 
 
 def required_file(frame: Frame, key: str, name: str) -> Path:
@@ -286,7 +284,7 @@ def required_file(frame: Frame, key: str, name: str) -> Path:
     path = find_file(frame, key, name)
     if path is None:
         raise SceneError(
-            f"{frame.where}: its {key} {_shown(name)} does not exist (nor with {', '.join(IMAGE_SUFFIXES)} appended); "
+            f"{frame.where}: its {key} {_short(name)} does not exist (nor with {', '.join(IMAGE_SUFFIXES)} appended); "
             "add it or remove the frame"
         )
     return path
@@ -313,7 +311,12 @@ def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
     if other is not None:
         raise SceneError(f"{frame.where}: {other} names a lens that is not supported; undistort the photographs first")
     require_read(frame.where, {**frame.shared, **frame.own}, READ_KEYS)
-    size = _stated_size(frame, actual)
+    size, stated = actual, [key for key in ("w", "h") if frame.get(key) is not None]
+    if len(stated) == 1:
+        raise SceneError(f"{frame.where}: has {stated[0]} alone; give both w and h, or neither")
+    if stated:
+        size = side(frame.where, "w", frame.get("w")), side(frame.where, "h", frame.get("h"))
+        require_same_shape(frame.where, size, actual)
     intrinsics = np.eye(3)
     intrinsics[0, 0], intrinsics[1, 1] = _focal_lengths(frame, size)
     for axis, (key, length) in enumerate(zip(("cx", "cy"), size, strict=True)):
@@ -329,18 +332,6 @@ def require_read(where: str, given: Mapping[str, Any], read: Sequence[str]) -> N
         raise SceneError(f"{where}: {' and '.join(odd)} of its lens cannot be applied; undistort the photographs first")
 
 
-def _stated_size(frame: Frame, actual: tuple[int, int]) -> tuple[int, int]:
-    """The (width, height) that the intrinsics refer to: `w` and `h`, else the image's own size."""
-    stated = [key for key in ("w", "h") if frame.get(key) is not None]
-    if not stated:
-        return actual
-    if len(stated) == 1:
-        raise SceneError(f"{frame.where}: has {stated[0]} alone; give both w and h, or neither")
-    size = side(frame.where, "w", frame.get("w")), side(frame.where, "h", frame.get("h"))
-    require_same_shape(frame.where, size, actual)
-    return size
-
-
 def require_same_shape(where: str, stated: tuple[int, int], actual: tuple[int, int]) -> None:
     """Raises SceneError unless `actual` (width, height) is a scaled `stated`, up to a pixel of rounding."""
     (w, h), (width, height) = stated, actual
@@ -354,10 +345,10 @@ def require_same_shape(where: str, stated: tuple[int, int], actual: tuple[int, i
 def _focal_lengths(frame: Frame, size: tuple[int, int]) -> tuple[float, float]:
     """The focal lengths in x and y, pixels; a frame's keys replace the shared ones, and one key gives both axes."""
     for keys in (frame.own, frame.shared):
-        found = [_focal_length(frame.where, keys, axis, length) for axis, length in zip("xy", size, strict=True)]
-        given = [focal for focal in found if focal is not None]
-        if given:
-            return given[0], given[-1]
+        focals = [_focal_length(frame.where, keys, axis, length) for axis, length in zip("xy", size, strict=True)]
+        known = [focal for focal in focals if focal is not None]
+        if known:
+            return known[0], known[-1]
     raise SceneError(f"{frame.where}: has no focal length; give fl_x or camera_angle_x, in the frame or for all frames")
 
 
@@ -394,8 +385,8 @@ def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
             f"{frame.where}: k4 belongs to a fisheye lens; set is_fisheye or camera_model to one, or undistort the "
             "photographs first"
         )
-    found = (k1, k2, p1, p2, k3) if k3 else (k1, k2, p1, p2)
-    return found if any(found) else ()
+    coefficients = (k1, k2, p1, p2, k3) if k3 else (k1, k2, p1, p2)
+    return coefficients if any(coefficients) else ()
 
 
 def is_fisheye(frame: Frame) -> bool:
@@ -411,15 +402,15 @@ def _moved(path: Path, frames: Sequence[Frame]) -> list[str]:
     moved = [frame.name for frame in frames if PureWindowsPath(frame.name).anchor or leads_out(frame.name)]
     if not moved:
         return []
-    return [f"{path.name}: {len(moved)} names of another place, such as {_shown(moved[0])}: found by their ends"]
+    return [f"{path.name}: {len(moved)} names of another place, such as {_short(moved[0])}: found by their ends"]
 
 
 def require_distinct(source: Path, posed_images: Sequence[PosedImage]) -> None:
     """Raises SceneError if two frames have the same image."""
-    seen: set[Path] = set()
+    paths: set[Path] = set()
     for posed in posed_images:
-        if posed.path in seen:
+        if posed.path in paths:
             raise SceneError(
                 f"{source}: the photograph {posed.path.name} ({posed.path}) is listed twice; remove a frame"
             )
-        seen.add(posed.path)
+        paths.add(posed.path)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.cameras import evenly_spaced
+from data.cameras import LARGEST_NUMBER, evenly_spaced
 from data.errors import SceneError, UserError, listed_views
 from data.parsed_scene import SparsePoints
 from data.scenes.frustum import Cameras, border_distances, enclosing_ball, frustum_distances, meeting_point
@@ -31,7 +31,6 @@ WITHIN_SHARE = 0.9  # the same if cameras may be inside: most of them are still 
 # Distances along the optical axes, in extents of the camera positions, at which common points are searched.
 SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
 SEARCHED_VIEWS = 64
-LARGEST_POWER = 9  # of ten: focal lengths in pixels must be between 1e-9 and 1e9
 LARGEST_ROI = 1e12  # world units, and the inverse of the smallest radius: cubes do not overflow
 SAME_RATIO = 1.25  # largest ratio of the offsets of the principal point in x and y for resized images
 OFF_CENTRE = 0.25  # of the image, from its centre to the principal point; a larger offset means a resize or a crop
@@ -92,47 +91,48 @@ def find_region(
         SceneError: the cameras see no common point, or its distance along their axes is undetermined.
     """
     cameras = _of_unit_axes(given)
-    _require_usable(cameras)
-    found = _from_masks(cameras, masks) if masks is not None else None
-    if found is None and points is not None:
-        found = _from_points(cameras, points, cameras_outside)
-    if found is None:
-        found = _from_focus(cameras, cameras_outside)
-    return _outside_cameras(found, cameras) if cameras_outside else _with_cameras_within(found, cameras)
+    if not np.abs(cameras.c2w).max() < LARGEST_NUMBER:
+        raise SceneError(
+            "the cameras contain numbers that are too large or not finite, so no region of interest can be estimated; "
+            f"correct them, or {HINT}"
+        )
+    region = _from_masks(cameras, masks) if masks is not None else None
+    if region is None and points is not None:
+        region = _from_points(cameras, points, cameras_outside)
+    if region is None:
+        region = _from_focus(cameras, cameras_outside)
+    if cameras_outside:
+        return _outside_cameras(region, cameras)
+    within = np.flatnonzero(np.linalg.norm(cameras.origins - region.centre, axis=1) < region.radius)
+    note = f"; cameras inside: {listed_views(within)}" if len(within) else ""
+    return described_region(region.centre, region.radius, f"{region.how}{note}")
 
 
 def require_common_view(region: Region, given: Cameras) -> None:
-    """Raises SceneError if at least half of the views do not show the region."""
+    """Raises SceneError if at least half of the views do not show the region, perhaps for wrong principal points."""
     cameras = _of_unit_axes(given)
     sees = frustum_distances(region.centre[None], cameras)[:, 0] > -region.radius
-    if 2 * sees.sum() <= len(cameras):
-        _require_centred(cameras)
+    if 2 * sees.sum() > len(cameras):
+        return
+    principal = cameras.intrinsics[:, :2, 2]
+    off = np.abs(principal - (cameras.sizes - 1) / 2).max(axis=1) / cameras.sizes.max(axis=1)
+    if np.median(off) <= OFF_CENTRE:
         raise SceneError(
             f"{len(cameras) - sees.sum()} of {len(cameras)} cameras look away from the region of interest "
             f"({listed_views(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
         )
-
-
-def _require_centred(cameras: Cameras) -> None:
-    """Raises SceneError if principal points are far from the centres of the images.
-
-    If they are off by the same ratio in x and y, the cameras were made for images of another size.
-    """
-    principal = cameras.intrinsics[:, :2, 2]
-    off = np.abs(principal - (cameras.sizes - 1) / 2).max(axis=1) / cameras.sizes.max(axis=1)
-    if np.median(off) > OFF_CENTRE:
-        (x, y), (width, height) = principal[np.argmax(off)], cameras.sizes[np.argmax(off)].astype(int)
-        across, down = 2 * x / width, 2 * y / height
-        if not 1 / SAME_RATIO < across / (down or 1.0) < SAME_RATIO:
-            raise SceneError(
-                f"the principal point of view {np.argmax(off)} is ({x:.4g}, {y:.4g}), far from the centre of its "
-                f"image of {width}x{height} pixels; correct cx and cy, or use the photographs before cropping"
-            )
+    (x, y), (width, height) = principal[np.argmax(off)], cameras.sizes[np.argmax(off)].astype(int)
+    across, down = 2 * x / width, 2 * y / height
+    if 1 / SAME_RATIO < across / (down or 1.0) < SAME_RATIO:  # the centre, but for a factor
         raise SceneError(
             f"the cameras are for images of another size: the principal point of view {np.argmax(off)} is ({x:.4g}, "
             f"{y:.4g}) and its image has {width}x{height} pixels; use the photographs that the cameras were made for, "
             "or scale the intrinsics"
         )
+    raise SceneError(
+        f"the principal point of view {np.argmax(off)} is ({x:.4g}, {y:.4g}), far from the centre of its "
+        f"image of {width}x{height} pixels; correct cx and cy, or use the photographs before cropping"
+    )
 
 
 def _of_unit_axes(given: Cameras) -> Cameras:
@@ -141,19 +141,6 @@ def _of_unit_axes(given: Cameras) -> Cameras:
     with np.errstate(divide="ignore", invalid="ignore"):
         cameras.c2w[:, :3, :3] /= np.linalg.norm(cameras.c2w[:, :3, :3], axis=1, keepdims=True)
     return cameras
-
-
-def _require_usable(cameras: Cameras) -> None:
-    """Raises SceneError for numbers that would overflow."""
-    focals = cameras.intrinsics[:, (0, 1), (0, 1)]
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        finite = np.isfinite(cameras.c2w).all() and np.isfinite(cameras.origins**4).all()
-        usual = np.isfinite(cameras.intrinsics).all() and (np.abs(np.log10(focals)) < LARGEST_POWER).all()
-    if not (finite and usual):
-        raise SceneError(
-            "the cameras contain numbers that are too large, too small or not finite, so no region of interest can be "
-            f"estimated; correct them, or {HINT}"
-        )
 
 
 def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> Region | None:
@@ -176,22 +163,22 @@ def _from_points(cameras: Cameras, points: SparsePoints, cameras_outside: bool) 
 
     Without `cameras_outside` the radius around an object is limited so that most cameras are outside.
     """
-    kept = object_points(cameras, points)
-    is_place = kept is None
-    kept = place_points(cameras, points) if is_place else kept
-    if kept is None:
+    chosen = object_points(cameras, points)
+    is_place = chosen is None
+    chosen = place_points(cameras, points) if is_place else chosen
+    if chosen is None:
         return None
-    centre, radius = enclosing_ball(kept)
+    centre, radius = enclosing_ball(chosen)
     radius *= POINTS_MARGIN
     if not (is_place or cameras_outside):
         radius = min(radius, WITHIN_SHARE * _distance(cameras, centre))
-    source = f"from {len(kept)} of {len(points.xyz)} SfM points"
+    source = f"from {len(chosen)} of {len(points.xyz)} SfM points"
     return _unless_tiny(Region(centre, radius, source), cameras)
 
 
-def _unless_tiny(found: Region, cameras: Cameras) -> Region | None:
+def _unless_tiny(region: Region, cameras: Cameras) -> Region | None:
     """The region, or None if it is too small to be an object."""
-    return found if found.radius > LEAST_RADIUS * _distance(cameras, found.centre) else None
+    return region if region.radius > LEAST_RADIUS * _distance(cameras, region.centre) else None
 
 
 def _distance(cameras: Cameras, centre: np.ndarray) -> float:
@@ -249,28 +236,21 @@ def _require_something_common(cameras: Cameras) -> None:
         )
 
 
-def _outside_cameras(found: Region, cameras: Cameras) -> Region:
+def _outside_cameras(region: Region, cameras: Cameras) -> Region:
     """The region, shrunk until no camera is inside; SceneError if less than LEAST_SHRUNK of the radius remains."""
-    distances = np.linalg.norm(cameras.origins - found.centre, axis=1)
+    distances = np.linalg.norm(cameras.origins - region.centre, axis=1)
     nearest = int(np.argmin(distances))
     radius = distances[nearest] / OUTSIDE
-    if radius >= found.radius:
-        return described_region(found.centre, found.radius, found.how)
-    if radius < LEAST_SHRUNK * found.radius:
+    if radius >= region.radius:
+        return described_region(region.centre, region.radius, region.how)
+    if radius < LEAST_SHRUNK * region.radius:
         raise SceneError(
             f"the camera of view {nearest} is {distances[nearest]:.3g} from the centre of the region of interest, "
-            f"whose radius is {found.radius:.3g}: no sphere around the object excludes all cameras; "
+            f"whose radius is {region.radius:.3g}: no sphere around the object excludes all cameras; "
             f"leave that view out, or {HINT}"
         )
-    shrunk = f"shrunk from {found.radius:.4g} to exclude the camera of view {nearest}"
-    return described_region(found.centre, radius, f"{found.how}, {shrunk}")
-
-
-def _with_cameras_within(found: Region, cameras: Cameras) -> Region:
-    """The region; its sentence names the cameras inside."""
-    within = np.flatnonzero(np.linalg.norm(cameras.origins - found.centre, axis=1) < found.radius)
-    note = f"; cameras inside: {listed_views(within)}" if len(within) else ""
-    return described_region(found.centre, found.radius, f"{found.how}{note}")
+    shrunk = f"shrunk from {region.radius:.4g} to exclude the camera of view {nearest}"
+    return described_region(region.centre, radius, f"{region.how}, {shrunk}")
 
 
 def described_region(centre: np.ndarray, radius: float, source: str) -> Region:

@@ -24,8 +24,9 @@ FARTHEST_REGION = 1e10  # radii from the world's origin: farther out float64 doe
 
 # Radii: a camera nearer to the centre of the region is inside the object.
 MIDDLE = 0.3
-LEAST_WITHIN = 0.25  # of the cameras, see `_is_place`
-LEAST_OUTWARD = 0.25  # of the cameras within a place look away from its centre
+# A place, such as a street or a room, is photographed from within, so that no object is in its centre: some cameras are
+# inside the sphere, and some of these look away from its centre.
+LEAST_WITHIN, LEAST_OUTWARD = 0.25, 0.25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -108,13 +109,13 @@ class Scene(Posed):
         Bilinear as in the published image_at, but on the grid of the rays: `cv2.resize`, which the published code
         uses, has another grid, which shifts image and rendering against each other at every level but 1.
         """
-        return self._seen(self.images[view], resolution_level)
+        return self._sampled(self.images[view], resolution_level)
 
     def mask_image(self, view: int, resolution_level: float = 1) -> np.ndarray | None:
         """The mask as float32 [h, w] in [0, 1] on the grid of `rgb_image`; None for a scene without masks."""
-        return None if self.masks is None else self._seen(self.masks[view], resolution_level)
+        return None if self.masks is None else self._sampled(self.masks[view], resolution_level)
 
-    def _seen(self, image: np.ndarray, resolution_level: float) -> np.ndarray:
+    def _sampled(self, image: np.ndarray, resolution_level: float) -> np.ndarray:
         if resolution_level == 1:
             return to_float(image)
         return sample_bilinear(image, image_pixels(*size_of(image), resolution_level))
@@ -127,42 +128,50 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     its centre, unless it is a place), for a camera farther than FARTHEST_CAMERA, and for masks that are all
     empty. A single empty mask is valid: that view does not show the object.
     """
-    _require_numbers(scene)
+    for name in ("intrinsics", "c2w", "scene_to_world", "bbox_min", "bbox_max"):
+        if not (np.abs(getattr(scene, name)) < LARGEST_NUMBER).all():
+            raise SceneError(
+                f"{scene.name}: the matrices of its camera file contain numbers so large or small that {name} is not "
+                f"finite or exceeds {LARGEST_NUMBER:g}; correct them"
+            )
+    centre, radius = scene.scene_to_world[:3, 3], radius_of(scene)
+    distance = float(np.linalg.norm(centre))
+    if not radius > 1 / LARGEST_NUMBER or distance > FARTHEST_REGION * radius:
+        raise SceneError(
+            f"{scene.name}: its region of interest has the radius {radius:.3g} and is {distance:.3g} from the origin "
+            "of the world frame, too far for the precision of float64; move or scale the poses"
+        )
+    if scene.points is not None and not (np.abs(scene.points.xyz) < LARGEST_NUMBER).all():
+        raise SceneError(f"{scene.name}: some of its SfM points are beyond {LARGEST_NUMBER:g} radii; remove them")
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
-    nearest = int(np.argmin(distances))
+    nearest, farthest = int(np.argmin(distances)), int(np.argmax(distances))
     camera = f"{scene.name}: the camera of view {nearest} ({scene.photographs[nearest]})"
     if cameras_outside and distances[nearest] < 1:
+        largest = " ".join(region_words(centre, radius * distances[nearest] / OUTSIDE))
+        example = f' (such as --roi "{largest}")' if distances[nearest] >= MIDDLE else ""
         raise SceneError(
             f"{camera} is inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "
-            f"--roi that contains the object and no camera{_suggested_roi(scene, distances[nearest])}, or "
-            "use confs/fast.conf, whose rays start at the camera"
+            f"--roi that contains the object and no camera{example}, or use confs/fast.conf, whose rays start at the "
+            "camera"
         )
-    if distances[nearest] < MIDDLE and not _is_place(scene):
+    within, outward = shares_within(scene, 1.0)
+    is_place = within >= LEAST_WITHIN and outward >= LEAST_OUTWARD
+    if distances[nearest] < MIDDLE and not is_place:
         raise SceneError(
             f"{camera} is {distances[nearest]:.3g} radii from the centre of the region of interest, where the object "
             "should be; correct its pose, leave that view out, or choose another --roi"
         )
-    farthest = int(np.argmax(distances))
     if distances[farthest] > FARTHEST_CAMERA:
         raise SceneError(
             f"{scene.name}: the camera of view {farthest} ({scene.photographs[farthest]}) is {distances[farthest]:.3g} "
             f"radii from the unit sphere, beyond {FARTHEST_CAMERA:g}; correct its pose, or the region of interest"
         )
-    if scene.masks is not None and (largest := max(mask.max() for mask in scene.masks)) <= MASK_HALF:
+    if scene.masks is not None and (brightest := max(mask.max() for mask in scene.masks)) <= MASK_HALF:
         raise SceneError(
-            f"{scene.name}: all masks are empty (the largest value is {largest} of 255); "
+            f"{scene.name}: all masks are empty (the largest value is {brightest} of 255); "
             "store 0 off the object and 255 on it, or remove the masks and train with train.mask_weight = 0"
         )
     return scene
-
-
-def _is_place(scene: Scene) -> bool:
-    """Whether a place, such as a street or a room, is photographed from within, so that no object is in its centre.
-
-    Some cameras are inside the sphere, and some of these look away from its centre.
-    """
-    within, outward = shares_within(scene, 1.0)
-    return within >= LEAST_WITHIN and outward >= LEAST_OUTWARD
 
 
 def shares_within(scene: Scene, radius: float) -> tuple[float, float]:
@@ -171,32 +180,6 @@ def shares_within(scene: Scene, radius: float) -> tuple[float, float]:
     is_within = np.linalg.norm(centres, axis=1) < radius
     is_outward = (centres * forward).sum(axis=1) > 0
     return float(is_within.mean()), float((is_within & is_outward).sum() / max(1, is_within.sum()))
-
-
-def _require_numbers(scene: Scene) -> None:
-    """Raises SceneError for numbers that overflowed, or that would overflow float32."""
-    for name in ("intrinsics", "c2w", "scene_to_world", "bbox_min", "bbox_max"):
-        if not (np.abs(getattr(scene, name)) < LARGEST_NUMBER).all():
-            raise SceneError(
-                f"{scene.name}: the matrices of its camera file contain numbers so large or small that {name} is not "
-                f"finite or exceeds {LARGEST_NUMBER:g}; correct them"
-            )
-    radius, distance = radius_of(scene), float(np.linalg.norm(scene.scene_to_world[:3, 3]))
-    if not radius > 1 / LARGEST_NUMBER or distance > FARTHEST_REGION * radius:
-        raise SceneError(
-            f"{scene.name}: its region of interest has the radius {radius:.3g} and is {distance:.3g} from the origin "
-            "of the world frame, too far for the precision of float64; move or scale the poses"
-        )
-    if scene.points is not None and not (np.abs(scene.points.xyz) < LARGEST_NUMBER).all():
-        raise SceneError(f"{scene.name}: some of its SfM points are beyond {LARGEST_NUMBER:g} radii; remove them")
-
-
-def _suggested_roi(scene: Scene, nearest: float) -> str:
-    """The largest region with the same centre that contains no camera; `nearest`: distance of a camera in radii."""
-    if nearest < MIDDLE:
-        return ""
-    centre, radius = scene.scene_to_world[:3, 3], radius_of(scene) * nearest / OUTSIDE
-    return f' (such as --roi "{" ".join(region_words(centre, radius))}")'
 
 
 def radius_of(scene: Posed) -> float:
@@ -221,11 +204,17 @@ def is_metric(scene: Posed) -> bool:
 def facts(scene: Scene) -> dict[str, str]:
     """Counts, sizes, masks and camera distances; the keys are texts that the report translates."""
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
+    sizes = sorted({scene.size(view) for view in range(scene.n_views)}, key=np.prod)
+    ends = [f"{width}x{height}" for width, height in (sizes[0], sizes[-1])]  # the smallest and the largest
+    masked = "no masks"
+    if scene.masks is not None:
+        on_object = sum(np.count_nonzero(mask > MASK_HALF) for mask in scene.masks)
+        masked = f"{on_object / sum(mask.size for mask in scene.masks):.0%}"
     return {
         "views": str(scene.n_views),
-        "size in pixels": _sizes(scene),
+        "size in pixels": ends[0] if len(sizes) == 1 else " to ".join(ends),
         "bits per channel": str(scene.images[0].itemsize * 8),
-        "mask coverage": "no masks" if scene.masks is None else f"{_masked_share(scene.masks):.0%}",
+        "mask coverage": masked,
         "camera distances from the centre, radii": f"{distances.min():.2f} to {distances.max():.2f}",
         "metres per radius" if is_metric(scene) else "world units per radius": f"{radius_of(scene):.4g}",
     }
@@ -242,15 +231,3 @@ def summary(scene: Scene) -> str:
         f"1 radius = {unit} {'m' if is_metric(scene) else 'world units'}",
     ]
     return ", ".join(parts)
-
-
-def _sizes(scene: Scene) -> str:
-    """`640x480`, or the smallest and the largest size."""
-    sizes = sorted({scene.size(view) for view in range(scene.n_views)}, key=np.prod)
-    ends = [f"{width}x{height}" for width, height in (sizes[0], sizes[-1])]
-    return ends[0] if len(sizes) == 1 else " to ".join(ends)
-
-
-def _masked_share(masks: tuple[np.ndarray, ...]) -> float:
-    """The fraction of all pixels that is inside the masks."""
-    return sum(np.count_nonzero(mask > MASK_HALF) for mask in masks) / sum(mask.size for mask in masks)

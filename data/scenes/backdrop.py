@@ -53,14 +53,20 @@ def derived_masks(images: Sequence[np.ndarray]) -> DerivedMasks | None:
     colours = backdrop_colours(images)
     if colours is None:
         return None
-    is_kept = (colours == colours[0]).all() | (colours.max(axis=1) < SATURATED)
-    if np.mean(~is_kept) > MOST_SATURATED:
+    is_used = (colours == colours[0]).all() | (colours.max(axis=1) < SATURATED)
+    if np.mean(~is_used) > MOST_SATURATED:
         return None
-    views = tuple(map(int, np.flatnonzero(is_kept)))
+    views = tuple(map(int, np.flatnonzero(is_used)))
     masks = tuple(backdrop_mask(images[view], colours[view]) for view in views)
-    if not shows_object([images[view] for view in views], masks, colours[is_kept]):
+    if not shows_object([images[view] for view in views], masks, colours[is_used]):
         return None
-    return DerivedMasks(views, masks, colours[is_kept].mean(axis=0), _note(colours, is_kept))
+    colour, overexposed = colours[is_used].mean(axis=0), np.count_nonzero(~is_used)
+    note = (
+        f"masks: derived from the uniform backdrop of the photographs, RGB {' '.join(f'{c:.0f}' for c in 255 * colour)}"
+    )
+    if overexposed:
+        note += f"; photographs left out for their overexposed backdrop: {overexposed}"
+    return DerivedMasks(views, masks, colour, f"{note}; dataset.masks_from_backdrop = False trains without masks")
 
 
 def held_out_masks(
@@ -109,10 +115,9 @@ def backdrop_mask(image: np.ndarray, colour: np.ndarray) -> np.ndarray:
     The backdrop consists of the regions of this colour that touch the border, and of enclosed ones larger than a
     highlight.
     """
-    shows = np.abs(to_float(image) - colour).max(axis=2) < SAME_COLOUR
-    is_backdrop = _regions(shows, LEAST_HOLE, at_border=True)
-    is_object = _regions(~is_backdrop, LEAST_PART, at_border=False)
-    return is_object.astype(np.uint8) * 255
+    is_similar = np.abs(to_float(image) - colour).max(axis=2) < SAME_COLOUR
+    is_backdrop = _regions(is_similar, LEAST_HOLE, at_border=True)
+    return _regions(~is_backdrop, LEAST_PART, at_border=False).astype(np.uint8) * 255
 
 
 def shows_object(images: Sequence[np.ndarray], masks: Sequence[np.ndarray], colours: np.ndarray) -> bool:
@@ -122,27 +127,12 @@ def shows_object(images: Sequence[np.ndarray], masks: Sequence[np.ndarray], colo
     """
     if np.mean([not mask.any() for mask in masks]) > MOST_EMPTY:
         return False
-    found = [_outline_contrast(*of_image) for of_image in zip(images, masks, colours, strict=True)]
-    return bool((np.concatenate(found) > EDGE).mean() >= LEAST_EDGES)
-
-
-def _note(colours: np.ndarray, is_kept: np.ndarray) -> str:
-    """The sentence for the log on masks that were derived from colours [V, 3]."""
-    red, green, blue = (f"{255 * value:.0f}" for value in colours[is_kept].mean(axis=0))
-    overexposed = np.count_nonzero(~is_kept)
-    return (
-        f"masks: derived from the uniform backdrop of the photographs, RGB {red} {green} {blue}; "
-        + (f"photographs left out for their overexposed backdrop: {overexposed}; " if overexposed else "")
-        + "dataset.masks_from_backdrop = False trains without masks"
-    )
-
-
-def _outline_contrast(image: np.ndarray, mask: np.ndarray, colour: np.ndarray) -> np.ndarray:
-    """The largest difference from the backdrop within EDGE_REACH pixels of each pixel of the mask's outline, [N]."""
-    is_outline = cv2.erode(mask, np.ones((3, 3), np.uint8), borderValue=(255,)) < mask
-    difference = np.abs(to_float(image) - colour).max(axis=2)
-    side = 2 * EDGE_REACH + 1
-    return cv2.dilate(difference, np.ones((side, side), np.uint8))[is_outline]
+    contrasts, window = [], np.ones((2 * EDGE_REACH + 1,) * 2, np.uint8)
+    for image, mask, colour in zip(images, masks, colours, strict=True):
+        is_outline = cv2.erode(mask, np.ones((3, 3), np.uint8), borderValue=(255,)) < mask
+        difference = np.abs(to_float(image) - colour).max(axis=2)
+        contrasts.append(cv2.dilate(difference, window)[is_outline])  # the largest within EDGE_REACH pixels
+    return bool((np.concatenate(contrasts) > EDGE).mean() >= LEAST_EDGES)
 
 
 def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -153,8 +143,8 @@ def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:
 def _regions(is_set: np.ndarray, least: float, at_border: bool) -> np.ndarray:
     """The 4-connected regions of bool [H, W] with `least` of its pixels; with `at_border` also those at the border."""
     count, labels, statistics, _ = cv2.connectedComponentsWithStats(is_set.astype(np.uint8), connectivity=4)
-    is_kept = statistics[:, cv2.CC_STAT_AREA] >= least * is_set.size
+    is_chosen = statistics[:, cv2.CC_STAT_AREA] >= least * is_set.size
     if at_border:
-        is_kept[np.concatenate(_edges(labels))] = True
-    is_kept[0] = False  # the unset pixels
-    return is_kept[labels] if count > 1 else np.zeros_like(is_set)
+        is_chosen[np.concatenate(_edges(labels))] = True
+    is_chosen[0] = False  # the unset pixels
+    return is_chosen[labels] if count > 1 else np.zeros_like(is_set)

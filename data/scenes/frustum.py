@@ -205,9 +205,8 @@ def box_in_frame(box: np.ndarray, scale_mat: np.ndarray, given_by: str) -> tuple
     Raises UserError, naming `given_by`, if float32 cannot separate the grid points in it, or if it is too far away.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # rejected below
-        found = bounds(box, np.linalg.inv(scale_mat))
-    low, high = found
-    if not (np.abs(found).max() <= FARTHEST_BOX and (high - low).min() >= NARROWEST_BOX):
+        low, high = bounds(box, np.linalg.inv(scale_mat))
+    if not (np.abs([low, high]).max() <= FARTHEST_BOX and (high - low).min() >= NARROWEST_BOX):
         raise UserError(
             f"{given_by} {' '.join(f'{value:.12g}' for value in box.reshape(-1))}: must be at least "
             f"{NARROWEST_BOX:g} and reach at most {FARTHEST_BOX:g} radii of the region of interest; correct it"

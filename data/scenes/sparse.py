@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 
 from data.cameras import evenly_spaced
 from data.parsed_scene import SparsePoints, training_points
+from data.rays import PinholeCamera
 from data.scenes.frustum import Cameras, enclosing_ball, frustum_distances, meeting_point, sphere_points
 
 MOST_POINTS = 20_000  # a random subset of this size is enough for a sphere
@@ -47,7 +48,7 @@ def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
     Removed, in this order: badly supported points, points outside most images, the background (farther from the
     cameras' focus than the cameras), isolated points, and the outermost 2 %.
     """
-    return _chosen(_some(points), cameras, (_shown_by_most, _around_the_focus, _dense, _central))
+    return _filtered(_supported_subset(points), cameras, (_shown_by_most, _around_the_focus, _dense, _central))
 
 
 def place_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
@@ -56,24 +57,18 @@ def place_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
 
     Removed: badly supported points, isolated points, and the outermost 2 %.
     """
-    xyz = _some(points)
-    if len(xyz) < LEAST_POINTS or not _has_hidden_focus(xyz, cameras):
+    xyz, focus = _supported_subset(points), _common_focus(cameras)
+    if len(xyz) < LEAST_POINTS:
         return None
-    return _chosen(xyz, cameras, (_dense, _central))
-
-
-def _has_hidden_focus(xyz: np.ndarray, cameras: Cameras) -> bool:
-    """Whether the cameras have no common focus, or one behind most points [K, 3] that they see."""
-    focus = _common_focus(cameras)
-    if focus is None:
-        return True
-    some = cameras.pick(evenly_spaced(len(cameras), MOST_VIEWS))
-    origins = np.einsum("vi,vi->v", some.axes, some.origins)
-    to_points, to_focus = some.axes @ xyz.T - origins[:, None], some.axes @ focus - origins
-    seen = np.where(frustum_distances(xyz, some) > 0, to_points, np.nan)
-    is_any = ~np.isnan(seen).all(axis=1)
-    seen, to_focus = seen[is_any], to_focus[is_any]
-    return len(seen) > 0 and bool(np.median(np.nanmedian(seen, axis=1) / to_focus) < HIDDEN)
+    if focus is not None:
+        some = cameras.pick(evenly_spaced(len(cameras), MOST_VIEWS))
+        origins = np.einsum("vi,vi->v", some.axes, some.origins)
+        depths = np.where(frustum_distances(xyz, some) > 0, some.axes @ xyz.T - origins[:, None], np.nan)
+        has_points = ~np.isnan(depths).all(axis=1)
+        to_points, to_focus = np.nanmedian(depths[has_points], axis=1), (some.axes @ focus - origins)[has_points]
+        if not has_points.any() or not np.median(to_points / to_focus) < HIDDEN:
+            return None
+    return _filtered(xyz, cameras, (_dense, _central))
 
 
 def _common_focus(cameras: Cameras) -> np.ndarray | None:
@@ -84,13 +79,13 @@ def _common_focus(cameras: Cameras) -> np.ndarray | None:
     return focus
 
 
-def _some(points: SparsePoints) -> np.ndarray:
+def _supported_subset(points: SparsePoints) -> np.ndarray:
     """The well-supported points, at most MOST_POINTS."""
     xyz = well_supported(points)
     return xyz if len(xyz) <= MOST_POINTS else np.random.default_rng(0).choice(xyz, MOST_POINTS, replace=False)
 
 
-def _chosen(xyz: np.ndarray, cameras: Cameras, filters: Sequence[Filter]) -> np.ndarray | None:
+def _filtered(xyz: np.ndarray, cameras: Cameras, filters: Sequence[Filter]) -> np.ndarray | None:
     """The points that pass all filters; None if LEAST_POINTS do not remain."""
     for choose in filters:
         if len(xyz) < LEAST_POINTS:
@@ -145,9 +140,9 @@ def _central(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
     centre = xyz.mean(axis=0)  # more robust to a few far points than the centre of the ball
     for _ in range(TRIMMING_ROUNDS):
         distance = np.linalg.norm(xyz - centre, axis=1)
-        kept = distance <= np.quantile(distance, TRIMMED)
-        centre = enclosing_ball(xyz[kept])[0]
-    return kept
+        is_inside = distance <= np.quantile(distance, TRIMMED)
+        centre = enclosing_ball(xyz[is_inside])[0]
+    return is_inside
 
 
 def near_plane(origins: np.ndarray, points: SparsePoints | None) -> float:
@@ -176,8 +171,9 @@ def neighbours(cameras: Cameras, points: np.ndarray | None, most: int) -> np.nda
     points = points[:: -(-len(points) // MOST_SELECTING)]
     away = cameras.origins[:, None] - points[None]
     towards = away / np.maximum(np.linalg.norm(away, axis=2, keepdims=True), np.finfo(np.float32).tiny)
-    is_seen = np.stack([_holds(camera, points) for camera in cameras])
-    found = np.full((len(cameras), most), -1, np.int32)
+    pinholes = [PinholeCamera(intrinsics, c2w, *size) for intrinsics, c2w, size in cameras]
+    is_seen = np.stack([camera.shows(*camera.project(points)) for camera in pinholes])
+    sources = np.full((len(cameras), most), -1, np.int32)
     for view in range(len(cameras)):
         angle = np.degrees(np.arccos(np.clip((towards * towards[view]).sum(axis=2), -1, 1)))
         width = np.where(angle < BEST_ANGLE, NARROWER, WIDER)
@@ -186,14 +182,5 @@ def neighbours(cameras: Cameras, points: np.ndarray | None, most: int) -> np.nda
         score[view] = 0.0
         ranked = np.argsort(-score, kind="stable")[:most]
         ranked = ranked[score[ranked] > LEAST_SHARE]
-        found[view, : len(ranked)] = ranked
-    return found
-
-
-def _holds(camera: tuple[np.ndarray, np.ndarray, np.ndarray], points: np.ndarray) -> np.ndarray:
-    """bool [N]: whether the points [N, 3] project into an image."""
-    intrinsics, c2w, size = camera
-    x, y, depth = intrinsics @ c2w[:3, :3].T @ (points - c2w[:3, 3]).T
-    ahead = depth > 0
-    x, y = (np.divide(value, depth, out=np.full_like(value, -1.0), where=ahead) for value in (x, y))
-    return ahead & (x >= 0) & (y >= 0) & (x <= size[0] - 1) & (y <= size[1] - 1)
+        sources[view, : len(ranked)] = ranked
+    return sources

@@ -74,14 +74,19 @@ class Undistorter:
     def __init__(self, lens: Lens, size: tuple[int, int]) -> None:
         """Raises ValueError if too little of the image remains or its size does not fit the lens."""
         intrinsics = fitted(lens, size)
-        _require_near(intrinsics, size)
+        x, y = intrinsics[:2, 2]
+        if not (np.abs([x, y] - (np.array(size) - 1) / 2) / size <= FARTHEST_PRINCIPAL).all():
+            raise ValueError(
+                f"the principal point of its camera, ({x:.4g}, {y:.4g}), is far outside the {size[0]}x{size[1]} pixels "
+                "of the image"
+            )
         self._maps: tuple[np.ndarray, np.ndarray] | None = None
-        self._kept = (0, 0, *size)
+        self._valid = (0, 0, *size)  # left, top, right, bottom
         # A fisheye lens distorts with coefficients of 0, too.
         if lens.is_fisheye or lens.colmap_model or any(lens.distortion):
             self._maps = _source_pixels(intrinsics, lens, size)
-            self._kept = _valid_rectangle(*self._maps, size)
-        left, top, right, bottom = self._kept
+            self._valid = _valid_rectangle(*self._maps, size)
+        left, top, right, bottom = self._valid
         self.size = (right - left, bottom - top)  # of the undistorted images
         self.intrinsics = np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]]) @ intrinsics  # [3, 3], likewise
 
@@ -89,19 +94,8 @@ class Undistorter:
         """An image or mask [H, W] or [H, W, C], undistorted and cropped to valid pixels."""
         if self._maps is None:
             return image
-        left, top, right, bottom = self._kept
+        left, top, right, bottom = self._valid
         return cv2.remap(image, *self._maps, cv2.INTER_LINEAR)[top:bottom, left:right]
-
-
-def _require_near(intrinsics: np.ndarray, size: tuple[int, int]) -> None:
-    """Raises ValueError for a principal point too far off to come from a crop."""
-    offset = np.abs(intrinsics[:2, 2] - (np.array(size) - 1) / 2) / size
-    if not (offset <= FARTHEST_PRINCIPAL).all():
-        x, y = intrinsics[:2, 2]
-        raise ValueError(
-            f"the principal point of its camera, ({x:.4g}, {y:.4g}), is far outside the {size[0]}x{size[1]} pixels "
-            "of the image"
-        )
 
 
 def _source_pixels(intrinsics: np.ndarray, lens: Lens, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -133,17 +127,22 @@ def _valid_rectangle(x: np.ndarray, y: np.ndarray, size: tuple[int, int]) -> tup
     The border with the largest fraction of invalid pixels is removed until none has any.
     """
     # Half a pixel: the outermost pixels extend half a pixel beyond their centres.
-    seen = (x >= -0.5) & (x <= size[0] - 0.5) & (y >= -0.5) & (y <= size[1] - 0.5)
+    is_valid = (x >= -0.5) & (x <= size[0] - 0.5) & (y >= -0.5) & (y <= size[1] - 0.5)
     left, top, right, bottom = 0, 0, *size
     while right - left > SMALLEST_KEPT * size[0] and bottom - top > SMALLEST_KEPT * size[1]:
         rows, columns = slice(top, bottom), slice(left, right)
-        borders = (seen[rows, left], seen[top, columns], seen[rows, right - 1], seen[bottom - 1, columns])
-        unseen = [1.0 - border.mean() for border in borders]
-        if not any(unseen):
-            if seen[rows, columns].all():
+        borders = (
+            is_valid[rows, left],
+            is_valid[top, columns],
+            is_valid[rows, right - 1],
+            is_valid[bottom - 1, columns],
+        )
+        invalid = [1.0 - border.mean() for border in borders]
+        if not any(invalid):
+            if is_valid[rows, columns].all():
                 return left, top, right, bottom
             break
-        worst = int(np.argmax(unseen))
+        worst = int(np.argmax(invalid))
         left, top, right, bottom = left + (worst == 0), top + (worst == 1), right - (worst == 2), bottom - (worst == 3)
     raise ValueError("has a lens distortion that leaves almost nothing of the image")
 
@@ -151,7 +150,17 @@ def _valid_rectangle(x: np.ndarray, y: np.ndarray, size: tuple[int, int]) -> tup
 def lenses_of(parsed: ParsedScene, posed_images: Sequence[PosedImage]) -> list[Undistorter]:
     """The undistorter of each image, by the headers of the files; raises SceneError or ImageError."""
     sizes = _stored_sizes(posed_images)
-    _require_focal_lengths(parsed, posed_images, sizes)
+    for posed, size in zip(posed_images, sizes, strict=True):
+        width, height = posed.lens.size or size
+        focal = np.abs(np.diag(posed.lens.intrinsics)[:2])
+        longest = LONGEST_FOCAL * max(width, height)
+        for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "too short")):
+            if wrong.any():
+                raise SceneError(
+                    f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length of "
+                    f"{focal[wrong][0]:.3g} pixels is {words} for an image of {width}x{height}; correct it or leave "
+                    "that view out"
+                )
     return undistorters(posed_images, sizes)
 
 
@@ -183,7 +192,7 @@ def undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, 
     Raises ImageError for a size or a distortion that does not fit.
     """
     known: dict[tuple, Undistorter] = {}
-    found = []
+    lenses = []
     for posed, size in zip(posed_images, sizes, strict=True):
         key = (*posed.lens.key, size)
         if key not in known:
@@ -191,22 +200,5 @@ def undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, 
                 known[key] = Undistorter(posed.lens, size)
             except ValueError as error:
                 raise ImageError(f"{posed.path}: {error}; correct the image or its camera") from error
-        found.append(known[key])
-    return found
-
-
-def _require_focal_lengths(
-    parsed: ParsedScene, posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]
-) -> None:
-    """Raises SceneError for a focal length that is too short, too long, NaN or infinite."""
-    for posed, size in zip(posed_images, sizes, strict=True):
-        width, height = posed.lens.size or size
-        focal = np.abs(np.diag(posed.lens.intrinsics)[:2])
-        longest = LONGEST_FOCAL * max(width, height)
-        for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "too short")):
-            if wrong.any():
-                raise SceneError(
-                    f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length of "
-                    f"{focal[wrong][0]:.3g} pixels is {words} for an image of {width}x{height}; correct it or leave "
-                    "that view out"
-                )
+        lenses.append(known[key])
+    return lenses

@@ -43,14 +43,8 @@ class MaskedViews:
 
     def pick(self, chosen: np.ndarray) -> MaskedViews:
         """The views where `chosen` [W] is True."""
-        kept = np.flatnonzero(chosen)
-        return MaskedViews(self.views[kept], self.cameras.pick(kept), tuple(self.masks[index] for index in kept))
-
-    def turned(self, rotation: np.ndarray) -> MaskedViews:
-        """The same views in a world frame rotated by `rotation` [3, 3]."""
-        turn = np.eye(4)
-        turn[:3, :3] = rotation
-        return replace(self, cameras=replace(self.cameras, c2w=turn @ self.cameras.c2w))
+        rows = np.flatnonzero(chosen)
+        return MaskedViews(self.views[rows], self.cameras.pick(rows), tuple(self.masks[row] for row in rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +81,16 @@ def visual_hull(views: MaskedViews) -> Hull | None:
     if len(views.views) < 2:
         return None
     axes = views.cameras.c2w[0, :3, :3]  # cubes aligned with a camera make the result rotation-equivariant
-    views = views.turned(axes.T)
+    turn = np.eye(4)
+    turn[:3, :3] = axes.T
+    views = replace(views, cameras=replace(views.cameras, c2w=turn @ views.cameras.c2w))
     loose = _carve(views, TOLERANCE)
     if loose is None:
         return None
     agreement = _agreements(*loose, views)
     is_trusted = agreement >= LEAST_AGREEMENT * np.median(agreement)
-    kept = views.pick(is_trusted)
-    strict = loose[0][_stays(*loose, 1.0, kept, _distances(kept), STRICT_TOLERANCE)]
+    trusted = views.pick(is_trusted)
+    strict = loose[0][_stays(*loose, 1.0, trusted, _distances(trusted), STRICT_TOLERANCE)]
     centres = strict if len(strict) else loose[0]
     agreement = _agreements(centres, loose[1], views)
     return Hull(centres @ axes.T, loose[1], views.views, agreement, is_trusted)
@@ -181,16 +177,16 @@ def _stays(
     cube.
     """
     alive = np.arange(len(cubes))  # cubes that the remaining votes could still keep
-    seen, off = np.zeros(len(cubes), dtype=np.int32), np.zeros(len(cubes), dtype=np.int32)
+    n_views, off = np.zeros((2, len(cubes)), dtype=np.int32)  # views that show a cube, and those that reject it
     voting = zip(views.cameras.intrinsics, views.cameras.c2w, distances, strict=True)
     for number, (intrinsics, c2w, distance) in enumerate(voting):
         column, row, depth, inside = _land(cubes[alive], intrinsics, c2w, distance.shape)
         pixels = 0.5 * reach * side * max(intrinsics[0, 0], intrinsics[1, 1]) / depth
-        seen[alive[inside]] += 1
+        n_views[alive[inside]] += 1
         off[alive[inside]] += distance[row, column] > pixels
         if number % 8 == 7:
             alive = alive[off[alive] <= tolerance * len(views.views)]
-    return (seen > quorum * len(views.views)) & (off <= tolerance * seen)
+    return (n_views > quorum * len(views.views)) & (off <= tolerance * n_views)
 
 
 def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarray:
@@ -216,10 +212,9 @@ def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarr
             break
         cubes = octants(cubes, side)
         count, side = count * 2, side / 2
-    found = np.zeros((cells,) * 3, dtype=bool)
-    at = np.floor((cubes + 1) / side).astype(int)
-    found[at[:, 0], at[:, 1], at[:, 2]] = np.linalg.norm(cubes, axis=1) < 1
-    return found
+    occupied = np.zeros((cells,) * 3, dtype=bool)
+    occupied[tuple(np.floor((cubes + 1) / side).astype(int).T)] = np.linalg.norm(cubes, axis=1) < 1
+    return occupied
 
 
 def _land(

@@ -141,12 +141,14 @@ def read_frame(path: Path) -> WorldFrame | None:
         )
         if grid.is_file():
             content, source = read_object(grid), grid
-            rotation = tuple(map(tuple, np.array(content["rotation"], float).tolist()))
-            offset = tuple(np.array(content["offset"], float).reshape(3).tolist())
-            reference = replace(Reference(**content), rotation=rotation, offset=offset)
+            reference = replace(
+                Reference(**content),
+                rotation=tuple(map(tuple, np.array(content["rotation"], float).tolist())),
+                offset=tuple(np.array(content["offset"], float).reshape(3).tolist()),
+                accuracy=tuple(content["accuracy"]),
+                left_out=tuple(content["left_out"]),
+            )
             _similarity(grid, "scale * rotation", reference.without_offset)
-            lists = {"accuracy": tuple(content["accuracy"]), "left_out": tuple(content["left_out"])}
-            reference = replace(reference, **lists)
     except INVALID as failure:
         raise SceneError(f"{source}: is damaged; run --mode prepare again, or remove it") from failure
     return replace(frame, reference=reference)

@@ -177,16 +177,17 @@ COLORS = (6 + 3 + 98, 200, 200, 300, 300, 3)
 TRUNK = (20, 130, 130, 130, 150, 130, 150, 131, 139, 65, 65, 3)
 
 
-@pytest.mark.parametrize("capability", ["7.5", "9.0"])
+@pytest.mark.parametrize(("capability", "widest"), [("7.5", 256), ("9.0", 512)])
 @pytest.mark.parametrize("kernel", [color_mlp.color, nerf_mlp.nerf], ids=["color", "nerf"])
-def test_wide_colours_and_their_gradients_are_those_of_the_references(card, capability, kernel):
+def test_wide_colours_and_their_gradients_are_those_of_the_references(card, capability, widest, kernel):
     """Several columns of warps; features that are no whole vectors, or a skip into the heads and some of the points."""
     made, count = Inputs(0), 70
-    weights = made.weights(COLORS if kernel is color_mlp.color else TRUNK)
+    colors = tuple(min(width, widest) for width in COLORS)
+    weights = made.weights(colors if kernel is color_mlp.color else TRUNK)
     trained = [part for layer in weights.layers for part in layer]
     if kernel is color_mlp.color:
         inputs = [made.normal(count, width) for width in (6, 3, 98)]
-        given, trained = (*inputs, weights, ColorSizes(3, 1, 6, 1, 98, COLORS)), [*inputs[1:], *trained]
+        given, trained = (*inputs, weights, ColorSizes(3, 1, 6, 1, 98, colors)), [*inputs[1:], *trained]
     else:
         selected = jt.array(made.rng.random(count) < 0.8)
         points = made.normal(count, 4, size=0.5), made.directions(count)
@@ -195,7 +196,7 @@ def test_wide_colours_and_their_gradients_are_those_of_the_references(card, capa
     given = Example(given, tuple(trained))
     with in_form(EMULATED[2]) as called:
         found = results(kernel, given, NATIVE)
-    assert len(called) == 2
+    assert sum(not name.startswith("pack_") for name in called) == 2
     for ours, theirs in zip(found, results(kernel, given, REFERENCE), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=5e-6 * np.abs(theirs).max())
 

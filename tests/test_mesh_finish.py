@@ -135,9 +135,9 @@ def test_simplification_keeps_within_the_error_with_few_triangles():
 def test_what_no_camera_sees_goes():
     shell, core = trimesh.creation.icosphere(3, 0.8), trimesh.creation.icosphere(2, 0.4)
     mesh = joined(shell, core)
-    found = clean.as_seen(mesh, AROUND, None, Visibility(mesh))
+    found = clean.as_seen(mesh, AROUND, Visibility(mesh))
     assert len(found.faces) == len(shell.faces)
-    half = clean.as_seen(mesh, AROUND[:1], None, Visibility(mesh))
+    half = clean.as_seen(mesh, AROUND[:1], Visibility(mesh))
     assert 0 < len(half.faces) < len(shell.faces) * 0.6 and half.vertices[:, 0].max() > 0.79
 
 
@@ -207,18 +207,18 @@ def test_a_wall_with_many_points_goes_if_the_object_has_as_many():
     object_, wall = ball(0.0, 0.4), WALL.subdivide().subdivide().subdivide()
     points = np.concatenate([object_.sample(300, seed=0), wall.sample(250, seed=0)])
     found = pieces.without_bystanders(joined(object_, wall), CENTERS, points)
-    assert found.removed == 1 and found.points == pytest.approx(250 / 550) and "45.5% of the SfM" in found.share
+    assert found.removed == 1 and found.points == pytest.approx(250 / 550) and "45.5% of the SfM" in found.words
 
 
 def test_what_dilated_masks_exclude_goes():
     mesh = trimesh.creation.icosphere(4, 0.8)
     empty, full = (np.full((SIZE, SIZE), value, np.uint8) for value in (0, 255))
     half = np.where(np.arange(SIZE) < SIZE // 2, full, empty)
-    found = clean.as_seen(mesh, [ABOVE, *AROUND], [half, *[full] * 10], Visibility(mesh))
+    found = clean.inside_masks(mesh, [ABOVE, *AROUND], [half, *[full] * 10])
     kept, before = (ABOVE.project(each.vertices)[0][:, 0].max() for each in (found, mesh))
     grown = round(SIZE * 50 / 1600)
     assert SIZE / 2 - 1 + grown - 3 < kept <= SIZE / 2 + grown and before > SIZE / 2 + 20
-    assert len(clean.as_seen(mesh, AROUND, [empty] * 10, Visibility(mesh)).faces) == 0
+    assert len(clean.inside_masks(mesh, AROUND, [empty] * 10).faces) == 0
 
 
 # colours

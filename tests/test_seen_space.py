@@ -88,7 +88,7 @@ def test_the_seen_triangles_are_those_of_the_whole_surface(model, monkeypatch, c
     assert (space is None) == (len(cameras) == 2)  # from both sides most of it is seen
     every = extracted(field)
     fewer = every if space is None else without_boundary(extracted(within(field, space)), space)
-    whole, cut = (as_seen(mesh, placed, None, Visibility(mesh)) for mesh in (every, fewer))
+    whole, cut = (as_seen(mesh, placed, Visibility(mesh)) for mesh in (every, fewer))
     assert len(whole.faces) == len(cut.faces) > 1000
     np.testing.assert_allclose(*(np.sort(mesh.triangles_center, axis=0) for mesh in (whole, cut)), atol=1e-9)
     assert space is None or len(fewer.faces) < 0.6 * len(every.faces)

@@ -50,24 +50,25 @@ def with_faces(mesh: trimesh.Trimesh, stays: np.ndarray) -> trimesh.Trimesh:
     return trimesh.Trimesh(mesh.vertices[used], (np.cumsum(used) - 1)[faces], process=False)
 
 
-def as_seen(
-    mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], masks: Sequence[np.ndarray] | None, visibility: Visibility
-) -> trimesh.Trimesh:
-    """Remove faces without a visible vertex, and faces with a vertex outside a dilated mask.
-
-    masks: uint8 [H, W] of each camera; None for a scene without masks. Points outside an image are not outside its
-    mask. The result may have no faces.
-    """
+def as_seen(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], visibility: Visibility) -> trimesh.Trimesh:
+    """Remove faces without a visible vertex. The result may have no faces."""
     vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
     seen = np.zeros(len(vertices), bool)
     for camera in shown(cameras, "visibility"):
         unseen = np.flatnonzero(~seen)
         asked = unseen[camera.shows(*camera.project(vertices[unseen]))]
         seen[asked] = visibility.sees(vertices[asked], normals[asked], camera.center)
-    stays = seen[mesh.faces].any(axis=1)
-    if masks is not None:
-        stays &= within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1)
-    return with_faces(mesh, stays)
+    return with_faces(mesh, seen[mesh.faces].any(axis=1))
+
+
+def inside_masks(
+    mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], masks: Sequence[np.ndarray]
+) -> trimesh.Trimesh:
+    """Remove faces with a vertex outside the dilated mask, uint8 [H, W], of a camera. The result may have no faces.
+
+    Points outside an image are not outside its mask.
+    """
+    return with_faces(mesh, within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1))
 
 
 def within_masks(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], masks: Sequence[np.ndarray]) -> np.ndarray:

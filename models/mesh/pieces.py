@@ -36,10 +36,11 @@ class Cleaned:
     points: float | None = None  # the same of the SfM points near the mesh; None without any
 
     @property
-    def share(self) -> str:
-        """What part of the mesh is removed, in words."""
+    def words(self) -> str:
+        """How many components are removed, and what part of the mesh that is."""
         supported = "" if self.points is None else f", {self.points:.1%} of the SfM points"
-        return f"{self.area:.1%} of the area{supported}"
+        share = f" ({self.area:.1%} of the area{supported})" if self.removed else ""
+        return f"{self.removed}{share}, {self.kept} kept"
 
 
 def without_dust(mesh: trimesh.Trimesh, small: float = SMALL, points: np.ndarray = NO_POINTS) -> Cleaned:

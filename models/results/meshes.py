@@ -12,18 +12,17 @@ import trimesh
 from data.io.clock import phase
 from data.scenes.frustum import box_in_frame
 from data.scenes.scene import Posed, radius_of
-from data.scenes.sparse import well_supported
 from models.estimators.occupancy import SeenSpace
 from models.machine import memory
 from models.mesh import clean, finish, pieces, sparse
-from models.mesh.clean import with_faces, without_ground
+from models.mesh.clean import with_faces
 from models.mesh.color import Fallback
 from models.mesh.extraction import EmptySurfaceError, no_surface
 from models.mesh.finish import onto_level
 from models.mesh.mesh import Surface, working_to
-from models.mesh.visibility import Visibility
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
+from models.results.cleaning import Stages, accounted, cleaned
 from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
 from models.results.detailed import with_details
@@ -31,14 +30,13 @@ from models.results.detailed import with_details
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
 WIDE = 8
-MOST_OF_IT = 0.5  # fraction of the area; to remove more is worth a warning
-PART = 0.1  # of the area of the largest component: without the ground, smaller ones are no parts of the object
 
 
 @phase("mesh")
 def extract_mesh(context: EvalContext, request: MeshRequest) -> trimesh.Trimesh:
     """The marching-cubes surface without closed cavities, working frame; raises EmptySurfaceError if it is empty."""
-    return _extract(context, request, None).mesh
+    with accounted(context.log) as stages:
+        return _extract(context, request, None, stages).mesh
 
 
 @phase("mesh")
@@ -47,8 +45,9 @@ def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
 
     Finished blocks of an incomplete mesh are kept in the experiment folder until it is written.
     """
-    found = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED)
-    surface = _finished(context, request, found.mesh)
+    with accounted(context.log) as stages:
+        found = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED, stages)
+        surface = _finished(context, request, found.mesh, stages)
     path = request.output or context.experiment.path("meshes", f"{context.step:08d}{default_suffix(request)}")
     write(context.experiment, context.step, context.log, request, surface, path)
     found.kept.clear()
@@ -58,7 +57,8 @@ def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
 @phase("mesh")
 def finished_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     """The requested mesh in the working frame, not written; raises EmptySurfaceError if there is no surface."""
-    return _finished(context, request, extract_mesh(context, request))
+    with accounted(context.log) as stages:
+        return _finished(context, request, _extract(context, request, None, stages).mesh, stages)
 
 
 def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) -> Surface:
@@ -71,7 +71,7 @@ def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) ->
     return surface
 
 
-def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
+def _extract(context: EvalContext, request: MeshRequest, folder: Path | None, stages: Stages) -> sparse.Sparse:
     """The surface in the working frame; logs the number of evaluations."""
     level_set = _level_set(context)
     low, high = box(context.experiment.views, request)
@@ -86,17 +86,19 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
         partial(context.parts, desc="surface"),
         folder,
     )
+    stages.after(f"extracted with {request.resolution} grid points per side", found.mesh)
     if space is not None:
         found = replace(found, mesh=without_boundary(found.mesh, space))
+        stages.after("at the end of the space that cameras see", found.mesh)
     whole = pieces.without_cavities(found.mesh, context.experiment.views.c2w[:, :3, 3])
     memory.release()  # ray casting of the whole mesh follows, which takes 300 bytes per triangle
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
     blocks = "1 block" if found.blocks == 1 else f"{found.blocks} blocks"
     context.log.note(
         f"surface: {level_set.quantity} evaluated at {found.queries} points, {found.share:.1%} of a dense grid, in "
-        f"{blocks}{resumed}; {found.rule}; {whole.removed} closed cavities without a camera removed"
+        f"{blocks}{resumed}; {found.rule}"
     )
-    return replace(found, mesh=whole.mesh)
+    return replace(found, mesh=stages.after(f"closed cavities without a camera: {whole.removed}", whole.mesh))
 
 
 def _level_set(context: EvalContext) -> LevelSet:
@@ -128,20 +130,21 @@ def box(scene: Posed, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
     return box_in_frame(np.reshape(request.bbox, (2, 3)), to_frame, "--bbox")
 
 
-def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
+def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, stages: Stages) -> Surface:
     """Clean, simplify, refine, close and colour, in this order: each step reduces the work of the next ones.
 
     Details, which need all triangles, come before they are simplified.
     """
-    mesh = _cleaned(context, request, mesh)
+    mesh = cleaned(context.experiment, request, mesh, stages, context.log)
     if request.has_details:
-        mesh, normals = _simplified(context, request, _with_details(context, request, mesh)), None
+        mesh = stages.after("details: even triangles", _with_details(context, request, mesh))
+        mesh, normals = _simplified(context, request, mesh, stages), None
     else:
-        mesh = _simplified(context, request, mesh)
+        mesh = _simplified(context, request, mesh, stages)
         memory.release_all()  # also the ray caster, which is in a reference cycle
         mesh, normals = _on_level(context, request, mesh)
     if request.is_watertight:
-        mesh, normals = _closed(context, mesh), None
+        mesh, normals = stages.after("holes closed", _closed(context, mesh)), None
     if request.color == NONE:
         return Surface(mesh, normals)
     if request.color == NETWORK:
@@ -151,19 +154,18 @@ def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh)
 
 def _with_details(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Apply --details."""
-    mesh = _on_level(context, request, mesh)[0]
-    experiment = context.experiment
+    mesh, experiment = _on_level(context, request, mesh)[0], context.experiment
     return with_details(experiment.conf, experiment.scene, mesh, context.log, context.parts)
 
 
-def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, stages: Stages) -> trimesh.Trimesh:
     """Apply --decimate and --simplify; textured meshes are decimated by default."""
     if request.simplify is not None:
         radius = 1.0 if request.frame == UNIT else radius_of(context.experiment.views)
         found, error = finish.simplified(mesh, request.simplify / radius)
-        context.log.info(f"{len(mesh.faces)} triangles simplified to {len(found.faces)}, error {error * radius:.3g}")
-        return found
-    return decimated(mesh, request)
+        return stages.after(f"simplified, error {error * radius:.3g}", found)
+    found = decimated(mesh, request)
+    return mesh if found is mesh else stages.after("decimated", found)
 
 
 def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
@@ -172,49 +174,6 @@ def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     holes = "1 hole" if found.holes == 1 else f"{found.holes} holes"
     context.log.info(f"{holes} closed; {found.area:.1%} of the surface was added, not seen in any photograph")
     return found.mesh
-
-
-def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
-    """Apply --clean; raises EmptySurfaceError if nothing is left."""
-    if request.clean is None and not request.is_object:
-        return mesh
-    if request.clean in (VIEWS, LARGEST):
-        scene, before = context.experiment.scene, len(mesh.faces)
-        excluded, checked = ("", "cameras") if scene.masks is None else (" or the masks exclude", "masks")
-        mesh = clean.as_seen(mesh, scene.pinholes, scene.masks, Visibility(mesh))
-        if len(mesh.faces) == 0:
-            raise EmptySurfaceError(
-                f"No surface: --clean {request.clean} removes all of it, because no camera sees{excluded} it; "
-                f"check the {checked} (--mode inspect draws them), or omit --clean"
-            )
-        context.log.info(f"{before - len(mesh.faces)} triangles that no camera sees{excluded} are removed")
-    small = 1.0 if request.clean == LARGEST else pieces.SMALL
-    if request.is_object:
-        mesh, small = _off_ground(context, mesh), max(small, PART)
-    points = context.experiment.views.points
-    xyz = pieces.NO_POINTS if points is None else well_supported(points)
-    found = pieces.without_dust(mesh, small, xyz)
-    removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
-    below = "beside the largest" if small == 1.0 else f"below {small:.0%} of the largest one's area"
-    gone = f" ({found.share})" if found.removed else ""
-    context.log.info(f"{removed} {below} removed{gone}, {found.kept} kept")
-    if request.clean == VIEWS and scene.masks is None:
-        found = pieces.without_bystanders(found.mesh, scene.c2w[:, :3, 3], xyz)
-        if found.removed:
-            words = f"pieces apart from the object, seen from one side only: {found.removed} removed ({found.share})"
-            is_most = found.area > MOST_OF_IT
-            (context.log.warn if is_most else context.log.info)(words + (": --no-clean keeps them" if is_most else ""))
-    return found.mesh
-
-
-def _off_ground(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
-    """The mesh without the ground, which is logged; the mesh itself if there is none."""
-    above = without_ground(mesh, context.experiment.views.c2w[:, :3, 3])
-    if above is None:
-        context.log.info("no ground plane with an object on it was found, so none is removed")
-        return mesh
-    context.log.info(f"{1.0 - above.area / mesh.area:.0%} of the surface is the ground or below it, and removed")
-    return above
 
 
 def _on_level(

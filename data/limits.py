@@ -42,6 +42,8 @@ def limits(
 
 def shown(value: object) -> str:
     """The value as quoted in messages, truncated if long."""
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        return "a number beyond 1.8e308"  # Python writes no more than 4,300 digits
     text = str(list(value)) if isinstance(value, tuple) else repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
 

@@ -39,7 +39,7 @@ def test_a_copy_is_made_once_also_by_two_at_a_time_and_from_a_read_only_package(
         (source / name).write_text(text)
     for path in (source, *source.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
-    monkeypatch.setattr(jittor_source, "installed", lambda caches: source)
+    monkeypatch.setattr(jittor_source, "installed", lambda: source)
     monkeypatch.setattr(jittor_source, "CHANGES", (jittor_source.Change("jittor/a.py", "two", "three"),))
     caches = tmp_path / "caches"
     caches.mkdir()

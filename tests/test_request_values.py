@@ -23,7 +23,7 @@ from models.requests import (
 from models.results.trained import TrainedModel
 
 NAMES = ("", "x", "no such file", "\0", "a/../../b", "texture", "auto")
-ODD = (None, math.nan, math.inf, -math.inf, -1, 0, 1, 2.5, 1e30, 10**400, True, *NAMES, *map(Path, NAMES))
+ODD = (None, math.nan, math.inf, -math.inf, -1, 0, 1, 2.5, 1e30, 10**400, 10**5000, True, *NAMES, *map(Path, NAMES))
 ODD += (b"x", (), (0.0,), ("x",), (0.0,) * 6, (math.nan,) * 6, (0, 0, 0, 1, 1, 1), [1], {}, object(), MeshRequest(16))
 MESH = MeshRequest(16)
 BASES = (MESH, VideoRequest(seconds=0.1, mesh=MESH), EvaluationRequest(MESH), ImageRequest(0, 16))

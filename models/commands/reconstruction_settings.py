@@ -12,6 +12,7 @@ from data.errors import UserError
 from data.io.clock import ends_at, so_far
 from data.io.images import image_size, list_images
 from data.io.streams import say
+from data.limits import shown
 from models.commands.command import ExperimentConfig, Selected
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, with_steps
 from models.plan import LEAST_STEPS
@@ -33,8 +34,8 @@ def require_possible(minutes: float | str | None, output: Path | None, color: st
     """Raises UserError for minutes out of range, and options of a mesh that do not apply."""
     is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MOST_MINUTES
     if not is_number and minutes not in (None, AUTO):
-        shown = f"{minutes:g}" if isinstance(minutes, int | float) else minutes
-        raise UserError(f"--minutes {shown}: must be above 0 and at most {MOST_MINUTES:g}")
+        given = f"{minutes:g}" if isinstance(minutes, float) else shown(minutes)
+        raise UserError(f"--minutes {given}: must be above 0 and at most {MOST_MINUTES:g}")
     for name, is_given in (("--output", output is not None), ("--colour texture", color == TEXTURE)):
         if is_given:
             raise UserError(

@@ -49,7 +49,7 @@ def use(caches: Path) -> Path:
 
 def mended(caches: Path) -> Path:
     """The folder below `caches` with the mended copy, made if needed. Of several processes one makes it."""
-    root, version = installed(caches), importlib.metadata.version("jittor")
+    root, version = installed(), importlib.metadata.version("jittor")
     key = hashlib.sha256(repr((CHANGES, UNUSED)).encode()).hexdigest()[:12]
     folder = caches / f"{PREFIX}{version}-{key}"
     if not folder.is_dir():
@@ -60,9 +60,9 @@ def mended(caches: Path) -> Path:
     return folder
 
 
-def installed(caches: Path) -> Path:
+def installed() -> Path:
     """The folder that contains Jittor's installed packages, without importing them; raises UserError if none does."""
-    paths = [path for path in sys.path if Path(path).parent != caches]
+    paths = [path for path in sys.path if not Path(path).name.startswith(PREFIX)]
     found = [importlib.machinery.PathFinder.find_spec(name, paths) for name in PACKAGES]
     origins = [Path(spec.origin) for spec in found if spec is not None and spec.origin is not None]
     if len(origins) < len(PACKAGES):

@@ -25,7 +25,8 @@ ISA_TESTS := $(ISA_FEW) $(call in_tests,fields finite grid hits march native_sam
   short_trainings splat_wander splats volrend)
 $(foreach file,$(ISA_TESTS),$(if $(wildcard $(file)),,$(error $(file) is gone: take it out of ISA_TESTS, or name its successor)))
 # Over the cores, each file in one process: what a file has trained serves all its tests. All share one cache of Jittor's.
-TESTS := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# No process that has died is started again: that can wait forever.
+TESTS := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 # Jittor builds itself here, once, where its progress shows: not in each worker, nor where pytest would swallow it.
 STARTED := $(BIN)/python -c 'from models.machine.backend import device_info; print(device_info().line())'
 DEMO := $(BIN)/python exp_runner.py --conf confs/demo.conf

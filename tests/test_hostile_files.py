@@ -109,27 +109,13 @@ def directory(entries, following):
 
 
 SIDES, TIFF = [(256, 4, 1, 64), (257, 4, 1, 32)], b"II*\0\x08\0\0\0"
-MANY_TAGS = TIFF + directory([*SIDES, *((tag, 7, 2_000_000, 8) for tag in range(400, 60000))], 0) + bytes(2_000_000)
-EXIF = b"Exif\0\0" + TIFF + directory([(0x8769, 4, 1, 8), (0x8825, 4, 1, 8), (0x112, 3, 1, 6)], 0)
-PICTURES = {
-    "circle.tif": TIFF + directory(SIDES, 8),
-    "tags.tif": MANY_TAGS,
-    "fill.jpg": b"\xff\xd8" + b"\xff" * 20_000_000,
-    "junk.jpg": b"\xff\xd8\xff\xe0\0\2" + b"x" * 20_000_000,
-    "blocks.jpg": b"\xff\xd8" + 3000 * (b"\xff\xe1\xff\xff" + EXIF.ljust(65533, b"\0")),
-}
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_the_tags_of_a_photograph_are_read_in_bounded_time(name, tmp_path):
-    (tmp_path / name).write_bytes(PICTURES[name])
+def test_directories_that_form_a_circle_are_read_once(tmp_path):
+    (tmp_path / "circle.tif").write_bytes(TIFF + directory(SIDES, 8))
     with ended_soon():
-        assert read_exif(tmp_path / name)[1] is None
-    with ended_soon():
-        try:
-            assert image_size(tmp_path / name) == (64, 32)
-        except UserError:
-            assert name != "tags.tif"
+        assert read_exif(tmp_path / "circle.tif") == (1, None)
+        assert image_size(tmp_path / "circle.tif") == (64, 32)
 
 
 @pytest.mark.parametrize("word", ["1" * 100_000 + "x", "9" * 100_000 + "." + "9" * 100_000 + "e"])

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from data.errors import DamagedError, listed, read_by_library
-from data.io.color_profiles import cmyk_as_srgb, to_srgb
+from data.io.colors import cmyk_as_srgb, to_srgb
 from data.io.files import open_input, read_regular, write_atomically
 from data.io.headers import (
     DAMAGED,

@@ -41,7 +41,7 @@ class Metadata(NamedTuple):
     profile: ICC, or CMYK, ADOBE_RGB or UNCALIBRATED.
     """
 
-    orientation: int = 1
+    orientation: int = 1  # 1 to 8; 1: as stored
     exif: Tags = {}
     gps: Tags = {}
     xmp: bytes = b""
@@ -75,7 +75,8 @@ def _metadata(file: BinaryIO) -> Metadata:
         space = exif.get_ifd(INTEROPERABILITY_BLOCK).get(INTEROPERABILITY, "")
         profile = ADOBE_RGB if space[:3] == OPTIONAL_SPACE else UNCALIBRATED
     xmp = xmp.encode() if isinstance(xmp, str) else xmp
-    return Metadata(exif.get(ORIENTATION, 1), _tags(of_camera), _tags(gps), xmp, profile)
+    orientation = exif.get(ORIENTATION, 1)
+    return Metadata(orientation if orientation in range(1, 9) else 1, _tags(of_camera), _tags(gps), xmp, profile)
 
 
 def _tags(block: Mapping[int, Any]) -> Tags:
@@ -98,7 +99,7 @@ def read_exif(path: Path) -> tuple[int, float | None]:
     metadata = read_metadata(path)
     focal = float(metadata.exif.get(FOCAL_LENGTH_35MM, (0,))[0])
     in_range = SHORTEST_FOCAL <= focal <= LONGEST_FOCAL
-    return metadata.orientation if metadata.orientation in range(1, 9) else 1, focal if in_range else None
+    return metadata.orientation, focal if in_range else None
 
 
 def focal_pixels(focal_35mm: float, size: tuple[int, int]) -> float:

@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 
 from data.errors import UserError, listed
+from data.io.colors import Levels, levels_of, range_words, small_range, stretched
 from data.io.files import read_regular, write_result
 from data.io.headers import ImageError
 from data.io.images import (
@@ -25,7 +26,6 @@ from data.io.images import (
     size_within,
     write_image,
 )
-from data.io.levels import Levels, levels_of, range_words, small_range, stretched
 from data.io.metadata import WHOLE_SIZE, focal_pixels, read_exif, read_metadata, upright
 from data.parsed_scene import ParsedScene, PosedImage
 from data.prepare.sources import MIN_IMAGES, choose_frames, frame_count, profile_note, read_frames, read_source_image

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from data.errors import DamagedError, UserError, listed, read_by_library
-from data.io.color_profiles import profile_words, to_srgb
+from data.io.colors import profile_words, to_srgb
 from data.io.files import open_input, read_regular, similar_names
 from data.io.headers import ImageError
 from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, image_size, read_image, size_of

@@ -14,11 +14,10 @@ import cv2
 import numpy as np
 
 from data.errors import SceneError, listed
-from data.io.color_profiles import profile_words
+from data.io.colors import Levels, levels_of, profile_words, range_words, small_range, stretched
 from data.io.headers import ImageError
 from data.io.images import alpha_of, eight_bits, mask_of, over_background, read_image, rgb_of, size_of
-from data.io.levels import Levels, levels_of, range_words, small_range, stretched
-from data.io.metadata import read_exif, read_metadata
+from data.io.metadata import read_metadata
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
 from data.rays import PinholeCamera
 from data.scenes.backdrop import derived_masks, held_out_masks
@@ -60,8 +59,15 @@ def preprocess(
     lenses = lenses_of(parsed, posed_images)
     images, masks, odd = _decode_all(posed_images, lenses, conf.downscale, background, training)
     images, levels = _stretched(images, training)
-    odd += [*_profiled(posed_images), *([f"photographs of {range_words(levels)}"] if levels else [])]
-    notes, backdrop = (*parsed.notes, *odd, *_turned(posed_images)), None
+    metadata = [read_metadata(posed.path) for posed in posed_images]
+    profiles = Counter(profile_words(own.profile) for own in metadata)
+    odd += [f"{count} photographs: {words}" for words, count in profiles.items() if words]
+    odd += [f"photographs of {range_words(levels)}"] if levels else []
+    notes, backdrop = (*parsed.notes, *odd), None
+    rotated = [posed.path.name for posed, own in zip(posed_images, metadata, strict=True) if own.orientation != 1]
+    if rotated:
+        words = "have an EXIF orientation, which is not applied: cameras must be those of the pixels as stored"
+        notes += (f"{len(rotated)} photographs ({listed(rotated)}) {words}",)
     if masks is None and training is not None and training.backdrop is not None:
         masks, backdrop = held_out_masks(images, training.images, training.backdrop), training.backdrop
     elif masks is None and training is None and conf.masks_from_backdrop and (derived := derived_masks(images)):
@@ -149,19 +155,6 @@ def _posed(
         "points": points and replace(points, xyz=points.xyz @ to_frame[:3, :3].T + to_frame[:3, 3]),
         "frame": parsed.frame,
     }
-
-
-def _turned(posed_images: Sequence[PosedImage]) -> list[str]:
-    """A note on photographs that viewers turn by their EXIF orientation."""
-    names = [posed.path.name for posed in posed_images if read_exif(posed.path)[0] != 1]
-    words = "have an EXIF orientation, which is not applied: cameras must be those of the pixels as stored"
-    return [f"{len(names)} photographs ({listed(names)}) {words}"] if names else []
-
-
-def _profiled(posed_images: Sequence[PosedImage]) -> list[str]:
-    """Notes on photographs whose colours are not those of sRGB."""
-    counts = Counter(profile_words(read_metadata(posed.path).profile) for posed in posed_images)
-    return [f"{count} photographs: {words}" for words, count in counts.items() if words]
 
 
 def _stretched(images: tuple[np.ndarray, ...], training: Scene | None) -> tuple[tuple[np.ndarray, ...], Levels | None]:

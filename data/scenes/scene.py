@@ -12,8 +12,8 @@ import numpy as np
 
 from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
 from data.errors import SceneError
+from data.io.colors import Levels
 from data.io.images import sample_bilinear, size_of, to_float
-from data.io.levels import Levels
 from data.limits import FARTHEST_CAMERA
 from data.parsed_scene import MASK_HALF, SparsePoints, WorldFrame
 from data.rays import PinholeCamera, Rays

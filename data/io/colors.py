@@ -1,9 +1,12 @@
-"""Colour profiles of photographs, such as Display P3, Adobe RGB and ProPhoto RGB: their colours as sRGB."""
+"""Colours of photographs as sRGB of 8 or 16 bits: profiles, such as Display P3, and 16 bits of which few are used."""
 
 from __future__ import annotations
 
 import io
+import math
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageCms
@@ -39,7 +42,11 @@ def to_srgb(pixels: np.ndarray, profile: bytes) -> np.ndarray:
         return pixels
     most = np.iinfo(pixels.dtype).max
     eight = np.rint(pixels[..., :3] * (255 / most)).astype(np.uint8)
-    rgb = _from_adobe(eight) if transform is None else _applied(eight, transform)
+    rgb = (
+        _from_adobe(eight)
+        if transform is None
+        else np.asarray(ImageCms.applyTransform(Image.fromarray(eight), transform))
+    )
     return np.concatenate([rgb.astype(pixels.dtype) * (most // 255), pixels[..., 3:]], axis=2)
 
 
@@ -66,13 +73,9 @@ def _to_srgb(profile: bytes) -> tuple[str, ImageCms.ImageCmsTransform | None]:
     if mode != "RGB":
         return name, transform
     colors = np.stack(np.meshgrid(*[np.linspace(0, 255, STEPS).astype(np.uint8)] * 3), axis=-1).reshape(1, -1, 3)
-    is_srgb = np.abs(_applied(colors, transform).astype(int) - colors).max() <= SAME
+    converted = np.asarray(ImageCms.applyTransform(Image.fromarray(colors), transform))
+    is_srgb = np.abs(converted.astype(int) - colors).max() <= SAME
     return ("", None) if is_srgb else (name, transform)
-
-
-def _applied(rgb: np.ndarray, transform: ImageCms.ImageCmsTransform) -> np.ndarray:
-    """uint8 [H, W, 3] in the output space of a transform."""
-    return np.asarray(ImageCms.applyTransform(Image.fromarray(rgb), transform))
 
 
 def _from_adobe(rgb: np.ndarray) -> np.ndarray:
@@ -81,3 +84,47 @@ def _from_adobe(rgb: np.ndarray) -> np.ndarray:
     linear = np.clip(linear, 0.0, 1.0)
     curved = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** np.float32(1 / 2.4) - 0.055)
     return np.rint(255.0 * curved).astype(np.uint8)
+
+
+# Cameras of 12 bits and thermal ones write images of 16 bits that use a small part of their range.
+SMALL_RANGE = 2**14  # levels: a quarter of 16 bits
+OUTLIERS = 1e-4  # fraction of the colours of an image, such as dead pixels
+
+
+class Levels(NamedTuple):
+    """The lowest and the highest level that images of 16 bits use."""
+
+    low: int
+    high: int
+
+
+def levels_of(image: np.ndarray) -> Levels:
+    """The levels of an image without the outermost OUTLIERS of its colours, such as dead pixels."""
+    low, high = np.quantile(image[..., :3], (OUTLIERS, 1.0 - OUTLIERS))
+    return Levels(int(low), math.ceil(high))
+
+
+def small_range(levels: Iterable[Levels]) -> Levels | None:
+    """The range to which images of 16 bits are stretched, the same for all; None if they use a quarter of the levels.
+
+    It begins at 0 unless the lowest level is over half of the highest one, and then ends at a power of two.
+    """
+    each = np.array(list(levels), int).reshape(-1, 2)
+    low, high = int(each[:, 0].min(initial=2**16)), int(each[:, 1].max(initial=0))
+    if not 0 < high - low < SMALL_RANGE:
+        return None
+    return Levels(low, high) if 2 * low > high else Levels(0, 2 ** high.bit_length() - 1)
+
+
+def range_words(levels: Levels) -> str:
+    """A note on images that are stretched."""
+    return f"16 bits of which only {levels.low} to {levels.high} are used, stretched to the whole range, equally in all"
+
+
+def stretched(image: np.ndarray, levels: Levels | None) -> np.ndarray:
+    """A uint16 image [H, W, C] with the colours at `levels` mapped to all 16 bits; other images as they are."""
+    if levels is None or image.dtype != np.uint16:
+        return image
+    shares = (image[..., :3].astype(np.float32) - levels.low) / (levels.high - levels.low)
+    colors = np.rint(65535 * np.clip(shares, 0.0, 1.0)).astype(np.uint16)
+    return np.concatenate([colors, image[..., 3:]], axis=2)

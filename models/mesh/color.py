@@ -73,23 +73,23 @@ def paint(
 
     Without a fallback, unseen points get the mean colour of the seen ones. `is_weighted`: also return the weights.
     """
-    rgb, seen = np.zeros((len(points), 3), np.float32), np.zeros(len(points), bool)
-    kept = np.zeros((len(photographs.cameras) if is_weighted else 0, len(points)), np.float32)
+    rgb, is_seen = np.zeros((len(points), 3), np.float32), np.zeros(len(points), bool)
+    all_weights = np.zeros((len(photographs.cameras) if is_weighted else 0, len(points)), np.float32)
     for start in progress(range(0, len(points), POINTS)):
         part = slice(start, start + POINTS)
         colors, weights = gather(points[part], normals[part], photographs, visibility)
         rgb[part], agreeing = blend(colors, weights)
-        seen[part] = weights.max(axis=0, initial=0.0) > 0
+        is_seen[part] = weights.max(axis=0, initial=0.0) > 0
         if is_weighted:
-            kept[:, part] = agreeing
-    dark = np.flatnonzero(~seen)
-    if len(dark) and fallback is not None:
-        for start in range(0, len(dark), POINTS):
-            rows = dark[start : start + POINTS]
+            all_weights[:, part] = agreeing
+    unseen = np.flatnonzero(~is_seen)
+    if len(unseen) and fallback is not None:
+        for start in range(0, len(unseen), POINTS):
+            rows = unseen[start : start + POINTS]
             rgb[rows] = fallback(points[rows].astype(np.float32), normals[rows].astype(np.float32))
-    elif len(dark):
-        rgb[dark] = rgb[seen].mean(axis=0) if seen.any() else 0.5
-    return Painted(np.clip(rgb, 0.0, 1.0), float(seen.mean()) if len(seen) else 0.0, kept)
+    elif len(unseen):
+        rgb[unseen] = rgb[is_seen].mean(axis=0) if is_seen.any() else 0.5
+    return Painted(np.clip(rgb, 0.0, 1.0), float(is_seen.mean()) if len(is_seen) else 0.0, all_weights)
 
 
 def gather(

@@ -54,13 +54,13 @@ def closed(mesh: trimesh.Trimesh) -> Closed:
         sides = (end, begin) if forth else (begin, end)  # a fan has the border's edges in the other direction
         fans.append(np.stack([*sides, np.full(len(loop), count + number)], axis=1))
     centres = [_centre(vertices[loop])[None] for loop in loops]
-    found = trimesh.Trimesh(np.concatenate([vertices, *centres]), np.concatenate([faces, *fans]), process=False)
-    if not is_watertight(found):
+    patched = trimesh.Trimesh(np.concatenate([vertices, *centres]), np.concatenate([faces, *fans]), process=False)
+    if not is_watertight(patched):
         raise UserError(
             "--watertight: the mesh has edges that cannot be closed; add --clean largest, or change --resolution"
         )
-    areas = face_areas(found)
-    return Closed(found, len(loops), float(areas[len(faces) :].sum() / areas.sum()))
+    areas = face_areas(patched)
+    return Closed(patched, len(loops), float(areas[len(faces) :].sum() / areas.sum()))
 
 
 def _simple(loop: Sequence[int], source: np.ndarray) -> tuple[list[np.ndarray], dict[int, int]]:
@@ -73,12 +73,12 @@ def _simple(loop: Sequence[int], source: np.ndarray) -> tuple[list[np.ndarray], 
     for vertex in loop:
         place = int(source[vertex])
         if place in first:
-            same[vertex] = kept = path[start := first[place]]
+            same[vertex] = earlier = path[start := first[place]]
             parts.append(np.array(path[start:]))
-            for passed in path[start:]:
-                del first[int(source[passed])]
+            for visited in path[start:]:
+                del first[int(source[visited])]
             path = path[:start]
-            vertex = kept
+            vertex = earlier
         first[place] = len(path)
         path.append(vertex)
     return [part for part in [*parts, np.array(path)] if len(part) > 2], same
@@ -102,24 +102,17 @@ def simplified(mesh: trimesh.Trimesh, error: float) -> tuple[trimesh.Trimesh, fl
         if high - low < 0.02 * high:
             break
         count = round(np.sqrt(low * high))
-        tried = decimated(mesh, count)
-        distance = _distance(mesh, tried)
+        thin = decimated(mesh, count)
+        distance = 0.0  # the largest from a vertex of one mesh to the surface of the other
+        for points, other in ((mesh, thin), (thin, mesh)):
+            surface = np.asarray(other.vertices, float), np.asarray(other.faces, np.int64)
+            squared = igl.point_mesh_squared_distance(np.asarray(points.vertices, float), *surface)[0]
+            distance = max(distance, float(np.sqrt(squared.max())))
         if distance <= error:
-            high, best, reached = count, tried, distance
+            high, best, reached = count, thin, distance
         else:
             low = count
     return best, reached
-
-
-def _distance(mesh: trimesh.Trimesh, simple: trimesh.Trimesh) -> float:
-    """The largest distance from a vertex of one mesh to the surface of the other, in both directions."""
-    found = []
-    for points, other in ((mesh, simple), (simple, mesh)):
-        squared = igl.point_mesh_squared_distance(
-            np.asarray(points.vertices, float), np.asarray(other.vertices, float), np.asarray(other.faces, np.int64)
-        )[0]
-        found.append(float(np.sqrt(squared.max())))
-    return max(found)
 
 
 NEWTON_ROUNDS = 3  # Newton iterations; each doubles the correct digits, of which interpolation gives two or three
@@ -166,7 +159,7 @@ def _part(
     start: np.ndarray, gradient: Gradient, threshold: float, reach: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The new positions of some vertices, their normals, and their distances before and after."""
-    at, (value, slope) = start.copy(), _ask(gradient, start, threshold)
+    at, (value, slope) = start.copy(), _evaluated(gradient, start, threshold)
     before = np.abs(value) / _steepness(slope)
     away = before.copy()
     for _ in range(NEWTON_ROUNDS):
@@ -177,18 +170,18 @@ def _part(
         away_from_start = at[moving] + step - start[moving]
         length = np.linalg.norm(away_from_start, axis=1, keepdims=True)
         target = start[moving] + away_from_start * np.minimum(1.0, reach / np.maximum(length, np.finfo(float).tiny))
-        new_value, new_slope = _ask(gradient, target, threshold)
+        new_value, new_slope = _evaluated(gradient, target, threshold)
         better = np.abs(new_value) < np.abs(value[moving])
-        taken = moving[better]
-        at[taken], value[taken], slope[taken] = target[better], new_value[better], new_slope[better]
+        rows = moving[better]
+        at[rows], value[rows], slope[rows] = target[better], new_value[better], new_slope[better]
         away = np.zeros(len(at))
-        away[taken] = np.abs(value[taken]) / _steepness(slope[taken])
+        away[rows] = np.abs(value[rows]) / _steepness(slope[rows])
     after = np.abs(value) / _steepness(slope)
     normals = np.where(np.linalg.norm(slope, axis=1, keepdims=True) > FLAT, slope / _steepness(slope)[:, None], 0.0)
     return at, normals.astype(np.float32), before, after
 
 
-def _ask(gradient: Gradient, points: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+def _evaluated(gradient: Gradient, points: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
     """Values [P], zero on the surface, and gradients [P, 3], both float64."""
     value, slope = gradient(points.astype(np.float32))
     return value.reshape(-1).astype(np.float64) + threshold, slope.astype(np.float64)

@@ -52,7 +52,9 @@ def unwrap(mesh: trimesh.Trimesh, size: int) -> Layout:
         raise _too_small(size, f"{len(mesh.faces)} triangles")
     corners = np.asarray(mesh.vertices)[mesh.faces]
     across = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    neighbours = _neighbours(mesh)
+    one, other = np.asarray(mesh.face_adjacency).reshape(-1, 2).T
+    neighbours = csr_matrix((np.ones(len(one)), (one, other)), shape=(len(mesh.faces),) * 2)
+    neighbours = neighbours + neighbours.T  # ones where faces share an edge
     axis = _axes(across, neighbours)
     layer = np.zeros(len(axis), np.int64)
     for _ in range(LAYERS):
@@ -63,13 +65,6 @@ def unwrap(mesh: trimesh.Trimesh, size: int) -> Layout:
             break
         layer += covered
     return _packed(mesh, flat, chart, size)
-
-
-def _neighbours(mesh: trimesh.Trimesh) -> csr_matrix:
-    """Which faces share an edge, as a symmetric matrix [F, F] of ones."""
-    one, other = np.asarray(mesh.face_adjacency).reshape(-1, 2).T
-    found = csr_matrix((np.ones(len(one)), (one, other)), shape=(len(mesh.faces),) * 2)
-    return found + found.T
 
 
 def _axes(across: np.ndarray, neighbours: csr_matrix) -> np.ndarray:
@@ -180,15 +175,18 @@ def texture(
     """
     layout, vertices = unwrap(mesh, size), np.asarray(mesh.vertices)
     painted = replace(painted, weights=_seen_around(painted.weights, mesh.faces))
-    face = _face_of_texels(layout, size)
+    face = np.full((size, size), -1, np.int32)  # of each texel, including those that a face only touches
+    places = np.stack([layout.uv[:, 0] * size - 0.5, (1.0 - layout.uv[:, 1]) * size - 0.5], axis=1)
+    for index, corners in enumerate(np.rint(places * (1 << SUBTEXEL)).astype(np.int32)[layout.faces]):
+        cv2.fillConvexPoly(face, corners, (index,), lineType=cv2.LINE_8, shift=SUBTEXEL)
     rows, columns = np.nonzero(face >= 0)
     picture = np.zeros((size, size, 3), np.uint8)
     for start in progress(range(0, len(rows), TEXELS)):
         row, column = rows[start : start + TEXELS], columns[start : start + TEXELS]
         corner = layout.faces[face[row, column]]
         place = np.stack([(column + 0.5) / size, 1.0 - (row + 0.5) / size], axis=1)
-        corners = Corners(layout.source[corner], _barycentric(place, layout.uv[corner]).astype(np.float32))
-        colors = between(corners.mean(vertices), corners, painted, photographs)
+        within = Corners(layout.source[corner], _barycentric(place, layout.uv[corner]).astype(np.float32))
+        colors = between(within.mean(vertices), within, painted, photographs)
         picture[row, column] = np.rint(np.clip(colors, 0.0, 1.0) * 255.0)
     nearest = distance_transform_edt(face < 0, return_distances=False, return_indices=True)
     flat = trimesh.Trimesh(vertices[layout.source], layout.faces, process=False)
@@ -201,20 +199,10 @@ def _seen_around(weights: np.ndarray, faces: np.ndarray) -> np.ndarray:
 
     Interpolated, they are continuous, and 0 in each triangle that a photograph sees only in part.
     """
-    found = weights.copy()
-    for one, kept in zip(weights, found, strict=True):
-        kept[faces[(one[faces] == 0.0).any(axis=1)]] = 0.0
-    return found
-
-
-def _face_of_texels(layout: Layout, size: int) -> np.ndarray:
-    """The face of each texel, int32 [size, size], -1 for none; includes texels that a face only touches."""
-    drawn = np.full((size, size), -1, np.int32)
-    places = np.stack([layout.uv[:, 0] * size - 0.5, (1.0 - layout.uv[:, 1]) * size - 0.5], axis=1)
-    fixed = np.rint(places * (1 << SUBTEXEL)).astype(np.int32)[layout.faces]
-    for index, corners in enumerate(fixed):
-        cv2.fillConvexPoly(drawn, corners, (index,), lineType=cv2.LINE_8, shift=SUBTEXEL)
-    return drawn
+    changed = weights.copy()
+    for own, row in zip(weights, changed, strict=True):
+        row[faces[(own[faces] == 0.0).any(axis=1)]] = 0.0
+    return changed
 
 
 def _barycentric(places: np.ndarray, corners: np.ndarray) -> np.ndarray:

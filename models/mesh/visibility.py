@@ -54,13 +54,13 @@ class Visibility:
         """
         towards = center - points
         towards /= lengths(towards)[:, None]
-        found = np.zeros(len(points), bool)
+        is_visible = np.zeros(len(points), bool)
         facing = np.flatnonzero(dots(towards, normals) > 0)
         for start in range(0, len(facing), RAYS):
             part = facing[start : start + RAYS]
             origins = points[part] + self._offset * normals[part]
-            found[part] = self._reaches(origins, towards[part], center)
-        return found
+            is_visible[part] = self._reaches(origins, towards[part], center)
+        return is_visible
 
     def _reaches(self, origins: np.ndarray, directions: np.ndarray, center: np.ndarray) -> np.ndarray:
         """Whether rays [P, 3] towards `center` [3] meet the mesh only behind it, or not at all: bool [P]."""
@@ -86,8 +86,8 @@ class Visibility:
 
         Infinite where there is none.
         """
-        origins, found = points - self._offset * normals, np.full(len(points), np.inf)
+        origins, distances = points - self._offset * normals, np.full(len(points), np.inf)
         triangle = self._mesh.ray.intersects_first(origins, -normals)
         hits = np.flatnonzero(triangle >= 0)
-        found[hits] = self._offset + self._distances(triangle[hits], origins[hits], -normals[hits])
-        return found
+        distances[hits] = self._offset + self._distances(triangle[hits], origins[hits], -normals[hits])
+        return distances

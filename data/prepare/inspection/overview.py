@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -12,7 +12,6 @@ from PIL import Image, ImageDraw, ImageFont
 from data.cameras import evenly_spaced, mean_up, pixels_to_rays
 from data.errors import one_line
 from data.io.images import eight_bits
-from data.parsed_scene import SparsePoints
 from data.scenes.frustum import enclosing_ball, outline_pixels
 from data.scenes.region import SENTENCE
 from data.scenes.scene import Scene
@@ -52,36 +51,25 @@ class Canvas:
 
     def text(self, text: str, at: Any, size: int, colour: Colour, width: int = 10**6, halo: int = 0) -> None:
         """One line of text with its baseline starting `at`, truncated with dots if wider than `width`."""
-        line = kept = one_line(text)
-        while kept and text_width(line, size) > width:
-            kept = kept[:-1]
-            line = f"{kept}..."
+        line = start = one_line(text)
+        while start and text_width(line, size) > width:
+            start = start[:-1]
+            line = f"{start}..."
         self._draw.text(_fixed(at), line, colour, _font(size), "ls", stroke_width=halo * FINE, stroke_fill=PANEL)
 
     def frame(self, left: int, top: int, width: int, height: int) -> None:
         """A panel with a thin border."""
         self._draw.rectangle([*_fixed((left, top)), *_fixed((left + width, top + height))], PANEL, FAINT, FINE)
 
-    def disc(self, middle: np.ndarray, radius: float, fill: Colour, edge: Colour) -> None:
-        """A filled circle with an edge."""
-        self._draw.ellipse([*_fixed(middle - radius), *_fixed(middle + radius)], fill, edge, 2 * FINE)
+    def disc(self, middle: np.ndarray, radius: float, fill: Colour, edge: Colour | None = None) -> None:
+        """A filled circle, perhaps with an edge."""
+        self._draw.ellipse(
+            [*_fixed(middle - radius), *_fixed(middle + radius)], fill, edge, 2 * FINE * (edge is not None)
+        )
 
-    def dots(self, places: np.ndarray, colours: np.ndarray) -> None:
-        """Small dots at `places` [N, 2] in `colours` uint8 [N, 3]."""
-        for place, colour in zip(places, colours.tolist(), strict=True):
-            self._draw.ellipse([*_fixed(place - 0.5), *_fixed(place + 0.5)], tuple(colour))
-
-    def pyramid(self, apex: np.ndarray, corners: np.ndarray, colour: Colour, is_strong: bool) -> None:
-        """A camera frustum: apex [2] and corners [4, 2] of its image; pale unless `is_strong`."""
-        shade = colour if is_strong else tuple((value + 255) // 2 for value in colour)
-        for corner in corners:
-            self._draw.line([*_fixed(apex), *_fixed(corner)], shade, FINE + 1)
-        self._draw.line(_fixed([*corners, corners[0]]), shade, FINE + 1 + is_strong)
-
-    def label(self, text: str, at: np.ndarray, away_from: np.ndarray, colour: Colour) -> None:
-        """A small number beside `at`, on the far side of `away_from`."""
-        away = (at - away_from) / max(float(np.linalg.norm(at - away_from)), 1e-6)
-        self.text(text, at + 11 * away + (-0.5 * text_width(text, SMALL), 4.5), SMALL, colour, halo=1)
+    def line(self, places: Any, colour: Colour, width: int) -> None:
+        """A polyline through `places` [N, 2]; the width is in drawn pixels."""
+        self._draw.line(_fixed(places), colour, width)
 
     def badge(self, text: str, at: tuple[int, int], colour: Colour) -> int:
         """A number on a coloured background with its top left corner `at`; returns its width."""
@@ -90,15 +78,15 @@ class Canvas:
         self.text(text, (at[0] + 5, at[1] + 14), SMALL, PAPER)
         return width
 
-    def draw_image(
+    def paste(
         self, image: np.ndarray, corner: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray], colour: Colour
     ) -> None:
         """`image` (uint8 RGB), `size` pixels large, at `corner`, with `curves` ([K, 2] each) drawn in and clipped."""
-        shown = Image.fromarray(image).resize(tuple(size * FINE), Image.Resampling.BILINEAR)
+        pasted = Image.fromarray(image).resize(tuple(size * FINE), Image.Resampling.BILINEAR)
         for curve in curves:
             for shade, width in ((PAPER, 4.5), (colour, 2.5)):
-                ImageDraw.Draw(shown).line(_fixed(curve - corner), shade, round(width * FINE), "curve")
-        self._fine.paste(shown, tuple(corner * FINE))
+                ImageDraw.Draw(pasted).line(_fixed(curve - corner), shade, round(width * FINE), "curve")
+        self._fine.paste(pasted, tuple(corner * FINE))
 
 
 def _fixed(places: Any) -> Any:
@@ -194,7 +182,9 @@ def _draw_panel(
     canvas.text(title, (left, top + 18), MEDIUM, INK)
     top += PANEL_TITLE
     canvas.frame(left, top, size, size)
-    centre, half = _framed(scene.c2w)
+    # Centre and half width of the panels, which contain the sphere and all cameras from every direction.
+    centre, radius = enclosing_ball(np.vstack([scene.c2w[:, :3, 3], np.eye(3), -np.eye(3)]))
+    half, towards = ROOM * radius, np.cross(axes[0], axes[1])
     middle = np.array([left, top]) + size / 2
     offset = middle - (axes @ centre) * (size / 2 / half)
 
@@ -205,32 +195,27 @@ def _draw_panel(
     sphere = place(np.zeros((1, 3)))[0]
     canvas.disc(sphere, size / 2 / half, fill=(232, 238, 246), edge=(92, 128, 176))
     if scene.points is not None:
-        _draw_points(canvas, scene.c2w, scene.points, place, axes)
+        xyz = scene.points.xyz  # those outside the panel are left out, and the nearest drawn last
+        is_drawn = np.isfinite(xyz).all(axis=1) & (np.abs((xyz - centre) @ axes.T) < half).all(axis=1)
+        rows = np.flatnonzero(is_drawn)
+        rows = rows[:: max(1, len(rows) // MOST_DRAWN_POINTS)]
+        rows = rows[np.argsort(xyz[rows] @ towards)[::-1]]
+        for point, rgb in zip(place(xyz[rows]), scene.points.rgb[rows].tolist(), strict=True):
+            canvas.disc(point, 0.5, tuple(rgb))
     cone = FRUSTUM * half
-    for view in np.argsort(scene.c2w[:, :3, 3] @ np.cross(axes[0], axes[1]))[::-1]:
-        is_shown = bool(np.isin(view, chosen))
+    for view in np.argsort(scene.c2w[:, :3, 3] @ towards)[::-1]:
+        is_chosen = bool(np.isin(view, chosen))
         apex, corners = place(scene.c2w[view, :3, 3][None])[0], place(_frustum(scene, int(view), cone))
         colour = colour_of(int(view), scene.n_views)
-        canvas.pyramid(apex, corners, colour, is_strong=is_shown)
+        shade = colour if is_chosen else tuple((value + 255) // 2 for value in colour)
+        for corner in corners:
+            canvas.line([apex, corner], shade, FINE + 1)
+        canvas.line([*corners, corners[0]], shade, FINE + 1 + is_chosen)
     for view in chosen:
-        apex = place(scene.c2w[view, :3, 3][None])[0]
-        canvas.label(str(view), apex, sphere, colour_of(int(view), scene.n_views))
-
-
-def _framed(c2w: np.ndarray) -> tuple[np.ndarray, float]:
-    """Centre [3] and half width of the panels, which contain the sphere and all cameras from every direction."""
-    centre, radius = enclosing_ball(np.vstack([c2w[:, :3, 3], np.eye(3), -np.eye(3)]))
-    return centre, ROOM * radius
-
-
-def _draw_points(canvas: Canvas, c2w: np.ndarray, points: SparsePoints, place: Callable, axes: np.ndarray) -> None:
-    """SfM points in their colours, the nearest last; points outside the panel are left out."""
-    centre, half = _framed(c2w)
-    xyz = points.xyz
-    keep = np.flatnonzero(np.isfinite(xyz).all(axis=1) & (np.abs((xyz - centre) @ axes.T) < half).all(axis=1))
-    keep = keep[:: max(1, len(keep) // MOST_DRAWN_POINTS)]
-    keep = keep[np.argsort(xyz[keep] @ np.cross(axes[0], axes[1]))[::-1]]
-    canvas.dots(place(xyz[keep]), points.rgb[keep])
+        apex, name = place(scene.c2w[view, :3, 3][None])[0], str(view)
+        away = (apex - sphere) / max(float(np.linalg.norm(apex - sphere)), 1e-6)
+        at = apex + 11 * away + (-0.5 * text_width(name, SMALL), 4.5)
+        canvas.text(name, at, SMALL, colour_of(int(view), scene.n_views), halo=1)
 
 
 def _frustum(scene: Scene, view: int, depth: float) -> np.ndarray:
@@ -246,13 +231,13 @@ def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, wi
     """An image with the sphere's outline, its number and name."""
     size = np.array(scene.size(view))
     scale = min(np.array([width, height]) / size)
-    shown = np.maximum(1, np.rint(size * scale)).astype(int)
-    corner = np.array([left, top]) + (np.array([width, height]) - shown) // 2
+    reduced = np.maximum(1, np.rint(size * scale)).astype(int)
+    corner = np.array([left, top]) + (np.array([width, height]) - reduced) // 2
     image = eight_bits(scene.images[view])
     colour = colour_of(view, scene.n_views)
     pixels = outline_pixels(scene.intrinsics[view], scene.c2w[view])
     curves = [corner + (curve + 0.5) * scale for curve in pixels]
-    canvas.draw_image(image, corner, shown, curves, colour)
+    canvas.paste(image, corner, reduced, curves, colour)
     inside = [np.all((curve > -0.5) & (curve < size - 0.5), axis=1).any() for curve in pixels]
     caption = scene.photographs[view] + ("" if any(inside) else _where(scene, view))
     badge = canvas.badge(str(view), (left, top + height + 6), colour)

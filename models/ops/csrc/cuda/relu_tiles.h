@@ -99,11 +99,8 @@ __global__ void __launch_bounds__(TILE_BOUND, 1) relu_bars_kernel(TileNet net, R
             const TileRows density = its.d_density.part(begin, rows);
             const LayerShape &s = net.layers[l].shape;
             const float *weight = net.layers[net.last + 1].weight + s.main_from;
-            each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
-                const float d = density.read(row, 0).x;
-                if (column < s.main) a += d * weight[column];
-                if (column + 1 < s.main) b += d * weight[column + 1];
-            });
+            add_outer(tile, sums, [&](int row) { return density.read(row, 0).x; },
+                      [&](int column) { return column < s.main ? weight[column] : 0.f; });
         }
         each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
             const float2 value = h.read(row, column);

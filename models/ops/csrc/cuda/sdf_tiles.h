@@ -184,13 +184,12 @@ __global__ void __launch_bounds__(TILE_BOUND, 1) sdf_bars_kernel(TileNet net, Sd
         const TileRows h = its.record.of(net, to, its.first + begin, rows), hat = its.hats.of(net, to, begin, rows);
         const TileRows bar = its.bars.of(net, to, begin, rows);
         if (l == net.last)
-            each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
-                const float distance = row < rows ? outputs.values[row * outputs.stride] : 0.f;
-                a += distance * weight_of(top, column);
-                b += distance * weight_of(top, column + 1);
-            });
+            add_outer(tile, sums, [&](int row) { return row < rows ? outputs.values[row * outputs.stride] : 0.f; },
+                      [&](int column) { return weight_of(top, column); });
         const auto through = [&](int row, int column, float &a, float &b) {
-            const float2 value = h.read(row, column), swept = hat.read(row, column), u = bar.read(row, column);
+            const bool is_there = h.has(row, column);  // in all three, which have one shape
+            const float2 none{}, value = is_there ? h.at(row, column) : none;
+            const float2 swept = is_there ? hat.at(row, column) : none, u = is_there ? bar.at(row, column) : none;
             a = through_softplus(a, value.x, swept.x, u.x);
             b = through_softplus(b, value.y, swept.y, u.y);
         };

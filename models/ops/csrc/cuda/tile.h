@@ -54,11 +54,10 @@ struct TileRows {
     // From row `begin` on.
     __device__ TileRows part(long begin, int rows_of_tile) const { return {values + begin * stride, stride, rows_of_tile}; }
     __device__ bool has(int row, int column) const { return row < rows && column < stride; }
-    __device__ float2 read(int row, int column) const {
-        return has(row, column) ? *(const float2 *)(values + row * stride + column) : float2{0.f, 0.f};
-    }
+    __device__ float2 &at(int row, int column) const { return *(float2 *)(values + row * stride + column); }
+    __device__ float2 read(int row, int column) const { return has(row, column) ? at(row, column) : float2{0.f, 0.f}; }
     __device__ void write(int row, int column, float a, float b) const {
-        if (has(row, column)) *(float2 *)(values + row * stride + column) = {a, b};
+        if (has(row, column)) at(row, column) = {a, b};
     }
     // Fetched by all threads of the block, to be read after a product.
     __device__ void fetch() const {
@@ -170,6 +169,21 @@ __device__ inline void each_pair(const Tile &tile, int first, Sums &sums, Work w
             for (int j = 0; j < 2; j++)
                 work(tile.row + 16 * m + lane / 4 + 8 * j, first + 8 * n + 2 * (lane % 4), sums.at[m][n][2 * j],
                      sums.at[m][n][2 * j + 1]);
+}
+
+// sums += of_row(row) of_column(column).
+template <typename OfRow, typename OfColumn>
+__device__ inline void add_outer(const Tile &tile, Sums &sums, OfRow of_row, OfColumn of_column) {
+    const int lane = not_before(tile.lane);
+    float left[4];
+#pragma unroll
+    for (int r = 0; r < 4; r++) left[r] = of_row(tile.row + 8 * r + lane / 4);
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        const float right = of_column(tile.column + n / 2 * 8 + 2 * (lane % 4) + n % 2);
+#pragma unroll
+        for (int r = 0; r < 4; r++) sums.at[r / 2][n / 2][r % 2 * 2 + n % 2] += left[r] * right;
+    }
 }
 
 // work(row, column, value) for those of a matrix [rows, width].

@@ -25,6 +25,7 @@ struct LayerShape {
 struct TileLayer {
     const float *weight, *bias;
     LayerShape shape;
+    long recorded;  // floats of a row of the layers before in all `HiddenRows`
     Factor main, beside, main_turned, beside_turned;
 };
 
@@ -39,19 +40,13 @@ struct HiddenRows {
     long rows;
     // Outputs of layer `l` for a tile from row `begin` on; no rows if there is no matrix.
     __host__ __device__ TileRows of(const TileNet &net, int l, long begin, int rows_of_tile) const {
-        long before = 0;
-        for (int k = 0; k < l; k++) before += rows * whole(net.layers[k].shape.outputs);
         const int stride = whole(net.layers[l].shape.outputs);
-        return {values + before + begin * stride, stride, values ? rows_of_tile : 0};
+        return {values + rows * net.layers[l].recorded + begin * stride, stride, values ? rows_of_tile : 0};
     }
 };
 
 // Floats of a row in all of them.
-inline long recorded(const TileNet &net) {
-    long total = 0;
-    for (int l = 0; l < net.last; l++) total += whole(net.layers[l].shape.outputs);
-    return total;
-}
+inline long recorded(const TileNet &net) { return net.layers[net.last].recorded; }
 
 // The sums of a layer's outputs at the warp's columns from `first` on, from both areas of the tile.
 template <int PRODUCTS>
@@ -192,6 +187,7 @@ struct NetInTiles {
         points = warps * OWN * OWN / net.width;
         if (warps == 0) return;
         for (size_t l = 0; l < shapes.size(); l++) {
+            if (l > 0) net.layers[l].recorded = net.layers[l - 1].recorded + whole(shapes[l - 1].outputs);
             add(packed, shapes[l], has_turned, net.layers[l]);
             size += (long)(shapes[l].inputs + 1) * shapes[l].outputs;
         }

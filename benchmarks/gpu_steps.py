@@ -30,7 +30,7 @@ from benchmarks.shapes import FULL, FULL_OUTSIDE, Shape, shape_conf, write_job
 from benchmarks.workers import Worker
 from data.errors import UserError
 from data.prepare.load import load_scene
-from models.machine import backend
+from models.machine import backend, jittor_import
 from models.methods.conf import ExperimentConfig, load_config
 from models.results.experiment import background
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
     shape = (REHEARSED_SHAPES if given.rehearse else SHAPES)[given.recipe]
     confs = {name: shape_conf(shape, (f"train.tf32={value}",)) for name, value in MODES.items()}
     steps = 2 if given.rehearse else STEPS
-    backend.select(given.device)
+    jittor_import.select(given.device)
     if given.peer:
         found = _peer(given.peer, confs["float32"], given.device, steps)
     elif given.trace:
@@ -161,7 +161,7 @@ def _traced(conf: ExperimentConfig, device: str) -> dict[str, Any]:
         timed(trainer.step)
     if device != "cuda":  # there is nothing to record
         return gpu_trace.summary([], 1)
-    home = backend.cuda_ready(0).home
+    home = jittor_import.cuda_ready(0).home
     with gpu_trace.recorded(Path(home.plan.toolkit.nvcc).resolve().parents[1]) as launches:
         timed(lambda: [trainer.step() for _ in range(TRACED)])
     return gpu_trace.summary(launches, TRACED)

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.errors import UserError
-from models.machine import backend
+from models.machine import backend, jittor_import
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the device and run the program; exits as the program does."""
     device, *command = arguments
     try:
-        backend.select(device)
+        jittor_import.select(device)
         info = backend.device_info()
     except UserError as error:
         sys.exit(f"error: {error}")

@@ -17,7 +17,7 @@ from benchmarks.serve import serve
 from benchmarks.shapes import read_job
 from data.rays import PixelBatch
 from models.fields.state import export_state
-from models.machine import backend
+from models.machine import jittor_import
 from models.machine.backend import jt
 from models.methods.conf import parse_config
 from models.methods.protocol import Model
@@ -99,7 +99,7 @@ class Ours:
 
 def main(arguments: list[str]) -> None:
     """Serve a job, or without one the rate of a matrix product."""
-    backend.select("cpu")
+    jittor_import.select("cpu")
     if not arguments:
         serve({"rate": lambda: {"rate": matmul_rate(*MATMUL_SHAPE)}})
         return

@@ -95,10 +95,10 @@ def torture(kills: int, keep: int, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    from models.machine import backend
+    from models.machine import jittor_import
 
     tqdm.set_lock(threading.RLock())  # a killed process would keep the one that processes share
-    backend.select("cpu", 0)  # loads the program, and computes nothing: threads do not survive a fork
+    jittor_import.select("cpu", 0)  # loads the program, and computes nothing: threads do not survive a fork
     import models.commands.runner  # noqa: F401
 
     print(f"{torture(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))} checkpoints compared")

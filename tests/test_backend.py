@@ -12,7 +12,7 @@ import pytest
 from forms import only_on_the_cpu
 
 from data.errors import UserError
-from models.machine import backend, gemm
+from models.machine import backend, gemm, jittor_import
 from models.machine.backend import jt
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,11 +104,11 @@ def test_an_operation_reads_the_precompiled_header():
 def test_a_device_is_known_and_not_changed_once_jittor_runs():
     for device in ("gpu", "CUDA", "", "cpu "):
         with pytest.raises(UserError, match=f"^--device {device}.*auto, cpu, cuda"):
-            backend.select(device)
+            jittor_import.select(device)
     info = backend.device_info()
     with pytest.raises(UserError, match=f"already runs on {info.name}"):
-        backend.select({"cpu": "cuda", "cuda": "cpu"}[info.name])
-    backend.select(info.name)
+        jittor_import.select({"cpu": "cuda", "cuda": "cpu"}[info.name])
+    jittor_import.select(info.name)
     assert info.line().startswith(f"device {info.name}") and f"{info.threads} CPU thread" in info.line()
 
 

@@ -14,8 +14,9 @@ from trainings import fail_after
 import exp_runner
 from data.errors import UserError, is_allocation_failure
 from models.fields.state import named_parameters
-from models.machine import backend
+from models.machine import jittor_import
 from models.machine.cuda import start
+from models.machine.device import Choice
 from models.methods import capacity
 from models.methods.nerf.conf import NeRFConfig
 from models.methods.registry import build_model
@@ -39,19 +40,19 @@ def test_networks_are_refused_where_neither_memory_nor_a_card_holds_them(monkeyp
     needed = 7 * 4 * model.parameters
     monkeypatch.setattr(capacity, "available_bytes", lambda: needed - 1)
     for gpu, words in ((0, "is free: lower"), (needed - 1, "the GPU has")):
-        monkeypatch.setattr(capacity.backend, "gpu_bytes", lambda gpu=gpu: gpu)
+        monkeypatch.setattr(jittor_import, "gpu_bytes", lambda gpu=gpu: gpu)
         with pytest.raises(UserError, match=words):
             capacity.require_networks(model)
-    monkeypatch.setattr(capacity.backend, "gpu_bytes", lambda: needed)
+    monkeypatch.setattr(jittor_import, "gpu_bytes", lambda: needed)
     capacity.require_networks(model)
 
 
 def test_the_memory_of_a_card_is_known_before_it_is_used(monkeypatch):
     home = SimpleNamespace(plan=SimpleNamespace(gpu=SimpleNamespace(memory=80 * GB)))
     for device, found, expected in (("auto", home, 80 * GB), ("auto", None, 0), ("cpu", home, 0)):
-        monkeypatch.setattr(backend, "choice", backend.Choice(device))
-        monkeypatch.setattr(backend, "cuda_ready", lambda gpu, found=found: start.Ready(found))
-        assert backend.gpu_bytes() == expected
+        monkeypatch.setattr(jittor_import, "choice", Choice(device))
+        monkeypatch.setattr(jittor_import, "cuda_ready", lambda gpu, found=found: start.Ready(found))
+        assert jittor_import.gpu_bytes() == expected
 
 
 def test_a_mesh_is_refused_with_the_largest_one_that_fits(monkeypatch):

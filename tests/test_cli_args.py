@@ -84,7 +84,7 @@ def test_the_examples_of_the_help_parse(tmp_path, monkeypatch):
 def test_flags_reach_what_is_opened_and_the_backend(opened, monkeypatch, tmp_path):
     """From another folder the scene is the program's own, and results stay in that folder."""
     asked = Mock()
-    monkeypatch.setattr("models.machine.backend.select", asked)
+    monkeypatch.setattr("models.machine.jittor_import.select", asked)
     (tmp_path / "c").touch()
     for flags, expected in (
         ("--is_continue", (True, None, False)),

@@ -5,7 +5,7 @@ import os
 import pytest
 from cuda_machines import planned, toolkit
 
-from models.machine import backend, environment
+from models.machine import device, environment, jittor_import
 from models.machine.cuda import start
 from models.machine.cuda.choice import HOME_PREFIX
 from models.machine.cuda.home import Home
@@ -15,9 +15,9 @@ from models.machine.cuda.home import Home
 def on_a_gpu(monkeypatch, tmp_path):
     """A process for a simulated GPU; returns its home."""
     home = Home(tmp_path / f"{HOME_PREFIX}0123456789ab", planned(toolkit()))
-    monkeypatch.setattr(backend, "choice", backend.Choice("cuda", gpu=1))
-    monkeypatch.setattr(backend, "cuda_ready", lambda gpu: start.Ready(home))
-    monkeypatch.setattr(backend, "_trial", lambda home: "")
+    monkeypatch.setattr(jittor_import, "choice", device.Choice("cuda", gpu=1))
+    monkeypatch.setattr(jittor_import, "cuda_ready", lambda gpu: start.Ready(home))
+    monkeypatch.setattr(jittor_import, "_trial", lambda home: "")
     monkeypatch.setattr(os, "environ", os.environ.copy())
     for name in ("CUDA_VISIBLE_DEVICES", "cache_name", "cc_flags"):
         os.environ.pop(name, None)

@@ -7,9 +7,8 @@ import pytest
 from forms import ORDERS, Emulator
 
 from models.machine.backend import DeviceInfo, jt
-from models.machine.memory import BYTES
 from models.ops import later
-from models.ops.later import Later
+from models.ops.later import BYTES, Later
 from models.ops.source import emulated
 
 

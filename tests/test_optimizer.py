@@ -85,5 +85,5 @@ def test_an_update_that_finds_no_memory_leaves_all_as_it_was():
     before = optimizer.steps, optimizer.parameters[0].numpy(), optimizer.named_moments
     with pytest.raises(RuntimeError, match="Unable to alloc") as caught:
         optimizer.step([gradient + unallocated(gradient)], 1e-2)
-    memory.let_go(caught.value)
+    memory.release_after_failure(caught.value)
     np.testing.assert_equal((optimizer.steps, optimizer.parameters[0].numpy(), optimizer.named_moments), before)

@@ -1,4 +1,4 @@
-"""Memory of the device: what is free, what a computation takes, the largest chunk that fits; pinned memory of the host.
+"""Memory of the device: what is free, what a computation takes, and the largest chunk that fits.
 
 Jittor's allocator keeps its blocks until `release`, so the size of its pool after a computation is the peak of the
 computation. Unlike the resident size of the process, this value is reproducible. All sizes are bytes; 1 GB is 10^9.
@@ -12,15 +12,11 @@ import math
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-
-import numpy as np
 
 from data.errors import is_allocation_failure
 from models.machine import backend
 from models.machine.available import available_bytes, resident_bytes
 from models.machine.backend import choice, jt
-from models.machine.ranks.process import here
 
 GB = 10**9
 MARGIN_SHARE = 0.1  # of the free memory: for other programs and for fragmentation of the pool
@@ -59,7 +55,7 @@ def release_all() -> None:
     release()
 
 
-def let_go(error: BaseException) -> None:
+def release_after_failure(error: BaseException) -> None:
     """After a failed allocation: drop the arrays of the failed computation, and `release`.
 
     The frames in the traceback of `error` reference arrays that are still to be computed. The next synchronisation
@@ -79,7 +75,7 @@ def free_bytes() -> int:
     """
     if backend.device_info().name == "cuda":
         return backend.device_free_bytes()
-    return available_bytes() // here().local_size
+    return available_bytes() // choice.processes
 
 
 def budget(memory_limit: float | str) -> int:
@@ -165,7 +161,7 @@ def _peak(measure: Callable[[int], int], size: int) -> float:
     except (MemoryError, RuntimeError) as error:
         if size == 1 or not is_allocation_failure(error):
             raise
-        let_go(error)
+        release_after_failure(error)
         return math.inf
 
 
@@ -175,39 +171,3 @@ def _line(small: int, at_small: float, large: int, at_large: float) -> Callable[
     if slope <= 0.0:
         return lambda size: at_large / large * size
     return lambda size: at_large + slope * (size - large)
-
-
-BYTES = 1024  # of one piece of memory
-NO_TIMING = 2  # cudaEventDisableTiming
-
-
-class Pinned:
-    """BYTES of pinned memory and an event, as addresses for CUDA sources; never freed, so reuse them."""
-
-    def __init__(self) -> None:
-        memory, event = ctypes.c_void_p(0), ctypes.c_void_p(0)
-        _demand(_cudart().cudaHostAlloc(ctypes.byref(memory), ctypes.c_size_t(BYTES), 0))
-        _demand(_cudart().cudaEventCreateWithFlags(ctypes.byref(event), NO_TIMING))
-        self.address, self.event = memory.value or 0, event.value or 0
-        self._bytes = np.ctypeslib.as_array((ctypes.c_uint8 * BYTES).from_address(self.address))
-
-    def read(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """The values of the last copy; waits for its event, and raises RuntimeError if the GPU has failed."""
-        _demand(_cudart().cudaEventSynchronize(ctypes.c_void_p(self.event)))
-        count = int(np.prod(shape))
-        return self._bytes[: count * dtype.itemsize].view(dtype).reshape(shape).copy()
-
-
-@cache
-def _cudart() -> ctypes.CDLL:
-    """The CUDA runtime that Jittor has loaded."""
-    if choice.home is None:
-        raise RuntimeError("no GPU is used")
-    library = ctypes.CDLL(str(choice.home.folder / "lib64" / "libcudart.so"))
-    library.cudaGetErrorString.restype = ctypes.c_char_p
-    return library
-
-
-def _demand(status: int) -> None:
-    if status:
-        raise RuntimeError(f"CUDA error {status}: {_cudart().cudaGetErrorString(status).decode()}")

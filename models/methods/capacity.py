@@ -7,7 +7,7 @@ measured later, and a failed allocation is then reported in one sentence.
 from __future__ import annotations
 
 from data.errors import UserError
-from models.machine import backend
+from models.machine import jittor_import
 from models.machine.available import FLOAT_BYTES, available_bytes
 from models.methods.block import TRAINED_COPIES, ModelConfig
 from models.methods.conf import ExperimentConfig
@@ -27,7 +27,7 @@ def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
     """
     count = model.parameters
     needed, free = (TRAINED_COPIES if is_trained else READ_COPIES) * FLOAT_BYTES * count, available_bytes()
-    if needed <= free or needed <= (gpu := backend.gpu_bytes()):
+    if needed <= free or needed <= (gpu := jittor_import.gpu_bytes()):
         return
     raise UserError(
         f"the networks of the conf have {count} parameters and need {_gb(needed)} of memory, "

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from models.machine.backend import device_info, jt
-from models.machine.memory import Pinned
+from models.machine.backend import choice, device_info, jt
 from models.ops.source import Source
 from models.structs import Var
-
-_free: list[Pinned] = []
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,13 @@ class HostCopy:
 
 
 SOURCE = Source("later.h", (HostCopy,))
+BYTES = 1024  # of one piece of pinned memory
+NO_TIMING = 2  # cudaEventDisableTiming
+_free: list[Pinned] = []
 
 
 class Later:
-    """The values of a small Var, at most `pinned.BYTES`, on their way to the host."""
+    """The values of a small Var, at most `BYTES`, on their way to the host."""
 
     def __init__(self, value: Var) -> None:
         """Start the computation of `value` and, on a GPU, its copy to the host."""
@@ -48,3 +50,35 @@ class Later:
         found = pinned.read(tuple(self._value.shape), self._dtype)
         _free.append(pinned)
         return found
+
+
+class Pinned:
+    """BYTES of pinned memory and an event, as addresses for CUDA sources; never freed, so reuse them."""
+
+    def __init__(self) -> None:
+        memory, event = ctypes.c_void_p(0), ctypes.c_void_p(0)
+        _demand(_cudart().cudaHostAlloc(ctypes.byref(memory), ctypes.c_size_t(BYTES), 0))
+        _demand(_cudart().cudaEventCreateWithFlags(ctypes.byref(event), NO_TIMING))
+        self.address, self.event = memory.value or 0, event.value or 0
+        self._bytes = np.ctypeslib.as_array((ctypes.c_uint8 * BYTES).from_address(self.address))
+
+    def read(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """The values of the last copy; waits for its event, and raises RuntimeError if the GPU has failed."""
+        _demand(_cudart().cudaEventSynchronize(ctypes.c_void_p(self.event)))
+        count = int(np.prod(shape))
+        return self._bytes[: count * dtype.itemsize].view(dtype).reshape(shape).copy()
+
+
+@cache
+def _cudart() -> ctypes.CDLL:
+    """The CUDA runtime that Jittor has loaded."""
+    if choice.home is None:
+        raise RuntimeError("no GPU is used")
+    library = ctypes.CDLL(str(choice.home.folder / "lib64" / "libcudart.so"))
+    library.cudaGetErrorString.restype = ctypes.c_char_p
+    return library
+
+
+def _demand(status: int) -> None:
+    if status:
+        raise RuntimeError(f"CUDA error {status}: {_cudart().cudaGetErrorString(status).decode()}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from models.machine import backend
+from models.machine.device import choice
 
 # Points per block of the native operations: the inputs and outputs of a layer of 256 channels fit the second-level
 # cache.
@@ -40,7 +40,7 @@ def encoding_width(width: int, frequencies: int) -> int:
 
 def fits_tiles(layers: int, width: int, beside: int) -> bool:
     """Whether CUDA evaluates a network in tiles: by its layers, their channels, and those of encoded inputs."""
-    home = backend.choice.home
+    home = choice.home
     has_half = home is not None and home.plan.gpu.capability < AMPERE  # of the shared memory
     return layers <= TILE_LAYERS and width <= TILE_WIDTH // (1 + has_half) and beside <= TILE_ENCODED
 

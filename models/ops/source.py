@@ -8,6 +8,7 @@ in C++, an np.float64 a double. The gradient of a function NAME, if it has one, 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,6 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from data.io.files import write_result
 from models.machine.backend import jt
 from models.structs import Var
 
@@ -143,7 +143,10 @@ def _code(source: Source, name: str, function: str, layout: str, inputs: int, ou
     file = f"{JITTED}/{hashlib.sha256(text).hexdigest()[:32]}.h"
     path = Path(jt.flags.cache_path, file)
     if not (path.is_file() and path.read_bytes() == text):
-        write_result(path, text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        unfinished.write_bytes(text)
+        unfinished.replace(path)  # other processes see the whole file or none
         _written.append(path)
     places = [f"in{index}_p" for index in range(inputs)] + [f"out{index}_p" for index in range(outputs)]
     arguments = "_inputs, _outputs" if source.lists else ", ".join(["in0->shape[0]", *places])

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from data.io.bars import shown
 from models.machine.available import available_bytes
 from models.machine.backend import jt
 from models.ops import source
@@ -38,8 +37,10 @@ class Together:
 SOURCE = Source.of("together.h", Together)
 
 
-def compile_together(build: Callable[[], Sequence[Var]]) -> int:
-    """Compile what the Vars need that `build` returns; returns the number of operations.
+def compile_together(
+    build: Callable[[], Sequence[Var]], progress: Callable[[Sequence[int]], Iterable[int]] = iter
+) -> int:
+    """Compile what the Vars need that `build` returns; returns the number of operations. `progress` shows it.
 
     `build` runs with synchronisations that only mark where operations cannot be fused; values that it reads are
     computed. Does nothing if this process has written no source into Jittor's cache: an earlier one has compiled them.
@@ -58,7 +59,7 @@ def compile_together(build: Callable[[], Sequence[Var]]) -> int:
             jt.sync([*wanted])
         os.close(processes)
         started = np.frombuffer(_all_of(found), np.int32).tolist()
-        for process in shown(started, "compiling"):
+        for process in progress(started):
             os.waitpid(process, 0)
     finally:
         _run(Together(0))

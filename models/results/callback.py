@@ -79,7 +79,7 @@ class Callbacks:
                 if is_allocation_failure(error):
                     from models.machine import memory  # imports Jittor
 
-                    memory.let_go(error)
+                    memory.release_after_failure(error)
                 if (index, method) not in self._failed:
                     self._failed.add((index, method))
                     self._warn(f"{when}: {_sentence(callback, method, error)}")

@@ -111,12 +111,12 @@ def choose_device(conf: ExperimentConfig, device: str, gpu: int, is_trained: boo
 
     Raises UserError if it is not available, or the networks need more memory than is free.
     """
-    from models.machine import backend
+    from models.machine import jittor_import
     from models.methods.capacity import require_networks
     from models.methods.device_values import for_device
 
-    backend.select(device, own_gpu(gpu, os.environ))
-    chosen = for_device(conf, backend.device_name()) if conf.by_device else conf
+    jittor_import.select(device, own_gpu(gpu, os.environ))
+    chosen = for_device(conf, jittor_import.device_name()) if conf.by_device else conf
     require_networks(chosen.model, is_trained)
     return chosen
 

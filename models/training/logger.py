@@ -87,7 +87,7 @@ class RunLogger(AbstractContextManager):
             if is_allocation_failure(error):
                 from models.machine import memory  # imports Jittor, which has been loaded then
 
-                memory.let_go(error)
+                memory.release_after_failure(error)
             elif isinstance(error, RuntimeError):
                 raise
             if what not in self._unwritten:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def compile_step(trainer: Trainer) -> int:
         found = [*after.parameters, *after.exp_avg, *after.exp_avg_sq, after.taken, *seen]
         return [*found, *gradients, *losses.values(), *objective.output.values()]
 
-    count = compile_together(build)
+    count = compile_together(build, partial(shown, name="compiling"))
     trainer.set_random_states(states)
     return count
 

@@ -64,7 +64,7 @@ class Interrupts:
                 raise
             from models.machine import memory  # imports Jittor, which has been loaded then
 
-            memory.let_go(error)
+            memory.release_after_failure(error)
 
     def request(self) -> None:
         """End the training as Ctrl-C does."""

@@ -159,7 +159,7 @@ class Trainer:
         except (RuntimeError, MemoryError) as error:
             if not is_allocation_failure(error) or self.ray_chunk <= 1:
                 raise
-            memory.let_go(error)
+            memory.release_after_failure(error)
         halved = -(-self.ray_chunk // 2)
         if not self._has_halved:
             complain(

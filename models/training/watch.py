@@ -142,7 +142,7 @@ class Watch:
             self._log.keep(f"the training stopped at step {step} of {self._trainer.conf.end_iter}: {text}")
             return DivergedError(text)
         if is_allocation_failure(error):
-            memory.let_go(error)
+            memory.release_after_failure(error)
             saved = "no step was completed"
             if self._trainer.guard.has_taken:
                 self.save()

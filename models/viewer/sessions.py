@@ -108,7 +108,7 @@ class _ModelSession:
             from models.machine.cuda.choice import last_words
 
             if is_allocation_failure(error):
-                memory.let_go(error)
+                memory.release_after_failure(error)
             elif last_words(error):
                 raise
             self._live.tell(reason(error))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from models.commands.machine_checks.lines import CompileStage, Line, guarded
-from models.machine import backend
+from models.machine import backend, jittor_import
 from models.machine.progress import Word, hand_on
 
 ROWS, INNER = 16384, 256  # a large batch through a hidden layer of the released networks
@@ -23,13 +23,13 @@ def compute(report: Callable[[Line | CompileStage | Word], None], device: str, g
     hand_on(report)
     begin = time.perf_counter()
     try:
-        backend.select(device, gpu)
+        jittor_import.select(device, gpu)
         info = backend.device_info()
     except UserError as error:
         report(Line.from_sentence("Jittor", str(error), REMEDY))
         return
     found = f"{info.line()}; started in {time.perf_counter() - begin:.1f} s"
-    is_idle = info.name == "cpu" != device and backend.cuda_ready(gpu).home is not None
+    is_idle = info.name == "cpu" != device and jittor_import.cuda_ready(gpu).home is not None
     report(Line("Jittor", found, info.warning or (REMEDY if is_idle else "")))
     folder = str(Path(backend.jt.flags.cache_path) / "jit")
 

@@ -18,7 +18,7 @@ from data.errors import UserError, reason
 from data.io.child import ChildError, run_apart
 from models.commands.machine_checks.lines import Line
 from models.config.program import PROGRAM_FOLDER
-from models.machine import backend, isa, toolchain
+from models.machine import isa, jittor_import, toolchain
 from models.machine.available import available_bytes
 from models.machine.cuda import detect, start
 from models.machine.cuda.choice import (
@@ -189,7 +189,7 @@ def cuda(device: str, gpu: int) -> Iterator[Line]:
         size = f", {found.memory / GIB:.0f} GiB" if found.memory else ""
         yield Line(f"GPU {index}", f"{found.name}, capability {dotted(found.capability)}{size}")
     toolkits = facts.toolkits or detect.toolkits(os.environ, detect.package_folders())
-    ready = backend.cuda_ready(gpu) if is_wanted and conclusion.plan else None
+    ready = jittor_import.cuda_ready(gpu) if is_wanted and conclusion.plan else None
     for toolkit in toolkits:
         yield Line("CUDA toolkit", f"{_describe(toolkit)}, {_usage(toolkit, facts, conclusion, gpu, ready)}")
     if packages := _packages():

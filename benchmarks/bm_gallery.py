@@ -23,8 +23,9 @@ from benchmarks.gallery.scenes import CATALOGUE, HELD_OUT_EVERY, QUICK, SceneSpe
 from benchmarks.report import ROOT, provenance
 from data.errors import UserError
 from data.io.files import write_result
-from data.io.images import read_image, size_within, write_image
+from data.io.images import read_image, write_image
 from data.io.streams import complain, say
+from data.pixels import size_within
 from models.results.evaluate import PICTURE
 from models.results.metric_tables import FOLDER, JSON_FILE, read_json
 from models.training.record import FALL

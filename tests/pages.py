@@ -91,7 +91,7 @@ def literals(tree):
 MAX_FILE_LINES = 500
 
 # At the root of data: the words that all its packages share.
-SHARED_WORDS = {"data", "data.cameras", "data.errors", "data.limits", "data.parsed_scene", "data.rays"}
+SHARED_WORDS = {"data", "data.cameras", "data.errors", "data.limits", "data.parsed_scene", "data.pixels", "data.rays"}
 SCANS = ("cumsum", "cumprod")
 MAX_FRAMES = 6  # of our own, between the training loop and a kernel
 

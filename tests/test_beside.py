@@ -11,9 +11,10 @@ from preparations import request
 from rendered_photographs import picture
 
 from data.errors import UserError
-from data.io.colors import Levels, levels_of, small_range
+from data.io.colors import levels_of, small_range
 from data.io.images import mask_of, read_image, write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage
+from data.pixels import Levels
 from data.prepare import pipeline
 from data.prepare.beside import find_photographs, hides_nothing, masks_beside, masks_of
 from data.prepare.frames import Frame, copy_images, groups, remarks

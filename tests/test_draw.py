@@ -7,7 +7,7 @@ import pytest
 from forms import CUDA_FORMS, in_form
 
 from data.cameras import camera_rays
-from data.io.images import to_float
+from data.pixels import to_float
 from data.scenes.sampler import HostPixels
 from data.scenes.scene import Scene
 from models.estimators import drawn_pixels
@@ -116,17 +116,18 @@ def test_rays_are_sorted_by_view_and_begin_with_any():
     assert all(np.array_equal(one[name], again[name]) for name in one)
 
 
-def test_photographs_are_kept_on_a_gpu_that_they_fit(monkeypatch, capsys):
+def test_photographs_are_kept_on_a_gpu_that_they_fit(monkeypatch, caplog):
     plain = unit_scene()
     assert isinstance(pixels_of(plain, WINDOWS), HostPixels)  # on the CPU
     needed = sum(image.nbytes for image in (*plain.images, *plain.masks))
     on_gpu(monkeypatch, needed / drawn_pixels.MOST_OF_MEMORY)
-    assert isinstance(pixels_of(plain, WINDOWS), DevicePixels) and capsys.readouterr().err == ""
+    assert isinstance(pixels_of(plain, WINDOWS), DevicePixels) and caplog.text == ""
     deep = unit_scene(images=tuple(image.astype(np.uint16) for image in plain.images))
     for scene, free in ((plain, 100), (deep, 1e9)):
         on_gpu(monkeypatch, free)
         assert isinstance(pixels_of(scene, WINDOWS), HostPixels)
-        assert capsys.readouterr().err.count("stay in main memory") == 1
+        assert caplog.text.count("stay in main memory") == 1
+        caplog.clear()
 
 
 def on_gpu(monkeypatch, free):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from skimage.metrics import structural_similarity
 
-from data.io.images import to_uint8
+from data.pixels import to_uint8
 from models.plan import Decision, TrainingPlan
 from models.results.image_metrics import color_aligned, compare, greyed, mask_first, mean
 from models.results.render import RenderedView

@@ -9,19 +9,8 @@ import pytest
 from PIL import Image
 
 from data.io.headers import ImageError
-from data.io.images import (
-    alpha_of,
-    image_size,
-    list_images,
-    mask_of,
-    over_background,
-    read_image,
-    rgb_of,
-    sample_bilinear,
-    to_float,
-    to_uint8,
-    write_image,
-)
+from data.io.images import alpha_of, image_size, list_images, mask_of, over_background, read_image, rgb_of, write_image
+from data.pixels import sample_bilinear, to_float, to_uint8
 
 
 def png(width, height, depth, colour_type, rows, *chunks):

@@ -8,7 +8,7 @@ from gradcheck import assert_grad_close, central_differences
 from test_fast_neus import CONF, SHORT, TINY
 from trainings import trainer_of
 
-from data.io.images import to_uint8
+from data.pixels import to_uint8
 from data.prepare.load import load_scene
 from models.fields.photographs import Exposure
 from models.machine.backend import jt

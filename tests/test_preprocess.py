@@ -18,7 +18,7 @@ from data.prepare.load import load_held_out, load_scene
 from data.scenes.backdrop import backdrop_colours, backdrop_mask
 from data.scenes.config import split
 from data.scenes.preprocess import preprocess
-from data.scenes.scene import summary
+from data.scenes.scene_checks import summary
 
 SIZES = ((64, 48), (80, 60), (48, 64))
 CONF = dataset_config(".")

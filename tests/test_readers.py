@@ -13,7 +13,8 @@ import trimesh
 from format_samples import write_ngp_sample
 
 from data.errors import SceneError
-from data.io.images import read_image, sample_bilinear
+from data.io.images import read_image
+from data.pixels import sample_bilinear
 from data.scenes.readers.colmap import read_llff
 from data.scenes.readers.points import read_points
 from data.scenes.readers.transforms import read_blender, read_nerfstudio, read_ngp

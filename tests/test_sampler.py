@@ -8,7 +8,7 @@ from rigs import project
 from synthetic_scene import dataset_config, write_scene
 
 from data.errors import UserError
-from data.io.images import to_float
+from data.pixels import to_float
 from data.prepare.load import load_scene
 from data.scenes.sampler import PixelSampler
 

@@ -16,7 +16,7 @@ from synthetic_scene import SCALE_MAT, dataset_config, save, similarity, write_s
 from data.errors import SceneError, UserError
 from data.io.headers import ImageError
 from data.prepare.load import load_scene
-from data.scenes.scene import check_scene
+from data.scenes.scene_checks import check_scene
 
 
 def load(folder, **changes):

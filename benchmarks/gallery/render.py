@@ -15,8 +15,8 @@ from benchmarks.gallery.shapes import SHAPES, surface
 from data.cameras import image_pixels, pixels_to_rays
 from data.demo.make_demo import SCENE_TO_WORLD, albedo
 from data.io.files import write_result
-from data.io.images import to_uint8
 from data.parsed_scene import SparsePoints
+from data.pixels import to_uint8
 from data.rays import PinholeCamera
 from data.scenes.readers.neus import write_neus_scene, write_points
 from data.scenes.scene import Scene

@@ -6,13 +6,13 @@ import io
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageCms
 
 from data.errors import DamagedError, read_by_library
 from data.io.metadata import ADOBE_RGB, CMYK, UNCALIBRATED
+from data.pixels import Levels
 
 SAME = 2  # levels of 255 by which profiles of sRGB of several programs differ
 STEPS = 6  # colours per channel of which profiles are compared
@@ -89,13 +89,6 @@ def _from_adobe(rgb: np.ndarray) -> np.ndarray:
 # Cameras of 12 bits and thermal ones write images of 16 bits that use a small part of their range.
 SMALL_RANGE = 2**14  # levels: a quarter of 16 bits
 OUTLIERS = 1e-4  # fraction of the colours of an image, such as dead pixels
-
-
-class Levels(NamedTuple):
-    """The lowest and the highest level that images of 16 bits use."""
-
-    low: int
-    high: int
 
 
 def levels_of(image: np.ndarray) -> Levels:

@@ -67,13 +67,19 @@ def complain(*lines: str) -> None:
 
 @contextlib.contextmanager
 def telling(tell: Callable[[str], object]) -> Iterator[None]:
-    """In the body, `tell` gets each line that would be printed; with `say`, lines and bars are on the terminal."""
+    """In the body, `tell` gets each line that would be printed; with `say`, lines and bars are on the terminal.
+
+    So do warnings that `models` logs, as the core does, which does not print.
+    """
     global _tell
     before, _tell = _tell, tell
+    logger, handler = logging.getLogger("models"), logging.Handler(logging.WARNING)
+    handler.emit = lambda record: complain(f"Warning: {record.getMessage()}")  # type: ignore[method-assign]
+    outer, logger.handlers = logger.handlers, [handler]
     try:
         yield
     finally:
-        _tell = before
+        _tell, logger.handlers = before, outer
 
 
 @contextlib.contextmanager

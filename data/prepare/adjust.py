@@ -19,8 +19,9 @@ from data.errors import SceneError
 from data.io.child import ChildError, run_apart
 from data.io.files import open_input
 from data.io.headers import ImageError
-from data.io.images import eight_bits, read_image, rgb_of, size_of
+from data.io.images import read_image, rgb_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage
+from data.pixels import eight_bits, size_of
 from data.prepare.bundle import Adjusted, adjust, resected
 from data.prepare.tracks import (
     LARGEST_SIDE,

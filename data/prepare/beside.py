@@ -13,17 +13,9 @@ from PIL import Image
 from data.errors import DamagedError, UserError, listed, read_by_library
 from data.io.files import open_input
 from data.io.headers import TIFF_SIGNATURES, tiff_page
-from data.io.images import (
-    alpha_of,
-    eight_bits,
-    image_size,
-    is_black_and_white,
-    is_transparent,
-    natural_key,
-    read_image,
-    rgb_of,
-)
+from data.io.images import alpha_of, image_size, is_black_and_white, is_transparent, natural_key, read_image, rgb_of
 from data.io.named_files import mask_files, mask_stems, masks_folder
+from data.pixels import eight_bits
 from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, find_images, hdr_note
 
 PREFERRED = (".jpg", ".jpeg", *HEIC_SUFFIXES, ".webp", ".tif", ".tiff", ".png")  # of files of equal size

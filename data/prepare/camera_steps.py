@@ -16,8 +16,9 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import remove
-from data.io.images import mask_of, read_image, size_of, write_image
+from data.io.images import mask_of, read_image, write_image
 from data.parsed_scene import MASK_HALF
+from data.pixels import size_of
 from data.prepare.frames import Frame, groups
 from data.prepare.inspection.checks import GOOD_AGREEMENT
 from data.prepare.masks import ON_OBJECT

@@ -13,21 +13,13 @@ import cv2
 import numpy as np
 
 from data.errors import UserError, listed
-from data.io.colors import Levels, levels_of, range_words, small_range, stretched
+from data.io.colors import levels_of, range_words, small_range, stretched
 from data.io.files import read_regular, write_result
 from data.io.headers import ImageError
-from data.io.images import (
-    UNREAD_SUFFIXES,
-    WRITTEN_SUFFIXES,
-    eight_bits,
-    image_size,
-    rgb_of,
-    size_of,
-    size_within,
-    write_image,
-)
+from data.io.images import UNREAD_SUFFIXES, WRITTEN_SUFFIXES, image_size, rgb_of, write_image
 from data.io.metadata import WHOLE_SIZE, focal_pixels, read_exif, read_metadata, upright
 from data.parsed_scene import ParsedScene, PosedImage
+from data.pixels import Levels, eight_bits, size_of, size_within
 from data.prepare.sources import MIN_IMAGES, choose_frames, frame_count, profile_note, read_frames, read_source_image
 from data.prepare.steps import Bar
 

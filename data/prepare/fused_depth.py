@@ -20,7 +20,7 @@ from scipy.ndimage import gaussian_filter
 
 from data.io.bars import Bar
 from data.io.clock import phase, seconds_left, slowdown
-from data.io.images import eight_bits, size_of, size_within
+from data.pixels import eight_bits, size_of, size_within
 from data.scenes.frustum import Cameras, between_centres, cell_centres, signed_distances
 from data.scenes.scene import Scene
 from data.scenes.sparse import near_plane, neighbours, region_points

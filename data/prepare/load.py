@@ -21,7 +21,8 @@ from data.scenes.config import AUTO_FORMAT, NO_REFINEMENT, POSES_AND_FOCAL, TEST
 from data.scenes.preprocess import grey_photographs, preprocess, views_of
 from data.scenes.readers import READERS, recognise
 from data.scenes.region import parse_roi
-from data.scenes.scene import Scene, Views, check_scene
+from data.scenes.scene import Scene, Views
+from data.scenes.scene_checks import check_scene
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 

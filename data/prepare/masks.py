@@ -12,15 +12,17 @@ import cv2
 import numpy as np
 
 from data.errors import UserError, listed
-from data.io.images import alpha_of, mask_of, read_image, rgb_of, size_of, size_within
+from data.io.images import alpha_of, mask_of, read_image, rgb_of
 from data.io.metadata import read_exif, upright
 from data.io.named_files import required_mask_files
 from data.parsed_scene import MASK_HALF
+from data.pixels import size_of, size_within
 from data.prepare import box_masks
 from data.prepare.frames import scaled_down
 from data.prepare.steps import Bar
 from data.scenes.frustum import outline_pixels
-from data.scenes.scene import Scene, check_scene
+from data.scenes.scene import Scene
+from data.scenes.scene_checks import check_scene
 
 METHODS = ("colorkey", "grabcut", "box", "rembg")
 WITH_CAMERAS = ("grabcut", "box")  # methods that need the cameras and run last

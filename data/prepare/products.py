@@ -33,7 +33,8 @@ from data.scenes.config import DatasetConfig
 from data.scenes.preprocess import preprocess
 from data.scenes.readers.colmap import read_colmap
 from data.scenes.readers.neus import CAMERA_FILE, FRAME_FILE, POINTS_FILE, REFERENCE_FILE, write_neus_scene
-from data.scenes.scene import Scene, check_scene
+from data.scenes.scene import Scene
+from data.scenes.scene_checks import check_scene
 
 FRESH = "scene"  # subfolder of the work folder in which they are written first
 MASK_SHEET = "masks.png"

@@ -18,10 +18,11 @@ from data.errors import DamagedError, UserError, listed, read_by_library
 from data.io.colors import profile_words, to_srgb
 from data.io.files import open_input, read_regular, similar_names
 from data.io.headers import ImageError
-from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, image_size, read_image, size_of
+from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, entries, image_size, read_image
 from data.io.metadata import read_exif, read_metadata
 from data.io.named_files import MASK_FOLDERS
 from data.io.streams import native_stderr_silenced
+from data.pixels import size_of
 
 # The minimum for structure from motion; a good surface needs ten times as many.
 MIN_IMAGES = 3

@@ -11,8 +11,8 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from data.cameras import PIXEL_CENTRE, evenly_spaced
-from data.io.images import eight_bits, size_of, size_within
 from data.parsed_scene import Lens, SparsePoints
+from data.pixels import eight_bits, size_of, size_within
 from data.prepare.bundle import LIMITS, Bundle, consistent, errors, triangulate
 from data.scenes.undistort import colmap_camera, resized
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from data.io.images import to_float
 from data.parsed_scene import MASK_HALF
+from data.pixels import to_float
 from data.scenes.scene import Scene
 
 # Difference from the backdrop's colour, in any channel: above the noise of JPEG, below what a dark surface reflects.

@@ -14,11 +14,12 @@ import cv2
 import numpy as np
 
 from data.errors import SceneError, listed
-from data.io.colors import Levels, levels_of, profile_words, range_words, small_range, stretched
+from data.io.colors import levels_of, profile_words, range_words, small_range, stretched
 from data.io.headers import ImageError
-from data.io.images import alpha_of, eight_bits, mask_of, over_background, read_image, rgb_of, size_of
+from data.io.images import alpha_of, mask_of, over_background, read_image, rgb_of
 from data.io.metadata import read_metadata
 from data.parsed_scene import MASK_HALF, ParsedScene, PosedImage, SparsePoints
+from data.pixels import Levels, eight_bits, size_of
 from data.rays import PinholeCamera
 from data.scenes.backdrop import derived_masks, held_out_masks
 from data.scenes.config import DatasetConfig

@@ -10,7 +10,7 @@ import numpy as np
 
 from data.cameras import camera_rays, rays_of
 from data.errors import INVALID, UserError
-from data.io.images import to_float
+from data.pixels import to_float
 from data.rays import PixelBatch
 from data.scenes.scene import Scene
 

@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 
 from data.cameras import evenly_spaced, pixels_to_rays
-from data.io.images import size_of, size_within
 from data.parsed_scene import MASK_HALF
+from data.pixels import size_of, size_within
 from data.scenes.frustum import Cameras, cell_centres, meeting_point, octants
 
 MOST_VIEWS = 120  # evenly chosen; more do not change a hull of this resolution

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from data.errors import listed
-from data.io.images import to_float
+from data.pixels import to_float
 from data.prepare.load import load_scene, load_views
 from data.scenes.config import DatasetConfig
 from data.scenes.scene import Posed, Scene

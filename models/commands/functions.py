@@ -124,7 +124,7 @@ def inspect(conf: ExperimentConfig) -> tuple[Finding, ...]:
 
     Writes overview.png, health.md and health.json to inspect/. Raises UserError if they cannot be written.
     """
-    from data.scenes.scene import summary
+    from data.scenes.scene_checks import summary
     from models.results.experiment import results_folder
     from models.results.report.inspection import FILES, FOLDER, table, write_inspection
 
@@ -213,7 +213,7 @@ def render(model: TrainedModel, view: int, level: int | None = None) -> Validati
     The sides are divided by `level` (None: `train.validate_resolution_level`). `rendered` has float32 arrays: `rgb`
     [h, w, 3] in [0, 1], `normal` [h, w, 3] and `distance` [h, w] in the working frame, `opacity` [h, w].
     """
-    from data.scenes.scene import require_view
+    from data.scenes.scene_checks import require_view
 
     require_values(ImageRequest(view, level))
     require_view(model.scene, view)

@@ -21,7 +21,7 @@ def is_named(text: str) -> bool:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the video; returns the exit status."""
-    from data.scenes.scene import require_view
+    from data.scenes.scene_checks import require_view
 
     first, second = map(int, arguments.mode.split("_")[1:])
 

@@ -13,7 +13,7 @@ from data.io.bars import Bar
 from data.io.clock import phase, seconds_left
 from data.io.lock import TakenError
 from data.prepare.inspection.checks import bad_geometry
-from data.scenes.scene import summary
+from data.scenes.scene_checks import summary
 from models.checkpoints.scenes import scene_state
 from models.machine import backend, memory
 from models.machine.ranks.ranks import joined

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 
-from data.io.streams import complain
 from data.rays import PixelBatch
 from data.scenes.sampler import HostPixels
 from data.scenes.scene import Scene
@@ -54,7 +55,7 @@ def pixels_of(scene: Scene, windows: np.ndarray) -> HostPixels | DevicePixels:
     pixels = sum(image.shape[0] * image.shape[1] for image in scene.images)
     if needed <= MOST_OF_MEMORY * free and pixels < MOST_PIXELS and all(image.dtype == np.uint8 for image in images):
         return DevicePixels(scene, windows)
-    complain(
+    logging.getLogger(__name__).warning(
         f"the photographs ({needed / 1e9:.3g} GB) stay in main memory, where batches are drawn more slowly: the GPU "
         f"takes {MOST_OF_MEMORY * free / 1e9:.3g} GB with 8 bits per channel; dataset.downscale reduces them"
     )

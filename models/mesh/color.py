@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.io.images import sample_bilinear
+from data.pixels import sample_bilinear
 from data.rays import PinholeCamera
 from models.mesh.visibility import Visibility, dots, lengths
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from data.io.images import eight_bits
+from data.pixels import eight_bits
 from data.scenes.frustum import Cameras
 from data.scenes.scene import Scene
 from data.scenes.sparse import neighbours, region_points

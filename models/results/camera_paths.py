@@ -22,7 +22,8 @@ from data.cameras import LONGEST_FOCAL, interpolate_pose, mean_up
 from data.errors import SceneError, UserError
 from data.io import untrusted
 from data.limits import FARTHEST_CAMERA
-from data.scenes.scene import Posed, radius_of, require_view
+from data.scenes.scene import Posed, radius_of
+from data.scenes.scene_checks import require_view
 from models.requests import FASTEST, ORBIT, SLOWEST, VideoRequest, view_indices
 
 BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # from y up and -z forwards to y down and z forwards

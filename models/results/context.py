@@ -11,7 +11,8 @@ import numpy as np
 
 from data.io.clock import phase
 from data.rays import Rays
-from data.scenes.scene import Scene, summary
+from data.scenes.scene import Scene
+from data.scenes.scene_checks import summary
 from models.checkpoints.ours import Checkpoint
 from models.config.blocks import TrainConfig
 from models.config.keys import outdated_line

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from data.cameras import evenly_spaced
 from data.io.bars import shown
-from data.io.images import to_uint8
+from data.pixels import to_uint8
 from data.prepare.inspection.checks import missing_sides
 from data.prepare.inspection.overview import INK, SMALL, Canvas, Colour
 from data.prepare.world import fitted_plane, largest_plane

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import trimesh
 
-from data.io.images import to_uint8, write_image
+from data.io.images import write_image
+from data.pixels import to_uint8
 from data.prepare.inspection.checks import missing_sides
 from data.prepare.inspection.epipolar import median_distance, pair_distances
 from data.scenes.config import TEST, TRAINING

@@ -15,7 +15,8 @@ import numpy as np
 
 from data.errors import listed_views
 from data.io.files import write_result
-from data.io.images import to_uint8, write_image
+from data.io.images import write_image
+from data.pixels import to_uint8
 from data.scenes.backdrop import shows_outside_masks
 from data.scenes.config import TRAINING, VALIDATION
 from data.scenes.scene import Scene

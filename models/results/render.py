@@ -10,7 +10,7 @@ import numpy as np
 import trimesh
 
 from data.cameras import image_pixels, pixels_to_rays
-from data.io.images import to_uint8
+from data.pixels import to_uint8
 from data.rays import Rays
 from models.methods.protocol import Model
 

@@ -20,9 +20,10 @@ from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.errors import UserError
 from data.io.files import make_folder, remove, write_result
 from data.io.headers import ImageError
-from data.io.images import image_size, read_image, to_uint8, write_image
+from data.io.images import image_size, read_image, write_image
 from data.io.streams import native_stderr_silenced
 from data.io.untrusted import read_content
+from data.pixels import to_uint8
 from data.prepare.sources import frames as read_frames
 from models.mesh.mesh import Surface
 from models.requests import COLOUR, DEPTH, MESH, NORMALS, OF_FIELD, OF_MESH, SHAPE, VideoRequest

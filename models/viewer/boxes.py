@@ -12,7 +12,7 @@ import numpy as np
 
 from data.errors import UserError, reason
 from data.io.files import is_file, read_regular, write_result
-from data.io.images import eight_bits
+from data.pixels import eight_bits
 from data.prepare.box_masks import carried, object_points
 from data.scenes.scene import Scene
 from models.viewer.scene_display import SceneDisplay, look_through, wxyz_of

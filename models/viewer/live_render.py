@@ -17,7 +17,7 @@ import trimesh
 from trimesh.exchange.gltf import export_glb
 
 from data.cameras import camera_rays, image_pixels
-from data.io.images import to_uint8
+from data.pixels import to_uint8
 from models.mesh.clean import thinned
 from models.mesh.mesh import UNLIT, Surface, linear
 from models.results.camera_paths import lens

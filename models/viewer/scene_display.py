@@ -21,7 +21,7 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 from data.cameras import mean_up
-from data.io.images import eight_bits, size_within
+from data.pixels import eight_bits, size_within
 from data.scenes.region import in_digits
 from data.scenes.scene import Scene, radius_of
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from data.cameras import evenly_spaced
 from data.errors import listed_views
-from data.io.images import size_within
 from data.parsed_scene import MASK_HALF
+from data.pixels import size_within
 from data.prepare.inspection.epipolar import Finding, graded
 from data.prepare.inspection.epipolar import cameras as camera_check
 from data.prepare.walk import BESIDE

@@ -17,8 +17,8 @@ import numpy as np
 
 from data.cameras import evenly_spaced
 from data.errors import listed_views
-from data.io.images import eight_bits, size_within
 from data.parsed_scene import MASK_HALF, Lens
+from data.pixels import eight_bits, size_within
 from data.prepare import tracks
 from data.prepare.walk import LEAST_TORN, distances, look_alike, seam_length
 from data.scenes.scene import Scene

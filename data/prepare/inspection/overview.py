@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from data.cameras import evenly_spaced, mean_up, pixels_to_rays
 from data.errors import one_line
-from data.io.images import eight_bits
+from data.pixels import eight_bits
 from data.scenes.frustum import enclosing_ball, outline_pixels
 from data.scenes.region import SENTENCE
 from data.scenes.scene import Scene

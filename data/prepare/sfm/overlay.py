@@ -9,7 +9,8 @@ import cv2
 import numpy as np
 
 from data.cameras import evenly_spaced
-from data.io.images import read_image, rgb_of, size_within, write_image
+from data.io.images import read_image, rgb_of, write_image
+from data.pixels import size_within
 
 OVERLAY = "overlay.png"  # in the work folder: 0 where the photographs are equal
 MOST_IMAGES, LEAST_IMAGES, SIDE = 24, 5, 640  # that are compared; longer side at which they are

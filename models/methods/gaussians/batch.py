@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.cameras import PIXEL_CENTRE
-from data.io.images import to_float
+from data.pixels import to_float
 from data.scenes.sampler import ViewSampler
 from data.scenes.scene import Scene
 from models.machine.backend import jt

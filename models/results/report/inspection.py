@@ -13,7 +13,8 @@ from data.io.images import write_image
 from data.prepare.inspection.checks import findings
 from data.prepare.inspection.epipolar import Finding
 from data.prepare.inspection.overview import overview
-from data.scenes.scene import Scene, summary
+from data.scenes.scene import Scene
+from data.scenes.scene_checks import summary
 from models.methods.conf import ExperimentConfig
 from models.results.experiment import Experiment, results_folder
 from models.results.report.document import escaped

@@ -10,7 +10,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from data.io.images import size_within
+from data.pixels import size_within
 from data.scenes.scene import Scene
 from models.mesh.clean import thinned
 from models.mesh.mesh import Surface

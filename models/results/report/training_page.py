@@ -23,9 +23,9 @@ from data.cameras import mean_up
 from data.errors import UserError, one_line, reason
 from data.io.clock import phase
 from data.io.files import is_file, write_result
-from data.io.images import to_uint8
+from data.pixels import to_uint8
 from data.prepare.inspection.overview import overview
-from data.scenes.scene import facts
+from data.scenes.scene_checks import facts
 from models.config.defaults import base_values, same
 from models.config.program import program_version
 from models.machine import backend, memory

@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from data.errors import UserError
-from data.prepare.fused_depth import FusedDepth
-from data.prepare.inspection.checks import exposure_spread
-from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto
 
@@ -27,6 +26,55 @@ SPHERE, DEPTH_MAPS = "sphere", "depth maps"
 LEAST_STEPS = 200  # of a training whose time is over: fewer give no usable result
 SCORED_FROM = 500  # steps; earlier scores of views are not compared
 UNEVEN = 0.2  # stops by which neighbouring photographs differ, from which exposure is learned
+
+
+class FusedDepth(Protocol):
+    """The surface that depth maps show within the unit sphere, working frame."""
+
+    @property
+    def points(self) -> np.ndarray:
+        """Points of the depth maps, float32 [N, 3]."""
+
+    @property
+    def known(self) -> float:
+        """The fraction of the pixels that have a depth."""
+
+    @property
+    def views(self) -> int:
+        """The number of photographs, at most, that have depth maps."""
+
+    def distances(self, points: np.ndarray) -> np.ndarray:
+        """Approximate signed distances [P, 1] at points [P, 3]."""
+
+
+class Measurements(Protocol):
+    """What was measured in the photographs of a scene, as `data.prepare.measurements` does; each at its first use."""
+
+    has_masks: bool  # from files or derived from a backdrop
+    backdrop: np.ndarray | None  # [3], its colour if masks are derived from it
+    points: int | None  # number of SfM points; None if there was no search for them
+    are_points_derived: bool  # triangulated by this program
+
+    def points_in_region(self) -> int:
+        """The number of well-supported training points in the cube around the region."""
+
+    def exposure_spread(self) -> float:
+        """The median difference in brightness of neighbouring photographs, in stops."""
+
+    def cameras_within(self, radius: float) -> tuple[float, float]:
+        """The share of the cameras nearer to the centre than `radius`, and of these, of those that look outwards."""
+
+    def border_colours(self, tolerance: float) -> np.ndarray | None:
+        """The colour of the borders of each photograph [V, 3]; None if they differ by more than `tolerance`."""
+
+    def shows_outside_masks(self, colour: np.ndarray | None) -> bool:
+        """Whether the photographs show a colour [3] outside the masks, None for black."""
+
+    def depth(self, views: int = 0) -> FusedDepth | None:
+        """The depth maps of at most so many photographs, fused; 0: of as many as the time allows.
+
+        None if too few pixels have a depth.
+        """
 
 
 @dataclass(frozen=True)
@@ -57,6 +105,7 @@ class TrainingPlan:
     exposure: Decision = Decision(False)
     largest_inv_s: Decision = Decision(None)  # bound in 1 / last_step; None: unbounded
     prune_from: Decision = Decision(0.0)  # fraction of end_iter
+    depth_views: int = 0  # photographs, at most, that a start from depth maps uses
     radius: float = 0.5  # of the initial sphere
     sky: Sequence[float] | None = None  # [3], colour of a plain background
     rows: Sequence[tuple[str, str]] = ()  # the table: names and texts
@@ -80,12 +129,21 @@ class TrainingPlan:
         return found + ([f"keys without effect here: {', '.join(self.unused)}"] if self.unused else [])
 
 
-# What a training began with, by name: a resume keeps it.
-Before = Mapping[str, Decision]
-UNSWEPT: Before = {"start": Decision(SPHERE)}  # without depth maps, which take long
+@dataclass(frozen=True)
+class Before:
+    """What a training began with, which a resume keeps; the defaults are for a new one."""
+
+    region: Decision | None = None
+    background: Decision | None = None
+    start: Decision | None = None
+    exposure: Decision | None = None
+    depth_views: int = 0
+    step: int = 0  # finished steps
+
+
+UNSWEPT = Before(start=Decision(SPHERE))  # without depth maps, which take long
 # Of values; those of other decisions are texts.
 KINDS = {"exposure": bool, "largest_inv_s": float | int | None, "prune_from": float | int}
-KEPT = ("region", "background", "start", "exposure")
 
 
 def settled(key: str, choice: Any, find: Callable[[], tuple[Any, str]], earlier: Decision | None = None) -> Decision:
@@ -129,7 +187,7 @@ def of_state(values: Mapping[str, Any]) -> TrainingPlan:
     rows, sky = [list(row) for row in plan.rows], (0.0, 0.0, 0.0) if plan.sky is None else plan.sky
     texts = all(isinstance(text, str) and len(row) == 2 for row in rows for text in row)
     texts = texts and all(isinstance(text, str) for text in plan.unused) and plan.depth is None
-    numbers = (plan.radius, plan.prune_from.value, plan.largest_inv_s.value or 0.0, *sky)
+    numbers = (plan.radius, plan.depth_views, plan.prune_from.value, plan.largest_inv_s.value or 0.0, *sky)
     is_finite = all(isinstance(number, float | int) and math.isfinite(number) for number in numbers) and len(sky) == 3
     if not (are_typed and texts and is_finite and plan.masks.value in (GIVEN, DERIVED, NONE)):
         raise ValueError("its values are not those of a plan")
@@ -141,27 +199,25 @@ def wants_masks(train: TrainConfig) -> bool:
     return train.mask_weight > 0
 
 
-def decide_masks(scene: Scene, train: TrainConfig) -> Decision:
+def decide_masks(measured: Measurements, train: TrainConfig) -> Decision:
     """Whether masks are used, and whether they are files or derived from a backdrop."""
     key = "train.mask_weight"
     if not wants_masks(train):
         return Decision(NONE, "the mask loss has no weight", key, is_forced=True)
-    if scene.masks is None:
+    if not measured.has_masks:
         reason = "no mask files in the scene folder, and none derived from a backdrop"
         return Decision(NONE, reason, "dataset.masks_from_backdrop")
-    if scene.backdrop is not None:
+    if measured.backdrop is not None:
         return Decision(DERIVED, "the photographs have a backdrop of one colour", "dataset.masks_from_backdrop")
     return Decision(GIVEN, "the scene has masks", key)
 
 
-def decide_exposure(choice: bool | Auto, scene: Scene, before: Before) -> Decision:
+def decide_exposure(choice: bool | Auto, measured: Measurements, before: Before) -> Decision:
     """Whether the exposure of each photograph is learned: if it varies between neighbouring photographs."""
 
     def find() -> tuple[bool, str]:
-        spread = exposure_spread(scene)
-        return (
-            spread >= UNEVEN,
-            f"neighbouring photographs differ by {spread:.2f} stops, and at least {UNEVEN} are learned",
-        )
+        spread = measured.exposure_spread()
+        reason = f"neighbouring photographs differ by {spread:.2f} stops, and at least {UNEVEN} are learned"
+        return spread >= UNEVEN, reason
 
-    return settled("model.photographs.exposure", choice, find, before.get("exposure"))
+    return settled("model.photographs.exposure", choice, find, before.exposure)

@@ -15,9 +15,10 @@ from test_fast_neus import SHORT
 from trainings import on_host, run_conf, stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
+from data.prepare import measurements
 from data.scenes.readers.neus import write_neus_scene
 from models.methods.conf import load_config
-from models.methods.fast import decisions
+from models.plan import Before
 
 pytestmark = pytest.mark.slow
 DEPTH = (*OPEN, *SHORT, "model.open.prune_from=auto", "model.open.depth_until=0.25")
@@ -33,7 +34,7 @@ def scene():
 
 
 def begun(scene, *settings):
-    trainer = trainer_of(load_config(CONF, "sphere", [*DEPTH, *settings]), scene, before={})
+    trainer = trainer_of(load_config(CONF, "sphere", [*DEPTH, *settings]), scene, before=Before())
     trainer.model.begin()
     return trainer, trainer.model.plan.start
 
@@ -68,7 +69,7 @@ def test_nothing_is_swept_with_masks_or_if_the_conf_does_not_ask(scene):
     masks = tuple(np.full(image.shape[:2], 255, np.uint8) * (image[..., 0] > 0) for image in scene.images)
     masked = replace(scene, masks=masks)
     for other, setting in ((masked, "train.mask_weight=0.5"), (scene, "model.open.depth_until=0")):
-        with mock.patch.object(decisions, "fused_depth", None):
+        with mock.patch.object(measurements, "fused_depth", None):
             trainer, start = begun(other, setting)
         assert start.value == "sphere"
         assert trainer.model.sharpness() == pytest.approx(np.exp(3.0), rel=1e-3)

@@ -107,13 +107,13 @@ def test_only_what_many_depth_maps_see_through_is_free():
 
 def test_a_scene_is_fused_by_its_own_cameras_and_the_same_each_time():
     scene = scene_of(ring(6))
-    one, other = fused_depth(scene), fused_depth(replace(scene))
+    one, other = fused_depth(scene, 6), fused_depth(replace(scene), 6)
     np.testing.assert_array_equal(one.points, other.points)
     np.testing.assert_array_equal(one.grid, other.grid)
     assert one.points.dtype == np.float32 and 0.05 < one.known < 1
     assert np.median(np.abs(np.linalg.norm(one.points, axis=1) - RADIUS)) < 0.005
     assert np.median(np.abs(one.distances(one.points))) < 0.02
-    assert fused_depth(scene_of(ring(6), FLAT)) is None  # without texture
+    assert fused_depth(scene_of(ring(6), FLAT), 6) is None  # without texture
     moved = scene.c2w.copy()  # cameras near the centre of a frame whose sphere is hardly within the unit sphere
     moved[:, :3, 3] *= 0.05
-    assert fused_depth(replace(scene, c2w=moved)) is None
+    assert fused_depth(replace(scene, c2w=moved), 6) is None

@@ -9,11 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 from runs import run, saved
+from test_draw import unit_scene
 
 from data.io import bars
 from data.io.bars import Bar
 from data.io.clock import Spent, ends_at, seconds_left, slowdown
-from data.prepare.fused_depth import FEWEST_MAPS, views_within
+from data.prepare import measurements
+from data.prepare.measurements import FEWEST_MAPS, SECONDS, SceneMeasurements
 from models.checkpoints import scenes
 from models.commands import runner
 from models.commands.reconstruction_settings import timed_plan
@@ -105,10 +107,19 @@ def test_how_slow_the_machine_is_follows_from_the_time_that_this_thread_waited(t
     assert slowdown() == 3.0 and slowdown((100.0, 600.0)) == 1.0 and slowdown((300.0, 600.0)) == 1.0
 
 
-def test_depth_maps_are_of_evenly_spaced_photographs_if_the_time_is_short():
-    assert len(views_within(129, math.inf)) == 129 and len(views_within(129, 130.0)) == 129
-    assert views_within(129, 64.5).tolist() == list(range(0, 129, 2))
-    assert len(views_within(20, -5.0)) == 20 and len(views_within(129, -5.0)) <= FEWEST_MAPS
+def test_fewer_photographs_have_depth_maps_if_the_time_is_short_and_as_many_after_a_resume(monkeypatch):
+    monkeypatch.setattr(measurements, "fused_depth", lambda scene, most: most)
+    monkeypatch.setattr(measurements, "slowdown", lambda: 1.0)
+    monkeypatch.setattr(measurements.os, "sched_getaffinity", lambda process: {0})
+
+    def most(seconds, views=0):
+        with ends_at(lambda: time.perf_counter() + seconds):
+            return SceneMeasurements(unit_scene()).depth(views)
+
+    count = unit_scene().n_views
+    assert most(math.inf) == most(2 * SECONDS * count) == most(-5.0) == count <= FEWEST_MAPS
+    monkeypatch.setattr(measurements, "FEWEST_MAPS", 1)
+    assert (most((count - 0.5) * SECONDS), most(-5.0), most(math.inf, 2)) == (count - 1, 1, 2)
 
 
 def test_a_training_whose_time_is_over_ends_as_one_at_its_last_step(tmp_path, capsys, monkeypatch):

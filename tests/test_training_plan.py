@@ -15,12 +15,13 @@ from trainings import UNSWEPT, run_conf
 from data.errors import UserError
 from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
+from data.prepare.measurements import SceneMeasurements
 from models.checkpoints.ours import StateError, check_state
 from models.config.keys import migrate
 from models.methods.conf import flat, load_config
 from models.methods.decisions import with_table
 from models.methods.registry import decide
-from models.plan import DEPTH_MAPS, Decision, as_state, of_state
+from models.plan import DEPTH_MAPS, Before, Decision, as_state, of_state
 from models.rendering.loss_table import weights_of
 from models.rendering.losses import LOSSES
 
@@ -34,7 +35,7 @@ def demo():
 
 def plan_of(scene, *settings, before=UNSWEPT, conf=FAST):
     made = load_config(conf, "demo", settings)
-    return decide(made.model, made.train, scene, before)
+    return decide(made.model, made.train, SceneMeasurements(scene), before)
 
 
 def on_noise(scene):
@@ -94,12 +95,12 @@ def test_each_decision_follows_the_scene_and_its_key_forces_another(demo, case):
 def test_the_table_names_what_a_forced_key_takes_away_and_when_losses_count(demo):
     def row(name, scene, *settings, before=UNSWEPT):
         made = load_config(FAST, "demo", settings)
-        plan = decide(made.model, made.train, scene, before)
+        plan = decide(made.model, made.train, SceneMeasurements(scene), before)
         weights = weights_of(LOSSES, (made.model.type,), made.train, plan)
         return dict(with_table(plan, made.model, made.train, weights, flat(made)).rows)[name]
 
     noise = on_noise(with_points(replace(demo, masks=None)))
-    from_depth = {"start": Decision(DEPTH_MAPS)}
+    from_depth = Before(start=Decision(DEPTH_MAPS), step=1000)
     assert row("points", noise, before=from_depth).startswith("of the depth maps first, then given")
     assert row("points", noise, "train.points_weight=0", before=from_depth) == "none [forced by train.points_weight]"
     assert "forced by train.mask_weight" in row("masks", noise, WITHOUT)
@@ -113,7 +114,7 @@ def test_the_table_names_what_a_forced_key_takes_away_and_when_losses_count(demo
 
 
 def test_a_resume_keeps_what_the_training_began_with_and_refuses_another_value(demo):
-    before = {"background": plan_of(on_noise(demo), WITHOUT).background, **UNSWEPT}
+    before = replace(UNSWEPT, background=plan_of(on_noise(demo), WITHOUT).background)
     assert plan_of(demo, WITHOUT, before=before).background.value == "contracted"
     with pytest.raises(UserError, match="model.plan.background = plain: the checkpoint was trained with contracted"):
         plan_of(demo, WITHOUT, "model.plan.background=plain", before=before)

@@ -21,6 +21,7 @@ from synthetic_scene import write_scene
 
 import exp_runner
 from data.prepare.load import load_scene
+from data.prepare.measurements import SceneMeasurements
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.machine.backend import jt
@@ -39,7 +40,12 @@ Gradients = tuple[dict[str, float], dict[str, np.ndarray]]
 def trainer_of(conf: ExperimentConfig, scene: Scene | None = None, steps: int = 0, before: Before = UNSWEPT) -> Trainer:
     """A trainer of a conf on its scene, or on one that is loaded already, after some steps; without depth maps."""
     scene = scene or load_scene(conf.dataset)
-    model = build_model(conf.model, conf.train, np.random.default_rng(0), decide(conf.model, conf.train, scene, before))
+    model = build_model(
+        conf.model,
+        conf.train,
+        np.random.default_rng(0),
+        decide(conf.model, conf.train, SceneMeasurements(scene), before),
+    )
     sampler = model.sampler(scene, conf.train.batch_size, np.random.default_rng(1))
     trainer = Trainer(model, sampler, conf.train, np.random.default_rng(2))
     for _ in range(steps):

@@ -12,14 +12,12 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from data.io.bars import Bar
-from data.io.clock import phase, seconds_left, slowdown
 from data.pixels import eight_bits, size_of, size_within
 from data.scenes.frustum import Cameras, between_centres, cell_centres, signed_distances
 from data.scenes.scene import Scene
@@ -40,8 +38,6 @@ SMOOTHING = 1.0  # cells, standard deviation
 LEAST_KNOWN = 0.05  # of the pixels; the outlines of objects without texture have depths, too
 LEAST_POINTS = 1000  # of the depth maps in the region: fewer show no surface
 MOST_POINTS = 50_000  # drawn from all; more do not change a training
-SECONDS = 0.4  # of one core per depth map, about
-FEWEST_MAPS = 24
 
 SIDE = 240  # pixels, longer side of the reduced photographs; 180 cost quality
 SOURCES = 4  # source views of a photograph; 3 cost quality, too
@@ -60,8 +56,6 @@ AGREEING = 2  # views that must agree
 OUTSIDE = -1e4  # grey value of pixels outside a source view; those interpolated with it are negative, too
 WORST = -1.0  # correlation of a plane that a source view does not see
 
-_FOUND: WeakKeyDictionary[Scene, FusedDepth | None] = WeakKeyDictionary()
-
 
 @dataclass(frozen=True, eq=False)
 class FusedDepth:
@@ -70,30 +64,16 @@ class FusedDepth:
     points: np.ndarray  # [N, 3] float32, of depth maps
     known: float  # fraction of the pixels of the reduced images that have a depth
     grid: np.ndarray  # [CELLS, CELLS, CELLS] float32, approximately the signed distance at the cell centres
+    views: int = 0  # images, at most, that the depth maps are of
 
     def distances(self, points: np.ndarray) -> np.ndarray:
         """The distance [P, 1] at points [P, 3]."""
         return between_centres(self.grid, points)[:, None]
 
 
-@phase("depth maps")
-def fused_depth(scene: Scene) -> FusedDepth | None:
-    """The fused depth of the images of a scene; None if too few of their pixels have a depth in the region.
-
-    Where the time is too short (`ends_at`), of evenly spaced images. Found once per scene.
-    """
-    if scene not in _FOUND:
-        fitting = seconds_left() * len(os.sched_getaffinity(0)) / (SECONDS * slowdown())
-        _FOUND[scene] = _fused(scene, views_within(scene.n_views, fitting))
-    return _FOUND[scene]
-
-
-def views_within(count: int, fitting: float) -> np.ndarray:
-    """Evenly spaced indices of `count` images, at most about `fitting` or FEWEST_MAPS of them, int [N]."""
-    return np.arange(0, count, max(1, math.ceil(count / max(fitting, FEWEST_MAPS))))
-
-
-def _fused(scene: Scene, views: np.ndarray) -> FusedDepth | None:
+def fused_depth(scene: Scene, most: int) -> FusedDepth | None:
+    """The fused depth of at most `most` evenly spaced images of a scene; None if too few pixels have a depth."""
+    views = np.arange(0, scene.n_views, math.ceil(scene.n_views / most))
     cameras = scene.cameras.pick(views)
     sources = neighbours(cameras, region_points(scene.points), SOURCES)
     middle = -(cameras.origins * cameras.axes).sum(axis=1)  # the depth of the sphere's centre
@@ -109,7 +89,7 @@ def _fused(scene: Scene, views: np.ndarray) -> FusedDepth | None:
     is_fused = np.abs(between_centres(grid, points)) < FARTHEST_POINT  # other depth maps contradict the rest
     if is_fused.sum() < LEAST_POINTS:
         return None
-    return FusedDepth(points[is_fused][:MOST_POINTS], known, grid)
+    return FusedDepth(points[is_fused][:MOST_POINTS], known, grid, most)
 
 
 def _signed_distance(maps: DepthMaps) -> np.ndarray:

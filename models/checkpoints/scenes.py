@@ -17,6 +17,7 @@ import numpy as np
 from data.errors import listed
 from data.pixels import to_float
 from data.prepare.load import load_scene, load_views
+from data.prepare.measurements import SceneMeasurements
 from data.scenes.config import DatasetConfig
 from data.scenes.scene import Posed, Scene
 from models.checkpoints.ours import DATA, DATA_KEY, FRAME_KEY, Checkpoint, CheckpointError
@@ -26,7 +27,6 @@ from models.plan import (
     DEPTH_MAPS,
     DERIVED,
     GIVEN,
-    KEPT,
     NONE,
     PLAN_KEY,
     SPHERE,
@@ -104,8 +104,8 @@ class SceneOfModel:
         """The plan of the checkpoint; decided again for checkpoints without one."""
         if PLAN_KEY in self._checkpoint.state:
             return of_state(self._checkpoint.state[PLAN_KEY])
-        conf = self._conf
-        return decide(conf.model, conf.train, self.scene, began_with(self._checkpoint))
+        conf, before = self._conf, replace(began_with(self._checkpoint), step=self._conf.train.end_iter)
+        return decide(conf.model, conf.train, SceneMeasurements(self.scene), before)
 
 
 # Largest differences of the numbers of `_data` between machines and sizes: levels of 255; radii, parts of an axis and
@@ -220,7 +220,7 @@ def require_same_masks(checkpoint: Checkpoint, scene: Scene, conf: ExperimentCon
 
     Masks bound the occupied cells, which checkpoints contain, and replace the background.
     """
-    was, now = trained_masks(checkpoint), decide_masks(scene, conf.train).value
+    was, now = trained_masks(checkpoint), decide_masks(SceneMeasurements(scene), conf.train).value
     if HULL not in checkpoint.buffers or was in (None, now):
         return
     if DERIVED in (was, now):
@@ -245,12 +245,13 @@ def trained_masks(checkpoint: Checkpoint) -> str | None:
 
 
 def began_with(checkpoint: Checkpoint | None) -> Before:
-    """What a training that is resumed began with; {} for a new one, and what its tensors tell for earlier versions."""
+    """What a training that is resumed began with; for earlier versions, what its tensors tell."""
     if checkpoint is None:
-        return {}
+        return Before()
     if PLAN_KEY in checkpoint.state:
         plan = of_state(checkpoint.state[PLAN_KEY])
-        return {name: getattr(plan, name) for name in KEPT}
+        return Before(plan.region, plan.background, plan.start, plan.exposure, plan.depth_views, checkpoint.step)
     from_depth = checkpoint.buffers.get("starts_from_depth", [False])[0]
     start = Decision(DEPTH_MAPS if from_depth else SPHERE, "as in the checkpoint")
-    return {"start": start, "exposure": Decision("exposure" in checkpoint.tensors, "as in the checkpoint")}
+    exposure = Decision("exposure" in checkpoint.tensors, "as in the checkpoint")
+    return Before(start=start, exposure=exposure, step=checkpoint.step)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache
 from typing import cast
 
 import numpy as np
 
-from data.prepare.fused_depth import FusedDepth, fused_depth
 from data.rays import Rays
 from data.scenes.scene import Scene
 from models.estimators import packed
@@ -22,7 +21,7 @@ from models.estimators.sampler import PackedBatch, PackedSampler, Seen, Sizes
 from models.fields.grids import SDFGrid
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact, merged_order
-from models.plan import DEPTH_MAPS
+from models.plan import FusedDepth
 from models.structs import Array, RaySamples, Var
 
 FITTED = 8192  # points per step of the fit to fused depth, half of them on the surface
@@ -39,7 +38,6 @@ class OpenSurfaceEstimator(PackedEstimator):
         super().__init__(region, background, background.empty_cells)
         self._conf, self.surface, self.background, region.backdrop = conf, surface, background, background.sky
         self._is_pruning, region.beyond = False, conf.samples
-        self._scene: Scene | None = None
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -48,26 +46,18 @@ class OpenSurfaceEstimator(PackedEstimator):
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """Batches of rays of all pixels; initialises a training."""
-        self._scene, region = scene, self.region
+        region = self.region
         for part in self.parts:
             part.see(scene)
         self.surface.fit(scene)
         region.points = self._points(region.plan.depth)
         return PackedSampler(scene, region, batch_size, generator, self._visible)
 
-    @cached_property
-    def depth(self) -> FusedDepth | None:
-        """The fused depth that the surface starts from, computed again after a resume; None if it does not."""
-        plan = self.region.plan
-        if plan.start.value != DEPTH_MAPS or self._scene is None:
-            return None
-        return plan.depth or fused_depth(self._scene)
-
     def begin(self) -> None:
         """See `Estimator.begin`: start from fused depth maps, if the plan says so."""
-        if (fused := self.depth) is None:
-            return
         generator, plan = np.random.default_rng(0), self.region.plan
+        if (fused := plan.depth) is None:
+            return
 
         def draw() -> tuple[np.ndarray, np.ndarray]:
             on_surface = fused.points[generator.integers(len(fused.points), size=FITTED // 2)]
@@ -88,7 +78,9 @@ class OpenSurfaceEstimator(PackedEstimator):
         if region.is_due(step):
             self.background.update()
         self._is_pruning = step >= region.first_pruning
-        region.points = self._points(self.depth if step < self._conf.depth_until * region.train.end_iter else None)
+        region.points = self._points(
+            region.plan.depth if step < self._conf.depth_until * region.train.end_iter else None
+        )
 
     def _points(self, depth: FusedDepth | None) -> np.ndarray | None:
         """The points of depth maps first, SfM points later."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.config.defaults import base_values, same
 from models.methods.block import ModelConfig
@@ -24,6 +23,7 @@ from models.plan import (
     TRIANGULATED,
     Before,
     Decision,
+    Measurements,
     TrainingPlan,
     decide_exposure,
     decide_masks,
@@ -49,18 +49,18 @@ SAMPLES = (
 )
 
 
-def decide_plain(conf: ModelConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+def decide_plain(conf: ModelConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
     """The plan of a method that chooses nothing by the scene but its masks."""
     return TrainingPlan(
-        masks=decide_masks(scene, train),
+        masks=decide_masks(measured, train),
         background=Decision(train.background_name, "", "train.use_white_bkgd"),
         start=Decision("random"),
     )
 
 
-def decide_neus(conf: NeuSConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+def decide_neus(conf: NeuSConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
     """NeuS with dense samples, as published: what it trains follows from its keys."""
-    plan, sdf = decide_plain(conf, train, scene, before), conf.block(conf.surface)
+    plan, sdf = decide_plain(conf, train, measured, before), conf.block(conf.surface)
     count, key = conf.neus_renderer.n_outside, "model.neus_renderer.n_outside"
     is_inverted = getattr(sdf, "inside_outside", False)
     return replace(
@@ -71,27 +71,29 @@ def decide_neus(conf: NeuSConfig, train: TrainConfig, scene: Scene, before: Befo
     )
 
 
-def decide_nerf(conf: NeRFConfig | FastNeRFConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+def decide_nerf(
+    conf: NeRFConfig | FastNeRFConfig, train: TrainConfig, measured: Measurements, before: Before
+) -> TrainingPlan:
     """A radiance field."""
-    plan = decide_plain(conf, train, scene, before)
+    plan = decide_plain(conf, train, measured, before)
     if isinstance(conf, NeRFConfig):
         return plan
     pruning = Decision(conf.radiance.prune_from, "", "model.radiance.prune_from")
-    exposure = decide_exposure(conf.photographs.exposure, scene, before)
+    exposure = decide_exposure(conf.photographs.exposure, measured, before)
     return replace(plan, start=Decision("uniform density"), exposure=exposure, prune_from=pruning)
 
 
-def decide_gaussians(conf: GaussiansConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+def decide_gaussians(conf: GaussiansConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
     """Gaussians, which start at the SfM points if there are any."""
     found, key = NONE, "dataset.triangulate_points"
-    if scene.points is not None and len(scene.points.xyz) > 0:
-        found = TRIANGULATED if scene.points.are_derived else GIVEN
+    if measured.points:
+        found = TRIANGULATED if measured.are_points_derived else GIVEN
     start = "random points" if found == NONE else "SfM points, and random ones up to model.gaussians.first"
     return replace(
-        decide_plain(conf, train, scene, before),
+        decide_plain(conf, train, measured, before),
         start=Decision(start, "", "model.gaussians.first"),
         points=Decision(found, "", key),
-        exposure=decide_exposure(conf.photographs.exposure, scene, before),
+        exposure=decide_exposure(conf.photographs.exposure, measured, before),
     )
 
 

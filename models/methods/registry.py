@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.registry import NERF
 from models.methods.block import ModelConfig
@@ -19,7 +18,7 @@ from models.methods.fast.decisions import decide as decide_surface
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.nerf.conf import NeRFConfig
 from models.methods.neus.conf import NEUS, NeuSConfig
-from models.plan import Before, TrainingPlan
+from models.plan import Before, Measurements, TrainingPlan
 
 if TYPE_CHECKING:
     from models.methods.protocol import Model
@@ -32,7 +31,7 @@ class Method:
     block: type[Any]  # a frozen dataclass, a `models.methods.block.ModelConfig`
     # Builds the model with initialised networks.
     build: Callable[[Any, TrainConfig, np.random.Generator, TrainingPlan], Model]
-    decide: Callable[[Any, TrainConfig, Scene, Before], TrainingPlan] = decide_plain
+    decide: Callable[[Any, TrainConfig, Measurements, Before], TrainingPlan] = decide_plain
 
 
 def _imported(module: str, name: str = "build") -> Callable[..., Model]:
@@ -49,9 +48,9 @@ METHODS: dict[str, Method] = {
 }
 
 
-def decide(conf: ModelConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
-    """The plan of a training; `before`: what a training began with that is resumed, {} for a new one."""
-    return METHODS[conf.type].decide(conf, train, scene, before)
+def decide(conf: ModelConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
+    """The plan of a training; `before`: what a training began with that is resumed, `Before()` for a new one."""
+    return METHODS[conf.type].decide(conf, train, measured, before)
 
 
 def build_model(

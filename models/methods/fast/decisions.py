@@ -6,11 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from data.parsed_scene import training_points
-from data.prepare.fused_depth import FusedDepth, fused_depth
-from data.scenes.backdrop import backdrop_colours, shows_outside_masks
-from data.scenes.scene import LEAST_OUTWARD, Scene, shares_within
-from data.scenes.sparse import LEAST_POINTS, well_supported
+from data.scenes.scene import LEAST_OUTWARD
+from data.scenes.sparse import LEAST_POINTS
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto
 from models.fields.registry import SDF_GRID
@@ -28,6 +25,8 @@ from models.plan import (
     TRIANGULATED,
     Before,
     Decision,
+    FusedDepth,
+    Measurements,
     TrainingPlan,
     decide_exposure,
     decide_masks,
@@ -45,14 +44,14 @@ PRUNE_OPEN, PRUNE_PLAIN, PRUNE_DEPTH = 0.3, 0.2, 0.05
 UNUSED = ("train.anneal_end",)  # by either
 
 
-def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Before) -> TrainingPlan:
+def decide(conf: FastNeuSConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
     """The plan of a training; one that is resumed keeps what it began with."""
-    masks, region = decide_masks(scene, train), decide_region(conf.plan.region, scene, before)
+    masks, region = decide_masks(measured, train), decide_region(conf.plan.region, measured, before)
     plan = TrainingPlan(
         masks=masks,
         region=region,
-        points=decide_points(train, scene, masks),
-        exposure=decide_exposure(conf.photographs.exposure, scene, before),
+        points=decide_points(train, measured, masks),
+        exposure=decide_exposure(conf.photographs.exposure, measured, before),
     )
     radius = conf.sdf_grid.bias
     if masks.value != NONE:
@@ -61,14 +60,14 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Befor
             plan,
             background=Decision(NONE, f"{colour} outside the masks", "train.mask_weight"),
             start=Decision(SPHERE, "from depth maps only without masks; its radius:", "model.sdf_grid.bias"),
-            largest_inv_s=decide_largest_inv_s(conf.inside.largest_inv_s, train, scene, masks),
+            largest_inv_s=decide_largest_inv_s(conf.inside.largest_inv_s, train, measured, masks),
             prune_from=Decision(conf.inside.prune_from, "", "model.inside.prune_from"),
             radius=(INTERIOR_RADIUS if plan.is_interior else conf.sdf_grid.radius) if radius == AUTO else radius,
             unused=("model.open", "model.density_grid", "model.plan.background", "dataset.triangulate_points", *UNUSED),
         )
-    background = decide_background(conf.plan.background, scene, before)
-    start, depth = decide_start(conf, scene, before)
-    colours = backdrop_colours(scene.images, np.inf) if background.value == PLAIN else None
+    background = decide_background(conf.plan.background, measured, before)
+    start, depth = decide_start(conf, train, measured, before)
+    colours = measured.border_colours(np.inf) if background.value == PLAIN else None
     return replace(
         plan,
         background=background,
@@ -78,24 +77,25 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, scene: Scene, before: Befor
         sky=None if colours is None else colours[0].tolist(),
         unused=("model.inside", "train.use_white_bkgd", *UNUSED),
         depth=depth,
+        depth_views=before.depth_views if depth is None else depth.views,
     )
 
 
-def decide_region(choice: str, scene: Scene, before: Before) -> Decision:
+def decide_region(choice: str, measured: Measurements, before: Before) -> Decision:
     """Whether most cameras are within INTERIOR_RADIUS and at least LEAST_OUTWARD of them look away from the centre."""
 
     def find() -> tuple[str, str]:
-        within, outward = shares_within(scene, INTERIOR_RADIUS)
+        within, outward = measured.cameras_within(INTERIOR_RADIUS)
         reason = f"{within:.0%} of the cameras are within {INTERIOR_RADIUS} radii"
         if within > 0:
             reason += f", {outward:.0%} of these look away from the centre"
         reason += f"; interior: over 50%, {LEAST_OUTWARD:.0%}"
         return INTERIOR if within > 0.5 and outward >= LEAST_OUTWARD else OBJECT, reason
 
-    return settled("model.plan.region", choice, find, before.get("region"))
+    return settled("model.plan.region", choice, find, before.region)
 
 
-def decide_background(choice: str, scene: Scene, before: Before) -> Decision:
+def decide_background(choice: str, measured: Measurements, before: Before) -> Decision:
     """The background without masks; a plain one is one colour along the borders of all images.
 
     The initial density of a plain one is low, and rays that nothing absorbs have its colour; otherwise the initial
@@ -104,52 +104,54 @@ def decide_background(choice: str, scene: Scene, before: Before) -> Decision:
     """
 
     def find() -> tuple[str, str]:
-        colours = backdrop_colours(scene.images, PLAIN_DIFFERENCE)
+        colours = measured.border_colours(PLAIN_DIFFERENCE)
         is_plain = colours is not None and bool((colours == colours[0]).all())
         reason = f"the borders of the photographs have {'one colour' if is_plain else 'several colours'}"
         return PLAIN if is_plain else CONTRACTED, reason
 
-    return settled("model.plan.background", choice, find, before.get("background"))
+    return settled("model.plan.background", choice, find, before.background)
 
 
-def decide_start(conf: FastNeuSConfig, scene: Scene, before: Before) -> tuple[Decision, FusedDepth | None]:
-    """Without masks: whether the surface starts from the fused depth maps of a plane sweep, and these."""
+def decide_start(
+    conf: FastNeuSConfig, train: TrainConfig, measured: Measurements, before: Before
+) -> tuple[Decision, FusedDepth | None]:
+    """Without masks: whether the surface starts from the fused depth maps of a plane sweep, and these if needed."""
     key = "model.open.depth_until"
-    if "start" in before:
-        return before["start"], None
+    if before.start is not None:
+        has_points = before.start.value == DEPTH_MAPS and before.step < conf.open.depth_until * train.end_iter
+        return before.start, measured.depth(before.depth_views) if has_points else None
     if conf.open.depth_until == 0 or conf.surface != SDF_GRID:
         return Decision(SPHERE, "", key, is_forced=True), None
-    fused = fused_depth(scene)
+    fused = measured.depth()
     if fused is None:
         return Decision(SPHERE, "too few pixels have a depth", key), None
     return Decision(DEPTH_MAPS, f"{fused.known:.0%} of the pixels of the photographs have a depth", key), fused
 
 
-def decide_points(train: TrainConfig, scene: Scene, masks: Decision) -> Decision:
+def decide_points(train: TrainConfig, measured: Measurements, masks: Decision) -> Decision:
     """Whether SfM points draw the surface, and where they are from."""
     key = "train.points_weight"
     if train.points_weight == 0:
         return Decision(NONE, "", key, is_forced=True)
-    if scene.points is None and masks.value != NONE:
+    if measured.points is None and masks.value != NONE:
         return Decision(NONE, "the scene has none, and with masks none are triangulated")
-    if scene.points is None:
+    if measured.points is None:
         return Decision(NONE, "the scene has none, and none were triangulated", "dataset.triangulate_points")
-    xyz = well_supported(training_points(scene.points))
-    count = int((np.abs(xyz).max(axis=1, initial=0) < 1).sum())
+    count = measured.points_in_region()
     reason = f"{count} in the cube around the region"
     if count < LEAST_POINTS:
         return Decision(NONE, f"{reason}, fewer than {LEAST_POINTS}", key)
-    return Decision(TRIANGULATED if scene.points.are_derived else GIVEN, reason, key)
+    return Decision(TRIANGULATED if measured.are_points_derived else GIVEN, reason, key)
 
 
-def decide_largest_inv_s(choice: float | Auto, train: TrainConfig, scene: Scene, masks: Decision) -> Decision:
+def decide_largest_inv_s(choice: float | Auto, train: TrainConfig, measured: Measurements, masks: Decision) -> Decision:
     """The bound of inv_s if the photographs show the rendered background outside the masks. Otherwise, the blurred
     edges of the object would be rendered over another colour than that of the photographs.
     """
 
     def find() -> tuple[float | None, str]:
-        behind = scene.backdrop if masks.value == DERIVED else train.background_rgb
-        if shows_outside_masks(scene, behind):
+        behind = measured.backdrop if masks.value == DERIVED else train.background_rgb
+        if measured.shows_outside_masks(behind):
             return SHARPEST, "the photographs show the rendered colour outside the masks"
         return None, "outside the masks, the photographs show another colour than the rendered one"
 

@@ -141,7 +141,7 @@ def _measured(conf: ExperimentConfig, steps: int) -> dict[str, Any]:
     found = {"seconds": median(times[WARM_UP:]), "pipelined": timed(pipelined) / steps}
     profile = cProfile.Profile()
     profile.runcall(pipelined)
-    trainer.settle()
+    trainer.finish_step()
     loss = trainer.step().losses["total"].item()
     found |= {"enqueued": enqueued[0], "pool_mib": memory.pool_bytes() / MIB, "loss": float(loss)}
     return found | {"host": _functions(profile, steps)}

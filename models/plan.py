@@ -146,7 +146,7 @@ UNSWEPT = Before(start=Decision(SPHERE))  # without depth maps, which take long
 KINDS = {"exposure": bool, "largest_inv_s": float | int | None, "prune_from": float | int}
 
 
-def settled(key: str, choice: Any, find: Callable[[], tuple[Any, str]], earlier: Decision | None = None) -> Decision:
+def decided(key: str, choice: Any, find: Callable[[], tuple[Any, str]], earlier: Decision | None = None) -> Decision:
     """The earlier decision of a training that is resumed, else the conf's choice, else what `find` finds and why.
 
     Raises UserError if the conf now forces another value than the earlier one.
@@ -220,4 +220,4 @@ def decide_exposure(choice: bool | Auto, measured: Measurements, before: Before)
         reason = f"neighbouring photographs differ by {spread:.2f} stops, and at least {UNEVEN} are learned"
         return spread >= UNEVEN, reason
 
-    return settled("model.photographs.exposure", choice, find, before.exposure)
+    return decided("model.photographs.exposure", choice, find, before.exposure)

@@ -23,7 +23,8 @@ from checkpoint_samples import make_checkpoint
 from config_samples import WHOLE
 from synthetic_scene import change_cameras, save, write_scene
 
-from models.checkpoints.ours import Checkpoint, encoded, save_checkpoint
+from models.checkpoints.ours import encoded, save_checkpoint
+from models.training.checkpoint import Checkpoint
 
 CONF = WHOLE.replace("./exp/x", "./exp").replace("./public_data/x/", "./teapot")
 NPZ = "teapot/cameras_sphere.npz"

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.checkpoints.published import read_torch_checkpoint
+from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 
 
 def make_checkpoint(step=3, seed=0):

@@ -30,7 +30,7 @@ from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.mesh.mesh import read_mesh
 from models.methods.conf import load_config, parse_config, to_hocon
-from models.training.measured import settled_chunk
+from models.runs.measured import known_chunk
 
 EIGHT_RAYS = changed(train={"batch_size": 8}).train
 
@@ -116,7 +116,7 @@ def read_ours(data: bytes, folder: Path) -> None:
     state = checkpoint.state
     if isinstance(text := state.get("conf"), str):
         parse_config(text, "the checkpoint's conf")
-    assert float(state.get("seconds", 0.0)) >= 0.0 and (settled_chunk(EIGHT_RAYS, state) or 1) >= 1
+    assert float(state.get("seconds", 0.0)) >= 0.0 and (known_chunk(EIGHT_RAYS, state) or 1) >= 1
     assert np.isfinite(np.array(state.get("scene_to_world", np.eye(4)), np.float64)).all()
     assert all((values >= 0.0).all() for values in checkpoint.moments.get("exp_avg_sq", {}).values())
     if "sampler" in state:

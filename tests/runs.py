@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import exp_runner
-from models.checkpoints.ours import Checkpoint, load_checkpoint
+from models.checkpoints.ours import load_checkpoint
+from models.training.checkpoint import Checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = Path(__file__).resolve().parent / "golden"

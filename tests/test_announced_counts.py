@@ -14,10 +14,10 @@ from trimesh.creation import icosphere
 
 from data.errors import SceneError, UserError
 from data.scenes.readers.points import read_dtu
-from models.checkpoints.ours import CheckpointError
 from models.checkpoints.splat_ply import to_checkpoint
 from models.mesh.mesh import read_mesh
 from models.methods.conf import load_config
+from models.training.checkpoint import CheckpointError
 
 ROOT = Path(__file__).resolve().parents[1]
 MESH = icosphere(1)

@@ -7,7 +7,7 @@ import pytest
 
 from data.errors import UserError
 from models.commands import interface
-from models.training.stops import Interrupted
+from models.runs.stops import Interrupted
 
 METHODS = ("scalars", "picture", "mesh", "after_step", "write")
 

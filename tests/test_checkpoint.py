@@ -14,7 +14,8 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
 from models.checkpoints import ours as module
-from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
+from models.checkpoints.ours import load_checkpoint, save_checkpoint
+from models.training.checkpoint import Checkpoint, CheckpointError
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
 ARRAYS = st.sampled_from(["f4", "f8", "f2"]).flatmap(lambda code: hnp.arrays(np.dtype(code), SHAPES))

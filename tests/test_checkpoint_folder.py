@@ -11,7 +11,8 @@ from checkpoint_samples import assert_one_sentence, assert_same, make_checkpoint
 from models.checkpoints import folder as checkpoint_folder
 from models.checkpoints import ours as checkpoint
 from models.checkpoints.folder import EARLIER, CheckpointFolder, has_checkpoints, latest_checkpoint
-from models.checkpoints.ours import CheckpointError, load_checkpoint, save_checkpoint
+from models.checkpoints.ours import load_checkpoint, save_checkpoint
+from models.training.checkpoint import CheckpointError
 
 
 def names(folder):

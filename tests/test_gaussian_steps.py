@@ -78,7 +78,7 @@ def test_the_noise_of_a_step_moves_faint_splats_and_nothing_is_read_back(trainer
     for step in range(1, 10):
         means = model.splats.means.numpy()
         trainer.step()
-        trainer.settle()
+        trainer.finish_step()
         assert (model.splats.means.numpy() != means).any(axis=1)[:20].any()  # by the gradient alone
         model.before_step(trainer.finished_steps)
         live[step] = jt.liveness_info()
@@ -88,11 +88,11 @@ def test_the_noise_of_a_step_moves_faint_splats_and_nothing_is_read_back(trainer
 @pytest.mark.slow
 def test_a_refused_step_moves_no_splat(trainer, monkeypatch):
     trainer.step()
-    assert trainer.settle()
+    assert trainer.finish_step()
     model, means = trainer.model, trainer.model.splats.means.numpy()
     monkeypatch.setitem(LOSSES, "color", Loss(lambda rendered: Term(rendered.rgb.sum() * float("nan"), 1.0)))
     trainer.step()
     assert np.array_equal(model.splats.means.numpy(), means)
     monkeypatch.undo()
     trainer.step()
-    assert trainer.settle() and (model.splats.means.numpy() != means).any(axis=1)[20:].all()
+    assert trainer.finish_step() and (model.splats.means.numpy() != means).any(axis=1)[20:].all()

@@ -10,13 +10,14 @@ from forms import FORMS, in_form
 from runs import SHORT, run, saved
 
 from data.scenes.sampler import PixelSampler
-from models.checkpoints.ours import MOMENTS, save_checkpoint
+from models.checkpoints.ours import save_checkpoint
 from models.estimators.base import upload
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import jt
 from models.ops.update import all_finite, readings
 from models.training import guard
 from models.training import trainer as trainer_module
+from models.training.checkpoint import MOMENTS
 from models.training.optimizer import Optimizer, UpdateSettings, faults
 
 NO_PROBE = "train.ray_chunk=64"  # a chunk that is given needs no batch to measure its memory with
@@ -42,7 +43,7 @@ def spoil_batches(monkeypatch, steps, change):
         return change(batch) if len(calls) - 1 in steps else batch
 
     monkeypatch.setattr(PixelSampler, "next", spoilt)
-    monkeypatch.setattr("models.training.measured.compile_step", lambda trainer: 0)  # it draws a batch, too
+    monkeypatch.setattr("models.runs.measured.compile_step", lambda trainer: 0)  # it draws a batch, too
 
 
 def spoil_gradients(monkeypatch, steps, index):

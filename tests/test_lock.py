@@ -9,10 +9,10 @@ import pytest
 from runs import ROOT, run
 
 from data.errors import UserError
-from models.training.run_files import LOCK_NAME, FolderLock
+from models.runs.run_files import LOCK_NAME, FolderLock
 
 HOLD = (
-    "import sys, time; from pathlib import Path; from models.training.run_files import FolderLock\n"
+    "import sys, time; from pathlib import Path; from models.runs.run_files import FolderLock\n"
     "lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
 )
 

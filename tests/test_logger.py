@@ -4,8 +4,8 @@ import struct
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from models.training import logger
-from models.training.logger import RunLogger
+from models.runs import logger
+from models.runs.logger import RunLogger
 
 
 def read_events(folder):

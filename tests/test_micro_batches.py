@@ -11,7 +11,7 @@ from trainings import assert_same_gradients, gradients, without_memory
 from models.machine import memory
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.training import measured
+from models.runs import measured
 from models.training.gradient import GradientSum
 
 pytestmark = pytest.mark.slow
@@ -75,19 +75,19 @@ def test_a_split_run_resumes_bit_for_bit(tmp_path):
 )
 def test_a_resumed_auto_run_keeps_its_chunk_unless_the_limit_changes(settings, chunk):
     conf, other = (load_config(ROOT / "confs/debug.conf", overrides=given).train for given in ((), settings))
-    assert measured.settled_chunk(other, measured.chunk_state(conf, 16)) == chunk
-    assert measured.settled_chunk(conf, {}) is None
+    assert measured.known_chunk(other, measured.chunk_state(conf, 16)) == chunk
+    assert measured.known_chunk(conf, {}) is None
 
 
-def test_a_failed_allocation_halves_the_chunk_and_says_so_once(monkeypatch, capsys):
+def test_a_failed_allocation_halves_the_chunk_and_says_so_once(monkeypatch, caplog):
     """As on a card: the arrays that wait for it would be computed again by all that waits for all arrays."""
     ours, expected = trainer_of(), trainer_of("train.ray_chunk=16")
     expected.ray_chunk = 16
     monkeypatch.setattr(ours.model, "objective", without_memory(ours.model.objective, 16))
     losses = [ours.scalars(ours.step())["Loss/loss"] for _ in range(2)]
-    assert ours.settle() and ours.ray_chunk == 16 and ours.finished_steps == 2
-    told = capsys.readouterr().err
-    assert told.count("64 rays at a time; continuing more slowly with 32") == told.count("Warning") == 1
+    assert ours.finish_step() and ours.ray_chunk == 16 and ours.finished_steps == 2
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "64 rays at a time; continuing more slowly with 32" in caplog.text
     jt.sync_all(True)
     assert [expected.scalars(expected.step())["Loss/loss"] for _ in range(2)] == losses
 

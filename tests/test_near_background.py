@@ -144,7 +144,7 @@ def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan(monkey
         variance.update(jt.array(np.float32([bad])))
         variance.start_grad()
         trainer.step()
-        assert not trainer.settle()
+        assert not trainer.finish_step()
 
 
 def test_inv_s_is_bounded_where_photographs_show_the_rendered_background():

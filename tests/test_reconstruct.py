@@ -32,8 +32,8 @@ from models.results.references import NoReferencesError
 from models.results.report import reconstruction as reconstruction_page
 from models.results.report.document import read_page
 from models.results.report.reconstruction import size_and_cameras
-from models.training import measured
-from models.training.stops import Interrupted
+from models.runs import measured
+from models.runs.stops import Interrupted
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16")
 SMALL += ("model.sdf_grid.levels=2", "model.sdf_grid.finest=32", "model.sdf_grid.log2_rows=10")

@@ -17,7 +17,7 @@ from models.checkpoints.ours import save_checkpoint
 from models.commands import functions, reconstruction, reconstruction_folder
 from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL
 from models.commands.reconstruction_folder import ReconstructionPlan
-from models.training.stops import Interrupted
+from models.runs.stops import Interrupted
 
 pytestmark = pytest.mark.slow
 

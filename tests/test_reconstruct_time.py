@@ -23,9 +23,9 @@ from models.commands.reconstruction_work import CONF
 from models.machine import progress
 from models.methods import registry
 from models.methods.conf import load_config
-from models.training import measured as pace
-from models.training.budget import DETAILS, STEPPING, WORTH, Budget, announce, on_cold_cache
-from models.training.measured import Pace
+from models.runs import measured as pace
+from models.runs.budget import DETAILS, STEPPING, WORTH, Budget, announce, on_cold_cache
+from models.runs.measured import Pace
 
 PACE = Pace(0.05)
 

@@ -11,8 +11,8 @@ import pytest
 from runs import ROOT, command, run, saved
 
 from models.checkpoints.folder import latest_checkpoint
+from models.runs.stops import STOPPING, Interrupts
 from models.training.optimizer import Optimizer
-from models.training.stops import STOPPING, Interrupts
 
 LONG = ("train.end_iter=100000", "train.warm_up_end=2", "train.save_freq=0", "train.val_freq=0")
 LONG += ("train.val_mesh_freq=0", "train.report_freq=1")
@@ -76,7 +76,7 @@ def test_a_compiler_that_the_signal_ends_too_is_no_error(tmp_path, monkeypatch, 
 def test_the_second_signal_ends_the_process_at_once():
     program = (
         "import os, signal, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from models.training.stops import Interrupts\n"
+        "from models.runs.stops import Interrupts\n"
         "with Interrupts() as interrupts:\n"
         "    os.kill(os.getpid(), signal.SIGINT); print(interrupts.received, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGTERM); print('still here')\n"

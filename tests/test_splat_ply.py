@@ -7,10 +7,10 @@ import pytest
 from method_oracles import random_splats
 from scipy.spatial.transform import Rotation
 
-from models.checkpoints.ours import CheckpointError
 from models.checkpoints.splat_ply import encode, to_checkpoint
 from models.methods.gaussians.conf import SplatsConfig
 from models.ops.harmonics import functions, turning
+from models.training.checkpoint import CheckpointError
 
 PUBLISHED = ["x", "y", "z", "nx", "ny", "nz", "f_dc_0", "f_dc_1", "f_dc_2", *(f"f_rest_{k}" for k in range(45))]
 PUBLISHED += ["opacity", "scale_0", "scale_1", "scale_2", "rot_0", "rot_1", "rot_2", "rot_3"]

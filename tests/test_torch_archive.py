@@ -25,8 +25,8 @@ from checkpoint_samples import (
 )
 
 from models.checkpoints import published
-from models.checkpoints.ours import CheckpointError
 from models.checkpoints.published import read_torch_checkpoint
+from models.training.checkpoint import CheckpointError
 
 ARRAYS = {
     "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),

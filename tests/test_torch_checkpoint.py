@@ -9,8 +9,8 @@ import oracles
 import pytest
 from checkpoint_samples import assert_same
 
-from models.checkpoints.ours import CheckpointError
 from models.checkpoints.published import NETWORKS, read_torch_checkpoint, to_checkpoint
+from models.training.checkpoint import CheckpointError
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -12,8 +12,8 @@ from test_guard import spoil_batches, spoil_image
 
 from data.errors import UserError
 from models.methods.conf import load_config
-from models.training.logger import RunLogger
-from models.training.run_files import LOCK_NAME, record
+from models.runs.logger import RunLogger
+from models.runs.run_files import LOCK_NAME, record
 from models.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow

@@ -14,15 +14,8 @@ from itertools import count
 from pathlib import Path
 
 from data.io.files import make_folder, remove_empty
-from models.checkpoints.ours import (
-    Checkpoint,
-    CheckpointError,
-    checkpoint_name,
-    header_step,
-    load_checkpoint,
-    not_finite,
-    save_checkpoint,
-)
+from models.checkpoints.ours import checkpoint_name, header_step, load_checkpoint, not_finite, save_checkpoint
+from models.training.checkpoint import Checkpoint, CheckpointError
 
 SUFFIX = ".safetensors"
 EARLIER = "earlier"  # subfolder for the checkpoints that a new training replaces

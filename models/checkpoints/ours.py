@@ -11,7 +11,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,17 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from data.errors import INVALID, UserError, reason
+from data.errors import INVALID, reason
 from data.io.files import make_folder, write_atomically
 from models.machine.available import available_bytes
 from models.plan import PLAN_KEY, of_state
+from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 
 FORMAT = "neus-jittor"
 SCHEMA = 3  # increase it when older versions would misread newer files
 EMA_SCHEMA = 2  # of a file without buffers, which older versions can read
 PLAIN_SCHEMA = 1  # of a file without buffers and averaged weights, likewise
 MOST_STEPS = 2**53  # a double represents all smaller integers
-MOMENTS = ("exp_avg", "exp_avg_sq")  # the names of Adam's moments in the published checkpoints
 
 # Header names: network/<network>/<name>, ema/<network>/<name>, buffer/<name> and <moment>/<network>.<name>.
 _NETWORK_PREFIX, _EMA_PREFIX, _BUFFER_PREFIX = "network", "ema", "buffer"
@@ -43,25 +42,8 @@ DATA = ("photographs", "masks", "cameras", "points")  # the tables of numbers un
 LARGEST_MATRIX_ENTRY = 1e30  # larger entries overflow when multiplied
 
 
-class CheckpointError(UserError):
-    """A checkpoint that cannot be written or read; the message names the file."""
-
-
 class StateError(ValueError):
     """An invalid state; the text is a clause that says why."""
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """The complete state of a training, to continue it or to make results."""
-
-    step: int  # optimiser steps taken
-    tensors: dict[str, dict[str, np.ndarray]]  # network -> state-dict name -> array, as published
-    moments: dict[str, dict[str, np.ndarray]]  # "exp_avg" / "exp_avg_sq" -> "<network>.<name>" -> array
-    adam_steps: int  # steps counted by Adam's bias correction
-    state: dict[str, Any] = field(default_factory=dict)  # JSON values only: str keys, lists (not tuples), any int
-    ema: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)  # averaged weights, like `tensors`; or {}
-    buffers: dict[str, np.ndarray] = field(default_factory=dict)  # further arrays of the model; or {}
 
 
 def checkpoint_name(step: int) -> str:

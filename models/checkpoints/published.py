@@ -25,7 +25,8 @@ import numpy as np
 
 from data.errors import DamagedError, read_by_library
 from data.io.files import open_input
-from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError, StateError, check_moments
+from models.checkpoints.ours import StateError, check_moments
+from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 
 # The published networks with their moments have 17 MB. The limit applies to the file and to the tensors, which may be
 # larger than the file if strides are 0.

@@ -20,7 +20,7 @@ from data.prepare.load import load_scene, load_views
 from data.prepare.measurements import SceneMeasurements
 from data.scenes.config import DatasetConfig
 from data.scenes.scene import Posed, Scene
-from models.checkpoints.ours import DATA, DATA_KEY, FRAME_KEY, Checkpoint, CheckpointError
+from models.checkpoints.ours import DATA, DATA_KEY, FRAME_KEY
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import decide
 from models.plan import (
@@ -37,6 +37,7 @@ from models.plan import (
     of_state,
     wants_masks,
 )
+from models.training.checkpoint import Checkpoint, CheckpointError
 
 # Scenes by dataset and background, within `scene_cache`.
 _CACHE: ContextVar[dict[tuple[DatasetConfig, float], Scene] | None] = ContextVar("scene_cache", default=None)

@@ -15,10 +15,10 @@ from scipy.spatial.transform import Rotation
 from data.errors import DamagedError, read_by_library
 from data.io.files import is_file, read_regular
 from data.io.untrusted import load_geometry
-from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.machine.available import available_bytes
 from models.methods.gaussians.conf import SURFELS, SplatsConfig
 from models.ops.harmonics import MOST_DEGREE, count_of, turning
+from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 
 SUFFIX = ".ply"
 NETWORK = "splats"

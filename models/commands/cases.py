@@ -174,7 +174,7 @@ class _Work:
         """The outcome with steps, time and PSNR from the scene's results folder."""
         from models.checkpoints.folder import latest_checkpoint
         from models.methods.conf import load_config
-        from models.training.logger import last_psnr
+        from models.runs.logger import last_psnr
 
         folder = Path(load_config(self._arguments.conf or "", case, self._arguments.overrides).general.base_exp_dir)
         try:

@@ -175,7 +175,7 @@ def train(
     experiment = open_training(conf, is_continue, checkpoint, overwrite, complain)
     resumed_at, writes = experiment.checkpoint.step if experiment.checkpoint else None, is_writer()
     with withdrawn_if_it_fails(experiment):
-        from models.training.logger import RunLogger
+        from models.runs.logger import RunLogger
 
         with RunLogger(experiment.folder, not writes, resumed_at, writes) as log:
             Callbacks(callbacks if writes else (), log.warn).begin(experiment)

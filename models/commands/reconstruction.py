@@ -40,8 +40,9 @@ from models.results.report.document import REPORT
 from models.results.report.reconstruction import MESH, PAGE, RESULT, collect, read_figures, warnings
 from models.results.request_checks import require_evaluation, require_training
 from models.results.trained import choose_device
-from models.training.budget import DETAILS, OPTIONAL, Budget
-from models.training.stops import DivergedError, Interrupted
+from models.runs.budget import DETAILS, OPTIONAL, Budget
+from models.runs.stops import Interrupted
+from models.training.checkpoint import DivergedError
 
 NO_SURFACE = (
     "no surface was found, so there is no mesh: see report.html; train for more minutes in another --case, or check "

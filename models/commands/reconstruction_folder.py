@@ -17,8 +17,9 @@ from data.io.streams import complain, say
 from data.scenes.readers.neus import CAMERA_FILE
 from models.checkpoints.folder import EARLIER, SUFFIX, back_up, has_checkpoints, latest_checkpoint, remove_backup
 from models.results.experiment import CHECKPOINTS
+from models.runs.run_files import FolderLock
+from models.runs.stops import STOPPED_KEY
 from models.training.record import recorded
-from models.training.run_files import FolderLock
 
 PLAN = "reconstruct.json"
 MOST_BYTES = 1 << 20  # of a plan
@@ -139,7 +140,6 @@ def with_steps(plan: ReconstructionPlan, steps: int) -> ReconstructionPlan:
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
     """Why a training stopped early, as a sentence, and whether there is a checkpoint for results."""
-    from models.training.watch import STOPPED_KEY  # imports Jittor
 
     newest = latest_checkpoint(folder / CHECKPOINTS, complain)
     if newest is None:

@@ -17,7 +17,7 @@ from models.commands.command import ExperimentConfig, Selected
 from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, with_steps
 from models.plan import LEAST_STEPS, Before
 from models.requests import AUTO, TEXTURE
-from models.training.budget import DEPTH, MEASURING, Budget, announce, on_cold_cache
+from models.runs.budget import DEPTH, MEASURING, Budget, announce, on_cold_cache
 
 MOST_MINUTES = 60.0 * 24 * 30
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
@@ -97,7 +97,7 @@ def timed_plan(
     from data.prepare.measurements import SceneMeasurements
     from models.checkpoints.scenes import training_scene
     from models.methods.registry import decide
-    from models.training.measured import measured_pace
+    from models.runs.measured import measured_pace
 
     scene = training_scene(conf)
     with ends_at(lambda: time.perf_counter() + DEPTH * given.seconds):

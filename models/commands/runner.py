@@ -30,14 +30,16 @@ from models.results.experiment import Experiment, plan_of
 from models.results.image_metrics import validate_image
 from models.results.meshes import validate_mesh
 from models.results.report.training_page import REPORT, TrainingReport
+from models.runs.logger import RunLogger, Speed
+from models.runs.measured import chosen_chunk, chunk_state
+from models.runs.run_files import record
+from models.runs.saved_training import SavedTraining
+from models.runs.shared_trainer import SharedTrainer
+from models.runs.stops import Interrupted, Interrupts
+from models.training.checkpoint import DivergedError
 from models.training.gradient import BatchGradient
 from models.training.health import Health
-from models.training.logger import RunLogger, Speed
-from models.training.measured import chosen_chunk, chunk_state
-from models.training.run_files import record
-from models.training.stops import DivergedError, Interrupted, Interrupts
 from models.training.trainer import Trainer, generators
-from models.training.watch import Watch
 
 FIRST_STEPS = 5  # of a session: Jittor compiles kernels in them
 
@@ -63,7 +65,8 @@ class Runner:
         averaged = copy.deepcopy(model, {id(sampler): sampler, id(plan): plan}) if self.conf.ema_decay > 0 else None
         plan = with_table(plan, experiment.conf.model, self.conf, model.weights, flat(experiment.conf))
         self.experiment = experiment = replace(experiment, plan=plan)
-        self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
+        parts = model, sampler, self.conf, jitter, averaged
+        self.trainer = Trainer(*parts) if ranks.size == 1 else SharedTrainer(ranks, *parts)
         self._failure = ""  # why the result of the finished training is unusable
         self._health = Health()
         self._chunks = ResultChunks(self.conf)
@@ -76,7 +79,7 @@ class Runner:
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
             log.info(f"resuming from the checkpoint of step {self.step}")
         store: Any = experiment.store  # None where nothing is saved, and so not used
-        self.watch = Watch(self.trainer, store, log, self._state, experiment.checkpoint)
+        self.watch = SavedTraining(self.trainer, store, log, self._state, experiment.checkpoint)
 
     @property
     def step(self) -> int:
@@ -105,7 +108,7 @@ class Runner:
         `language` of the report: None for that of the browser. Raises Interrupted, with everything saved, after the
         first SIGINT, SIGTERM or SIGHUP; DivergedError if values do not remain finite; GpuFailedError.
         """
-        if not joined().is_writer:
+        if isinstance(self.trainer, SharedTrainer) and not joined().is_writer:
             self.trainer.follow()
             return
         record(self.experiment.folder, self.experiment.conf)
@@ -155,7 +158,7 @@ class Runner:
                     last, self.conf = self.conf.end_iter, replace(self.conf, end_iter=self.step + 1)
                     self.log.info(f"the time is over: the training ends with step {self.conf.end_iter} of {last}")
                 self._after_step(self.trainer.step(), bar)
-        self.trainer.settle()
+        self.trainer.finish_step()
         if interrupts.received is None:
             self.watch.after_step()
 
@@ -178,7 +181,7 @@ class Runner:
             folder = self.experiment.folder
             self.log.warn(f"the folder {folder} or its lock was deleted during training; it is created again")
         if is_last := self.step >= self.conf.end_iter:
-            self.trainer.settle()  # a skipped step may restore an earlier state; then it is not the last step
+            self.trainer.finish_step()  # a skipped step may restore an earlier state; then it is not the last step
         self.watch.after_step(is_last)
         if self.step >= self.conf.end_iter:
             self._score()

@@ -36,7 +36,8 @@ def check_mesh(values: argparse.Namespace) -> None:
 def ended(work: Callable[[], object], advice: str = "") -> int:
     """Do the work; returns the exit status. `advice`: how to continue after a signal."""
     from models.mesh.extraction import EmptySurfaceError
-    from models.training.stops import DivergedError, Interrupted
+    from models.runs.stops import Interrupted
+    from models.training.checkpoint import DivergedError
 
     try:
         work()

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
 from data.rays import Rays
-from data.scenes.scene import Posed, Scene
 from models.config.blocks import TrainConfig
-from models.estimators.occupancy import SeenSpace
 from models.machine.backend import jt
 from models.plan import Decision
 from models.structs import Noise, Objective, RayView, Var
+
+if TYPE_CHECKING:
+    from data.scenes.scene import Posed, Scene
+    from models.estimators.occupancy import SeenSpace
 
 Precomputed = Any  # the part of a chunk that is computed once, without gradients
 

@@ -14,7 +14,7 @@ from models.mesh.extraction import EmptySurfaceError
 from models.mesh.visibility import Visibility
 from models.requests import LARGEST, VIEWS, MeshRequest
 from models.results.experiment import Experiment
-from models.training.logger import RunLogger
+from models.runs.logger import RunLogger
 
 MOST_OF_IT = 0.5  # fraction of the area; to remove more is worth a warning
 PART = 0.1  # of the area of the largest component: without the ground, smaller ones are no parts of the object

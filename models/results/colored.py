@@ -21,7 +21,7 @@ from models.mesh.visibility import Visibility
 from models.methods.conf import ExperimentConfig
 from models.requests import NONE, TEXTURE, MeshRequest
 from models.results.experiment import Experiment, open_scene
-from models.training.logger import RunLogger
+from models.runs.logger import RunLogger
 
 Parts = Callable[..., Iterator[Any]]  # items, desc -> items, with a progress bar
 

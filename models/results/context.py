@@ -13,7 +13,6 @@ from data.io.clock import phase
 from data.rays import Rays
 from data.scenes.scene import Scene
 from data.scenes.scene_checks import summary
-from models.checkpoints.ours import Checkpoint
 from models.config.blocks import TrainConfig
 from models.config.keys import outdated_line
 from models.config.strict import AUTO
@@ -25,7 +24,8 @@ from models.methods.protocol import Model
 from models.methods.registry import build_model
 from models.results.experiment import Experiment, plan_of
 from models.results.render import RenderedView, render_view
-from models.training.logger import RunLogger
+from models.runs.logger import RunLogger
+from models.training.checkpoint import Checkpoint
 from models.training.trainer import generators, restore_model
 
 A_MOMENT = 1.0  # seconds; longer renderings have a progress bar

@@ -15,7 +15,7 @@ from models.checkpoints.scenes import background
 from models.mesh.details import detailed
 from models.mesh.grey_photographs import GreyPhotographs, reduction
 from models.methods.conf import ExperimentConfig
-from models.training.logger import RunLogger
+from models.runs.logger import RunLogger
 
 LEAST_VIEWS = 3  # photographs
 

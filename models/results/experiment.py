@@ -19,7 +19,7 @@ from data.prepare.measurements import SceneMeasurements
 from data.scenes.scene import Posed, Scene
 from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
-from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
+from models.checkpoints.ours import load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.checkpoints.scenes import (
     SceneOfModel,
@@ -36,8 +36,9 @@ from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.registry import decide
 from models.plan import TrainingPlan, wants_masks
-from models.training.logger import LOG_FOLDER, TEXT_LOG
-from models.training.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, FolderLock, RunFiles
+from models.runs.logger import LOG_FOLDER, TEXT_LOG
+from models.runs.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, FolderLock, RunFiles
+from models.training.checkpoint import Checkpoint, CheckpointError
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.

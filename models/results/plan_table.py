@@ -24,7 +24,7 @@ from models.methods.registry import build_model, decide
 from models.plan import UNSWEPT
 from models.results.context import ResultChunks
 from models.results.image_metrics import picture_level
-from models.training.measured import chosen_chunk
+from models.runs.measured import chosen_chunk
 from models.training.trainer import Trainer
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)

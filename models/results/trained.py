@@ -39,7 +39,7 @@ class TrainedModel(AbstractContextManager):
     @cached_property
     def context(self) -> EvalContext:
         """The networks, on the device, with all that results need."""
-        from models.training.logger import RunLogger
+        from models.runs.logger import RunLogger
 
         checkpoint, views = self.experiment.checkpoint, self.experiment.views  # raises before Jittor is loaded
         del views
@@ -59,7 +59,7 @@ class TrainedModel(AbstractContextManager):
         from data.io.files import write_result
         from models.checkpoints.splat_ply import NETWORK, encode
         from models.methods.gaussians.conf import SURFELS, GaussiansConfig
-        from models.training.logger import RunLogger
+        from models.runs.logger import RunLogger
 
         checkpoint, block = self.experiment.checkpoint, self.experiment.conf.model
         if checkpoint is None or NETWORK not in checkpoint.tensors:

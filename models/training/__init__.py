@@ -1,1 +1,1 @@
-"""Training: losses, schedules, the optimiser, one step, checkpoints and the log."""
+"""Training: one step (gradient, update), schedules, the state of a training, and the watch over it."""

@@ -19,6 +19,7 @@ from models.structs import OF_THE_BATCH, Noise, Objective, Var, loss_tag
 
 TOTAL = "total"  # name of the weighted sum among the losses
 Counts = Mapping[str, float]  # counts of a whole batch, by term
+Sum = Callable[[np.ndarray], None]  # replaces an array by its sum over the processes that share a batch
 Part = tuple[Batch, Noise | None, Precomputed]  # of a batch
 
 
@@ -49,11 +50,11 @@ class GradientSum:
         model: Model,
         batch: Batch,
         noise: Noise | None,
-        over_all: Callable[[np.ndarray], None] | None,
+        over_all: Sum | None,
         step: int,
         parameters: Sequence[Var],
     ) -> None:
-        """`over_all` replaces an array by its sum over the processes that share a batch; None for the whole batch."""
+        """`over_all`: for a part of a batch; None for the whole batch."""
         self.batch, self.noise, self._over_all = batch, noise, over_all
         self._model, self._step, self._parameters = model, step, parameters
         self._counts: Counts = {}
@@ -164,7 +165,7 @@ def _added(total: BatchGradient, one: BatchGradient) -> BatchGradient:
     return _with(total, [_cut(a.float64() + b.float64()) for a, b in pairs])
 
 
-def _of_all(over_all: Callable[[np.ndarray], None], found: BatchGradient) -> BatchGradient:
+def _of_all(over_all: Sum, found: BatchGradient) -> BatchGradient:
     """Sum losses and gradients over processes, in one buffer."""
     places = _values(found)
     buffer = np.concatenate([value.numpy().reshape(-1) for value in places])

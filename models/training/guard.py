@@ -68,7 +68,7 @@ class Guard:
         jt.sync([*readings, taken])  # references no graph: the values are computed with the step
         self._pending = (partial(_examined, readings, *given), Later(taken))
 
-    def settle(self, parameters: Mapping[str, Var], moments: Moments = dict) -> bool:
+    def finish_step(self, parameters: Mapping[str, Var], moments: Moments = dict) -> bool:
         """Read the result of the last step, if not read yet; returns False if the step was skipped.
 
         `moments` returns those before that step.
@@ -85,10 +85,10 @@ class Guard:
         self._unreported.append(examined(weights, moments()))
         return False
 
-    def take(self) -> list[BadStep]:
+    def skipped_steps(self) -> list[BadStep]:
         """The skipped steps since the last call."""
-        taken, self._unreported = self._unreported, []
-        return taken
+        skipped, self._unreported = self._unreported, []
+        return skipped
 
     def forget(self) -> None:
         """Reset after the weights were replaced."""

@@ -1,4 +1,4 @@
-"""The trained parameters with their moments, one step of an optimiser, and schedules of its learning rate.
+"""The trained parameters with moments and average, one step of an optimiser, and schedules of its learning rate.
 
 `train.optimizer` names one of RULES, `train.learning_rate_decay` one of CURVES. Cosine and linear warm-up as published
 (https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py); exponential: NeRF, arXiv 2003.08934, section 5.3.
@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from models.checkpoints.ours import MOMENTS
 from models.config.blocks import ADAM, BETA_1, COSINE, EXPONENTIAL, TrainConfig
+from models.fields.state import export_state, named_parameters
 from models.machine.backend import jt
+from models.methods.protocol import Model
 from models.ops import update
 from models.ops.update import BETA_2, EPSILON, AdamStep, Update
 from models.structs import Var
+from models.training.checkpoint import MOMENTS
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,31 @@ class Optimizer:
         value, self.exp_avg[index], self.exp_avg_sq[index] = (jt.array(array).stop_grad() for array in arrays)
         self.parameters[index].update(value)
         self.parameters[index].start_grad()
+
+
+class WeightAverage:
+    """Networks with an exponential moving average of the weights, for results; they are never differentiated.
+
+    After step n every averaged weight is e <- d e + (1 - d) w with d = min(decay, (1 + n) / (10 + n)): the small
+    initial decay removes the influence of the initial weights (the schedule of TensorFlow's
+    tf.train.ExponentialMovingAverage).
+    """
+
+    def __init__(self, model: Model, decay: float) -> None:
+        """`model` is a copy of the trained one, from whose weights the average starts."""
+        self.model, self.networks, self._decay = model, model.networks, decay
+
+    def update(self, parameters: Sequence[Var], step: int) -> None:
+        """Update the average with the weights after `step` steps."""
+        share = min(self._decay, (1.0 + step) / (10.0 + step))
+        values = [value for network in self.networks.values() for value in named_parameters(network).values()]
+        for value, parameter in zip(values, parameters, strict=True):
+            value.update((value.detach() * share + parameter.detach() * (1.0 - share)).detach())
+        jt.sync(values)  # otherwise the graphs of all steps would accumulate until the first image
+
+    def export(self) -> dict[str, dict[str, np.ndarray]]:
+        """Copies of the averaged weights, by network and name as in checkpoints."""
+        return {name: export_state(network) for name, network in self.networks.items()}
 
 
 Schedule = Callable[[int], float]  # finished steps -> rate of the next one

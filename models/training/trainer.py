@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from data.errors import is_allocation_failure
-from data.io.streams import complain
-from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine import backend, memory
-from models.machine.ranks.ranks import ALONE, Ranks
 from models.methods.protocol import Batch, Model, Sampler
 from models.ops.update import all_finite, readings
 from models.structs import Noise
-from models.training.ema import WeightAverage
-from models.training.gradient import TOTAL, BatchGradient, GradientSum
+from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
+from models.training.gradient import TOTAL, BatchGradient, GradientSum, Sum
 from models.training.guard import Guard
-from models.training.optimizer import Optimizer, learning_rate
+from models.training.optimizer import Optimizer, WeightAverage, learning_rate
 
 
 def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
@@ -34,6 +31,8 @@ def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.
 class Trainer:
     """Takes steps; holds the optimiser, the step count and the random generators of the jitter."""
 
+    parts = 1  # processes that share a batch
+
     def __init__(
         self,
         model: Model,
@@ -41,14 +40,8 @@ class Trainer:
         conf: TrainConfig,
         generator: np.random.Generator,
         averaged: Model | None = None,
-        ranks: Ranks = ALONE,
     ) -> None:
-        """`averaged` is a copy of the model, for the mean of the weights; None without averaging.
-
-        `ranks` share each batch and take the same steps.
-        """
-        self.ranks, self.parts = ranks, ranks.size
-        self._is_known = False  # whether the other processes have this state
+        """`averaged` is a copy of the model, for the mean of the weights; None without averaging."""
         backend.allow_tf32(conf.tf32)
         self.model = model
         self.sampler = sampler
@@ -82,40 +75,45 @@ class Trainer:
         """The learning rate of the next step."""
         return self.rate_factor * self.schedule(self.finished_steps)
 
-    def scalars(self, found: BatchGradient) -> dict[str, float]:
+    def scalars(self, gradient: BatchGradient) -> dict[str, float]:
         """The TensorBoard scalars of a step; waits for the device."""
-        return {name: float(value.item()) for name, value in self.model.scalars(found.output, found.losses).items()}
+        values = self.model.scalars(gradient.output, gradient.losses)
+        return {name: float(value.item()) for name, value in values.items()}
 
     def step(self) -> BatchGradient:
         """One batch, one update; starts the computation and does not wait for it.
 
         If loss, gradients or the update are not finite, no weight changes; `guard` detects it in the next step, after
-        its gradient was launched, or in `settle`. The host waits for a GPU only there, and where a model reads values
-        from the GPU for its batch.
+        its gradient was launched, or in `finish_step`. The host waits for a GPU only there, and where a model reads
+        values from the GPU for its batch.
         """
-        self.ranks.lead(self._news)
         step, parameters = self.finished_steps, self.optimizer.parameters
-        with self.ranks.undoing(self._drawn_again):
-            self.model.before_step(step)
-            batch = self.sampler.next()
-            noise = self.model.draw_noise(len(batch), self.generator)
-            total = GradientSum(self.model, *self.ranks.share(batch, noise), step, parameters)
-            while not total.is_complete:
-                with self._halved_where_memory_ends():
-                    for part in total.chunks(self.ray_chunk):
-                        total.add(part)
-            found = replace(total.result(), entries=len(batch))
-        self.settle()
-        seen = readings(found.losses[TOTAL], found.gradients, parameters)
+        self.model.before_step(step)
+        batch = self.sampler.next()
+        noise = self.model.draw_noise(len(batch), self.generator)
+        total = GradientSum(self.model, *self.own_part(batch, noise), step, parameters)
+        while not total.is_complete:
+            try:
+                for chunk in total.chunks(self.ray_chunk):
+                    total.add(chunk)
+            except (RuntimeError, MemoryError) as error:
+                self._halve_chunk_if_out_of_memory(error)
+        gradient = replace(total.result(), entries=len(batch))
+        self.finish_step()
+        seen = readings(gradient.losses[TOTAL], gradient.gradients, parameters)
         rates = self.model.rates(step)
-        taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)
-        self.guard.watch(taken, seen, step, batch, noise, found, self.optimizer.settings)
+        is_taken = self.optimizer.step(gradient.gradients, self.learning_rate, all_finite(seen), rates)
+        self.guard.watch(is_taken, seen, step, batch, noise, gradient, self.optimizer.settings)
         self.finished_steps += 1
-        if self.model.acts_after and self.settle():
+        if self.model.acts_after and self.finish_step():
             self.model.after_step(self.optimizer, step)
         if self.average is not None:
             self.average.update(parameters, self.finished_steps)
-        return found
+        return gradient
+
+    def own_part(self, batch: Batch, noise: Noise | None) -> tuple[Batch, Noise | None, Sum | None]:
+        """What this process differentiates of a batch, and the sum over the processes that share it, if any do."""
+        return batch, noise, None
 
     def gradient_of(self, batch: Batch, noise: Noise | None, chunk: int) -> BatchGradient:
         """Losses and gradients of a batch, `chunk` entries at a time, by this process alone; changes no state."""
@@ -124,55 +122,24 @@ class Trainer:
             total.add(part)
         return total.result()
 
-    def follow(self) -> None:
-        """Take the steps that the leading process takes, from its state."""
-        for news in self.ranks.orders():
-            if news is not None:
-                checkpoint, self.rate_factor, self.ray_chunk = news
-                self.restore(checkpoint)
-            self.step()
-
-    def _news(self) -> tuple[Checkpoint, float, int] | None:
-        """What `follow` must know before a step; None if it has this state, from the steps before."""
-        if self._is_known:
-            return None
-        news = self.checkpoint({}), self.rate_factor, self.ray_chunk
-        self._is_known = True
-        return news
-
-    def _drawn_again(self) -> Callable[[], None]:
-        """A function that undoes the drawing of the next batch."""
-        states, buffers = self.random_states(), {name: array.copy() for name, array in self.model.buffers().items()}
-
-        def undo() -> None:
-            self.set_random_states(states)
-            self.model.load_buffers(buffers)
-
-        return undo
-
-    @contextmanager
-    def _halved_where_memory_ends(self) -> Iterator[None]:
-        """If an allocation fails within, halve the chunk size from now on; reported once."""
-        try:
-            yield
-            return
-        except (RuntimeError, MemoryError) as error:
-            if not is_allocation_failure(error) or self.ray_chunk <= 1:
-                raise
-            memory.release_after_failure(error)
+    def _halve_chunk_if_out_of_memory(self, error: Exception) -> None:
+        """After a failed allocation, halve the chunk size from now on, reported once; raises other errors again."""
+        if not is_allocation_failure(error) or self.ray_chunk <= 1:
+            raise error
+        memory.release_after_failure(error)
         halved = -(-self.ray_chunk // 2)
         if not self._has_halved:
-            complain(
-                f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} "
-                f"{self.model.entries} at a time; continuing more slowly with {halved} (or fewer): set "
-                f"train.ray_chunk = {halved}, or lower train.memory_limit"
+            logging.getLogger(__name__).warning(
+                f"step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} {self.model.entries} "
+                f"at a time; continuing more slowly with {halved} (or fewer): set train.ray_chunk = {halved}, or lower "
+                "train.memory_limit"
             )
         self.ray_chunk, self._has_halved = halved, True
 
-    def settle(self) -> bool:
+    def finish_step(self) -> bool:
         """Wait for the last step and read its result: False if it was skipped and this was not reported before."""
         optimizer = self.optimizer
-        was_taken = self.guard.settle(optimizer.named_parameters, lambda: optimizer.named_moments)
+        was_taken = self.guard.finish_step(optimizer.named_parameters, lambda: optimizer.named_moments)
         if not was_taken:
             optimizer.skip()
         return was_taken
@@ -193,21 +160,19 @@ class Trainer:
 
     def reseed(self, *entropy: int) -> None:
         """Reseed batches and jitter with `entropy`."""
-        self._is_known = False
         pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(entropy).spawn(2))
         self.sampler.restore(self.sampler.state() | {"generator": pixels.bit_generator.state})
         self.generator.bit_generator.state = jitter.bit_generator.state
 
-    def checkpoint(self, state: dict[str, Any]) -> Checkpoint:
+    def checkpoint(self, state: Mapping[str, Any] | None = None) -> Checkpoint:
         """Everything `restore` needs, as arrays and JSON values; `state` is added to it."""
-        self.settle()
-        self._is_known = False  # each checkpoint is also the state from which all processes go on
+        self.finish_step()
         return Checkpoint(
             step=self.finished_steps,
             tensors={name: export_state(module) for name, module in self.networks.items()},
             moments=self.optimizer.named_moments,
             adam_steps=self.optimizer.steps,
-            state=state | self.random_states(),
+            state={**(state or {}), **self.random_states()},
             ema={} if self.average is None else self.average.export(),
             buffers=self.model.buffers(),
         )
@@ -219,7 +184,6 @@ class Trainer:
         CheckpointError, naming the entry, if it does not fit the networks of the conf.
         """
         self.guard.forget()
-        self._is_known = False
         restore_model(self.model, checkpoint)
         if self.average is not None:
             restore_model(self.average.model, replace(checkpoint, tensors=checkpoint.ema or checkpoint.tensors))

@@ -1,4 +1,4 @@
-"""Watch a training, save it, and return to an earlier state where it goes wrong.
+"""Watch a training, and return to an earlier state where it goes wrong.
 
 A step that is not finite changes no weight (`Guard`). After `train.max_bad_steps` of them in a row, or after two low
 scores, training returns to its best finite state with other random numbers, zero moments and half the learning rate.
@@ -8,49 +8,64 @@ that contain the surface are marked empty, or the background replaces the surfac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from data.errors import UserError, is_allocation_failure, listed
-from data.io.streams import complain
-from models.checkpoints.folder import CheckpointFolder
-from models.checkpoints.ours import Checkpoint, CheckpointError, not_finite
-from models.machine import memory
-from models.machine.cuda.choice import GpuFailedError, last_words
+from data.errors import listed
+from models.training.checkpoint import Checkpoint, DivergedError
 from models.training.guard import MAX_NAMED, BadStep, find_in_weights
 from models.training.health import probe_points
-from models.training.logger import RunLogger
 from models.training.record import Record, recorded
-from models.training.stops import DivergedError
 from models.training.trainer import Trainer
 
-STOPPED_KEY = "stopped"  # key in the state: why the training that wrote the checkpoint was stopped
 MOST_ATTEMPTS = 3  # without progress in between
 PROGRESS = 300  # steps beyond the failed one after which attempts are counted from zero again
 PATIENCE = 2  # consecutive low scores; a change of a schedule is transient
 MOST_FALLS = 1  # a further return would have the same result
-LOOK = "--mode inspect checks photographs and cameras"
+
+
+class Store(Protocol):
+    """The saved states of a training."""
+
+    def at(self, step: int) -> Checkpoint | None:
+        """That of a step; None if there is none."""
+
+    def last_finite(self, warn: Callable[[str], None]) -> Checkpoint | None:
+        """The newest one in which all numbers are finite; damaged ones are reported through `warn`."""
+
+    def protect(self, step: int) -> None:
+        """Keep that of this step, which may be returned to, and no other one."""
+
+    def retire_after(self, step: int) -> None:
+        """Take those of later steps out, so that no training continues from them."""
+
+
+class Log(Protocol):
+    """What is reported about a training."""
+
+    def info(self, *lines: str) -> None:
+        """Lines for the user."""
+
+    def note(self, text: str) -> None:
+        """A line that is not shown."""
+
+    def warn(self, text: str) -> None:
+        """A warning."""
+
+    def scalars(self, step: int, values: dict[str, float]) -> None:
+        """Numbers of a step by TensorBoard tag."""
 
 
 class Watch:
-    """Watches and saves one training."""
+    """Watches one training."""
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        store: CheckpointFolder,
-        log: RunLogger,
-        state: Callable[[], dict[str, Any]],
-        resumed: Checkpoint | None,
-    ) -> None:
-        """`state` returns the experiment's entries of a checkpoint; `resumed`: to which the trainer was restored."""
-        self._trainer, self._store, self._log, self._state = trainer, store, log, state
-        before = {} if resumed is None else resumed.state
-        self.record, self.stopped = recorded(before, trainer.conf.end_iter), str(before.get(STOPPED_KEY, ""))
+    def __init__(self, trainer: Trainer, store: Store, log: Log, before: Mapping[str, Any]) -> None:
+        """`before`: the state of the checkpoint that a training is resumed from; {} for a new one."""
+        self._trainer, self._store, self._log = trainer, store, log
+        self.record = recorded(before, trainer.conf.end_iter)
         trainer.guard.bad_in_a_row, trainer.rate_factor = self.record.skipped, self.record.rate_factor
         self._last_good: Checkpoint | None = None  # the last usable state, since the last progress
         self._beginning: Checkpoint | None = None  # the initial state of a session that has no checkpoint yet
@@ -71,7 +86,7 @@ class Watch:
         if returning did not help, with the trainer at the last finite state.
         """
         guard = self._trainer.guard
-        skipped = guard.take()
+        skipped = guard.skipped_steps()
         for bad in skipped:
             self._log.warn(bad.sentence())
         if skipped and ((ends and not guard.has_taken) or guard.bad_in_a_row >= self._trainer.conf.max_bad_steps):
@@ -104,86 +119,14 @@ class Watch:
             )
         return before.best
 
-    def save(self, stopped: str = "") -> Path | None:
-        """Write a checkpoint of this step, unless its weights are not finite; old checkpoints beyond the limit are
-        removed.
-
-        `stopped`: why the training is stopped. Raises CheckpointError if the file cannot be written.
-        """
-        self._trainer.settle()
-        record = replace(self.record, skipped=self._trainer.guard.bad_in_a_row)
-        state = self._state() | record.state() | ({STOPPED_KEY: stopped} if stopped else {})
-        checkpoint = self._trainer.checkpoint(state)
-        if name := not_finite(checkpoint):
-            self._log.warn(f"step {checkpoint.step}: no checkpoint is written because {name} is not finite")
-            return None
-        return self._store.save(checkpoint)
-
-    def save_progress(self, frequency: int) -> None:
-        """Write a checkpoint during training, unless the last step was skipped or led to an earlier state.
-
-        If the file cannot be written, the next attempt is `frequency` steps later: stopping would lose more steps.
-        """
-        self._trainer.settle()
-        if self._trainer.guard.bad_in_a_row > 0 or self._trainer.optimizer.steps == 0:
-            return
-        try:
-            self.save()
-        except CheckpointError as error:
-            self._log.warn(f"{error} The training continues and writes the next checkpoint in {frequency} steps")
-
-    def ended_by(self, error: Exception, report: Path) -> Exception | None:
-        """The error with which a training ends: after a divergence or without memory it is saved first; data on a GPU
-        that failed cannot be saved. None for an error of another kind.
-        """
-        step = self._trainer.finished_steps
-        if isinstance(error, DivergedError):
-            text = self._after_divergence(str(error), report)
-            self._log.keep(f"the training stopped at step {step} of {self._trainer.conf.end_iter}: {text}")
-            return DivergedError(text)
-        if is_allocation_failure(error):
-            memory.release_after_failure(error)
-            saved = "no step was completed"
-            if self._trainer.guard.has_taken:
-                self.save()
-                saved = "its checkpoint is written, continue with --is_continue"
-            return UserError(
-                f"memory ran out after step {step}; {saved}: end other programs, or lower train.ray_chunk, "
-                "train.memory_limit or train.batch_size"
-            )
-        words = last_words(error)
-        return GpuFailedError(words, self._kept()) if words else None
-
-    def _after_divergence(self, reason: str, report: Path) -> str:
-        """Save the last finite state, which the trainer has; returns the sentence with the files and the advice."""
-        step = self._trainer.finished_steps
-        path, why = None, "no step of this session had finite values, so no checkpoint is written"
-        if self._trainer.guard.has_taken:
-            try:
-                path, why = self.save(reason), "no checkpoint is written because its weights are not finite"
-            except CheckpointError as error:
-                why = str(error)
-        if path is None:
-            return f"{reason}; {why}: {LOOK}; {self._kept()}"
-        return (
-            f"{reason}; the state of step {step} is saved in {path}, the report is {report}: {LOOK}, --is_continue "
-            "resumes from there with the lower learning rate"
-        )
-
-    def _kept(self) -> str:
-        """A clause for the message if a training can no longer be saved: the newest checkpoint, and how to resume."""
-        newest = self._store.last_finite(complain)
-        if newest is None:
-            return "this run has written no checkpoint yet, run again"
-        return f"the checkpoint of step {newest.step} is the newest, run again with --is_continue"
-
     def _recover(self, last: BadStep) -> None:
         """Retry from a finite state: the present one first, then the best checkpoint."""
         trainer, before = self._trainer, self.record
         count, seen = trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
         why = f"{count} {'step was' if count == 1 else 'steps in a row were'} skipped ({seen})"
-        good = trainer.finished_steps - count - (not trainer.settle())  # discard the step that was launched meanwhile
-        trainer.guard.take()
+        launched = 1 - trainer.finish_step()  # the step that was launched meanwhile, if it was skipped too
+        good = trainer.finished_steps - count - launched
+        trainer.guard.skipped_steps()
         if trainer.optimizer.steps >= PROGRESS and good >= before.reached + PROGRESS:
             before, self._last_good = replace(before, attempts=0), None
         if self._last_good is None and not find_in_weights(last.weights) and self._is_usable():
@@ -200,7 +143,7 @@ class Watch:
     def _best(self) -> Checkpoint | None:
         """The newest finite checkpoint; that with the best score if later scores are low."""
         best = self._store.at(self.record.best_step) if self.record.low else None
-        return best or self._store.last_finite(complain)
+        return best or self._store.last_finite(self._log.warn)
 
     def _return_to(self, target: Checkpoint, record: Record, why: str, fallen: int | None = None) -> None:
         """Continue from `target` with zero moments, other random numbers and half the learning rate.
@@ -227,8 +170,8 @@ class Watch:
 
     def _give_up(self, why: str) -> NoReturn:
         """Restore the last good state and raise DivergedError."""
-        if kept := self._last_good or self._best() or self._beginning:
-            self._trainer.restore(kept)
+        if target := self._last_good or self._best() or self._beginning:
+            self._trainer.restore(target)
         tried = f"{MOST_ATTEMPTS} restarts from finite states failed in the same way, the last one with "
         tried += self._rate_words()
         self.record = replace(self.record, returns=self.record.returns + 1, attempts=0, reached=0)
@@ -237,7 +180,7 @@ class Watch:
 
     def _present(self, step: int) -> Checkpoint:
         """A checkpoint of the current weights, with the step number `step`."""
-        return replace(self._trainer.checkpoint({}), step=step)
+        return replace(self._trainer.checkpoint(), step=step)
 
     def _is_usable(self) -> bool:
         """Whether the weights are usable: the surface field is finite."""

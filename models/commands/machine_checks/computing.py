@@ -87,10 +87,11 @@ def _checkpoint() -> Iterator[Line]:
     """Whether a checkpoint is unchanged after writing and reading."""
     import numpy as np
 
-    from models.checkpoints.ours import Checkpoint, load_checkpoint, save_checkpoint
+    from models.checkpoints.ours import load_checkpoint, save_checkpoint
     from models.commands.machine_checks.operations import CONF
     from models.fields.sdf import SDFNetwork
     from models.fields.state import export_state
+    from models.training.checkpoint import Checkpoint
 
     network = SDFNetwork(CONF, np.random.default_rng(0))
     tensors = {"sdf_network_fine": export_state(network)}

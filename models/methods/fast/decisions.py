@@ -30,7 +30,7 @@ from models.plan import (
     TrainingPlan,
     decide_exposure,
     decide_masks,
-    settled,
+    decided,
 )
 
 # Radius of the initial sphere of a scene photographed from within. It encloses the cameras and lies in the region.
@@ -92,7 +92,7 @@ def decide_region(choice: str, measured: Measurements, before: Before) -> Decisi
         reason += f"; interior: over 50%, {LEAST_OUTWARD:.0%}"
         return INTERIOR if within > 0.5 and outward >= LEAST_OUTWARD else OBJECT, reason
 
-    return settled("model.plan.region", choice, find, before.region)
+    return decided("model.plan.region", choice, find, before.region)
 
 
 def decide_background(choice: str, measured: Measurements, before: Before) -> Decision:
@@ -109,7 +109,7 @@ def decide_background(choice: str, measured: Measurements, before: Before) -> De
         reason = f"the borders of the photographs have {'one colour' if is_plain else 'several colours'}"
         return PLAIN if is_plain else CONTRACTED, reason
 
-    return settled("model.plan.background", choice, find, before.background)
+    return decided("model.plan.background", choice, find, before.background)
 
 
 def decide_start(
@@ -155,7 +155,7 @@ def decide_largest_inv_s(choice: float | Auto, train: TrainConfig, measured: Mea
             return SHARPEST, "the photographs show the rendered colour outside the masks"
         return None, "outside the masks, the photographs show another colour than the rendered one"
 
-    return settled("model.inside.largest_inv_s", choice, find)
+    return decided("model.inside.largest_inv_s", choice, find)
 
 
 def decide_pruning(choice: float | Auto, background: Decision, start: Decision) -> Decision:
@@ -168,4 +168,4 @@ def decide_pruning(choice: float | Auto, background: Decision, start: Decision) 
             return PRUNE_PLAIN, "a plain background cannot replace the region"
         return PRUNE_OPEN, "earlier, the background could replace the region"
 
-    return settled("model.open.prune_from", choice, find)
+    return decided("model.open.prune_from", choice, find)

@@ -18,7 +18,7 @@ from data.scenes.scene_checks import summary
 from models.methods.conf import ExperimentConfig
 from models.results.experiment import Experiment, results_folder
 from models.results.report.document import escaped
-from models.training.run_files import RunFiles
+from models.runs.run_files import RunFiles
 
 FOLDER = "inspect"
 FILES = PICTURE, PAGE, FIGURES = ("overview.png", "health.md", "health.json")

@@ -37,7 +37,7 @@ from models.results.image_metrics import ValidationImage
 from models.results.render import distance_picture, error_picture, normal_picture
 from models.results.report.document import REPORT, document, read_page
 from models.results.report.parts import camera_lines, linked_files, mesh_part, picture_uri
-from models.training.logger import RunLogger
+from models.runs.logger import RunLogger
 
 SHARE = 0.01  # fraction of the training time
 PACKAGES = ("jittor", "numpy", "opencv-python-headless", "trimesh")

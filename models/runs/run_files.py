@@ -17,7 +17,7 @@ from data.io.files import (
 )
 from data.io.lock import FileLock
 from models.methods.conf import ExperimentConfig, to_hocon
-from models.training.logger import LOG_FOLDER
+from models.runs.logger import LOG_FOLDER
 
 LOCK_NAME = ".training.lock"
 RECORDING = "recording"

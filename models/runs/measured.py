@@ -84,7 +84,7 @@ def training_chunk(trainer: Trainer) -> memory.Choice:
     return replace(choice, chunk=trainer.conf.batch_size) if choice.chunk == most else choice
 
 
-def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -> int | None:
+def known_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -> int | None:
     """The chunk size without measurement: from the conf, or from a checkpoint with the same sizes; else None.
 
     A resumed run with the same number of processes, which have `parts` of a batch, keeps its chunk size, so that it is
@@ -99,15 +99,15 @@ def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -
 
 
 def chosen_chunk(trainer: Trainer, state: Mapping[str, Any]) -> memory.Choice:
-    """The settled chunk size, given the state of a checkpoint or {}; else that of `training_chunk`."""
+    """The known chunk size, given the state of a checkpoint or {}; else that of `training_chunk`."""
     if trainer.parts == 1:  # several processes compile for each other
         compile_step(trainer)
-    settled = settled_chunk(trainer.conf, state, trainer.parts)
-    return training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
+    known = known_chunk(trainer.conf, state, trainer.parts)
+    return training_chunk(trainer) if known is None else memory.Choice(known, 0, True)
 
 
 def chunk_state(conf: TrainConfig, chunk: int, parts: int = 1) -> dict[str, Any]:
-    """The entry of a checkpoint's state that `settled_chunk` reads."""
+    """The entry of a checkpoint's state that `known_chunk` reads."""
     return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({PARTS_KEY: parts} if parts > 1 else {})
 
 
@@ -151,5 +151,5 @@ def _short_training(
     started = time.perf_counter()
     for _ in shown(range(steps), name):
         trainer.step()
-    trainer.settle()
+    trainer.finish_step()
     return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""Early ends of a training: divergence, a signal, or a given moment.
+"""Early ends of a training by a signal.
 
 The first signal ends the training after the current step, the second one at once. SIGHUP, which a closed ssh session
 sends, may arrive twice (from the terminal and the shell) or after SIGTERM (from systemd), so it never counts as the
@@ -18,6 +18,7 @@ from typing import Any, Self
 from data.errors import is_compiler_failure
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPED_KEY = "stopped"  # key in the state: why the training that wrote the checkpoint was stopped
 EXIT_BASE = 128  # a shell's exit status for a process that a signal ended is this plus the signal
 
 
@@ -27,10 +28,6 @@ class Interrupted(Exception):
     def __init__(self, signum: int, step: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name} after step {step}")
         self.status = EXIT_BASE + signum
-
-
-class DivergedError(Exception):
-    """The training was stopped because values do not remain finite, or because its result is unusable."""
 
 
 class Interrupts:

@@ -10,7 +10,7 @@ from data.io.clock import Times, slowdown
 from data.io.streams import say
 
 if TYPE_CHECKING:
-    from models.training.measured import Pace
+    from models.runs.measured import Pace
 
 # Seconds of what comes after the steps, without other processes on two cores: the report and the start of each mode;
 # and per photograph, visibility and colours of a mesh of ITS_RESOLUTION.

@@ -7,7 +7,7 @@ docs/ARCHITECTURE.md.
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -92,6 +92,19 @@ MAX_FILE_LINES = 500
 
 # At the root of data: the words that all its packages share.
 SHARED_WORDS = {"data", "data.cameras", "data.errors", "data.limits", "data.parsed_scene", "data.pixels", "data.rays"}
+# What is computed in a training, and what surrounds it.
+CORE: tuple[str, ...] = (
+    "data.rays",
+    "data.cameras",
+    "data.pixels",
+    "data.scenes.scene",
+    "models.structs",
+    "models.plan",
+)
+CORE += tuple(f"models.{name}" for name in ("fields", "ops", "estimators", "rendering", "methods", "training"))
+CORE += tuple(f"models.mesh.{name}" for name in ("extraction", "sparse", "block"))
+APPLICATION: tuple[str, ...] = ("data.io", "data.prepare", "data.scenes.readers")
+APPLICATION += tuple(f"models.{name}" for name in ("checkpoints", "runs", "results", "viewer", "commands"))
 SCANS = ("cumsum", "cumprod")
 MAX_FRAMES = 6  # of our own, between the training loop and a kernel
 
@@ -143,6 +156,26 @@ def imported(tree: ast.AST, known: set[str]) -> set[str]:
             members = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= members & known or ({node.module} & known)
     return found
+
+
+def is_of(module: str, packages: Sequence[str]) -> bool:
+    """Whether a module is one of the packages or in one of them."""
+    return any(f"{module}.".startswith(f"{package}.") for package in packages)
+
+
+def imported_first(tree: ast.Module, known: set[str]) -> set[str]:
+    """The project modules that are imported with a module: without those inside functions or for types alone."""
+    rest = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))]
+    return imported(ast.Module([node for node in rest if not isinstance(node, Function | ast.ClassDef)], []), known)
+
+
+def closure(module: str, edges: dict[str, set[str]]) -> set[str]:
+    """The modules that must be read to understand one: those that it imports, and those that these import."""
+    reached, pending = {module}, [module]
+    while pending:
+        pending += edges[pending.pop()] - reached
+        reached |= set(pending)
+    return reached
 
 
 def climbing(edges: dict[str, set[str]]) -> list[str]:

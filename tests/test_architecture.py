@@ -36,6 +36,20 @@ def test_nothing_of_jittor_runs_at_import_and_no_scan_is_its(rule):
     assert {name: places for name, places in found.items() if places} == {}
 
 
+def test_the_core_imports_nothing_of_the_application():
+    core = {name: targets for name, targets in EDGES.items() if rules.is_of(name, rules.CORE)}
+    outside = {name: {one for one in targets if rules.is_of(one, rules.APPLICATION)} for name, targets in core.items()}
+    assert len(core) > 80 and {name: targets for name, targets in outside.items() if targets} == {}
+
+
+@pytest.mark.parametrize(("module", "most", "lines"), [("rendering.render", 32, 4050), ("training.trainer", 26, 3400)])
+def test_the_first_files_of_a_reader_lead_to_few_others(module, most, lines):
+    first = {name: rules.imported_first(tree, set(TREES)) for name, tree in TREES.items()}
+    reached = rules.closure(f"models.{module}", first)
+    length = sum(len(MODULES[name][0].read_text(encoding="utf-8").splitlines()) for name in reached)
+    assert len(reached) <= most and length <= lines, sorted(reached)
+
+
 def test_each_rule_sees_a_violation_and_only_that():
     climbs = {
         "data.scenes.scene": "models.config",
@@ -51,6 +65,10 @@ def test_each_rule_sees_a_violation_and_only_that():
     source = "from models import config\ndef f():\n    from models.fields.sdf import SdfNetwork\n    import data.rays"
     known = {"models.config", "models.fields.sdf", "data.rays"}
     assert rules.imported(ast.parse(source), known | {"models.fields"}) == known
+    lazy = "if TYPE_CHECKING:\n    from models import config\nimport data.rays\n" + source.partition("\n")[2]
+    assert rules.imported_first(ast.parse(lazy), known) == {"data.rays"}
+    assert rules.closure("a", {"a": {"b"}, "b": {"a", "c"}, "c": set(), "d": {"a"}}) == {"a", "b", "c"}
+    assert rules.is_of("models.ops", ["models.ops"]) and not rules.is_of("models.opsin", ["models.ops"])
     for text in ("class A:\n    x = jt.nn.Linear(3, 3)", "def f(x=jt.zeros(3)): ...", "jt.flags.use_cuda = 1"):
         assert rules.jittor_at_import(ast.parse(text))
     assert rules.jittor_at_import(ast.parse("class A(jt.Module):\n    def f(self): return jt.zeros(3)")) == []

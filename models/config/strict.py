@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from data.errors import UserError
-from data.io.files import from_home
 from data.limits import KIND_NAMES, fault
 from data.limits import limits as limits
 from data.limits import shown as shown
@@ -174,7 +174,7 @@ def _scalar(value: object, kind: type, path: str) -> Any:
     if kind is str and isinstance(value, str) and not value.isprintable():
         raise ConfigError(f"{path} = {shown(value)}: must not contain control characters")
     if kind is str and isinstance(value, str):
-        value = from_home(value)
+        value = os.path.expanduser(value)
     fits = isinstance(value, kind)
     if kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
         value, fits = _number(value, kind)

@@ -125,8 +125,8 @@ class TrainingPlan:
     def lines(self) -> list[str]:
         """The table and the keys without effect, for the log."""
         width = max((len(name) for name, _ in self.rows), default=0)
-        found = [f"{name:<{width}}  {text}" for name, text in self.rows]
-        return found + ([f"keys without effect here: {', '.join(self.unused)}"] if self.unused else [])
+        lines = [f"{name:<{width}}  {text}" for name, text in self.rows]
+        return lines + ([f"keys without effect here: {', '.join(self.unused)}"] if self.unused else [])
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,9 @@ def decided(key: str, choice: Any, find: Callable[[], tuple[Any, str]], earlier:
 
 def as_state(plan: TrainingPlan) -> dict[str, Any]:
     """The plan as JSON values."""
-    found = asdict(replace(plan, depth=None))
-    del found["depth"]
-    return found
+    values = asdict(replace(plan, depth=None))
+    del values["depth"]
+    return values
 
 
 def of_state(values: Mapping[str, Any]) -> TrainingPlan:

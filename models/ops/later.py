@@ -47,9 +47,9 @@ class Later:
         pinned, self._pinned = self._pinned, None
         if pinned is None:
             return self._value.numpy()
-        found = pinned.read(tuple(self._value.shape), self._dtype)
+        values = pinned.read(tuple(self._value.shape), self._dtype)
         _free.append(pinned)
-        return found
+        return values
 
 
 class Pinned:

@@ -123,13 +123,13 @@ class Source:
                 it.
         """
         indices = range(len(inputs)) if trained is None else trained
-        made = _Native(self, function, layout, _typed(outputs), list(inputs), indices, given)
-        return made(*(inputs[index] for index in indices))
+        operation = _Native(self, function, layout, _typed(outputs), list(inputs), indices, given)
+        return operation(*(inputs[index] for index in indices))
 
     def with_slopes(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> Var:
         """The first output; the others are its derivatives with respect to the first inputs."""
-        made = _WithSlopes(partial(self.call, function, layout, outputs), list(inputs))
-        return made(*inputs[: len(outputs) - 1])
+        operation = _WithSlopes(partial(self.call, function, layout, outputs), list(inputs))
+        return operation(*inputs[: len(outputs) - 1])
 
 
 @cache
@@ -166,7 +166,7 @@ class _Native(jt.Function):
 
     def __init__(self, source: Source, *rest: Any) -> None:
         super().__init__()
-        self.source, self.found = source, list[Var]()
+        self.source, self.saved_outputs = source, list[Var]()
         self.name, self.layout, self.outputs, self.inputs, self.trained, self.given = rest
 
     def execute(self, *values: Var) -> Var | tuple[Var, ...]:
@@ -174,18 +174,18 @@ class _Native(jt.Function):
         inputs = list(self.inputs)
         for index, value in zip(self.trained, values, strict=True):
             inputs[index] = value
-        found = self.source.call(self.name, self.layout, self.outputs, inputs)
-        pairs = zip(found, self.outputs, strict=True)
-        found = [value if kind == "float32" else value.stop_grad() for value, (_, kind) in pairs]
+        results = self.source.call(self.name, self.layout, self.outputs, inputs)
+        pairs = zip(results, self.outputs, strict=True)
+        results = [result if kind == "float32" else result.stop_grad() for result, (_, kind) in pairs]
         if self.given is not None:
-            self.found = found
-        return tuple(found) if len(found) > 1 else found[0]
+            self.saved_outputs = results
+        return tuple(results) if len(results) > 1 else results[0]
 
     def grad(self, *cotangents: Var | None) -> tuple[Var, ...]:
         """Cotangents of the trained inputs; zeros replace those of outputs that the loss does not depend on."""
         pairs = zip(cotangents, self.outputs, strict=True)
         filled = [jt.zeros(shape) if value is None else value for value, (shape, _) in pairs]
-        inputs = [*self.inputs, *filled] if self.given is None else self.given(self.inputs, self.found, filled)
+        inputs = [*self.inputs, *filled] if self.given is None else self.given(self.inputs, self.saved_outputs, filled)
         shapes = [self.inputs[index].shape for index in self.trained]
         return tuple(self.source.call(f"{self.name}_backward", self.layout, shapes, inputs))
 
@@ -210,19 +210,19 @@ class _WithSlopes(jt.Function):
 @lru_cache(maxsize=1024)  # most layouts are those of the step before
 def numbers(layout: Any) -> dict[str, float]:
     """The values of a layout by name; tuple entries have numbered names, the length has the plain name."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, value in vars(layout).items():
         if isinstance(value, tuple):
-            found[name] = len(value)
+            values[name] = len(value)
             for index, entry in enumerate(value):
-                found[f"{name}{index}"] = entry
+                values[f"{name}{index}"] = entry
         elif isinstance(value, np.float64):
-            found[name] = float(value)  # Jittor accepts only Python numbers
+            values[name] = float(value)  # Jittor accepts only Python numbers
         elif isinstance(value, int | float):
-            found[name] = value
+            values[name] = value
         else:
-            found |= numbers(value)
-    return found
+            values |= numbers(value)
+    return values
 
 
 def _struct(layout: type) -> str:
@@ -243,8 +243,8 @@ def _struct(layout: type) -> str:
                 f'            {name}.push_back(({entry})data.at("{name}" + std::to_string(i)));'
             )
     name = layout.__name__
-    made = f" : {', '.join(parts)}" if parts else ""
-    opening = f"    template <typename Numbers> explicit {name}(Numbers &data){made} {{"
+    initialised = f" : {', '.join(parts)}" if parts else ""
+    opening = f"    template <typename Numbers> explicit {name}(Numbers &data){initialised} {{"
     return "\n".join([f"struct {name} {{", *members, opening, *reads, "    }", "};"])
 
 
@@ -265,8 +265,8 @@ def _sparing(source: Source) -> str:
     Otherwise it would compile all lambdas and kernels of a source for each of its operations.
     """
     text = _text(source, CUDA)
-    text = _FUNCTION.sub(lambda found: found[0] if found[1] else f"{_UNUSED}inline ", text)
-    for kernel in [found[2] for found in _KERNEL.finditer(text) if not found[1]]:
+    text = _FUNCTION.sub(lambda match: match[0] if match[1] else f"{_UNUSED}inline ", text)
+    for kernel in [match[2] for match in _KERNEL.finditer(text) if not match[1]]:
         text = re.sub(
             rf"^__global__ inline void {kernel}\b", f"{_UNUSED}__global__ void {kernel}", text, flags=re.MULTILINE
         )

@@ -79,7 +79,8 @@ class GradientSum:
             return [(self.batch, self.noise, None)]
         chunks, counts = list[Part](), dict[str, float]()
         for rows in spans:
-            batch, noise = self.batch.part(rows.start, rows.stop), _rows_of(self.noise, rows)
+            batch = self.batch.part(rows.start, rows.stop)
+            noise = None if self.noise is None else {name: array[rows] for name, array in self.noise.items()}
             chunks.append((batch, noise, model.precompute(batch, noise)))
             with jt.no_grad():  # Jittor computes only what is requested, so the rest of the objective is not evaluated
                 terms = model.objective(batch, noise, self._step, chunks[-1][2]).terms
@@ -111,19 +112,22 @@ class GradientSum:
         # A failed allocation is raised here, before any weight changes. The values of a chunk are computed before they
         # are added, as for an undivided batch.
         jt.sync([*_values(one), *output.values()])
-        self._sum = one if self._sum is None else _added(self._sum, one)
+        if self._sum is not None:
+            pairs = zip(_values(self._sum), _values(one), strict=True)
+            one = _with(self._sum, [_cut(a.float64() + b.float64()) for a, b in pairs])
+        self._sum = one
         self._outputs.append(output)
         self._missing -= 1
 
     def result(self) -> BatchGradient:
         """Losses and gradients of the whole batch, float32, and the output of what was added here."""
-        found = self._sum
-        if found is None:
+        total = self._sum
+        if total is None:
             raise ValueError("no chunk was added")
         if len(self._outputs) > 1:
-            found = replace(found, output=joined(self._outputs))
-            found = _with(found, [_cut(value.float32()) for value in _values(found)])
-        return found if self._over_all is None else _of_all(self._over_all, found)
+            total = replace(total, output=joined(self._outputs))
+            total = _with(total, [_cut(value.float32()) for value in _values(total)])
+        return total if self._over_all is None else _summed(self._over_all, total)
 
 
 def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
@@ -141,38 +145,27 @@ def joined(outputs: Sequence[Mapping[str, Var]]) -> dict[str, Var]:
     }
 
 
-def _rows_of(noise: Noise | None, rows: slice) -> Noise | None:
-    """The jitter of a range of entries."""
-    return None if noise is None else {name: array[rows] for name, array in noise.items()}
-
-
-def _values(found: BatchGradient) -> list[Var]:
+def _values(gradient: BatchGradient) -> list[Var]:
     """Gradients and losses."""
-    return [*found.gradients, *found.losses.values()]
+    return [*gradient.gradients, *gradient.losses.values()]
 
 
-def _with(found: BatchGradient, values: Sequence[Var]) -> BatchGradient:
+def _with(before: BatchGradient, values: Sequence[Var]) -> BatchGradient:
     """The same structure with other `_values`."""
     jt.sync(values)
     rest = iter(values)
-    gradients = [next(rest) for _ in found.gradients]
-    return replace(found, gradients=gradients, losses={name: next(rest) for name in found.losses})
+    gradients = [next(rest) for _ in before.gradients]
+    return replace(before, gradients=gradients, losses={name: next(rest) for name in before.losses})
 
 
-def _added(total: BatchGradient, one: BatchGradient) -> BatchGradient:
-    """Add a chunk in float64."""
-    pairs = zip(_values(total), _values(one), strict=True)
-    return _with(total, [_cut(a.float64() + b.float64()) for a, b in pairs])
-
-
-def _of_all(over_all: Sum, found: BatchGradient) -> BatchGradient:
+def _summed(over_all: Sum, part: BatchGradient) -> BatchGradient:
     """Sum losses and gradients over processes, in one buffer."""
-    places = _values(found)
+    places = _values(part)
     buffer = np.concatenate([value.numpy().reshape(-1) for value in places])
     over_all(buffer)
     parts = np.split(buffer, np.cumsum([value.numel() for value in places])[:-1])
-    shaped = (part.reshape(value.shape) for part, value in zip(parts, places, strict=True))
-    return _with(found, [jt.array(part).stop_grad() for part in shaped])
+    shaped = (values.reshape(value.shape) for values, value in zip(parts, places, strict=True))
+    return _with(part, [jt.array(values).stop_grad() for values in shaped])
 
 
 def _cut(value: Var) -> Var:

@@ -7,7 +7,7 @@ the host waits, which it does nowhere else in a step, and the weights are still 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,11 +25,6 @@ from models.training.optimizer import UpdateSettings, faults
 # moment -> "<network>.<name>" -> values; called if a step was skipped
 Moments = Callable[[], Mapping[str, Mapping[str, np.ndarray]]]
 MAX_NAMED = 3  # number of findings in a sentence; further ones are counted
-
-
-def fetched(values: Sequence[Var]) -> np.ndarray:
-    """The readings on the host, [G + 2]; waits for the device."""
-    return np.concatenate([value.numpy().reshape(-1) for value in values])
 
 
 @dataclass(frozen=True)
@@ -101,16 +96,17 @@ def _examined(
     step: int,
     batch: Batch,
     noise: Noise | None,
-    found: BatchGradient,
+    gradient: BatchGradient,
     settings: UpdateSettings,
     weights: dict[str, np.ndarray],
     moments: Mapping[str, Mapping[str, np.ndarray]],
 ) -> BadStep:
     """A skipped step with its findings; `step`: finished steps before it."""
-    gradients = {name: value.numpy() for name, value in zip(weights, found.gradients, strict=True)}
+    gradients = {name: value.numpy() for name, value in zip(weights, gradient.gradients, strict=True)}
+    norms = np.concatenate([value.numpy().reshape(-1) for value in readings])[1:]
     findings = [*find_in_inputs(batch, noise), *find_in_weights(weights)]
-    findings += find_in_losses({name: float(value.item()) for name, value in found.losses.items()})
-    findings += find_in_gradients(gradients, fetched(readings)[1:])
+    findings += find_in_losses({name: float(value.item()) for name, value in gradient.losses.items()})
+    findings += find_in_gradients(gradients, norms)
     findings = findings or faults(weights, gradients, moments, settings)
     return BadStep(step + 1, weights, tuple(findings or ["an overflow in a sum over all parameters"]))
 
@@ -130,20 +126,20 @@ def find_in_weights(weights: Mapping[str, np.ndarray]) -> list[str]:
 
 def find_in_losses(losses: Mapping[str, float]) -> list[str]:
     """The losses that are not finite, in words; their weighted sum only if no other is."""
-    found = {name: "NaN" if np.isnan(value) else "Inf" for name, value in losses.items() if not np.isfinite(value)}
-    terms = [f"{what} in the {name} loss" for name, what in found.items() if name != TOTAL]
-    return terms or [f"{what} in the loss" for what in found.values()]
+    bad = {name: "NaN" if np.isnan(value) else "Inf" for name, value in losses.items() if not np.isfinite(value)}
+    terms = [f"{what} in the {name} loss" for name, what in bad.items() if name != TOTAL]
+    return terms or [f"{what} in the loss" for what in bad.values()]
 
 
 def find_in_gradients(gradients: Mapping[str, np.ndarray], norms: np.ndarray) -> list[str]:
     """The gradients that are not finite, or whose L1 norm is not, in words."""
-    found = []
+    findings = []
     for (name, gradient), norm in zip(gradients.items(), norms, strict=False):
         if not np.isfinite(norm):
             largest = np.abs(gradient).max(initial=0.0)
             too_large = f"an overflow in the gradient of {name} (its largest entry is {largest:.3g})"
-            found += _not_finite({f"the gradient of {name}": gradient}) or [too_large]
-    return found
+            findings += _not_finite({f"the gradient of {name}": gradient}) or [too_large]
+    return findings
 
 
 def _not_finite(arrays: Mapping[str, np.ndarray]) -> list[str]:

@@ -113,7 +113,7 @@ class Health:
     def __init__(self) -> None:
         self._vitals: list[Vitals] = []
         self._psnrs: list[float] = []
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def note_psnr(self, value: float) -> None:
         """Record a logged PSNR in dB."""
@@ -128,6 +128,6 @@ class Health:
             return []
         self._vitals = [*self._vitals, vitals(step, inv_s, values, surface, self._psnrs)][-HISTORY:]
         self._psnrs = []
-        found = findings(self._vitals)
-        new, self._told = found.keys() - self._told, set(found)
-        return [found[kind] for kind in found if kind in new]
+        problems = findings(self._vitals)
+        new, self._reported = problems.keys() - self._reported, set(problems)
+        return [problems[kind] for kind in problems if kind in new]

@@ -75,17 +75,17 @@ def faults(
 
     It is never stored, so NumPy computes it again.
     """
-    found = []
+    sentences = []
     for name, weight in weights.items():
         inputs = {"weight": weight, "gradient": gradients[name]} | {part: moments[part][name] for part in MOMENTS}
         with np.errstate(all="ignore"):
-            made = RULES[settings.optimizer](*inputs.values(), settings.rate(name), settings)
-        is_bad = ~np.isfinite(np.stack(made)).all(axis=0)
+            new = RULES[settings.optimizer](*inputs.values(), settings.rate(name), settings)
+        is_bad = ~np.isfinite(np.stack(new)).all(axis=0)
         if is_bad.any():
             ends = ((part, bad.min(), bad.max()) for part, values in inputs.items() for bad in [values[is_bad]])
             spans = ", ".join(f"{part} {low:.3g}" + f" to {high:.3g}" * bool(low < high) for part, low, high in ends)
-            found.append(f"{is_bad.sum()} NaN or Inf in the update of {name} ({spans} in these entries)")
-    return found
+            sentences.append(f"{is_bad.sum()} NaN or Inf in the update of {name} ({spans} in these entries)")
+    return sentences
 
 
 class Optimizer:

@@ -67,5 +67,5 @@ def recorded(state: Mapping[str, Any], end_iter: int | None = None) -> Record:
         values |= {names.get(name, name): value for name, value in state.get(key, {}).items()}
     curve = tuple(tuple(entry) for entry in values.get("curve", state.get(OLD_CURVE, ())))
     known = {entry.name for entry in fields(Record)}
-    found = Record(**{name: value for name, value in values.items() if name in known} | {"curve": curve})
-    return found if end_iter in (None, found.end_iter) else found.without_scores(end_iter, found.group)
+    record = Record(**{name: value for name, value in values.items() if name in known} | {"curve": curve})
+    return record if end_iter in (None, record.end_iter) else record.without_scores(end_iter, record.group)

@@ -30,7 +30,7 @@ from benchmarks.shapes import FULL, FULL_OUTSIDE, Shape, shape_conf, write_job
 from benchmarks.workers import Worker
 from data.errors import UserError
 from data.prepare.load import load_scene
-from data.prepare.measurements import SceneMeasurements
+from models.checkpoints.measurements import measured
 from models.machine import backend, jittor_import
 from models.methods.conf import ExperimentConfig, load_config
 from models.results.experiment import background
@@ -97,9 +97,7 @@ def _trainer(conf: ExperimentConfig) -> Any:
 
     initial, pixels, jitter = generators(conf.train.seed)
     scene = load_scene(conf.dataset, background(conf))
-    model = build_model(
-        conf.model, conf.train, initial, decide(conf.model, conf.train, SceneMeasurements(scene), Before())
-    )
+    model = build_model(conf.model, conf.train, initial, decide(conf.model, conf.train, measured(scene), Before()))
     sampler = model.sampler(scene, conf.train.batch_size, pixels)
     model.begin()
     averaged = copy.deepcopy(model, {id(sampler): sampler}) if conf.train.ema_decay > 0 else None

@@ -47,34 +47,24 @@ class FusedDepth(Protocol):
         """Approximate signed distances [P, 1] at points [P, 3]."""
 
 
-class Measurements(Protocol):
-    """What was measured in the photographs of a scene, as `data.prepare.measurements` does; each at its first use."""
+@dataclass(frozen=True)
+class Measurements:
+    """What was measured in the photographs of a scene, and what can be."""
 
     has_masks: bool  # from files or derived from a backdrop
     backdrop: np.ndarray | None  # [3], its colour if masks are derived from it
     points: int | None  # number of SfM points; None if there was no search for them
     are_points_derived: bool  # triangulated by this program
-
-    def points_in_region(self) -> int:
-        """The number of well-supported training points in the cube around the region."""
-
-    def exposure_spread(self) -> float:
-        """The median difference in brightness of neighbouring photographs, in stops."""
-
-    def cameras_within(self, radius: float) -> tuple[float, float]:
-        """The share of the cameras nearer to the centre than `radius`, and of these, of those that look outwards."""
-
-    def border_colours(self, tolerance: float) -> np.ndarray | None:
-        """The colour of the borders of each photograph [V, 3]; None if they differ by more than `tolerance`."""
-
-    def shows_outside_masks(self, colour: np.ndarray | None) -> bool:
-        """Whether the photographs show a colour [3] outside the masks, None for black."""
-
-    def depth(self, views: int = 0) -> FusedDepth | None:
-        """The depth maps of at most so many photographs, fused; 0: of as many as the time allows.
-
-        None if too few pixels have a depth.
-        """
+    points_in_region: Callable[[], int]  # well-supported training points in the cube around the region
+    exposure_spread: Callable[[], float]  # median difference in brightness of neighbouring photographs, in stops
+    # Radius -> share of the cameras nearer to the centre, and of these, of those that look outwards.
+    cameras_within: Callable[[float], tuple[float, float]]
+    # Tolerance -> the colour of the borders of each photograph [V, 3]; None if they differ by more.
+    border_colours: Callable[[float], np.ndarray | None]
+    shows_outside_masks: Callable[[np.ndarray | None], bool]  # whether photographs show this colour [3]; None: black
+    # Number of photographs, at most (0: as many as the time allows) -> their depth maps; None if too few pixels have a
+    # depth.
+    depth: Callable[[int], FusedDepth | None]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from test_fast_neus import SHORT
 from trainings import on_host, run_conf, stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
-from data.prepare import measurements
 from data.scenes.readers.neus import write_neus_scene
+from models.checkpoints import measurements
 from models.methods.conf import load_config
 from models.plan import Before
 

@@ -14,9 +14,8 @@ from test_draw import unit_scene
 from data.io import bars
 from data.io.bars import Bar
 from data.io.clock import Spent, ends_at, seconds_left, slowdown
-from data.prepare import measurements
-from data.prepare.measurements import FEWEST_MAPS, SECONDS, SceneMeasurements
-from models.checkpoints import scenes
+from models.checkpoints import measurements, scenes
+from models.checkpoints.measurements import FEWEST_MAPS, SECONDS, measured
 from models.commands import runner
 from models.commands.reconstruction_settings import timed_plan
 from models.commands.reconstruction_work import CONF
@@ -90,7 +89,7 @@ def test_minutes_that_are_too_short_are_told_at_once(clock, capsys):
 def test_the_measured_steps_are_those_of_the_planned_training(clock, monkeypatch, capsys):
     """Others, without the depth maps, compiled kernels that no training uses."""
     planned, measured = object(), []
-    monkeypatch.setattr(scenes, "training_scene", lambda conf: None)
+    monkeypatch.setattr(scenes, "training_scene", lambda conf: unit_scene())
     monkeypatch.setattr(registry, "decide", lambda *given: planned)
     monkeypatch.setattr(pace, "measured_pace", lambda model, train, scene, plan, within: measured.append(plan) or PACE)
     given = Budget(300.0, clock[0])
@@ -114,7 +113,7 @@ def test_fewer_photographs_have_depth_maps_if_the_time_is_short_and_as_many_afte
 
     def most(seconds, views=0):
         with ends_at(lambda: time.perf_counter() + seconds):
-            return SceneMeasurements(unit_scene()).depth(views)
+            return measured(unit_scene()).depth(views)
 
     count = unit_scene().n_views
     assert most(math.inf) == most(2 * SECONDS * count) == most(-5.0) == count <= FEWEST_MAPS

@@ -8,10 +8,10 @@ from types import ModuleType
 
 import pytest
 from bad_input_builders import BREAKING, FORGED, broken_streams
-from models.runs.logger import RunLogger
 from runs import ROOT, command, contents, run, saved
 
 from data.io import streams
+from models.runs.logger import RunLogger
 
 PROGRAM = ROOT / "exp_runner.py"
 REDIRECTIONS = {

@@ -15,7 +15,7 @@ from trainings import UNSWEPT, run_conf
 from data.errors import UserError
 from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
-from data.prepare.measurements import SceneMeasurements
+from models.checkpoints.measurements import measured
 from models.checkpoints.ours import StateError, check_state
 from models.config.keys import migrate
 from models.methods.conf import flat, load_config
@@ -35,7 +35,7 @@ def demo():
 
 def plan_of(scene, *settings, before=UNSWEPT, conf=FAST):
     made = load_config(conf, "demo", settings)
-    return decide(made.model, made.train, SceneMeasurements(scene), before)
+    return decide(made.model, made.train, measured(scene), before)
 
 
 def on_noise(scene):
@@ -95,7 +95,7 @@ def test_each_decision_follows_the_scene_and_its_key_forces_another(demo, case):
 def test_the_table_names_what_a_forced_key_takes_away_and_when_losses_count(demo):
     def row(name, scene, *settings, before=UNSWEPT):
         made = load_config(FAST, "demo", settings)
-        plan = decide(made.model, made.train, SceneMeasurements(scene), before)
+        plan = decide(made.model, made.train, measured(scene), before)
         weights = weights_of(LOSSES, (made.model.type,), made.train, plan)
         return dict(with_table(plan, made.model, made.train, weights, flat(made)).rows)[name]
 

@@ -21,9 +21,9 @@ from synthetic_scene import write_scene
 
 import exp_runner
 from data.prepare.load import load_scene
-from data.prepare.measurements import SceneMeasurements
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
+from models.checkpoints.measurements import measured
 from models.machine.backend import jt
 from models.methods.block import ModelConfig
 from models.methods.conf import ExperimentConfig
@@ -44,7 +44,7 @@ def trainer_of(conf: ExperimentConfig, scene: Scene | None = None, steps: int = 
         conf.model,
         conf.train,
         np.random.default_rng(0),
-        decide(conf.model, conf.train, SceneMeasurements(scene), before),
+        decide(conf.model, conf.train, measured(scene), before),
     )
     sampler = model.sampler(scene, conf.train.batch_size, np.random.default_rng(1))
     trainer = Trainer(model, sampler, conf.train, np.random.default_rng(2))

@@ -17,9 +17,9 @@ import numpy as np
 from data.errors import listed
 from data.pixels import to_float
 from data.prepare.load import load_scene, load_views
-from data.prepare.measurements import SceneMeasurements
 from data.scenes.config import DatasetConfig
 from data.scenes.scene import Posed, Scene
+from models.checkpoints.measurements import measured
 from models.checkpoints.ours import DATA, DATA_KEY, FRAME_KEY
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import decide
@@ -106,7 +106,7 @@ class SceneOfModel:
         if PLAN_KEY in self._checkpoint.state:
             return of_state(self._checkpoint.state[PLAN_KEY])
         conf, before = self._conf, replace(began_with(self._checkpoint), step=self._conf.train.end_iter)
-        return decide(conf.model, conf.train, SceneMeasurements(self.scene), before)
+        return decide(conf.model, conf.train, measured(self.scene), before)
 
 
 # Largest differences of the numbers of `_data` between machines and sizes: levels of 255; radii, parts of an axis and
@@ -221,7 +221,7 @@ def require_same_masks(checkpoint: Checkpoint, scene: Scene, conf: ExperimentCon
 
     Masks bound the occupied cells, which checkpoints contain, and replace the background.
     """
-    was, now = trained_masks(checkpoint), decide_masks(SceneMeasurements(scene), conf.train).value
+    was, now = trained_masks(checkpoint), decide_masks(measured(scene), conf.train).value
     if HULL not in checkpoint.buffers or was in (None, now):
         return
     if DERIVED in (was, now):

@@ -94,14 +94,14 @@ def timed_plan(
     Makes the depth maps and measures the time of a step. If `is_auto`, the first training has 1 / 2^DOUBLINGS of these
     steps.
     """
-    from data.prepare.measurements import SceneMeasurements
+    from models.checkpoints.measurements import measured
     from models.checkpoints.scenes import training_scene
     from models.methods.registry import decide
     from models.runs.measured import measured_pace
 
     scene = training_scene(conf)
     with ends_at(lambda: time.perf_counter() + DEPTH * given.seconds):
-        decided = decide(conf.model, conf.train, SceneMeasurements(scene), Before())
+        decided = decide(conf.model, conf.train, measured(scene), Before())
     say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
     pace = measured_pace(conf.model, conf.train, scene, decided, MEASURING * given.seconds)
     given = replace(given, compiling=on_cold_cache(so_far()))

@@ -15,10 +15,10 @@ from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder
 from data.io.lock import TakenError
 from data.prepare.load import load_held_out
-from data.prepare.measurements import SceneMeasurements
 from data.scenes.scene import Posed, Scene
 from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
+from models.checkpoints.measurements import measured
 from models.checkpoints.ours import load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.checkpoints.scenes import (
@@ -213,7 +213,7 @@ def plan_of(experiment: Experiment) -> TrainingPlan:
     if isinstance(experiment.given, SceneOfModel):
         return experiment.given.plan
     conf = experiment.conf
-    return decide(conf.model, conf.train, SceneMeasurements(experiment.scene), began_with(experiment.checkpoint))
+    return decide(conf.model, conf.train, measured(experiment.scene), began_with(experiment.checkpoint))
 
 
 def results_folder(conf: ExperimentConfig) -> Path:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from data.prepare.measurements import SceneMeasurements
 from data.scenes.scene import Scene
+from models.checkpoints.measurements import measured
 from models.config.strict import ConfigError, check_limits
 from models.machine import backend, memory
 from models.machine.backend import jt
@@ -74,7 +74,7 @@ def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
 
 def measure(conf: ExperimentConfig, scene: Scene, wanted: ModelConfig) -> PlanRow:
     """Measure one row: a few steps and one chunk of an image."""
-    plan = decide(wanted, conf.train, SceneMeasurements(scene), UNSWEPT)
+    plan = decide(wanted, conf.train, measured(scene), UNSWEPT)
     model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed), plan)
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
     trainer = Trainer(model, model.sampler(scene, conf.train.batch_size, pixels), conf.train, jitter)

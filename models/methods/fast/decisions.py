@@ -122,7 +122,7 @@ def decide_start(
         return before.start, measured.depth(before.depth_views) if has_points else None
     if conf.open.depth_until == 0 or conf.surface != SDF_GRID:
         return Decision(SPHERE, "", key, is_forced=True), None
-    fused = measured.depth()
+    fused = measured.depth(0)
     if fused is None:
         return Decision(SPHERE, "too few pixels have a depth", key), None
     return Decision(DEPTH_MAPS, f"{fused.known:.0%} of the pixels of the photographs have a depth", key), fused

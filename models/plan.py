@@ -25,7 +25,7 @@ CONTRACTED, PLAIN = "contracted", "plain"
 SPHERE, DEPTH_MAPS = "sphere", "depth maps"
 LEAST_STEPS = 200  # of a training whose time is over: fewer give no usable result
 SCORED_FROM = 500  # steps; earlier scores of views are not compared
-UNEVEN = 0.2  # stops by which neighbouring photographs differ, from which exposure is learned
+LEARNED_STOPS = 0.2  # stops by which neighbouring photographs differ, from which exposure is learned
 
 
 class FusedDepth(Protocol):
@@ -133,7 +133,7 @@ class Before:
 
 UNSWEPT = Before(start=Decision(SPHERE))  # without depth maps, which take long
 # Of values; those of other decisions are texts.
-KINDS = {"exposure": bool, "largest_inv_s": float | int | None, "prune_from": float | int}
+VALUE_TYPES = {"exposure": bool, "largest_inv_s": float | int | None, "prune_from": float | int}
 
 
 def decided(key: str, choice: Any, find: Callable[[], tuple[Any, str]], earlier: Decision | None = None) -> Decision:
@@ -170,7 +170,7 @@ def of_state(values: Mapping[str, Any]) -> TrainingPlan:
     decisions = {name: getattr(plan, name) for name, one in vars(TrainingPlan()).items() if isinstance(one, Decision)}
     are_typed = all(
         isinstance(one, Decision)
-        and isinstance(one.value, KINDS.get(name, str))
+        and isinstance(one.value, VALUE_TYPES.get(name, str))
         and [type(part) for part in (one.reason, one.key, one.is_forced)] == [str, str, bool]
         for name, one in decisions.items()
     )
@@ -207,7 +207,7 @@ def decide_exposure(choice: bool | Auto, measured: Measurements, before: Before)
 
     def find() -> tuple[bool, str]:
         spread = measured.exposure_spread()
-        reason = f"neighbouring photographs differ by {spread:.2f} stops, and at least {UNEVEN} are learned"
-        return spread >= UNEVEN, reason
+        reason = f"neighbouring photographs differ by {spread:.2f} stops, and at least {LEARNED_STOPS} are learned"
+        return spread >= LEARNED_STOPS, reason
 
     return decided("model.photographs.exposure", choice, find, before.exposure)

@@ -12,7 +12,7 @@ from models.checkpoints.ours import save_checkpoint
 from models.results import collapse
 from models.results.collapse import ScoredViews
 from models.training.record import FALL, Record, recorded
-from models.training.watch import PATIENCE
+from models.training.watch import LOW_SCORES
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def test_scores_count_how_often_in_a_row_they_are_far_below_the_best(values, low
 
 def test_a_training_that_gets_worse_goes_back_to_the_best_and_resumes(monkeypatch, tmp_path, capsys):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    scripted(monkeypatch, 20.0, 25.0, *[20.0] * PATIENCE, 24.5)
+    scripted(monkeypatch, 20.0, 25.0, *[20.0] * LOW_SCORES, 24.5)
     assert run(whole, settings=SETTINGS) == 0
     told = capsys.readouterr().err
     words = "PSNR of 4 training photographs fell from 25.0 dB at step 4 to 20.0 dB: returning to the weights of step 4,"

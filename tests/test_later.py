@@ -8,7 +8,7 @@ from forms import ORDERS, Emulator
 
 from models.machine.backend import DeviceInfo, jt
 from models.ops import later
-from models.ops.later import BYTES, Later
+from models.ops.later import PINNED_BYTES, Later
 from models.ops.source import emulated
 
 
@@ -18,12 +18,12 @@ class HostMemory:
     event = 0
 
     def __init__(self):
-        self._memory = (ctypes.c_uint8 * BYTES)(*[0xAA] * BYTES)
+        self._memory = (ctypes.c_uint8 * PINNED_BYTES)(*[0xAA] * PINNED_BYTES)
         self.address = ctypes.addressof(self._memory)
 
     def read(self, shape, dtype):
         size = int(np.prod(shape)) * dtype.itemsize
-        assert bytes(self._memory[size:]) == b"\xaa" * (BYTES - size)
+        assert bytes(self._memory[size:]) == b"\xaa" * (PINNED_BYTES - size)
         return np.frombuffer(bytes(self._memory[:size]), dtype).reshape(shape)
 
 

@@ -9,7 +9,7 @@ import pytest
 from runs import ROOT, run
 
 from data.errors import UserError
-from models.runs.run_files import LOCK_NAME, FolderLock
+from models.runs.run_files import TRAINING_LOCK, FolderLock
 
 HOLD = (
     "import sys, time; from pathlib import Path; from models.runs.run_files import FolderLock\n"
@@ -38,13 +38,13 @@ def test_a_second_training_is_refused_until_the_process_is_dead(holder, tmp_path
     assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert (tmp_path / LOCK_NAME).read_text() == f"{holder.pid}\n"
+    assert (tmp_path / TRAINING_LOCK).read_text() == f"{holder.pid}\n"
     FolderLock(tmp_path).release()
 
 
 def test_a_foreign_text_is_not_quoted(tmp_path):
     lock = FolderLock(tmp_path)
-    (tmp_path / LOCK_NAME).write_text("; rm -rf\n")
+    (tmp_path / TRAINING_LOCK).write_text("; rm -rf\n")
     with pytest.raises(UserError, match="another training is running"):
         FolderLock(tmp_path)
     lock.release()

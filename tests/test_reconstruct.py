@@ -64,8 +64,8 @@ def run(capsys, *arguments):
 def photographs(tmp_path, monkeypatch):
     """Six photographs of the corner in ./my photos; trials and trainings are of a few steps."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measured, "FIRST_STEPS", 2)
-    monkeypatch.setattr(measured, "TIMED_STEPS", 4)
+    monkeypatch.setattr(measured, "COMPILED_STEPS", 2)
+    monkeypatch.setattr(measured, "MOST_TIMED_STEPS", 4)
     monkeypatch.setattr(reconstruction_settings, "LEAST_STEPS", 6)
     rendered_photographs.write_photographs(tmp_path / "my photos", 6)
     return tmp_path / "my photos"

@@ -11,7 +11,7 @@ import pytest
 from runs import ROOT, command, run, saved
 
 from models.checkpoints.folder import latest_checkpoint
-from models.runs.stops import STOPPING, Interrupts
+from models.runs.stops import STOP_SIGNALS, Interrupts
 from models.training.optimizer import Optimizer
 
 LONG = ("train.end_iter=100000", "train.warm_up_end=2", "train.save_freq=0", "train.val_freq=0")
@@ -86,12 +86,12 @@ def test_the_second_signal_ends_the_process_at_once():
 
 
 def test_signals_are_noted_once_and_their_handlers_put_back():
-    handlers = [signal.getsignal(signum) for signum in STOPPING]
+    handlers = [signal.getsignal(signum) for signum in STOP_SIGNALS]
     with Interrupts() as interrupts:
         for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):  # a closed terminal never hurries
             os.kill(os.getpid(), signum)
         assert interrupts.received == signal.SIGTERM
-    assert [signal.getsignal(signum) for signum in STOPPING] == handlers
+    assert [signal.getsignal(signum) for signum in STOP_SIGNALS] == handlers
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Interrupts() as interrupts:

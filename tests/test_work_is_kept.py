@@ -13,7 +13,7 @@ from test_guard import spoil_batches, spoil_image
 from data.errors import UserError
 from models.methods.conf import load_config
 from models.runs.logger import RunLogger
-from models.runs.run_files import LOCK_NAME, record
+from models.runs.run_files import TRAINING_LOCK, record
 from models.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -148,12 +148,12 @@ def test_a_deleted_folder_is_made_anew_and_a_taken_one_left_alone(trained, tmp_p
     after_step_4(monkeypatch, lambda: shutil.rmtree(folder))
     assert run(folder) == 0
     assert "was deleted during training" in capsys.readouterr().err
-    assert contents(saved(folder, 6)) == contents(saved(trained, 6)) and (folder / LOCK_NAME).is_file()
+    assert contents(saved(folder, 6)) == contents(saved(trained, 6)) and (folder / TRAINING_LOCK).is_file()
 
     def take():
         shutil.rmtree(folder)
         folder.mkdir()
-        others.append(open(folder / LOCK_NAME, "w"))  # noqa: SIM115 (held open: it is the lock)
+        others.append(open(folder / TRAINING_LOCK, "w"))  # noqa: SIM115 (held open: it is the lock)
         fcntl.flock(others[0], fcntl.LOCK_EX)
 
     monkeypatch.undo()
@@ -161,4 +161,4 @@ def test_a_deleted_folder_is_made_anew_and_a_taken_one_left_alone(trained, tmp_p
     assert run(folder, "--overwrite") == 2
     others[0].close()
     assert "another training is running" in capsys.readouterr().err
-    assert [path.name for path in folder.iterdir()] == [LOCK_NAME]
+    assert [path.name for path in folder.iterdir()] == [TRAINING_LOCK]

@@ -23,13 +23,13 @@ class HostCopy:
 
 
 SOURCE = Source("later.h", (HostCopy,))
-BYTES = 1024  # of one piece of pinned memory
+PINNED_BYTES = 1024  # of one piece of pinned memory
 NO_TIMING = 2  # cudaEventDisableTiming
 _free: list[Pinned] = []
 
 
 class Later:
-    """The values of a small Var, at most `BYTES`, on their way to the host."""
+    """The values of a small Var, at most `PINNED_BYTES`, on their way to the host."""
 
     def __init__(self, value: Var) -> None:
         """Start the computation of `value` and, on a GPU, its copy to the host."""
@@ -53,14 +53,14 @@ class Later:
 
 
 class Pinned:
-    """BYTES of pinned memory and an event, as addresses for CUDA sources; never freed, so reuse them."""
+    """PINNED_BYTES of pinned memory and an event, as addresses for CUDA sources; never freed, so reuse them."""
 
     def __init__(self) -> None:
         memory, event = ctypes.c_void_p(0), ctypes.c_void_p(0)
-        _demand(_cudart().cudaHostAlloc(ctypes.byref(memory), ctypes.c_size_t(BYTES), 0))
+        _demand(_cudart().cudaHostAlloc(ctypes.byref(memory), ctypes.c_size_t(PINNED_BYTES), 0))
         _demand(_cudart().cudaEventCreateWithFlags(ctypes.byref(event), NO_TIMING))
         self.address, self.event = memory.value or 0, event.value or 0
-        self._bytes = np.ctypeslib.as_array((ctypes.c_uint8 * BYTES).from_address(self.address))
+        self._bytes = np.ctypeslib.as_array((ctypes.c_uint8 * PINNED_BYTES).from_address(self.address))
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """The values of the last copy; waits for its event, and raises RuntimeError if the GPU has failed."""

@@ -21,7 +21,7 @@ from models.ops import source
 from models.ops.source import Source
 from models.structs import Var
 
-BYTES = 1 << 30  # of a compiler
+COMPILER_BYTES = 1 << 30  # of a compiler
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def compile_together(
         return 0
     pipes = [*os.pipe(), *os.pipe()]
     take, give, found, processes = pipes
-    os.write(give, bytes(max(1, min(len(os.sched_getaffinity(0)), available_bytes() // BYTES))))
+    os.write(give, bytes(max(1, min(len(os.sched_getaffinity(0)), available_bytes() // COMPILER_BYTES))))
     try:
         _run(Together(1, take, give, processes))
         with contextlib.suppress(RuntimeError), _silent(), jt.flag_scope(use_parallel_op_compiler=1):  # in this thread

@@ -27,7 +27,7 @@ PSNR = ", batch PSNR "  # precedes the value in a log line
 TEXT, TENSORBOARD = "text", "TensorBoard"  # parts of a log
 # Seconds between updates of a progress bar on a terminal, and between lines in a file.
 TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
-MOST_WARNINGS = 100  # number of warnings kept
+LOGGED_WARNINGS = 100  # number of warnings kept
 FLUSH_SECONDS = 10.0  # maximum delay of TensorBoard; a flush waits for the disk
 
 Result = TypeVar("Result")
@@ -76,7 +76,7 @@ class RunLogger(AbstractContextManager):
 
     def keep(self, text: str) -> None:
         """Add `text`, which was already printed to stderr, to the warnings of the text log and the report."""
-        self.warnings = [*self.warnings[1 - MOST_WARNINGS :], text]
+        self.warnings = [*self.warnings[1 - LOGGED_WARNINGS :], text]
         self._append("WARNING", text)
 
     def unless_it_fails(self, step: int, what: str, write: Callable[[], Result]) -> Result | None:

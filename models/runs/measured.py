@@ -34,10 +34,10 @@ from models.training.trainer import Trainer, generators
 
 # Bytes per parameter during an update: the gradient, two new moments and the new weight, in addition to the old values.
 UPDATE_COPIES = 4
-STATE_KEY = "ray_chunk"  # key in the state of a checkpoint
+CHUNK_KEY = "ray_chunk"  # key in the state of a checkpoint
 PARTS_KEY = "ranks"  # number of processes that shared the batches
 # The first training compiles the kernels, the second one is timed, with at most this many steps.
-FIRST_STEPS, TIMED_STEPS = 32, 160
+COMPILED_STEPS, MOST_TIMED_STEPS = 32, 160
 
 
 @phase("compiling")
@@ -92,7 +92,7 @@ def known_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -> 
     """
     if conf.ray_chunk != AUTO:
         return min(int(conf.ray_chunk), conf.batch_size)
-    kept = state.get(STATE_KEY)
+    kept = state.get(CHUNK_KEY)
     if isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(PARTS_KEY, 1) == parts:
         return int(kept["rays"])
     return None
@@ -108,7 +108,7 @@ def chosen_chunk(trainer: Trainer, state: Mapping[str, Any]) -> memory.Choice:
 
 def chunk_state(conf: TrainConfig, chunk: int, parts: int = 1) -> dict[str, Any]:
     """The entry of a checkpoint's state that `known_chunk` reads."""
-    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({PARTS_KEY: parts} if parts > 1 else {})
+    return {CHUNK_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({PARTS_KEY: parts} if parts > 1 else {})
 
 
 def _sizes(conf: TrainConfig) -> list[Any]:
@@ -125,14 +125,14 @@ class Pace:
 
 
 def measured_pace(model: ModelConfig, train: TrainConfig, scene: Scene, plan: TrainingPlan, within: float) -> Pace:
-    """The times of steps of the planned training, measured in about `within` seconds or in FIRST_STEPS steps; no files
-    are kept.
+    """The times of steps of the planned training, measured in about `within` seconds or in COMPILED_STEPS steps; no
+    files are kept.
 
     Schedules are fractions of the training, so a short one passes through the same sizes as a long one.
     """
     with phase("compiling"):
-        first = _short_training(model, train, scene, plan, FIRST_STEPS, "first steps") / FIRST_STEPS
-    before, steps = scheduled(), int(np.clip(within / first, FIRST_STEPS, TIMED_STEPS))
+        first = _short_training(model, train, scene, plan, COMPILED_STEPS, "first steps") / COMPILED_STEPS
+    before, steps = scheduled(), int(np.clip(within / first, COMPILED_STEPS, MOST_TIMED_STEPS))
     with phase("measuring"):
         seconds = _short_training(model, train, scene, plan, steps, "measuring") / steps
     memory.release()

@@ -19,9 +19,9 @@ from data.io.lock import FileLock
 from models.methods.conf import ExperimentConfig, to_hocon
 from models.runs.logger import LOG_FOLDER
 
-LOCK_NAME = ".training.lock"
+TRAINING_LOCK = ".training.lock"
 RECORDING = "recording"
-OF_A_TRAINING = (LOCK_NAME, LOG_FOLDER, RECORDING)  # of no use without a finished step
+OF_A_TRAINING = (TRAINING_LOCK, LOG_FOLDER, RECORDING)  # of no use without a finished step
 OF_A_RESULT = (LOG_FOLDER,)
 
 
@@ -30,7 +30,7 @@ class FolderLock(FileLock):
 
     def __init__(self, folder: Path) -> None:
         """Acquire the lock; raises TakenError if another training has it, UserError if the file cannot be written."""
-        path = folder / LOCK_NAME
+        path = folder / TRAINING_LOCK
         rest = f"is running in {folder}: wait for it, stop it, or choose another general.base_exp_dir"
         try:
             super().__init__(path, "another training", rest)

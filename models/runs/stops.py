@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from data.errors import is_compiler_failure
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPED_KEY = "stopped"  # key in the state: why the training that wrote the checkpoint was stopped
 EXIT_BASE = 128  # a shell's exit status for a process that a signal ended is this plus the signal
 
@@ -43,7 +43,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            heard = [signum for signum in STOPPING if signal.getsignal(signum) != signal.SIG_IGN]
+            heard = [signum for signum in STOP_SIGNALS if signal.getsignal(signum) != signal.SIG_IGN]
             self._before = {signum: signal.signal(signum, self._handle) for signum in heard}
         return self
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-STATE_KEY = "watch"  # key in the state of a checkpoint
+WATCH_KEY = "watch"  # key in the state of a checkpoint
 OLD_KEYS = {"setbacks": {"total": "returns", "in_a_row": "skipped"}, "scores": {"returns": "falls"}}  # of version 0.2
 OLD_CURVE = "score_curve"
 REDUCTION = 0.5  # of the learning rate, at each return
@@ -53,7 +53,7 @@ class Record:
     def state(self) -> dict[str, Any]:
         """The entry of a checkpoint's state that `recorded` reads; {} if nothing happened."""
         values = {name: value for name, value in asdict(self).items() if value != getattr(Record, name)}
-        return {STATE_KEY: values} if values.keys() - {"end_iter"} else {}
+        return {WATCH_KEY: values} if values.keys() - {"end_iter"} else {}
 
 
 def recorded(state: Mapping[str, Any], end_iter: int | None = None) -> Record:
@@ -62,7 +62,7 @@ def recorded(state: Mapping[str, Any], end_iter: int | None = None) -> Record:
     If `end_iter` is given, without the scores of a schedule of another length: a training that is extended returns to
     coarser levels and longer steps, which reduces its scores.
     """
-    values = dict(state.get(STATE_KEY, {}))
+    values = dict(state.get(WATCH_KEY, {}))
     for key, names in OLD_KEYS.items():
         values |= {names.get(name, name): value for name, value in state.get(key, {}).items()}
     curve = tuple(tuple(entry) for entry in values.get("curve", state.get(OLD_CURVE, ())))

@@ -21,9 +21,9 @@ from models.training.health import probe_points
 from models.training.record import Record, recorded
 from models.training.trainer import Trainer
 
-MOST_ATTEMPTS = 3  # without progress in between
+MOST_RESTARTS = 3  # without progress in between
 PROGRESS = 300  # steps beyond the failed one after which attempts are counted from zero again
-PATIENCE = 2  # consecutive low scores; a change of a schedule is transient
+LOW_SCORES = 2  # consecutive low scores; a change of a schedule is transient
 MOST_FALLS = 1  # a further return would have the same result
 
 
@@ -104,7 +104,7 @@ class Watch:
         self._log.scalars(step, {"Statistics/psnr_views": score})
         self._log.note(f"step {step}: PSNR of {views}, reduced in size, {score:.2f} dB")
         before = self.record
-        best = self._store.at(before.best_step) if before.low >= (1 if is_last else PATIENCE) else None
+        best = self._store.at(before.best_step) if before.low >= (1 if is_last else LOW_SCORES) else None
         if best is None or (before.falls >= MOST_FALLS and not is_last):
             return score
         if before.falls < MOST_FALLS:
@@ -131,7 +131,7 @@ class Watch:
             before, self._last_good = replace(before, attempts=0), None
         if self._last_good is None and not find_in_weights(last.weights) and self._is_usable():
             self._last_good = self._present(good)
-        if before.attempts >= MOST_ATTEMPTS:
+        if before.attempts >= MOST_RESTARTS:
             self._give_up(why)
         present = self._last_good if before.attempts == 0 else None
         target = present or self._best() or self._beginning or self._last_good
@@ -154,7 +154,7 @@ class Watch:
         self._store.retire_after(target.step)
         self.record = replace(record, returns=record.returns + 1)
         self._start_afresh()
-        more = f" (attempt {record.attempts} of {MOST_ATTEMPTS})"
+        more = f" (attempt {record.attempts} of {MOST_RESTARTS})"
         if fallen is not None:
             more = self._trainer.model.after_collapse(fallen)
         self._log.warn(
@@ -172,7 +172,7 @@ class Watch:
         """Restore the last good state and raise DivergedError."""
         if target := self._last_good or self._best() or self._beginning:
             self._trainer.restore(target)
-        tried = f"{MOST_ATTEMPTS} restarts from finite states failed in the same way, the last one with "
+        tried = f"{MOST_RESTARTS} restarts from finite states failed in the same way, the last one with "
         tried += self._rate_words()
         self.record = replace(self.record, returns=self.record.returns + 1, attempts=0, reached=0)
         self._start_afresh()

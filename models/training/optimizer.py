@@ -238,17 +238,15 @@ CURVES: dict[str, Decay] = {COSINE: cosine, EXPONENTIAL: exponential}
 
 
 def learning_rate(train: TrainConfig) -> Schedule:
-    """The rate of a conf; the very first step of a warm-up has the rate 0, as published."""
-    decay = CURVES[train.learning_rate_decay]
-    after = decaying(decay, train.learning_rate, train.learning_rate_alpha, train.warm_up_end, train.end_iter)
-    return warmed_up(after, train.warm_up_end)
+    """The rate of a conf: a linear warm-up, then a decay to `learning_rate_alpha` times the rate at `end_iter`.
 
+    The very first step of a warm-up has the rate 0, as published.
+    """
+    decay, warm_up = CURVES[train.learning_rate_decay], train.warm_up_end
 
-def decaying(decay: Decay, rate: float, end: float, first: float, last: float) -> Schedule:
-    """`rate` up to step `first`, then decaying to `end` times `rate` at step `last`."""
-    return lambda step: rate * decay(max(0.0, step - first) / (last - first), end)
+    def rate(step: int) -> float:
+        done = max(0.0, step - warm_up) / (train.end_iter - warm_up)
+        rise = min(1.0, step / warm_up) if warm_up else 1.0
+        return train.learning_rate * decay(done, train.learning_rate_alpha) * rise
 
-
-def warmed_up(schedule: Schedule, steps: float) -> Schedule:
-    """The schedule times a factor that rises linearly from 0 to 1 over `steps` steps."""
-    return lambda step: schedule(step) * min(1.0, step / steps) if steps else schedule(step)
+    return rate

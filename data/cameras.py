@@ -23,7 +23,7 @@ LARGEST_NUMBER = 1e15
 
 # Focal lengths over the image's side. The shortest is about what SMALLEST_ROW_VOLUME allows. With the longest, the
 # farthest camera that a scene may have sees only the unit sphere.
-SHORTEST_FOCAL, LONGEST_FOCAL = 1e-3, 1e6
+SHORTEST_FOCAL_RATIO, LONGEST_FOCAL_RATIO = 1e-3, 1e6
 
 LEAST_UP = 1e-3  # length of the mean up vector; a shorter one is the rounding error of poses that cancel out
 
@@ -44,11 +44,13 @@ def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray
     determinant (a mirrored frame, or a negative overall scale).
     """
     matrix = np.asarray(projection, dtype=np.float64)
-    if matrix.shape != (3, 4):
-        raise ValueError(f"a projection has shape (3, 4), not {matrix.shape}")
     if not np.isfinite(matrix).all():
         raise ValueError("it contains NaN or infinite numbers")
-    matrix = _without_scale(matrix)
+    matrix = matrix / (np.abs(matrix[:, :3]).max() or 1.0)
+    lengths = np.linalg.norm(matrix[:, :3], axis=1, keepdims=True)
+    # The volume spanned by the normalised rows.
+    if lengths.min() == 0 or abs(np.linalg.det(matrix[:, :3] / lengths)) < SMALLEST_ROW_VOLUME:
+        raise ValueError("it is singular, its left 3x3 cannot be inverted")
     if np.linalg.det(matrix[:, :3]) < 0:
         raise ValueError("it is mirrored, the determinant of its left 3x3 is negative (left-handed axes, or a sign)")
     upper, rotation = rq(matrix[:, :3])
@@ -58,22 +60,6 @@ def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray
     c2w[:3, :3] = rotation.T
     c2w[:3, 3] = -np.linalg.solve(matrix[:, :3], matrix[:, 3])
     return upper / upper[2, 2], c2w
-
-
-def _without_scale(matrix: np.ndarray) -> np.ndarray:
-    """`matrix` [3, 4] divided by the largest entry of its left 3x3; raises ValueError if that is singular."""
-    largest = np.abs(matrix[:, :3]).max()
-    if largest > 0:
-        scaled = matrix / largest
-        if row_volume(scaled[:, :3]) >= SMALLEST_ROW_VOLUME:
-            return scaled
-    raise ValueError("it is singular, its left 3x3 cannot be inverted")
-
-
-def row_volume(matrix: np.ndarray) -> float:
-    """The volume in [0, 1] spanned by the normalised rows of `matrix` [3, 3]; 0 if a row is zero."""
-    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-    return abs(np.linalg.det(matrix / lengths)) if lengths.min() > 0 else 0.0
 
 
 def mean_up(c2w: np.ndarray) -> np.ndarray:
@@ -98,11 +84,8 @@ def image_pixels(width: int, height: int, resolution_level: float = 1) -> np.nda
     """The pixel grid [h, w, 2] of (x, y) at which an image is rendered, h = height // level and w = width // level.
 
     As published (gen_rays_at): evenly spaced from the centre of the first pixel to that of the last one, both
-    included, at every level. A level beyond the image size gives one row or column. Raises ValueError for a level
-    below 1.
+    included, at every level >= 1. A level beyond the image size gives one row or column.
     """
-    if resolution_level < 1:
-        raise ValueError(f"resolution_level must be at least 1, not {resolution_level}")
     columns = np.linspace(0, width - 1, max(int(width // resolution_level), 1))
     rows = np.linspace(0, height - 1, max(int(height // resolution_level), 1))
     return np.stack(np.meshgrid(columns, rows, indexing="xy"), axis=-1)
@@ -152,19 +135,15 @@ def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> 
 
     Computed in float64 and rounded once to float32. A grid [h, w, 2] (see `image_pixels`) gives `ImageRays`.
     """
-    rays = _spanned(*pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w))
-    if np.ndim(pixels) != 3:
+    rays, grid = _spanned(*pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w)), np.asarray(pixels, np.float64)
+    if grid.ndim != 3:
         return rays
-    return ImageRays(**vars(rays), camera=_grid_camera(np.asarray(pixels, np.float64), intrinsics, c2w))
-
-
-def _grid_camera(grid: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> PinholeCamera:
-    """The camera whose pixels are the points of an evenly spaced grid [h, w, 2]."""
     height, width = grid.shape[:2]
     first, steps = grid[0, 0], (grid[-1, -1] - grid[0, 0]) / np.maximum([width - 1, height - 1], 1)
-    steps = np.where(steps > 0, steps, 1.0)
-    to_grid = np.array([[1 / steps[0], 0, -first[0] / steps[0]], [0, 1 / steps[1], -first[1] / steps[1]], [0, 0, 1]])
-    return PinholeCamera(to_grid @ intrinsics, np.asarray(c2w, np.float64), width, height)
+    x, y = np.where(steps > 0, steps, 1.0)
+    to_grid = np.array([[1 / x, 0, -first[0] / x], [0, 1 / y, -first[1] / y], [0, 0, 1]])
+    camera = PinholeCamera(to_grid @ intrinsics, np.asarray(c2w, np.float64), width, height)
+    return ImageRays(**vars(rays), camera=camera)
 
 
 def rays_of(pixels: np.ndarray, view: np.ndarray, to_world: np.ndarray, origins: np.ndarray) -> Rays:

@@ -21,14 +21,6 @@ class Rays:
     near: Any  # [R, 1]
     far: Any  # [R, 1]
 
-    def __post_init__(self) -> None:
-        """Raises ValueError for inconsistent shapes."""
-        count = len(self.origins)
-        expected = {"origins": (count, 3), "directions": (count, 3), "near": (count, 1), "far": (count, 1)}
-        for name, shape in expected.items():
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"Rays.{name} has shape {getattr(self, name).shape}, expected {shape}")
-
     def __len__(self) -> int:
         """The number of rays R."""
         return len(self.origins)

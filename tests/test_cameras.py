@@ -56,7 +56,6 @@ NO_CAMERAS = {
     "singular": [np.zeros((3, 4)), GOOD * [[1], [1], [0]]],
     "mirrored": [-GOOD, GOOD * [1, -1, 1, 1]],
     "infinite": [GOOD * [1, 1, 1, np.inf]],
-    "shape": [np.eye(4)],
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rigs
 
-from data.prepare.inspection.overview import WIDTH, overview, side_views
+from data.prepare.inspection.overview import OVERVIEW_WIDTH, overview, side_views
 from data.scenes.frustum import outline_pixels, sphere_outline
 
 
@@ -53,7 +53,7 @@ CLOSE, INSIDE, FAR = [tilted(1.0001), tilted(1.01, 1.5)], [tilted(0.3), np.eye(4
 @pytest.mark.parametrize("poses", [CLOSE, INSIDE, FAR, [tilted(3.0)]])
 def test_the_overview_is_drawn_of_every_scene(poses):
     picture = overview(rigs.textured_scene(np.array(poses)))
-    assert picture.dtype == np.uint8 and picture.shape[1:] == (WIDTH, 3) and 600 < len(picture) < 2500
+    assert picture.dtype == np.uint8 and picture.shape[1:] == (OVERVIEW_WIDTH, 3) and 600 < len(picture) < 2500
     assert picture.std() > 5 and (picture == 255).mean() > 0.2
 
 

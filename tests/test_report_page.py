@@ -124,7 +124,7 @@ def test_a_textured_mesh_keeps_its_texture_or_is_decimated_with_colours(monkeypa
     surface = Surface(ball, None, np.rint((ball.vertices + 1) * 127.5).astype(np.uint8))
     part = parts.mesh_part(surface, 2000)
     assert part["whole"] == len(ball.faces) and 1500 < part["triangles"] <= 2100 and part["colors"]
-    monkeypatch.setattr("models.mesh.clean.MOST_FACES", 1000)
+    monkeypatch.setattr("models.mesh.clean.MOST_DECIMATED", 1000)
     with pytest.raises(UserError, match="20480 triangles, more than the 1000 that can be decimated for a page: lower"):
         parts.mesh_part(surface)
 

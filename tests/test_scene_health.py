@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rigs
 
-from data.prepare.inspection.checks import FAIR_VIEWS, GOOD_VIEWS, LARGEST_SIDE, findings
+from data.prepare.inspection.checks import CHECKED_SIDE, FAIR_VIEWS, GOOD_VIEWS, findings
 from data.scenes.frustum import sphere_points
 
 POSES = rigs.around(sphere_points(40), distance=3.0, middle=np.zeros(3))
@@ -46,7 +46,7 @@ def test_a_blurred_view_is_named():
     blurred = changed(replace(GOOD, masks=None), "images", 17, cv2.GaussianBlur(GOOD.images[17], (0, 0), 1.5))
     finding = found(blurred, "sharpness")
     assert finding.verdict == "fair" and "view 17 (017.png);" in finding.figure
-    scene = rigs.textured_scene(POSES[:6], size=(LARGEST_SIDE + 76, 96))  # examined reduced
+    scene = rigs.textured_scene(POSES[:6], size=(CHECKED_SIDE + 76, 96))  # examined reduced
     assert found(scene, "sharpness").verdict == found(scene, "exposure").verdict == "good"
     assert found(scene, "exposure").consequence.startswith("no view stands out: up to 0.75 stops")
 

@@ -5,7 +5,7 @@ import pytest
 import rigs
 from scipy.spatial.transform import Rotation
 
-from data.scenes.sparse import LEAST_POINTS, object_points, place_points
+from data.scenes.sparse import LEAST_REGION_POINTS, object_points, place_points
 
 OBJECT = rigs.ellipsoid_points(600)
 RANDOM = np.random.default_rng(4)
@@ -37,7 +37,7 @@ def test_what_is_not_the_object_is_left_out(name):
 
 def test_too_few_points_are_none_and_very_many_are_sampled_alike():
     cameras = rigs.stacked(ARC)
-    for xyz in (OBJECT[: LEAST_POINTS - 1], OBJECT + 100, np.full((500, 3), np.nan), np.zeros((0, 3))):
+    for xyz in (OBJECT[: LEAST_REGION_POINTS - 1], OBJECT + 100, np.full((500, 3), np.nan), np.zeros((0, 3))):
         assert object_points(cameras, rigs.cloud(xyz)) is None
     assert object_points(cameras, rigs.cloud(OBJECT[:200])) is not None
     many = rigs.cloud(rigs.ellipsoid_points(50_000))
@@ -60,4 +60,4 @@ def test_all_dense_points_of_a_survey_belong_to_the_place():
         cameras = rigs.stacked(survey(tilt))
         assert len(place_points(cameras, rigs.cloud(ground))) > 0.9 * len(ground)
     assert place_points(rigs.stacked(ARC), rigs.cloud(OBJECT)) is None
-    assert place_points(cameras, rigs.cloud(ground[: LEAST_POINTS - 1])) is None
+    assert place_points(cameras, rigs.cloud(ground[: LEAST_REGION_POINTS - 1])) is None

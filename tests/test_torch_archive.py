@@ -89,7 +89,7 @@ BAD_TENSORS = [
 def test_a_tensor_that_makes_no_sense_is_refused(tmp_path, monkeypatch):
     for number, value in enumerate(BAD_TENSORS):
         assert refusal(tmp_path, zip_file({"x": value})), number
-    monkeypatch.setattr(published, "MAX_BYTES", 1 << 16)  # many views of one storage
+    monkeypatch.setattr(published, "MAX_ARCHIVE_BYTES", 1 << 16)  # many views of one storage
     views = [view(storage(np.zeros(1000, np.float32)), 0, (1000,), (1,))] * 17
     assert len(read(tmp_path, zip_file({"x": views[:16]}))["x"]) == 16
     assert "expand" in refusal(tmp_path, zip_file({"x": views}))

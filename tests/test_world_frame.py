@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from test_neus_writer import scene as any_scene
 
 from data.demo.make_demo import look_at_center
-from data.demo.make_photographs import ASPECT, FOCAL, MARKER_PLACES, MARKER_SIDE, TABLE, with_markers
+from data.demo.make_photographs import ASPECT, FOCAL_WIDTHS, MARKER_PLACES, MARKER_SIDE, TABLE, with_markers
 from data.errors import SceneError, UserError
 from data.io.images import write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints, WorldFrame, transformed
@@ -38,7 +38,9 @@ def parsed(folder, has_pictures=True, tilt=0.0):
     change = np.eye(4)
     change[:3, :3], change[:3, 3] = SHRUNK * TURN, [3.0, -2.0, 1.0]
     height = round(WIDTH * ASPECT)
-    intrinsics = np.array([[FOCAL * WIDTH, 0, (WIDTH - 1) / 2], [0, FOCAL * WIDTH, (height - 1) / 2], [0, 0, 1]])
+    intrinsics = np.array(
+        [[FOCAL_WIDTHS * WIDTH, 0, (WIDTH - 1) / 2], [0, FOCAL_WIDTHS * WIDTH, (height - 1) / 2], [0, 0, 1]]
+    )
     images = []
     for view, angle in enumerate(np.linspace(0.0, 2.0 * np.pi, 10, endpoint=False)):
         pose = look_at_center(np.array([np.cos(angle), np.sin(angle), 0.9]))
@@ -57,7 +59,7 @@ def parsed(folder, has_pictures=True, tilt=0.0):
 
 def picture(pose, height, fine=3):
     rows, columns = np.mgrid[: fine * height, : fine * WIDTH]
-    focal = fine * FOCAL * WIDTH
+    focal = fine * FOCAL_WIDTHS * WIDTH
     x, y = (columns - 0.5 * (fine * WIDTH - 1)) / focal, (rows - 0.5 * (fine * height - 1)) / focal
     directions = np.stack([x, y, np.ones_like(x)], axis=-1) @ pose[:3, :3].T
     colors = with_markers(np.full((*x.shape, 3), 0.55), pose[:3, 3], directions)

@@ -32,8 +32,8 @@ from data.scenes.scene import Scene
 TRAIN_VIEWS = 44
 IMAGE_SIZE = 200  # pixels, width and height
 CAMERA_DISTANCE = 3.0  # from the origin: outside the unit sphere, as the published code assumes
-FOCAL = 0.5 * IMAGE_SIZE * np.sqrt(CAMERA_DISTANCE**2 - 1.0)  # the unit sphere touches the borders of the image
-SUPERSAMPLES = 3  # per pixel and axis: nine rays per pixel for antialiasing
+FOCAL_PIXELS = 0.5 * IMAGE_SIZE * np.sqrt(CAMERA_DISTANCE**2 - 1.0)  # the unit sphere touches the borders of the image
+RAYS_PER_AXIS = 3  # per pixel and axis: nine rays per pixel for antialiasing
 WORLD_SCALE = 2.5
 WORLD_CENTER = np.array([4.0, -7.0, 1.5])
 SCENE_TO_WORLD = np.diag([WORLD_SCALE, WORLD_SCALE, WORLD_SCALE, 1.0])
@@ -46,7 +46,7 @@ HIT_DISTANCE = 1e-4  # a hundredth of a pixel's footprint
 STEP_FACTOR = 0.9  # the gradient of the tapered tube's distance exceeds 1 by up to 3 %
 TRACE_STEPS = 160
 LIGHT = np.array([0.45, -0.6, 0.66]) / np.linalg.norm([0.45, -0.6, 0.66])
-AMBIENT, DIFFUSE = 0.6, 0.5
+AMBIENT_LIGHT, DIFFUSE_LIGHT = 0.6, 0.5
 # Cream, turquoise, deep blue, coral, gold: neighbours differ in brightness as well as in hue.
 PALETTE = np.array([[0.98, 0.92, 0.78], [0.10, 0.62, 0.66], [0.14, 0.22, 0.52], [0.93, 0.38, 0.29], [0.97, 0.74, 0.20]])
 
@@ -168,15 +168,15 @@ def shade(points: np.ndarray) -> np.ndarray:
     direction.
     """
     lambert = np.maximum(sdf_normals(points) @ LIGHT, 0.0)
-    return np.clip(albedo(points) * (AMBIENT + DIFFUSE * lambert)[:, None], 0.0, 1.0)
+    return np.clip(albedo(points) * (AMBIENT_LIGHT + DIFFUSE_LIGHT * lambert)[:, None], 0.0, 1.0)
 
 
 def render_pixels(pixels: np.ndarray, camera_to_scene: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Colours [P, 3] in [0, 1] on black and coverage [P] of pixels [P, 2] (column, row) seen from a pose [4, 4]."""
-    offsets = (np.arange(SUPERSAMPLES) + 0.5) / SUPERSAMPLES - 0.5
+    offsets = (np.arange(RAYS_PER_AXIS) + 0.5) / RAYS_PER_AXIS - 0.5
     grid = np.stack(np.meshgrid(offsets, offsets, indexing="xy"), axis=-1).reshape(-1, 2)
     places = (pixels[:, None, :] + grid).reshape(-1, 2)
-    x, y = ((places - 0.5 * (IMAGE_SIZE - 1)) / FOCAL).T
+    x, y = ((places - 0.5 * (IMAGE_SIZE - 1)) / FOCAL_PIXELS).T
     directions = np.stack([x, y, np.ones_like(x)], axis=-1) @ camera_to_scene[:3, :3].T
     directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
     hit, points = sphere_trace(np.broadcast_to(camera_to_scene[:3, 3], directions.shape), directions)
@@ -198,7 +198,7 @@ def look_at_center(direction: np.ndarray) -> np.ndarray:
 
 def write_views(folder: Path, poses: np.ndarray) -> None:
     """Renders and writes image/, mask/ and cameras_sphere.npz of poses [V, 4, 4] into `folder`."""
-    intrinsics, shape = np.diag([FOCAL, FOCAL, 1.0]), (IMAGE_SIZE, IMAGE_SIZE)
+    intrinsics, shape = np.diag([FOCAL_PIXELS, FOCAL_PIXELS, 1.0]), (IMAGE_SIZE, IMAGE_SIZE)
     intrinsics[:2, 2] = 0.5 * (IMAGE_SIZE - 1)
     rows, columns = np.mgrid[:IMAGE_SIZE, :IMAGE_SIZE]
     pixels = np.stack([columns, rows], axis=-1).reshape(-1, 2)

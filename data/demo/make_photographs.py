@@ -15,14 +15,14 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.demo.make_demo import SUPERSAMPLES, look_at_center, shade, sphere_trace
+from data.demo.make_demo import RAYS_PER_AXIS, look_at_center, shade, sphere_trace
 from data.io.bars import shown
 from data.io.images import write_image
 
-COUNT, WIDTH = 36, 400  # neighbouring images overlap by two thirds; pixels
+DEFAULT_COUNT, DEFAULT_WIDTH = 36, 400  # neighbouring images overlap by two thirds; pixels
 LEAST_COUNT, LEAST_WIDTH = 12, 160  # with less, structure from motion fails
 ASPECT = 0.75
-FOCAL = 1.1  # in image widths, like a phone
+FOCAL_WIDTHS = 1.1  # in image widths, like a phone
 HEIGHTS = (0.45, 0.8)  # vertical over horizontal part of the camera's direction
 TABLE, TABLE_RADIUS = -0.715, 1.5  # the jug's foot stands on it
 WALL = 0.55  # grey
@@ -77,7 +77,7 @@ def render_image(pose: np.ndarray, width: int, pattern: np.ndarray, has_markers:
     With markers, the mean of 3 x 3 rays per pixel: the detector needs smooth edges.
     """
     if has_markers:
-        fine = _rendered(pose, SUPERSAMPLES * width, pattern, True)
+        fine = _rendered(pose, RAYS_PER_AXIS * width, pattern, True)
         return cv2.resize(fine, (width, round(width * ASPECT)), interpolation=cv2.INTER_AREA)
     return _rendered(pose, width, pattern, False)
 
@@ -86,7 +86,7 @@ def _rendered(pose: np.ndarray, width: int, pattern: np.ndarray, has_markers: bo
     """As `render_image`, with one ray per pixel."""
     height = round(width * ASPECT)
     rows, columns = np.mgrid[:height, :width]
-    x, y = (columns - 0.5 * (width - 1)) / (FOCAL * width), (rows - 0.5 * (height - 1)) / (FOCAL * width)
+    x, y = (columns - 0.5 * (width - 1)) / (FOCAL_WIDTHS * width), (rows - 0.5 * (height - 1)) / (FOCAL_WIDTHS * width)
     directions = np.stack([x, y, np.ones_like(x)], axis=-1) @ pose[:3, :3].T
     directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
     colors = background(pose[:3, 3], directions, pattern)
@@ -110,8 +110,8 @@ def main() -> None:
     """Writes the images."""
     parser = argparse.ArgumentParser(description="Photographs of the bundled jug, without cameras and masks.")
     parser.add_argument("folder", type=Path, help="folder to write into; it is made")
-    parser.add_argument("--count", type=int, default=COUNT, help=f"photographs (default: {COUNT})")
-    parser.add_argument("--width", type=int, default=WIDTH, help=f"pixels (default: {WIDTH})")
+    parser.add_argument("--count", type=int, default=DEFAULT_COUNT, help=f"photographs (default: {DEFAULT_COUNT})")
+    parser.add_argument("--width", type=int, default=DEFAULT_WIDTH, help=f"pixels (default: {DEFAULT_WIDTH})")
     parser.add_argument("--markers", action="store_true", help="put ArUco markers on the cloth")
     given = parser.parse_args()
     if given.count < LEAST_COUNT or given.width < LEAST_WIDTH:

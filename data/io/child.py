@@ -27,7 +27,7 @@ from data.io.streams import secure, silence_libraries
 
 # The child's program. It sets the parent's search path before it imports anything. (`multiprocessing` would import
 # itself from the current folder.)
-START = """
+CHILD_PROGRAM = """
 import sys
 sys.path[:] = sys.argv[3:4]
 import data, models
@@ -81,7 +81,7 @@ def run_apart(
 def _started(theirs: Connection, log: Path) -> Iterator[subprocess.Popen]:
     """The child process, killed at the end of the block; its end of the pipe is closed in this process."""
     places = [ROOT, *without_current_folder(sys.path)]
-    command = [sys.executable, "-P", "-c", START, str(theirs.fileno()), str(os.getpid()), *places]
+    command = [sys.executable, "-P", "-c", CHILD_PROGRAM, str(theirs.fileno()), str(os.getpid()), *places]
     with theirs, open(open_regular(log, os.O_WRONLY | os.O_APPEND), "wb") as sink:
         process = subprocess.Popen(
             command,

@@ -14,8 +14,8 @@ from data.errors import DamagedError, read_by_library
 from data.io.metadata import ADOBE_RGB, CMYK, UNCALIBRATED
 from data.pixels import Levels
 
-SAME = 2  # levels of 255 by which profiles of sRGB of several programs differ
-STEPS = 6  # colours per channel of which profiles are compared
+SAME_LEVELS = 2  # levels of 255 by which profiles of sRGB of several programs differ
+COLOUR_STEPS = 6  # colours per channel of which profiles are compared
 NOTES = {
     CMYK: "CMYK without a colour profile, whose colours are approximate: save it as sRGB",
     UNCALIBRATED: "no colour profile, although EXIF says that its colours are not sRGB: read as sRGB",
@@ -72,9 +72,9 @@ def _to_srgb(profile: bytes) -> tuple[str, ImageCms.ImageCmsTransform | None]:
         return "", None
     if mode != "RGB":
         return name, transform
-    colors = np.stack(np.meshgrid(*[np.linspace(0, 255, STEPS).astype(np.uint8)] * 3), axis=-1).reshape(1, -1, 3)
+    colors = np.stack(np.meshgrid(*[np.linspace(0, 255, COLOUR_STEPS).astype(np.uint8)] * 3), axis=-1).reshape(1, -1, 3)
     converted = np.asarray(ImageCms.applyTransform(Image.fromarray(colors), transform))
-    is_srgb = np.abs(converted.astype(int) - colors).max() <= SAME
+    is_srgb = np.abs(converted.astype(int) - colors).max() <= SAME_LEVELS
     return ("", None) if is_srgb else (name, transform)
 
 

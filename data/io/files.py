@@ -18,7 +18,7 @@ from data.errors import UserError
 LINK_WORDS = "it is a symbolic link, and this program does not write through links: remove it"
 LONGEST_NAME = 235  # bytes: file systems allow 255, and the temporary name is ".<name>.<process>.tmp"
 HARD_LINK_WORDS = "it is a hard link, and this program does not write through links: remove it"
-MOST_NAMED = 12
+MOST_SUGGESTED = 12
 MOST_READ = 4096  # maximum number of entries of a folder that are considered
 
 
@@ -183,6 +183,6 @@ def similar_names(path: Path, *suffixes: str) -> str:
         return ""
     if not names:
         return f"; {folder} holds no {kind}"
-    listing = f"{', '.join(names[:MOST_NAMED])}{', ...' if len(names) > MOST_NAMED else ''}"
+    listing = f"{', '.join(names[:MOST_SUGGESTED])}{', ...' if len(names) > MOST_SUGGESTED else ''}"
     near = difflib.get_close_matches(path.name, names, n=1)
     return f"; did you mean {folder / near[0]}? (there: {listing})" if near else f"; there: {listing}"

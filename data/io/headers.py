@@ -16,7 +16,7 @@ from data.errors import DamagedError, UserError, read_by_library
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
-HEAD_BYTES = 24  # up to the size in a PNG
+IMAGE_HEAD_BYTES = 24  # up to the size in a PNG
 JPEG_SIGNATURE = b"\xff\xd8\xff"
 WEBP_SIGNATURE = re.compile(b"RIFF....WEBP", re.DOTALL)
 TIFF_SIGNATURES = (b"II*\0", b"MM\0*")  # signatures
@@ -51,7 +51,7 @@ TIFF_TAGS |= {338: "alpha", 339: "form"}
 
 def header_size(file: BinaryIO, path: Path | str) -> tuple[int, int]:
     """(width, height) in the header of an image file; raises ImageError for a damaged one and for other formats."""
-    head = file.read(HEAD_BYTES)
+    head = file.read(IMAGE_HEAD_BYTES)
     if head[:4] in BIG_TIFFS:
         raise ImageError(f"{path}: is a BigTIFF, which is not read; save it as TIFF or PNG")
     if head[:4] in TIFF_SIGNATURES and Path(path).suffix.lower() not in TIFF_SUFFIXES:

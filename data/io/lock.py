@@ -12,7 +12,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.io.files import open_regular
 
-ATTEMPTS = 20  # to open the file while other processes remove it
+OPEN_ATTEMPTS = 20  # to open the file while other processes remove it
 WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # on file systems without locks
 LONGEST_NUMBER = 20  # bytes of the holder's process number in the file
 
@@ -86,7 +86,7 @@ class FileLock:
 
     def _take(self) -> None:
         """Open and lock the file; repeat if it was removed in between."""
-        for _ in range(ATTEMPTS):
+        for _ in range(OPEN_ATTEMPTS):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._descriptor = open_regular(self.path, os.O_RDWR)

@@ -30,7 +30,7 @@ LATITUDE_SIDE, LATITUDE, LONGITUDE_SIDE, LONGITUDE, BELOW_SEA, ALTITUDE = range(
 WHOLE_SIZE = (0xA002, 0xA003)  # width and height
 FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres; the equivalent focal length refers to the diagonal of this film
 # Millimetres, 35 mm equivalent. Values outside this range are wrong entries.
-SHORTEST_FOCAL, LONGEST_FOCAL = 5.0, 2000.0
+SHORTEST_FOCAL_35MM, LONGEST_FOCAL_35MM = 5.0, 2000.0
 USED_TAGS = (*range(1, 7), FOCAL_LENGTH_35MM, *WHOLE_SIZE)
 Tags = dict[int, bytes | tuple[float, ...]]  # the values of each, bytes for bytes and texts
 
@@ -98,7 +98,7 @@ def read_exif(path: Path) -> tuple[int, float | None]:
     """
     metadata = read_metadata(path)
     focal = float(metadata.exif.get(FOCAL_LENGTH_35MM, (0,))[0])
-    in_range = SHORTEST_FOCAL <= focal <= LONGEST_FOCAL
+    in_range = SHORTEST_FOCAL_35MM <= focal <= LONGEST_FOCAL_35MM
     return metadata.orientation, focal if in_range else None
 
 

@@ -14,7 +14,7 @@ from data.io.images import IMAGE_SUFFIXES, list_images
 
 SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
 MASK_FOLDERS = ("masks", "mask")
-MOST_PARTS, LONGEST = 128, 255  # parts of a path, and bytes of a part
+MOST_PARTS, LONGEST_PART = 128, 255  # parts of a path, and bytes of a part
 
 
 def parts_inside(name: str) -> tuple[str, ...]:
@@ -25,7 +25,9 @@ def parts_inside(name: str) -> tuple[str, ...]:
     path = PureWindowsPath(os.path.normpath(name.replace("\\", "/")))
     parts = path.parts[bool(path.anchor) :]
     parts = parts[sum(part == ".." for part in parts) :]  # after normpath they are the first ones
-    is_possible = len(parts) <= MOST_PARTS and all(len(part.encode("utf-8", "replace")) <= LONGEST for part in parts)
+    is_possible = len(parts) <= MOST_PARTS and all(
+        len(part.encode("utf-8", "replace")) <= LONGEST_PART for part in parts
+    )
     return parts if is_possible else ()
 
 

@@ -22,7 +22,7 @@ from data.errors import LONGEST_REASON, DamagedError, SceneError, one_line, read
 from data.io.files import open_input, read_regular
 
 # Ten thousand frames with their own intrinsics have 15 MB. The parsed values take about thirty times as much memory.
-MAX_FILE_BYTES = 1 << 25
+MAX_TEXT_BYTES = 1 << 25
 MAX_POINTS_BYTES = 1 << 27  # files that have the points of structure from motion, too
 LARGEST_SIZE = 1 << 16  # pixels per side, the limit of JPEG
 # Relative deviation of R^T R from a multiple of the identity. Three decimals in a text file give up to 2e-3, an error
@@ -35,10 +35,10 @@ MAX_MEMBER_BYTES = 1 << 16
 # A thousand views with inverses and bounds have 2 MB; the archive's directory is read completely.
 MAX_NPZ_BYTES = 1 << 30
 # The methods that numpy writes into npz archives. zipfile decompresses the other methods without a limit.
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def read_json(path: Path, most_bytes: int = MAX_FILE_BYTES) -> object:
+def read_json(path: Path, most_bytes: int = MAX_TEXT_BYTES) -> object:
     """The JSON value in the file; raises SceneError for anything else.
 
     NaN and Infinity, which Python writes, are accepted here: `number` rejects them with the name of the key.
@@ -55,7 +55,7 @@ def read_json(path: Path, most_bytes: int = MAX_FILE_BYTES) -> object:
         raise SceneError(f"{path}: cannot be read as JSON (it {why}); write it again") from error
 
 
-def read_object(path: Path, most_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
+def read_object(path: Path, most_bytes: int = MAX_TEXT_BYTES) -> dict[str, Any]:
     """The JSON object in the file, as `read_json`; raises SceneError for anything else."""
     content = read_json(path, most_bytes)
     if not isinstance(content, dict):
@@ -63,7 +63,7 @@ def read_object(path: Path, most_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
     return content
 
 
-def read_content(path: Path, most_bytes: int = MAX_FILE_BYTES) -> bytes:
+def read_content(path: Path, most_bytes: int = MAX_TEXT_BYTES) -> bytes:
     """The bytes of the file; raises SceneError if it cannot be read, or is larger than `most_bytes`."""
     try:
         content = read_regular(path, most_bytes + 1)
@@ -215,7 +215,7 @@ def read_members(path: Path, wanted: re.Pattern | None, most: int = MAX_MEMBER_B
                 continue
             if entry.file_size > most:
                 raise DamagedError(f"{name} would decompress to {entry.file_size} bytes, far more than it needs")
-            if entry.compress_type not in METHODS:
+            if entry.compress_type not in ZIP_METHODS:
                 raise DamagedError(f"{name} has a compression method that numpy never uses")
             try:
                 with read_by_library():

@@ -23,11 +23,11 @@ LEAST_OF_BORDERS = 0.9  # fraction of the pixels along the images' borders that 
 # Fractions of an image. Smaller enclosed regions of the backdrop's colour are highlights or shadows of the object;
 # smaller parts beside it are noise.
 LEAST_HOLE, LEAST_PART = 1e-3, 1e-4
-# An outline is an edge where the colour differs by EDGE from the backdrop within EDGE_REACH pixels, which covers the
-# noise of JPEG around an edge; the outline of a bright spot or of a gradient is not an edge.
-EDGE, EDGE_REACH = 24 / 255, 8
+# An outline is an edge where the colour differs by EDGE_CONTRAST from the backdrop within EDGE_REACH pixels, which
+# covers the noise of JPEG around an edge; the outline of a bright spot or of a gradient is not an edge.
+EDGE_CONTRAST, EDGE_REACH = 24 / 255, 8
 LEAST_EDGES = 0.6  # fraction of the outlines that are edges
-MOST_EMPTY = 0.1  # fraction of the images without an object
+MOST_EMPTY_VIEWS = 0.1  # fraction of the images without an object
 MOST_SATURATED = 0.5  # fraction of the images that are left out
 SATURATED = 250 / 255  # an overexposed backdrop, from which an overexposed object cannot be told
 PLAIN_STEP = 8 / 255  # tolerance of a uniform background: compression, lighting
@@ -125,14 +125,14 @@ def shows_object(images: Sequence[np.ndarray], masks: Sequence[np.ndarray], colo
 
     Nearly all images must show an object, and most of the outlines must be edges.
     """
-    if np.mean([not mask.any() for mask in masks]) > MOST_EMPTY:
+    if np.mean([not mask.any() for mask in masks]) > MOST_EMPTY_VIEWS:
         return False
     contrasts, window = [], np.ones((2 * EDGE_REACH + 1,) * 2, np.uint8)
     for image, mask, colour in zip(images, masks, colours, strict=True):
         is_outline = cv2.erode(mask, np.ones((3, 3), np.uint8), borderValue=(255,)) < mask
         difference = np.abs(to_float(image) - colour).max(axis=2)
         contrasts.append(cv2.dilate(difference, window)[is_outline])  # the largest within EDGE_REACH pixels
-    return bool((np.concatenate(contrasts) > EDGE).mean() >= LEAST_EDGES)
+    return bool((np.concatenate(contrasts) > EDGE_CONTRAST).mean() >= LEAST_EDGES)
 
 
 def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -13,7 +13,7 @@ from data.scenes.readers import FORMATS
 
 AUTO_FORMAT = "auto"
 NO_REFINEMENT, POSES, POSES_AND_FOCAL = "none", "poses", "focal"
-MOST_VIEWS = 10**6  # photographs of a scene
+MOST_PHOTOGRAPHS = 10**6  # photographs of a scene
 MAX_DOWNSCALE = 64  # of the image's sides; beyond it no pixels are left
 TRAINING, VALIDATION, TEST = "training", "validation", "test"  # the groups in messages, metrics and reports
 
@@ -38,7 +38,7 @@ class DatasetConfig:
     # width and height of the images are divided by this
     downscale: int = field(default=1, metadata={"at_least": 1, "at_most": MAX_DOWNSCALE})
     # images 0, n, 2 n, ... are test images; 0: none
-    test_every: int = field(default=0, metadata={"at_least": 0, "at_most": MOST_VIEWS})
+    test_every: int = field(default=0, metadata={"at_least": 0, "at_most": MOST_PHOTOGRAPHS})
     test_views: tuple[int, ...] = ()  # indices of the test images
     validation_views: tuple[int, ...] = ()  # indices of the validation images
     train_views: tuple[int, ...] = ()  # indices of the images that are trained on; (): all others

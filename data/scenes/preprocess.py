@@ -30,7 +30,7 @@ from data.scenes.undistort import Undistorter, lenses_of, resized
 
 INVERTED = "the masks look inverted: white at the borders and black in the middle, where white is to mark the object"
 MOST_BORDER, LEAST_MIDDLE = 0.9, 0.5  # of the pixels are white in masks that are not
-OPAQUE = 255  # an alpha channel that has nothing else is no mask
+OPAQUE_LEVEL = 255  # an alpha channel that has nothing else is no mask
 MULTIPLIED = "the photographs look multiplied by their alpha channel: save them with straight alpha, or edges are dark"
 LEAST_PARTIAL = 100  # pixels that are partly transparent, of an image that shows it
 
@@ -187,9 +187,9 @@ def _decode_all(
         try:
             rgb, mask, looks_multiplied = _decode(posed, background)
             multiplied += [] if looks_multiplied is None else [looks_multiplied]
-            is_opaque = is_opaque and (given is False or mask is None or mask.min() == OPAQUE)
+            is_opaque = is_opaque and (given is False or mask is None or mask.min() == OPAQUE_LEVEL)
             if has_masks and mask is None:  # unmasked beside masked ones: all object
-                mask = np.full(rgb.shape[:2], OPAQUE, np.uint8)
+                mask = np.full(rgb.shape[:2], OPAQUE_LEVEL, np.uint8)
             rgb, mask = _reduced(lens(rgb), downscale), None if mask is None else _reduced(lens(mask), downscale)
         except MemoryError as error:
             raise ImageError(
@@ -238,7 +238,7 @@ def _decode(posed: PosedImage, background: float) -> tuple[np.ndarray, np.ndarra
     alpha = alpha_of(pixels)
     if alpha is None:
         return rgb, None, None
-    shows = np.count_nonzero((alpha > 0) & (alpha < OPAQUE)) >= LEAST_PARTIAL
+    shows = np.count_nonzero((alpha > 0) & (alpha < OPAQUE_LEVEL)) >= LEAST_PARTIAL
     return over_background(rgb, alpha, background), alpha, bool((rgb <= pixels[..., 3:]).all()) if shows else None
 
 

@@ -19,7 +19,7 @@ from data.scenes.frustum import Cameras, border_distances, enclosing_ball, frust
 from data.scenes.sparse import object_points, place_points
 from data.scenes.visual_hull import masked_views, visual_hull
 
-MARGIN = 1.1  # sphere radius over object radius, the published dataset.scale_mat_scale
+HULL_MARGIN = 1.1  # sphere radius over object radius, the published dataset.scale_mat_scale
 POINTS_MARGIN = 1.2  # likewise for SfM points, whose outermost ones are trimmed although they may be on the object
 OUTSIDE = 1.02  # smallest distance of a camera in radii: rays must not start inside the sphere
 LEAST_SHRUNK = 0.5  # of the estimated radius: a smaller sphere would not contain the object
@@ -35,7 +35,7 @@ LARGEST_ROI = 1e12  # world units, and the inverse of the smallest radius: cubes
 SAME_RATIO = 1.25  # largest ratio of the offsets of the principal point in x and y for resized images
 OFF_CENTRE = 0.25  # of the image, from its centre to the principal point; a larger offset means a resize or a crop
 SENTENCE = "region of interest"  # how the sentence on the source starts
-HINT = 'give the region as --roi "x y z r"'
+ROI_HINT = 'give the region as --roi "x y z r"'
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def find_region(
     if not np.abs(cameras.c2w).max() < LARGEST_NUMBER:
         raise SceneError(
             "the cameras contain numbers that are too large or not finite, so no region of interest can be estimated; "
-            f"correct them, or {HINT}"
+            f"correct them, or {ROI_HINT}"
         )
     region = _from_masks(cameras, masks) if masks is not None else None
     if region is None and points is not None:
@@ -119,7 +119,7 @@ def require_common_view(region: Region, given: Cameras) -> None:
     if np.median(off) <= OFF_CENTRE:
         raise SceneError(
             f"{len(cameras) - sees.sum()} of {len(cameras)} cameras look away from the region of interest "
-            f"({listed_views(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
+            f"({listed_views(np.flatnonzero(~sees))}); correct their poses, or {ROI_HINT}"
         )
     (x, y), (width, height) = principal[np.argmax(off)], cameras.sizes[np.argmax(off)].astype(int)
     across, down = 2 * x / width, 2 * y / height
@@ -150,12 +150,12 @@ def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> Region | None:
         return None
     centre, radius = enclosing_ball(hull.centres)
     radius += hull.side / 2
-    if np.linalg.norm(cameras.origins - centre, axis=1).min() < LEAST_HULL_SHRUNK * OUTSIDE * MARGIN * radius:
+    if np.linalg.norm(cameras.origins - centre, axis=1).min() < LEAST_HULL_SHRUNK * OUTSIDE * HULL_MARGIN * radius:
         return None
     left_out = hull.views[~hull.is_trusted]
     without = f" (without {listed_views(left_out)}, which contradict the others)" if len(left_out) else ""
     source = f"from the visual hull of {np.sum(hull.is_trusted)} masks{without}"
-    return _unless_tiny(Region(centre, MARGIN * radius, source), cameras)
+    return _unless_tiny(Region(centre, HULL_MARGIN * radius, source), cameras)
 
 
 def _from_points(cameras: Cameras, points: SparsePoints, cameras_outside: bool) -> Region | None:
@@ -198,21 +198,21 @@ def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
     _require_something_common(cameras)
     centre = meeting_point(cameras.origins, cameras.axes)
     if centre is None:
-        raise SceneError(f"the cameras look along parallel axes, so the object's distance is undetermined; {HINT}")
+        raise SceneError(f"the cameras look along parallel axes, so the object's distance is undetermined; {ROI_HINT}")
     borders = [border_distances(centre[None], *camera)[0] for camera in cameras]
     fitting = np.array(borders).reshape(-1, 2, 2).min(axis=2)  # [V, 2], radii that fit the width and the height
     shown = fitting.min(axis=1)
     if 2 * np.sum(shown > 0) <= len(cameras):
         raise SceneError(
             f"the cameras look at no common point ({listed_views(np.flatnonzero(shown <= 0))} do not show the one "
-            f"nearest to all axes); {HINT}"
+            f"nearest to all axes); {ROI_HINT}"
         )
     distance = _distance(cameras, centre)
     if cameras_outside:
         radius = min(np.median(np.sqrt(fitting[shown > 0].prod(axis=1))), FOCUS_SHARE * distance)
     else:
         farthest = np.max(borders, axis=1)[shown > 0]
-        radius = min(MARGIN * np.median(farthest), WITHIN_SHARE * distance)
+        radius = min(HULL_MARGIN * np.median(farthest), WITHIN_SHARE * distance)
     return Region(centre, radius, f"from the common focus of {len(cameras)} cameras")
 
 
@@ -221,7 +221,7 @@ def _require_something_common(cameras: Cameras) -> None:
     apart = np.linalg.norm(cameras.origins - np.median(cameras.origins, axis=0), axis=1)
     extent = np.median(apart[apart > 0]) if apart.any() else 0.0
     if extent == 0:
-        raise SceneError(f"all cameras are at one position, so the object's distance is undetermined; {HINT}")
+        raise SceneError(f"all cameras are at one position, so the object's distance is undetermined; {ROI_HINT}")
     chosen = evenly_spaced(len(cameras), SEARCHED_VIEWS)
     some = cameras.pick(chosen)
     along = extent * SEARCHED_DEPTHS[:, None]
@@ -232,7 +232,7 @@ def _require_something_common(cameras: Cameras) -> None:
         raise SceneError(
             f"the cameras look away from each other: no point is in more than {shows[:, best].sum()} of "
             f"{len(cameras)} images ({listed_views(np.flatnonzero(~shows[:, best]))} look elsewhere); "
-            f"leave out the views that show other places, correct the poses, or {HINT}"
+            f"leave out the views that show other places, correct the poses, or {ROI_HINT}"
         )
 
 
@@ -247,7 +247,7 @@ def _outside_cameras(region: Region, cameras: Cameras) -> Region:
         raise SceneError(
             f"the camera of view {nearest} is {distances[nearest]:.3g} from the centre of the region of interest, "
             f"whose radius is {region.radius:.3g}: no sphere around the object excludes all cameras; "
-            f"leave that view out, or {HINT}"
+            f"leave that view out, or {ROI_HINT}"
         )
     shrunk = f"shrunk from {region.radius:.4g} to exclude the camera of view {nearest}"
     return described_region(region.centre, radius, f"{region.how}, {shrunk}")

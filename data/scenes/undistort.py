@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
-from data.cameras import LONGEST_FOCAL, PIXEL_CENTRE, SHORTEST_FOCAL
+from data.cameras import LONGEST_FOCAL_RATIO, PIXEL_CENTRE, SHORTEST_FOCAL_RATIO
 from data.errors import SceneError
 from data.io.headers import ImageError
 from data.io.images import image_size
@@ -31,7 +31,7 @@ SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
 SIZE_ROUNDING = 1.0  # pixels by which a reduced image may deviate from the exact aspect ratio
 # Networks that estimate cameras reduce images to sides that are multiples of their patches: VGGT of 14 pixels, DUSt3R
 # of 16 to 512 (other cameras often have sides that are multiples of 16).
-PATCH, DUST3R_PATCH, DUST3R_SIDE = 14, 16, 512
+NETWORK_PATCH, DUST3R_PATCH, DUST3R_SIDE = 14, 16, 512
 
 
 def resized(intrinsics: np.ndarray, size: tuple[int, int], new_size: tuple[int, int]) -> np.ndarray:
@@ -62,7 +62,7 @@ def fitted(lens: Lens, size: tuple[int, int]) -> np.ndarray:
 
 def _is_of_network(small: tuple[int, int], size: tuple[int, int]) -> bool:
     """Whether `small` (width, height) is a reduction of `size` with sides rounded to patches of a network."""
-    scale, patch = max(small) / max(size), DUST3R_PATCH if max(small) == DUST3R_SIDE else PATCH
+    scale, patch = max(small) / max(size), DUST3R_PATCH if max(small) == DUST3R_SIDE else NETWORK_PATCH
     if scale > 1 or small[0] % patch or small[1] % patch:
         return False
     return all(abs(side - scale * whole) <= patch / 2 for side, whole in zip(small, size, strict=True))
@@ -153,8 +153,8 @@ def lenses_of(parsed: ParsedScene, posed_images: Sequence[PosedImage]) -> list[U
     for posed, size in zip(posed_images, sizes, strict=True):
         width, height = posed.lens.size or size
         focal = np.abs(np.diag(posed.lens.intrinsics)[:2])
-        longest = LONGEST_FOCAL * max(width, height)
-        for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "too short")):
+        longest = LONGEST_FOCAL_RATIO * max(width, height)
+        for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL_RATIO * width, "too short")):
             if wrong.any():
                 raise SceneError(
                     f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length of "

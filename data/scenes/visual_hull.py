@@ -17,7 +17,7 @@ from data.parsed_scene import MASK_HALF
 from data.pixels import size_of, size_within
 from data.scenes.frustum import Cameras, cell_centres, meeting_point, octants
 
-MOST_VIEWS = 120  # evenly chosen; more do not change a hull of this resolution
+MOST_HULL_VIEWS = 120  # evenly chosen; more do not change a hull of this resolution
 MASK_SIDE = 192  # pixels; the longer side of the reduced masks
 FULLEST_MASK = 0.95  # of the image; a fuller mask does not constrain the hull
 FIRST_CUBES = 24  # per side of the first box
@@ -30,7 +30,7 @@ GROWTHS = 3  # how often the box is doubled if the hull reaches its walls
 
 TOLERANCE = 0.2  # fraction of the views that may reject a kept cube while wrong masks are included
 STRICT_TOLERANCE = 0.03  # the same without the wrong masks, for ragged outlines
-LEAST_AGREEMENT = 0.6  # of the median agreement with the hull: a mask below it is wrong
+TRUSTED_AGREEMENT = 0.6  # of the median agreement with the hull: a mask below it is wrong
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Hull:
 
 def masked_views(cameras: Cameras, masks: Sequence[np.ndarray]) -> MaskedViews:
     """The views whose `masks` (uint8 [H, W], 255 on the object) are neither empty nor full."""
-    chosen = evenly_spaced(len(cameras), MOST_VIEWS)
+    chosen = evenly_spaced(len(cameras), MOST_HULL_VIEWS)
     reduced = [_reduced(masks[view]) for view in chosen]
     is_used = np.array([0 < mask.mean() < FULLEST_MASK for mask in reduced], dtype=bool)
     chosen, reduced = chosen[is_used], [mask for mask, ok in zip(reduced, is_used, strict=True) if ok]
@@ -88,7 +88,7 @@ def visual_hull(views: MaskedViews) -> Hull | None:
     if loose is None:
         return None
     agreement = _agreements(*loose, views)
-    is_trusted = agreement >= LEAST_AGREEMENT * np.median(agreement)
+    is_trusted = agreement >= TRUSTED_AGREEMENT * np.median(agreement)
     trusted = views.pick(is_trusted)
     strict = loose[0][_stays(*loose, 1.0, trusted, _distances(trusted), STRICT_TOLERANCE)]
     centres = strict if len(strict) else loose[0]

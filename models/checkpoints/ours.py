@@ -28,7 +28,7 @@ FORMAT = "neus-jittor"
 SCHEMA = 3  # increase it when older versions would misread newer files
 EMA_SCHEMA = 2  # of a file without buffers, which older versions can read
 PLAIN_SCHEMA = 1  # of a file without buffers and averaged weights, likewise
-MOST_STEPS = 2**53  # a double represents all smaller integers
+LARGEST_STEP = 2**53  # a double represents all smaller integers
 
 # Header names: network/<network>/<name>, ema/<network>/<name>, buffer/<name> and <moment>/<network>.<name>.
 _NETWORK_PREFIX, _EMA_PREFIX, _BUFFER_PREFIX = "network", "ema", "buffer"
@@ -38,7 +38,7 @@ REAL_TYPES = ("F16", "F32", "F64")  # safetensors' types of weights
 WHOLE_TYPES = ("BOOL", "U8", "I8", "I16", "I32", "I64")  # further types of buffers
 READING_COPIES = 3  # in memory: the file's pages, the arrays, and the bytes of one array for the checksum
 FRAME_KEY, DATA_KEY = "scene_to_world", "data"  # of the state, see models.checkpoints.scenes
-DATA = ("photographs", "masks", "cameras", "points")  # the tables of numbers under DATA_KEY
+SCENE_TABLES = ("photographs", "masks", "cameras", "points")  # the tables of numbers under DATA_KEY
 LARGEST_MATRIX_ENTRY = 1e30  # larger entries overflow when multiplied
 
 
@@ -141,7 +141,9 @@ _VALID: dict[str, Callable[[Any], bool]] = {
         and _are_numbers(value, LARGEST_MATRIX_ENTRY)
         and math.hypot(*(row[0] for row in value[:3])) > 0.0
     ),
-    DATA_KEY: lambda value: value.keys() <= {*DATA} and all(_are_numbers(table.values()) for table in value.values()),
+    DATA_KEY: lambda value: (
+        value.keys() <= {*SCENE_TABLES} and all(_are_numbers(table.values()) for table in value.values())
+    ),
     PLAN_KEY: lambda value: of_state(value) is not None,
 }
 
@@ -178,7 +180,7 @@ def header_step(path: Path) -> int | None:
         return None
     if metadata.get("format") != FORMAT:
         return None
-    return step if 0 <= step <= MOST_STEPS else None
+    return step if 0 <= step <= LARGEST_STEP else None
 
 
 def encoded(checkpoint: Checkpoint) -> bytes:
@@ -226,7 +228,7 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str], state: dict
     buffers = plain.pop(_BUFFER_PREFIX)
     check_moments(plain)
     step, adam_steps = (int(metadata[key]) for key in ("step", "adam_steps"))
-    if not (0 <= step <= MOST_STEPS and 0 <= adam_steps <= MOST_STEPS):
+    if not (0 <= step <= LARGEST_STEP and 0 <= adam_steps <= LARGEST_STEP):
         raise ValueError("its number of steps is invalid")
     return Checkpoint(step, networks[_NETWORK_PREFIX], plain, adam_steps, state, networks[_EMA_PREFIX], buffers)
 

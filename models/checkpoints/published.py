@@ -25,12 +25,12 @@ import numpy as np
 
 from data.errors import DamagedError, read_by_library
 from data.io.files import open_input
-from models.checkpoints.ours import StateError, check_moments
+from models.checkpoints.ours import LARGEST_STEP, StateError, check_moments
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 
 # The published networks with their moments have 17 MB. The limit applies to the file and to the tensors, which may be
 # larger than the file if strides are 0.
-MAX_BYTES = 1 << 30
+MAX_ARCHIVE_BYTES = 1 << 30
 # Checkpoints of the published networks have 25 kB. One byte can create a list or dictionary of 64 bytes.
 MAX_PICKLE_BYTES = 4 << 20
 _LEGACY_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # MAGIC_NUMBER of torch/serialization.py, pickled
@@ -40,7 +40,6 @@ _STORAGES |= {"Byte": "u1", "Bool": "b1"}
 
 # In the order in which the published Runner passes their parameters to Adam.
 NETWORKS = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine")
-LARGEST_STEP = 1 << 40  # a bound, since an integer in a file may have a million digits
 _REVERSED = [2, 1, 0]  # BGR to RGB
 _COLOR_LAYER = re.compile(r"lin(\d+)\.(weight_v|weight_g|weight|bias)")
 # The names of torch.nn.utils.parametrizations.weight_norm, the successor of torch.nn.utils.weight_norm.
@@ -77,8 +76,8 @@ def read_torch_checkpoint(path: Path) -> dict[str, Any]:
 def _read(file: IO[bytes]) -> Any:
     """The value in an archive; raises RefusedError for other files, and archives that are too large or damaged."""
     size = os.fstat(file.fileno()).st_size
-    if size > MAX_BYTES:
-        raise RefusedError(f"is larger than {MAX_BYTES >> 20} MiB, too large for a NeuS checkpoint")
+    if size > MAX_ARCHIVE_BYTES:
+        raise RefusedError(f"is larger than {MAX_ARCHIVE_BYTES >> 20} MiB, too large for a NeuS checkpoint")
     start = file.read(len(_LEGACY_START))
     if start == _LEGACY_START:
         raise RefusedError(
@@ -120,7 +119,7 @@ class _Unpickler(_Unpickler_of_Python):
         super().__init__(io.BytesIO(archive.read(f"{root}data.pkl")))
         names = archive.namelist()
         order = ">" if f"{root}byteorder" in names and archive.read(f"{root}byteorder").strip() == b"big" else "<"
-        bytes_left = MAX_BYTES  # of all tensors
+        bytes_left = MAX_ARCHIVE_BYTES  # of all tensors
 
         @cache
         def content(key: str) -> bytes:
@@ -145,7 +144,7 @@ class _Unpickler(_Unpickler_of_Python):
                 raise RefusedError("is damaged: a tensor exceeds its storage")
             bytes_left -= math.prod(size) * storage.itemsize
             if bytes_left < 0:
-                raise RefusedError(f"would expand to more than {MAX_BYTES >> 20} MiB")
+                raise RefusedError(f"would expand to more than {MAX_ARCHIVE_BYTES >> 20} MiB")
             strides = tuple(step * storage.itemsize for step in stride)
             view = np.lib.stride_tricks.as_strided(storage[offset:], size, strides)
             return view.astype(view.dtype.newbyteorder("="), order="C")

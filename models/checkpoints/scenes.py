@@ -20,7 +20,7 @@ from data.prepare.load import load_scene, load_views
 from data.scenes.config import DatasetConfig
 from data.scenes.scene import Posed, Scene
 from models.checkpoints.measurements import measured
-from models.checkpoints.ours import DATA, DATA_KEY, FRAME_KEY
+from models.checkpoints.ours import DATA_KEY, FRAME_KEY, SCENE_TABLES
 from models.methods.conf import ExperimentConfig
 from models.methods.registry import decide
 from models.plan import (
@@ -111,13 +111,13 @@ class SceneOfModel:
 
 # Largest differences of the numbers of `_data` between machines and sizes: levels of 255; radii, parts of an axis and
 # of the width; radii.
-TOLERANCES = dict(zip(DATA, (6.0, 6.0, 0.02, 0.1), strict=True))
+TOLERANCES = dict(zip(SCENE_TABLES, (6.0, 6.0, 0.02, 0.1), strict=True))
 ACCEPT = "continue with the changed ones by --checkpoint FILE --overwrite instead of --is_continue"
-PARTS = 3  # of an image along each side, of which the mean colour is taken
-SAMPLES = 256  # pixels along each side that it is taken from, at least
+MEAN_PARTS = 3  # of an image along each side, of which the mean colour is taken
+MEAN_SAMPLES = 256  # pixels along each side that it is taken from, at least
 HULL, BACKDROP = "hull", "backdrop"  # buffers of occupancy sampling: its region, and the backdrop of derived masks
 FRAME_TOLERANCE = 1e-3  # of the sphere's radius; smaller differences are invisible
-BACKGROUND = "background_density"  # network of occupancy sampling without masks
+BACKGROUND_NETWORK = "background_density"  # network of occupancy sampling without masks
 MASK_WORDS = {NONE: "without masks", GIVEN: "with masks", DERIVED: "with masks derived from the backdrop"}
 
 
@@ -148,15 +148,15 @@ def _cameras(scene: Scene) -> dict[str, np.ndarray]:
 
 
 def _means(image: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-    """The mean levels, of 255, of PARTS x PARTS parts of an image in each channel; black outside `mask`.
+    """The mean levels, of 255, of MEAN_PARTS x MEAN_PARTS parts of an image in each channel; black outside `mask`.
 
     What is behind an alpha mask is the conf's.
     """
-    step = max(1, min(image.shape[:2]) // SAMPLES)
+    step = max(1, min(image.shape[:2]) // MEAN_SAMPLES)
     levels = 255.0 * to_float(image[::step, ::step])
     if mask is not None:
         levels = levels * to_float(mask[::step, ::step])[..., None]
-    return cv2.resize(levels, (PARTS, PARTS), interpolation=cv2.INTER_AREA).ravel()
+    return cv2.resize(levels, (MEAN_PARTS, MEAN_PARTS), interpolation=cv2.INTER_AREA).ravel()
 
 
 def require_same_data(checkpoint: Checkpoint, scene: Scene) -> None:
@@ -240,7 +240,7 @@ def trained_masks(checkpoint: Checkpoint) -> str | None:
     """The masks of a training by occupancy sampling; None if its checkpoint, of an earlier version, does not tell."""
     if PLAN_KEY in checkpoint.state:
         return of_state(checkpoint.state[PLAN_KEY]).masks.value
-    if BACKDROP in checkpoint.buffers or BACKGROUND in checkpoint.tensors:
+    if BACKDROP in checkpoint.buffers or BACKGROUND_NETWORK in checkpoint.tensors:
         return DERIVED if BACKDROP in checkpoint.buffers else NONE
     return GIVEN if "sdf_network_fine" in checkpoint.tensors else None
 

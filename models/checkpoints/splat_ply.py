@@ -20,11 +20,11 @@ from models.methods.gaussians.conf import SURFELS, SplatsConfig
 from models.ops.harmonics import MOST_DEGREE, count_of, turning
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 
-SUFFIX = ".ply"
-NETWORK = "splats"
-READING_COPIES = 8  # memory while a file is read, in sizes of the file: two copies, and the numbers as float64
-FLAT = -20.0  # log of a surfel's third scale relative to the larger of the others: invisibly thin
-LARGEST = 1e9  # of any number; its square does not overflow float32
+PLY_SUFFIX = ".ply"
+SPLATS_NETWORK = "splats"
+PLY_COPIES = 8  # memory while a file is read, in sizes of the file: two copies, and the numbers as float64
+FLAT_LOG_SCALE = -20.0  # log of a surfel's third scale relative to the larger of the others: invisibly thin
+LARGEST_VALUE = 1e9  # of any number; its square does not overflow float32
 _FIXED: tuple[str, ...] = ("x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2", "opacity")
 _FIXED += ("scale_0", "scale_1", "scale_2", "rot_0", "rot_1", "rot_2", "rot_3")
 
@@ -54,9 +54,9 @@ def to_checkpoint(path: Path, conf: SplatsConfig, scene_to_world: np.ndarray, st
         raise CheckpointError(
             f"{path}: its numbers exceed the range of the scene; export it in the world frame of the scene's cameras"
         )
-    tensors = {NETWORK: {name: array.astype(np.float32) for name, array in splats.items()}}
+    tensors = {SPLATS_NETWORK: {name: array.astype(np.float32) for name, array in splats.items()}}
     moments = {
-        moment: {f"{NETWORK}.{name}": np.zeros_like(array) for name, array in tensors[NETWORK].items()}
+        moment: {f"{SPLATS_NETWORK}.{name}": np.zeros_like(array) for name, array in tensors[SPLATS_NETWORK].items()}
         for moment in MOMENTS
     }
     return Checkpoint(step, tensors, moments, 0, {"source": "ply"}, {}, {"flat": np.array([conf.form == SURFELS])})
@@ -67,7 +67,7 @@ def _read(path: Path, conf: SplatsConfig) -> Splats:
     try:
         if not is_file(path):
             raise CheckpointError(f"There is no file {path}: give the path of an existing .ply of Gaussians.")
-        if READING_COPIES * path.stat().st_size > available_bytes():
+        if PLY_COPIES * path.stat().st_size > available_bytes():
             raise CheckpointError(f"{path}: its Gaussians do not fit into memory; end other programs")
         content = read_regular(path)
         with read_by_library():
@@ -100,7 +100,7 @@ def _splats(path: Path, rows: dict[str, np.ndarray], conf: SplatsConfig) -> Spla
     def table(*wanted: str) -> np.ndarray:
         found = np.stack([rows[name].astype(np.float64) for name in wanted], axis=1)
         with np.errstate(invalid="ignore"):
-            bad = ~(np.abs(found) <= LARGEST)
+            bad = ~(np.abs(found) <= LARGEST_VALUE)
         if bad.any():
             row, column = np.argwhere(bad)[0]
             raise CheckpointError(
@@ -128,7 +128,7 @@ def in_world(splats: Splats, scene_to_world: np.ndarray, is_flat: bool) -> Splat
     world = _moved(splats, scene_to_world)
     if is_flat:
         world["sizes"] = world["sizes"].copy()
-        world["sizes"][:, 2] = FLAT + world["sizes"][:, :2].max(axis=1)
+        world["sizes"][:, 2] = FLAT_LOG_SCALE + world["sizes"][:, :2].max(axis=1)
     return world
 
 

@@ -25,7 +25,6 @@ from scipy.ndimage import maximum_filter, minimum_filter
 
 from data.scenes.frustum import children
 
-AXES = (0, 1, 2)
 BOTH_SIGNS = 3  # both bits of `_signs`
 # To the 26 neighbours of a point, one of each opposite pair. Some direction is within 28 degrees of any gradient, so
 # that the largest difference is at least 0.88 of its norm.
@@ -35,7 +34,7 @@ Pair = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 def along_axes(values: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Apply `change`, which acts on the first axis, to each axis in turn."""
-    for axis in AXES:
+    for axis in range(3):
         values = change(values.swapaxes(0, axis)).swapaxes(0, axis)
     return values
 
@@ -108,11 +107,11 @@ def steepest(values: np.ndarray, known: np.ndarray, spacing: np.ndarray) -> floa
 
 # Factor on the largest measured gradient norm: 1.13 for the directions (lattice.DIRECTIONS), the rest for unmeasured
 # points.
-MARGIN = 1.25
+SLOPE_MARGIN = 1.25
 # Fractions of the range of values in a cell, or on the coarse lattice in a cell and its neighbours, below which a value
 # may be near a crossing. For a NeRF after 1000 steps, with a rough density, these numbers find all 723 components with
 # 4.7 % of the queries; 1/2 and 1/2 miss 46 of the smallest with 2.4 %.
-NEAR, NEAR_COARSE = 3.0, 1.0
+NEAR_FINE, NEAR_COARSE = 3.0, 1.0
 # Minimum number of cells of the coarsest lattice per axis. Without a bound, components smaller than such a cell may be
 # missed.
 COARSEST_BOUNDED = 32
@@ -144,12 +143,12 @@ class Rule:
         if coarse:
             highest, lowest = maximum_filter(highest, 3), minimum_filter(lowest, 3)
             crossing = maximum_filter(crossing, 3)
-        near = NEAR_COARSE if coarse else NEAR
+        near = NEAR_COARSE if coarse else NEAR_FINE
         return crossing | (corners(np.abs(even), np.minimum) <= near * (highest - lowest))
 
     def widened(self, slope: float) -> Rule:
         """The rule after a gradient norm was found; unchanged if it already allows for it."""
-        return self if self.slope is None or slope <= self.slope else replace(self, slope=MARGIN * slope)
+        return self if self.slope is None or slope <= self.slope else replace(self, slope=SLOPE_MARGIN * slope)
 
     def text(self) -> str:
         """The rule as a text for the log."""

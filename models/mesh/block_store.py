@@ -21,7 +21,7 @@ from models.mesh.extraction import BLOCK, Grid
 # columns, and the same again in the mesh file. Curved surfaces have up to twice as many.
 BYTES_PER_BLOCK = 2 * 64 * 64 * 1.5 * (24 + 2 * 12) * 2
 
-MOST_BYTES = 1 << 28  # bytes of an array of a block; a surface in every cell takes half of it
+MOST_BLOCK_BYTES = 1 << 28  # bytes of an array of a block; a surface in every cell takes half of it
 
 Key = tuple[int, int, int]  # position of a block, counted in blocks from the first corner
 
@@ -63,7 +63,7 @@ class Kept:
         if self._folder is None:
             return None
         try:
-            found: dict[str, Any] = read_members(_path(self._folder, key), None, MOST_BYTES)
+            found: dict[str, Any] = read_members(_path(self._folder, key), None, MOST_BLOCK_BYTES)
             patch = Patch(**found | {name: float(found[name]) for name in ("steepest", "allowed")})
         except (OSError, DamagedError, *INVALID):
             return None

@@ -24,8 +24,8 @@ from models.mesh.visibility import Visibility, lengths
 # Masks are dilated by 50 pixels of a DTU photograph, 1600 wide (as published for NeuS without masks); for other sizes
 # by the same fraction of the width.
 DILATION = 50 / 1600
-MOST_FACES = 4_000_000  # decimation of more triangles takes too long during a training
-FACES = 2**20  # faces processed at a time
+MOST_DECIMATED = 4_000_000  # decimation of more triangles takes too long during a training
+FACES_AT_ONCE = 2**20  # faces processed at a time
 
 
 def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
@@ -34,10 +34,10 @@ def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
 
 
 def normals_of(mesh: trimesh.Trimesh) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Faces [K, 3], FACES at a time, with their normals [K, 3], of twice the length of the areas."""
+    """Faces [K, 3], FACES_AT_ONCE at a time, with their normals [K, 3], of twice the length of the areas."""
     vertices = np.asarray(mesh.vertices)
-    for start in range(0, len(mesh.faces), FACES):
-        faces = mesh.faces[start : start + FACES]
+    for start in range(0, len(mesh.faces), FACES_AT_ONCE):
+        faces = mesh.faces[start : start + FACES_AT_ONCE]
         corners = vertices[faces]
         yield faces, np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
 
@@ -107,9 +107,9 @@ def thinned(surface: Surface, faces: int) -> tuple[trimesh.Trimesh, np.ndarray |
     large mesh.
     """
     mesh, rgb, count = surface.mesh, surface.rgb, len(surface.mesh.faces)
-    if count > MOST_FACES:
+    if count > MOST_DECIMATED:
         raise UserError(
-            f"the mesh has {count} triangles, more than the {MOST_FACES} that can be decimated for a page: "
+            f"the mesh has {count} triangles, more than the {MOST_DECIMATED} that can be decimated for a page: "
             "lower train.mesh_resolution or --resolution, or open the mesh file"
         )
     thin = decimated(mesh, faces)
@@ -143,11 +143,11 @@ def vertex_normals(mesh: trimesh.Trimesh) -> np.ndarray:
 
 
 THICK = 0.03  # radii from the plane within which a point, or a face that is parallel to it, is on the ground
-LEAST_SHARE = 0.1  # of the points; a smaller plane is not taken for the ground
+LEAST_GROUND = 0.1  # of the points; a smaller plane is not taken for the ground
 MOST_BELOW, LEAST_ABOVE = 0.03, 0.9  # fractions of the points below the ground, of the cameras above it
-STEEPEST = np.cos(np.radians(30.0))  # of a face of the ground, from its plane
-PLANES = 5  # that are tried, the largest first: a box may have a larger side than its ground
-SAMPLES = 20_000  # area-uniform faces in which the ground is searched
+STEEPEST_GROUND = np.cos(np.radians(30.0))  # of a face of the ground, from its plane
+GROUND_PLANES = 5  # that are tried, the largest first: a box may have a larger side than its ground
+GROUND_SAMPLES = 20_000  # area-uniform faces in which the ground is searched
 ROUGH = 3.0  # median distances from the plane that the unevenness of the ground reaches
 
 
@@ -167,9 +167,9 @@ class Ground:
 def find_ground(points: np.ndarray, centers: np.ndarray) -> Ground | None:
     """The ground under points [P, 3] of surfaces, seen from cameras with centres [C, 3]; None if there is none."""
     rest = points
-    for _ in range(PLANES):
+    for _ in range(GROUND_PLANES):
         near = largest_plane(rest, THICK)
-        if near.sum() < max(3, LEAST_SHARE * len(points)):
+        if near.sum() < max(3, LEAST_GROUND * len(points)):
             return None
         place, normal = fitted_plane(rest[near])
         normal = normal * (np.sign(np.median((centers - place) @ normal)) or 1.0)
@@ -184,10 +184,10 @@ def find_ground(points: np.ndarray, centers: np.ndarray) -> Ground | None:
 def without_ground(mesh: trimesh.Trimesh, centers: np.ndarray) -> trimesh.Trimesh | None:
     """The faces above the ground, seen from camera centres [C, 3]; None if there is no ground, or nothing on it."""
     areas, middles = face_areas(mesh), np.asarray(mesh.triangles_center)
-    drawn = np.random.default_rng(0).choice(len(areas), SAMPLES, p=areas / areas.sum())
+    drawn = np.random.default_rng(0).choice(len(areas), GROUND_SAMPLES, p=areas / areas.sum())
     ground = find_ground(middles[drawn], centers)
     if ground is None:
         return None
-    is_parallel = np.asarray(mesh.face_normals) @ ground.normal > STEEPEST
+    is_parallel = np.asarray(mesh.face_normals) @ ground.normal > STEEPEST_GROUND
     stays = ground.height(middles) > np.where(is_parallel, THICK, min(ground.rough, THICK))
     return with_faces(mesh, stays) if stays.any() else None

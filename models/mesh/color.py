@@ -17,15 +17,17 @@ from data.pixels import sample_bilinear
 from data.rays import PinholeCamera
 from models.mesh.visibility import Visibility, dots, lengths
 
-GRAZING = 0.15  # cosine: at more than 81 degrees a pixel covers too much of the surface
-SHARPNESS = 1  # power of the cosine, so that the number of pixels counts; higher powers leave only a few photographs
+GRAZING_COSINE = 0.15  # cosine: at more than 81 degrees a pixel covers too much of the surface
+COSINE_POWER = 1  # power of the cosine, so that the number of pixels counts; higher powers leave only a few photographs
 WITHIN_MASK = 0.99  # pixels that contain any background have a wrong colour
-ROUNDS = 10  # iterations of the geometric median
+MEDIAN_ROUNDS = 10  # iterations of the geometric median
 SOFTEST = 0.02  # of the range of colours: convergence threshold
 # of the range, in any channel, from the median: smaller differences are shading, larger ones other objects
-OUTLIER = 0.12
-LEAST_WEIGHT = 1e-6  # of the colour of the vertices beside the photographs: alone where no photograph has a weight
-POINTS = 2**16  # points at a time: V colours of each are in memory
+OUTLIER_COLOUR = 0.12
+LEAST_VERTEX_WEIGHT = (
+    1e-6  # of the colour of the vertices beside the photographs: alone where no photograph has a weight
+)
+POINTS_AT_ONCE = 2**16  # points at a time: V colours of each are in memory
 
 Fallback = Callable[[np.ndarray, np.ndarray], np.ndarray]  # points, normals float32 [P, 3] -> RGB [P, 3] in [0, 1]
 
@@ -75,8 +77,8 @@ def paint(
     """
     rgb, is_seen = np.zeros((len(points), 3), np.float32), np.zeros(len(points), bool)
     all_weights = np.zeros((len(photographs.cameras) if is_weighted else 0, len(points)), np.float32)
-    for start in progress(range(0, len(points), POINTS)):
-        part = slice(start, start + POINTS)
+    for start in progress(range(0, len(points), POINTS_AT_ONCE)):
+        part = slice(start, start + POINTS_AT_ONCE)
         colors, weights = gather(points[part], normals[part], photographs, visibility)
         rgb[part], agreeing = blend(colors, weights)
         is_seen[part] = weights.max(axis=0, initial=0.0) > 0
@@ -84,8 +86,8 @@ def paint(
             all_weights[:, part] = agreeing
     unseen = np.flatnonzero(~is_seen)
     if len(unseen) and fallback is not None:
-        for start in range(0, len(unseen), POINTS):
-            rows = unseen[start : start + POINTS]
+        for start in range(0, len(unseen), POINTS_AT_ONCE):
+            rows = unseen[start : start + POINTS_AT_ONCE]
             rgb[rows] = fallback(points[rows].astype(np.float32), normals[rows].astype(np.float32))
     elif len(unseen):
         rgb[unseen] = rgb[is_seen].mean(axis=0) if is_seen.any() else 0.5
@@ -103,13 +105,13 @@ def gather(
         pixels, depth = camera.project(points)
         towards = camera.center - points
         cosine = dots(towards, normals) / np.maximum(lengths(towards), 1e-12)
-        rows = np.flatnonzero(camera.shows(pixels, depth) & (cosine > GRAZING))
+        rows = np.flatnonzero(camera.shows(pixels, depth) & (cosine > GRAZING_COSINE))
         if photographs.masks is not None:
             rows = rows[sample_bilinear(photographs.masks[view], pixels[rows]) >= WITHIN_MASK]
         rows = rows[visibility.sees(points[rows], normals[rows], camera.center)]
         colors[view, rows] = sample_bilinear(photographs.images[view], pixels[rows])
         fine = camera.intrinsics[0, 0] * camera.intrinsics[1, 1] / depth[rows] ** 2  # pixels per unit of surface
-        weights[view, rows] = cosine[rows] ** SHARPNESS * fine
+        weights[view, rows] = cosine[rows] ** COSINE_POWER * fine
     return colors, weights / max(float(weights.max(initial=0.0)), 1e-30)
 
 
@@ -121,10 +123,10 @@ def blend(colors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """
     votes = (weights > 0).astype(np.float32)
     middle = _mean(colors, votes)
-    for _ in range(ROUNDS):
+    for _ in range(MEDIAN_ROUNDS):
         away = lengths(colors - middle)
         middle = _mean(colors, votes / np.maximum(away, SOFTEST))
-    agreeing = weights * (np.abs(colors - middle).max(axis=2) <= OUTLIER)
+    agreeing = weights * (np.abs(colors - middle).max(axis=2) <= OUTLIER_COLOUR)
     return np.where((agreeing.sum(axis=0) > 0)[:, None], _mean(colors, agreeing), middle), agreeing
 
 
@@ -134,8 +136,8 @@ def between(points: np.ndarray, corners: Corners, painted: Painted, photographs:
     Which photographs see a point and agree is thus decided at the vertices only. Points without a weight get the
     interpolated colour of the vertices.
     """
-    total, rgb = np.zeros(len(points), np.float32), corners.mean(painted.rgb) * LEAST_WEIGHT
-    total += LEAST_WEIGHT
+    total, rgb = np.zeros(len(points), np.float32), corners.mean(painted.rgb) * LEAST_VERTEX_WEIGHT
+    total += LEAST_VERTEX_WEIGHT
     for weights, camera, image in zip(painted.weights, photographs.cameras, photographs.images, strict=True):
         weight = corners.mean(weights)
         rows = np.flatnonzero(weight)

@@ -15,8 +15,8 @@ import trimesh
 from data.errors import UserError
 from models.mesh.clean import decimated, face_areas, is_watertight
 
-ROUNDS = 12  # bisection steps for the number of triangles, accurate to a few per cent
-FEWEST = 16  # triangles
+BISECTIONS = 12  # bisection steps for the number of triangles, accurate to a few per cent
+FEWEST_TRIANGLES = 16  # triangles
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def simplified(mesh: trimesh.Trimesh, error: float) -> tuple[trimesh.Trimesh, fl
 
     By bisection over the number of triangles of `decimated`; `mesh` itself if no simplified one is close enough.
     """
-    low, high, best, reached = FEWEST, len(mesh.faces), mesh, 0.0
-    for _ in range(ROUNDS):
+    low, high, best, reached = FEWEST_TRIANGLES, len(mesh.faces), mesh, 0.0
+    for _ in range(BISECTIONS):
         if high - low < 0.02 * high:
             break
         count = round(np.sqrt(low * high))
@@ -116,8 +116,8 @@ def simplified(mesh: trimesh.Trimesh, error: float) -> tuple[trimesh.Trimesh, fl
 
 
 NEWTON_ROUNDS = 3  # Newton iterations; each doubles the correct digits, of which interpolation gives two or three
-CLOSE = 1e-4  # of the reach: a vertex within this distance is not moved further
-FLAT = 1e-6  # the direction of smaller gradients is unreliable
+CLOSE_ENOUGH = 1e-4  # of the reach: a vertex within this distance is not moved further
+FLAT_GRADIENT = 1e-6  # the direction of smaller gradients is unreliable
 
 # Points float32 [P, 3] -> values [P, 1], slopes [P, 3].
 Gradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -163,7 +163,7 @@ def _part(
     before = np.abs(value) / _steepness(slope)
     away = before.copy()
     for _ in range(NEWTON_ROUNDS):
-        moving = np.flatnonzero((away > CLOSE * reach) & (np.linalg.norm(slope, axis=1) > FLAT))
+        moving = np.flatnonzero((away > CLOSE_ENOUGH * reach) & (np.linalg.norm(slope, axis=1) > FLAT_GRADIENT))
         if len(moving) == 0:
             break
         step = -(value[moving] / _steepness(slope[moving]) ** 2)[:, None] * slope[moving]
@@ -177,7 +177,9 @@ def _part(
         away = np.zeros(len(at))
         away[rows] = np.abs(value[rows]) / _steepness(slope[rows])
     after = np.abs(value) / _steepness(slope)
-    normals = np.where(np.linalg.norm(slope, axis=1, keepdims=True) > FLAT, slope / _steepness(slope)[:, None], 0.0)
+    normals = np.where(
+        np.linalg.norm(slope, axis=1, keepdims=True) > FLAT_GRADIENT, slope / _steepness(slope)[:, None], 0.0
+    )
     return at, normals.astype(np.float32), before, after
 
 
@@ -188,5 +190,5 @@ def _evaluated(gradient: Gradient, points: np.ndarray, threshold: float) -> tupl
 
 
 def _steepness(slope: np.ndarray) -> np.ndarray:
-    """The norm of gradients [P, 3], at least FLAT."""
-    return np.maximum(np.linalg.norm(slope, axis=1), FLAT)
+    """The norm of gradients [P, 3], at least FLAT_GRADIENT."""
+    return np.maximum(np.linalg.norm(slope, axis=1), FLAT_GRADIENT)

@@ -61,7 +61,7 @@ Y_UP = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 0.
 CAMERA_UNITS = "those of the scene's cameras"
 UNKNOWN_UP = "not known"
 FROM_CAMERAS = "the cameras"
-MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
+TO_MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.n
     if frame is None or not frame.is_metric:
         return FileAxes(change, CAMERA_UNITS, words)
     return (
-        FileAxes(MILLIMETRES @ change, "millimetres", words) if suffix == ".stl" else FileAxes(change, "metres", words)
+        FileAxes(TO_MILLIMETRES @ change, "millimetres", words)
+        if suffix == ".stl"
+        else FileAxes(change, "metres", words)
     )
 
 
@@ -165,7 +167,7 @@ def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:
 
 
 NEAR_STL, FAR_STL = b"mesh, ", b"mesh less an offset, "  # begin the header of an STL of this program
-HEAD_BYTES = 2**16  # of a mesh file, which have the comments
+MESH_HEAD_BYTES = 2**16  # of a mesh file, which have the comments
 # Formats with plain lists of triangles. trimesh also opens archives, scenes that refer to further files, and URLs.
 FILE_TYPES = ("ply", "obj", "stl", "glb")
 
@@ -174,7 +176,7 @@ def recorded(path: Path) -> dict[str, str]:
     """What this program wrote into a mesh file: the fields of `About` as texts; {} for a missing or other file."""
     if not is_file(path):
         return {}
-    head = read_regular(path, HEAD_BYTES).decode("utf-8", "replace")
+    head = read_regular(path, MESH_HEAD_BYTES).decode("utf-8", "replace")
     if path.suffix.lower() == ".glb":
         match = re.search(r'"frame": ?"(\w+)"(?:.{,400}?"up": ?"([^"]*)")?', head, re.DOTALL)
     else:
@@ -184,7 +186,7 @@ def recorded(path: Path) -> dict[str, str]:
 
 def offset_of(path: Path) -> np.ndarray:
     """The offset [3] of an STL that was written less one; raises SceneError if the file that records it is unusable."""
-    record, head = offset_file(path), read_regular(path, HEAD_BYTES)
+    record, head = offset_file(path), read_regular(path, MESH_HEAD_BYTES)
     is_far = head.startswith(FAR_STL)
     if path.suffix.lower() != ".stl" or head.startswith(NEAR_STL) or (not is_far and not record.is_file()):
         return np.zeros(3)
@@ -270,9 +272,9 @@ def mesh_to_working(scene: Scene, path: Path, frame: str, up: str | None) -> np.
 STL_HEADER_BYTES, PLY_FACE_BYTES = 80, 13
 OF_VERTICES, OF_INDICES = 34962, 34963  # targets of glTF's buffer views (section 3.6.2)
 UNLIT = "KHR_materials_unlit"
-DIGITS = 7  # significant ones of coordinates about the origin
-FAR = 2  # further digits from which on float32 is too coarse
-ROWS = 2**16  # rows of an OBJ that are formatted at a time
+COORDINATE_DIGITS = 7  # significant ones of coordinates about the origin
+FAR_DIGITS = 2  # further digits from which on float32 is too coarse
+OBJ_ROWS = 2**16  # rows of an OBJ that are formatted at a time
 
 
 def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
@@ -286,8 +288,8 @@ def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
     suffix, files, material = path.suffix.lower(), [path], path
     vertices = np.asarray(surface.mesh.vertices)
     far, extent = np.abs(vertices).max(initial=0.0), np.ptp(vertices, axis=0).max() if len(vertices) else 0.0
-    digits = DIGITS + (math.ceil(math.log10(far / extent)) if 0 < extent < far else 0)
-    is_far = digits > DIGITS + FAR
+    digits = COORDINATE_DIGITS + (math.ceil(math.log10(far / extent)) if 0 < extent < far else 0)
+    is_far = digits > COORDINATE_DIGITS + FAR_DIGITS
     if suffix == ".ply":
         write_result(path, _ply(surface, about, is_far))
         return files
@@ -412,9 +414,9 @@ def _obj(surface: Surface, about: About, material: str, digits: int) -> bytes:
 
 
 def _rows(pattern: str, values: np.ndarray) -> list[str]:
-    """The rows of `values` formatted by `pattern`, as texts of ROWS rows."""
+    """The rows of `values` formatted by `pattern`, as texts of OBJ_ROWS rows."""
     texts = []
-    for start in range(0, len(values), ROWS):
-        part = values[start : start + ROWS]
+    for start in range(0, len(values), OBJ_ROWS):
+        part = values[start : start + OBJ_ROWS]
         texts.append(pattern * len(part) % tuple(part.reshape(-1).tolist()))
     return texts

@@ -14,11 +14,11 @@ from scipy.spatial import cKDTree
 from models.mesh.clean import face_areas, normals_of, with_faces
 from models.mesh.visibility import dots, lengths
 
-SMALL = 0.01  # of the area of the largest component: smaller ones are removed
-NO_POINTS = np.zeros((0, 3))
+SMALL_PIECE = 0.01  # of the area of the largest component: smaller ones are removed
+NO_SFM_POINTS = np.zeros((0, 3))
 # Of `without_bystanders`: lengths of mean normals, absolute and relative to that of the object; the distance from the
 # object as a fraction of its size; and the fractions of a component and of the cameras that are outside its hull.
-LEAST_SIDED, MORE_SIDED, APART, MOSTLY = 0.5, 1.5, 0.1, 0.9
+LEAST_SIDED, MORE_SIDED, APART, MOSTLY_OUTSIDE = 0.5, 1.5, 0.1, 0.9
 SUPPORTING = 0.03  # radii within which an SfM point supports a component
 LEAST_SUPPORT = 5  # points, of a small component that is kept because of them
 MOST_SUPPORT = 0.5  # fraction of these points; a component with more is no bystander
@@ -43,7 +43,7 @@ class Cleaned:
         return f"{self.removed}{share}, {self.kept} kept"
 
 
-def without_dust(mesh: trimesh.Trimesh, small: float = SMALL, points: np.ndarray = NO_POINTS) -> Cleaned:
+def without_dust(mesh: trimesh.Trimesh, small: float = SMALL_PIECE, points: np.ndarray = NO_SFM_POINTS) -> Cleaned:
     """Remove the components with an area below `small` of the largest one's.
 
     One that supports as large a part of the SfM points [P, 3] stays, if only small ones are removed.
@@ -89,7 +89,7 @@ def _support(mesh: trimesh.Trimesh, label: np.ndarray, count: int, points: np.nd
     return np.bincount(of_vertex[nearest[np.isfinite(distances)]], minlength=count)
 
 
-def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray, points: np.ndarray = NO_POINTS) -> Cleaned:
+def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray, points: np.ndarray = NO_SFM_POINTS) -> Cleaned:
     """Remove what stands apart from an object and was seen from one side only, such as a wall or a neighbour behind it.
 
     `mesh` has no unseen faces, so the mean of its unit normals tells from how many sides a component was seen: its
@@ -127,11 +127,11 @@ def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray, points: np.nd
     def outside(points: np.ndarray) -> float:
         return float(np.mean(np.logical_or.reduce([points @ side > reach for side, reach in hull])))
 
-    if outside(centers) < MOSTLY:
+    if outside(centers) < MOSTLY_OUTSIDE:
         return Cleaned(mesh, 0, count)
     for name in np.flatnonzero(~stays):
         part = within(name)
-        stays[name] = near.query(part)[0].min() < APART * size or outside(part) < MOSTLY
+        stays[name] = near.query(part)[0].min() < APART * size or outside(part) < MOSTLY_OUTSIDE
     return _with_pieces(mesh, label, stays, support)
 
 

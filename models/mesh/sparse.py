@@ -21,7 +21,7 @@ from models.mesh.block import (
     COARSEST_BOUNDED,
     COARSEST_UNBOUNDED,
     DIRECTIONS,
-    MARGIN,
+    SLOPE_MARGIN,
     Rule,
     face_signs,
     march,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from models.methods.protocol import LevelSet
 
 SLOPE_SAMPLES = 1024  # additional points at which the gradient norm of a signed distance is measured
-NEIGHBOURS = tuple(itertools.product((-1, 0, 1), repeat=3))  # a block and its neighbours
+BLOCK_NEIGHBOURS = tuple(itertools.product((-1, 0, 1), repeat=3))  # a block and its neighbours
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _rule(field: LevelSet, grid: Grid, samples: Samples, coarse: np.ndarray, thr
     values = samples((places + steps).reshape(-1, 3)).reshape(SLOPE_SAMPLES, -1)
     slopes = np.abs(values[:, 1:] - values[:, :1]) / np.linalg.norm(steps[1:] * grid.spacing, axis=1)
     wide = steepest(coarse, np.ones(coarse.shape, bool), grid.stride * grid.spacing)
-    return Rule(MARGIN * max(float(slopes.max()), wide))
+    return Rule(SLOPE_MARGIN * max(float(slopes.max()), wide))
 
 
 class _Work:
@@ -159,14 +159,14 @@ class _Work:
 
     def _slope_near(self, key: Key) -> float:
         """The largest gradient norm found so far in a block and its neighbours."""
-        near = (self.patches.get(tuple(np.add(key, step).tolist())) for step in NEIGHBOURS)
+        near = (self.patches.get(tuple(np.add(key, step).tolist())) for step in BLOCK_NEIGHBOURS)
         return max((patch.steepest for patch in near if patch is not None), default=0.0)
 
     def too_steep(self) -> set[Key]:
         """The blocks in which the rule was too narrow, according to their neighbours."""
         found = set()
         steep = [key for key, patch in self.patches.items() if self._rule.widened(patch.steepest) is not self._rule]
-        for key in {tuple(np.add(key, step).tolist()) for key in steep for step in NEIGHBOURS}:
+        for key in {tuple(np.add(key, step).tolist()) for key in steep for step in BLOCK_NEIGHBOURS}:
             if min(key) < 0 or max(key) >= self._grid.blocks:
                 continue
             slope = self._slope_near(key)

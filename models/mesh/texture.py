@@ -23,16 +23,20 @@ from models.mesh.visibility import lengths
 
 PADDING = 2  # texels between charts: interpolation needs one, the first mipmap level two
 FEWEST_TEXELS = 0.5  # mean texels per triangle: a smaller texture shows mostly the borders of charts
-AXES = np.concatenate([np.eye(3), -np.eye(3)])
+PROJECTION_AXES = np.concatenate([np.eye(3), -np.eye(3)])
 # Of each axis, the directions of u and v, [6, 2, 3]: u x v is the axis.
 ACROSS = np.array([[np.roll(np.eye(3), k, axis=0)[1], np.roll(np.eye(3), k, axis=0)[2]] for k in (0, 2, 1)])
 ACROSS = np.concatenate([ACROSS, ACROSS[:, ::-1]])
-SMOOTHINGS, AGREEMENTS, AGREEMENT = 4, 15, 0.6  # of normals; of axes among neighbours, and its weight beside the cosine
+SMOOTHINGS, AGREEMENTS, NEIGHBOUR_WEIGHT = (
+    4,
+    15,
+    0.6,
+)  # of normals; of axes among neighbours, and its weight beside the cosine
 LEAST_COSINE = 0.1  # between a face and its axis: a smaller one stretches the texture tenfold
-SMALL, MERGES = 30, 3  # faces: smaller charts join a neighbour where they can; how often that is tried
+SMALL_CHART, MERGES = 30, 3  # faces: smaller charts join a neighbour where they can; how often that is tried
 LAYERS = 30  # parts of the mesh above one another that are parted
-PROBES = np.array([[1, 1, 1], [8, 1, 1], [1, 8, 1], [1, 1, 8]]) / [[3], [10], [10], [10]]  # barycentric
-GAP = 1.1  # between charts on the grid, in extents of the mesh
+PROBE_SHARES = np.array([[1, 1, 1], [8, 1, 1], [1, 8, 1], [1, 1, 8]]) / [[3], [10], [10], [10]]  # barycentric
+CHART_GAP = 1.1  # between charts on the grid, in extents of the mesh
 LIFT = 1e-5  # of the extent: the start of rays above their face, because of float32
 FILL = 0.7  # of a texture that charts cover at first
 
@@ -58,7 +62,7 @@ def unwrap(mesh: trimesh.Trimesh, size: int) -> Layout:
     axis = _axes(across, neighbours)
     layer = np.zeros(len(axis), np.int64)
     for _ in range(LAYERS):
-        chart = _charts(axis + len(AXES) * layer, neighbours)
+        chart = _charts(axis + len(PROJECTION_AXES) * layer, neighbours)
         flat = _flat(corners, axis, chart)
         covered = _covered(flat)
         if not covered.any():
@@ -68,16 +72,16 @@ def unwrap(mesh: trimesh.Trimesh, size: int) -> Layout:
 
 
 def _axes(across: np.ndarray, neighbours: csr_matrix) -> np.ndarray:
-    """The index in AXES of each face, [F], from normals `across` [F, 3] as long as the areas."""
-    own = (across / np.maximum(lengths(across), 1e-30)[:, None]) @ AXES.T
+    """The index in PROJECTION_AXES of each face, [F], from normals `across` [F, 3] as long as the areas."""
+    own = (across / np.maximum(lengths(across), 1e-30)[:, None]) @ PROJECTION_AXES.T
     smooth = across
     for _ in range(SMOOTHINGS):
         smooth = smooth + neighbours @ smooth
-    smooth = (smooth / np.maximum(lengths(smooth), 1e-30)[:, None]) @ AXES.T
-    share = AGREEMENT / np.maximum(np.asarray(neighbours.sum(axis=1)), 1.0)
+    smooth = (smooth / np.maximum(lengths(smooth), 1e-30)[:, None]) @ PROJECTION_AXES.T
+    share = NEIGHBOUR_WEIGHT / np.maximum(np.asarray(neighbours.sum(axis=1)), 1.0)
     axis = smooth.argmax(axis=1)
     for _ in range(AGREEMENTS):
-        axis = (smooth + share * (neighbours @ np.eye(len(AXES))[axis])).argmax(axis=1)
+        axis = (smooth + share * (neighbours @ np.eye(len(PROJECTION_AXES))[axis])).argmax(axis=1)
     steep = own[np.arange(len(axis)), axis] < LEAST_COSINE
     axis[steep] = own[steep].argmax(axis=1)
     for _ in range(MERGES):
@@ -88,9 +92,9 @@ def _axes(across: np.ndarray, neighbours: csr_matrix) -> np.ndarray:
 def _merged(axis: np.ndarray, own: np.ndarray, neighbours: csr_matrix) -> np.ndarray:
     """The axes after small charts took that of the most neighbours that suits all of their faces, if there is any."""
     chart = _charts(axis, neighbours)
-    is_small = np.bincount(chart)[chart] < SMALL
-    votes = neighbours @ (np.eye(len(AXES))[axis] * ~is_small[:, None])
-    total, least = np.zeros((2, chart.max() + 1, len(AXES)))
+    is_small = np.bincount(chart)[chart] < SMALL_CHART
+    votes = neighbours @ (np.eye(len(PROJECTION_AXES))[axis] * ~is_small[:, None])
+    total, least = np.zeros((2, chart.max() + 1, len(PROJECTION_AXES)))
     np.add.at(total, chart, votes)
     np.minimum.at(least, chart, own - 1.0)
     total[least + 1.0 < LEAST_COSINE] = 0.0
@@ -107,11 +111,11 @@ def _charts(label: np.ndarray, neighbours: csr_matrix) -> np.ndarray:
 
 def _flat(corners: np.ndarray, axis: np.ndarray, chart: np.ndarray) -> np.ndarray:
     """Corners [F, 3, 3] as u, v and height along the axis of the face, with the charts side by side on a grid."""
-    frame = np.concatenate([ACROSS, AXES[:, None]], axis=1)  # [6, 3, 3]
+    frame = np.concatenate([ACROSS, PROJECTION_AXES[:, None]], axis=1)  # [6, 3, 3]
     flat = np.einsum("fij,fkj->fki", frame[axis], corners)
     columns = int(np.ceil(np.sqrt(chart.max() + 1)))
     cell = np.stack([chart % columns, chart // columns, np.zeros_like(chart)], axis=1)
-    return flat + GAP * np.ptp(flat.reshape(-1, 3), axis=0).max() * cell[:, None]
+    return flat + CHART_GAP * np.ptp(flat.reshape(-1, 3), axis=0).max() * cell[:, None]
 
 
 def _covered(flat: np.ndarray) -> np.ndarray:
@@ -119,7 +123,7 @@ def _covered(flat: np.ndarray) -> np.ndarray:
     middle = flat.reshape(-1, 3).mean(axis=0)
     soup = trimesh.Trimesh(flat.reshape(-1, 3) - middle, np.arange(3 * len(flat)).reshape(-1, 3), process=False)
     lift = LIFT * float(np.ptp(flat[..., 2]))
-    starts = np.einsum("pk,fkc->pfc", PROBES, soup.triangles) + [0.0, 0.0, lift]
+    starts = np.einsum("pk,fkc->pfc", PROBE_SHARES, soup.triangles) + [0.0, 0.0, lift]
     up = np.broadcast_to([0.0, 0.0, 1.0], starts[0].shape)
     return np.any([soup.ray.intersects_any(start, up) for start in starts], axis=0)
 

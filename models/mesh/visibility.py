@@ -8,8 +8,8 @@ import trimesh
 # Radii by which a ray starts above its surface, because of float32 rays and the triangles around a vertex. The shadow
 # of a surface closer than this is not detected.
 OFFSET = 2e-3
-RAYS = 2**18  # rays at a time
-MOST_FACES = 5_000_000  # Embree and trimesh take 300 bytes per triangle
+RAYS_AT_ONCE = 2**18  # rays at a time
+MOST_TRACED_FACES = 5_000_000  # Embree and trimesh take 300 bytes per triangle
 CLUSTER = 1 / 384  # radii: a grid of about 770 cells per axis
 
 
@@ -42,7 +42,7 @@ class Visibility:
     """An occluding mesh; a very fine one is simplified for ray casting."""
 
     def __init__(self, mesh: trimesh.Trimesh) -> None:
-        is_fine = len(mesh.faces) > MOST_FACES
+        is_fine = len(mesh.faces) > MOST_TRACED_FACES
         # A mesh of its own, because a mesh keeps the data of Embree as long as it exists.
         self._mesh = clustered(mesh, CLUSTER) if is_fine else trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
         self._offset = 2.0 * CLUSTER if is_fine else OFFSET
@@ -56,8 +56,8 @@ class Visibility:
         towards /= lengths(towards)[:, None]
         is_visible = np.zeros(len(points), bool)
         facing = np.flatnonzero(dots(towards, normals) > 0)
-        for start in range(0, len(facing), RAYS):
-            part = facing[start : start + RAYS]
+        for start in range(0, len(facing), RAYS_AT_ONCE):
+            part = facing[start : start + RAYS_AT_ONCE]
             origins = points[part] + self._offset * normals[part]
             is_visible[part] = self._reaches(origins, towards[part], center)
         return is_visible

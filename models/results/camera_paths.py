@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.cameras import LONGEST_FOCAL, interpolate_pose, mean_up
+from data.cameras import LONGEST_FOCAL_RATIO, interpolate_pose, mean_up
 from data.errors import SceneError, UserError
 from data.io import untrusted
 from data.limits import FARTHEST_CAMERA
@@ -33,7 +33,7 @@ MOST_FRAMES = 100_000
 MOST_PIXELS = 1 << 26  # pixels of a frame: 8192 x 8192, more than players support
 WIDEST = 170.0  # degrees
 FILM_LINES = 720  # height of a film of higher photographs in pixels, at least
-NARROWEST = math.degrees(1.0 / LONGEST_FOCAL)
+NARROWEST = math.degrees(1.0 / LONGEST_FOCAL_RATIO)
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,7 +58,7 @@ def cleaned(
         return mesh
     if request.clean in (VIEWS, LARGEST):
         mesh = _as_seen(experiment, request, mesh, stages)
-    small = 1.0 if request.clean == LARGEST else pieces.SMALL
+    small = 1.0 if request.clean == LARGEST else pieces.SMALL_PIECE
     if request.is_object:
         above = without_ground(mesh, experiment.views.c2w[:, :3, 3])
         if above is None:
@@ -68,7 +68,7 @@ def cleaned(
             mesh = stages.after(share, above)
         small = max(small, PART)
     points = experiment.views.points
-    xyz = pieces.NO_POINTS if points is None else well_supported(points)
+    xyz = pieces.NO_SFM_POINTS if points is None else well_supported(points)
     found = pieces.without_dust(mesh, small, xyz)
     which = "beside the largest" if small == 1.0 else f"below {small:.0%} of the largest one's area"
     mesh = stages.after(f"pieces {which}: {found.words}", found.mesh)

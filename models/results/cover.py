@@ -13,7 +13,7 @@ from data.cameras import evenly_spaced
 from data.io.bars import shown
 from data.pixels import to_uint8
 from data.prepare.inspection.checks import missing_sides
-from data.prepare.inspection.overview import INK, SMALL, Canvas, Colour
+from data.prepare.inspection.overview import INK, SMALL_TEXT, Canvas, Colour
 from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
 from data.scenes.scene import Scene
@@ -130,8 +130,8 @@ def _legend(width: int, missing: str) -> np.ndarray:
     """The colours and their numbers of photographs, and the sides without any, uint8 [2 * LEGEND, width, 3]."""
     canvas, left = Canvas(width, 2 * LEGEND), 8
     if missing:
-        canvas.text(f"no photograph from: {missing}", (left, LEGEND + 18), SMALL, INK)
-    canvas.text("photographs that see it:", (left, 18), SMALL, INK)
+        canvas.text(f"no photograph from: {missing}", (left, LEGEND + 18), SMALL_TEXT, INK)
+    canvas.text("photographs that see it:", (left, 18), SMALL_TEXT, INK)
     left += 176
     for _, words, color in BANDS:
         left += canvas.badge(words, (left, 4), color) + 6

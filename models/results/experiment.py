@@ -168,7 +168,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     """The inputs of results; raises UserError if there is no checkpoint, and the scene does so at its first use."""
     folder = results_folder(conf)
     checkpoints = folder / CHECKPOINTS
-    if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
+    if checkpoint is not None and checkpoint.suffix == splat_ply.PLY_SUFFIX:
         return Experiment(*_imported(conf, folder, checkpoint), RunFiles(folder, OF_A_RESULT))
     found = latest_checkpoint(checkpoints, warn) if checkpoint is None else _read(checkpoint)
     if found is None:
@@ -239,7 +239,7 @@ def _read(path: Path) -> Checkpoint:
     """Read a checkpoint of this program or of the published code, by its suffix."""
     if path.suffix == PUBLISHED_SUFFIX:
         return to_checkpoint(read_torch_checkpoint(path), str(path))
-    if path.suffix == splat_ply.SUFFIX:
+    if path.suffix == splat_ply.PLY_SUFFIX:
         raise UserError(
             f"--checkpoint {path}: training cannot continue from a .ply of Gaussians, which has no optimiser state; "
             "pass a ckpt_*.safetensors"

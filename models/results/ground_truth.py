@@ -19,7 +19,7 @@ from data.errors import UserError
 from data.io.files import is_file, read_regular
 from data.scenes.readers.points import read_points
 from models.mesh.clean import face_areas
-from models.mesh.mesh import HEAD_BYTES, has_area, read_mesh
+from models.mesh.mesh import MESH_HEAD_BYTES, has_area, read_mesh
 
 LEAST_POINTS = 100  # the fewest points that are taken for a surface
 MOST_POINTS = 1_000_000  # random points from which distances are measured; distances to the cloud use all points
@@ -80,7 +80,7 @@ def _is_points(path: Path) -> bool:
     try:
         if path.suffix.lower() != ".ply" or not is_file(path):
             return False
-        header = read_regular(path, HEAD_BYTES).partition(b"end_header")[0]
+        header = read_regular(path, MESH_HEAD_BYTES).partition(b"end_header")[0]
     except OSError:
         return False  # the error is reported when it is read as a mesh
     found = re.search(rb"element\s+(?:face|tristrips)\s+(\d{1,18})\s", header)

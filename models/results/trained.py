@@ -57,16 +57,16 @@ class TrainedModel(AbstractContextManager):
     def export_splats(self) -> Path:
         """Write the Gaussians to `splats/<step>.ply` in the world frame; raises UserError if there are none."""
         from data.io.files import write_result
-        from models.checkpoints.splat_ply import NETWORK, encode
+        from models.checkpoints.splat_ply import SPLATS_NETWORK, encode
         from models.methods.gaussians.conf import SURFELS, GaussiansConfig
         from models.runs.logger import RunLogger
 
         checkpoint, block = self.experiment.checkpoint, self.experiment.conf.model
-        if checkpoint is None or NETWORK not in checkpoint.tensors:
+        if checkpoint is None or SPLATS_NETWORK not in checkpoint.tensors:
             raise UserError(
                 "--mode export_splats: the checkpoint has no Gaussians; use one with model.type = gaussians"
             )
-        path, splats = self.experiment.path("splats", f"{checkpoint.step:08d}.ply"), checkpoint.tensors[NETWORK]
+        path, splats = self.experiment.path("splats", f"{checkpoint.step:08d}.ply"), checkpoint.tensors[SPLATS_NETWORK]
         is_flat = isinstance(block, GaussiansConfig) and block.gaussians.form == SURFELS
         write_result(path, encode(splats, self.views.scene_to_world, is_flat))
         with RunLogger(self.experiment.folder, resumed_at=checkpoint.step) as log:

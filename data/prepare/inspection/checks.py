@@ -18,7 +18,7 @@ from data.prepare.inspection.epipolar import cameras as camera_check
 from data.prepare.walk import BESIDE
 from data.scenes.frustum import Cameras, frustum_distances, sphere_points
 from data.scenes.scene import Scene
-from data.scenes.sparse import LEAST_POINTS, well_supported
+from data.scenes.sparse import LEAST_REGION_POINTS, well_supported
 from data.scenes.visual_hull import masked_views, visual_hull
 
 VERDICTS = ("good", "fair", "bad")
@@ -28,7 +28,7 @@ GOOD_VIEWS, FAIR_VIEWS = 20, 8
 
 # Fraction of all directions observed so: 0.71 for a ring around the object, 0.4 for a half ring, 0.15 for one side.
 GOOD_COVERAGE, FAIR_COVERAGE = 0.6, 0.3
-DIRECTIONS = 2000  # sampled; 20 of them are 1 % of the sphere
+SPHERE_SAMPLES = 2000  # sampled; 20 of them are 1 % of the sphere
 
 # Two views triangulate a point; a third one verifies it.
 SURE_VIEWS = 3
@@ -54,10 +54,10 @@ FAIR_STRAYED = 0.1  # fraction of the views that do not show the sphere's centre
 # less than 0.7 of its size.
 SEEN_ANGLE = 45.0  # degrees
 
-SMALLEST = 1e-6  # radii, of a camera from the centre; avoids a division by zero
-NEIGHBOURS = 6  # enough that one outlier hardly changes their median
-LARGEST_SIDE = 1024  # pixels; images are reduced to this size. Blur that is invisible at this size does no harm
-LEAST_PIXELS = 200  # of the object in the reduced image; fewer give no reliable value
+SMALLEST_LENGTH = 1e-6  # radii, of a camera from the centre; avoids a division by zero
+COMPARED_VIEWS = 6  # enough that one outlier hardly changes their median
+CHECKED_SIDE = 1024  # pixels; images are reduced to this size. Blur that is invisible at this size does no harm
+LEAST_OBJECT_PIXELS = 200  # of the object in the reduced image; fewer give no reliable value
 ERODED = 2  # pixels; the outline is excluded, where sharpness depends on the mask
 
 # Sharpness relative to the median neighbour. On four scenes, two of them real, the lowest value is 0.22; a Gaussian
@@ -70,7 +70,7 @@ SHARPER = 0.75
 FAIR_BLURRED = 0.1  # fraction of the views
 # Brightness relative to the median neighbour, in stops (factors of two). In well exposed scenes neighbours differ by up
 # to 0.6, because they show more of a bright or a dark part.
-UNEVEN = 0.75
+UNEVEN_STOPS = 0.75
 FAIR_UNEVEN = 0.1  # fraction of the views
 # Agreement of a mask with the hull of all masks. For perfect masks a hull of cubes gives 0.9 to 0.95.
 GOOD_AGREEMENT, FAIR_AGREEMENT = 0.8, 0.6
@@ -78,8 +78,12 @@ GOOD_AGREEMENT, FAIR_AGREEMENT = 0.8, 0.6
 OUTLINED = 12  # views whose outlines are compared with edges
 # Of masks of DTU scan 65, lego and two rendered objects, and of these dilated by 3 to 10 pixels, the strongest edges
 # are within a pixel of the true outline, three to fifteen times as strong as at the outline of the dilated masks.
-WIDE, CLEARER, REACH = 2.5, 1.5, 0.06  # pixels of the reduced image, ratio of strengths, fraction of the longer side
-ALONE, UNKNOWN = "no neighbours to compare with", "cannot be judged"
+WIDE_OUTLINE, CLEARER, OUTLINE_REACH = (
+    2.5,
+    1.5,
+    0.06,
+)  # pixels of the reduced image, ratio of strengths, fraction of the longer side
+NO_NEIGHBOURS, NOT_JUDGED = "no neighbours to compare with", "cannot be judged"
 
 
 def findings(scene: Scene) -> tuple[Finding, ...]:
@@ -98,7 +102,7 @@ def bad_geometry(scene: Scene) -> list[Finding]:
 def _directions(scene: Scene) -> np.ndarray:
     """Unit vectors [V, 3] from the centre of the sphere to the cameras."""
     origins = scene.cameras.origins
-    return origins / np.maximum(np.linalg.norm(origins, axis=1, keepdims=True), SMALLEST)
+    return origins / np.maximum(np.linalg.norm(origins, axis=1, keepdims=True), SMALLEST_LENGTH)
 
 
 def _of_geometry(scene: Scene) -> tuple[Finding, ...]:
@@ -137,7 +141,7 @@ def _rated(check: str, figure: str, verdict: str, *consequences: str) -> Finding
 
 def _coverage(scene: Scene, directions: np.ndarray) -> Finding:
     """The fraction of directions around the sphere with a camera within SEEN_ANGLE."""
-    cosines = (sphere_points(DIRECTIONS) @ directions.T).max(axis=1)
+    cosines = (sphere_points(SPHERE_SAMPLES) @ directions.T).max(axis=1)
     share = float(np.mean(cosines >= np.cos(np.deg2rad(SEEN_ANGLE))))
     figure = f"{share:.0%} of the sphere within {SEEN_ANGLE:.0f} degrees of a view"
     sides = missing_sides(scene)
@@ -154,8 +158,8 @@ def _coverage(scene: Scene, directions: np.ndarray) -> Finding:
 def _overlap(cameras: Cameras) -> Finding:
     """The fraction of the unit ball's volume inside SURE_VIEWS frustums; occlusion is ignored."""
     # Radii uniform in volume. They use sqrt(2), since the golden ratio of the directions would correlate with them.
-    radii = np.cbrt((np.arange(DIRECTIONS) * np.sqrt(2)) % 1.0)
-    n_views = np.sum(frustum_distances(sphere_points(DIRECTIONS) * radii[:, None], cameras) > 0, axis=0)
+    radii = np.cbrt((np.arange(SPHERE_SAMPLES) * np.sqrt(2)) % 1.0)
+    n_views = np.sum(frustum_distances(sphere_points(SPHERE_SAMPLES) * radii[:, None], cameras) > 0, axis=0)
     share = float(np.mean(n_views >= SURE_VIEWS))
     return _rated(
         "overlap",
@@ -240,7 +244,7 @@ def _points(scene: Scene) -> Finding:
     return _rated(
         "points",
         f"{count} of {len(scene.points.xyz)} in the sphere",
-        graded(count, GOOD_POINTS, LEAST_POINTS),
+        graded(count, GOOD_POINTS, LEAST_REGION_POINTS),
         "they support the training, and every eighth is held out to evaluate the surface",
         "too few to evaluate the surface: compare it with the photographs",
         "almost none are in the sphere: check whether it contains the object (--roi)",
@@ -278,9 +282,9 @@ def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
         return Finding("sharpness", "no texture in any view", "bad", consequence)
     together = values / np.nanquantile(values, SHARPER)
     blurred = _worst_first(np.fmin(ratio, together), (ratio < BLURRED) | (together < BLURRED_TOGETHER))
-    worst = f"the least sharp has {np.nanmin(ratio):.2f} of its neighbours' sharpness" if _any(ratio) else ALONE
+    worst = f"the least sharp has {np.nanmin(ratio):.2f} of its neighbours' sharpness" if _any(ratio) else NO_NEIGHBOURS
     if not len(blurred):
-        consequence = f"no view is blurred: a blurred one has less than {BLURRED:g}" if _any(ratio) else UNKNOWN
+        consequence = f"no view is blurred: a blurred one has less than {BLURRED:g}" if _any(ratio) else NOT_JUDGED
         return Finding("sharpness", worst, "good", consequence)
     figure = f"blurred: {listed_views(blurred, scene.photographs)}; {worst}"
     consequence = "blurred views remove detail from the reconstruction: leave them out or take them again"
@@ -290,13 +294,15 @@ def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
 def exposure(scene: Scene, directions: np.ndarray) -> Finding:
     """The views that are brighter or darker than their neighbours."""
     stops = _stops(scene, directions)
-    off = _worst_first(-np.abs(stops), np.abs(stops) > UNEVEN)
+    off = _worst_first(-np.abs(stops), np.abs(stops) > UNEVEN_STOPS)
     spread = (
-        f"views differ from their neighbours by up to {np.nanmax(np.abs(stops)):.1f} stops" if _any(stops) else ALONE
+        f"views differ from their neighbours by up to {np.nanmax(np.abs(stops)):.1f} stops"
+        if _any(stops)
+        else NO_NEIGHBOURS
     )
     if not len(off):
-        even = f"no view stands out: up to {UNEVEN:g} stops can come from what the views show"
-        consequence = even if _any(stops) else UNKNOWN
+        even = f"no view stands out: up to {UNEVEN_STOPS:g} stops can come from what the views show"
+        consequence = even if _any(stops) else NOT_JUDGED
         return Finding("exposure", spread, "good", consequence)
     figure = f"{spread}: {listed_views(off, scene.photographs)}"
     consequence = "colours that change between views distort the shape: fix exposure and white balance"
@@ -325,7 +331,7 @@ def masks(scene: Scene, cameras: Cameras) -> Finding:
     if len(empty):
         consequence = "an empty mask means that the view does not show the object: correct it or leave the view out"
         return Finding("masks", f"{figure}; empty: {listed_views(empty, scene.photographs)}", "bad", consequence)
-    if verdict == "good" and (wide := outline_offset(scene)) >= WIDE:
+    if verdict == "good" and (wide := outline_offset(scene)) >= WIDE_OUTLINE:
         figure = f"{figure}; the edges of the object are {wide:.1f} pixels inside the outlines of the masks (median)"
         consequence = "masks that are too wide make the object too large: shrink them to its edges"
         return Finding("masks", figure, "fair", consequence)
@@ -338,26 +344,26 @@ def outline_offset(scene: Scene) -> float:
     """
     offsets = []
     for view in evenly_spaced(scene.n_views, OUTLINED):
-        (size, scale), mask = size_within(scene.size(view), LARGEST_SIDE), (scene.masks or ())[view]
+        (size, scale), mask = size_within(scene.size(view), CHECKED_SIDE), (scene.masks or ())[view]
         small = cv2.resize(scene.images[view], size, interpolation=cv2.INTER_AREA)
         grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32)
         inside = (cv2.resize(mask, size, interpolation=cv2.INTER_AREA) > MASK_HALF).astype(np.uint8)
         strength = _strength_by_depth(grey, inside)
         deepest = int(np.argmax(strength))
-        is_clear = strength[deepest] > CLEARER * strength[: round(WIDE) + 1].max()
+        is_clear = strength[deepest] > CLEARER * strength[: round(WIDE_OUTLINE) + 1].max()
         offsets.append(deepest / scale if is_clear else 0.0)
     return float(np.median(offsets))
 
 
 def _strength_by_depth(grey: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """The mean gradient across the outline of a mask, uint8 [h, w], of an image [h, w], 0, 1, ... pixels inside it."""
-    reach = max(2, round(REACH * max(grey.shape)))
+    reach = max(2, round(OUTLINE_REACH * max(grey.shape)))
     depth = cv2.distanceTransform(inside, cv2.DIST_L2, 5) - cv2.distanceTransform(1 - inside, cv2.DIST_L2, 5)
     smooth = cv2.GaussianBlur(depth, (0, 0), 2)
     inwards, gradient = (
         np.stack([cv2.Sobel(values, cv2.CV_32F, dx, dy) for dx, dy in ((1, 0), (0, 1))]) for values in (smooth, grey)
     )
-    across = np.abs((inwards * gradient).sum(axis=0)) / np.maximum(np.linalg.norm(inwards, axis=0), SMALLEST)
+    across = np.abs((inwards * gradient).sum(axis=0)) / np.maximum(np.linalg.norm(inwards, axis=0), SMALLEST_LENGTH)
     bins = np.rint(np.abs(depth - 0.5)).astype(int)  # the outline is between two pixels
     used = (depth > -2) & (bins <= reach)
     used[:reach] = used[-reach:] = used[:, :reach] = used[:, -reach:] = False  # the object goes on outside the image
@@ -371,7 +377,7 @@ def _object(scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
     Object pixels are those inside the mask or, without masks, inside the disc of the sphere.
     """
     image = scene.images[view]
-    size, scale = size_within(scene.size(view), LARGEST_SIDE)
+    size, scale = size_within(scene.size(view), CHECKED_SIDE)
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA) if scale < 1 else image
     grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32) / np.iinfo(image.dtype).max
     if scene.masks is not None:
@@ -399,7 +405,7 @@ def _laplacian(grey: np.ndarray, inside: np.ndarray) -> float:
     The focus measure of Pech-Pacheco et al., Diatom autofocusing in brightfield microscopy (ICPR 2000), made
     independent of brightness and contrast.
     """
-    if inside.sum() < LEAST_PIXELS or (contrast := float(grey[inside].var())) < 1e-6:
+    if inside.sum() < LEAST_OBJECT_PIXELS or (contrast := float(grey[inside].var())) < 1e-6:
         return float("nan")
     return float(cv2.Laplacian(grey, cv2.CV_32F)[inside].var()) / contrast
 
@@ -414,7 +420,7 @@ def exposure_spread(scene: Scene) -> float:
 def _stops(scene: Scene, directions: np.ndarray) -> np.ndarray:
     """The brightness of each view relative to its neighbours, in stops [V]; NaN where it is unknown."""
     pixels = (grey[inside] for grey, inside in (_object(scene, view) for view in range(scene.n_views)))
-    values = np.array([np.median(own) if len(own) >= LEAST_PIXELS else np.nan for own in pixels])
+    values = np.array([np.median(own) if len(own) >= LEAST_OBJECT_PIXELS else np.nan for own in pixels])
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.log2(_over_neighbours(values, directions))
 
@@ -425,7 +431,7 @@ def _over_neighbours(values: np.ndarray, directions: np.ndarray) -> np.ndarray:
     known = np.flatnonzero(np.isfinite(values) & (values > 0))
     for view in known:
         others = known[known != view]
-        nearest = others[np.argsort(-(directions[others] @ directions[view]))][:NEIGHBOURS]
+        nearest = others[np.argsort(-(directions[others] @ directions[view]))][:COMPARED_VIEWS]
         if len(nearest):
             ratios[view] = values[view] / np.median(values[nearest])
     return ratios

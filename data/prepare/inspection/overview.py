@@ -24,17 +24,17 @@ INK: Colour = (28, 32, 40)
 MUTED: Colour = (98, 106, 118)
 FINE = 2  # drawn pixels per pixel of the image: antialiasing
 LARGEST_COORDINATE = 1e6  # pixels; Pillow takes 32 bits
-LARGE, MEDIUM, SMALL = 28, 15, 12  # pixels, sizes of text
-WIDTH = 1600  # pixels of the whole image
-PAD = 24
+LARGE_TEXT, MEDIUM_TEXT, SMALL_TEXT = 28, 15, 12  # pixels, sizes of text
+OVERVIEW_WIDTH = 1600  # pixels of the whole image
+PANEL_GAP = 24
 HEADER = 106
 MOST_THUMBNAILS = 12
-FEWEST_COLUMNS, COLUMNS = 3, 6
+FEWEST_COLUMNS, MOST_COLUMNS = 3, 6
 CAPTION = 26  # below a thumbnail
 PANEL_TITLE = 30
 MOST_DRAWN_POINTS = 6000
 ROOM = 1.15  # half width of a panel over the radius of its content
-FRUSTUM = 0.07  # depth of a drawn camera, in panel half widths
+FRUSTUM_DEPTH = 0.07  # depth of a drawn camera, in panel half widths
 TALLEST = 1.5  # height over width of a thumbnail's cell: portrait images up to 2:3 fill the width
 
 
@@ -73,9 +73,9 @@ class Canvas:
 
     def badge(self, text: str, at: tuple[int, int], colour: Colour) -> int:
         """A number on a coloured background with its top left corner `at`; returns its width."""
-        width = text_width(text, SMALL) + 10
+        width = text_width(text, SMALL_TEXT) + 10
         self._draw.rectangle([*_fixed(at), *_fixed((at[0] + width, at[1] + 19))], colour)
-        self.text(text, (at[0] + 5, at[1] + 14), SMALL, PAPER)
+        self.text(text, (at[0] + 5, at[1] + 14), SMALL_TEXT, PAPER)
         return width
 
     def paste(
@@ -113,24 +113,24 @@ def colour_of(index: int, count: int) -> Colour:
 
 
 def overview(scene: Scene) -> np.ndarray:
-    """The overview, uint8 RGB [H, WIDTH, 3], of a scene in its working frame."""
+    """The overview, uint8 RGB [H, OVERVIEW_WIDTH, 3], of a scene in its working frame."""
     chosen = evenly_spaced(scene.n_views, MOST_THUMBNAILS)
-    panel = (WIDTH - 4 * PAD) // 3
-    columns = min(COLUMNS, max(FEWEST_COLUMNS, len(chosen)))
-    cell_width = (WIDTH - (columns + 1) * PAD) // columns
+    panel = (OVERVIEW_WIDTH - 4 * PANEL_GAP) // 3
+    columns = min(MOST_COLUMNS, max(FEWEST_COLUMNS, len(chosen)))
+    cell_width = (OVERVIEW_WIDTH - (columns + 1) * PANEL_GAP) // columns
     tallest = max(scene.size(view)[1] / scene.size(view)[0] for view in chosen)
     cell_height = round(cell_width * min(TALLEST, tallest))
     rows = -(-len(chosen) // columns)
-    images_top = HEADER + PANEL_TITLE + panel + PAD
-    height = images_top + rows * (cell_height + CAPTION + PAD // 2) + PAD // 2
-    canvas = Canvas(WIDTH, height)
+    images_top = HEADER + PANEL_TITLE + panel + PANEL_GAP
+    height = images_top + rows * (cell_height + CAPTION + PANEL_GAP // 2) + PANEL_GAP // 2
+    canvas = Canvas(OVERVIEW_WIDTH, height)
     _draw_header(canvas, scene)
     for index, (title, axes) in enumerate(side_views(scene.c2w)):
-        _draw_panel(canvas, scene, chosen, axes, title, PAD + index * (panel + PAD), HEADER, panel)
+        _draw_panel(canvas, scene, chosen, axes, title, PANEL_GAP + index * (panel + PANEL_GAP), HEADER, panel)
     for index, view in enumerate(chosen):
         row, column = divmod(index, columns)
-        left = PAD + column * (cell_width + PAD)
-        top = images_top + row * (cell_height + CAPTION + PAD // 2)
+        left = PANEL_GAP + column * (cell_width + PANEL_GAP)
+        top = images_top + row * (cell_height + CAPTION + PANEL_GAP // 2)
         _draw_image(canvas, scene, int(view), left, top, cell_width, cell_height)
     return canvas.image()
 
@@ -169,17 +169,17 @@ def _draw_header(canvas: Canvas, scene: Scene) -> None:
     ]
     if scene.points is not None:
         facts.append(f"{len(scene.points.xyz)} points")
-    canvas.text(scene.name, (PAD, 38), LARGE, INK, width=WIDTH - 2 * PAD)
+    canvas.text(scene.name, (PANEL_GAP, 38), LARGE_TEXT, INK, width=OVERVIEW_WIDTH - 2 * PANEL_GAP)
     region = next((note for note in scene.notes if note.startswith(SENTENCE)), "")
-    canvas.text("; ".join(facts), (PAD, 66), MEDIUM, MUTED, width=WIDTH - 2 * PAD)
-    canvas.text(region, (PAD, 88), MEDIUM, MUTED, width=WIDTH - 2 * PAD)
+    canvas.text("; ".join(facts), (PANEL_GAP, 66), MEDIUM_TEXT, MUTED, width=OVERVIEW_WIDTH - 2 * PANEL_GAP)
+    canvas.text(region, (PANEL_GAP, 88), MEDIUM_TEXT, MUTED, width=OVERVIEW_WIDTH - 2 * PANEL_GAP)
 
 
 def _draw_panel(
     canvas: Canvas, scene: Scene, chosen: np.ndarray, axes: np.ndarray, title: str, left: int, top: int, size: int
 ) -> None:
     """Cameras, points and sphere in an orthographic view; all panels have the same scale."""
-    canvas.text(title, (left, top + 18), MEDIUM, INK)
+    canvas.text(title, (left, top + 18), MEDIUM_TEXT, INK)
     top += PANEL_TITLE
     canvas.frame(left, top, size, size)
     # Centre and half width of the panels, which contain the sphere and all cameras from every direction.
@@ -202,7 +202,7 @@ def _draw_panel(
         rows = rows[np.argsort(xyz[rows] @ towards)[::-1]]
         for point, rgb in zip(place(xyz[rows]), scene.points.rgb[rows].tolist(), strict=True):
             canvas.disc(point, 0.5, tuple(rgb))
-    cone = FRUSTUM * half
+    cone = FRUSTUM_DEPTH * half
     for view in np.argsort(scene.c2w[:, :3, 3] @ towards)[::-1]:
         is_chosen = bool(np.isin(view, chosen))
         apex, corners = place(scene.c2w[view, :3, 3][None])[0], place(_frustum(scene, int(view), cone))
@@ -214,8 +214,8 @@ def _draw_panel(
     for view in chosen:
         apex, name = place(scene.c2w[view, :3, 3][None])[0], str(view)
         away = (apex - sphere) / max(float(np.linalg.norm(apex - sphere)), 1e-6)
-        at = apex + 11 * away + (-0.5 * text_width(name, SMALL), 4.5)
-        canvas.text(name, at, SMALL, colour_of(int(view), scene.n_views), halo=1)
+        at = apex + 11 * away + (-0.5 * text_width(name, SMALL_TEXT), 4.5)
+        canvas.text(name, at, SMALL_TEXT, colour_of(int(view), scene.n_views), halo=1)
 
 
 def _frustum(scene: Scene, view: int, depth: float) -> np.ndarray:
@@ -241,7 +241,7 @@ def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, wi
     inside = [np.all((curve > -0.5) & (curve < size - 0.5), axis=1).any() for curve in pixels]
     caption = scene.photographs[view] + ("" if any(inside) else _where(scene, view))
     badge = canvas.badge(str(view), (left, top + height + 6), colour)
-    canvas.text(caption, (left + badge + 8, top + height + 21), SMALL, MUTED, width=width - badge - 8)
+    canvas.text(caption, (left + badge + 8, top + height + 21), SMALL_TEXT, MUTED, width=width - badge - 8)
 
 
 def _where(scene: Scene, view: int) -> str:

@@ -15,7 +15,7 @@ from data.scenes.readers import colmap, metashape, neus, realitycapture, sfm_pro
 
 VIDEO_SUFFIXES = (".mp4", ".mov", ".avi", ".mkv", ".webm")
 # Camera files that are not read, by name or suffix: the program, and what converts them.
-OTHERS = {
+UNREAD_FORMATS = {
     "sfm_data.bin": ("OpenMVG", "openMVG_main_ConvertSfM_DataFormat writes sfm_data.json"),
     "sfm.abc": ("Meshroom", "its node ConvertSfMFormat writes a .sfm file"),
     ".nvm": ("VisualSFM", "it also writes bundle.rd.out and list.txt"),
@@ -47,7 +47,7 @@ READERS = {
     "nerfstudio": Reader(transforms.matches_nerfstudio, transforms.read_nerfstudio),
     "colmap": Reader(colmap.matches, colmap.read_colmap),
     "llff": Reader(partial(_matches_file, colmap.LLFF_FILE), colmap.read_llff),
-    "metashape": Reader(partial(_matches_file, metashape.CAMERA_FILE), metashape.read_metashape),
+    "metashape": Reader(partial(_matches_file, metashape.METASHAPE_FILE), metashape.read_metashape),
     "realitycapture": Reader(realitycapture.matches, realitycapture.read_realitycapture),
     "openmvg": Reader(partial(_matches_file, sfm_programs.OPENMVG_FILE), sfm_programs.read_openmvg),
     "meshroom": Reader(sfm_programs.matches_meshroom, sfm_programs.read_meshroom),
@@ -59,7 +59,7 @@ FORMATS = tuple(READERS)  # the values of dataset.type, beside `auto`
 # the other format has a chosen region of interest. XMP files of RealityCapture stay beside the photographs that another
 # program has processed since.
 SIDECARS = "realitycapture"
-PREFERRED = (
+PREFERRED_FORMATS = (
     ("neus", "colmap"),
     ("neus", "llff"),
     ("colmap", "llff"),
@@ -78,7 +78,7 @@ def recognise(folder: Path) -> str:
         raise SceneError(f"{folder}: no such folder{similar_names(folder)}; dataset.data_dir names the scene folder")
     try:
         marks = _marks(folder)
-        for better, worse in PREFERRED:
+        for better, worse in PREFERRED_FORMATS:
             if better in marks and worse in marks:
                 del marks[worse]
         if len(marks) > 1:
@@ -106,9 +106,12 @@ def _without_cameras(folder: Path) -> str:
         raise SceneError(
             f"{folder}: is not a scene, but its subfolder {scenes[0].name}/ may be one; set dataset.data_dir to that"
         )
-    other = next((entry for entry in entries if entry.name.lower() in OTHERS or entry.suffix.lower() in OTHERS), None)
+    other = next(
+        (entry for entry in entries if entry.name.lower() in UNREAD_FORMATS or entry.suffix.lower() in UNREAD_FORMATS),
+        None,
+    )
     if other is not None:
-        program, converter = OTHERS.get(other.name.lower()) or OTHERS[other.suffix.lower()]
+        program, converter = UNREAD_FORMATS.get(other.name.lower()) or UNREAD_FORMATS[other.suffix.lower()]
         raise SceneError(
             f"{folder}: has the cameras of {program} ({other.name}), which are not read; convert them ({converter}), "
             "or estimate cameras with --mode prepare"

@@ -29,14 +29,14 @@ from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, Sparse
 from data.scenes.readers.shots import Shot, posed_images
 from data.scenes.readers.transforms import require_same_shape
 
-POINTS = "points3D"  # may be missing
-COUNT = struct.Struct("<Q")
+POINTS_STEM = "points3D"  # may be missing
+COUNT_FIELD = struct.Struct("<Q")
 CAMERA_HEADER = struct.Struct("<iiQQ")  # id, model, width, height; then its parameters
 IMAGE_HEADER = struct.Struct("<i7di")  # id, quaternion, translation, camera; then the name, terminated by a zero byte
 IMAGE_POINT_BYTES = 24  # x, y, point
 POINT_HEADER = struct.Struct("<Q3d3BdQ")  # id, xyz, rgb, error, length of the track
 TRACK_BYTES = 8  # image, its point
-ROUNDING = 1e-12  # of the length of a quaternion: one that is written with all digits stays as it is
+UNIT_ROUNDING = 1e-12  # of the length of a quaternion: one that is written with all digits stays as it is
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
 NO_IMAGE = "neither a pose with a name nor a line of matches"
@@ -127,7 +127,7 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
         raise SceneError(f"{model}: has no {', '.join(missing)}, which belongs to the COLMAP model; export it again")
     cameras = {camera.key: camera for camera in _read(model, read_cameras, "cameras")}
     registered = _read(model, read_images, "images")
-    points = _read(model, read_points, POINTS) if _file(model, POINTS).is_file() else None
+    points = _read(model, read_points, POINTS_STEM) if _file(model, POINTS_STEM).is_file() else None
     places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
     image_folder, mask_folder = (
         next(filter(None, map(find, places)), None) for find in (photographs_folder, masks_folder)
@@ -207,10 +207,10 @@ def count_images(path: Path) -> int:
         return 0
     if path.suffix == ".txt":
         return len(read_images(path))
-    head = read_regular(path, COUNT.size)
-    if len(head) < COUNT.size:
+    head = read_regular(path, COUNT_FIELD.size)
+    if len(head) < COUNT_FIELD.size:
         raise ModelFileError(f"{path.name} is truncated")
-    return COUNT.unpack(head)[0]
+    return COUNT_FIELD.unpack(head)[0]
 
 
 def read_cameras(path: Path) -> list[ColmapCamera]:
@@ -253,8 +253,8 @@ def _image(content: bytes, at: int) -> tuple[ColmapImage, int]:
         name = content[start:end].decode("utf-8")
     except UnicodeDecodeError:
         raise ModelFileError("the names of its photographs are not UTF-8 (GBK?); rename them in UTF-8") from None
-    (points,) = COUNT.unpack_from(content, end + 1)
-    return ColmapImage(name, camera, _pose(name, pose)), end + 1 + COUNT.size + points * IMAGE_POINT_BYTES
+    (points,) = COUNT_FIELD.unpack_from(content, end + 1)
+    return ColmapImage(name, camera, _pose(name, pose)), end + 1 + COUNT_FIELD.size + points * IMAGE_POINT_BYTES
 
 
 def _image_of_words(line: str) -> ColmapImage | None:
@@ -273,7 +273,7 @@ def _pose(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
     if not 0 < length < math.inf:
         numbers = " ".join(f"{value:g}" for value in values[:4])
         raise ModelFileError(f"the quaternion of {one_line(name)} is {numbers}, no rotation")
-    w, x, y, z = np.array(values[:4]) / (length if abs(length - 1) > ROUNDING else 1)
+    w, x, y, z = np.array(values[:4]) / (length if abs(length - 1) > UNIT_ROUNDING else 1)
     pose = np.eye(4)
     pose[0, :3] = 1 - (2 * y * y + 2 * z * z), 2 * x * y - 2 * z * w, 2 * x * z + 2 * y * w
     pose[1, :3] = 2 * x * y + 2 * z * w, 1 - (2 * x * x + 2 * z * z), 2 * y * z - 2 * x * w
@@ -309,7 +309,7 @@ def _records(path: Path, record: Callable[[bytes, int], tuple[Record, int]]) -> 
     """The records of a binary file; `record` gives the one at a byte, and where the next begins."""
     content, records = read_regular(path), []
     try:
-        (count,), at = COUNT.unpack_from(content), COUNT.size
+        (count,), at = COUNT_FIELD.unpack_from(content), COUNT_FIELD.size
         for _ in range(count):
             one, at = record(content, at)
             records.append(one)

@@ -32,15 +32,15 @@ from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.scenes.readers.shots import numbers, scalar, with_masks
 from data.scenes.readers.transforms import require_most, require_same_shape
 
-CAMERA_FILE = "cameras.xml"
+METASHAPE_FILE = "cameras.xml"
 CORNER_TO_CENTRE = -0.5
-FRAME, FISHEYE = "frame", "fisheye"
+FRAME_SENSOR, FISHEYE_SENSOR = "frame", "fisheye"
 COEFFICIENTS = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2", "p3", "p4")
 
 
 def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
-    source = folder / CAMERA_FILE
+    source = folder / METASHAPE_FILE
     chunks = read_xml(source, "Metashape", "export the cameras again").findall("chunk")
     if len(chunks) != 1:
         raise SceneError(f"{source}: has {len(chunks)} chunks and must have one; export the cameras of one chunk")
@@ -90,13 +90,15 @@ def read_metashape(folder: Path, files: CameraFiles) -> ParsedScene:
             f"{source}: several cameras have the label {listed(twice)}, so that their photographs are not known; give "
             "the photographs different names"
         )
-    notes = (*missing, *([f"{CAMERA_FILE}: not aligned, and left out: {listed(without)}"] if without else []))
+    notes = (*missing, *([f"{METASHAPE_FILE}: not aligned, and left out: {listed(without)}"] if without else []))
     if shutters := sum(camera.find("rolling_shutter") is not None for camera in cameras.values()):
-        notes += (f"{CAMERA_FILE}: the rolling shutter of {shutters} cameras is not applied, so that they are inexact",)
+        notes += (
+            f"{METASHAPE_FILE}: the rolling shutter of {shutters} cameras is not applied, so that they are inexact",
+        )
     others = [posed.path.name for part in framed.values() if part is not images for posed in part]
     if others:
         words = (
-            f"{CAMERA_FILE}: its components have no common frame; the largest, of {len(images)} photographs, is used"
+            f"{METASHAPE_FILE}: its components have no common frame; the largest, of {len(images)} photographs, is used"
         )
         notes += (f"{words}, left out: {listed(others)}",)
     masked = with_masks(place, masks_folder(folder), images)
@@ -115,9 +117,11 @@ def _offset(where: str, sensor: ElementTree.Element) -> np.ndarray:
 
 
 def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.ndarray) -> PosedImage:
-    kind = sensor.get("type", FRAME)
-    if kind not in (FRAME, FISHEYE):
-        raise SceneError(f"{where}: its sensor type {one_line(kind)} is not supported; it may be {FRAME} or {FISHEYE}")
+    kind = sensor.get("type", FRAME_SENSOR)
+    if kind not in (FRAME_SENSOR, FISHEYE_SENSOR):
+        raise SceneError(
+            f"{where}: its sensor type {one_line(kind)} is not supported; it may be {FRAME_SENSOR} or {FISHEYE_SENSOR}"
+        )
     calibrations = {entry.get("class", "adjusted"): entry for entry in sensor.iterfind("calibration")}
     calibration = calibrations.get("adjusted", calibrations.get("initial"))
     if calibration is None:
@@ -137,7 +141,7 @@ def _posed_image(where: str, image: Path, sensor: ElementTree.Element, c2w: np.n
     f, cx, cy, b1, b2, k1, k2, k3, k4, p1, p2, p3, p4 = values.values()
     positive(where, "f", f)
     positive(where, "f + b1", f + b1)
-    is_fisheye = kind == FISHEYE
+    is_fisheye = kind == FISHEYE_SENSOR
     unread = {"b2": b2, "p3": p3, "p4": p4, **({"p1": p1, "p2": p2} if is_fisheye else {"k4": k4})}
     odd = [name for name, value in unread.items() if value]
     if odd:

@@ -39,7 +39,7 @@ REFERENCE_FILE = "reference.json"  # nor this: its map grid
 
 CAMERA_MATRIX = re.compile(r"(world|scale|camera)_mat_[0-9]{1,9}")
 NO_INTRINSICS = 1e-3  # of the product of a rotation with its transpose
-LEAST_PIXELS = 16  # of a focal length in pixels; DVR counts in halves of the image
+LEAST_FOCAL_PIXELS = 16  # of a focal length in pixels; DVR counts in halves of the image
 FROM_MIDDLE = 0.25  # of a principal point in parts of the image
 # Camera files are often stored in float32 after a few products: equal numbers differ by about 1e-6.
 MATRIX_TOLERANCE = 1e-4
@@ -190,7 +190,7 @@ def _world_mat(path: Path, matrices: Mapping[str, np.ndarray], index: int, image
     matrix = matrices[key]
     square = matrix.shape == (3, 3)
     intrinsics = _checked(path, key, np.pad(matrix, ((0, 0), (0, 1))) if square else matrix, rows=(3, 4))[:3, :3]
-    if np.abs(intrinsics[0, 0]) < LEAST_PIXELS:
+    if np.abs(intrinsics[0, 0]) < LEAST_FOCAL_PIXELS:
         intrinsics = _in_pixels(path, key, intrinsics, np.array(image_size(image)))
     return intrinsics @ world
 

@@ -18,8 +18,8 @@ from data.io.files import read_regular
 from data.io.untrusted import load_geometry
 from data.parsed_scene import SparsePoints
 
-MAX_FILE_BYTES = 1 << 28  # three million points as text; structure from motion gives about a hundred thousand
-MOST_BYTES = 1 << 30  # of an observation mask and its file; the published ones have about ten million
+MAX_CLOUD_BYTES = 1 << 28  # three million points as text; structure from motion gives about a hundred thousand
+MOST_DTU_BYTES = 1 << 30  # of an observation mask and its file; the published ones have about ten million
 
 
 def read_points(path: Path) -> SparsePoints | None:
@@ -29,9 +29,9 @@ def read_points(path: Path) -> SparsePoints | None:
     damaged, or has points that are not finite.
     """
     try:
-        content = read_regular(path, MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a sparse point cloud")
+        content = read_regular(path, MAX_CLOUD_BYTES + 1)
+        if len(content) > MAX_CLOUD_BYTES:
+            raise SceneError(f"{path}: is larger than {MAX_CLOUD_BYTES >> 20} MiB, too large for a sparse point cloud")
         cloud = load_geometry(content, "ply")
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
@@ -93,8 +93,8 @@ def read_dtu(folder: Path, scan: int) -> DtuReference:
 def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.ndarray]:
     """The named arrays of a .mat file; raises SceneError unless they are finite and have the shapes (None: any)."""
     try:
-        content = read_regular(path, MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
+        content = read_regular(path, MOST_DTU_BYTES + 1)
+        if len(content) > MOST_DTU_BYTES:
             raise SceneError(f"{path}: is too large for a file of the DTU evaluation; download it again")
         with read_by_library():
             known = _read_mat(content)
@@ -115,7 +115,7 @@ def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.
 
 # MATLAB files of version 5, "MAT-File Format" (MathWorks), chapter "Level 5 MAT-Files". The reader of scipy ends the
 # process for some damaged ones.
-HEADER_BYTES, ORDER_AT = 128, 126
+MAT_HEADER_BYTES, ORDER_AT = 128, 126
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 MATRIX, COMPRESSED = 14, 15
 CLASSES, COMPLEX = range(6, 16), 0x800  # of arrays: floats and integers; a flag
@@ -123,8 +123,12 @@ CLASSES, COMPLEX = range(6, 16), 0x800  # of arrays: floats and integers; a flag
 
 def _read_mat(content: bytes) -> dict[str, np.ndarray]:
     """The real arrays of numbers by name; any exception means that the file is damaged."""
-    order, most, arrays = {b"IM": "<", b"MI": ">"}[content[ORDER_AT:HEADER_BYTES]], MOST_BYTES, dict[str, np.ndarray]()
-    for kind, data in _elements(memoryview(content)[HEADER_BYTES:], order):
+    order, most, arrays = (
+        {b"IM": "<", b"MI": ">"}[content[ORDER_AT:MAT_HEADER_BYTES]],
+        MOST_DTU_BYTES,
+        dict[str, np.ndarray](),
+    )
+    for kind, data in _elements(memoryview(content)[MAT_HEADER_BYTES:], order):
         if kind == COMPRESSED:
             whole = zlib.decompressobj().decompress(data, most)
             most -= len(whole)

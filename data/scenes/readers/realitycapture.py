@@ -37,23 +37,23 @@ from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.scenes.readers.shots import numbers, scalar, with_masks
 from data.scenes.readers.transforms import Frame, find_file, require_distinct
 
-SUFFIX, TABLE_SUFFIX = ".xmp", ".csv"
+XMP_SUFFIX, TABLE_SUFFIX = ".xmp", ".csv"
 NAMESPACE = "http://www.capturingreality.com/ns/xcr/1.1#"
 FILM_WIDTH = 36.0  # millimetres, of FocalLength35mm
 CORNER_TO_CENTRE = -0.5
 BROWN3 = "brown3"
-MODELS = ("perspective", BROWN3, "brown4")  # brown4: as brown3 if k4 is 0
-HEAD_BYTES = 4096  # of an XMP or CSV file, which contain the name space or the names of the columns
+DISTORTION_MODELS = ("perspective", BROWN3, "brown4")  # brown4: as brown3 if k4 is 0
+SIDECAR_HEAD_BYTES = 4096  # of an XMP or CSV file, which contain the name space or the names of the columns
 POSE_COLUMNS = ("name", "x", "y", "alt", "heading", "pitch", "roll", "f")
-COUNT = "#cameras "  # begins an optional first line, the number of cameras
+COUNT_LINE = "#cameras "  # begins an optional first line, the number of cameras
 LENS_COLUMNS = ("k1", "k2", "k3", "k4", "t1", "t2")  # 0 where the template of the export leaves them out
 
 
 def matches(folder: Path) -> str:
     """The first XMP file if RealityCapture wrote it, else its CSV file; "" otherwise."""
     place = _places(folder)[-1]
-    first = min((path for path in place.iterdir() if path.suffix.lower() == SUFFIX), default=None)
-    if first is not None and first.is_file() and NAMESPACE.encode() in read_regular(first, HEAD_BYTES):
+    first = min((path for path in place.iterdir() if path.suffix.lower() == XMP_SUFFIX), default=None)
+    if first is not None and first.is_file() and NAMESPACE.encode() in read_regular(first, SIDECAR_HEAD_BYTES):
         return first.relative_to(folder).as_posix()
     return next((path.relative_to(folder).as_posix() for path in _tables(folder)), "")
 
@@ -69,20 +69,20 @@ def read_realitycapture(folder: Path, files: CameraFiles) -> ParsedScene:
         return _read_table(folder, place, tables[0])
     if not with_sidecar:
         raise SceneError(
-            f"{place}: no photograph has an {SUFFIX} file beside it, and no {TABLE_SUFFIX} file holds cameras; export "
-            "Metadata (XMP) there, or Registration > Internal/External camera parameters"
+            f"{place}: no photograph has an {XMP_SUFFIX} file beside it, and no {TABLE_SUFFIX} file holds cameras; "
+            "export Metadata (XMP) there, or Registration > Internal/External camera parameters"
         )
-    notes = [f"{path}: not read, as photographs have an {SUFFIX} file" for path in tables]
+    notes = [f"{path}: not read, as photographs have an {XMP_SUFFIX} file" for path in tables]
     if others := [path.name for path in photographs if path not in with_sidecar]:
-        notes.append(f"{place}: without an {SUFFIX} file, and left out: {listed(others)}")
+        notes.append(f"{place}: without an {XMP_SUFFIX} file, and left out: {listed(others)}")
     images = with_masks(place, masks_folder(folder), [_posed_image(path) for path in with_sidecar])
     return ParsedScene(name=folder.resolve().name, source=place, images=images, notes=tuple(notes))
 
 
 def _sidecar(photograph: Path) -> Path:
     """The XMP file beside a photograph, whose suffix may have capitals."""
-    capital = photograph.with_suffix(SUFFIX.upper())
-    return capital if capital.is_file() else photograph.with_suffix(SUFFIX)
+    capital = photograph.with_suffix(XMP_SUFFIX.upper())
+    return capital if capital.is_file() else photograph.with_suffix(XMP_SUFFIX)
 
 
 def _places(folder: Path) -> list[Path]:
@@ -95,14 +95,14 @@ def _tables(folder: Path) -> list[Path]:
     tables = []
     for path in (path for place in _places(folder) for path in sorted(place.glob(f"*{TABLE_SUFFIX}"))):
         with contextlib.suppress(OSError):
-            lines = read_regular(path, HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()
+            lines = read_regular(path, SIDECAR_HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()
             tables += [path] if _header(lines)[0] else []  # other programs write CSV files, too
     return tables
 
 
 def _header(lines: list[str]) -> tuple[list[str], int]:
     """The names of the columns and the number of lines up to them; no names if this is not a file of cameras."""
-    before = 1 if lines and lines[0].startswith(COUNT) else 0
+    before = 1 if lines and lines[0].startswith(COUNT_LINE) else 0
     names = [name.strip().lower() for name in "".join(lines[before : before + 1]).lstrip("# ").split(",")]
     return (names if set(POSE_COLUMNS) <= set(names) else []), before + 1
 
@@ -176,7 +176,7 @@ def _lens(
 ) -> Lens:
     """The lens of an image of `size`, from the numbers of the module's docstring; raises SceneError for others."""
     k1, k2, k3, k4, t1, t2 = distortion
-    if any(distortion) and model not in MODELS or any((k4, t1, t2)):
+    if any(distortion) and model not in DISTORTION_MODELS or any((k4, t1, t2)):
         raise SceneError(
             f"{where}: the distortion model {one_line(model)} with k4, t1, t2 = {k4:g}, {t1:g}, {t2:g} is not "
             "supported; set the distortion model to Brown3 in the alignment settings and align again, or export "

@@ -174,8 +174,8 @@ def _meshroom_lens(where: str, given: dict[str, object], version: tuple[int, ...
 OPENSFM_FILE = "reconstruction.json"
 # The keys of the coefficients of each projection, in OpenCV's order.
 PLANE, FISHEYE = ("k1", "k2", "p1", "p2", "k3"), ("k1", "k2", "k3", "k4")
-KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("perspective", "simple_radial", "radial", "brown"), PLANE)
-KINDS |= dict.fromkeys(("fisheye", "fisheye_opencv"), FISHEYE)
+PROJECTIONS: dict[str, tuple[str, ...]] = dict.fromkeys(("perspective", "simple_radial", "radial", "brown"), PLANE)
+PROJECTIONS |= dict.fromkeys(("fisheye", "fisheye_opencv"), FISHEYE)
 
 
 def read_opensfm(folder: Path, files: CameraFiles) -> ParsedScene:
@@ -211,14 +211,14 @@ def _opensfm_lens(where: str, given: dict[str, object] | None) -> Lens:
     if given is None:
         raise SceneError(f"{where}: its camera is not in the file; export it again")
     kind = str(given.get("projection_type", "perspective"))
-    if kind not in KINDS:
-        raise SceneError(f"{where}: its camera {one_line(kind)} is not read; it may be {', '.join(KINDS)}")
-    require_read(where, given, KINDS[kind])
+    if kind not in PROJECTIONS:
+        raise SceneError(f"{where}: its camera {one_line(kind)} is not read; it may be {', '.join(PROJECTIONS)}")
+    require_read(where, given, PROJECTIONS[kind])
     size = numbers(where, "width and height", [given.get("width"), given.get("height")], 2)
     values = [given.get("focal_x", given.get("focal")), given.get("focal_y", given.get("focal"))]
     focal = size.max() * numbers(where, "focal", values, 2)
     offset = size.max() * numbers(where, "c_x and c_y", [given.get("c_x", 0.0), given.get("c_y", 0.0)], 2)
-    distortion = [given.get(key, 0.0) for key in KINDS[kind]]
+    distortion = [given.get(key, 0.0) for key in PROJECTIONS[kind]]
     return camera(where, [focal, (size - 1) / 2 + offset], size, distortion, fish=kind.startswith("fisheye"))
 
 
@@ -230,7 +230,7 @@ def _opensfm_lens(where: str, given: dict[str, object] | None) -> Lens:
 # r^4) p counts from the middle of the image, y up. A focal length of 0 marks a photograph without a pose.
 BUNDLER_HEADER = "# Bundle file v0.3"
 BUNDLER_FILE = re.compile(r"(.*\.)?bundler?(\.rd)?\.out", re.IGNORECASE)
-FOCAL = re.compile(r"\d+( [\d.eE+-]+)?")  # Bundler's own list has 0 and a focal length after the name
+FOCAL_WORDS = re.compile(r"\d+( [\d.eE+-]+)?")  # Bundler's own list has 0 and a focal length after the name
 FLIP = np.diag([1.0, -1.0, -1.0])
 
 
@@ -292,5 +292,5 @@ def _bundler_names(folder: Path, source: Path) -> list[str]:
     names = []
     for line in filter(None, map(str.strip, read_content(path).decode("utf-8-sig", "replace").splitlines())):
         parts = (line.rsplit(maxsplit=count) for count in (2, 1))
-        names.append(next((name for name, *last in parts if FOCAL.fullmatch(" ".join(last))), line))
+        names.append(next((name for name, *last in parts if FOCAL_WORDS.fullmatch(" ".join(last))), line))
     return names

@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from data.cameras import LONGEST_FOCAL
+from data.cameras import LONGEST_FOCAL_RATIO
 from data.errors import SceneError, listed, one_line
 from data.io.images import IMAGE_SUFFIXES, image_size
 from data.io.named_files import leads_out, spelled_below, spelled_file
@@ -79,9 +79,9 @@ OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
 LENS_KEYS = re.compile(r"k\d+|p\d+|b\d|s[xy]?\d|tau_?[xy]|skew\w*|disto\w*|fisheye\w*")
 READ_KEYS = ("k1", "k2", "k3", "k4", "p1", "p2", "distortion_params")
 # Of the photographs of a scene; if more are missing, the folder is probably the wrong one. instant-ngp has its own.
-MOST_MISSING, MOST_MISSING_NGP = 0.1, 0.5
+MOST_ABSENT, MOST_ABSENT_NGP = 0.1, 0.5
 HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first existing one is used
-LONGEST_NAME = 120  # characters of a file name in a message
+LONGEST_QUOTE = 120  # characters of a file name in a message
 
 
 def matches_blender(folder: Path) -> str:
@@ -109,7 +109,7 @@ def read_blender(folder: Path, files: CameraFiles) -> ParsedScene:
 
 def read_ngp(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
-    return _with_held_out(folder, folder / TRANSFORMS_FILE, MOST_MISSING_NGP)
+    return _with_held_out(folder, folder / TRANSFORMS_FILE, MOST_ABSENT_NGP)
 
 
 def _with_held_out(folder: Path, source: Path, most_missing: float) -> ParsedScene:
@@ -245,7 +245,7 @@ def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
 
 def _short(name: str) -> str:
     """A file name, shortened for a message."""
-    return one_line(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")
+    return one_line(name if len(name) <= LONGEST_QUOTE else f"{name[:LONGEST_QUOTE]}...")
 
 
 def find_file(frame: Frame, key: str, name: str) -> Path | None:
@@ -267,7 +267,7 @@ def find_file(frame: Frame, key: str, name: str) -> Path | None:
 
 
 def require_most(
-    source: Path, names: Sequence[str], paths: Sequence[Path | None], most: float = MOST_MISSING
+    source: Path, names: Sequence[str], paths: Sequence[Path | None], most: float = MOST_ABSENT
 ) -> list[str]:
     """A note on photographs whose `paths` are None; raises SceneError if they are more than `most` of all."""
     missing = [name for name, path in zip(names, paths, strict=True) if path is None]
@@ -363,7 +363,7 @@ def _focal_length(where: str, keys: Mapping[str, object], axis: str, length: int
     angle = math.radians(value) if key.endswith("_fov") else value
     if angle >= math.pi:
         raise SceneError(f"{where}: {key} is {value:g}, too wide for a pinhole camera (180 degrees); correct it")
-    if angle < 1.0 / LONGEST_FOCAL:
+    if angle < 1.0 / LONGEST_FOCAL_RATIO:
         raise SceneError(f"{where}: {key} is {value:g}, too narrow for any lens; correct it")
     return 0.5 * length / math.tan(0.5 * angle)
 

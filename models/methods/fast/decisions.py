@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from data.scenes.scene import LEAST_OUTWARD
-from data.scenes.sparse import LEAST_POINTS
+from data.scenes.sparse import LEAST_REGION_POINTS
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto
 from models.fields.registry import SDF_GRID
@@ -139,8 +139,8 @@ def decide_points(train: TrainConfig, measured: Measurements, masks: Decision) -
         return Decision(NONE, "the scene has none, and none were triangulated", "dataset.triangulate_points")
     count = measured.points_in_region()
     reason = f"{count} in the cube around the region"
-    if count < LEAST_POINTS:
-        return Decision(NONE, f"{reason}, fewer than {LEAST_POINTS}", key)
+    if count < LEAST_REGION_POINTS:
+        return Decision(NONE, f"{reason}, fewer than {LEAST_REGION_POINTS}", key)
     return Decision(TRIANGULATED if measured.are_points_derived else GIVEN, reason, key)
 
 

@@ -13,9 +13,6 @@ if __name__ == "__main__":  # before other imports: a json.py in the current fol
     import models  # noqa: F401 (imported while the search path has its folder)
 
     data.io.search_path.guard_process(_search_path)
-    import models.machine.ranks.process
-
-    models.machine.ranks.process.enter_where_ranks()  # forks, so before any library starts threads
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -33,8 +30,8 @@ from data.io.streams import (
     telling,
 )
 from models.commands.command import EXIT_DONE, EXIT_GPU_FAILED, failed
+from models.machine import ranks
 from models.machine.cuda.choice import GpuFailedError, last_words
-from models.machine.ranks import process
 from models.machine.toolchain import check_limits
 
 EXIT_CRASH = 1  # as Python ends after a traceback
@@ -53,16 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_limits()
         from models.commands.arguments import parse_arguments
-        from models.commands.conf import conf_for
+        from models.commands.model_modes import read_conf
 
         _require_current_folder()
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
-        if not process.takes_part(arguments.command.is_shared):
+        if not ranks.takes_part(arguments.command.is_shared):
             return EXIT_DONE
+        command = arguments.command
+        needs_conf = bool(command.needs_conf or arguments.conf or arguments.case or arguments.overrides)
         with telling(say), recorded() as times, phase(START):
-            status = arguments.command.run(arguments, conf_for(arguments))
+            status = command.run(arguments, read_conf(arguments) if needs_conf else None)
         if status == EXIT_DONE:
-            say(*([line(times)] if len(times) > 1 else []), *arguments.command.next_steps(arguments))
+            say(*([line(times)] if len(times) > 1 else []), *command.next_steps(arguments))
         return status
     except UserError as error:
         return failed(str(error), EXIT_USER_ERROR)
@@ -102,7 +101,7 @@ def _start() -> int:
     silence_libraries()
     forget_library_variables()
     keep_interruptions()
-    process.quietly()
+    ranks.silence_other_ranks()
     try:
         status = main()
     except SystemExit as leave:  # argparse, after the help page
@@ -110,7 +109,7 @@ def _start() -> int:
     except Exception:  # noqa: BLE001 (a bug of the program: the traceback is shown)
         report_crash()
         status = EXIT_CRASH
-    return process.ended(status)
+    return ranks.exit_status_of_rank(status)
 
 
 def _leave(status: int) -> NoReturn:

@@ -33,7 +33,7 @@ MAX_RESOLUTION = 2048  # gives tens of millions of triangles and needs 4 GB of m
 LARGEST_TEXTURE = 16384  # the limit of GPUs
 FEWEST_FACES = 4  # of a closed surface
 SLOWEST, FASTEST = 0.01, 240.0  # frames per second
-LONGEST = 1e6  # seconds of a video
+LONGEST_VIDEO = 1e6  # seconds of a video
 LARGEST_SCAN = 128  # of the DTU data set
 DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, which features match reliably
 
@@ -118,7 +118,7 @@ class VideoRequest:
 
     path: str = ORBIT  # around the object; or indices of photographs such as "0,5,9"; or a camera-path file
     shown: tuple[str, ...] = limits((COLOUR,), one_of=SHOWN, count=(1, len(SHOWN)))  # side by side, from the left
-    seconds: float = limits(4.0, above=0, at_most=LONGEST)  # duration; that of the file for a camera-path file
+    seconds: float = limits(4.0, above=0, at_most=LONGEST_VIDEO)  # duration; that of the file for a camera-path file
     fps: float = limits(24.0, at_least=SLOWEST, at_most=FASTEST)  # frames per second, likewise
     # reduction factor of the frames; None for the largest that leaves 720 lines, 1 for a file
     level: int | None = limits(None, at_least=1, at_most=MAX_INT)

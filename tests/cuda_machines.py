@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from models.commands.machine_checks.lines import Line
+from models.commands.doctor import Line
 from models.machine.cuda import detect
 from models.machine.cuda.choice import HEADERS, LIBRARIES, CudaBuild, Driver, Facts, Gpu, Toolkit, conclude
 

@@ -114,12 +114,6 @@ def processes(word: str) -> dict[int, int]:
     return found
 
 
-def workers(word: str) -> list[int]:
-    """Of these the ranks themselves: those that watch no other."""
-    every = processes(word)
-    return sorted(every.keys() - every.values())
-
-
 def wait_for(is_so: Callable[[], object], seconds: float = 60.0) -> bool:
     """Whether the condition became true in time."""
     until = time.monotonic() + seconds

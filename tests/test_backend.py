@@ -12,7 +12,7 @@ import pytest
 from forms import only_on_the_cpu
 
 from data.errors import UserError
-from models.machine import backend, gemm, jittor_import
+from models.machine import backend, jittor_import
 from models.machine.backend import jt
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +68,8 @@ def random_matrices(*shapes):
 
 
 needs_onednn = pytest.mark.skipif(
-    gemm.library_path() is None or backend.device_info().name != "cpu", reason="no oneDNN wheel, or not on the CPU"
+    jittor_import.library_path() is None or backend.device_info().name != "cpu",
+    reason="no oneDNN wheel, or not on the CPU",
 )
 
 

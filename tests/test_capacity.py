@@ -15,7 +15,7 @@ import exp_runner
 from data.errors import UserError, is_allocation_failure
 from models.fields.state import named_parameters
 from models.machine import jittor_import
-from models.machine.cuda import start
+from models.machine.cuda import home as cuda_home
 from models.machine.device import Choice
 from models.methods import capacity
 from models.methods.nerf.conf import NeRFConfig
@@ -51,7 +51,7 @@ def test_the_memory_of_a_card_is_known_before_it_is_used(monkeypatch):
     home = SimpleNamespace(plan=SimpleNamespace(gpu=SimpleNamespace(memory=80 * GB)))
     for device, found, expected in (("auto", home, 80 * GB), ("auto", None, 0), ("cpu", home, 0)):
         monkeypatch.setattr(jittor_import, "choice", Choice(device))
-        monkeypatch.setattr(jittor_import, "cuda_ready", lambda gpu, found=found: start.Ready(found))
+        monkeypatch.setattr(jittor_import, "cuda_ready", lambda gpu, found=found: cuda_home.Ready(found))
         assert jittor_import.gpu_bytes() == expected
 
 

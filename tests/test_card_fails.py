@@ -54,7 +54,7 @@ def test_a_failing_card_is_told_with_the_newest_checkpoint_to_go_on_from(tmp_pat
 
 
 def test_a_card_that_fails_elsewhere_is_one_sentence(monkeypatch, capsys):
-    importlib.import_module("models.commands.table")  # its modules would keep the function if loaded meanwhile
-    monkeypatch.setattr("models.commands.conf.read_conf", Mock(side_effect=RuntimeError(FROM_JITTOR)))
+    importlib.import_module("models.commands.modes")  # its modules would keep the function if loaded meanwhile
+    monkeypatch.setattr("models.commands.model_modes.read_conf", Mock(side_effect=RuntimeError(FROM_JITTOR)))
     assert exp_runner.main([]) == 3
     assert re.match(r"error: the GPU failed \(CUDA error.*\): run again; ", capsys.readouterr().err)

@@ -10,7 +10,7 @@ from runs import ROOT, SHORT, contents, finished, needs_mpi, run, saved, started
 import exp_runner
 from data.errors import UserError
 from models.commands import cases
-from models.machine.ranks import process
+from models.machine import ranks
 
 SCENES = "A,empty,B"
 
@@ -51,24 +51,24 @@ def test_a_bad_name_and_flags_that_contradict_several_scenes_are_named(tmp_path,
 
 def job(task, first, last, count, step=1):
     """What Slurm sets for a job of an array."""
-    return dict(zip(process.ARRAY, map(str, (task, first, last, count, step)), strict=True))
+    return dict(zip(ranks.ARRAY, map(str, (task, first, last, count, step)), strict=True))
 
 
 def test_a_job_of_an_array_takes_its_part():
-    assert [process.of_this_job("ABCDE", job(task, 1, 2, 2)) for task in (1, 2)] == [["A", "C", "E"], ["B", "D"]]
-    assert [process.of_this_job("ABCDE", job(task, 0, 4, 3, 2)) for task in (0, 2, 4)] == [
+    assert [ranks.scenes_of_job("ABCDE", job(task, 1, 2, 2)) for task in (1, 2)] == [["A", "C", "E"], ["B", "D"]]
+    assert [ranks.scenes_of_job("ABCDE", job(task, 0, 4, 3, 2)) for task in (0, 2, 4)] == [
         ["A", "D"],
         ["B", "E"],
         ["C"],
     ]
-    assert process.of_this_job("ABC", {}) == ["A", "B", "C"]
+    assert ranks.scenes_of_job("ABC", {}) == ["A", "B", "C"]
 
 
 # Jobs that would leave scenes out or train them twice.
 @pytest.mark.parametrize("array", [(1, 1, 7, 3), (5, 1, 7, 3), (3, 3, 3, 1), (4, 3, 5, 3), (3, 0, -1, 0), (5, 0, 1, 2)])
 def test_an_array_that_does_not_cover_the_scenes_once_is_refused(array):
     with pytest.raises(UserError, match="JOBS="):
-        process.of_this_job("ABC", job(*array))
+        ranks.scenes_of_job("ABC", job(*array))
 
 
 def test_a_training_ends_with_its_error_or_what_it_printed():

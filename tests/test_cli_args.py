@@ -12,7 +12,7 @@ import exp_runner
 from data.errors import UserError
 from models.commands.arguments import EPILOG, parse_arguments
 from models.commands.flags import COMMON
-from models.commands.table import COMMANDS, MODE_NAMES
+from models.commands.modes import COMMANDS, MODE_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 

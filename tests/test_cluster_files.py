@@ -7,7 +7,7 @@ import pytest
 from pages import ROOT
 
 from models.commands.arguments import parse_arguments
-from models.machine.ranks.process import ARRAY, of_this_job
+from models.machine.ranks import ARRAY, scenes_of_job
 
 pytestmark = pytest.mark.cli
 
@@ -38,4 +38,4 @@ def test_a_job_that_is_started_again_takes_what_it_had(tmp_path):
     found = words(tmp_path, "cases.sbatch", alone)
     at = found.index("--")
     assert parse_arguments(found[2:at]).values.cases == "scenes.txt"
-    assert of_this_job("ABCDEFGHIJ", dict(line.split("=", 1) for line in found[at + 1 :])) == ["D", "I"]
+    assert scenes_of_job("ABCDEFGHIJ", dict(line.split("=", 1) for line in found[at + 1 :])) == ["D", "I"]

@@ -9,8 +9,8 @@ from runs import SHORT, everything, run, saved
 from test_guard import NO_PROBE
 
 from models.checkpoints.ours import save_checkpoint
-from models.results import collapse
-from models.results.collapse import ScoredViews
+from models.results import image_metrics
+from models.results.image_metrics import ScoredViews
 from models.training.record import FALL, Record, recorded
 from models.training.watch import LOW_SCORES
 
@@ -22,8 +22,8 @@ SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=2", *SH
 def scripted(monkeypatch, *scores, blurred=0.0):
     """Trainings of any length are scored, with these numbers one after the other, the last one for ever."""
     given = list(scores)
-    monkeypatch.setattr(collapse, "SCORED_FROM", 1)
-    monkeypatch.setattr(collapse, "JUDGED_FROM", 1)
+    monkeypatch.setattr(image_metrics, "SCORED_FROM", 1)
+    monkeypatch.setattr(image_metrics, "JUDGED_FROM", 1)
     monkeypatch.setattr(ScoredViews, "score", lambda *_: given.pop(0) if len(given) > 1 else given[0])
     monkeypatch.setattr(ScoredViews, "blurred", lambda *_: blurred)
 
@@ -98,7 +98,7 @@ def test_a_training_below_its_blurred_photographs_fails_and_is_kept(monkeypatch,
 
 
 def test_a_real_training_is_scored_from_its_photographs(monkeypatch, tmp_path):
-    monkeypatch.setattr(collapse, "SCORED_FROM", 1)
+    monkeypatch.setattr(image_metrics, "SCORED_FROM", 1)
     assert run(tmp_path, settings=SETTINGS) == 0
     found = recorded(saved(tmp_path, 12).state, 12)
     assert 3 < found.best < 40 and found.best_step in range(2, 13, 2)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from models.commands import reconstruction_ahead as ahead
+from models.commands import compile_ahead as ahead
 from models.commands.arguments import parse_arguments
 
 CONF = Path("confs/fast.conf")
@@ -53,33 +53,33 @@ def test_its_commands_are_valid_and_keep_the_recipe(tmp_path):
 
 
 def test_it_is_waited_for_and_runs_once(ran, monkeypatch):
-    monkeypatch.setattr(ahead, "START", ENDS)
+    monkeypatch.setattr(ahead, "MODES_PROGRAM", ENDS)
     for _ in range(2):
-        with ahead.compiled_ahead(ARGUMENTS, False):
+        with ahead.compile_ahead(ARGUMENTS, False):
             pass
         assert ran.read_text() == "x"
-    monkeypatch.setattr(ahead, "START", f"{ENDS}; sys.exit(1)")
+    monkeypatch.setattr(ahead, "MODES_PROGRAM", f"{ENDS}; sys.exit(1)")
     monkeypatch.setattr(ahead, "STEPS", 65)
     monkeypatch.setattr(ahead, "_key", lambda words: "other")
     for count in (2, 3):  # without success there is no mark
-        with ahead.compiled_ahead(ARGUMENTS, False):
+        with ahead.compile_ahead(ARGUMENTS, False):
             pass
         assert ran.read_text() == "x" * count
 
 
 def test_waiting_for_it_is_told(ran, monkeypatch, capsys):
-    monkeypatch.setattr(ahead, "START", f"import time; time.sleep(1); {ENDS}")
+    monkeypatch.setattr(ahead, "MODES_PROGRAM", f"import time; time.sleep(1); {ENDS}")
     for words in ("compiling what training and mesh use", ""):  # the second time nothing is left to compile
-        with ahead.compiled_ahead(ARGUMENTS, False):
+        with ahead.compile_ahead(ARGUMENTS, False):
             pass
         told = "".join(capsys.readouterr())
         assert words in told and bool(told) == bool(words)
 
 
 def test_an_exception_ends_it(ran, monkeypatch):
-    monkeypatch.setattr(ahead, "START", WAITS)
+    monkeypatch.setattr(ahead, "MODES_PROGRAM", WAITS)
     before = children()
-    with pytest.raises(UserError), ahead.compiled_ahead(ARGUMENTS, False):
+    with pytest.raises(UserError), ahead.compile_ahead(ARGUMENTS, False):
         assert until(ran.exists) and children() != before
         raise UserError("no cameras")
     assert children() == before
@@ -88,8 +88,9 @@ def test_an_exception_ends_it(ran, monkeypatch):
 def test_it_ends_with_a_parent_that_is_killed(tmp_path):
     program = f"""
 import sys; sys.path.insert(0, {str(Path.cwd())!r})
-from models.commands import reconstruction_ahead as ahead
-ahead.START = "import json, os, sys, time; open(json.loads(sys.argv[1])[0], 'w').write(str(os.getpid())); time.sleep(9)"
+from models.commands import compile_ahead as ahead
+work = "open(json.loads(sys.argv[1])[0], 'w').write(str(os.getpid())); time.sleep(9)"
+ahead.MODES_PROGRAM = f"import json, os, sys, time; {{work}}"
 with ahead._started([{str(tmp_path / "pid")!r}]) as child:
     child.wait()
 """

@@ -52,7 +52,7 @@ ADDED = {
     ],
     ".conf: no such conf file": ['include "https://127.0.0.1/x.conf"', 'include "missing.conf"'],
     "not HOCON near 'train { include": ['train { include "part.conf" }'],
-    "a: unknown block": ['a = x//y include "part.conf"'],
+    "not HOCON near 'a = x//y include": ['a = x//y include "part.conf"'],
     "Cannot resolve variable ${HOME}": ['general.base_exp_dir = "./"${HOME}', "train.seed = ${?HOME}"],
 }
 BAD_FILES += [(f"{WHOLE}\n{text}", words) for words, texts in ADDED.items() for text in texts]

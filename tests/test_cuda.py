@@ -8,8 +8,8 @@ from cuda_machines import driver, facts, gpu, toolkit
 from models.machine.cuda import choice as conclusions
 from models.machine.cuda import detect
 from models.machine.cuda.choice import conclude
-from models.machine.cuda.start import visible
-from models.machine.ranks.process import OPEN_MPI, own_gpu
+from models.machine.cuda.home import visible
+from models.machine.ranks import OPEN_MPI, own_gpu
 
 ALL = conclusions.PIP_ALL
 NEW, OLD = driver((13, 0), version="580.65"), driver((12, 2), version="535.104")

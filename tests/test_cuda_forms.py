@@ -9,8 +9,8 @@ from forms import CUDA_FORMS, in_form
 from test_micro_batches import trainer_of
 from trainings import gradients
 
-from models.commands.machine_checks.examples import example, kernels
-from models.commands.machine_checks.operations import BOUND, difference
+from models.commands.doctor_operations import MOST_DIFFERENCE, difference
+from models.commands.operation_examples import example, kernels
 from models.ops.kernel import REFERENCE
 from models.ops.upsample import place
 from models.ops.volrend import points_along
@@ -30,7 +30,7 @@ def test_an_operation_of_rays_is_its_reference_in_any_order_of_threads(name, for
     with in_form(form):
         error, count = difference(kernels()[name], example(name, 1))
     # A new depth is a quotient of differences, which makes a thousand times more of the roundings of a distance.
-    assert error <= (BOUND if name == "place" else BOUND / 20) and count > 0
+    assert error <= (MOST_DIFFERENCE if name == "place" else MOST_DIFFERENCE / 20) and count > 0
 
 
 @pytest.mark.parametrize("form", CUDA_FORMS[:1])

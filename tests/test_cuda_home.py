@@ -20,7 +20,8 @@ from cuda_machines import (
     write_wheels_13,
 )
 
-from models.machine.cuda import detect, start
+from models.machine.cuda import detect
+from models.machine.cuda import home as cuda_home
 from models.machine.cuda.choice import LIBRARIES
 from models.machine.cuda.home import HomeError, prepare
 
@@ -108,7 +109,7 @@ def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, t
     subprocess.run([made.nvcc, *jittors, "a b.cu", '-I"x"'], check=True)
     assert calls.read_text() == '-gencode arch=compute_90,code=sm_90 -ccbin g++ -std=c++17 a b.cu -I"x"\n'
     shown = subprocess.run([made.nvcc, "--version"], capture_output=True, text=True, check=True).stdout
-    assert detect.release_of(shown) == (13, 0)
+    assert "release 13.0" in shown
 
 
 SAID = {
@@ -179,13 +180,13 @@ FAILURES = [
 def test_a_trial_that_fails_tells_the_last_words_and_what_helps(plan, tmp_path, monkeypatch, said, told, remedy):
     monkeypatch.setenv("LAST_WORDS", str(tmp_path / "words"))
     (tmp_path / "words").write_text(said)
-    failure = start.failure(prepare(plan, tmp_path, "g++"), fatally, 0)
+    failure = cuda_home.failure(prepare(plan, tmp_path, "g++"), fatally, 0)
     assert told in failure and remedy in failure and "\n" not in failure and "\x1b" not in failure, failure
 
 
 def test_a_trial_is_made_until_it_succeeds_and_then_no_more(plan, tmp_path):
     made = prepare(plan, tmp_path, "g++")
     for _ in range(2):
-        failure = start.failure(made, badly, 2)
+        failure = cuda_home.failure(made, badly, 2)
         assert "no kernel image for card 2" in failure and "trial.log" in failure and failure.endswith(REPORT)
-    assert start.failure(made, well, 0) == start.failure(made, badly, 0) == ""
+    assert cuda_home.failure(made, well, 0) == cuda_home.failure(made, badly, 0) == ""

@@ -4,7 +4,7 @@ import pytest
 from cuda_machines import CODES_12, COMPILE, bare_machine, driver, facts, write_nvcc, write_toolkit
 
 from models.machine.cuda.choice import PIP_ALL
-from models.machine.cuda.start import ready
+from models.machine.cuda.home import ready
 
 TOO_NEW = "echo '#error -- unsupported GNU version! gcc versions later than 12 are not supported!' >&2; exit 1"
 MISMATCH = "echo 'error: #error \"CUDA compiler and CUDA toolkit headers are incompatible\"' >&2; exit 1"
@@ -21,7 +21,7 @@ def started(tmp_path, monkeypatch):
 
     def start(**environment):
         found = facts(driver((13, 9)), *search(tmp_path / "lib" / "site-packages", **environment))
-        monkeypatch.setattr("models.machine.cuda.start.gather", lambda environment: found)
+        monkeypatch.setattr("models.machine.cuda.home.gather", lambda environment: found)
         ready.cache_clear()
         told = ready(0, tmp_path / "cache", "/usr/bin/g++")
         ready.cache_clear()

@@ -10,7 +10,7 @@ from data.cameras import decompose_projection
 from data.demo import make_demo
 from data.io.images import read_image
 from models.mesh.mesh import read_mesh
-from models.results.ground_truth import sample_surface
+from models.results.surface_metrics import sample_faces
 
 DEMO = Path(make_demo.__file__).parent
 SETS = [(DEMO, make_demo.TRAIN_VIEWS), (DEMO / "test", len(make_demo.TEST_DIRECTIONS))]
@@ -24,7 +24,7 @@ def working_frame_camera(folder, view):
 
 @pytest.mark.parametrize(("folder", "views"), SETS, ids=["train", "test"])
 def test_ground_truth_projects_into_the_masks_and_fills_them(folder, views):
-    points = sample_surface(read_mesh(DEMO / "ground_truth.ply"), 200_000, np.random.default_rng(0))
+    points = sample_faces(read_mesh(DEMO / "ground_truth.ply"), 200_000, np.random.default_rng(0))[0]
     for view in range(0, views, 3):
         mask = read_image(folder / "mask" / f"{view:03d}.png")[..., 0] > 0
         pixels = np.rint(project(points, *working_frame_camera(folder, view))[0]).astype(int)

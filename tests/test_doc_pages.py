@@ -6,7 +6,7 @@ import pages
 from pages import PAIRS, ROOT, TEXTS
 
 from data.scenes.readers import FORMATS
-from models.commands.table import MODE_NAMES
+from models.commands.modes import MODE_NAMES
 
 
 def both(name):

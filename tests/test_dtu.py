@@ -10,7 +10,7 @@ import trimesh
 from data.errors import UserError
 from data.rays import PinholeCamera
 from data.scenes.readers.points import read_dtu
-from models.results.dtu import dtu_metrics, masked, thinned
+from models.results.surface_metrics import dtu_metrics, masked, thinned
 
 SCAN = 7
 

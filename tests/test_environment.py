@@ -6,7 +6,7 @@ import pytest
 from cuda_machines import planned, toolkit
 
 from models.machine import device, environment, jittor_import
-from models.machine.cuda import start
+from models.machine.cuda import home as cuda_home
 from models.machine.cuda.choice import HOME_PREFIX
 from models.machine.cuda.home import Home
 
@@ -16,7 +16,7 @@ def on_a_gpu(monkeypatch, tmp_path):
     """A process for a simulated GPU; returns its home."""
     home = Home(tmp_path / f"{HOME_PREFIX}0123456789ab", planned(toolkit()))
     monkeypatch.setattr(jittor_import, "choice", device.Choice("cuda", gpu=1))
-    monkeypatch.setattr(jittor_import, "cuda_ready", lambda gpu: start.Ready(home))
+    monkeypatch.setattr(jittor_import, "cuda_ready", lambda gpu: cuda_home.Ready(home))
     monkeypatch.setattr(jittor_import, "_trial", lambda home: "")
     monkeypatch.setattr(os, "environ", os.environ.copy())
     for name in ("CUDA_VISIBLE_DEVICES", "cache_name", "cc_flags"):
@@ -37,5 +37,5 @@ def test_what_jittor_is_told_is_forgotten_when_it_is_loaded(on_a_gpu, monkeypatc
         told = dict(os.environ)
         os.environ["cuda_arch"] = "90"  # as Jittor does
     assert told["nvcc_path"] == on_a_gpu.nvcc and told["cache_name"].endswith("-cuda-0123456789ab")
-    assert told["CUDA_VISIBLE_DEVICES"] == "1" and "-DMINE" in told["cc_flags"].split() and "use_cuda" not in told
+    assert told["CUDA_VISIBLE_DEVICES"] == "1" and "-DMINE" not in told["cc_flags"] and "use_cuda" not in told
     assert wishes() == given

@@ -11,13 +11,19 @@ from runs import ROOT
 from data.errors import UserError
 from data.parsed_scene import training_points
 from data.rays import PinholeCamera
-from models.results.ground_truth import frame_note, require_in_region, sample_surface
-from models.results.surface_metrics import held_out_points, others, point_metrics
+from models.results.surface_metrics import (
+    frame_note,
+    held_out_points,
+    others,
+    point_metrics,
+    require_in_region,
+    sample_faces,
+)
 
 RNG = np.random.default_rng(5)
 JUG = trimesh.load(ROOT / "data/demo/ground_truth.ply", process=False)
-TRUTH = sample_surface(JUG, 20_000, RNG)
-FOUND = sample_surface(JUG, 20_000, RNG) + RNG.normal(0, 0.01, (20_000, 3))
+TRUTH = sample_faces(JUG, 20_000, RNG)[0]
+FOUND = sample_faces(JUG, 20_000, RNG)[0] + RNG.normal(0, 0.01, (20_000, 3))
 TABLE = RNG.uniform(-4, 4, (10_000, 3)) * [1, 1, 0.01]
 TURN = trimesh.transformations.rotation_matrix(2.0, [1, 2, 3])[:3, :3]
 

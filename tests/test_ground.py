@@ -10,14 +10,13 @@ from rigs import around
 
 from benchmarks.gallery import render, scenes
 from models.commands.arguments import parse_arguments
-from models.commands.evaluate import evaluation_request
-from models.commands.shared import mesh_request
+from models.commands.model_modes import evaluation_request, mesh_request
 from models.mesh.clean import THICK, without_ground
 from models.mesh.pieces import without_dust
-from models.results import meshes
-from models.results.ground_truth import point_to_mesh
+from models.requests import MeshRequest
+from models.results import cleaning
 from models.results.references import _off_ground
-from models.results.surface_metrics import HeldOutPoints
+from models.results.surface_metrics import HeldOutPoints, point_to_mesh
 
 RINGS = [[np.cos(a), np.sin(a), height] for a in np.linspace(0, 2 * np.pi, 12, endpoint=False) for height in (0.3, 0.8)]
 ABOVE = around(RINGS, 3.0, np.zeros(3))[:, :3, 3]
@@ -40,7 +39,7 @@ def test_of_generated_photographs_the_object_is_left(spec):
     mesh = seen.visible()
     bumps = np.random.default_rng(0).normal(0.0, 0.002, mesh.vertices.shape)
     mesh = trimesh.Trimesh(mesh.vertices + bumps, mesh.faces, process=False)
-    found = without_dust(without_ground(mesh, scenes.poses(spec)[:, :3, 3]), meshes.PART).mesh
+    found = without_dust(without_ground(mesh, scenes.poses(spec)[:, :3, 3]), cleaning.PART).mesh
     truth = seen.object.vertices[seen.object.vertices[:, 2] > ground]
     assert np.abs(found.bounds[1] - truth.max(axis=0)).max() < 0.02
     assert ground - 0.01 < found.bounds[0, 2] < ground + THICK
@@ -61,12 +60,19 @@ def test_the_mesh_step_removes_the_ground_and_says_where_there_is_none():
     mesh, _, cameras = box_on_ground(0.8, 2.0)
     poses = np.tile(np.eye(4), (len(cameras), 1, 1))
     poses[:, :3, 3] = cameras
-    scene = SimpleNamespace(c2w=poses)
-    context = SimpleNamespace(experiment=SimpleNamespace(views=scene), log=SimpleNamespace(info=told.append))
-    found = meshes._off_ground(context, mesh)
-    assert told.pop().startswith(f"{1 - found.area / mesh.area:.0%} of the surface is the ground") and found is not mesh
+    experiment = SimpleNamespace(views=SimpleNamespace(c2w=poses, points=None))
+    request, log = MeshRequest(16, is_object=True), SimpleNamespace(info=told.append)
+
+    def cleaned(mesh):
+        stages = cleaning.Stages()
+        stages.after("extracted", mesh)
+        found = cleaning.cleaned(experiment, request, mesh, stages, log)
+        return found, "\n".join(stages.lines())
+
+    found, words = cleaned(mesh)
+    assert f"{1 - found.area / mesh.area:.0%} of the surface is the ground" in words and not told
     ball = trimesh.creation.icosphere(4)
-    assert meshes._off_ground(context, ball) is ball and "no ground plane" in told.pop()
+    assert len(cleaned(ball)[0].faces) == len(ball.faces) and "no ground plane" in told.pop()
 
 
 def test_points_on_the_ground_are_not_evaluated():

@@ -18,9 +18,9 @@ from data.prepare.load import load_scene
 from data.scenes.readers.neus import write_neus_scene
 from models.checkpoints.scenes import training_scene
 from models.methods.conf import load_config
-from models.results import collapse
-from models.results.collapse import deciding_group
+from models.results import image_metrics
 from models.results.experiment import Experiment
+from models.results.image_metrics import deciding_group
 from models.training import record
 from models.training.record import recorded
 
@@ -81,7 +81,7 @@ def poisoned(scene, folder, views):
 
 def trained(monkeypatch, recipe, scene, folder, *settings):
     """The last checkpoint of a short training that is scored and shown from the start."""
-    monkeypatch.setattr(collapse, "SCORED_FROM", 1)
+    monkeypatch.setattr(image_metrics, "SCORED_FROM", 1)
     values = (*settings, *LONG, *GROUPS, f"dataset.data_dir={scene}")
     assert run_conf(ROOT / f"confs/{recipe}.conf", folder, "--case", "x", settings=values) == 0
     return saved(folder, 6)
@@ -140,7 +140,7 @@ def scored_views_of(scene, *settings):
     """Group and number of the photographs that can decide."""
     values = (*settings, f"dataset.data_dir={scene}")
     conf = load_config(ROOT / "confs/wmask_cpu.conf", "x", values)
-    found = collapse.scored_views(Experiment(conf, scene, training_scene(conf), None))
+    found = image_metrics.scored_views(Experiment(conf, scene, training_scene(conf), None))
     return found.group, found.scene.n_views
 
 

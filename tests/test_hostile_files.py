@@ -21,13 +21,13 @@ from data.scenes.readers.neus import read_frame
 from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint
 from models.commands.arguments import NEGATIVE_NUMBER
-from models.commands.reconstruction_folder import PLAN, read_plan
+from models.commands.reconstruction_plan import PLAN_FILE, read_plan
 from models.config.hocon import parse_tree
 from models.config.strict import ConfigError
 from models.mesh.mesh import read_mesh
 from models.methods.conf import load_config
 from models.plan import PLAN_KEY, TrainingPlan, as_state, of_state
-from models.results.ground_truth import read_ground_truth
+from models.results.surface_metrics import read_ground_truth
 from models.training.checkpoint import CheckpointError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,8 +39,8 @@ MESH = icosphere(1)
 OPENERS = ("open", "read_bytes", "read_text", "fromfile", "loadtxt", "genfromtxt", "loadmat", "imread")
 # What is not an input: files of the program and of the machine.
 OF_THE_PROGRAM = {
-    "data/io/clock.py", "data/io/lock.py", "data/io/streams.py", "models/commands/reconstruction_ahead.py",
-    "models/commands/machine_checks/system.py", "models/config/program.py",
+    "data/io/clock.py", "data/io/lock.py", "data/io/streams.py", "models/commands/compile_ahead.py",
+    "models/commands/doctor.py", "models/config/program.py",
     "models/ops/source.py", "models/ops/together.py", "models/results/report/document.py",
     "models/viewer/scene_display.py",
 }  # fmt: skip
@@ -203,8 +203,8 @@ SPENT = {"wall": 1.0, "processor": 0.0}
     ids=str,
 )
 def test_a_damaged_record_of_a_reconstruction(change, tmp_path):
-    (tmp_path / PLAN).write_text(json.dumps({**GOOD_PLAN, "times": {"training": SPENT}}))
+    (tmp_path / PLAN_FILE).write_text(json.dumps({**GOOD_PLAN, "times": {"training": SPENT}}))
     assert read_plan(tmp_path) is not None
-    (tmp_path / PLAN).write_text(json.dumps({**GOOD_PLAN, **change}))
+    (tmp_path / PLAN_FILE).write_text(json.dumps({**GOOD_PLAN, **change}))
     with pytest.raises(UserError, match="is damaged"):
         read_plan(tmp_path)

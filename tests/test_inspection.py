@@ -16,7 +16,7 @@ from data.prepare.load import load_scene
 from models.config.hocon import check_case
 from models.methods.conf import load_config
 from models.results.report.document import escaped
-from models.results.report.inspection import markdown
+from models.results.report.reconstruction import health_page
 from models.results.report.reconstruction import page as result_page
 
 
@@ -60,7 +60,7 @@ def test_what_is_markup_is_escaped():
 def test_a_scene_of_markup_stays_text_on_its_pages():
     scene = load_scene(load_config(ROOT / "confs/debug.conf", "", (f"dataset.data_dir={ROOT}/data/demo",)).dataset)
     scene = dataclasses.replace(scene, name=NAME, notes=(NAME,))
-    page = markdown(scene, [Finding(NAME, "bad", NAME, NAME)])
+    page = health_page(scene, [Finding(NAME, "bad", NAME, NAME)])
     assert page.count(READS) == 6 and "<script" not in page and "[a](" not in page
     finding = {"check": NAME, "verdict": "bad", "figure": NAME, "consequence": NAME}
     page = result_page(NAME, {"findings": [finding]}, {}, [])

@@ -14,7 +14,7 @@ import pytest
 from data.errors import UserError
 from models.machine import jittor_source, toolchain
 from models.machine.backend import jt
-from models.machine.jittor_changes import CHANGES, UNUSED
+from models.machine.jittor_source import CHANGES, UNUSED_FOLDERS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -29,7 +29,7 @@ def test_the_imported_jittor_is_the_copy_and_has_the_changes():
     assert folder.parent == toolchain.cache_folder() and importlib.metadata.version("jittor") in folder.name
     for change in CHANGES:
         assert change.new in (folder / change.file).read_text(encoding="utf-8")
-    assert not any((folder / "jittor" / name).exists() for name in UNUSED)
+    assert not any((folder / "jittor" / name).exists() for name in UNUSED_FOLDERS)
 
 
 def test_a_copy_is_made_once_also_by_two_at_a_time_and_from_a_read_only_package(monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""Jittor's cache: a library is complete or missing, whatever kills the linker, and a damaged one is removed."""
+"""Jittor's cache: a library is complete or missing, whatever kills the linker."""
 
 import os
 import subprocess
@@ -29,21 +29,12 @@ def link(folder, path):
     return subprocess.run(command, capture_output=True, check=False).returncode
 
 
-def test_a_damaged_library_is_removed_and_a_complete_one_stays(library, tmp_path):
-    whole = library.read_bytes()
-    assert environment.mend(tmp_path, "neus") == []
-    for damaged in (b"", whole[:40], whole[:64], whole[: len(whole) // 2], whole[:-1], bytes(len(whole))):
-        library.write_bytes(damaged)
-        assert environment.mend(tmp_path, "other") == [] and environment.mend(tmp_path, "neus") == [library]
-        assert not library.exists() and library.with_name("a_op.so.key").exists()
-
-
 def test_a_linker_that_is_killed_leaves_the_library_as_it_was(library, tmp_path, monkeypatch):
     monkeypatch.setenv("COMPILER_PATH", "")
     whole = library.read_bytes()
     for _ in range(2):  # the second time, our own linker is found damaged
         environment.use_linker(toolchain.compiler(), tmp_path / "caches")
-        assert link(tmp_path, library) == 0 and environment.is_complete(library)
+        assert link(tmp_path, library) == 0 and library.read_bytes() == whole
         Path(os.environ["COMPILER_PATH"], "ld").write_bytes(b"")
     dying = tmp_path / "dying"
     monkeypatch.setattr(environment, "shutil", SimpleNamespace(which=lambda _: str(dying)))

@@ -17,7 +17,7 @@ from trimesh.viewer.notebook import scene_to_html
 
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
-from models.commands.shared import mesh_request
+from models.commands.model_modes import mesh_request
 from models.mesh.mesh import About, Surface, write_surface
 from models.mesh.output import companions
 from models.requests import MeshRequest

@@ -15,8 +15,7 @@ from data.io.images import read_image, write_image
 from data.prepare.inspection.checks import bad_geometry, findings
 from models.mesh.mesh import About, Surface, read_mesh, write_surface
 from models.mesh.output import offset_file
-from models.results.report.inspection import as_json
-from models.results.report.reconstruction import warnings
+from models.results.report.reconstruction import health_json, warnings
 
 
 def colmap_text(folder, names, posed, change=lambda lines: lines, in_model=None):
@@ -180,7 +179,7 @@ def test_inverted_masks_are_told(is_inverted, tmp_path):
     scene = read(tmp_path)[1]
     told = [note for note in scene.notes if "the masks look inverted" in note]
     assert len(told) == is_inverted and list(scene.doubts) == told
-    health = json.loads(as_json(scene, findings(scene)))
+    health = json.loads(health_json(scene, findings(scene)))
     assert warnings(health)[:1] == told or not is_inverted  # in result.md
 
 

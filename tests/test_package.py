@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from runs import ROOT
 
-from models.commands.installed.__main__ import PROGRAM
+from models.commands.installed.__main__ import RUNNER
 
 COMMAND = ROOT / "models/commands/installed"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ def test_an_installed_program_calls_itself_by_its_command(tmp_path):
         place = {"PYTHONPATH": str(tmp_path / "site")}
         return subprocess.run(program, cwd=tmp_path, env=place, capture_output=True, text=True)
 
-    assert PROJECT["project"]["scripts"]["neus"] == "neus.__main__:main" and PROGRAM == ROOT / "exp_runner.py"
+    assert PROJECT["project"]["scripts"]["neus"] == "neus.__main__:main" and RUNNER == ROOT / "exp_runner.py"
     done = neus("--mode", "trian")
     assert done.returncode == 2 and done.stderr == "error: --mode trian: unknown mode; did you mean train?\n"
     shown = neus("--help").stdout

@@ -57,8 +57,7 @@ def test_failures_and_measurements_that_nothing_foresees():
 
 def test_chunks_of_results_are_measured_once_unless_the_conf_names_them(monkeypatch):
     found = iter([640, 4096])
-    for name in ("render_chunk", "grid_chunk"):
-        monkeypatch.setattr(context, name, lambda *_: SimpleNamespace(chunk=next(found)))
+    monkeypatch.setattr(context.memory, "chunk_that_fits", lambda *_: SimpleNamespace(chunk=next(found)))
     model, sizes = SimpleNamespace(shows_pictures=False), context.ResultChunks(changed().train)
     assert [sizes.rays(model, None) for _ in range(2)] == [640, 640]
     assert [sizes.points(None) for _ in range(2)] == [4096, 4096]

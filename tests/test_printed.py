@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from models.commands.arguments import parse_arguments
-from models.commands.printed import command_line, of_the_scene
+from models.commands.command import command_line, scene_flags
 from models.config.program import PROGRAM
 
 
@@ -22,7 +22,7 @@ def test_a_command_names_the_program_from_where_the_user_is(tmp_path, monkeypatc
 def test_a_command_keeps_what_was_set(left_out):
     given = ["--conf", "confs/fast.conf", "--case", "a", "--device", "cpu"]
     given += ["--set", "train.end_iter=7", "--roi", "0 0 1 2", "--set=-x=1"]
-    words = of_the_scene(parsed := parse_arguments(given), parsed.conf, left_out)
+    words = scene_flags(parsed := parse_arguments(given), parsed.conf, left_out)
     again = parse_arguments(words)
     assert (again.conf, again.case, again.device) == (parsed.conf, parsed.case, parsed.device)
     kept = [text for text in parsed.overrides if not left_out or not text.startswith(left_out)]

@@ -18,13 +18,11 @@ from runs import (
     sentences,
     started,
     wait_for,
-    workers,
 )
 from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
 from data.errors import UserError
-from models.machine.ranks.process import Place, be_alone, place_of, share
-from models.machine.ranks.ranks import ALONE, Ranks
+from models.machine.ranks import ALONE, Place, Ranks, cores_of_rank, forget_ranks, place_of
 from models.methods.conf import load_config
 from models.training.gradient import GradientSum
 
@@ -43,16 +41,16 @@ def test_what_mpirun_srun_and_nothing_say():
     assert place_of({"PMI_RANK": "1", "PMI_SIZE": "2"}) == Place(1, 2, 1, 2, "mpiexec")
     in_a_shell = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_ID": "0"}
     alone = dict(open_mpi)
-    be_alone(alone)
+    forget_ranks(alone)
     assert place_of({}) == place_of(in_a_shell) == place_of(alone) == Place()
     with pytest.raises(UserError, match="OMPI_COMM_WORLD_RANK"):
         place_of(open_mpi | {"OMPI_COMM_WORLD_RANK": "4"})
 
 
 def test_cores_are_shared_out_without_rest():
-    shares = [share(list(range(10)), Place(rank, 3, rank, 3)) for rank in range(3)]
+    shares = [cores_of_rank(list(range(10)), Place(rank, 3, rank, 3)) for rank in range(3)]
     assert sorted(sum(shares, [])) == list(range(10)) and min(map(len, shares)) == 3
-    assert [share([4, 5], Place(rank, 3, rank, 3)) for rank in range(3)] == [[4], [5], [4]]
+    assert [cores_of_rank([4, 5], Place(rank, 3, rank, 3)) for rank in range(3)] == [[4], [5], [4]]
 
 
 class Told(Ranks):
@@ -158,20 +156,22 @@ def unbroken(tmp_path_factory):
 
 @pytest.mark.cli
 @needs_mpi
-@pytest.mark.parametrize("how", ["mpirun is told to stop", "a rank is killed"])
+@pytest.mark.parametrize("how", ["rank 0 is told to stop", "mpirun is told to stop", "a rank is killed"])
 def test_an_ended_run_is_saved_and_goes_on_to_the_same_end(tmp_path, unbroken, how):
     folder = tmp_path / "ended"
     process = started(command(folder, settings=LONG))
     assert wait_for(lambda: (folder / "checkpoints" / "ckpt_000010.safetensors").exists())
     if how == "mpirun is told to stop":
         process.terminate()
+    elif how == "rank 0 is told to stop":
+        os.kill(min(processes(str(folder))), signal.SIGTERM)
     else:
-        os.kill(workers(str(folder))[1], signal.SIGKILL)
+        os.kill(max(processes(str(folder))), signal.SIGKILL)
     status, _, _ = finished(process)
     assert status != 0
     assert wait_for(lambda: not processes(str(folder)), 15), "a process is left behind"
     last = max((folder / "checkpoints").glob("ckpt_*.safetensors"))
-    assert 10 <= int(last.stem[5:]) < LAST and (int(last.stem[5:]) > 10 or how == "a rank is killed")
+    assert 10 <= int(last.stem[5:]) < LAST and (int(last.stem[5:]) % 10 > 0 or how != "rank 0 is told to stop")
     status, _, err = finished(started(command(folder, "--is_continue", settings=LONG)))
     assert status == 0, err
     assert contents(saved(folder, LAST)) == contents(unbroken)

@@ -20,12 +20,10 @@ from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
 from data.scenes.readers.neus import write_neus_scene
-from models.commands import functions, interface, reconstruction_folder, reconstruction_settings
+from models.commands import functions, interface, reconstruction_plan
 from models.commands.arguments import parse_arguments
-from models.commands.reconstruction_folder import ReconstructionPlan
-from models.commands.reconstruction_settings import LEAST_GAIN, longer
-from models.commands.reconstruction_work import CONF
-from models.config.program import PROGRAM_FOLDER
+from models.commands.reconstruction_plan import LEAST_DOUBLING_GAIN, ReconstructionPlan, longer
+from models.config.program import FAST, PROGRAM_FOLDER
 from models.methods.conf import load_config
 from models.requests import MeshRequest
 from models.results.references import NoReferencesError
@@ -38,7 +36,7 @@ from models.runs.stops import Interrupted
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16")
 SMALL += ("model.sdf_grid.levels=2", "model.sdf_grid.finest=32", "model.sdf_grid.log2_rows=10")
 SMALL += ("model.color_grid.levels=1", "model.color_grid.log2_rows=10")
-FAST = PROGRAM_FOLDER / CONF
+FAST = PROGRAM_FOLDER / FAST
 FOLDER = Path("exp/my_photos/fast")
 RESULT = FOLDER / "result"
 RESULTS = (
@@ -66,7 +64,7 @@ def photographs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measured, "COMPILED_STEPS", 2)
     monkeypatch.setattr(measured, "MOST_TIMED_STEPS", 4)
-    monkeypatch.setattr(reconstruction_settings, "LEAST_STEPS", 6)
+    monkeypatch.setattr(reconstruction_plan, "LEAST_STEPS", 6)
     rendered_photographs.write_photographs(tmp_path / "my photos", 6)
     return tmp_path / "my photos"
 
@@ -165,11 +163,11 @@ def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
     typed = ["--mode", "reconstruct", "--images", str(tmp_path), "--case", "a", "--conf", str(FAST), "--set", place]
     for flags, in_conf, expected in (((), (), "8"), (("--set", chosen), (chosen,), None), ((), (chosen,), None)):
         conf = load_config(FAST, "a", (place, *in_conf))
-        found = reconstruction_settings.chosen_settings(parse_arguments([*typed, *flags]), conf, 10.0)
+        found = reconstruction_plan.chosen_settings(parse_arguments([*typed, *flags]), conf, 10.0)
         assert found.get("dataset.test_every") == expected
         assert found.get("dataset.validation_views") == (expected and "[8, 24, 40, 56]")
     (tmp_path / "image" / "056.png").unlink()  # seven photographs are too few for two groups
-    found = reconstruction_settings.chosen_settings(parse_arguments(typed), load_config(FAST, "a", (place,)), 10.0)
+    found = reconstruction_plan.chosen_settings(parse_arguments(typed), load_config(FAST, "a", (place,)), 10.0)
     assert found == {"dataset.test_every": "8"}
 
 
@@ -222,8 +220,8 @@ def test_the_steps_are_doubled_while_the_scores_increase():
     for curve, steps in (
         ([], 20),
         ([[10, 2.0, 20.0]], 20),  # a score of the first training only
-        ([[5, 1.0, 20.0], [10, 2.0, 20.0 + LEAST_GAIN]], 20),
-        ([[5, 1.0, 20.0], [10, 2.0, 20.0 + 0.9 * LEAST_GAIN]], None),
+        ([[5, 1.0, 20.0], [10, 2.0, 20.0 + LEAST_DOUBLING_GAIN]], 20),
+        ([[5, 1.0, 20.0], [10, 2.0, 20.0 + 0.9 * LEAST_DOUBLING_GAIN]], None),
         ([[4, 1.0, 20.0], [10, 2.0, 20.0]], 20),  # at other steps
     ):
         assert longer(plan(10), curve) == (steps and plan(steps))
@@ -235,8 +233,8 @@ def test_results_are_written_again_after_a_longer_training(tmp_path, monkeypatch
     plan = ReconstructionPlan(2.0, {"train.end_iter": "200"}, 0.1, is_finished=True)
     longer_one = replace(plan, settings={"train.end_iter": "400"}, is_finished=False)
     for step, after in ((0, plan), (200, plan), (400, longer_one)):
-        monkeypatch.setattr(reconstruction_folder, "trained_so_far", lambda folder, step=step: (step, 1.0))
-        assert reconstruction_folder.trained_further(tmp_path, plan) == after
+        monkeypatch.setattr(reconstruction_plan, "trained_so_far", lambda folder, step=step: (step, 1.0))
+        assert reconstruction_plan.trained_further(tmp_path, plan) == after
 
 
 def test_the_page_shows_size_cameras_scores_and_times(tmp_path):

@@ -14,9 +14,9 @@ from data.errors import UserError
 from data.io.images import write_image
 from models.checkpoints.folder import EARLIER, latest_checkpoint
 from models.checkpoints.ours import save_checkpoint
-from models.commands import functions, reconstruction, reconstruction_folder
+from models.commands import functions, reconstruction, reconstruction_plan
 from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL
-from models.commands.reconstruction_folder import ReconstructionPlan
+from models.commands.reconstruction_plan import ReconstructionPlan
 from models.runs.stops import Interrupted
 
 pytestmark = pytest.mark.slow
@@ -148,8 +148,8 @@ def test_a_plan_sets_its_own_keys_alone_and_of_other_types_it_is_damaged(links, 
 
 def test_an_automatic_training_doubles_its_steps_and_is_continued(links, monkeypatch):
     first = ReconstructionPlan(10.0, {"train.end_iter": "10"}, 1.0, longest=80)
-    monkeypatch.setattr(reconstruction, "timed_plan", lambda *given: (first, None))
-    monkeypatch.setattr(reconstruction_folder, "score_curve", lambda folder: [[10, 1.0, 20.0], [20, 2.0, 21.0]])
+    monkeypatch.setattr(reconstruction_plan, "timed_plan", lambda *given: (first, None))
+    monkeypatch.setattr(reconstruction_plan, "score_curve", lambda folder: [[10, 1.0, 20.0], [20, 2.0, 21.0]])
     links.finishes = 2
     for _ in range(2):
         assert call("--minutes", "auto") == EXIT_OF_SIGNAL + 15

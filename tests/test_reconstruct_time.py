@@ -17,9 +17,9 @@ from data.io.clock import Spent, ends_at, seconds_left, slowdown
 from models.checkpoints import measurements, scenes
 from models.checkpoints.measurements import FEWEST_MAPS, SECONDS, measured
 from models.commands import runner
-from models.commands.reconstruction_settings import timed_plan
-from models.commands.reconstruction_work import CONF
-from models.machine import progress
+from models.commands.reconstruction_plan import timed_plan
+from models.config.program import FAST
+from models.machine import jittor_import
 from models.methods import registry
 from models.methods.conf import load_config
 from models.runs import measured as pace
@@ -93,7 +93,7 @@ def test_the_measured_steps_are_those_of_the_planned_training(clock, monkeypatch
     monkeypatch.setattr(registry, "decide", lambda *given: planned)
     monkeypatch.setattr(pace, "measured_pace", lambda model, train, scene, plan, within: measured.append(plan) or PACE)
     given = Budget(300.0, clock[0])
-    found, kept = timed_plan(load_config(CONF, "x"), {"dataset.downscale": "2"}, given, is_auto=False)
+    found, kept = timed_plan(load_config(FAST, "x"), {"dataset.downscale": "2"}, given, is_auto=False)
     assert measured == [planned] and found.seconds_per_step == PACE.seconds and kept == given
     assert int(found.settings["train.end_iter"]) == pytest.approx(300.0 * STEPPING / PACE.seconds, abs=9)
     assert "for 5 minutes in all" in capsys.readouterr().out
@@ -167,11 +167,11 @@ def test_the_process_that_compiles_is_named(is_held, words, tmp_path, monkeypatc
     monkeypatch.setitem(
         sys.modules, "jittor_utils.lock", SimpleNamespace(jittor_lock=SimpleNamespace(is_locked=is_held))
     )
-    monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(jittor_import, "INTERVAL_SECONDS", 0.01)
     told = []
-    monkeypatch.setattr(progress, "_tell", told.append)
+    monkeypatch.setattr(jittor_import, "_report_word", told.append)
     (tmp_path / "obj_files").mkdir()
-    with progress.compile_progress(lambda: [tmp_path]):
+    with jittor_import.compile_progress(lambda: [tmp_path]):
         (tmp_path / "obj_files" / "a.o").touch()
         os.utime(tmp_path / "obj_files" / "a.o", (time.time() + 60,) * 2)
         deadline = time.monotonic() + 60

@@ -16,9 +16,8 @@ from runs import run
 from data.errors import UserError
 from models.config.program import program_version
 from models.mesh.mesh import Surface
-from models.results.report import parts
-from models.results.report.document import data_of, document
-from models.results.report.parts import linked_files
+from models.results.report import document as pages
+from models.results.report.document import data_of, document, linked_files
 from models.results.report.training_page import History
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
@@ -113,20 +112,20 @@ def test_a_textured_mesh_keeps_its_texture_or_is_decimated_with_colours(monkeypa
     picture[1, 0], picture[0, 1] = 10, 20  # lower left, upper right
     uv = np.array([[0.1, 0.1], [0.9, 0.9], [1.0, 1.0]], np.float32)
     surface = Surface(mesh, np.tile(np.float32([0, 0, 1]), (3, 1)), uv=uv, picture=picture)
-    part = parts.mesh_part(surface)
+    part = pages.mesh_part(surface)
     assert part["picture"].startswith("data:image/webp") and "colors" not in part
     assert decoded(part, "uv", "<f4", 2) == surface.uv.tolist()
     assert decoded(part, "normals", np.int8) == 3 * [[0, 0, 127]]
-    assert "normals" not in parts.mesh_part(replace(surface, normals=None))
-    monkeypatch.setattr(parts, "TEXTURED_FACES", 0)
-    assert decoded(parts.mesh_part(surface), "colors", np.uint8) == [[10] * 3, [20] * 3, [20] * 3]
+    assert "normals" not in pages.mesh_part(replace(surface, normals=None))
+    monkeypatch.setattr(pages, "TEXTURED_FACES", 0)
+    assert decoded(pages.mesh_part(surface), "colors", np.uint8) == [[10] * 3, [20] * 3, [20] * 3]
     ball = trimesh.creation.icosphere(5)
     surface = Surface(ball, None, np.rint((ball.vertices + 1) * 127.5).astype(np.uint8))
-    part = parts.mesh_part(surface, 2000)
+    part = pages.mesh_part(surface, 2000)
     assert part["whole"] == len(ball.faces) and 1500 < part["triangles"] <= 2100 and part["colors"]
     monkeypatch.setattr("models.mesh.clean.MOST_DECIMATED", 1000)
     with pytest.raises(UserError, match="20480 triangles, more than the 1000 that can be decimated for a page: lower"):
-        parts.mesh_part(surface)
+        pages.mesh_part(surface)
 
 
 def test_no_text_of_a_scene_ends_the_data():

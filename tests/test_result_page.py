@@ -9,8 +9,7 @@ from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of
 
 from data.io.images import write_image
 from models.mesh.mesh import Surface
-from models.results.report.document import data_of, document
-from models.results.report.parts import mesh_part
+from models.results.report.document import data_of, document, mesh_part
 from models.results.report.reconstruction import HTML, RESULT, page, trust, write_pages
 
 FIGURES = {"psnr": 24.5, "points_missing": 0.3, "world_per_radius": 2.5, "is_metric": True}

@@ -14,7 +14,7 @@ BACK[2, 3] = -4.0  # four units before the origin, looking along +z
 
 def visible(image):
     """The pixels that show any of the object: clay is darker than the background."""
-    return (image < render.BACKGROUND - 0.05).any(axis=-1)
+    return (image < render.MESH_BACKGROUND - 0.05).any(axis=-1)
 
 
 def test_pixel_0_0_is_the_centre_of_the_first_pixel_x_right_y_down():

@@ -22,7 +22,7 @@ from data.errors import UserError
 from models.mesh import sparse
 from models.mesh.block import mixed_corners
 from models.mesh.extraction import EmptySurfaceError
-from models.results.ground_truth import point_to_mesh
+from models.results.surface_metrics import point_to_mesh
 
 CHUNK = 2**16
 FIELDS = {

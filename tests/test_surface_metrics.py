@@ -6,9 +6,8 @@ import trimesh
 
 from data.errors import UserError
 from models.mesh.mesh import read_mesh
-from models.results import ground_truth as metrics
-from models.results.ground_truth import GroundTruth, read_ground_truth
-from models.results.surface_metrics import against_truth
+from models.results import surface_metrics as metrics
+from models.results.surface_metrics import GroundTruth, against_truth, read_ground_truth
 
 
 def square(height=0.0, size=1.0):
@@ -104,7 +103,7 @@ def test_samples_are_uniform_by_area_whatever_the_triangles():
     # The same 1 x 1 square cut into one slim, one broad and one flat (zero-area) triangle fan.
     vertices = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0.1, 0]])
     mesh = trimesh.Trimesh(vertices, [[0, 1, 4], [4, 1, 2], [4, 2, 3], [0, 0, 1]], process=False)
-    points = metrics.sample_surface(mesh, 100_000, np.random.default_rng(0))
+    points = metrics.sample_faces(mesh, 100_000, np.random.default_rng(0))[0]
     counts = np.histogram2d(points[:, 0], points[:, 1], bins=10, range=[[0, 1], [0, 1]])[0]
     assert counts.sum() == 100_000
     assert np.sum((counts - 1000.0) ** 2 / 1000.0) < 149  # chi-square, 99 degrees of freedom: 0.1 % above 148.2

@@ -13,8 +13,8 @@ from test_cuda_work import SDF as PUBLISHED
 from test_tiles import CARDS, WIDE, pointer
 from test_tiles import card as card
 
-from models.commands.machine_checks.examples import example, kernels
-from models.commands.machine_checks.operations import results
+from models.commands.doctor_operations import results
+from models.commands.operation_examples import example, kernels
 from models.machine import backend
 from models.methods.device_values import fits_tiles, tiles_line
 from models.ops import color_mlp, nerf_mlp

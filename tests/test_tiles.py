@@ -13,9 +13,8 @@ from dense_renderer import SDF, params64, roughen
 from forms import EMULATED, build, in_form, library, only_on_the_cpu
 
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
-from models.commands.machine_checks.example_inputs import Inputs
-from models.commands.machine_checks.examples import Example, example, kernels
-from models.commands.machine_checks.operations import results
+from models.commands.doctor_operations import results
+from models.commands.operation_examples import Example, Inputs, example, kernels
 from models.fields.sdf import SDFNetwork
 from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt

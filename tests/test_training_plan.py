@@ -17,7 +17,7 @@ from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
 from models.checkpoints.measurements import measured
 from models.checkpoints.ours import StateError, check_state
-from models.config.keys import migrate
+from models.config.hocon import migrate
 from models.methods.conf import flat, load_config
 from models.methods.decisions import with_table
 from models.methods.registry import decide

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from models.results.videos import H264, PACKAGE, VP9, write_video
+from models.results.videos import FFMPEG_PACKAGE, H264, VP9, write_video
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def frames():
     return [np.random.default_rng(seed).integers(0, 255, (60, 80, 3), dtype=np.uint8) for seed in range(40)]
 
 
-CODECS = [VP9, *([H264] if importlib.util.find_spec(PACKAGE) else [])]
+CODECS = [VP9, *([H264] if importlib.util.find_spec(FFMPEG_PACKAGE) else [])]
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -24,9 +24,8 @@ from runs import ROOT, command, run
 from data.errors import UserError
 from data.io.images import read_image
 from models.viewer import server
-from models.viewer.boxes import Boxes
-from models.viewer.handles import ConfKeys, CropBox
 from models.viewer.scene_display import hit
+from models.viewer.tools import Boxes, ConfKeys, CropBox
 
 DESKTOP = (800, 600)  # no graphics card draws it here
 

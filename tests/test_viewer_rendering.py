@@ -16,9 +16,9 @@ from models.requests import MeshRequest
 from models.results.context import EvalContext
 from models.results.experiment import Experiment
 from models.viewer import server, sessions
-from models.viewer.handles import ConfKeys
 from models.viewer.scene_display import wxyz_of
 from models.viewer.sessions import Place
+from models.viewer.tools import ConfKeys
 
 pytestmark = needs_viser
 CONF = ROOT / "confs/debug.conf"

@@ -15,17 +15,16 @@ from runs import ROOT
 
 from data.prepare.load import load_scene
 from data.prepare.metric import length_of
+from data.scenes.frustum import bounds
 from models.commands.arguments import parse_arguments
 from models.mesh.mesh import Surface
 from models.methods.conf import load_config
 from models.results.camera_paths import from_file
 from models.results.experiment import Experiment
-from models.viewer import handles
 from models.viewer.camera_tools import CameraTools
-from models.viewer.export import ExportPanel
-from models.viewer.handles import CONF_FILE, ConfKeys, CropBox, Ruler, world_box
 from models.viewer.live_render import LiveRenderer
 from models.viewer.scene_display import TEXTS
+from models.viewer.tools import CONF_FILE, ConfKeys, CropBox, ExportPanel, Ruler, nearest_to_ray
 
 pytestmark = needs_viser
 CONF = ROOT / "confs/debug.conf"
@@ -86,7 +85,8 @@ def test_tools_of_a_scene_far_from_its_origin(tmp_path, scene):
     with displayed(far, 9840) as (shown, told):
         crop = CropBox(shown, ConfKeys(CONF, tmp_path), told.append)
         assert np.abs([corner.position for corner in crop.corners]).max() < 4
-        assert np.allclose(crop.box - matrix[:3, 3], world_box(scene) - scene.scene_to_world[:3, 3], atol=1e-3)
+        whole = bounds(np.stack([scene.bbox_min, scene.bbox_max]), scene.scene_to_world)
+        assert np.allclose(crop.box - matrix[:3, 3], whole - scene.scene_to_world[:3, 3], atol=1e-3)
         crop.shown.value, shown.region.position = True, (0.25, 0.0, -0.125)
         crop.save()
         conf = load_config(tmp_path / CONF_FILE).dataset
@@ -115,21 +115,21 @@ def test_the_export_panel_asks_for_a_mesh_and_shows_what_was_written(stage, tmp_
     panel, asked = ExportPanel(stage[0], crop := CropBox(stage[0], ConfKeys(CONF, tmp_path), print)), []
     experiment = Experiment(load_config(CONF, "", OF_DEMO), tmp_path, stage[0].scene, None)
     panel.serve(experiment, 7, asked.append)
-    panel.press()
+    panel.is_wanted = True
     panel.serve(experiment, 7, asked.append)
     panel.serve(experiment, 7, asked.append)
     assert len(asked) == 1 and asked[0].output == tmp_path / "meshes/00000007.glb"
     assert asked[0].bbox is None and asked[0].clean == "pieces", "a scene with masks"
-    assert "00000007.glb" in panel.told.content
+    assert "00000007.glb" in panel.message.content
     panel.format.value, panel.is_textured.value, panel.is_cropped.value, panel.triangles.value = ".obj", True, True, 500
-    panel.press()
+    panel.is_wanted = True
     panel.serve(experiment, 7, asked.append)
-    assert (asked[1].decimate, asked[1].color) == (500, "texture") and "00000007.mtl" in panel.told.content
+    assert (asked[1].decimate, asked[1].color) == (500, "texture") and "00000007.mtl" in panel.message.content
     assert np.allclose(asked[1].bbox, crop.box.reshape(-1))
     panel.format.value = ".stl"
-    panel.press()
+    panel.is_wanted = True
     panel.serve(experiment, 7, asked.append)
-    assert len(asked) == 2 and ".stl cannot hold" in panel.told.content
+    assert len(asked) == 2 and ".stl cannot hold" in panel.message.content
 
 
 def test_the_words_of_the_page_on_the_viewer_are_those_that_it_shows():
@@ -143,7 +143,7 @@ def test_a_saved_path_is_rendered_from_its_cameras(stage, tmp_path, scene, is_cy
     shown, told = stage
     tools = CameraTools(shown, tmp_path, told.append)
     tools.save()
-    assert tools.told.content == "a path needs at least two cameras" and not list(tmp_path.iterdir())
+    assert tools.message.content == "a path needs at least two cameras" and not list(tmp_path.iterdir())
     tools.is_cycle.value, tools.seconds.value = is_cycle, 0.5
     for view, fov in ((0, 40.0), (3, 50.0), (5, 60.0)):
         tools.add(scene.c2w[view], fov)
@@ -163,16 +163,16 @@ def test_the_ruler_measures_on_the_surface_in_world_units(stage, scene):
     shown, told = stage
     tool, scale = Ruler(shown, told.append), scale_of(scene)
     shown.surface = trimesh.creation.icosphere(subdivisions=4, radius=0.5)
-    tool.take(np.array([2.0, 0.0, 0.0]), np.array([-1.0, 0.0, 0.0]))
-    tool.take(np.array([0.0, 0.0, 3.0]), np.array([0.0, 0.0, -2.0]))
+    tool.move_next(np.array([2.0, 0.0, 0.0]), np.array([-1.0, 0.0, 0.0]))
+    tool.move_next(np.array([0.0, 0.0, 3.0]), np.array([0.0, 0.0, -2.0]))
     tool.length.value = 0.25
     assert tool.distance == pytest.approx(0.5 * math.sqrt(2.0) * scale, rel=5e-3)
     typed = ["--mode", "prepare", "--images", str(ROOT / "data/demo/image"), "--case", "a", *shlex.split(tool.flag())]
     ends, length = length_of(parse_arguments(typed).values.scale)  # as the program reads the flag that is shown
     assert np.allclose(ends, [in_world(scene, np.eye(3)[k] / 2) for k in (0, 2)], atol=3e-3 * scale)
-    assert length == 0.25 and tool.flag() in tool.told.content and f"{tool.distance:.5g}" in tool.told.content
+    assert length == 0.25 and tool.flag() in tool.message.content and f"{tool.distance:.5g}" in tool.message.content
     points = np.array([[0.0, 0.0, 5.0], [0.01, 0.0, 2.0], [1.0, 0.0, 1.0], [0.0, 0.0, -1.0]])
-    assert handles.nearest_to_ray(points, np.zeros(3), np.array([0.0, 0.0, 2.0])).tolist() == [0.01, 0.0, 2.0]
+    assert nearest_to_ray(points, np.zeros(3), np.array([0.0, 0.0, 2.0])).tolist() == [0.01, 0.0, 2.0]
 
 
 @pytest.mark.browser

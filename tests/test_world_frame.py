@@ -25,7 +25,7 @@ from data.scenes.readers.neus import FRAME_FILE, write_neus_scene
 from models.mesh.mesh import Surface, file_axes, given_surface, mesh_to_working
 from models.requests import UNIT, WORLD, MeshRequest
 from models.results import colored
-from models.results.ground_truth import read_ground_truth
+from models.results.surface_metrics import read_ground_truth
 
 WIDTH = 480
 TURN = Rotation.from_euler("xyz", [0.5, 1.1, -0.4]).as_matrix()

@@ -14,11 +14,13 @@ from data.errors import UserError, listed
 from data.io.files import from_home
 from data.io.streams import say
 from models.commands.command import Arguments, Command
-from models.commands.flags import COMMON, GROUPS, Flag
-from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
-from models.config.keys import FLAG_OF, MODE_OF, key_meant, plain
-from models.config.program import CALLED, FROM_A_CLONE, found_conf, program_version
+from models.commands.flags import COMMON, HELP_GROUPS, Flag
+from models.commands.modes import BY_NAME, COMMANDS, MODE_NAMES
+from models.config.hocon import key_meant
+from models.config.program import CALLED, FROM_A_CLONE, find_conf, program_version
 from models.config.strict import nearest
+from models.requests import TrainingRequest
+from models.results.request_checks import require_training
 
 NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
 _LINES = "\n".join(f"  {command.title:<18}{command.line}" for command in COMMANDS)
@@ -72,10 +74,7 @@ def parse_mode(text: str) -> Command:
     for command in COMMANDS:
         if command.mode(text):
             return command
-    meant = MODE_OF.get(plain(text))
-    raise UserError(
-        f"--mode {text}: unknown mode" + (f"; did you mean {meant}?" if meant else nearest(text, MODE_NAMES))
-    )
+    raise UserError(f"--mode {text}: unknown mode{nearest(text, MODE_NAMES)}")
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -87,35 +86,40 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     """
     parser = make_parser()
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-    argv = [_respelt(word, flags) for word in argv]
+    argv = [_normalized(word, flags) for word in argv]
     is_subcommand = bool(argv) and not argv[0].startswith("-") and any(one.mode(argv[0]) for one in COMMANDS)
     argv = ["--mode", *argv] if is_subcommand else argv
     if "--version" in argv:
         say(f"neus-jittor {program_version()}")
         raise SystemExit(0)
-    if asks := {"-h", "--help"}.intersection(argv):
-        named = parser.parse_known_args([word for word in argv if word not in asks])[0].mode
+    if help_words := {"-h", "--help"}.intersection(argv):
+        mode = parser.parse_known_args([word for word in argv if word not in help_words])[0].mode
         has_mode = any(word.partition("=")[0] == "--mode" for word in argv)
-        make_parser(parse_mode(named) if has_mode else None).print_help()
+        make_parser(parse_mode(mode) if has_mode else None).print_help()
         raise SystemExit(0)
     _require_once(parser._option_string_actions, argv)
     values, unknown = parser.parse_known_args(argv)
-    unknown = _taken_as_flag(values, unknown)
+    unknown = _assign_positional(values, unknown)
     if unknown:
         raise UserError(f"{unknown[0]}: unknown argument{_argument_hint(unknown, flags)}")
-    chosen = parse_mode(values.mode)
-    _require_own({word.partition("=")[0] for word in argv}, chosen, is_subcommand)
-    for command in COMMANDS:
-        command.check(values)
-    short = {"train.seed": values.seed, "dataset.roi": values.roi}
-    short_forms = tuple(f"{key}={value}" for key, value in short.items() if value is not None)
+    command = parse_mode(values.mode)
+    given, own = {word.partition("=")[0] for word in argv}, {entry.name for entry in (*COMMON, *command.flags)}
+    for one in _flags():
+        # A flag of other modes is an error for a subcommand, or where it never has a meaning elsewhere.
+        if one.name in given and one.name not in own and (is_subcommand or one.elsewhere is not None):
+            modes = listed([other.title for other in COMMANDS if one in other.flags])
+            raise UserError(f"{one.name}: is a flag of --mode {modes}, not of {command.title}{one.elsewhere or ''}")
+    require_training(TrainingRequest(values.is_continue, values.overwrite, values.checkpoint))
+    command.check(values)
+    short_forms = {"train.seed": values.seed, "dataset.roi": values.roi}
+    overrides = [f"{key}={value}" for key, value in short_forms.items() if value is not None]
     return Arguments(
-        conf=None if values.conf is None else found_conf(values.conf),
+        conf=None if values.conf is None else find_conf(values.conf),
         case=values.case,
-        overrides=(*values.overrides, *short_forms),
+        overrides=(*values.overrides, *overrides),
         device=values.device,
         gpu=values.gpu,
-        command=chosen,
+        command=command,
         mode=values.mode,
         checkpoint=values.checkpoint,
         values=values,
@@ -137,21 +141,12 @@ def _require_once(actions: Mapping[str, argparse.Action], argv: Sequence[str]) -
             raise UserError(f"{' '.join(first)}, {' '.join(words)}: contradict each other; give only one of them")
 
 
-def _require_own(given: Collection[str], command: Command, is_subcommand: bool) -> None:
-    """Raises UserError for a flag of other modes that is given to a subcommand, or never has a meaning elsewhere."""
-    own = {entry.name for entry in (*COMMON, *command.flags)}
-    for one in _flags():
-        if one.name in given and one.name not in own and (is_subcommand or one.elsewhere is not None):
-            modes = listed([other.title for other in COMMANDS if one in other.flags])
-            raise UserError(f"{one.name}: is a flag of --mode {modes}, not of {command.title}{one.elsewhere or ''}")
-
-
 def _flags() -> list[Flag]:
     """The flags of all modes, then the modes' own, which may repeat."""
     return [*COMMON, *(entry for command in COMMANDS for entry in command.flags)]
 
 
-def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:
+def _assign_positional(values: argparse.Namespace, unknown: list[str]) -> list[str]:
     """Assign positional words to the `plain_word` flag of the mode; returns the remaining unknown arguments.
 
     A single word, or any number of them if the flag takes several values.
@@ -191,19 +186,16 @@ def make_parser(command: Command | None = None) -> argparse.ArgumentParser:
     )
     parser._negative_number_matcher = NEGATIVE_NUMBER  # argparse's pattern treats -1e-3 as a flag
     flags = {entry.name: entry for entry in (_flags() if command is None else [*COMMON, *command.flags])}
-    for title in GROUPS:
+    for title in HELP_GROUPS:
         group = parser.add_argument_group(title)
         for entry in flags.values():
             if entry.group == title:
-                options = entry.options if command is None else {**entry.options, "help": _own_help(entry)}
+                options = dict(entry.options)
+                modes, _, text = options["help"].partition(": ")
+                if command is not None and all(mode in BY_NAME for mode in modes.split(", ")):
+                    options["help"] = text  # without the list of modes
                 group.add_argument(entry.name, **options)
     return parser
-
-
-def _own_help(entry: Flag) -> str:
-    """The help text of a flag, without its leading list of modes on the help page of one of these modes."""
-    modes, _, rest = entry.options["help"].partition(": ")
-    return rest if all(mode in BY_NAME for mode in modes.split(", ")) else entry.options["help"]
 
 
 def _examples(command: Command) -> str:
@@ -212,24 +204,21 @@ def _examples(command: Command) -> str:
     lines = [line for line in EPILOG.splitlines() if re.search(rf"--mode {name}( |$)", line)]
     if command.name == "train":
         lines = [line for line in EPILOG.splitlines() if CALLED in line and "--mode" not in line]
-    shown = ["examples:", *lines, ""] if lines else []
-    return "\n".join([*shown, "--help without --mode explains all modes and flags."])
+    section = ["examples:", *lines, ""] if lines else []
+    return "\n".join([*section, "--help without --mode explains all modes and flags."])
 
 
-def _respelt(word: str, flags: Iterable[str]) -> str:
+def _normalized(word: str, flags: Iterable[str]) -> str:
     """A word with the spelling of this program, where flags may have - for _ and `color`, and the home folder for ~."""
     name, equals, value = word.partition("=")
     if name.startswith("--"):
-        name = {_alike(flag): flag for flag in flags}.get(_alike(name), name)
+        spellings = {flag.replace("-", "_"): flag for flag in flags}
+        name = spellings.get(name.replace("-", "_").replace("color", "colour"), name)
     return f"{name}={from_home(value)}" if equals else from_home(name)
 
 
-def _alike(name: str) -> str:
-    return name.replace("-", "_").replace("color", "colour")
-
-
 def _argument_hint(unknown: Sequence[str], flags: Collection[str]) -> str:
-    """The suggestion for the first unknown argument: by its meaning, else the most similar flag.
+    """The suggestion for the first unknown argument: the key of that name, else the most similar flag.
 
     A value that follows it, or is part of it, is repeated in the suggested command.
     """
@@ -237,15 +226,12 @@ def _argument_hint(unknown: Sequence[str], flags: Collection[str]) -> str:
     if equals and "." in name and not name.startswith("-"):
         return f"; each key needs its own --set: --set {unknown[0]}"
     if not name.startswith("-"):
-        mode = name if name in MODE_NAMES else MODE_OF.get(plain(name))
-        close = f"; did you mean --mode {mode}?" if mode else nearest(name, (*flags, *MODE_NAMES))
-        return close if close.startswith("; did") else nearest(name, MODE_NAMES)
+        hint = f"; did you mean --mode {name}?" if name in MODE_NAMES else nearest(name, (*flags, *MODE_NAMES))
+        return hint if hint.startswith("; did") else nearest(name, MODE_NAMES)
     if not equals and len(unknown) > 1 and not unknown[1].startswith("-"):
         value = unknown[1]
-    if meant := FLAG_OF.get(plain(name).rpartition(".")[2]):
-        return f"; did you mean {meant}?"
     from models.methods.conf import known_leaves
 
-    if (key := key_meant(name, known_leaves())) is not None:
+    if key := key_meant(name, known_leaves()):
         return f"; did you mean --set {key}={value or 'VALUE'}?"
     return nearest(name, flags)

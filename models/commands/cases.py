@@ -20,12 +20,11 @@ from types import FrameType
 from data.errors import UserError, crash_report, listed
 from data.io.files import read_regular
 from data.io.streams import complain, hush, say
-from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL, Arguments, failed
+from models.commands.command import EXIT_DONE, EXIT_FAILED, EXIT_OF_SIGNAL, Arguments, failed
 from models.config.program import PROGRAM
-from models.machine.ranks import process
-from models.machine.ranks.ranks import joined
+from models.machine import ranks
+from models.machine.ranks import joined
 
-EXIT_SOME_FAILED = 1
 LISTS = (".txt", ".list", ".csv")  # suffixes of list files
 DONE, NOT_BEGUN = "done", "not begun"
 
@@ -54,13 +53,13 @@ def scenes_of(text: str) -> tuple[str, ...]:
             lines = read_regular(text).decode("utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--cases {text}: cannot be read ({error}); write one scene per line") from None
-        found = [line.partition("#")[0].strip() for line in lines]
+        entries = [line.partition("#")[0].strip() for line in lines]
     elif text.lower().endswith(LISTS) or (os.sep in text and "," not in text):
         what = "is not a file" if os.path.lexists(text) else "no such file"
         raise UserError(f"--cases {text}: {what}; write A,B,C or a file with one scene per line")
     else:
-        found = [word.strip() for word in text.split(",")]
-    names = tuple(name for name in found if name)
+        entries = [word.strip() for word in text.split(",")]
+    names = tuple(name for name in entries if name)
     if not names:
         raise UserError(f"--cases {text}: names no scene; write A,B,C or a file with one scene per line")
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
@@ -79,7 +78,7 @@ def check(values: argparse.Namespace) -> None:
 
 def run_cases(arguments: Arguments) -> int:
     """Train all scenes; returns the exit status."""
-    names = process.of_this_job(scenes_of(arguments.values.cases), os.environ)
+    names = ranks.scenes_of_job(scenes_of(arguments.values.cases), os.environ)
     _require_folders(arguments, names)
     group, work, outcomes = joined(), _Work(arguments), []
     hush(False)  # each process tells of its scenes
@@ -89,13 +88,13 @@ def run_cases(arguments: Arguments) -> int:
     with group.until(lambda: work.stopped_by != 0):
         outcomes = sum(group.gather(outcomes) or (), [])
     hush(not group.is_writer)
-    found = {outcome.case: outcome for outcome in outcomes}
-    say(*table([found.get(name, Outcome(name, NOT_BEGUN)) for name in names]))
+    by_case = {outcome.case: outcome for outcome in outcomes}
+    say(*table([by_case.get(name, Outcome(name, NOT_BEGUN)) for name in names]))
     if work.stopped_by:
         return EXIT_OF_SIGNAL + work.stopped_by
     group.close()
     wrong = [outcome.case for outcome in outcomes if outcome.state != DONE]
-    return failed(f"{listed(wrong)} failed, see the table", EXIT_SOME_FAILED) if wrong else EXIT_DONE
+    return failed(f"{listed(wrong)} failed, see the table", EXIT_FAILED) if wrong else EXIT_DONE
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
@@ -146,7 +145,7 @@ class _Work:
         environment = {  # without the variables of mpirun and srun
             name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))
         }
-        process.be_alone(environment)
+        ranks.forget_ranks(environment)
         self._process = subprocess.Popen(
             self._command(case),
             env=environment,
@@ -154,18 +153,18 @@ class _Work:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,  # so that Ctrl-C reaches it only through `_stop`
-            preexec_fn=partial(process.end_with_parent, signal.SIGTERM) if sys.platform == "linux" else None,
+            preexec_fn=partial(ranks.end_with_parent, signal.SIGTERM, os.getpid()) if sys.platform == "linux" else None,
         )
         _, err = self._process.communicate()
-        found = self._outcome(case, *ending(self._process.returncode, err))
-        say(f"{case}: {found.state}", *found.crash)
-        return found
+        outcome = self._outcome(case, *ending(self._process.returncode, err))
+        say(f"{case}: {outcome.state}", *outcome.crash)
+        return outcome
 
     def _command(self, case: str) -> list[str]:
         """The command line that trains one scene."""
         given, values = self._arguments, self._arguments.values
         flags = ["--conf", str(given.conf), "--case", case, "--device", given.device]
-        flags += ["--gpu", str(process.own_gpu(given.gpu, os.environ))]
+        flags += ["--gpu", str(ranks.own_gpu(given.gpu, os.environ))]
         flags += [f"--{name}" for name in ("is_continue", "overwrite") if getattr(values, name)]
         flags += ["--language", values.language] if values.language else []
         return [sys.executable, str(PROGRAM), *flags, *(word for one in given.overrides for word in ("--set", one))]
@@ -178,12 +177,14 @@ class _Work:
 
         folder = Path(load_config(self._arguments.conf or "", case, self._arguments.overrides).general.base_exp_dir)
         try:
-            found = latest_checkpoint(folder / "checkpoints", complain)
+            checkpoint = latest_checkpoint(folder / "checkpoints", complain)
         except UserError:
-            found = None
-        if found is None:
+            checkpoint = None
+        if checkpoint is None:
             return Outcome(case, state, crash=crash)
-        return Outcome(case, state, found.step, float(found.state.get("seconds", 0.0)), last_psnr(folder), crash)
+        return Outcome(
+            case, state, checkpoint.step, float(checkpoint.state.get("seconds", 0.0)), last_psnr(folder), crash
+        )
 
 
 def ending(status: int, printed: str) -> tuple[str, tuple[str, ...]]:

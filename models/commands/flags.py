@@ -30,7 +30,7 @@ from models.viewer.server import FIRST_PORT, LAST_PORT, LOOPBACK, PORT
 
 # The groups of the help page, in its order.
 EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "experiment", "output", "preparation", "device"
-GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)
+HELP_GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)
 DTU = "dtu"  # --protocol
 
 # Most begin with the modes that use the flag; the page of one mode leaves that out.
@@ -210,7 +210,7 @@ RESOLUTION = (
 )
 FRAME = flag("--frame", OUTPUT, choices=requests.FRAMES, default=requests.WORLD)
 UP = flag("--up", OUTPUT, choices=requests.AXES)
-ALONE = flag("--object", OUTPUT, dest="is_object", action="store_true")
+OBJECT_ONLY = flag("--object", OUTPUT, dest="is_object", action="store_true")
 MESH = (
     *RESOLUTION,
     flag("--bbox", OUTPUT, nargs=6, type=finite, metavar=("X0", "Y0", "Z0", "X1", "Y1", "Z1")),
@@ -219,7 +219,7 @@ MESH = (
     flag("--no-refine", OUTPUT, dest="is_refined", action="store_false"),
     flag("--clean", OUTPUT, nargs="?", const=PIECES, default=PIECES, choices=requests.CLEANINGS),
     flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None),
-    ALONE,
+    OBJECT_ONLY,
     flag("--details", OUTPUT, dest="has_details", action="store_true"),
     flag("--decimate", OUTPUT, type=value_of(MeshRequest, "decimate"), metavar="N"),
     flag("--simplify", OUTPUT, type=value_of(MeshRequest, "simplify"), metavar="ERROR"),
@@ -258,4 +258,20 @@ PHOTOGRAPHS = (
 )
 INSTEAD = "; for other modes set train.end_iter"
 MINUTES = flag("--minutes", PREPARATION, INSTEAD, type=minutes_or_auto, metavar="M")
-RECONSTRUCTION = (MINUTES, OVERWRITE, *PHOTOGRAPHS, *MESH, LANGUAGE)
+# The flags of each mode besides COMMON.
+OF_MODE: dict[str, tuple[Flag, ...]] = {
+    "train": (IS_CONTINUE, OVERWRITE, CHECKPOINT, CASES, *VIEWER),
+    "validate_mesh": (CHECKPOINT, *MESH, MESH_FILE, OUTPUT_FILE),
+    "validate_image": (CHECKPOINT, IMAGE, LEVEL),
+    "interpolate": (CHECKPOINT, LEVEL),
+    "render": (CHECKPOINT, *RESOLUTION, OUTPUT_FILE, LEVEL, *VIDEO),
+    "evaluate": (CHECKPOINT, *RESOLUTION, FRAME, UP, MESH_FILE, OBJECT_ONLY, *EVALUATION, LANGUAGE),
+    "export_splats": (CHECKPOINT,),
+    "compare": (EXPERIMENTS, OUTPUT_FILE, LANGUAGE),
+    "view": (CHECKPOINT, *VIEWER),
+    "prepare": (OVERWRITE, *PHOTOGRAPHS),
+    "reconstruct": (MINUTES, OVERWRITE, *PHOTOGRAPHS, *MESH, LANGUAGE),
+    "inspect": VIEWER,
+    "plan": (),
+    "doctor": (),
+}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from data.io.streams import complain, say
-from data.limits import require_values
-from models.commands.public import public
-from models.config.program import PROGRAM_FOLDER, found_conf, rebased
-from models.machine.ranks.process import is_writer
-from models.machine.ranks.ranks import joined
+from data.errors import UserError
+from data.io.streams import complain, quiet, say
+from data.limits import require_values, shown
+from models.config.program import PROGRAM_FOLDER, existing_in_program, find_conf
+from models.machine.ranks import is_writer, joined
 from models.mesh.output import require_source, require_valid
 from models.requests import (
     DEFAULT_FRAMES,
@@ -39,6 +40,47 @@ if TYPE_CHECKING:
     from models.results.image_metrics import ValidationImage
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def public(function: Callable[P, R]) -> Callable[P, R]:
+    """The function without output; raises UserError for an argument of no class that its annotation names.
+
+    Names are compared, as not every class of an annotation is imported. A Sequence is a list or a tuple.
+    """
+
+    @wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        for name, value in signature(function).bind(*arguments, **named).arguments.items():
+            kind = function.__annotations__[name]
+            if not _is_of(value, kind):
+                raise UserError(f"{function.__name__}: {name} = {shown(value)} must be {kind}")
+        with quiet():
+            return function(*arguments, **named)
+
+    return call
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    outer, _, inner = kind.removesuffix("]").partition("[")
+    if isinstance(value, tuple | list):
+        return outer == "Sequence" and all(_is_of(item, inner) for item in value)
+    classes = {"None"} if value is None else {parent.__name__ for parent in value.__class__.__mro__}
+    names = outer.split(" | ")
+    return not classes.isdisjoint(names) or (isinstance(value, int) and "float" in names)
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """The results of `reconstruct`; `folder` also has result.html, images and the other files of docs/usage.md."""
+
+    folder: Path
+    mesh: Path | None  # coloured, in `frame` of the request; None if no surface was found
+    metrics: dict[str, Any]  # those of docs/figures.md by name, with their units
+    notes: tuple[str, ...] = ()  # sentences on what is missing or failed
+
+
 @public
 def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -> ExperimentConfig:
     """The conf of a HOCON file, `case` in place of ${case}, with overrides such as "train.end_iter=500".
@@ -50,10 +92,10 @@ def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -
     """
     from models.methods.conf import load_config
 
-    found = found_conf(Path(path))
-    conf = load_config(found, case, overrides)
-    is_own = found.is_absolute() and found.is_relative_to(PROGRAM_FOLDER)
-    return replace(conf, dataset=rebased(conf.dataset)) if is_own else conf
+    file = find_conf(Path(path))
+    conf = load_config(file, case, overrides)
+    is_programs = file.is_absolute() and file.is_relative_to(PROGRAM_FOLDER)
+    return replace(conf, dataset=existing_in_program(conf.dataset)) if is_programs else conf
 
 
 @public
@@ -83,7 +125,7 @@ def prepare(
     from data.prepare.box_masks import boxes_of_flags
     from data.prepare.metric import Known
     from data.prepare.pipeline import Request
-    from data.prepare.pipeline import prepare as prepared
+    from data.prepare.pipeline import prepare as prepare_scene
     from data.prepare.products import OVERVIEW
 
     target, images = Path(conf.dataset.data_dir), Path(images)
@@ -100,7 +142,7 @@ def prepare(
         known=Known(marker, tuple(scale)),
         is_panorama=is_panorama,
     )
-    is_new = prepared(request, say)
+    is_new = prepare_scene(request, say)
     say(f"check {target / OVERVIEW}: the sphere must contain the object")
     say(f"{target}: {'is complete' if is_new else 'was already complete (--overwrite repeats it)'}")
     return is_new
@@ -126,15 +168,15 @@ def inspect(conf: ExperimentConfig) -> tuple[Finding, ...]:
     """
     from data.scenes.scene_checks import summary
     from models.results.experiment import results_folder
-    from models.results.report.inspection import FILES, FOLDER, table, write_inspection
+    from models.results.report.reconstruction import HEALTH_FILES, HEALTH_FOLDER, health_table, write_inspection
 
     folder = results_folder(conf)  # raises before the scene is loaded
     scene = load_scene(conf)
     say(summary(scene), *scene.notes)
-    found = write_inspection(conf, scene)
-    say("", *table(found, shutil.get_terminal_size().columns), "")
-    say(f"written: {folder / FOLDER}: {', '.join(FILES)}")
-    return found
+    findings = write_inspection(conf, scene)
+    say("", *health_table(findings, shutil.get_terminal_size().columns), "")
+    say(f"written: {folder / HEALTH_FOLDER}: {', '.join(HEALTH_FILES)}")
+    return findings
 
 
 @public
@@ -219,10 +261,10 @@ def render(model: TrainedModel, view: int, level: int | None = None) -> Validati
     require_view(model.scene, view)
     with model.working() as context:
         from models.results.image_metrics import validate_image
-        from models.results.report.added import with_picture
+        from models.results.report.training_page import add_results
 
         picture = validate_image(context, view, level or context.experiment.conf.train.validate_resolution_level)
-        with_picture(context, picture)
+        add_results(context, picture=picture)
         return picture
 
 
@@ -239,9 +281,9 @@ def render_video(model: TrainedModel, request: VideoRequest) -> Path:
     checks.require_extraction(mesh)
     path, level = chosen_path(request, model.scene if MESH in request.shown else model.views)
     with model.working() as context:
-        from models.results.videos import render as rendered
+        from models.results.videos import render as render_path
 
-        return rendered(context, path, replace(request, level=level, mesh=mesh))
+        return render_path(context, path, replace(request, level=level, mesh=mesh))
 
 
 @public
@@ -257,10 +299,10 @@ def extract_mesh(model: TrainedModel, request: MeshRequest) -> Surface:
     views = model.scene if request.needs_photographs else model.views
     with model.working() as context:
         from models.results.meshes import validate_mesh
-        from models.results.report.added import with_mesh
+        from models.results.report.training_page import add_results
 
         surface = validate_mesh(context, request)
-        with_mesh(context, surface)
+        add_results(context, surface=surface)
     return surface_to_world(surface, working_to(views, request.frame))
 
 
@@ -292,8 +334,9 @@ def evaluate(model: TrainedModel, request: EvaluationRequest, language: str | No
     references = read_references(model.experiment, request)
     with model.working() as context:
         from models.results.evaluate import evaluate as compute
-        from models.results.report.added import with_evaluation
+        from models.results.report.training_page import add_results
 
-        found = compute(context, request, references)
-        with_evaluation(context, found, language)
-        return found.values
+        evaluation = compute(context, request, references)
+        picture, surface, metrics = evaluation.picture, evaluation.surface, evaluation.values
+        add_results(context, picture=picture, surface=surface, metrics=metrics, language=language)
+        return evaluation.values

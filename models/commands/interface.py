@@ -12,10 +12,13 @@ the unit sphere. `scene.scene_to_world` [4, 4] maps the latter to the former.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from data.errors import UserError
 from data.io.streams import telling as telling
+from models.commands.functions import Reconstruction as Reconstruction
 from models.commands.functions import color_mesh as color_mesh
 from models.commands.functions import evaluate as evaluate
 from models.commands.functions import extract_mesh as extract_mesh
@@ -23,14 +26,12 @@ from models.commands.functions import inspect as inspect
 from models.commands.functions import load_scene as load_scene
 from models.commands.functions import open_model as open_model
 from models.commands.functions import prepare as prepare
+from models.commands.functions import public
 from models.commands.functions import read_conf as read_conf
 from models.commands.functions import render as render
 from models.commands.functions import render_video as render_video
 from models.commands.functions import train as train
-from models.commands.public import public
-from models.commands.reconstruction_work import CONF, Work, case_of
-from models.commands.reconstruction_work import Reconstruction as Reconstruction
-from models.config.program import found_conf
+from models.config.program import FAST, find_conf
 from models.requests import DEFAULT_FRAMES, PIECES, PUBLISHED_RESOLUTION, VERTEX, PreparationRequest
 from models.requests import EvaluationRequest as EvaluationRequest
 from models.requests import MeshRequest as MeshRequest
@@ -49,7 +50,7 @@ def reconstruct(
     images: str | Path,
     *,
     minutes: float | str | None = None,
-    conf: str | Path = CONF,
+    conf: str | Path = FAST,
     case: str = "",
     overrides: Sequence[str] = (),
     masks: str = "",
@@ -81,11 +82,17 @@ def reconstruct(
         UserError: as the steps, and if the folder contains another reconstruction.
         Interrupted, GpuFailedError: as `train`; the next call continues.
     """
-    from models.commands.reconstruction import reconstructed
+    from models.commands.reconstruction import Work, run
 
-    images = Path(images)
-    asked = PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite)
-    require_preparation(asked)
-    photographs = {name: value for name, value in vars(asked).items() if name != "overwrite"}
-    selected = (found_conf(Path(conf)), case or case_of(images), tuple(overrides), device, gpu)
-    return reconstructed(Work(*selected, photographs, minutes, mesh, evaluation, overwrite, language, callbacks))
+    preparation = PreparationRequest(Path(images), masks, frames, boxes, marker, scale, is_panorama, overwrite)
+    require_preparation(preparation)
+    photographs = {name: value for name, value in vars(preparation).items() if name != "overwrite"}
+    if not case:
+        source = Path(images).resolve()
+        case = re.sub(r"[^\w-]+", "_", source.stem if source.is_file() else source.name).strip("_-")
+    if not case:
+        raise UserError(
+            f"--images {images}: its name contains no letter or digit, so it is no valid scene name; pass --case NAME"
+        )
+    selected = (find_conf(Path(conf)), case, tuple(overrides), device, gpu)
+    return run(Work(*selected, photographs, minutes, mesh, evaluation, overwrite, language, callbacks))

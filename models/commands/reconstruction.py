@@ -7,39 +7,51 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from data.errors import UserError
 from data.io import clock
-from data.io.clock import Times, ends_at, recorded, scheduled, slowdown
+from data.io.clock import Times, ends_at, phase, recorded, scheduled, slowdown
 from data.io.images import list_images
 from data.io.streams import complain, say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.checkpoints.folder import has_checkpoints
 from models.checkpoints.scenes import scene_cache
-from models.commands import evaluate, functions, inspect, prepare, train, validate_image, validate_mesh
-from models.commands import reconstruction_folder as kept
-from models.commands import reconstruction_settings as planned
-from models.commands.command import ExperimentConfig
-from models.commands.flags import RECONSTRUCTION
-from models.commands.reconstruction_ahead import compiled_ahead
-from models.commands.reconstruction_folder import END_ITER, ReconstructionPlan, read_plan, with_steps, write_plan
-from models.commands.reconstruction_settings import chosen_settings, longer, timed_plan
-from models.commands.reconstruction_work import Reconstruction, Work
+from models.commands import functions
+from models.commands import reconstruction_plan as plans
+from models.commands.command import Selected, changed_flags, command_line, scene_flags
+from models.commands.compile_ahead import compile_ahead
+from models.commands.flags import DTU, OF_MODE
+from models.commands.functions import Reconstruction
+from models.commands.reconstruction_plan import END_ITER, ReconstructionPlan, read_plan, with_steps, write_plan
 from models.mesh.extraction import EmptySurfaceError
 from models.mesh.mesh import referenced
 from models.mesh.output import require_valid
 from models.methods.capacity import require_batch, require_mesh
-from models.requests import AUTO, AUTO_MINUTES, PIECES, UNIT, UTM, VIEWS, MeshRequest, TrainingRequest
+from models.methods.conf import ExperimentConfig
+from models.requests import (
+    AUTO,
+    AUTO_MINUTES,
+    PIECES,
+    UNIT,
+    UTM,
+    VERTEX,
+    VIEWS,
+    EvaluationRequest,
+    MeshRequest,
+    TrainingRequest,
+)
+from models.results.callback import Callback
 from models.results.experiment import CHECKPOINTS, results_folder
 from models.results.references import NoReferencesError
 from models.results.report import reconstruction as report
 from models.results.report.document import REPORT
 from models.results.report.reconstruction import MESH, PAGE, RESULT, collect, read_figures, warnings
 from models.results.request_checks import require_evaluation, require_training
-from models.results.trained import choose_device
+from models.results.trained import TrainedModel, choose_device
 from models.runs.budget import DETAILS, OPTIONAL, Budget
 from models.runs.stops import Interrupted
 from models.training.checkpoint import DivergedError
@@ -50,12 +62,53 @@ NO_SURFACE = (
 )
 
 
-def reconstructed(work: Work) -> Reconstruction:
+@dataclass(frozen=True)
+class Work(Selected):
+    """What a reconstruction is to do."""
+
+    photographs: Mapping[str, Any]  # the arguments of `prepare` besides conf and `overwrite`
+    minutes: float | str | None
+    mesh: MeshRequest
+    evaluation: EvaluationRequest
+    overwrite: bool
+    language: str | None
+    callbacks: Sequence[Callback]
+
+    def read(self) -> ExperimentConfig:
+        """The conf with the overrides."""
+        return functions.read_conf(self.conf or "", self.case, self.overrides)
+
+    def open_model(self, conf: ExperimentConfig) -> TrainedModel:
+        """The model of the newest checkpoint."""
+        return functions.open_model(conf, device=self.device, gpu=self.gpu)
+
+    def with_values(self, settings: Mapping[str, str]) -> Work:
+        """The work with other values of the conf."""
+        others = self.without(*settings)
+        return replace(others, overrides=(*others.overrides, *(f"{key}={value}" for key, value in settings.items())))
+
+    def typed(self, mode: str, **others: Any) -> str:
+        """The command line of a mode; `others`: values of flags other than those given."""
+        values = {**vars(self), **self.photographs, **vars(self.evaluation), **vars(self.mesh), "overwrite": False}
+        values |= {"colour": None if self.mesh.color == VERTEX else self.mesh.color, **others}
+        values |= {"protocol": self.evaluation.dtu and DTU, "scale": self.photographs["scale"] or None}
+        words = ["--mode", mode, *changed_flags(values, OF_MODE[mode])]
+        return command_line([*scene_flags(self, self.conf), *words])
+
+    @contextlib.contextmanager
+    def step(self, number: int, mode: str, name: str, **others: Any) -> Iterator[ExperimentConfig]:
+        """Print the command line of a step, and count the time of the body for the phase `name`; gives the conf."""
+        say(f"step {number} of 5: {self.typed(mode, **others)}")
+        with phase(name):
+            yield self.read()
+
+
+def run(work: Work) -> Reconstruction:
     """The results; raises as `interface.reconstruct`."""
     require_training(TrainingRequest(device=work.device, gpu=work.gpu, language=work.language))
     require_evaluation(work.evaluation)
     require_valid(work.mesh)
-    planned.require_possible(work.minutes, work.mesh.output, work.mesh.color)
+    plans.require_possible(work.minutes, work.mesh.output, work.mesh.color)
     with recorded() as times:
         folder, notes = _reconstructed(work, times)
     result = folder / RESULT
@@ -70,14 +123,14 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     plan = None if work.overwrite else read_plan(folder)
     plan = None if plan is None or plan.starts_over else plan
     if plan is not None:
-        planned.require_same_settings(work, plan, work.minutes, folder)
+        plans.require_same_settings(work, plan, work.minutes, folder)
     most = AUTO_MINUTES if work.minutes is None or isinstance(work.minutes, str) else work.minutes
     given = Budget(60.0 * (most if plan is None else plan.minutes), time.perf_counter())
     data_dir = Path(conf.dataset.data_dir)
-    again = kept.starting_over(folder, most, data_dir) if work.overwrite else contextlib.nullcontext()
-    ahead = compiled_ahead(work, bool(work.photographs["masks"])) if plan is None else contextlib.nullcontext()
+    again = plans.starting_over(folder, most, data_dir) if work.overwrite else contextlib.nullcontext()
+    ahead = compile_ahead(work, bool(work.photographs["masks"])) if plan is None else contextlib.nullcontext()
     attempts = ends_at(lambda: given.moment(OPTIONAL))
-    with again, ahead, attempts, work.step(1, prepare, "scene", overwrite=work.overwrite):
+    with again, ahead, attempts, work.step(1, "prepare", "scene", overwrite=work.overwrite):
         functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
@@ -88,7 +141,7 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
             plan, budget = _first_look(work, given, folder)
         else:
             say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
-            plan = kept.trained_further(folder, plan)
+            plan = plans.trained_further(folder, plan)
             budget = None if plan.seconds_per_step is None else given
         if plan.is_finished and (folder / RESULT / MESH).is_file():
             ways = f"--overwrite repeats it; flags of the mesh belong to the last command of {PAGE}, which repeats it"
@@ -116,9 +169,9 @@ def _checked_folder(work: Work, conf: ExperimentConfig) -> Path:
 def _first_look(work: Work, given: Budget, folder: Path) -> tuple[ReconstructionPlan, Budget | None]:
     """Inspect the scene, print warnings, and choose the settings of the training; the results of `timed_plan`."""
     minutes, is_auto = given.seconds / 60.0, work.minutes in (AUTO, None)
-    settings = chosen_settings(work, work.read(), minutes)
+    settings = plans.chosen_settings(work, work.read(), minutes)
     work = work.with_values(settings)
-    with work.step(2, inspect, "checks") as conf:
+    with work.step(2, "inspect", "checks") as conf:
         functions.inspect(conf)
     collect(folder)
     for line in warnings(read_figures(folder / RESULT / "health.json")):
@@ -127,8 +180,8 @@ def _first_look(work: Work, given: Budget, folder: Path) -> tuple[Reconstruction
         longest = conf.train.end_iter if is_auto else None
         plan, budget = ReconstructionPlan(minutes, {**settings, END_ITER: number}, longest=longest), None
     else:
-        plan, budget = timed_plan(choose_device(conf, work.device, work.gpu), settings, given, is_auto)
-    kept.set_checkpoints_aside(folder)
+        plan, budget = plans.timed_plan(choose_device(conf, work.device, work.gpu), settings, given, is_auto)
+    plans.set_checkpoints_aside(folder)
     return write_plan(folder, plan), budget
 
 
@@ -140,9 +193,9 @@ def _train_and_mesh(
     work = work.with_values(plan.settings)
     notes, has_state, has_mesh = [], True, False
     if is_trained:
-        kept.drop_earlier(folder, work.overwrite)
+        plans.drop_earlier(folder, work.overwrite)
     else:
-        stopped, has_state = kept.why_stopped(folder, work.read().train.end_iter)
+        stopped, has_state = plans.why_stopped(folder, work.read().train.end_iter)
         notes.append(stopped)
     if has_state:
         has_mesh = _extracted(work, folder)
@@ -150,13 +203,13 @@ def _train_and_mesh(
             _evaluated(work, folder)
         else:
             notes.append(NO_SURFACE)
-            from models.results.report.added import with_warning  # imports Jittor
+            from models.results.report.training_page import with_warning  # imports Jittor
 
             with_warning(folder / REPORT, NO_SURFACE)
-            with work.step(5, validate_image, "images") as conf, work.opened(conf) as model:
+            with work.step(5, "validate_image", "images") as conf, work.open_model(conf) as model:
                 functions.render(model, 0)
     collect(folder, has_mesh)
-    report.add_figures(folder, plan.after(times).times, kept.score_curve(folder))
+    report.add_figures(folder, plan.after(times).times, plans.score_curve(folder))
     _conclude(work, folder, notes)
     if not notes:
         write_plan(folder, replace(plan, is_finished=True))
@@ -173,9 +226,17 @@ def _trained(
     since = scheduled()
     while True:
         until = None if budget is None else lambda: budget.end_of_training(slowdown(since))
+        step = work.with_values(plan.settings).step(3, "train", "training", is_continue=True)
         try:
-            with ends_at(until), work.with_values(plan.settings).step(3, train, "training", is_continue=True) as conf:
-                work.train(conf)
+            with ends_at(until), step as conf:
+                functions.train(
+                    conf,
+                    is_continue=True,
+                    device=work.device,
+                    gpu=work.gpu,
+                    language=work.language,
+                    callbacks=work.callbacks,
+                )
         except Interrupted:
             write_plan(folder, plan.after(times))
             say(clock.line(times))
@@ -183,13 +244,13 @@ def _trained(
         except DivergedError as error:
             complain(f"error: {error}")
             return plan, False
-        step, seconds = kept.trained_so_far(folder)
-        if 0 < step < int(plan.settings[END_ITER]):
-            return write_plan(folder, with_steps(plan, step)), True
-        more = longer(plan, kept.score_curve(folder)) if plan.is_auto else None
-        if not plan.is_auto and budget is not None and (number := budget.more_steps(step, seconds, slowdown(since))):
-            say(f"time is left: {END_ITER} = {step + number}")
-            more = with_steps(plan, step + number)
+        last, seconds = plans.trained_so_far(folder)
+        if 0 < last < int(plan.settings[END_ITER]):
+            return write_plan(folder, with_steps(plan, last)), True
+        more = plans.longer(plan, plans.score_curve(folder)) if plan.is_auto else None
+        if not plan.is_auto and budget is not None and (number := budget.more_steps(last, seconds, slowdown(since))):
+            say(f"time is left: {END_ITER} = {last + number}")
+            more = with_steps(plan, last + number)
         if more is None:
             return plan, True
         plan = write_plan(folder, more)
@@ -212,7 +273,7 @@ def _extracted(work: Work, folder: Path) -> bool:
     """Extract the mesh; returns whether there is a surface."""
     work = _mesh_step(work, folder)
     try:
-        with work.step(4, validate_mesh, "mesh") as conf, work.opened(conf) as model:
+        with work.step(4, "validate_mesh", "mesh") as conf, work.open_model(conf) as model:
             functions.extract_mesh(model, work.mesh)
     except EmptySurfaceError as error:
         complain(f"error: {error}")
@@ -226,7 +287,7 @@ def _evaluated(work: Work, folder: Path) -> None:
     request = replace(work.evaluation, mesh=MeshRequest(mesh.resolution, mesh.threshold), mesh_file=file)
     request = replace(request, frame=mesh.frame, up=mesh.up, is_object=mesh.is_object)
     try:
-        with work.step(5, evaluate, "report", mesh_file=file) as conf, work.opened(conf) as model:
+        with work.step(5, "evaluate", "report", mesh_file=file) as conf, work.open_model(conf) as model:
             functions.evaluate(model, request, work.language)
     except NoReferencesError as error:
         say(f"no metrics: {error}")
@@ -239,10 +300,10 @@ def _conclude(work: Work, folder: Path, notes: Sequence[str]) -> None:
     doubled = 2 * conf.train.end_iter
     again = [
         f"# continue the training to {doubled} steps, and write all results again",
-        work.with_values({END_ITER: str(doubled)}).typed("train", train.COMMAND.flags, is_continue=True),
-        work.without(END_ITER).typed("reconstruct", RECONSTRUCTION),
+        work.with_values({END_ITER: str(doubled)}).typed("train", is_continue=True),
+        work.without(END_ITER).typed("reconstruct"),
         f"# extract {MESH} again",
-        _mesh_step(work, folder).typed("validate_mesh", validate_mesh.COMMAND.flags),
+        _mesh_step(work, folder).typed("validate_mesh"),
     ]
     has_mesh = (folder / RESULT / MESH).is_file()
     measured = folder / RESULT / MESH if has_mesh and work.mesh.frame != UNIT else None

@@ -16,7 +16,7 @@ from data.prepare.inspection.checks import bad_geometry
 from data.scenes.scene_checks import summary
 from models.checkpoints.scenes import scene_state
 from models.machine import backend, memory
-from models.machine.ranks.ranks import joined
+from models.machine.ranks import joined
 from models.mesh.extraction import EmptySurfaceError
 from models.methods.conf import flat, to_hocon
 from models.methods.decisions import with_table
@@ -24,10 +24,9 @@ from models.methods.registry import build_model
 from models.plan import LEAST_STEPS, PLAN_KEY, as_state
 from models.requests import NETWORK, MeshRequest
 from models.results.callback import FINISHED, STOPPED, TRAINING, Callback, Callbacks
-from models.results.collapse import ScoredViews, scored_views
 from models.results.context import EvalContext, ResultChunks, log_inputs
 from models.results.experiment import Experiment, plan_of
-from models.results.image_metrics import validate_image
+from models.results.image_metrics import ScoredViews, scored_views, validate_image
 from models.results.meshes import validate_mesh
 from models.results.report.training_page import REPORT, TrainingReport
 from models.runs.logger import RunLogger, Speed
@@ -238,8 +237,8 @@ class Runner:
             model = self.trainer.model
             for problem in self._health.examine(self.step, model.sharpness(), model.level_set):
                 self.log.warn(problem)
-            shown, level = self.scored, self.conf.validate_resolution_level
-            seen = partial(validate_image, view=shown.views[0], level=level, validation=shown.validation)
+            scored, level = self.scored, self.conf.validate_resolution_level
+            seen = partial(validate_image, view=scored.views[0], level=level, validation=scored.validation)
             picture = self.log.unless_it_fails(self.step, "images", lambda: seen(self.snapshot()))
             if picture is not None:
                 self._callbacks.notify(self.step, "picture", self.step, picture)

@@ -1,4 +1,4 @@
-"""HOCON text and files to nested dicts, and back to text, independent of the meaning of the keys.
+"""HOCON text and files to nested dicts, and back to text; keys of the version before, which are still read.
 
 HOCON is JSON with comments, `include` and `${substitution}`: https://github.com/lightbend/config/blob/main/HOCON.md
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,17 +32,15 @@ ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 MAX_FILES = 64
 MAX_CHARACTERS = 1 << 16
 MAX_SUBSTITUTIONS = 20
-MAX_BYTES = 4 * MAX_CHARACTERS  # read from one file; a longer file also exceeds MAX_CHARACTERS
+MAX_CONF_BYTES = 4 * MAX_CHARACTERS  # read from one file; a longer file also exceeds MAX_CHARACTERS
 # Exceptions of pyhocon for malformed input, besides ConfigException (a key under a scalar, a cycle, ...).
 PYHOCON_FAILURES = (ConfigException, *INVALID)
 # An include of a file, on a separate line. It is read here, because pyhocon would fetch URLs and search the disk.
 INCLUDE = re.compile(
     r'^[ \t]*include[ \t]*(?:required[ \t]*\([ \t]*)?(?:file[ \t]*\([ \t]*)?"([^"\n]*)"[ \t)]*(?:(?:#|//).*)?$', re.M
 )
-# A mark that is inserted where pyhocon would misinterpret plain text, and removed from its result: into the word
-# include, and before digits other than 0 to 9, which it would parse as numbers.
-MARK = "\uffff"
-MARKED = re.compile(r"(?i)(?<=inc)(?=lude)|(?![0-9])(?=\d)")
+# Any other include, which pyhocon would follow.
+NESTED_INCLUDE = re.compile(r'^(?!\s*//)[^#\n]*\binclude\s*(?:"|\w+\s*\().*', re.M | re.I)
 # A part without keys, such as the text between two includes; parsing it with pyhocon would take 10 ms.
 EMPTY = re.compile(r"(?:[ \t]*(?:(?:#|//)[^\n]*)?\n)*[ \t]*(?:(?:#|//)[^\n]*)?")
 
@@ -117,7 +115,10 @@ class _Files:
 
     def parse_file(self, path: Path) -> ConfigTree:
         """Parse one file; raises ConfigError if it is missing, unreadable, not HOCON, or includes itself."""
-        resolved = _real_path(path)
+        try:
+            resolved = path.resolve()
+        except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have, or circular links
+            raise ConfigError(f"{shown(str(path))}: cannot be read as a conf file ({reason(error)})") from None
         if resolved in self._being_read:
             raise ConfigError(f"{path}: includes itself; remove that include")
         self._files += 1
@@ -155,17 +156,21 @@ def _parsed(text: str, start: int, end: int, source: str) -> ConfigTree:
     """The tree of a part of a text, without includes; raises ConfigError, naming the line, if it is invalid."""
     if EMPTY.fullmatch(text, start, end):
         return ConfigTree(root=True)
-    lines = "\n" * text.count("\n", 0, start)
+    part = "\n" * text.count("\n", 0, start) + text[start:end]
+    hint = (
+        "check braces and quotes, put text with special characters in double quotes, and an include of a file on a "
+        "line of its own outside of blocks"
+    )
+    if nested := NESTED_INCLUDE.search(part):
+        line = 1 + part.count("\n", 0, nested.end())
+        raise ConfigError(f"{source}, line {line}: not HOCON near {shown(nested[0].strip())}; {hint}")
     try:
-        tree = _tree_of(lines + text[start:end])
+        tree = _tree_of(part)
     except ParseBaseException as error:
-        near = shown(error.line.replace(MARK, "").strip())
-        raise ConfigError(
-            f"{source}, line {error.lineno}: not HOCON near {near}; check braces and quotes, put text "
-            "with special characters in double quotes, and an include of a file on a line of its own outside of blocks"
-        ) from None
+        near = shown(error.line.strip())
+        raise ConfigError(f"{source}, line {error.lineno}: not HOCON near {near}; {hint}") from None
     except PYHOCON_FAILURES as error:
-        raise ConfigError(f"{source}: cannot be read as HOCON: {reason(error).replace(MARK, '')}") from None
+        raise ConfigError(f"{source}: cannot be read as HOCON: {reason(error)}") from None
     if not isinstance(tree, ConfigTree):
         raise ConfigError(f"{source}: must hold blocks such as train {{ ... }}, not a list")
     return tree
@@ -174,7 +179,7 @@ def _parsed(text: str, start: int, end: int, source: str) -> ConfigTree:
 @lru_cache(maxsize=256)
 def _tree_of(text: str) -> Any:
     """What pyhocon makes of a text, shared by all calls: not to be changed (`with_fallback` copies it)."""
-    return ConfigParser.parse(MARKED.sub(MARK, text), None, False, NO_SUBSTITUTION)
+    return ConfigParser.parse(text, None, False, NO_SUBSTITUTION)
 
 
 def _require_own_variables(tree: ConfigTree) -> None:
@@ -197,7 +202,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
     except PYHOCON_FAILURES as error:
         if f"${{{CASE_KEY}}}" in str(error):
             raise ConfigError(f"{source}: uses ${{{CASE_KEY}}}; pass --case NAME") from None
-        raise ConfigError(f"{source}: a ${{...}} in it cannot be resolved: {reason(error).replace(MARK, '')}") from None
+        raise ConfigError(f"{source}: a ${{...}} in it cannot be resolved: {reason(error)}") from None
     plain = tree.as_plain_ordered_dict()
     if case:
         del plain[CASE_KEY]
@@ -207,14 +212,10 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
 def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
     """The value with CASE_NAME replaced in all its texts; raises ConfigError if a case is needed and none is given."""
     if isinstance(value, dict):
-        named = ((name.replace(MARK, ""), item) for name, item in value.items())
-        return {name: _fill_case(item, case, source, f"{key}.{name}".lstrip(".")) for name, item in named}
+        return {name: _fill_case(item, case, source, f"{key}.{name}".lstrip(".")) for name, item in value.items()}
     if isinstance(value, list):
         return [_fill_case(item, case, source, key) for item in value]
-    if not isinstance(value, str):
-        return value
-    value = value.replace(MARK, "")
-    if CASE_WORD not in value:
+    if not isinstance(value, str) or CASE_WORD not in value:
         return value
     if not case:
         raise ConfigError(f"{source}: {key} = {shown(value)}: uses {CASE_WORD}; pass --case NAME")
@@ -241,18 +242,10 @@ def _require_one_key(block: ConfigTree, text: str) -> None:
         part = next(iter(part.values()))
 
 
-def _real_path(filename: Path) -> Path:
-    """The real path of a file name; raises ConfigError for a name that no file can have."""
-    try:
-        return filename.resolve()
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: circular links
-        raise ConfigError(f"{shown(str(filename))}: cannot be read as a conf file ({reason(error)})") from None
-
-
 def _read_text(path: Path) -> str:
     """A UTF-8 file (a byte order mark is dropped); raises ConfigError if it cannot be read."""
     try:
-        return read_regular(path, MAX_BYTES + 1).decode("utf-8-sig")
+        return read_regular(path, MAX_CONF_BYTES + 1).decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such conf file{similar_names(path, '.conf')}") from None
     except UnicodeDecodeError as error:
@@ -279,7 +272,127 @@ def of_device(tree: Any, device: str, key: str = "") -> Any:
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted key -> value of nested dicts, in their order."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+        values |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return values
+
+
+# The program's confs with every key, which show the keys that a run has changed.
+BASE = Path(__file__).resolve().parents[2] / "confs" / "base"
+
+
+@lru_cache
+def base_values(kind: str) -> Mapping[str, Any]:
+    """Dotted key -> value of every key of the program's base confs, for a method (`model.type`).
+
+    Files that cannot be read are omitted.
+    """
+    values: dict[str, Any] = {}
+    # the base of the method last, since later values replace earlier ones
+    for path in sorted(BASE.glob("*.conf"), key=lambda path: path.stem == kind):
+        try:
+            values |= leaves(read_tree(path, CASE_WORD))
+        except ConfigError:
+            continue
+    return values
+
+
+def same(value: Any, base: Mapping[str, Any], key: str) -> bool:
+    """Whether the value of a key equals that of its base, in any notation."""
+    return key in base and _plain(value) == _plain(base[key])
+
+
+def _plain(value: Any) -> Any:
+    """A canonical form of each value: true and True, 1e-3 and 0.001, lists and tuples."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool):
+        return str(value).lower()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value).lower() if str(value).lower() in ("true", "false") else value
+
+
+OF_OPEN = ("prune_from", "samples", "section", "cells", "blur_step", "depth_until")
+WEIGHTS = {
+    "packed": ("free", "points", "curvature"),
+    "inside": ("patches",),
+    "open": ("patches",),
+    "background": ("patches",),
+    "photographs": ("exposure",),
+    "gaussians": ("opacity", "size", "distortion", "normal"),
+}
+PATCHES = "train.patches_weight"
+# Old key -> new key; "": no longer used.
+RENAMED = {f"model.packed.{name}": f"model.inside.{name}" for name in ("prune_from", "hull_margin")}
+RENAMED |= {f"model.background.{name}": f"model.open.{name}" for name in OF_OPEN}
+RENAMED |= {f"model.{block}.{name}_weight": f"train.{name}_weight" for block in WEIGHTS for name in WEIGHTS[block]}
+RENAMED |= {"model.packed.largest_inv_s": "model.inside.largest_inv_s", "model.background.bias": "model.sdf_grid.bias"}
+RENAMED |= {"model.patches.weight": PATCHES, "model.patches.begins": "train.patches_from"}
+RENAMED |= {"model.packed.points_until": "", "model.photographs.exposure_from": ""}
+# Keys that are constants today.
+CONSTANT_KEYS = {
+    "gaussians": (
+        "absolute beyond color_rate degrees_until densify densify_every densify_from densify_until first_opacity "
+        "first_size growth least_opacity least_pull mean_rate mean_rate_end noise opacity_rate reset_every rest_rate "
+        "size_rate split_size turn_rate"
+    ),
+    "packed": "anywhere levels_until network_rate sharpness_rate shell steps_until warm_up",
+    "inside": "shell",
+    "open": "points_from shell threshold",
+    "background": "points_from shell threshold",
+    "sdf_grid": "gradient",
+    "radiance": "anywhere hull_margin levels_until network_rate steps_until threshold warm_up",
+}
+RENAMED |= {f"model.{block}.{name}": "" for block, names in CONSTANT_KEYS.items() for name in names.split()}
+# Old defaults, in place of which the new keys have their own.
+DEFAULTS = {"model.packed.largest_inv_s": 4.0, "model.background.prune_from": 0.3, "model.background.bias": 0.3}
+
+
+def renamed(key: str) -> str:
+    """The key of today for a key of the version before; the key itself otherwise."""
+    return RENAMED.get(key) or key
+
+
+def outdated_line(outdated: Mapping[str, str]) -> str:
+    """A line on what `migrate` found; "" for nothing."""
+    keys = ", ".join(f"{old} ({new})" for old, new in outdated.items())
+    return keys and f"the conf has keys of the version before, read as those in parentheses: {keys}"
+
+
+def migrate(tree: dict[str, Any]) -> dict[str, str]:
+    """Replace the old keys in the nested dicts of a conf; returns them with those of today."""
+    model = tree.get("model")
+    outdated: dict[str, str] = {}
+    if not isinstance(model, dict):
+        return outdated
+    for old, new in RENAMED.items():
+        _, block, name = old.split(".")
+        if not isinstance(model.get(block), dict) or name not in model[block]:
+            continue
+        value = model[block].pop(name)
+        if old == "model.background.bias" and model.get("sdf_grid", {}).get("bias") == 0.5:
+            del model["sdf_grid"]["bias"]  # its default then, which this key replaced without masks
+        if old == "model.photographs.exposure_from" and value and model[block].get("exposure"):
+            model[block]["exposure"] = "auto"
+        if new == PATCHES and new in outdated.values() and value != tree["train"]["patches_weight"]:
+            value = "auto"  # one weight with masks, another one without
+        if new and value != DEFAULTS.get(old):
+            *blocks, key = new.split(".")
+            part = tree
+            for each in blocks:
+                part = part.setdefault(each, {})
+            part[key] = value
+        outdated[old] = new or "no longer used"
+    if not model.get("background", True):
+        del model["background"]
+    return outdated
+
+
+def key_meant(name: str, known: Iterable[str]) -> str | None:
+    """The dotted key of `known` that a name refers to, itself or by its last part: train.end_iter for --end-iter."""
+    name, keys = name.lstrip("-").lower().replace("-", "_"), list(known)
+    same = [key for key in keys if key.rpartition(".")[2].lower() == name.rpartition(".")[2] and key.count(".") == 1]
+    return name if name in keys else same[0] if len(same) == 1 else None

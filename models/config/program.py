@@ -17,20 +17,21 @@ FROM_A_CLONE = "python exp_runner.py"
 # Where pip installed it, the folder is the package `neus`, which has this module of the command.
 CALLED = "neus" if (PROGRAM_FOLDER / "__main__.py").is_file() else FROM_A_CLONE
 CONFS = Path("confs")
+DEMO, FAST = CONFS / "demo.conf", CONFS / "fast.conf"
 
 
-def found_conf(path: Path) -> Path:
+def find_conf(path: Path) -> Path:
     """The conf file that a --conf names: it, or `confs/NAME` for a name alone, here or in the program's folder.
 
     If there is none of them, the first of them in a folder that holds confs, which the message then names.
     """
     names = [path] if path.parent != Path() else [path, CONFS / path]
     places = [place / name for place in (Path(), PROGRAM_FOLDER) for name in names]
-    found = [place for place in places if os.path.isfile(place)]
-    return next(iter(found or (place for place in places if any(place.parent.glob("*.conf")))), path)
+    files = [place for place in places if os.path.isfile(place)]
+    return next(iter(files or (place for place in places if any(place.parent.glob("*.conf")))), path)
 
 
-def rebased(dataset: Any) -> Any:
+def existing_in_program(dataset: Any) -> Any:
     """A `DatasetConfig` with each path that exists in the program's folder and not here replaced by that there."""
     paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}
     moved: dict[str, Any] = {
@@ -41,8 +42,8 @@ def rebased(dataset: Any) -> Any:
     return replace(dataset, **moved)
 
 
-PACKAGE = "neus-jittor"
-PATIENCE = 10.0  # seconds
+DISTRIBUTION = "neus-jittor"
+GIT_SECONDS = 10.0  # seconds
 
 
 @cache
@@ -62,7 +63,7 @@ def _number() -> str:
     except (OSError, ValueError, KeyError):
         pass
     try:
-        return importlib.metadata.version(PACKAGE)
+        return importlib.metadata.version(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
 
@@ -70,9 +71,9 @@ def _number() -> str:
 def _git(*words: str) -> str:
     """The output of git in this folder; "" if it fails."""
     try:
-        found = subprocess.run(
-            ["git", "-C", str(PROGRAM_FOLDER), *words], capture_output=True, text=True, timeout=PATIENCE, check=True
+        output = subprocess.run(
+            ["git", "-C", str(PROGRAM_FOLDER), *words], capture_output=True, text=True, timeout=GIT_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError, ValueError):
         return ""
-    return found.stdout.strip()
+    return output.stdout.strip()

@@ -17,7 +17,6 @@ from data.errors import UserError
 from data.limits import KIND_NAMES, fault
 from data.limits import limits as limits
 from data.limits import shown as shown
-from models.config.keys import other_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -28,7 +27,7 @@ AUTO: Auto = "auto"
 
 # The words that pyhocon's get_bool accepts (unquoted true and false are bool already).
 BOOLEAN_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-MOST_STEPS = 10**9  # at a millisecond each, eleven days
+MOST_CONF_STEPS = 10**9  # at a millisecond each, eleven days
 LARGEST_WEIGHT = 1e6  # a larger one leaves the other losses below the rounding of float32
 # Below it, float32 rounds the steps of weights of order 1 to zero; above it, each step replaces the weights.
 LEAST_RATE, LARGEST_RATE = 1e-9, 100.0
@@ -50,7 +49,7 @@ def rate(default: float) -> Any:
 
 def every(default: Any = dataclasses.MISSING, least: int = 0) -> Any:
     """A number of steps."""
-    return limits(default, at_least=least, at_most=MOST_STEPS)
+    return limits(default, at_least=least, at_most=MOST_CONF_STEPS)
 
 
 def share(default: Any = dataclasses.MISSING) -> Any:
@@ -116,9 +115,7 @@ def _given(kinds: Mapping[str, Any], mapping: object, path: str) -> dict[str, An
     prefix = path + "." if path else ""
     for key in mapping:
         if key not in kinds:
-            meant = other_name(str(key))
-            hint = f"; did you mean {meant}?" if meant else nearest(str(key), kinds)
-            raise ConfigError(f"{prefix}{key}: unknown {'key' if path else 'block'}{hint}")
+            raise ConfigError(f"{prefix}{key}: unknown {'key' if path else 'block'}{nearest(str(key), kinds)}")
     return {key: _convert(value, kinds[key], prefix + key) for key, value in mapping.items()}
 
 

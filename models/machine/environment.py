@@ -3,19 +3,17 @@
 Afterwards the user's environment is restored: otherwise a child process, or a restart of this one, would take these
 values for the user's, choose another CUDA home and compile everything again.
 
-Libraries that Jittor compiled are linked under another name and moved into place, and removed where they are damaged:
-Jittor links a library in its place and then stores a key, by which later runs take it for complete, and a process that
-is killed leaves its compiler alive. Precompiled headers save two thirds of the compilation of an operation.
+Libraries that Jittor compiles are linked under another name and moved into place: Jittor links a library in its place,
+and a process that is killed leaves its compiler alive. Precompiled headers save two thirds of the compilation of an
+operation.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
-import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -23,16 +21,11 @@ from pathlib import Path
 
 from data.io.files import write_atomically
 from models.machine import isa, jittor_source, toolchain
-from models.machine.cuda import start
-from models.machine.cuda.home import Home
+from models.machine.cuda.home import Home, visible
 
 SEARCHED_FOLDERS = "COMPILER_PATH"  # where GCC and Clang look first for the linker
 # Variables that later libraries read, too; they do not change the choice of CUDA home and cache.
 STAYING = {toolchain.THREADS_VARIABLE, "OMP_WAIT_POLICY", isa.ONEDNN_VARIABLE, SEARCHED_FOLDERS}
-LOCK = "jittor.lock"  # beside the caches of all names
-# An ELF file of 64 bits begins with a header: offset of the section table, size and number of its entries.
-ELF_HEADER, ELF_MAGIC = struct.Struct("<4s36xQ10xHH2x"), b"\x7fELF"
-COMPILED = (".so", ".o")
 LINKER = """#!/bin/sh
 # Links under another name, so that a library is complete or missing.
 for argument; do
@@ -45,7 +38,7 @@ rm -f "$output.$$"
 exit 1
 """
 # The headers that Jittor's own headers include.
-HEADERS = (
+STANDARD_HEADERS = (
     *("algorithm", "chrono", "cmath", "cstring", "fstream", "functional", "iomanip", "iostream", "limits", "map"),
     *("memory", "mutex", "queue", "random", "set", "sstream", "string", "thread", "unordered_map", "unordered_set"),
     "vector",
@@ -77,7 +70,9 @@ def jittor_environment(home: Home | None, gpu: int) -> Iterator[None]:
 
 
 def tell(home: Home | None, gpu: int = 0) -> None:
-    """Set the variables that Jittor reads. Variables set by the user are kept where that is safe."""
+    """Set the variables that Jittor reads."""
+    for name in toolchain.FORGOTTEN_VARIABLES:
+        os.environ.pop(name, None)
     defaults = {
         "log_silent": "1",
         "cc_path": toolchain.compiler(),
@@ -97,23 +92,21 @@ def tell(home: Home | None, gpu: int = 0) -> None:
     level = isa.level()
     if level != isa.highest():
         defaults[isa.ONEDNN_VARIABLE] = level.onednn
-    # Before the user's flags. Without any -O flag Jittor would add -Ofast.
+    # Without any -O flag Jittor would add -Ofast.
     cc_flags = (CORE_OPTIMISATION, *isa.core_flags(), include_flag(toolchain.compiler(), is_cuda=home is not None))
     cuda_flags = "" if home is None else home.flags
     for name, flags in (("cc_flags", (*cc_flags, cuda_flags)), ("kernel_flags", operation_flags())):
-        os.environ[name] = f" {' '.join(flags)} {os.environ.get(name, '')} "
+        os.environ[name] = f" {' '.join(flags)}  "  # this text is in the keys of Jittor's cache
     for key, value in defaults.items():
         os.environ.setdefault(key, value)
     if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):
         os.environ[toolchain.THREADS_VARIABLE] = str(len(os.sched_getaffinity(0)))
-    for name in toolchain.FORGOTTEN_VARIABLES:
-        os.environ.pop(name, None)
     os.environ["JITTOR_HOME"] = toolchain.jittor_home()
     use_linker(toolchain.compiler(), toolchain.cache_folder())
-    os.environ["use_mkl"] = "0"  # otherwise Jittor downloads oneDNN; models.machine.gemm replaces it
+    os.environ["use_mkl"] = "0"  # otherwise Jittor downloads oneDNN; models.machine.backend replaces it
     os.environ["nvcc_path"] = "" if home is None else home.nvcc
     if home is not None:
-        os.environ.update(start.visible(gpu, os.environ))
+        os.environ.update(visible(gpu, os.environ))
 
 
 def use_linker(compiler: str, caches: Path) -> None:
@@ -132,8 +125,8 @@ def use_linker(compiler: str, caches: Path) -> None:
 def _linker_folder(compiler: str, caches: Path) -> str:
     """The folder with the linker for the compiler, made if needed; "" if that is impossible."""
     try:
-        asked = subprocess.run([compiler, "-print-prog-name=ld"], capture_output=True, text=True, check=True).stdout
-        linker = shutil.which(asked.strip())
+        output = subprocess.run([compiler, "-print-prog-name=ld"], capture_output=True, text=True, check=True).stdout
+        linker = shutil.which(output.strip())
         if linker is None:
             return ""
         text = LINKER.format(linker=linker).encode()
@@ -145,44 +138,6 @@ def _linker_folder(compiler: str, caches: Path) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return str(ours.parent)
-
-
-def mend(caches: Path, name: str) -> list[Path]:
-    """Remove damaged libraries and object files from Jittor's caches of a name; Jittor compiles them again.
-
-    Returns those that were removed. Waits for processes that compile at the moment.
-    """
-    removed = []
-    for cache in caches.glob(f"jt*/*/*/*/*/*/{name}"):
-        damaged = [path for path in _compiled(cache) if not is_complete(path)]
-        if damaged:
-            with open(cache.parent / LOCK, "a") as lock:  # Jittor's own locks: of its import, and of operations
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                fcntl.lockf(lock, fcntl.LOCK_EX)
-                for path in damaged:
-                    if not is_complete(path):
-                        path.unlink(missing_ok=True)
-                        removed.append(path)
-    return removed
-
-
-def is_complete(path: Path) -> bool:
-    """Whether a library or object file has all the bytes that its header announces; the last are the section table."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(ELF_HEADER.size)
-        size = path.stat().st_size
-    except OSError:
-        return True  # gone, or not ours
-    if len(start) < ELF_HEADER.size:
-        return False
-    magic, table, each, count = ELF_HEADER.unpack(start)
-    return magic == ELF_MAGIC and table > 0 and table + each * count <= size
-
-
-def _compiled(cache: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(cache):
-        yield from (Path(folder, name) for name in names if name.endswith(COMPILED))
 
 
 def common_flags() -> tuple[str, ...]:
@@ -208,7 +163,7 @@ def include_flag(compiler: str, is_cuda: bool = False) -> str:
     """
     if not Path(compiler).name.startswith("g++"):
         return ""
-    text = "".join(f"#include <{name}>\n" for name in HEADERS) + isa.VECTOR_FUNCTIONS
+    text = "".join(f"#include <{name}>\n" for name in STANDARD_HEADERS) + isa.VECTOR_FUNCTIONS
     of_operations, of_core = (
         "".join(f'#include "{name}"\n' for name in names) for names in (OPERATION_HEADERS, CORE_HEADERS)
     )

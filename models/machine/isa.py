@@ -33,9 +33,6 @@ X86 = ("x86_64", "AMD64")
 FLOATING_POINT = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
 # GCC's default without -ffast-math, made explicit because approximate reciprocals give NaN for subnormal numbers.
 NO_ESTIMATES = "-mno-recip"
-# Flags that ignore NaN, infinity, subnormal numbers or the order of sums; they are rejected in the user's flags.
-RELAXATIONS: tuple[str, ...] = ("-Ofast", "-ffast-math", "-ffinite-math-only", "-funsafe-math-optimizations")
-RELAXATIONS += ("-fassociative-math", "-freciprocal-math", "-mrecip", "-mdaz-ftz")
 VECTOR_FUNCTIONS = """
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(_OPENMP)
 extern "C" {
@@ -79,23 +76,23 @@ def highest(cpuinfo: Path = Path("/proc/cpuinfo")) -> Level:
     if platform.machine() not in X86:
         return Level(platform.machine(), "")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
-    found = next((line for line in lines if line.startswith("flags")), "")
-    has = set(found.partition(":")[2].split())
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    has = set(flags.partition(":")[2].split())
     return next((level for level in LEVELS if level.features <= has), BASELINE)
 
 
 def level() -> Level:
     """The level in use; raises UserError if NEUS_ISA names a level that this processor does not support."""
-    most, asked = highest(), os.environ.get(VARIABLE)
-    if not asked:
+    most, requested = highest(), os.environ.get(VARIABLE)
+    if not requested:
         return most
     possible = [entry for entry in (*LEVELS, BASELINE, most) if entry.features <= most.features and most.march]
-    chosen = next((entry for entry in possible or [most] if entry.name == asked), None)
+    chosen = next((entry for entry in possible or [most] if entry.name == requested), None)
     if chosen is None:
         names = ", ".join(dict.fromkeys(entry.name for entry in possible or [most]))
         raise UserError(
-            f"the environment variable {VARIABLE} = {asked!r}: this processor supports {names}; set it to one of these "
-            "or unset it"
+            f"the environment variable {VARIABLE} = {requested!r}: this processor supports {names}; set it to one of "
+            "these or unset it"
         )
     return chosen
 

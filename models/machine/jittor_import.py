@@ -1,4 +1,4 @@
-"""The only import of Jittor: prepares the process, imports Jittor, and selects the device.
+"""The only import of Jittor: prepares the process, imports Jittor, selects the device, and reports compilation.
 
 A plain `import jittor` downloads oneDNN from its authors' server, crashes if `nvcc` is on the PATH of a machine without
 a GPU, prints, replaces signal handlers and disables the verification of TLS certificates. Therefore:
@@ -6,35 +6,128 @@ a GPU, prints, replaces signal handlers and disables the verification of TLS cer
 * `select(device, gpu)` chooses the device; nothing is imported yet, and an invalid choice is a `UserError`.
 * `from models.machine.backend import jt` imports Jittor at the first use, with that choice (`auto` by default).
 
-`toolchain` checks Jittor's requirements first, `gemm` attaches the fast matrix product on the CPU, and `cuda` detects
-GPUs and makes the CUDA home that Jittor builds against. If that fails, the CPU is used, and the device line says why.
+`toolchain` checks Jittor's requirements first, and `cuda` detects GPUs and makes the CUDA home that Jittor builds
+against. If that fails, the CPU is used, and the device line says why.
+
+Matrix products on the CPU: Jittor contains the source of an operator `mkl_matmul`, which is used for all 2-D float32
+products and their gradients once it is registered, but it downloads oneDNN for it. Here it uses the library in the
+wheel `onednn-cpu-gomp`, which has no headers: `csrc/dnnl.hpp` looks up the one function that the operator calls.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
+import hashlib
+import importlib.metadata
 import io
 import os
 import signal
 import ssl
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, is_allocation_failure
-from models.machine import environment, jittor_source, progress, toolchain
+from data.io.files import write_atomically
+from data.io.streams import complain, is_watched, redraw
+from models.machine import environment, jittor_source, toolchain
 from models.machine.available import available_bytes
-from models.machine.cuda import start
 from models.machine.cuda.choice import insisted
-from models.machine.cuda.home import Home
+from models.machine.cuda.home import Home, Ready, failure, ready
 from models.machine.device import DeviceInfo, choice, device_free_bytes
-from models.machine.progress import compile_progress
-from models.machine.ranks.process import here
+from models.machine.ranks import here
 from models.requests import DEVICES
+
+# The number of object files of Jittor's core (1.3.11, CPU), for the progress line.
+CORE_OBJECT_FILES = 150
+INTERVAL_SECONDS = 2.0
+COMPILES_ITSELF = "Jittor compiles itself; this happens once, and takes a minute or two."
+WAITS_FOR_OTHERS = (
+    "another process compiles Jittor, which this one waits for; this happens once, and takes a minute or two."
+)
+
+
+@dataclass(frozen=True)
+class Word:
+    """A progress message."""
+
+    text: str
+    is_passing: bool = False  # shown on a terminal only, where the next message overwrites it
+    is_last: bool = False  # on a terminal, overwrites a passing one
+
+
+def show(word: Word) -> None:
+    """Print the message on stderr."""
+    if is_watched() and (word.is_passing or word.is_last):
+        redraw(word.text, end="\n" if word.is_last else "")
+    elif not word.is_passing:
+        complain(word.text)
+
+
+_report_word: Callable[[Word], None] = show
+
+
+def hand_on(report: Callable[[Word], None]) -> None:
+    """Pass all later messages of this process to `report` instead of stderr; for child processes."""
+    global _report_word
+    _report_word = report
+
+
+@contextlib.contextmanager
+def compile_progress(caches: Callable[[], Sequence[Path]]) -> Iterator[None]:
+    """Print progress on stderr if Jittor compiles itself while the body runs.
+
+    `caches` returns the folders into which Jittor may compile; it is called repeatedly.
+    """
+    done = threading.Event()
+    thread = threading.Thread(target=_report, args=(done, caches), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _report(done: threading.Event, caches: Callable[[], Sequence[Path]]) -> None:
+    """Body of the progress thread; prints nothing if nothing is compiled."""
+    begin, has_reported = time.time(), False
+    while not done.wait(INTERVAL_SECONDS):
+        folders = [folder for cache in caches() if (folder := cache / "obj_files").is_dir()]
+        count = sum(entry.stat().st_mtime >= begin for folder in folders for entry in os.scandir(folder))
+        elapsed = time.time() - begin
+        if count == 0:
+            continue
+        if not has_reported:
+            # This process compiles if it holds the lock of Jittor's cache, or has not imported it, for a child does.
+            locks = sys.modules.get("jittor_utils.lock")
+            is_own = locks is None or locks.jittor_lock.is_locked
+            _report_word(Word(COMPILES_ITSELF if is_own else WAITS_FOR_OTHERS))
+        _report_word(
+            Word(f"  {min(count, CORE_OBJECT_FILES)}/{CORE_OBJECT_FILES} files, {elapsed:.0f} s ", is_passing=True)
+        )
+        has_reported = True
+    if has_reported:
+        _report_word(Word(f"  compiled in {time.time() - begin:.0f} s", is_last=True))
+
+
+def _end_compilers() -> None:
+    """End the processes in which Jittor compiled itself: they stay, and each would report a later Ctrl-C."""
+    import jittor_utils
+
+    if jittor_utils.pool_size > 0:
+        atexit.unregister(jittor_utils.pool_cleanup)
+        jittor_utils.pool_cleanup()
+        jittor_utils.pool_size = 0  # Jittor starts others if it needs them
+
 
 ASKED_FOR = "asked for"  # the reason for a device that the user chose
 MPI_VARIABLE = "OMPI_COMM_WORLD_SIZE"
@@ -56,8 +149,8 @@ def select(device: str = "auto", gpu: int = 0) -> None:
         raise UserError(f"--device {device}: Jittor already runs on {choice.info.name} in this process")
     if choice.info is None:
         toolchain.check_environment()
-    if device == "cuda" and choice.info is None and not (found := cuda_ready(gpu)).home:
-        raise UserError(insisted(found.reason))
+    if device == "cuda" and choice.info is None and not (result := cuda_ready(gpu)).home:
+        raise UserError(insisted(result.reason))
     choice.device, choice.gpu = device, gpu
 
 
@@ -83,14 +176,13 @@ def load() -> Any:
     choice.home, reason = _place(choice.device, choice.gpu)
     with environment.jittor_environment(choice.home, choice.gpu):
         module = _prepared()
-        choice.info = _describe(reason, "" if choice.home else _attach_matmul(module))
-        progress.end_compilers()
+        choice.info = _describe(reason, "" if choice.home else attach_onednn(module))
+        _end_compilers()
     return module
 
 
 def _prepared() -> Any:
     """Import Jittor and set its device."""
-    environment.mend(toolchain.cache_folder(), os.environ["cache_name"])
     module = _import_quietly()
     module.flags.use_cuda = 0 if choice.home is None else 1
     if choice.home is not None:
@@ -111,9 +203,9 @@ def _describe(reason: str, warning: str) -> DeviceInfo:
     )
 
 
-def cuda_ready(gpu: int) -> start.Ready:
+def cuda_ready(gpu: int) -> Ready:
     """The CUDA home for GPU `gpu`, made if needed, or the reason why there is none."""
-    return start.ready(gpu, toolchain.cache_folder(), toolchain.compiler())
+    return ready(gpu, toolchain.cache_folder(), toolchain.compiler())
 
 
 @cache
@@ -124,8 +216,8 @@ def _place(device: str, gpu: int) -> tuple[Home | None, str]:
     """
     if device == "cpu":
         return None, ASKED_FOR
-    found = cuda_ready(gpu)
-    home, reason = found.home, found.reason
+    result = cuda_ready(gpu)
+    home, reason = result.home, result.reason
     if home is not None and not choice.is_trial and (words := _trial(home)):
         reason, home = f"{home.plan.gpu.words} is not used because Jittor fails on it, {words}", None
     if home is None and device == "cuda":
@@ -136,7 +228,7 @@ def _place(device: str, gpu: int) -> tuple[Home | None, str]:
 def _trial(home: Home) -> str:
     """Why Jittor fails on the GPU, "" if it works; tried once per home, which also compiles Jittor."""
     with compile_progress(_caches):
-        return start.failure(home, try_cuda, choice.gpu)
+        return failure(home, try_cuda, choice.gpu)
 
 
 def try_cuda(report: Callable[[Any], None], gpu: int) -> None:
@@ -147,9 +239,9 @@ def try_cuda(report: Callable[[Any], None], gpu: int) -> None:
     choice.device, choice.gpu, choice.is_trial = "cuda", gpu, True
     module = load()
     values = module.ones((64, 32))
-    found = (module.matmul(values, values.transpose()) + 1.0).sum()
-    if float(found.item()) != 64 * 64 * 33.0:
-        raise RuntimeError(f"a sum is {found.item()} and must be {64 * 64 * 33}")
+    total = (module.matmul(values, values.transpose()) + 1.0).sum()
+    if float(total.item()) != 64 * 64 * 33.0:
+        raise RuntimeError(f"a sum is {total.item()} and must be {64 * 64 * 33}")
 
 
 def _import_quietly() -> Any:
@@ -162,7 +254,6 @@ def _import_quietly() -> Any:
             warnings.simplefilter("ignore")  # of the syntax of its sources, which no installation has compiled
             import jittor
     except Exception as error:
-        sys.unraisablehook = _quiet_lock(sys.unraisablehook)
         if is_allocation_failure(error):
             raise MemoryError(str(error)) from error
         message = ". ".join([str(error), *printed.getvalue().strip().splitlines()[-1:]])
@@ -189,24 +280,6 @@ def _without_mpi() -> Iterator[None]:
             os.environ[MPI_VARIABLE] = hidden
 
 
-def _quiet_lock(hook: Callable[[Any], object]) -> Callable[[Any], object]:
-    """The hook without the exception of Jittor's Lock.__del__ for a lock that could not be opened."""
-
-    def on_unraisable(unraisable: Any) -> None:
-        if getattr(unraisable.object, "__qualname__", "") != "Lock.__del__":
-            hook(unraisable)
-
-    return on_unraisable
-
-
-def _attach_matmul(module: Any) -> str:
-    """Use oneDNN for matrix products on the CPU; returns a warning if that fails, else ""."""
-    from models.machine import gemm
-
-    with compile_progress(_cache):
-        return gemm.attach(module)
-
-
 def _cache() -> list[Path]:
     """The cache folder of Jittor's current import."""
     utils = sys.modules.get("jittor_utils")
@@ -216,3 +289,54 @@ def _cache() -> list[Path]:
 def _caches() -> list[Path]:
     """The possible cache folders of another process of this program."""
     return list(toolchain.cache_folder().glob(f"jt*/*/*/*/*/*/{toolchain.cache_name()}-cuda-*/**"))
+
+
+ONEDNN_PACKAGE = "onednn-cpu-gomp"
+SLOW_MATMUL_WARNING = (
+    f"matrix products fall back to plain loops, about 13 times slower: {{reason}} (the package {ONEDNN_PACKAGE} "
+    "provides oneDNN on x86-64 Linux)"
+)
+
+
+def library_path() -> Path | None:
+    """The wheel's libdnnl.so; None if the wheel is not installed."""
+    try:
+        files = importlib.metadata.files(ONEDNN_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for entry in files:
+        path = Path(entry.locate()).resolve()
+        if path.name.startswith("libdnnl.so") and (path.parent / "libdnnl.so").is_file():
+            return path
+    return None
+
+
+def _shared_headers() -> Path:
+    """The folder of `dnnl.hpp` in Jittor's cache, named by its contents: checkouts share the compiled operator."""
+    header = (Path(__file__).parent / "csrc" / "dnnl.hpp").read_bytes()
+    folder = toolchain.cache_folder() / f"dnnl-{hashlib.sha256(header).hexdigest()[:16]}"
+    if not (folder / "dnnl.hpp").is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "dnnl.hpp", header)
+    return folder
+
+
+def attach_onednn(jittor: Any) -> str:
+    """Register `mkl_matmul` with the imported Jittor module.
+
+    Returns:
+        "" on success, else a warning about the slow fallback.
+    """
+    library = library_path()
+    if library is None:
+        return SLOW_MATMUL_WARNING.format(reason=f"{ONEDNN_PACKAGE} is not installed")
+    try:
+        ctypes.CDLL(str(library)).dnnl_sgemm  # noqa: B018, the operator looks it up
+        headers = _shared_headers()
+        source = Path(jittor.__file__).parent / "extern" / "mkl" / "ops" / "mkl_matmul_op"
+        with compile_progress(_cache):
+            operators = jittor.compile_custom_ops([f"{source}.cc", f"{source}.h"], extra_flags=f' -I"{headers}" ')
+    except (OSError, RuntimeError, AttributeError) as error:
+        return SLOW_MATMUL_WARNING.format(reason=str(error).splitlines()[0])
+    jittor.compile_extern.mkl_ops = operators  # keeps the module alive as long as Jittor
+    return ""

@@ -106,10 +106,7 @@ def growth(work: Callable[[], object]) -> int:
 
 def halvings(most: int) -> list[int]:
     """most, most / 2, most / 4, ... 1, rounded up. Few sizes make the choice insensitive to small differences."""
-    sizes = [most]
-    while sizes[-1] > 1:
-        sizes.append(-(-sizes[-1] // 2))
-    return sizes
+    return [-(-most // 2**power) for power in range((most - 1).bit_length() + 1)]
 
 
 def largest_chunk(most: int, measure: Callable[[int], int], left: Callable[[], int]) -> Choice:
@@ -123,7 +120,10 @@ def largest_chunk(most: int, measure: Callable[[int], int], left: Callable[[], i
         left: the available bytes; called after the first probe, which allocates the fixed part.
     """
     sizes, has_failed = halvings(most), False
-    while math.isinf(peak := _peak(measure, sizes[large := _probe(sizes)])):
+    while True:
+        large = max(0, min(PROBE_HALVINGS, len(sizes) - 2))  # if possible, a smaller size exists for the slope
+        if not math.isinf(peak := _peak(measure, sizes[large])):
+            break
         sizes, has_failed = sizes[large + 1 :], True
     measured = {sizes[large]: peak}
     allowed = left()
@@ -147,11 +147,6 @@ def chunk_that_fits(most: int, work: Callable[[int], object], memory_limit: floa
     """`largest_chunk` for a computation that is measured by running it, plus `extra` bytes; see `budget`."""
     release()
     return largest_chunk(most, lambda size: extra + growth(lambda: work(size)), lambda: budget(memory_limit))
-
-
-def _probe(sizes: list[int]) -> int:
-    """The index of the size that is measured first; if possible, a smaller size exists for the slope."""
-    return max(0, min(PROBE_HALVINGS, len(sizes) - 2))
 
 
 def _peak(measure: Callable[[int], int], size: int) -> float:

@@ -9,8 +9,21 @@ from typing import Any
 
 from data.scenes.config import DatasetConfig
 from models.config.blocks import GeneralConfig, TrainConfig
-from models.config.hocon import CPU, CUDA, DEVICES, leaves, of_device, parse_tree, quoted, read_tree, write_tree
-from models.config.keys import RENAMED, key_meant, migrate, renamed
+from models.config.hocon import (
+    CPU,
+    CUDA,
+    DEVICES,
+    RENAMED,
+    key_meant,
+    leaves,
+    migrate,
+    of_device,
+    parse_tree,
+    quoted,
+    read_tree,
+    renamed,
+    write_tree,
+)
 from models.config.strict import (
     ConfigError,
     check_limits,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from models.config.blocks import TrainConfig
-from models.config.defaults import base_values, same
+from models.config.hocon import base_values, same
 from models.methods.block import ModelConfig
 from models.methods.fast.conf import FastNeRFConfig
 from models.methods.gaussians.conf import GaussiansConfig

@@ -30,10 +30,10 @@ BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # from y up and -z forwards to y
 TRANSFORM_FILE = "dataparser_transforms.json"
 ROTATION_TOLERANCE = 1e-2  # tolerance of axis lengths and right angles, for files with few digits
 MOST_FRAMES = 100_000
-MOST_PIXELS = 1 << 26  # pixels of a frame: 8192 x 8192, more than players support
+MOST_FRAME_PIXELS = 1 << 26  # pixels of a frame: 8192 x 8192, more than players support
 WIDEST = 170.0  # degrees
 FILM_LINES = 720  # height of a film of higher photographs in pixels, at least
-NARROWEST = math.degrees(1.0 / LONGEST_FOCAL_RATIO)
+NARROWEST_FOV = math.degrees(1.0 / LONGEST_FOCAL_RATIO)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def from_file(path: Path, scene: Posed) -> CameraPath:
             width, height, shots = _of_keys(path, content, scene, fps)
     except SceneError as error:
         raise UserError(f"--path {error}") from error
-    if width * height > MOST_PIXELS:
+    if width * height > MOST_FRAME_PIXELS:
         raise UserError(f"--path {path}: frames of {width} x {height} are too large; make width and height smaller")
     return CameraPath(path.stem, shots, width, height, fps)
 
@@ -182,7 +182,7 @@ def key_of(scene: Posed, c2w: np.ndarray, fov: float) -> dict[str, object]:
     """The entry of `keys` for a camera [4, 4] of the working frame with a vertical field of view in degrees."""
     pose = scene.scene_to_world @ c2w
     pose[:3, :3] /= radius_of(scene)  # a rotation again
-    return {"fov": float(np.clip(fov, NARROWEST, WIDEST)), "camera_to_world": (pose @ BLENDER_AXES).tolist()}
+    return {"fov": float(np.clip(fov, NARROWEST_FOV, WIDEST)), "camera_to_world": (pose @ BLENDER_AXES).tolist()}
 
 
 def _undone(path: Path) -> np.ndarray:
@@ -228,8 +228,8 @@ def _pose(where: str, entry: dict[str, object], scene: Posed, to_world: np.ndarr
 def _fov(where: str, value: object) -> float:
     """The vertical field of view in degrees."""
     fov = untrusted.positive(where, "fov", value)
-    if not NARROWEST <= fov <= WIDEST:
-        raise SceneError(f"{where}: fov is {fov:g} degrees and must be {NARROWEST:.1g} to {WIDEST:g}; correct it")
+    if not NARROWEST_FOV <= fov <= WIDEST:
+        raise SceneError(f"{where}: fov is {fov:g} degrees and must be {NARROWEST_FOV:.1g} to {WIDEST:g}; correct it")
     return fov
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from data.scenes.scene_checks import summary
 from models.config.blocks import TrainConfig
-from models.config.keys import outdated_line
+from models.config.hocon import outdated_line
 from models.config.strict import AUTO
 from models.machine import backend, memory
 from models.methods.conf import flat
@@ -23,12 +22,12 @@ from models.methods.device_values import sizes_line, tiles_line
 from models.methods.protocol import Model
 from models.methods.registry import build_model
 from models.results.experiment import Experiment, plan_of
-from models.results.render import RenderedView, render_view
+from models.results.render import RenderedView
 from models.runs.logger import RunLogger
 from models.training.checkpoint import Checkpoint
 from models.training.trainer import generators, restore_model
 
-A_MOMENT = 1.0  # seconds; longer renderings have a progress bar
+PATIENCE_SECONDS = 1.0  # longer renderings have a progress bar
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,15 @@ class EvalContext:
 
     @phase("images")
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
-        """The image of rays [h * w] with shape (h, w); shows a progress bar if it takes longer than A_MOMENT."""
+        """The image of rays [h * w] with shape (h, w), with a progress bar after PATIENCE_SECONDS."""
         chunk = self.chunks.rays(self.model, rays)
-        bar = partial(self.log.progress, desc="image", unit="chunk", leave=False, delay=A_MOMENT)
-        return render_view(self.model, rays, shape, chunk, self.step, bar)
+        starts = range(0, len(rays), chunk)
+        bar = self.log.progress(starts, desc="image", unit="chunk", leave=False, delay=PATIENCE_SECONDS)
+        # Without jitter; the chunk size affects only memory and speed.
+        parts = [self.model.view(rays.at(slice(start, start + chunk)), self.step) for start in bar]
+        columns = zip(*(vars(part).values() for part in parts), strict=True)  # of RayView
+        rgb, normal, distance, opacity = (np.concatenate(column).reshape(*shape, -1) for column in columns)
+        return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
     def at(self, checkpoint: Checkpoint) -> EvalContext:
         """The same model with the weights of a checkpoint, the averaged ones if there are any."""
@@ -89,31 +93,13 @@ def log_inputs(experiment: Experiment, log: RunLogger) -> None:
     log.info(device.line())
     for text in filter(None, (device.warning, outdated_line(experiment.conf.outdated))):
         log.warn(text)
-    told = (summary(scene), *scene.notes) if isinstance(scene, Scene) else ()
-    for text in filter(None, (sizes_line(experiment.conf), tiles_line(experiment.conf), *told)):
+    of_scene = (summary(scene), *scene.notes) if isinstance(scene, Scene) else ()
+    for text in filter(None, (sizes_line(experiment.conf), tiles_line(experiment.conf), *of_scene)):
         (log.warn if isinstance(scene, Scene) and text in scene.doubts else log.info)(text)
 
 
 MOST_RENDER_RAYS = 2048  # larger chunks are not faster, half of it is 10 % slower
 MOST_GRID_POINTS = 2**16  # the same for grids
-
-
-def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
-    """Rays per chunk of an image under `auto`, measured with arbitrary rays: the content does not matter."""
-
-    def render(count: int) -> object:
-        columns = (rays.origins, rays.directions, rays.near, rays.far)
-        some = Rays(*(np.resize(values, (count, values.shape[1])) for values in columns))
-        return model.view_fully(some, 0)
-
-    return memory.chunk_that_fits(MOST_RENDER_RAYS, render, conf.memory_limit)
-
-
-def grid_chunk(distance: Callable[[np.ndarray], object], conf: TrainConfig) -> memory.Choice:
-    """Points per chunk of a mesh grid; `distance` takes float32 [P, 3]."""
-    return memory.chunk_that_fits(
-        MOST_GRID_POINTS, lambda count: distance(np.zeros((count, 3), np.float32)), conf.memory_limit
-    )
 
 
 class ResultChunks:
@@ -128,10 +114,20 @@ class ResultChunks:
         """Rays per chunk; all rays if the model renders only whole images."""
         if model.shows_pictures:
             return len(rays)
-        self._rays = self._rays or render_chunk(model, rays, self._conf).chunk
+        if not self._rays:
+
+            def render(count: int) -> object:  # arbitrary rays: the content does not matter
+                columns = (rays.origins, rays.directions, rays.near, rays.far)
+                return model.view_fully(Rays(*(np.resize(values, (count, values.shape[1])) for values in columns)), 0)
+
+            self._rays = memory.chunk_that_fits(MOST_RENDER_RAYS, render, self._conf.memory_limit).chunk
         return self._rays
 
     def points(self, distance: Callable[[np.ndarray], object]) -> int:
-        """Points per chunk of a mesh grid."""
-        self._points = self._points or grid_chunk(distance, self._conf).chunk
+        """Points per chunk of a mesh grid; `distance` takes float32 [P, 3]."""
+        if not self._points:
+            limit = self._conf.memory_limit
+            self._points = memory.chunk_that_fits(
+                MOST_GRID_POINTS, lambda count: distance(np.zeros((count, 3), np.float32)), limit
+            ).chunk
         return self._points

@@ -19,11 +19,11 @@ from data.rays import PinholeCamera
 from data.scenes.scene import Scene
 from models.mesh.clean import vertex_normals
 from models.mesh.visibility import Visibility
-from models.results.ground_truth import sample_faces
 from models.results.render import paint_mesh
+from models.results.surface_metrics import sample_faces
 
-SAMPLES, RAYS = 20_000, 2_000_000  # area-uniform points of the mesh; rays from these to all cameras
-NEAR = 0.05  # radii within which a point supports the surface
+COVER_SAMPLES, COVER_RAYS = 20_000, 2_000_000  # area-uniform points of the mesh; rays from these to all cameras
+SUPPORT_RADIUS = 0.05  # radii within which a point supports the surface
 THICK = 0.03  # radii from the dominant plane, such as a table, within which a point or the surface belongs to it
 THIN, NEIGHBOURS = 0.1, 8  # radii: thickness of a thin wall; points around it that are looked at
 DOMINANT = 0.5  # fraction of the points on a plane that dominates
@@ -44,7 +44,7 @@ class CoverMetrics:
     cover_views: float  # fraction of the area that at least ENOUGH photographs see
     points_off_plane: int | None  # evaluated points off their dominant plane
     area_off_plane: float | None  # fraction of the mesh's area off this plane
-    cover_points: float | None  # fraction of the area within NEAR of an evaluated point
+    cover_points: float | None  # fraction of the area within SUPPORT_RADIUS of an evaluated point
     cover_off_plane: float | None  # the same of the area off the plane; 0 without such an area
     thin_area: float | None = None  # fraction of the area that is a wall thinner than THIN
     thin_tested: float | None = None  # fraction of it with an evaluated point near each side; 0 without such an area
@@ -61,16 +61,16 @@ class Cover:
 
 def cover(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], points: np.ndarray | None) -> Cover:
     """The support of a mesh by photographs and points [P, 3], P > 0."""
-    samples, faces = sample_faces(mesh, min(SAMPLES, RAYS // len(cameras)), np.random.default_rng(0))
+    samples, faces = sample_faces(mesh, min(COVER_SAMPLES, COVER_RAYS // len(cameras)), np.random.default_rng(0))
     visibility, normals = Visibility(mesh), np.asarray(mesh.face_normals)[faces]
     views = np.zeros(len(samples), int)
     for camera in shown(cameras, "cover"):
-        asked = np.flatnonzero(camera.shows(*camera.project(samples)))
-        views[asked] += visibility.sees(samples[asked], normals[asked], camera.center)
+        visible = np.flatnonzero(camera.shows(*camera.project(samples)))
+        views[visible] += visibility.sees(samples[visible], normals[visible], camera.center)
     seen = (len(cameras), float(np.median(views)), float(np.mean(views >= ENOUGH)))
     if points is None:
         return Cover(CoverMetrics(*seen, None, None, None, None), samples, views)
-    near = cKDTree(points).query(samples)[0] <= NEAR
+    near = cKDTree(points).query(samples)[0] <= SUPPORT_RADIUS
     points_off, area_off = _off_plane(points, samples)
     of_the_rest = float(near[area_off].mean()) if area_off.any() else 0.0
     thin = _thin_walls(samples, normals, visibility.thickness(samples, normals), points)
@@ -91,7 +91,7 @@ def _thin_walls(
     middles = samples[thin] - 0.5 * thickness[thin, None] * normals[thin]
     distances, nearest = cKDTree(points).query(middles, k=range(1, 1 + min(NEIGHBOURS, len(points))))
     height = np.sum((points[nearest] - middles[:, None]) * normals[thin][:, None], axis=2)
-    is_near = distances <= NEAR + 0.5 * thickness[thin, None]
+    is_near = distances <= SUPPORT_RADIUS + 0.5 * thickness[thin, None]
     both = (is_near & (height > 0)).any(axis=1) & (is_near & (height < 0)).any(axis=1)
     return len(thin) / len(samples), float(both.mean())
 
@@ -105,11 +105,11 @@ def _off_plane(points: np.ndarray, samples: np.ndarray) -> tuple[np.ndarray, np.
     return np.abs((points - middle) @ normal) > THICK, np.abs((samples - middle) @ normal) > THICK
 
 
-def cover_picture(mesh: trimesh.Trimesh, found: Cover, scene: Scene) -> np.ndarray:
+def cover_picture(mesh: trimesh.Trimesh, support: Cover, scene: Scene) -> np.ndarray:
     """The mesh from three cameras, coloured by the number of photographs, above a legend: uint8 [h, w, 3]."""
     vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
-    nearest = cKDTree(found.samples).query(vertices)[1]
-    band = np.searchsorted([least for least, _, _ in BANDS], found.views[nearest], side="right") - 1
+    nearest = cKDTree(support.samples).query(vertices)[1]
+    band = np.searchsorted([least for least, _, _ in BANDS], support.views[nearest], side="right") - 1
     colors = np.array([color for _, _, color in BANDS])[band]
     pictures = []
     for view in evenly_spaced(scene.n_views, SHOWN):

@@ -20,18 +20,27 @@ from models.methods.conf import flat, parse_config
 from models.plan import PLAN_KEY
 from models.requests import EvaluationRequest, MeshRequest
 from models.results import image_metrics
-from models.results.collapse import deciding_group
 from models.results.colored import write
 from models.results.context import EvalContext
 from models.results.cover import CoverMetrics, cover, cover_picture
-from models.results.dtu import DtuMetrics, dtu_metrics, masked
-from models.results.ground_truth import SAMPLES, frame_note, moved, sample_surface
-from models.results.image_metrics import ImageMetrics, ValidationImage, ViewMetrics
+from models.results.image_metrics import ImageMetrics, ValidationImage, ViewMetrics, deciding_group
 from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.metric_tables import CSV_FILE, FOLDER, JSON_FILE, add_row, lines, write_json
 from models.results.references import References
 from models.results.render import RenderedView, normal_picture, shade_mesh
-from models.results.surface_metrics import PointMetrics, SurfaceMetrics, against_truth, point_metrics
+from models.results.surface_metrics import (
+    FRAME_SAMPLES,
+    DtuMetrics,
+    PointMetrics,
+    SurfaceMetrics,
+    against_truth,
+    dtu_metrics,
+    frame_note,
+    masked,
+    moved,
+    point_metrics,
+    sample_faces,
+)
 from models.training.record import recorded
 
 MESH_FILE, PICTURE, COVER_PICTURE = "mesh.ply", "report.png", "cover.png"
@@ -46,12 +55,12 @@ class CameraMetrics:
     epipolar_pairs: int  # pairs of photographs with enough overlap
 
 
-PARTS = (ImageMetrics, SurfaceMetrics, PointMetrics, CoverMetrics, DtuMetrics, CameraMetrics)
+METRIC_CLASSES = (ImageMetrics, SurfaceMetrics, PointMetrics, CoverMetrics, DtuMetrics, CameraMetrics)
 
 
 def metrics_of(*parts: Any) -> dict[str, Any]:
-    """Every metric of PARTS by name, in this order; None for those of missing parts. Names are unique."""
-    names = {entry.name: None for kind in PARTS for entry in fields(kind)}
+    """Every metric of METRIC_CLASSES by name, in this order; None for those of missing parts. Names are unique."""
+    names = {entry.name: None for kind in METRIC_CLASSES for entry in fields(kind)}
     return names | {name: value for part in parts if part is not None for name, value in asdict(part).items()}
 
 
@@ -74,26 +83,37 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     scene = references.test or context.experiment.scene
     mesh = _mesh(context, request, references)
     # first, since they may raise
-    (surface, note), dtu = _against_truth(mesh, references), _by_dtu(context, mesh, references)
+    (surface, note), dtu = _against_truth(mesh, references), None
+    if references.dtu is not None and mesh is not None:
+        photographed = context.experiment.scene
+        inside = masked(mesh, photographed.pinholes, photographed.masks)
+        if len(inside.faces) == 0:
+            raise EmptySurfaceError("No surface: --protocol dtu removes all of it, because the masks exclude it")
+        dtu = dtu_metrics(surface_to_world(Surface(inside), photographed.scene_to_world).mesh, references.dtu)
     mask_first = image_metrics.mask_first(context, scene)
     first = context.render(*scene.rays(0))
     views = _compare_views(context, references.test, first, mask_first) if references.test else ()
     notes = (*references.notes, *([note] if note else []), *image_metrics.outlier_notes(context))
     sfm_points, trained = references.sfm_points, context.experiment.scene
     # What supports the mesh: the photographs of the training, and the points that it did not use.
-    found = None if mesh is None else cover(mesh, trained.pinholes, None if sfm_points is None else sfm_points.xyz)
+    support = None if mesh is None else cover(mesh, trained.pinholes, None if sfm_points is None else sfm_points.xyz)
     pairs, tried = pair_distances(trained)
     values = _about(context, request, references, mesh, mask_first) | metrics_of(
         image_metrics.mean(views) if views else None,
         surface,
         None if sfm_points is None or mesh is None else point_metrics(sfm_points, mesh),
-        None if found is None else found.metrics,
+        None if support is None else support.metrics,
         dtu,
         CameraMetrics(median_distance(pairs, tried), len(pairs)),  # as of inspect
     )
-    written = _written(context, references, mesh)
-    if found is not None and mesh is not None:
-        write_image(context.experiment.path(FOLDER, COVER_PICTURE), cover_picture(mesh, found, trained))
+    path = context.experiment.path(FOLDER, MESH_FILE)
+    written = references.surface  # the evaluated mesh with its colours, in the working frame
+    if written is not None:
+        write(context.experiment, context.step, context.log, MeshRequest(0), written, path)
+    elif mesh is not None:
+        written = write_world_mesh(context, mesh, path)
+    if support is not None and mesh is not None:
+        write_image(context.experiment.path(FOLDER, COVER_PICTURE), cover_picture(mesh, support, trained))
     experiment = context.experiment
     folder, table = experiment.folder / FOLDER, request.csv or experiment.folder / FOLDER / CSV_FILE
     text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
@@ -107,15 +127,11 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     context.log.info(*lines([("", values)]))
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
     context.log.info(f"{panels}: {folder / PICTURE}", f"metrics: {folder / JSON_FILE}, {table}")
-    return Evaluated(values, _validation(context, scene, TEST if references.test else TRAINING, first), written)
-
-
-def _validation(context: EvalContext, scene: Scene, group: str, view: RenderedView) -> ValidationImage:
-    """The first view of `scene` for the page of the experiment."""
-    photograph = scene.rgb_image(0)
-    compared = image_metrics.compare(view, photograph, scene.mask_image(0))
-    path = context.experiment.folder / FOLDER / PICTURE
-    return ValidationImage(path, 0, scene.photographs[0], group, scene.c2w[0], view, photograph, compared)
+    photograph, group = scene.rgb_image(0), TEST if references.test else TRAINING
+    compared = image_metrics.compare(first, photograph, scene.mask_image(0))
+    name, pose = scene.photographs[0], scene.c2w[0]
+    picture = ValidationImage(folder / PICTURE, 0, name, group, pose, first, photograph, compared)
+    return Evaluated(values, picture, written)
 
 
 def _mesh(context: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
@@ -135,21 +151,10 @@ def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> tupl
     if truth is None or mesh is None:
         return None, ""
     generator = np.random.default_rng(0)
-    found, given = sample_surface(mesh, SAMPLES, generator), truth.spread(SAMPLES, generator)
+    points, given = sample_faces(mesh, FRAME_SAMPLES, generator)[0], truth.spread(FRAME_SAMPLES, generator)
     otherwise = moved(given, references.truth_otherwise)
-    note = frame_note(found, given, otherwise, truth.source, references.truth_words)
+    note = frame_note(points, given, otherwise, truth.source, references.truth_words)
     return against_truth(mesh, truth, references.tau), note
-
-
-def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: References) -> DtuMetrics | None:
-    """The DTU metrics: apply masks, then transform to world millimetres."""
-    if references.dtu is None or mesh is None:
-        return None
-    scene = context.experiment.scene
-    kept = masked(mesh, scene.pinholes, scene.masks)
-    if len(kept.faces) == 0:
-        raise EmptySurfaceError("No surface: --protocol dtu removes all of it, because the masks exclude it")
-    return dtu_metrics(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
 
 
 def _compare_views(context: EvalContext, test: Scene, first: RenderedView, mask_first: bool) -> tuple[ViewMetrics, ...]:
@@ -190,15 +195,6 @@ def _about(
         "sides_missing": missing_sides(experiment.scene) or None,
         "ground_truth": None if truth is None or mesh is None else truth.source,
     }
-
-
-def _written(context: EvalContext, references: References, mesh: trimesh.Trimesh | None) -> Surface | None:
-    """Write the evaluated mesh; returns it with its colours, in the working frame."""
-    path, surface = context.experiment.path(FOLDER, MESH_FILE), references.surface
-    if surface is not None:
-        write(context.experiment, context.step, context.log, MeshRequest(0), surface, path)
-        return surface
-    return None if mesh is None else write_world_mesh(context, mesh, path)
 
 
 def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh | None, mask_first: bool) -> np.ndarray:

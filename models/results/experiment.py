@@ -30,7 +30,7 @@ from models.checkpoints.scenes import (
     require_same_masks,
     training_scene,
 )
-from models.machine.ranks.process import here, is_writer
+from models.machine.ranks import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config
 from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
@@ -128,15 +128,15 @@ def open_training(
     if not is_writer():
         return Experiment(conf, folder, scene, None)
     checkpoints = folder / CHECKPOINTS
-    found = latest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
+    start = latest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
     if checkpoint is not None:
-        found = _read(checkpoint)
-    if found is not None:
-        conf = _fitting(conf, found)
-        require_same_frame(found, scene)
-        require_same_masks(found, scene, conf)
+        start = _read(checkpoint)
+    if start is not None:
+        conf = _fitting(conf, start)
+        require_same_frame(start, scene)
+        require_same_masks(start, scene, conf)
         if checkpoint is None:
-            require_same_data(found, scene)
+            require_same_data(start, scene)
     goes_on = is_continue and checkpoint is None
     at_risk = "" if checkpoint is None else SUFFIX  # a published checkpoint may be in the folder itself
     if not goes_on and not overwrite and has_checkpoints(checkpoints, at_risk):
@@ -150,7 +150,7 @@ def open_training(
         traces.remove()
         raise
     store = CheckpointFolder(checkpoints, conf.train.keep_checkpoints, starts_over=overwrite)
-    return Experiment(conf, folder, scene, found, traces, lock, store)
+    return Experiment(conf, folder, scene, start, traces, lock, store)
 
 
 def _existing_checkpoints(checkpoints: Path, chosen: Path | None) -> str:
@@ -170,16 +170,16 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     checkpoints = folder / CHECKPOINTS
     if checkpoint is not None and checkpoint.suffix == splat_ply.PLY_SUFFIX:
         return Experiment(*_imported(conf, folder, checkpoint), RunFiles(folder, OF_A_RESULT))
-    found = latest_checkpoint(checkpoints, warn) if checkpoint is None else _read(checkpoint)
-    if found is None:
+    loaded = latest_checkpoint(checkpoints, warn) if checkpoint is None else _read(checkpoint)
+    if loaded is None:
         published = sorted(checkpoints.glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
         raise CheckpointError(f"no checkpoint: there is no ckpt_*.safetensors in {checkpoints}; {hint}")
-    conf = _fitting(conf, found)
-    if "conf" in found.state:  # the length of its training is that of the checkpoint, whatever the conf says now
-        length = parse_config(found.state["conf"], "the checkpoint's conf").train.end_iter
+    conf = _fitting(conf, loaded)
+    if "conf" in loaded.state:  # the length of its training is that of the checkpoint, whatever the conf says now
+        length = parse_config(loaded.state["conf"], "the checkpoint's conf").train.end_iter
         conf = replace(conf, train=replace(conf.train, end_iter=length))
-    return Experiment(conf, folder, SceneOfModel(conf, found), found, RunFiles(folder, OF_A_RESULT))
+    return Experiment(conf, folder, SceneOfModel(conf, loaded), loaded, RunFiles(folder, OF_A_RESULT))
 
 
 def open_scene(conf: ExperimentConfig) -> Experiment:
@@ -199,8 +199,8 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
             "such as confs/gaussians.conf"
         )
     scene = training_scene(conf)
-    found = splat_ply.to_checkpoint(path, conf.model.gaussians, scene.scene_to_world, conf.train.end_iter)
-    return replace(conf, model=conf.model.without_photographs()), folder, scene, found
+    imported = splat_ply.to_checkpoint(path, conf.model.gaussians, scene.scene_to_world, conf.train.end_iter)
+    return replace(conf, model=conf.model.without_photographs()), folder, scene, imported
 
 
 def held_out_scene(experiment: Experiment, group: str) -> Scene | None:

@@ -1,22 +1,28 @@
-"""The metrics of an evaluation as tables: on the terminal, in metrics.json, and a row of metrics.csv."""
+"""The metrics of an evaluation as tables: on the terminal, in metrics.json, and a row of metrics.csv.
+
+Also the comparison of evaluated experiments: differences of their confs, their metrics, and compare.html.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape, glob
 from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError, reason
-from data.io.files import LINK_WORDS, read_regular, require_place, write_result
+from data.errors import UserError, listed, reason
+from data.io.files import LINK_WORDS, is_file, read_regular, require_place, similar_names, write_result
 from data.io.lock import waited_for
+from models.results.report.document import REPORT, document, read_page
 
 HIGHER, LOWER = "higher", "lower"
-LONGEST = 40  # characters of a name; of a path the end is kept
+LONGEST_NAME_SHOWN = 40  # characters of a name; of a path the end is kept
 Value = str | Callable[[Any, Mapping[str, Any]], str]  # a format, or (value, all metrics) -> text
 DECIBELS, PLAIN, PERCENT, PIXELS, MILLIMETRES = "{:.2f} dB", "{:.3f}", "{:.1%}", "{:.2f} px", "{:.3f} mm"
 
@@ -27,13 +33,13 @@ class Row:
 
     name: str  # in metrics.json
     label: str
-    shown: Value
+    format: Value
     better: str = ""  # HIGHER or LOWER; "" for a value that is neither better nor worse
 
 
 def _text(value: Any, _all: Mapping[str, Any]) -> str:
     text = str(value) or "none"
-    return text if len(text) <= LONGEST else f"...{text[3 - LONGEST :]}"
+    return text if len(text) <= LONGEST_NAME_SHOWN else f"...{text[3 - LONGEST_NAME_SHOWN :]}"
 
 
 def _first(value: Any, _all: Mapping[str, Any]) -> str:
@@ -109,7 +115,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row("triangles", "mesh: triangles", _text),
     ),
 }
-GAP = "  "
+COLUMN_GAP = "  "
 
 
 def lines(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
@@ -117,15 +123,15 @@ def lines(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
 
     Metrics that no run has are omitted; a run without a metric has a dash.
     """
-    found = [row if len(row) == 1 else [f"  {row[0]}", *row[1:]] for row in rows(columns)]
+    indented = [row if len(row) == 1 else [f"  {row[0]}", *row[1:]] for row in rows(columns)]
     heads = [("", *(head for head, _ in columns))] if len(columns) > 1 else []
-    return aligned([*heads, *found])
+    return aligned([*heads, *indented])
 
 
 def rows(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
     """The same as cells: a label and a cell per run; a row of one cell is the title of a group."""
     return [
-        [entry] if isinstance(entry, str) else [entry.label, *(_shown(entry, figures) for _, figures in columns)]
+        [entry] if isinstance(entry, str) else [entry.label, *(_cell(entry, figures) for _, figures in columns)]
         for entry in _entries(columns)
     ]
 
@@ -150,20 +156,20 @@ def _best(row: Row, columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[in
     numbers = {at: value for at, value in values.items() if value is not None}
     if not row.better or not all(type(value) in (int, float) and isfinite(value) for value in numbers.values()):
         return []
-    texts = {at: _shown(row, columns[at - 1][1]) for at in numbers}
+    texts = {at: _cell(row, columns[at - 1][1]) for at in numbers}
     if len(set(texts.values())) < 2:
         return []
     first = (max if row.better == HIGHER else min)(numbers, key=numbers.__getitem__)
     return [at for at, text in texts.items() if text == texts[first]]
 
 
-def _shown(row: Row, figures: Mapping[str, Any]) -> str:
+def _cell(row: Row, figures: Mapping[str, Any]) -> str:
     """The text of a value; a value of another type is shown unchanged."""
     value = figures.get(row.name)
     try:
         if value is None:
             return "-"
-        return row.shown.format(value) if isinstance(row.shown, str) else row.shown(value, figures)
+        return row.format.format(value) if isinstance(row.format, str) else row.format(value, figures)
     except (TypeError, ValueError, OverflowError):
         return str(value)
 
@@ -173,13 +179,15 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     count = max((len(row) for row in rows), default=0)
     whole = [row for row in rows if len(row) > 1]
     widths = [max((len(row[column]) for row in whole if column < len(row)), default=0) for column in range(count)]
-    return [GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
+    return [
+        COLUMN_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows
+    ]
 
 
 FOLDER, JSON_FILE, CSV_FILE = "report", "metrics.json", "metrics.csv"
 FIRST_COLUMN = "experiment"  # first columns of a table of this program
 OURS = {FIRST_COLUMN, "scene", "model", "step"}  # columns that every table has
-MOST_BYTES = 1 << 26
+MOST_TABLE_BYTES = 1 << 26
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -247,9 +255,152 @@ def _read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
 def _content(path: Path) -> bytes:
     """The bytes of a file; raises UserError if it cannot be read or is too large."""
     try:
-        content = read_regular(path, MOST_BYTES + 1)
+        content = read_regular(path, MOST_TABLE_BYTES + 1)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    if len(content) > MOST_BYTES:
-        raise UserError(f"{path}: is larger than {MOST_BYTES >> 20} MiB; name another file")
+    if len(content) > MOST_TABLE_BYTES:
+        raise UserError(f"{path}: is larger than {MOST_TABLE_BYTES >> 20} MiB; name another file")
     return content
+
+
+WITHOUT_EFFECT = ("general.base_exp_dir", "general.recording")  # keys that differ without effect
+# Options of the evaluation; metrics of runs that differ in these are not comparable.
+EVALUATED: tuple[str, ...] = ("scene", "model", "test_photographs", "decided_by", "ground_truth", "tau", "points_from")
+EVALUATED += ("dtu_scan", "resolution", "threshold")
+MEASURES = {
+    "scene": "the scenes",
+    "test_photographs": "the numbers of test photographs",
+    "ground_truth": "the ground truths",
+    "tau": "the taus",
+    "points_from": "the points",
+    "resolution": "the resolutions of the meshes",
+}
+DEPTH = 2  # folders of an experiment below one that is named: exp/SCENE/CONF
+MOST_NAMED_EXPERIMENTS = 12  # experiments in a message
+LONGEST_VALUE = 48  # characters of a value; of a path the end is kept
+NO_DIFFERENCE = "no difference in confs or evaluation"
+
+
+Runs = Sequence[tuple[str, Mapping[str, Any]]]  # folder and metrics of each experiment
+
+
+def evaluated(folders: Sequence[Path]) -> Runs:
+    """The experiments of these folders with their metrics; raises UserError, which names every folder without one."""
+    runs, errors = [], []
+    for given in folders:
+        try:
+            folder = experiment_in(given)
+            runs.append((str(folder), _figures(folder)))
+        except UserError as error:
+            errors.append(str(error))
+    if errors:
+        raise UserError(". ".join(errors))
+    return runs
+
+
+def experiment_in(folder: Path) -> Path:
+    """The evaluated experiment that a folder is, or the one below it, up to `DEPTH` folders down.
+
+    The folder itself if there is none. Raises UserError, which lists them, for several.
+    """
+    experiments: list[Path] = []
+    for depth in range(DEPTH + 1):
+        places = glob(f"{escape(str(folder))}/{'*/' * depth}{FOLDER}/{JSON_FILE}")  # [] where one cannot be read
+        experiments = sorted(Path(place).parents[1] for place in places)
+        if experiments:
+            break
+    if len(experiments) > 1:
+        names = listed(list(map(str, experiments)), MOST_NAMED_EXPERIMENTS)
+        raise UserError(f"{folder}: holds several experiments; name one of them: {names}")
+    return experiments[0] if experiments else folder
+
+
+def compare(runs: Runs) -> Iterator[str]:
+    """The lines of the comparison."""
+    yield "what differs"
+    rows = [(f"  {key}", *values) for key, *values in differences(runs)]
+    heads = [("", *(name for name, _ in runs))]
+    yield from aligned([*heads, *rows]) if rows else [f"  {NO_DIFFERENCE}"]
+    if unequal := incomparable(runs):
+        yield f"not comparable: {listed(unequal, len(unequal))} differ"
+    yield ""
+    yield from lines(runs)
+
+
+def incomparable(runs: Runs) -> list[str]:
+    """What differs between the runs such that their metrics cannot be compared, in words."""
+    return [words for key, words in MEASURES.items() if len({_short(figures.get(key)) for _, figures in runs}) > 1]
+
+
+def _figures(folder: Path) -> dict[str, Any]:
+    """The metrics of an experiment's last evaluation."""
+    path = folder / FOLDER / JSON_FILE
+    try:
+        is_there = is_file(path)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be read ({error.strerror}); check the path and its permissions") from error
+    if not is_there and not os.path.lexists(folder):
+        raise UserError(f"{folder}: no such folder{similar_names(folder)}; name the folder of an experiment")
+    if not is_there:
+        raise UserError(f"{folder}: has no {FOLDER}/{JSON_FILE}; name an experiment folder after --mode evaluate")
+    return read_json(path)
+
+
+def differences(runs: Runs) -> Iterator[tuple[str, ...]]:
+    """Each key with different values, and the values: of the confs, then of the evaluations."""
+    figures = [entry for _, entry in runs]
+    confs = [run["conf"] if isinstance(run.get("conf"), Mapping) else {} for run in figures]
+    for tables, keys in ((confs, dict.fromkeys(key for conf in confs for key in conf)), (figures, EVALUATED)):
+        for key in keys:
+            values = [_short(table.get(key)) for table in tables]
+            if len(set(values)) > 1 and key not in WITHOUT_EFFECT:
+                yield (key, *values)
+
+
+def _short(value: Any) -> str:
+    """A value of a conf or an evaluation, shortened."""
+    text = "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"...{text[3 - LONGEST_VALUE :]}"
+
+
+COMPARE_PAGE = "compare.html"
+# Of the page of a run.
+COMPARED_KEYS = ("pictures", "photographs", "mesh", "mesh_words", "status", "curves", "up", "front")
+
+
+def write_page(
+    folders: Sequence[Path], runs: Runs, output: Path | None, language: str | None, say: Callable[[str], None]
+) -> None:
+    """Write the page and log its path; raises UserError if the path given by the user cannot be written."""
+    path = output or folders[0] / COMPARE_PAGE
+    names = [str(folder) for folder in folders]
+    figures = rows(runs)
+    content = {
+        "names": names,
+        "differs": [list(row) for row in differences(runs)],
+        "figures": figures,
+        "best": [[] for _ in figures] if incomparable(runs) else best(runs),
+        "runs": [_run(folder, say) for folder in folders],
+    }
+    try:
+        write_result(path, document("compare", " | ".join(Path(name).name for name in names), content, language))
+    except UserError as error:
+        if output is not None:
+            raise
+        say(f"no page: {error}, or pass another file with --output FILE.html")
+    else:
+        say(f"page with images and meshes: {path}")
+
+
+def _run(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """The data of a run's page. Without a page only the metrics are returned, and a warning is logged."""
+    path = folder / REPORT
+    try:
+        if not is_file(path):
+            say(f"{folder}: has no {REPORT}, so the page shows only its metrics")
+            return {}
+        content = read_page(path)
+    except (UserError, OSError) as error:
+        say(f"{path}: cannot be read ({error}), so the page shows only its metrics")
+        return {}
+    return {key: content.get(key) for key in COMPARED_KEYS}

@@ -30,7 +30,7 @@ from models.training.trainer import Trainer
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
 TIMED_STEPS = 3
 IMPORTANCE, COLUMNS = "n_importance", ("ray_chunk", "step GB", "render_chunk", "image GB")
-WIDTH = 13  # of a column: the longest heading and a space
+COLUMN_WIDTH = 13  # of a column: the longest heading and a space
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ def variants(conf: ModelConfig) -> Iterator[ModelConfig]:
     for count in sorted({*IMPORTANCES, own}):
         changed: Any = {conf.sampled: replace(getattr(conf, conf.sampled), n_importance=count)}
         with suppress(ConfigError):
-            check_limits(found := replace(conf, **changed))
-            found.check()
-            yield found
+            check_limits(variant := replace(conf, **changed))
+            variant.check()
+            yield variant
 
 
 def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
@@ -100,9 +100,9 @@ def measure(conf: ExperimentConfig, scene: Scene, wanted: ModelConfig) -> PlanRo
 def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     """The lines to print, each as soon as it is known."""
     limit = conf.train.memory_limit
-    shown = "free memory minus a margin" if isinstance(limit, str) else f"{limit:g} GB"
+    meaning = "free memory minus a margin" if isinstance(limit, str) else f"{limit:g} GB"
     yield backend.device_info().line()
-    yield f"train.batch_size = {conf.train.batch_size}, train.memory_limit = {limit} ({shown})"
+    yield f"train.batch_size = {conf.train.batch_size}, train.memory_limit = {limit} ({meaning})"
     for index, row in enumerate(plan(conf, scene)):
         if index == 0:
             yield heading(row)
@@ -119,7 +119,7 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
 def heading(row: PlanRow) -> str:
     """The heading of the table with rows like this one."""
     first = () if row.n_importance is None else (IMPORTANCE,)
-    return "".join(name.rjust(WIDTH) for name in (*first, *COLUMNS, f"{row.entries}/s"))
+    return "".join(name.rjust(COLUMN_WIDTH) for name in (*first, *COLUMNS, f"{row.entries}/s"))
 
 
 def line(row: PlanRow, own: int | None) -> str:
@@ -133,7 +133,7 @@ def line(row: PlanRow, own: int | None) -> str:
         f"{row.image_bytes / memory.GB:.2f}",
         f"{row.per_second:.3g}" if row.per_second < 100 else f"{row.per_second:.0f}",
     )
-    return "".join(cell.rjust(WIDTH) for cell in cells) + ("" if row.fits else "  does not fit")
+    return "".join(cell.rjust(COLUMN_WIDTH) for cell in cells) + ("" if row.fits else "  does not fit")
 
 
 def _seconds_of_steps(trainer: Trainer) -> float:

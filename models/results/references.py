@@ -21,9 +21,18 @@ from models.mesh.mesh import Surface, frame_of, given_surface, mesh_to_working, 
 from models.plan import NONE
 from models.requests import UNIT, UTM, WORLD, EvaluationRequest
 from models.results.experiment import Experiment, held_out_scene, plan_of
-from models.results.ground_truth import SAMPLES, GroundTruth, moved, read_ground_truth, require_in_region
 from models.results.metric_tables import require_table
-from models.results.surface_metrics import TAU, HeldOutPoints, held_out_points, others
+from models.results.surface_metrics import (
+    FRAME_SAMPLES,
+    TAU,
+    GroundTruth,
+    HeldOutPoints,
+    held_out_points,
+    moved,
+    others,
+    read_ground_truth,
+    require_in_region,
+)
 
 FRAME_WORDS = {
     WORLD: "give it in the world frame of the cameras, or in the unit-sphere frame with --frame unit",
@@ -109,7 +118,7 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
         truth = read_ground_truth(named, source, None)
     else:
         return None, ""
-    require_in_region(truth.spread(SAMPLES, np.random.default_rng(0)), source, words)
+    require_in_region(truth.spread(FRAME_SAMPLES, np.random.default_rng(0)), source, words)
     return truth, words
 
 
@@ -118,19 +127,19 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
     scene = experiment.scene
     notes: tuple[str, ...] = ()
     if request.points is not None:
-        source, found = f"--points {request.points}", _points(scene, request.points, request.frame)
+        source, points = f"--points {request.points}", _points(scene, request.points, request.frame)
     elif scene.points is not None:
-        source, found = "the SfM points of the scene", scene.points
+        source, points = "the SfM points of the scene", scene.points
     else:
         return None, ()
     plan = plan_of(experiment)
     trained_on = training_points(scene.points) if scene.points and plan.points.value != NONE else None
-    new = others(found, trained_on)
-    if len(new.xyz) < len(found.xyz):
-        told = f"{source}: {len(found.xyz) - len(new.xyz)} points were used in training and are not evaluated"
+    new = others(points, trained_on)
+    if len(new.xyz) < len(points.xyz):
+        note = f"{source}: {len(points.xyz) - len(new.xyz)} points were used in training and are not evaluated"
         if len(new.xyz) == 0 and request.points is not None:
-            raise UserError(f"{told}; give points that were not used")
-        notes = (told,)
+            raise UserError(f"{note}; give points that were not used")
+        notes = (note,)
     masks = scene.masks if plan.uses_masks else None
     sfm_points = held_out_points(new, source, scene.pinholes, masks)
     if len(sfm_points.xyz) == 0:
@@ -151,27 +160,28 @@ def _off_ground(points: HeldOutPoints, scene: Scene) -> tuple[HeldOutPoints | No
     ground = find_ground(points.xyz, scene.c2w[:, :3, 3])
     if ground is None:
         return points, ()
-    kept = ground.height(points.xyz) > THICK
-    note = f"{points.source}: {np.sum(~kept)} of {len(kept)} points are on the ground or below it and not evaluated"
-    left = replace(points, xyz=points.xyz[kept], pixels=points.pixels[kept]) if kept.any() else None
+    is_above = ground.height(points.xyz) > THICK
+    below = f"{np.sum(~is_above)} of {len(is_above)} points"
+    note = f"{points.source}: {below} are on the ground or below it and not evaluated"
+    left = replace(points, xyz=points.xyz[is_above], pixels=points.pixels[is_above]) if is_above.any() else None
     return left, (note,)
 
 
 def _points(scene: Scene, path: Path, frame: str) -> SparsePoints:
     """The points of --points in the working frame; raises UserError if they are unusable."""
-    found = read_points(path)
-    if found is None:
+    points = read_points(path)
+    if points is None:
         raise UserError(f"--points {path}: contains no points; write the file again")
-    xyz = moved(found.xyz, np.linalg.inv(working_to(scene, frame)))
+    xyz = moved(points.xyz, np.linalg.inv(working_to(scene, frame)))
     require_in_region(xyz, f"--points {path}", FRAME_WORDS[frame])
-    return replace(found, xyz=xyz)
+    return replace(points, xyz=xyz)
 
 
 def _scan(name: str, given: int | None) -> int:
     """The number of a DTU scan: the flag, or the number in the scene name; raises UserError without one."""
     if given is not None:
         return given
-    found = re.search(r"scan_?(\d{1,3})(?!\d)", name, re.IGNORECASE)
-    if found is None:
+    match = re.search(r"scan_?(\d{1,3})(?!\d)", name, re.IGNORECASE)
+    if match is None:
         raise UserError(f"--protocol dtu: the scene name {name} contains no scan number such as scan24; pass --scan N")
-    return int(found[1])
+    return int(match[1])

@@ -1,8 +1,8 @@
-"""Images of a model, rendered in chunks of rays, and of a mesh, ray-cast without a window or graphics driver."""
+"""Images: renderings, normals, distances and errors as pictures; a mesh, ray-cast without a window or driver."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import cv2
@@ -11,17 +11,12 @@ import trimesh
 
 from data.cameras import image_pixels, pixels_to_rays
 from data.pixels import to_uint8
-from data.rays import Rays
-from models.methods.protocol import Model
 
 # cameras look along +z with y down; normal maps have y up and z towards the viewer
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])
 ERROR_OF_WHITE = 0.25  # mean difference of the channels that has the brightest colour of an error map
 LEAST_ERROR = 1e-10  # mean square of two images; a level of 8 bits has 1.5e-5
 FARTHEST_GREY = 0.15  # grey value of the farthest point, to differ from empty pixels
-
-
-Progress = Callable[[Iterable[int]], Iterable[int]]  # wraps a sequence of chunk starts, such as tqdm
 
 
 @dataclass(frozen=True)
@@ -32,19 +27,6 @@ class RenderedView:
     normal: np.ndarray  # [h, w, 3], working frame, outwards; length up to about opacity
     distance: np.ndarray  # [h, w], working-frame units along the unit ray; 0 where the object is not seen
     opacity: np.ndarray  # [h, w], of the object, in [0, 1]
-
-
-def render_view(
-    model: Model, rays: Rays, shape: tuple[int, int], chunk: int, step: int, progress: Progress = iter
-) -> RenderedView:
-    """Render rays [h * w] without jitter, `chunk` at a time; the chunk size affects only memory and speed.
-
-    The graph of each chunk is freed.
-    """
-    parts = [model.view(rays.at(slice(start, start + chunk)), step) for start in progress(range(0, len(rays), chunk))]
-    columns = zip(*(vars(part).values() for part in parts), strict=True)  # of RayView
-    rgb, normal, distance, opacity = (np.concatenate(column).reshape(*shape, -1) for column in columns)
-    return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
 def normal_picture(normal: np.ndarray, c2w: np.ndarray) -> np.ndarray:
@@ -83,14 +65,14 @@ def psnr(rendered: np.ndarray, photograph: np.ndarray) -> float:
     return -10.0 * np.log10(max(error, LEAST_ERROR))
 
 
-BACKGROUND = np.array([1.0, 1.0, 1.0])
+MESH_BACKGROUND = np.array([1.0, 1.0, 1.0])
 CLAY = np.array([0.80, 0.83, 0.88])
 AMBIENT = 0.16  # minimum brightness of faces turned away from the light
 # Direction to the light in the camera frame (x right, y down, z forward): left and above. With a light at the camera,
 # only outlines would show the shape.
 LAMP = np.array([-0.45, -0.55, -1.0]) / np.linalg.norm([-0.45, -0.55, -1.0])
-SUPERSAMPLES = 2  # rays per pixel and axis, for antialiasing
-RAYS = 1 << 18  # cast at a time: each takes up to 400 bytes
+RAYS_PER_AXIS = 2  # rays per pixel and axis, for antialiasing
+RAYS_AT_ONCE = 1 << 18  # cast at a time: each takes up to 400 bytes
 
 
 def shade_mesh(mesh: trimesh.Trimesh, intrinsics: np.ndarray, c2w: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -137,17 +119,17 @@ def _image(
     """The image of `shade_mesh`, with the colours [P, 3] that `color` gives for faces [P], origins and directions
     [P, 3] of rays that hit the mesh.
     """
-    steps = (np.arange(SUPERSAMPLES) + 0.5) / SUPERSAMPLES - 0.5  # from the centre of a pixel
+    steps = (np.arange(RAYS_PER_AXIS) + 0.5) / RAYS_PER_AXIS - 0.5  # from the centre of a pixel
     offsets = np.stack(np.meshgrid(steps, steps, indexing="xy"), axis=-1).reshape(-1, 2)
     pixels = image_pixels(width, height)[:, :, None, :] + offsets
     image = np.empty((height, width, 3), np.float32)
-    rows = max(1, RAYS // (width * SUPERSAMPLES**2))
+    rows = max(1, RAYS_AT_ONCE // (width * RAYS_PER_AXIS**2))
     for start in range(0, height, rows):
         band = pixels[start : start + rows]
         origins, directions = pixels_to_rays(band.reshape(-1, 2), intrinsics, c2w)
-        colors = np.tile(BACKGROUND, (len(directions), 1))
-        found = mesh.ray.intersects_first(origins, directions) if len(mesh.faces) else np.full(len(origins), -1)
-        face = np.asarray(found)  # -1 for none
+        colors = np.tile(MESH_BACKGROUND, (len(directions), 1))
+        faces = mesh.ray.intersects_first(origins, directions) if len(mesh.faces) else np.full(len(origins), -1)
+        face = np.asarray(faces)  # -1 for none
         hit = face >= 0
         colors[hit] = color(face[hit], origins[hit], directions[hit])
         image[start : start + rows] = colors.reshape(len(band), width, -1, 3).mean(axis=2)

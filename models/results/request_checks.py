@@ -25,8 +25,8 @@ def require_training(request: TrainingRequest) -> None:
     if request.overwrite and request.is_continue:
         raise UserError("--overwrite, --is_continue: one starts again, the other continues; give only one of them")
     if request.checkpoint is not None and not os.path.isfile(request.checkpoint):
-        beside = similar_names(request.checkpoint, ".safetensors", ".pth", ".ply")
-        raise UserError(f"--checkpoint {request.checkpoint}: no such file{beside}")
+        alternatives = similar_names(request.checkpoint, ".safetensors", ".pth", ".ply")
+        raise UserError(f"--checkpoint {request.checkpoint}: no such file{alternatives}")
 
 
 def require_preparation(request: PreparationRequest) -> None:

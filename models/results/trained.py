@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError, is_allocation_failure
-from models.machine.ranks.process import own_gpu
+from models.machine.ranks import own_gpu
 
 if TYPE_CHECKING:
     from data.scenes.scene import Posed, Scene

@@ -94,8 +94,8 @@ def _stamp(context: EvalContext, path: CameraPath, request: VideoRequest) -> byt
         digest.update(shot.intrinsics.tobytes() + shot.c2w.tobytes())
     sizes = f"{path.width}x{path.height} / {request.level}"
     mesh = request.mesh if set(request.shown) & set(OF_MESH) else None
-    told = (context.step, context.seconds, ",".join(request.shown), sizes, mesh, digest.hexdigest())
-    return "\n".join(map(str, told)).encode()
+    parts = (context.step, context.seconds, ",".join(request.shown), sizes, mesh, digest.hexdigest())
+    return "\n".join(map(str, parts)).encode()
 
 
 def _is_whole(file: Path) -> bool:
@@ -112,21 +112,21 @@ def _frame(
     """One frame, uint8 [h, n w, 3], n images side by side."""
     pixels = image_pixels(path.width, path.height, request.level or 1)
     height, width = pixels.shape[:2]
-    found: dict[str, np.ndarray] = {}
+    images: dict[str, np.ndarray] = {}
     if set(request.shown) & set(OF_FIELD):
         view = context.render(camera_rays(pixels, shot.intrinsics, shot.c2w), (height, width))
         away = float(np.linalg.norm(shot.c2w[:3, 3]))
         depth = distance_picture(view.distance, view.opacity, (away - 1.0, away + 1.0))
-        found = {COLOUR: to_uint8(view.rgb), NORMALS: normal_picture(view.normal, shot.c2w)}
-        found[DEPTH] = np.repeat(depth[..., None], 3, axis=-1)
+        images = {COLOUR: to_uint8(view.rgb), NORMALS: normal_picture(view.normal, shot.c2w)}
+        images[DEPTH] = np.repeat(depth[..., None], 3, axis=-1)
     if surface is not None:
         lens = shot.intrinsics.copy()
         lens[:2] *= np.array([[width / path.width], [height / path.height]])
         if SHAPE in request.shown:
-            found[SHAPE] = to_uint8(shade_mesh(surface.mesh, lens, shot.c2w, height, width))
+            images[SHAPE] = to_uint8(shade_mesh(surface.mesh, lens, shot.c2w, height, width))
         if MESH in request.shown:
-            found[MESH] = to_uint8(paint_mesh(surface.mesh, surface.rgb, lens, shot.c2w, height, width))
-    return np.concatenate([found[name] for name in request.shown], axis=1)
+            images[MESH] = to_uint8(paint_mesh(surface.mesh, surface.rgb, lens, shot.c2w, height, width))
+    return np.concatenate([images[name] for name in request.shown], axis=1)
 
 
 VIDEO_FRAMES = 60  # frames in one direction, as published; the way back repeats them
@@ -152,13 +152,13 @@ def interpolate(context: EvalContext, first: int, second: int, level: int | None
     return path
 
 
-PACKAGE = "imageio_ffmpeg"
+FFMPEG_PACKAGE = "imageio_ffmpeg"
 H264, VP9 = "H.264", "VP9"
 
 
 def codec() -> str:
     """The codec of videos."""
-    return H264 if importlib.util.find_spec(PACKAGE) is not None else VP9
+    return H264 if importlib.util.find_spec(FFMPEG_PACKAGE) is not None else VP9
 
 
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: float, wanted: str | None = None) -> str:

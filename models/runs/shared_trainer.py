@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from models.machine.ranks.ranks import Ranks
+from models.machine.ranks import Ranks
 from models.methods.protocol import Batch
 from models.structs import Noise
 from models.training.checkpoint import Checkpoint

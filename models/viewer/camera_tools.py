@@ -17,10 +17,10 @@ from data.io.files import write_result
 from data.limits import limits_of
 from models.requests import VideoRequest
 from models.results.camera_paths import key_of
-from models.viewer.messages import LARGEST_SCREENSHOT
 from models.viewer.scene_display import SceneDisplay, pose_of
 
 PATH_FILE = "camera_path"
+LARGEST_SCREENSHOT = 4096  # pixels per side
 PURPLE = (140, 70, 170)
 MARK = 0.05  # size of a key of the path, relative to the distance of the cameras
 MOST_KEYS = 1000  # of a path
@@ -46,8 +46,13 @@ class CameraTools:
             most = limits_of(VideoRequest, "seconds")["at_most"]
             self.seconds = gui.add_number(words("seconds"), VideoRequest.seconds, min=0.1, max=most, step=0.5)
             save = gui.add_button(words("save_path"))
-            self.told = gui.add_markdown("")
-        self.fov.on_update(self._zoom)
+            self.message = gui.add_markdown("")
+
+        @self.fov.on_update
+        def _(event: Any) -> None:
+            if event.client is not None:  # the browser that moved the slider
+                event.client.camera.fov = math.radians(self.fov.value)
+
         screenshot.on_click(lambda event: threading.Thread(target=self._photograph, args=[event.client]).start())
         add.on_click(lambda event: self.add(pose_of(event.client.camera), math.degrees(event.client.camera.fov)))
         remove.on_click(lambda _event: self.remove())
@@ -71,24 +76,22 @@ class CameraTools:
         """Write the path to a new file; the page shows the command that renders it."""
         words = self._stage.words
         if len(self.keys) < 2:
-            self.told.content = words("path_short")
+            self.message.content = words("path_short")
             return
         width, height = self._stage.scene.size(0)
         content: dict[str, Any] = {"width": width, "height": height, "fps": VideoRequest.fps}
         content |= {"seconds": float(self.seconds.value), "is_cycle": bool(self.is_cycle.value), "keys": self.keys}
-        path = _free_name(self._folder)
+        path, number = self._folder / f"{PATH_FILE}.json", 1
+        while path.exists():
+            number += 1
+            path = self._folder / f"{PATH_FILE}_{number}.json"
         try:
             write_result(path, (json.dumps(content, indent=1) + "\n").encode())
         except UserError as error:
-            self.told.content = str(error)
+            self.message.content = str(error)
             return
-        self.told.content = f"{words('path_saved')} `--mode render --path {path}`"
+        self.message.content = f"{words('path_saved')} `--mode render --path {path}`"
         self._say(f"camera path of {len(self.keys)} cameras saved; render it with --mode render --path {path}")
-
-    def _zoom(self, event: Any) -> None:
-        """Apply the field of view to the browser that moved the slider."""
-        if event.client is not None:
-            event.client.camera.fov = math.radians(self.fov.value)
 
     def _photograph(self, client: Any) -> None:
         """Send the image of the browser's camera to the browser, as a PNG file of the size of its window."""
@@ -115,7 +118,7 @@ class CameraTools:
         api, distance = self._stage.server.scene, self._stage.distance
         api.remove_by_name("/path")
         if not self._poses:
-            self.told.content = ""
+            self.message.content = ""
             return
         api.add_frame("/path", show_axes=False)
         for index, pose in enumerate(self._poses):
@@ -126,7 +129,7 @@ class CameraTools:
             api.add_spline_catmull_rom(
                 "/path/line", places, color=PURPLE, closed=bool(self.is_cycle.value) and len(places) > 2
             )
-        self.told.content = f"{len(self._poses)} {self._stage.words('path_keys')}"
+        self.message.content = f"{len(self._poses)} {self._stage.words('path_keys')}"
 
 
 def over_white(pixels: np.ndarray) -> np.ndarray:
@@ -135,12 +138,3 @@ def over_white(pixels: np.ndarray) -> np.ndarray:
         return pixels
     alpha = pixels[..., 3:].astype(np.float32) / 255.0
     return np.rint(alpha * pixels[..., :3] + (1.0 - alpha) * 255.0).astype(np.uint8)
-
-
-def _free_name(folder: Path) -> Path:
-    """The first of camera_path.json, camera_path_2.json, ... that does not exist."""
-    path, number = folder / f"{PATH_FILE}.json", 1
-    while path.exists():
-        number += 1
-        path = folder / f"{PATH_FILE}_{number}.json"
-    return path

@@ -31,18 +31,18 @@ INPUT = np.array([[0.59719, 0.35458, 0.04823], [0.07600, 0.90834, 0.01566], [0.0
 OUTPUT = np.array([[1.60475, -0.53108, -0.07367], [-0.10208, 1.10813, -0.00605], [-0.00327, -0.07276, 1.07602]])
 NUMERATOR = (1.0, 0.0245786, -0.000090537)  # of v^2, v, 1
 DENOMINATOR = (0.983729, 0.4329510, 0.238081)
-EXPOSURE = 1.0 / 0.6
+TONE_EXPOSURE = 1.0 / 0.6
 
 ATTRIBUTE = "_COLOR"  # trimesh writes its own vertex colours with 8 bits, and other attributes as float32
 
 
 def before_tone_mapping(rgb: np.ndarray) -> np.ndarray:
     """Linear float32 [..., 3] that the page's tone mapping shows as the sRGB colours `rgb`, uint8 [..., 3]."""
-    shown = np.clip(linear(rgb) @ np.linalg.inv(OUTPUT).T, 0.0, 1.0)
+    linear_rgb = np.clip(linear(rgb) @ np.linalg.inv(OUTPUT).T, 0.0, 1.0)
     # NUMERATOR(v) = shown * DENOMINATOR(v) is a quadratic equation with one positive root.
-    a, b, c = (top - shown * bottom for top, bottom in zip(NUMERATOR, DENOMINATOR, strict=True))
+    a, b, c = (top - linear_rgb * bottom for top, bottom in zip(NUMERATOR, DENOMINATOR, strict=True))
     fitted = (-b + np.sqrt(b * b - 4.0 * a * c)) / (2.0 * a)
-    return (fitted @ np.linalg.inv(INPUT).T / EXPOSURE).astype(np.float32)
+    return (fitted @ np.linalg.inv(INPUT).T / TONE_EXPOSURE).astype(np.float32)
 
 
 def unlit_glb(mesh: trimesh.Trimesh, rgb: np.ndarray) -> bytes:
@@ -68,12 +68,12 @@ def _unlit(tree: dict[str, Any]) -> None:
 
 
 MESH, COLOUR, NORMALS, DEPTH = "mesh", "colour", "normals", "depth"
-SHOWN = (MESH, COLOUR, NORMALS, DEPTH)
+VIEW_KINDS = (MESH, COLOUR, NORMALS, DEPTH)
 FEWEST_RAYS, MOST_RAYS = 20 * 15, 960 * 720
 FINER = 4  # factor on the number of rays for each further rendering from the same camera
 WARM_UP = 2  # images: the first one compiles
 NODE = "/mesh"
-FACES = 200_000  # of the displayed mesh
+SHOWN_FACES = 200_000  # of the displayed mesh
 
 
 class LiveRenderer:
@@ -86,9 +86,9 @@ class LiveRenderer:
         self._changed = threading.Event()
         self._rate = 5000.0  # rays per second, before the first rendering is timed
         self._mesh: Any = None
-        self._names = {self._words(kind): kind for kind in SHOWN}
+        self._names = {self._words(kind): kind for kind in VIEW_KINDS}
         self._mode = stage.server.gui.add_dropdown(self._words("show"), tuple(self._names))
-        self._told, self._is_busy = "", True
+        self._caption, self._is_busy = "", True
         self._status = stage.server.gui.add_markdown(self._words("computing"))
         self._mode.on_update(lambda _event: self._switch())
         stage.server.on_client_connect(self._welcome)
@@ -101,7 +101,7 @@ class LiveRenderer:
 
     def tell(self, text: str) -> None:
         """Show `text` below the controls."""
-        self._told = text
+        self._caption = text
         self._show_status()
 
     def busy(self, is_busy: bool) -> None:
@@ -111,7 +111,7 @@ class LiveRenderer:
             self._show_status()
 
     def _show_status(self) -> None:
-        parts = (self._told, self._words("computing") if self._is_busy else "")
+        parts = (self._caption, self._words("computing") if self._is_busy else "")
         self._status.content = " · ".join(filter(None, parts))
 
     def refresh(self) -> None:
@@ -139,7 +139,7 @@ class LiveRenderer:
 
     def show_mesh(self, surface: Surface) -> None:
         """Replace the displayed mesh; raises UserError if it is too large."""
-        thin, rgb = thinned(surface, FACES)
+        thin, rgb = thinned(surface, SHOWN_FACES)
         self._stage.surface = thin
         api, is_visible = self._stage.server.scene, self.mode == MESH
         if rgb is not None:

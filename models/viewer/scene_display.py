@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 THUMBNAIL = 200  # longer side of a photograph in the texture, in pixels, if there are few
 TEXTURE = 4096  # texture size that every browser supports
 EDGES = (90, 90, 90)
-THICKNESS = 1.5  # line width in pixels
+LINE_WIDTH = 1.5  # line width in pixels
 
 
 class Cameras:
@@ -47,7 +47,7 @@ class Cameras:
             "/cameras/edges",
             edges(self.bases, scene.c2w[:, :3, 3]),
             EDGES,
-            thickness=THICKNESS,
+            thickness=LINE_WIDTH,
             thickness_units="screen",
         )
 
@@ -131,12 +131,12 @@ def hit(corners: np.ndarray, origin: np.ndarray, direction: np.ndarray) -> int |
 Words = Callable[[str], str]
 CHINESE = "zh"
 TEXTS = Path(__file__).with_name("words.json")  # by key, in English and Chinese
-FRUSTUM = 0.12  # height of a drawn camera, relative to the distance of the cameras
+CAMERA_SIZE = 0.12  # height of a drawn camera, relative to the distance of the cameras
 AWAY = 1.5  # initial distance of the browser's camera, relative to that of the cameras
-MOST_POINTS = 100_000
-POINT = 0.006  # radii
+MOST_SHOWN_POINTS = 100_000
+POINT_RADIUS = 0.006  # radii
 BLUE = (70, 130, 190)
-DIGITS = 5  # of lengths in flags and confs
+LENGTH_DIGITS = 5  # of lengths in flags and confs
 
 
 class SceneDisplay:
@@ -159,7 +159,7 @@ class SceneDisplay:
         eye = AWAY * distance * _unit(2.0 * _unit(scene.c2w[level, :3, 3]) + self.up)
         server.initial_camera.position, server.initial_camera.look_at = tuple(eye), (0.0, 0.0, 0.0)
         server.initial_camera.up = tuple(self.up)
-        self._add_cameras(FRUSTUM * distance, not is_alone)
+        self._add_cameras(CAMERA_SIZE * distance, not is_alone)
         self._add_points(not is_alone)
         self._add_region(not is_alone)
 
@@ -179,10 +179,10 @@ class SceneDisplay:
     def _add_points(self, is_shown: bool) -> None:
         if self.scene.points is None or not len(self.scene.points.xyz):
             return
-        every = max(1, len(self.scene.points.xyz) // MOST_POINTS)
+        every = max(1, len(self.scene.points.xyz) // MOST_SHOWN_POINTS)
         xyz, rgb = self.scene.points.xyz[::every], self.scene.points.rgb[::every]
         cloud = self.server.scene.add_point_cloud(
-            "/points", xyz.astype(np.float32), rgb, point_size=POINT, precision="float32", visible=is_shown
+            "/points", xyz.astype(np.float32), rgb, point_size=POINT_RADIUS, precision="float32", visible=is_shown
         )
         box = self.server.gui.add_checkbox(self.words("points"), is_shown)
 
@@ -194,9 +194,9 @@ class SceneDisplay:
         """A sphere with handles, its radius, and the flag that selects it."""
         self.region_folder = self.server.gui.add_folder(self.words("region"), expand_by_default=is_shown)
         with self.region_folder:
-            shown = self.server.gui.add_checkbox(self.words("show_region"), is_shown)
+            is_visible = self.server.gui.add_checkbox(self.words("show_region"), is_shown)
             radius = self.server.gui.add_slider(self.words("radius"), 0.05, 4.0, 0.01, 1.0)
-            told = self.server.gui.add_markdown(self._told(np.zeros(3), 1.0))
+            text = self.server.gui.add_markdown(self._region_text(np.zeros(3), 1.0))
         handle = self.server.scene.add_transform_controls(
             "/region", scale=0.5, disable_rotations=True, visible=is_shown
         )
@@ -206,7 +206,7 @@ class SceneDisplay:
 
         def tell(is_final: bool) -> None:
             centre = np.asarray(handle.position, float)
-            told.content = self._told(centre, radius.value)
+            text.content = self._region_text(centre, radius.value)
             if is_final:
                 self._say(roi_flag(self.scene, centre, radius.value))
 
@@ -219,11 +219,11 @@ class SceneDisplay:
             sphere.scale = radius.value
             tell(True)
 
-        @shown.on_update
+        @is_visible.on_update
         def _(_event: Any) -> None:
-            handle.visible = shown.value
+            handle.visible = is_visible.value
 
-    def _told(self, centre: np.ndarray, radius: float) -> str:
+    def _region_text(self, centre: np.ndarray, radius: float) -> str:
         return f"{self.words('region_hint')}\n\n`{roi_flag(self.scene, centre, radius)}`"
 
 
@@ -235,7 +235,7 @@ def roi_flag(scene: Scene, centre: np.ndarray, radius: float) -> str:
 def region_numbers(scene: Scene, centre: np.ndarray, radius: float) -> str:
     """The value of dataset.roi, "x y z r" in the world frame, for a sphere given in the working frame."""
     world, size = scene.scene_to_world @ np.append(centre, 1.0), radius_of(scene) * radius
-    return " ".join([*in_digits(world[:3], size, DIGITS), f"{size:.{DIGITS}g}"])
+    return " ".join([*in_digits(world[:3], size, LENGTH_DIGITS), f"{size:.{LENGTH_DIGITS}g}"])
 
 
 def wxyz_of(c2w: np.ndarray) -> tuple[float, ...]:

@@ -1,13 +1,16 @@
 """The server of the viewer: check that viser is installed, choose a port, start and stop it, and control access.
 
 Every request needs the token of the printed address, whatever its path: other users of a machine can connect to its
-127.0.0.1, too. A browser lets any web page open a websocket to any address, including 127.0.0.1, and sends the server
-only the address of that page (`Origin`). If an attacker's name resolves to 127.0.0.1 (DNS rebinding), `Origin` looks
-like the viewer's own page, but `Host` contains that name.
+127.0.0.1, too. The page gets it as a cookie. Web pages of other origins on the same machine would send that cookie, so
+the `Origin` of a request must be the viewer's own page.
+
+viser casts a value to the type of its control, and sets any attribute that a message names; it also takes files and
+opens a tunnel to a public server on request. Messages that the page of this viewer does not send are dropped.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import hmac
@@ -15,7 +18,6 @@ import http
 import http.cookies
 import importlib.util
 import io
-import ipaddress
 import logging
 import secrets
 import socket
@@ -25,7 +27,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError
-from models.viewer.messages import MOST_BYTES, WAITING, MessageGate
 
 if TYPE_CHECKING:
     import viser
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
 Answer = Callable[[Any, "Request"], "Response | None"]  # None: the connection becomes a websocket
 TOKEN = "token"  # name of the query parameter
 LOCAL_NAME = "localhost"
+MOST_MESSAGE_BYTES = 1 << 25  # a screenshot
+MOST_WAITING = 1  # messages of a connection that are received before they are read
+# The messages of viser's page, besides GuiUpdateMessage, which `offers` checks.
+PAGE_MESSAGES = {
+    *("ViewerCameraMessage", "TransformControlsUpdateMessage", "TransformControlsDragStartMessage"),
+    *("TransformControlsDragEndMessage", "SceneNodeClickMessage", "ScenePointerMessage", "GetRenderResponseMessage"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,16 +50,14 @@ class Access:
 
     token: str
     cookie: str  # name of the cookie with the token
-    is_local: bool  # whether only this machine can connect
 
     def refusal(self, request: Request) -> str:
         """The reason why a request is rejected, one sentence; "" if it is accepted."""
-        hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
-        if len(hosts) != 1 or (self.is_local and not _is_local_name(hosts[0])):
-            return "The viewer accepts connections from this machine only; open it as localhost or 127.0.0.1."
-        if any(_netloc(origin) != hosts[0].lower() for origin in origins):
+        host = request.headers.get("Host", "").lower()
+        if any(urllib.parse.urlsplit(origin).netloc.lower() != host for origin in request.headers.get_all("Origin")):
             return "The request comes from another web page; the viewer accepts only its own page."
-        if any(map(self._fits, (self._in_address(request), self._in_cookie(request)))):
+        tokens = (self._token_in_address(request), self._token_in_cookie(request))
+        if any(hmac.compare_digest(token.encode(errors="replace"), self.token.encode()) for token in tokens):
             return ""
         return "The token is missing or wrong; open the complete address that the program prints."
 
@@ -59,16 +65,13 @@ class Access:
         """Set the token of the address as a cookie: the websocket of the page has no such address."""
         response.headers["Content-Security-Policy"] = "frame-ancestors 'self'"
         response.headers["Referrer-Policy"] = "no-referrer"
-        if self._fits(self._in_address(request)):
+        if self._token_in_address(request) == self.token:
             response.headers["Set-Cookie"] = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
-    def _fits(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
-
-    def _in_address(self, request: Request) -> str:
+    def _token_in_address(self, request: Request) -> str:
         return urllib.parse.parse_qs(request.path.partition("?")[2]).get(TOKEN, [""])[-1]
 
-    def _in_cookie(self, request: Request) -> str:
+    def _token_in_cookie(self, request: Request) -> str:
         cookies: http.cookies.SimpleCookie = http.cookies.SimpleCookie()
         for text in request.headers.get_all("Cookie"):
             with contextlib.suppress(http.cookies.CookieError):
@@ -76,27 +79,52 @@ class Access:
         return cookies[self.cookie].value if self.cookie in cookies else ""
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to `host`; raises OSError if the name has no address."""
-    found = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    return all(ipaddress.ip_address(str(address)).is_loopback for address in found)
+class MessageGate:
+    """The messages of all browsers, once the server is known."""
+
+    def __init__(self) -> None:
+        self.server: Any = None
+
+    async def admitted(self, connection: Any, handler: Callable[[Any], Any]) -> None:
+        """Handle a connection, of which only the messages that this accepts are received."""
+        receive = connection.recv
+
+        async def accepted(*arguments: Any, **options: Any) -> Any:
+            while not self.accepts(message := await receive(*arguments, **options)):
+                await asyncio.sleep(0)  # other connections are served meanwhile
+            return message
+
+        vars(connection)["recv"] = accepted
+        await handler(connection)
+
+    def accepts(self, message: Any) -> bool:
+        """Whether the page can send this message."""
+        import msgspec
+
+        try:
+            content = msgspec.msgpack.decode(message)
+            if content["type"] != "GuiUpdateMessage":
+                return content["type"] in PAGE_MESSAGES
+            control = self.server.gui._gui_input_handle_from_uuid[content["uuid"]]
+            return set(content["updates"]) == {"value"} and offers(control, content["updates"]["value"])
+        except Exception:  # noqa: BLE001 (whatever cannot be read is not accepted)
+            return False
 
 
-def _netloc(origin: str) -> str:
-    """Host and port of an `Origin`; "" if it has none, as for a sandboxed page."""
-    try:
-        return urllib.parse.urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
+def offers(control: Any, value: Any) -> bool:
+    """Whether a control of the page can have this value: one of its options, or a number in its range.
 
-
-def _is_local_name(netloc: str) -> bool:
-    """Whether a `Host` names this machine, at any port: an SSH tunnel may use another one."""
-    try:
-        name = urllib.parse.urlsplit(f"//{netloc}").hostname or ""
-        return name == LOCAL_NAME or ipaddress.ip_address(name).is_loopback
-    except ValueError:
+    A control without options, and a number without both bounds, has none.
+    """
+    if control.disabled:
         return False
+    options = getattr(control, "options", None)
+    if options is not None:
+        return isinstance(value, str) and value in options
+    if isinstance(control.value, bool) or isinstance(value, bool):  # a checkbox or a button
+        return isinstance(control.value, bool) and isinstance(value, bool)
+    is_whole = not isinstance(control.value, int) or float(value).is_integer()
+    return is_whole and control.min <= value <= control.max
 
 
 @contextlib.contextmanager
@@ -111,7 +139,8 @@ def guarded(access: Access, gate: MessageGate) -> Iterator[list[bool]]:
 
     def serve(handler: Any, *arguments: Any, process_request: Answer | None = None, **others: Any) -> Any:
         seen.append(True)
-        others |= {"process_request": _checked(access, process_request), "max_size": MOST_BYTES, "max_queue": WAITING}
+        others |= {"max_size": MOST_MESSAGE_BYTES, "max_queue": MOST_WAITING}
+        others["process_request"] = _checked(access, process_request)
         return original(lambda connection: gate.admitted(connection, handler), *arguments, **others)
 
     vars(websockets_server)["serve"] = serve
@@ -135,7 +164,6 @@ def _checked(access: Access, answer: Answer | None) -> Answer:
     return process
 
 
-PACKAGE = "viser"
 LOOPBACK = "127.0.0.1"
 FIRST_PORT, LAST_PORT, PORT = 1024, 65535, 8080  # ports below require root
 TRIES = 20  # ports tried after a busy one
@@ -143,9 +171,9 @@ TRIES = 20  # ports tried after a busy one
 
 def require_viser(flag: str) -> None:
     """Raises UserError if viser is not installed."""
-    if importlib.util.find_spec(PACKAGE) is None:
+    if importlib.util.find_spec("viser") is None:
         raise UserError(
-            f"{flag}: the Python package {PACKAGE} is missing; run `pip install -r requirements-view.txt`, or "
+            f"{flag}: the Python package viser is missing; run `pip install -r requirements-view.txt`, or "
             "open report.html, which needs no package"
         )
 
@@ -187,13 +215,13 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
 
     chosen = free_port(host, port, say)
     logging.getLogger("websockets").setLevel(logging.CRITICAL)  # no message for a closed tab
-    access, gate = Access(secrets.token_urlsafe(16), f"neus_viewer_{chosen}", is_loopback(host)), MessageGate()
+    access, gate = Access(secrets.token_urlsafe(16), f"neus_viewer_{chosen}"), MessageGate()
     with guarded(access, gate) as guards, contextlib.redirect_stdout(io.StringIO()):  # viser prints a banner
         server = viser.ViserServer(host=host, port=chosen, label=title, verbose=False)
     if not guards:
         stop(server)
         raise UserError(
-            f"access to the viewer cannot be restricted with {PACKAGE} {viser.__version__}; run `pip install -r "
+            f"access to the viewer cannot be restricted with viser {viser.__version__}; run `pip install -r "
             "requirements-view.txt`, or open report.html"
         )
     gate.server = server

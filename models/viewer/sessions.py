@@ -18,11 +18,10 @@ from data.io import streams
 from data.scenes.scene import Scene
 from models.mesh.extraction import EmptySurfaceError
 from models.results.callback import TRAINING, Callback
-from models.viewer.boxes import Boxes
 from models.viewer.camera_tools import CameraTools
-from models.viewer.handles import ConfKeys, CropBox, Ruler
 from models.viewer.scene_display import SceneDisplay, words
 from models.viewer.server import start, stop
+from models.viewer.tools import Boxes, ConfKeys, CropBox, Ruler
 
 if TYPE_CHECKING:
     from models.mesh.mesh import Surface
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
 
 AT_ONCE = 0.3  # seconds for the first image of a new camera
 BETWEEN = 1.0  # seconds for one between two parts of an extraction
-PATIENCE = 6.0  # seconds for the finest one
+FINEST_SECONDS = 6.0  # seconds for the finest one
 SHARE = 0.03  # fraction of the training time for renderings of the viewer
-LONGEST = 0.4  # seconds of training time for one rendering
-FRESH = 5.0  # seconds after which a rendering during training is repeated
+LONGEST_RENDERING = 0.4  # seconds of training time for one rendering
+REPEAT_SECONDS = 5.0  # seconds after which a rendering during training is repeated
 MOST_CHECKPOINTS = 500
 
 
@@ -80,12 +79,12 @@ class _ModelSession:
         say: Callable[[str], None],
     ) -> None:
         """Add the tools and the list of checkpoints to the page."""
-        from models.viewer.export import ExportPanel
         from models.viewer.live_render import LiveRenderer
+        from models.viewer.tools import ExportPanel
 
         self._stage, self._now, self._paused = stage, now, now
         self._live = LiveRenderer(stage)
-        self._shown: int | None = None  # step
+        self._step_shown: int | None = None  # step
         downscale = now.experiment.conf.dataset.downscale
         self._panel = ExportPanel(stage, add_tools(stage, keys, downscale, now.experiment.folder, say))
         steps, step = sorted(checkpoints)[-MOST_CHECKPOINTS:], stage.words("step")
@@ -115,7 +114,7 @@ class _ModelSession:
             is_idle = True
         self._live.busy(not is_idle)
         if is_idle:
-            self._live.wait(A_MOMENT)
+            self._live.wait(POLL_SECONDS)
 
     def _turn(self, mesh: MeshRequest) -> bool:
         """Show the chosen checkpoint, write a wanted mesh, render an image; returns whether there is nothing to do."""
@@ -123,8 +122,8 @@ class _ModelSession:
 
         live, stage = self._live, self._stage
         wanted = self._now.step if self._chosen is None else self._steps[self._chosen.value]
-        if wanted != self._shown:
-            self._shown = wanted
+        if wanted != self._step_shown:
+            self._step_shown = wanted
             live.busy(True)
             loaded = self._now if wanted == self._now.step else _loaded(live, self._now, self._files[wanted])
             if loaded is not None:
@@ -135,7 +134,7 @@ class _ModelSession:
                 self._paused = replace(loaded, pause=partial(live.draw, loaded, AT_ONCE, BETWEEN))
                 _show(live, stage, self._paused, mesh)
         self._panel.serve(self._now.experiment, self._now.step, partial(validate_mesh, self._paused))
-        return live.draw(self._now, AT_ONCE, PATIENCE) == 0.0
+        return live.draw(self._now, AT_ONCE, FINEST_SECONDS) == 0.0
 
 
 def _loaded(live: LiveRenderer, now: EvalContext, path: Path) -> EvalContext | None:
@@ -153,15 +152,15 @@ def _show(live: LiveRenderer, stage: SceneDisplay, now: EvalContext, request: Me
     """Show the mesh of a step and its caption; the latter only if there is no surface, or it does not fit."""
     from models.results.meshes import finished_mesh
 
-    told = f"{stage.words('step')} {now.step}"
+    caption = f"{stage.words('step')} {now.step}"
     try:
         surface = finished_mesh(now, request)
     except (EmptySurfaceError, UserError) as error:
         now.log.info(str(error))
-        live.tell(f"{told}: {stage.words('no_surface')}")
+        live.tell(f"{caption}: {stage.words('no_surface')}")
     else:
         live.show_mesh(surface)
-        live.tell(told)
+        live.tell(caption)
     live.refresh()
 
 
@@ -210,12 +209,12 @@ class ViewerCallback(Callback):
         """Render an image if a browser is connected and there is time."""
         left = SHARE * (time.perf_counter() - self._begun) - self._spent
         if left > 0.0:
-            self._alone(lambda: self._draw(context, min(left, LONGEST)))
+            self._alone(lambda: self._draw(context, min(left, LONGEST_RENDERING)))
 
     def _draw(self, context: Callable[[], EvalContext], longest: float) -> None:
         """Render the current model if a browser requests it or the last image is old."""
         now = time.perf_counter()
-        if now - self._fresh > FRESH:
+        if now - self._fresh > REPEAT_SECONDS:
             self._fresh = now
             self._live.refresh()
         self._spent += self._live.draw(context(), longest, longest)
@@ -237,9 +236,9 @@ class ViewerCallback(Callback):
         except Exception as error:  # noqa: BLE001 (errors of a library that runs its own threads)
             self._close(f"the viewer is closed, the training continues: {reason(error)}")
 
-    def _close(self, told: str) -> None:
+    def _close(self, sentence: str) -> None:
         self._is_closed = True
-        self._say(told)
+        self._say(sentence)
         with contextlib.suppress(Exception):
             stop(self._server)
 
@@ -255,7 +254,7 @@ def add_tools(
     return crop
 
 
-A_MOMENT = 0.5  # polling interval in seconds
+POLL_SECONDS = 0.5  # polling interval in seconds
 
 
 @dataclass(frozen=True)
@@ -274,4 +273,4 @@ def look_at_scene(scene: Scene, keys: ConfKeys, downscale: int, place: Place, sa
     """
     server = start(place.host, place.port, scene.name, say)
     add_tools(SceneDisplay(server, scene, words(place.language), say), keys, downscale, keys.folder, say)
-    _repeat(server, partial(time.sleep, A_MOMENT), say)
+    _repeat(server, partial(time.sleep, POLL_SECONDS), say)

@@ -21,11 +21,11 @@ def __getattr__(name: str) -> Any:
     """A name of the interface, imported at its first use; raises AttributeError for any other."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    kept = sys.path[:]
+    search_path = sys.path[:]
     sys.path.insert(0, str(Path(__file__).resolve().parent))
     try:
         for package in ("data", "models"):
             importlib.import_module(package)
     finally:
-        sys.path[:] = kept
+        sys.path[:] = search_path
     return getattr(importlib.import_module("models.commands.interface"), name)

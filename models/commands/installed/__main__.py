@@ -7,12 +7,12 @@ from typing import NoReturn
 
 HERE = Path(__file__).resolve().parent
 # Beside this file where pip installed it; in a clone, at the top.
-PROGRAM = next(path for folder in (HERE, *HERE.parents) if (path := folder / "exp_runner.py").is_file())
+RUNNER = next(path for folder in (HERE, *HERE.parents) if (path := folder / "exp_runner.py").is_file())
 
 
 def main() -> NoReturn:
     """Replace this process by the program, which sets up its own search path, threads and signals."""
-    os.execv(sys.executable, [sys.executable, str(PROGRAM), *sys.argv[1:]])
+    os.execv(sys.executable, [sys.executable, str(RUNNER), *sys.argv[1:]])
 
 
 if __name__ == "__main__":

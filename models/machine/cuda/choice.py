@@ -236,9 +236,9 @@ FOLDERS = re.compile(r"\S*/")
 class GpuFailedError(Exception):
     """A GPU failed; the message has CUDA's error, the state that is kept, and what to do."""
 
-    def __init__(self, words: str, kept: str = "run again") -> None:
+    def __init__(self, words: str, next_step: str = "run again") -> None:
         super().__init__(
-            f"the GPU failed ({words}): {kept}; if it fails again, run --mode doctor, look at the driver's log "
+            f"the GPU failed ({words}): {next_step}; if it fails again, run --mode doctor, look at the driver's log "
             "(`dmesg | grep -i xid`), and report both"
         )
 

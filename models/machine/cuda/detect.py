@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from models.machine.cuda.choice import CUB, HEADERS, HOME_PREFIX, LIBRARIES, NPP, Driver, Gpu, Release, Toolkit
+from models.machine.cuda.choice import CUB, HEADERS, HOME_PREFIX, LIBRARIES, NPP, Driver, Gpu, Toolkit
 
 NVCC_SECONDS = 30
 TARGET = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}.get(platform.machine(), f"{platform.machine()}-linux")
@@ -37,13 +37,13 @@ VERSIONED = ("cudart", "cublas")  # libraries with the version of CUDA in their 
 def toolkits(environment: Mapping[str, str], path: Iterable[str]) -> list[Toolkit]:
     """Every nvcc with its headers and libraries; `path`: the folders of Python packages."""
     roots = search_roots(environment, path)
-    found: dict[Path, Toolkit] = {}
+    by_root: dict[Path, Toolkit] = {}
     for nvcc in _compilers(environment, roots):
         real = Path(os.path.realpath(nvcc))
         own = _own_root(real)
-        if own not in found:
-            found[own] = _toolkit(real, own, roots)
-    return list(found.values())
+        if own not in by_root:
+            by_root[own] = _toolkit(real, own, roots)
+    return list(by_root.values())
 
 
 def search_roots(environment: Mapping[str, str], path: Iterable[str]) -> list[Path]:
@@ -57,8 +57,8 @@ def search_roots(environment: Mapping[str, str], path: Iterable[str]) -> list[Pa
     packages = [Path(folder) / "nvidia" for folder in path if folder]
     wheels = [match for folder in packages for match in (*_newest_first(folder / "cu1*"), *_newest_first(folder / "*"))]
     candidates = [*map(Path, filter(None, named)), *usual, *map(Path, filter(None, conda)), *wheels, SYSTEM]
-    found = dict.fromkeys(Path(os.path.realpath(folder)) for folder in candidates if os.path.isdir(folder))
-    return [folder for folder in found if not _is_ours(folder)]
+    folders = dict.fromkeys(Path(os.path.realpath(folder)) for folder in candidates if os.path.isdir(folder))
+    return [folder for folder in folders if not _is_ours(folder)]
 
 
 def package_folders() -> list[str]:
@@ -79,8 +79,8 @@ def _compilers(environment: Mapping[str, str], roots: list[Path]) -> list[Path]:
     folders = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if not _is_ours(folder)]
     named += [shutil.which("nvcc", path=os.pathsep.join(folders)) or ""]
     candidates = [*map(Path, filter(None, named)), *(root / "bin" / "nvcc" for root in roots)]
-    found = (path for path in dict.fromkeys(candidates) if os.path.isfile(path) and os.access(path, os.X_OK))
-    return [path for path in found if not _is_ours(path)]
+    existing = (path for path in dict.fromkeys(candidates) if os.path.isfile(path) and os.access(path, os.X_OK))
+    return [path for path in existing if not _is_ours(path)]
 
 
 def _is_ours(path: str | Path) -> bool:
@@ -90,18 +90,19 @@ def _is_ours(path: str | Path) -> bool:
 
 def _own_root(nvcc: Path) -> Path:
     """The root folder of a compiler; an nvcc on PATH may be a script that calls one in another folder."""
-    beside = nvcc.parent.parent
-    if any(os.path.isfile(beside / folder / HEADERS[0]) for folder in INCLUDE_FOLDERS) and beside != SYSTEM:
-        return beside
+    root = nvcc.parent.parent
+    if any(os.path.isfile(root / folder / HEADERS[0]) for folder in INCLUDE_FOLDERS) and root != SYSTEM:
+        return root
     here = re.search(r"^#\$ _HERE_=(.+)$", _output(nvcc, "--dryrun", "-x", "cu", "-E", os.devnull), re.MULTILINE)
-    return Path(os.path.realpath(here[1])).parent if here else beside
+    return Path(os.path.realpath(here[1])).parent if here else root
 
 
 def _toolkit(nvcc: Path, own: Path, roots: list[Path]) -> Toolkit:
     """A compiler with the headers and libraries of its major version; its own take precedence."""
     inner = own / "bin" / "nvcc"
     nvcc = inner if os.path.isfile(inner) else nvcc
-    release = release_of(_output(nvcc, "--version"))
+    version = re.search(r"release (\d+)\.(\d+)", _output(nvcc, "--version"))
+    release = (int(version[1]), int(version[2])) if version else (0, 0)
     codes = sorted({int(code) for code in re.findall(r"sm_(\d+)", _output(nvcc, "--list-gpu-code"))})
     fitting = [own, *(root for root in roots if root != own and major_of(root) in (0, release[0]))]
     optional = (NPP, CUB) if release[0] == 12 else (NPP,)
@@ -117,17 +118,11 @@ def _toolkit(nvcc: Path, own: Path, roots: list[Path]) -> Toolkit:
     )
 
 
-def release_of(shown: str) -> Release:
-    """The release in the output of `nvcc --version`; (0, 0) if there is none."""
-    found = re.search(r"release (\d+)\.(\d+)", shown)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
 def major_of(root: Path) -> int:
     """The major version of CUDA in a folder; 0 if it is unknown."""
     for folder in INCLUDE_FOLDERS:
-        if found := RUNTIME_VERSION.search(_text(root / folder / "cuda_runtime_api.h")):
-            return int(found[1]) // 1000
+        if match := RUNTIME_VERSION.search(_text(root / folder / "cuda_runtime_api.h")):
+            return int(match[1]) // 1000
     for name in VERSIONED:
         for folder in LIBRARY_FOLDERS:
             for file in _libraries(root / folder, name):
@@ -152,8 +147,8 @@ def _libraries(folder: Path, name: str) -> list[Path]:
 
 def _version(library: Path) -> int:
     """The major version in the name of a library or of its link target; 0 if there is none."""
-    found = LIBRARY.fullmatch(os.path.basename(os.path.realpath(library))) or LIBRARY.fullmatch(library.name)
-    return int((found and found[1]) or 0)
+    match = LIBRARY.fullmatch(os.path.basename(os.path.realpath(library))) or LIBRARY.fullmatch(library.name)
+    return int((match and match[1]) or 0)
 
 
 def _first(name: str, roots: list[Path], folders: Iterable[str]) -> Path | None:
@@ -232,17 +227,17 @@ def ask(environment: Mapping[str, str]) -> Driver | None:
         return None
     command = [sys.executable, "-I", "-S", "-c", QUESTION]
     try:
-        shown = subprocess.run(
+        output = subprocess.run(
             command, env=dict(environment), capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
         ).stdout
-        return _read(shown, environment.get(VISIBLE))
+        return _read(output, environment.get(VISIBLE))
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return Driver((0, 0), own_version(), (), "it does not respond")
 
 
-def _read(shown: str, visible: str | None) -> Driver:
+def _read(output: str, visible: str | None) -> Driver:
     """Parse the output of QUESTION; raises ValueError if it is invalid. visible: CUDA_VISIBLE_DEVICES, if set."""
-    newest, status, gpus = json.loads(shown)
+    newest, status, gpus = json.loads(output)
     problem = "" if status == 0 else STATUSES.get(status, f"it fails with status {status}")
     chosen = "" if visible is None else f"{VISIBLE}={visible!r}"
     if problem == NO_GPU and chosen:
@@ -254,7 +249,7 @@ def _read(shown: str, visible: str | None) -> Driver:
 def own_version() -> str:
     """The version of the driver, such as 580.65.06; "" if unknown."""
     try:
-        found = re.search(r"\s(\d{3,}\.[\d.]+)\s", VERSION_FILE.read_text(encoding="utf-8"))
+        match = re.search(r"\s(\d{3,}\.[\d.]+)\s", VERSION_FILE.read_text(encoding="utf-8"))
     except OSError:
         return ""
-    return found[1] if found else ""
+    return match[1] if match else ""

@@ -1,26 +1,49 @@
-"""A CUDA home: a folder of links and small files with the layout that Jittor 1.3.11 expects.
+"""A CUDA home: a folder of links and small files with the layout that Jittor 1.3.11 expects, made once per machine.
 
 Jittor needs bin/nvcc, include/ and lib64/ with unversioned names in one folder. Toolkits and pip packages have other
 layouts, pip's libraries have versioned names, and Jittor's sources do not compile with CUDA 13. Jittor is not changed:
 `nvcc` in the home is a script that calls the real one with adapted flags, and replacement headers provide what CUDA 13
-removed.
+removed. `ready` detects driver and toolkits, chooses a toolkit, and makes the home.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.metadata
 import os
 import re
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from data.errors import LONGEST_REASON
+from data.errors import FAILURE_TEXTS, LONGEST_REASON
+from data.io.files import write_atomically
 from data.io.lock import waited_for
-from models.machine.cuda.choice import CUB, HEADERS, HOME_PREFIX, NPP, CudaBuild, Toolkit, anew
+from models.machine.cuda import detect
+from models.machine.cuda.choice import (
+    CUB,
+    HEADERS,
+    HOME_PREFIX,
+    NPP,
+    PIP_ALL,
+    Conclusion,
+    CudaBuild,
+    Driver,
+    Facts,
+    Toolkit,
+    anew,
+    conclude,
+    install,
+)
+from models.machine.cuda.detect import VISIBLE
 
 STANDARD = "c++17"  # of kernels: CUB of CUDA 13 requires it, and Jittor passes c++14
 PROBE_SECONDS = 1800  # timeout; it takes seconds on an idle machine
@@ -169,7 +192,12 @@ def fill(plan: CudaBuild, folder: Path, host: str) -> None:
     for name in ("bin", "include", "lib64"):
         (folder / name).mkdir()
     _link_headers(plan.toolkit, folder / "include")
-    _link_libraries(plan.toolkit, folder / "lib64")
+    # Each library by its unversioned name for Jittor, and by its versioned names for the loader.
+    for name, file in plan.toolkit.libraries.items():
+        path = Path(file)
+        versions = [entry.name for entry in path.parent.glob(f"lib{name}.so.*")]
+        for link in dict.fromkeys([f"lib{name}.so", path.name, *versions]):
+            (folder / "lib64" / link).symlink_to(path)
     _write_script(plan, folder, host)
 
 
@@ -208,20 +236,13 @@ def _link_headers(toolkit: Toolkit, include: Path) -> None:
         (include / "cub" / "cub.cuh").write_text(CUB_TEXT, encoding="utf-8")
 
 
-def _link_libraries(toolkit: Toolkit, place: Path) -> None:
-    """Link each library by its unversioned name for Jittor, and by its versioned names for the loader."""
-    for name, file in toolkit.libraries.items():
-        path = Path(file)
-        versions = [entry.name for entry in path.parent.glob(f"lib{name}.so.*")]
-        for link in dict.fromkeys([f"lib{name}.so", path.name, *versions]):
-            (place / link).symlink_to(path)
-
-
 def _try(plan: CudaBuild, folder: Path, host: str) -> None:
     """Compile with the home, with `host` or an older g++ that nvcc accepts; raises HomeError if that fails."""
     words = _refusal(plan, folder)
     too_new = HOST_TOO_NEW.search(words)
-    for older in _older_hosts(int(too_new[1] or OLDER_HOSTS[0])) if too_new else ():
+    newest = int(too_new[1] or OLDER_HOSTS[0]) if too_new else 0
+    hosts = (shutil.which(f"g++-{number}") for number in OLDER_HOSTS if number <= newest)
+    for older in filter(None, hosts):
         _write_script(plan, folder, older)
         if not _refusal(plan, folder):
             return
@@ -239,12 +260,6 @@ def _try(plan: CudaBuild, folder: Path, host: str) -> None:
     raise HomeError(f"its nvcc fails ({reason})", anew(plan.toolkit))
 
 
-def _older_hosts(newest: int = OLDER_HOSTS[0]) -> list[str]:
-    """Each g++-N on PATH with N up to `newest`, the newest first."""
-    found = (shutil.which(f"g++-{number}") for number in OLDER_HOSTS if number <= newest)
-    return [path for path in found if path is not None]
-
-
 def _refusal(plan: CudaBuild, folder: Path) -> str:
     """The compiler's error for a kernel that includes all headers; "" if it compiles."""
     source = folder / "probe.cu"
@@ -258,9 +273,123 @@ def _refusal(plan: CudaBuild, folder: Path) -> str:
     finally:
         source.unlink()
     (folder / "probe.o").unlink(missing_ok=True)
-    return "" if done.returncode == 0 else _output(done)
+    output = (done.stderr + done.stdout).decode(errors="replace").strip()
+    return "" if done.returncode == 0 else output or f"status {done.returncode}"
 
 
-def _output(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The output of a failed compiler, or its exit status."""
-    return (done.stderr + done.stdout).decode(errors="replace").strip() or f"status {done.returncode}"
+UPDATE = "update the driver, or install a CUDA toolkit that is no newer than the driver"
+LAST_LOG_BYTES = 65536  # of the log, longer than any message
+ERROR_WORDS = re.compile(
+    r"error|fail|fatal|cannot|can't|not found|no such|undefined|unsupported|no space", re.IGNORECASE
+)
+# Colours; [f 1122 17:57:37.828819 64 helper_cuda.h:128]; the C++ library's what(): ; folders of files.
+LOCATIONS = re.compile(r"\x1b\[[\d;]*m|\[\w \d{4} [\d:.]+ \w+ [^\]]+\]|^\s*what\(\):|(?<![^\s'\"(])/[^\s'\":]*/")
+# Texts of CUDA, Jittor and the loader, in lower case, and their remedies.
+REMEDIES = (
+    (FAILURE_TEXTS, "end other programs that use the memory of the GPU (see nvidia-smi) or of the machine"),
+    (("requiresnewerdriver", "insufficientdriver", "unsupportedptx", "driver version"), UPDATE),
+    (("no space left", "quota exceeded"), "free some disk space"),
+)
+BROKEN = ("cannot open shared object", "undefined symbol")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A CUDA home, or the reason why there is none, with a remedy."""
+
+    home: Home | None
+    reason: str = ""
+
+
+def visible(gpu: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which GPU `gpu`, of those in CUDA_VISIBLE_DEVICES, is the first."""
+    named = environment[VISIBLE].split(",") if VISIBLE in environment else None
+    if named is None:
+        return {**environment, VISIBLE: str(gpu)}
+    return {**environment, VISIBLE: named[gpu].strip()} if 0 < gpu < len(named) else dict(environment)
+
+
+def gather(environment: Mapping[str, str]) -> Facts:
+    """Detect driver and toolkits; toolkits are searched only if there is a driver with a GPU."""
+    driver: Driver | None = detect.ask(environment)
+    toolkits = detect.toolkits(environment, detect.package_folders()) if driver and driver.gpus else ()
+    return Facts(driver, tuple(toolkits))
+
+
+def concluded(gpu: int = 0) -> tuple[Facts, Conclusion]:
+    """The facts, and the conclusion for GPU `gpu`."""
+    facts = gather(os.environ)
+    return facts, conclude(facts, gpu)
+
+
+@lru_cache(maxsize=4)
+def ready(gpu: int, place: Path, host: str) -> Ready:
+    """The home for GPU `gpu` below `place`, with `host` as nvcc's C++ compiler; computed once per process."""
+    facts, conclusion = concluded(gpu)
+    if conclusion.plan is None or facts.driver is None:
+        return Ready(None, conclusion.reason)
+    plans = (conclusion.plan, *conclusion.others)
+    errors: list[HomeError] = []
+    for plan in plans:
+        try:
+            return Ready(prepare(plan, place, host))
+        except HomeError as error:
+            errors.append(error)
+            if not error.is_of_toolkit:
+                break
+    return Ready(None, _refused(plans, errors, facts.driver))
+
+
+def _refused(plans: Sequence[CudaBuild], errors: Sequence[HomeError], driver: Driver) -> str:
+    """Why no toolkit works, with a reason for each; the remedy is that of the first toolkit, or pip's packages."""
+    gpu, first, tried = plans[0].gpu, errors[0], list(zip(plans, errors, strict=False))
+    reasons = ", and ".join(f"{plan.toolkit.words} was found, but {error.words}" for plan, error in tried)
+    remedies = [first.remedy]
+    pips = {error.remedy for plan, error in tried if plan.toolkit.is_pips}
+    if first.is_of_toolkit and install(driver) == PIP_ALL != first.remedy and pips <= {PIP_ALL}:
+        remedies.append(PIP_ALL)
+    return f"{gpu.words} is not used, {reasons}: {', or '.join(remedies)}, or use --device cpu"
+
+
+def failure(home: Home, task: Callable[..., Any], gpu: int) -> str:
+    """Why `task(report, gpu)` fails with the home and what to do; "" if it succeeds now or succeeded before."""
+    with contextlib.suppress(OSError), waited_for(home.folder):
+        if _mark(home).is_file():
+            return ""
+        words = _failure(home, task, gpu)
+        if not words:
+            write_atomically(_mark(home), b"")
+        return words
+    return "" if _mark(home).is_file() else f"{home.folder} cannot be written to: check the folder and the free space"
+
+
+def _failure(home: Home, task: Callable[..., Any], gpu: int) -> str:
+    from data.io.child import ChildError, run_apart  # what it imports would delay every start by some 20 ms
+
+    log = home.folder / "trial.log"
+    log.unlink(missing_ok=True)
+    try:
+        run_apart(task, gpu, log=log)
+        return ""
+    except (ChildError, MemoryError) as error:
+        reasons = [_plain(str(error))]
+    with open(log, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_LOG_BYTES))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    errors = [_plain(line) for line in lines if ERROR_WORDS.search(line)]
+    reasons += [line for line in errors[-1:] if line and line not in reasons[0]]
+    words = " ".join(reasons).lower()
+    remedies = (*REMEDIES, (BROKEN, anew(home.plan.toolkit)), (("",), "report it with that file"))
+    remedy = next(remedy for parts, remedy in remedies if any(part in words for part in parts))
+    return f"{', '.join(reasons)} (see {log}): {remedy}, or use --device cpu"
+
+
+def _plain(line: str) -> str:
+    """A library's message without colours, source locations, times and folders."""
+    return " ".join(LOCATIONS.sub("", line).split())[:LONGEST_REASON]
+
+
+def _mark(home: Home) -> Path:
+    """The file that records a successful trial, for this version of Jittor and Python."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return home.folder / f"tried-{importlib.metadata.version('jittor')}-{python}"

@@ -1,9 +1,16 @@
-"""The warnings of a reconstruction before its training, the folder of its results, and their page."""
+"""The files of `inspect` and of a reconstruction: overview and health table, and the results with their page.
+
+Jittor is not loaded.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +18,86 @@ import numpy as np
 
 from data.errors import UserError, one_line
 from data.io.clock import Times, as_values
-from data.io.files import read_regular, remove, write_result
+from data.io.files import is_file, read_regular, remove, write_result
+from data.io.images import read_image, write_image
 from data.parsed_scene import ParsedScene, WorldFrame
+from data.prepare.inspection.checks import findings
 from data.prepare.inspection.epipolar import Finding
+from data.prepare.inspection.overview import overview
 from data.scenes.config import TRAINING, DatasetConfig
 from data.scenes.readers.neus import read_neus
+from data.scenes.scene import Scene
+from data.scenes.scene_checks import summary
 from models.mesh.mesh import read_mesh
+from models.methods.conf import ExperimentConfig
 from models.plan import PLAN_KEY
+from models.results.experiment import Experiment, results_folder
 from models.results.metric_tables import JSON_FILE, lines, read_json, write_json
-from models.results.report.document import REPORT, escaped
-from models.results.report.inspection import FIGURES as HEALTH_FIGURES
-from models.results.report.inspection import FOLDER as HEALTH_FOLDER
-from models.results.report.inspection import PAGE as HEALTH_PAGE
-from models.results.report.inspection import PICTURE as OVERVIEW
-from models.results.report.pages import result_page
-from models.results.surface_metrics import MISSING
+from models.results.report.document import REPORT, document, escaped, picture_uri, read_page
+from models.results.surface_metrics import MISSING_DISTANCE
+from models.runs.run_files import RunFiles
 
-MOST_BYTES = 1 << 24
+HEALTH_FOLDER = "inspect"
+HEALTH_FILES = OVERVIEW, HEALTH_PAGE, HEALTH_FIGURES = ("overview.png", "health.md", "health.json")
+LEAST_COLUMNS = 60  # columns; narrower terminals wrap the table
+INDENT = 2
+
+
+def write_inspection(conf: ExperimentConfig, scene: Scene) -> tuple[Finding, ...]:
+    """Inspect the scene of `conf`; write overview.png, health.md and health.json to `<base_exp_dir>/inspect`.
+
+    They replace those of an earlier call. Raises UserError for a folder that cannot be written.
+    """
+    folder = results_folder(conf)
+    entries = findings(scene)
+    traces = RunFiles(folder / HEALTH_FOLDER, HEALTH_FILES)
+    try:
+        path = Experiment(conf, folder, scene, None).path
+        write_image(path(HEALTH_FOLDER, OVERVIEW), overview(scene))
+        write_result(path(HEALTH_FOLDER, HEALTH_PAGE), health_page(scene, entries).encode())
+        write_result(path(HEALTH_FOLDER, HEALTH_FIGURES), health_json(scene, entries).encode())
+    except UserError:
+        traces.remove()
+        raise
+    return entries
+
+
+def health_table(entries: Sequence[Finding], columns: int) -> Iterator[str]:
+    """The findings for a terminal `columns` wide: check, verdict and measurement; below them the consequence."""
+    width = max(len(finding.check) for finding in entries) + INDENT
+    columns = max(columns, LEAST_COLUMNS)
+    for finding in entries:
+        head = f"{finding.check.ljust(width)}{finding.verdict.ljust(4 + INDENT)}"
+        for text, first in ((finding.figure, head), (finding.consequence, " " * (len(head) + INDENT))):
+            rest = " " * (len(head) + (0 if first == head else INDENT))
+            yield from textwrap.wrap(one_line(text), columns, initial_indent=first, subsequent_indent=rest)
+
+
+def health_page(scene: Scene, entries: Sequence[Finding]) -> str:
+    """The findings as a Markdown page."""
+    lines = [f"# {escaped(scene.name)}", "", escaped(summary(scene)), ""]
+    lines += [f"- {escaped(note)}" for note in scene.notes]
+    lines += ["", "![overview](overview.png)", "", "| check | verdict | value | consequence for training |"]
+    lines += ["| --- | --- | --- | --- |"]
+    for finding in entries:
+        cells = (finding.check, finding.verdict, finding.figure, finding.consequence)
+        lines.append(f"| {' | '.join(map(escaped, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+def health_json(scene: Scene, entries: Sequence[Finding]) -> str:
+    """The findings as JSON."""
+    report = {
+        "scene": scene.name,
+        "views": list(scene.photographs),
+        "notes": list(scene.notes),
+        "doubts": list(scene.doubts),
+        "findings": [dataclasses.asdict(finding) for finding in entries],
+    }
+    return json.dumps(report, indent=2) + "\n"
+
+
+MOST_FIGURES_BYTES = 1 << 24
 SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong
 # PSNR of test photographs, dB: below the first the views are inconsistent, below the second fine detail is wrong.
 LEAST_PSNR, FAIR_PSNR = 16.0, 20.0
@@ -38,7 +108,7 @@ UNKNOWN = WorldFrame("")
 RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
 REPORT_FOLDER, PICTURES = "report/", "validations_fine"
 # The results besides the mesh: path in the experiment's folder, and name in the folder of results.
-PARTS = (
+RESULT_FILES = (
     (f"{HEALTH_FOLDER}/{OVERVIEW}", "overview.png"),
     (f"{HEALTH_FOLDER}/{HEALTH_PAGE}", "health.md"),
     (f"{HEALTH_FOLDER}/{HEALTH_FIGURES}", "health.json"),
@@ -53,7 +123,7 @@ LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are w
 def read_figures(path: Path) -> dict[str, Any]:
     """The JSON object of a file; {} if it is missing or damaged."""
     try:
-        value = json.loads(read_regular(path, MOST_BYTES)) if path.is_file() else {}
+        value = json.loads(read_regular(path, MOST_FIGURES_BYTES)) if path.is_file() else {}
     except (OSError, ValueError, RecursionError, UserError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -61,61 +131,63 @@ def read_figures(path: Path) -> dict[str, Any]:
 
 def warnings(health: Mapping[str, Any]) -> list[str]:
     """A sentence for each doubt and each finding of `inspect` that is not good, the worst first."""
-    found = [entry for entry in health.get("findings", ()) if entry["verdict"] != "good"]
-    found.sort(key=lambda entry: entry["verdict"] != "bad")
-    return [*map(one_line, health.get("doubts", ())), *(one_line(Finding(**entry).line) for entry in found)]
+    entries = [entry for entry in health.get("findings", ()) if entry["verdict"] != "good"]
+    entries.sort(key=lambda entry: entry["verdict"] != "bad")
+    return [*map(one_line, health.get("doubts", ())), *(one_line(Finding(**entry).line) for entry in entries)]
 
 
 def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
     """Sentences on the reliability of the result, from its metrics and photographs without cameras; at least one."""
-    found = [f"{frame.doubt}; do not rely on the mesh or measure on it"] if frame.doubt else []
+    sentences = [f"{frame.doubt}; do not rely on the mesh or measure on it"] if frame.doubt else []
     if frame.without_camera:
-        found.append(f"{frame.left_out}; what only they show is missing or invented: take photographs between them")
+        sentences.append(f"{frame.left_out}; what only they show is missing or invented: take photographs between them")
     missing, psnr, epipolar = (figures.get(name) for name in ("points_missing", "psnr", "epipolar_px"))
     if figures.get("counts_first") == "psnr_mask":
         psnr = figures.get("psnr_mask")
     if missing is not None:
-        near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING:g} radii"
+        near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING_DISTANCE:g} radii"
         covered = _covered(figures)
         if missing > MOST_MISSING:
-            found.append(
+            sentences.append(
                 f"only {near}: most of the mesh is wrong, do not measure on it; if parts of the object are missing, "
                 "extract it again with --no-clean"
             )
         elif missing > SOME_MISSING:
-            found.append(f"{near}: parts of the mesh are wrong, compare it with the photographs")
+            sentences.append(f"{near}: parts of the mesh are wrong, compare it with the photographs")
         elif _is_untested(figures):
-            found.append(f"{near}, but {covered}: the object itself is not tested, compare it with the photographs")
+            sentences.append(f"{near}, but {covered}: the object itself is not tested, compare it with the photographs")
         else:
-            found.append(f"{near}, and {covered}" if not frame.doubt else f"{near}, which does not show wrong cameras")
+            sentences.append(
+                f"{near}, and {covered}" if not frame.doubt else f"{near}, which does not show wrong cameras"
+            )
     if (thin := figures.get("thin_area") or 0.0) >= SOME_THIN and figures["thin_tested"] < MOST_TESTED:
-        found.append(
+        sentences.append(
             f"{thin:.0%} of the mesh's area are walls thinner than 0.1 radii, and SfM points test both sides of "
             f"{figures['thin_tested']:.0%} of it: thin walls become thicker, do not measure their thickness"
         )
     if (views := figures.get("cover_views")) is not None:
-        found.append(
+        sentences.append(
             f"3 or more of {figures['photographs']} photographs with cameras see {views:.0%} of the mesh's area, and "
             f"at least {figures['views_median']:.0f} see half of it ({COVER})"
         )
     if (sides := figures.get("sides_missing")) and not frame.doubt:
-        found.append(
+        sentences.append(
             f"no photograph with a camera is from {sides}: if the object has these sides, take photographs there, each "
             "overlapping the next by two thirds"
         )
     if psnr is not None:
         reached = f"PSNR of test photographs {psnr:.1f} dB"
         if psnr < LEAST_PSNR:
-            found.append(f"{reached}: the views are not consistent with one shape")
+            sentences.append(f"{reached}: the views are not consistent with one shape")
         elif psnr < FAIR_PSNR:
-            found.append(f"{reached}: fine detail is not reliable")
+            sentences.append(f"{reached}: fine detail is not reliable")
         elif missing is None:
-            found.append(f"{reached}, which does not verify depth: there are no held-out points")
+            sentences.append(f"{reached}, which does not verify depth: there are no held-out points")
         else:
-            found.append(reached)
+            sentences.append(reached)
     if epipolar is not None and epipolar > LEAST_EPIPOLAR:
-        found.append(f"matches are {epipolar:.1f} pixels off: the cameras are wrong, and so is the mesh")
-    return found or ["the quality of the mesh could not be measured: compare it with the photographs"]
+        sentences.append(f"matches are {epipolar:.1f} pixels off: the cameras are wrong, and so is the mesh")
+    return sentences or ["the quality of the mesh could not be measured: compare it with the photographs"]
 
 
 def _covered(figures: Mapping[str, Any]) -> str:
@@ -128,8 +200,8 @@ def _covered(figures: Mapping[str, Any]) -> str:
             f"{scored - off} of {scored} lie on one plane, and near {figures['cover_off_plane']:.0%} of the mesh off "
             f"it ({figures['area_off_plane']:.0%} of the area) is a point"
         )
-    told = f"the mesh is reliable near them, on {share:.0%} of its area"
-    return told if off == scored else f"{told} ({off} of {scored} points lie off the dominant plane)"
+    sentence = f"the mesh is reliable near them, on {share:.0%} of its area"
+    return sentence if off == scored else f"{sentence} ({off} of {scored} points lie off the dominant plane)"
 
 
 def _is_untested(figures: Mapping[str, Any]) -> bool:
@@ -167,7 +239,11 @@ def page(
     head = f"| step | seconds | PSNR of four {figures.get('decided_by') or TRAINING} photographs, reduced in size, dB |"
     rows = [(f"{step}", f"{seconds:.0f}", f"{score:.2f}") for step, seconds, score in figures.get(CURVE) or ()]
     text += _table("Training", head, rows, "If the last rows still increase, more `--minutes` improve the result.", "")
-    text += _times(figures.get(PHASES, {}))
+    spent = {name: (phase["wall"], phase["processor"]) for name, phase in figures.get(PHASES, {}).items()}
+    if spent:
+        spent["all"] = sum(wall for wall, _ in spent.values()), sum(processor for _, processor in spent.values())
+    rows = [(name, f"{wall:.1f}", f"{processor:.1f}") for name, (wall, processor) in spent.items()]
+    text += _table("Time", "| phase | seconds | processor seconds |", rows)
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"
 
@@ -176,15 +252,6 @@ def _table(title: str, head: str, rows: Sequence[Sequence[str]], *before: str) -
     """The lines of a section with a table below its heads; none without rows. `before`: lines before the table."""
     lines = [f"| {' | '.join(map(escaped, row))} |" for row in rows]
     return [f"## {title}", "", *before, head, "| --- " * len(rows[0]) + "|", *lines, ""] if rows else []
-
-
-def _times(phases: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """The section on the time of each phase, and of all."""
-    spent = {name: (of_one["wall"], of_one["processor"]) for name, of_one in phases.items()}
-    if spent:
-        spent["all"] = sum(wall for wall, _ in spent.values()), sum(processor for _, processor in spent.values())
-    rows = [(name, f"{wall:.1f}", f"{processor:.1f}") for name, (wall, processor) in spent.items()]
-    return _table("Time", "| phase | seconds | processor seconds |", rows)
 
 
 def size_and_cameras(dataset: DatasetConfig, mesh: Path | None) -> list[str]:
@@ -214,16 +281,16 @@ def _size(parsed: ParsedScene, frame: WorldFrame, extents: Sequence[float] | Non
     """The facts on size, scale, up direction and resolution, one per line."""
     unit = " m" if frame.is_metric else ""
     pixel = pixel_size(parsed)
-    found = []
+    facts = []
     if extents is not None:
-        found.append(f"extent of the mesh along x, y, z: {' x '.join(f'{value:.4g}' for value in extents)}{unit}")
+        facts.append(f"extent of the mesh along x, y, z: {' x '.join(f'{value:.4g}' for value in extents)}{unit}")
     error = "" if frame.scale_error is None else f", standard error {frame.scale_error:.2%}"
     unknown = "not known, so the unit of the mesh is arbitrary; --marker, --scale or GPS positions give it"
-    found.append(f"scale: {frame.scale_source}{error}" if frame.is_metric else f"scale: {unknown}")
-    found.append(f"up: {frame.up_source or 'not known'}")
-    shown = f"{pixel / 1e-3:.3g} mm" if frame.is_metric else f"{pixel:.3g} units"
-    found.append(f"ground sampling distance: {shown} per pixel of the images of the scene folder")
-    return found
+    facts.append(f"scale: {frame.scale_source}{error}" if frame.is_metric else f"scale: {unknown}")
+    facts.append(f"up: {frame.up_source or 'not known'}")
+    distance = f"{pixel / 1e-3:.3g} mm" if frame.is_metric else f"{pixel:.3g} units"
+    facts.append(f"ground sampling distance: {distance} per pixel of the images of the scene folder")
+    return facts
 
 
 def _cameras(errors: Mapping[str, float]) -> list[str]:
@@ -238,12 +305,12 @@ def collect(folder: Path, has_mesh: bool = True) -> None:
 
     Without a mesh, the results of an earlier one are removed, and the newest validation image is used.
     """
-    for source, name in PARTS:
+    for source, name in RESULT_FILES:
         if (folder / source).is_file() and (has_mesh or not source.startswith(REPORT_FOLDER)):
             write_result(folder / RESULT / name, read_regular(folder / source))
     if has_mesh:
         return
-    for name in (MESH, *(name for source, name in PARTS if source.startswith(REPORT_FOLDER))):
+    for name in (MESH, *(name for source, name in RESULT_FILES if source.startswith(REPORT_FOLDER))):
         remove(folder / RESULT / name)
     pictures = sorted((folder / PICTURES).glob("*.png"))  # by the step, which their names begin with
     if pictures:
@@ -265,3 +332,28 @@ def add_figures(folder: Path, times: Times, curve: Sequence[Sequence[float]]) ->
     path = folder / RESULT / JSON_FILE
     if path.is_file():
         write_json(path, {**read_json(path), PHASES: as_values(times), CURVE: curve})
+
+
+MARKDOWN_IMAGE = re.compile(r"^!\[.*\]\(([\w.-]+)\)$", re.MULTILINE)
+LONGEST_IMAGE = 1600  # longer side of an image in pixels
+
+
+def result_page(
+    title: str, text: str, folder: Path, report: Path | None, figures: Mapping[str, Any], language: str | None
+) -> bytes:
+    """The page of `text`, Markdown as `page` writes it, whose images are in `folder`.
+
+    report: the page of the experiment, which has the delivered mesh; None if there is none. figures: the metrics, which
+    give the unit of lengths. A missing image or mesh is left out.
+    """
+    page_data: dict[str, Any] = {}
+    with contextlib.suppress(UserError, OSError):
+        page_data = {} if report is None else read_page(report)
+    scale = figures.get("world_per_radius")
+    unit = "radii" if scale is None else "metres" if figures.get("is_metric") else "camera_units"
+    images = {name: folder / name for name in MARKDOWN_IMAGE.findall(text)}
+    pictures = {
+        name: picture_uri(read_image(path)[..., :3], LONGEST_IMAGE) for name, path in images.items() if is_file(path)
+    }
+    content = {"text": text, "images": pictures, "ruler": {"scale": scale or 1.0, "unit": unit}}
+    return document("result", title, content | {key: page_data.get(key) for key in ("mesh", "up", "front")}, language)

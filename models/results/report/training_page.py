@@ -1,8 +1,8 @@
-"""report.html: the page of a training and its history, updated during the training.
+"""report.html: the page of a training and its history, updated during the training, and with the results of modes.
 
 Its cost is limited to one per cent of the training time: it is not written again before a hundred times the time spent
 on it has passed. The overview image of the scene is rendered once, before the first step. The last state is always
-written.
+written. `evaluate`, `validate_mesh` and `validate_image` add their results to it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,30 @@ from data.io.files import is_file, write_result
 from data.pixels import to_uint8
 from data.prepare.inspection.overview import overview
 from data.scenes.scene_checks import facts
-from models.config.defaults import base_values, same
+from models.config.hocon import base_values, same
 from models.config.program import program_version
 from models.machine import backend, memory
 from models.mesh.mesh import Surface
 from models.methods.conf import flat
 from models.results.callback import FINISHED, TRAINING, Callback
+from models.results.context import EvalContext
 from models.results.experiment import Experiment
 from models.results.image_metrics import ValidationImage
+from models.results.metric_tables import rows as figure_rows
 from models.results.render import distance_picture, error_picture, normal_picture
-from models.results.report.document import REPORT, document, read_page
-from models.results.report.parts import camera_lines, linked_files, mesh_part, picture_uri
+from models.results.report.document import (
+    REPORT,
+    camera_lines,
+    document,
+    linked_files,
+    mesh_part,
+    picture_uri,
+    read_page,
+)
 from models.runs.logger import RunLogger
 
-SHARE = 0.01  # fraction of the training time
-PACKAGES = ("jittor", "numpy", "opencv-python-headless", "trimesh")
+TIME_SHARE = 0.01  # fraction of the training time
+REPORTED_PACKAGES = ("jittor", "numpy", "opencv-python-headless", "trimesh")
 
 
 class TrainingReport(Callback):
@@ -84,7 +93,7 @@ class TrainingReport(Callback):
     @phase("report")
     def write(self, step: int, seconds: float, state: str) -> None:
         """Write the page if it is due; raises UserError if it cannot be written."""
-        if state == TRAINING and self._spent > SHARE * (time.perf_counter() - self._begun):
+        if state == TRAINING and self._spent > TIME_SHARE * (time.perf_counter() - self._begun):
             return
         with self._timed():
             if self._waits_for_mesh is not None:
@@ -136,29 +145,29 @@ def fixed_parts(experiment: Experiment) -> dict[str, Any]:
 
 def _environment(experiment: Experiment) -> list[list[str]]:
     """Command, device, versions and folder of the run."""
-    found = [["folder", str(experiment.folder.absolute())], ["command", one_line(" ".join(sys.argv))]]
-    found += [["version", program_version()]]
-    found += [["started", datetime.now().astimezone().isoformat(" ", timespec="seconds")]]
-    found += [["device", backend.device_info().line().removeprefix("device ")], ["processor", str(os.cpu_count())]]
-    found += [["system", platform.platform()], ["python", platform.python_version()]]
-    for package in PACKAGES:
+    rows = [["folder", str(experiment.folder.absolute())], ["command", one_line(" ".join(sys.argv))]]
+    rows += [["version", program_version()]]
+    rows += [["started", datetime.now().astimezone().isoformat(" ", timespec="seconds")]]
+    rows += [["device", backend.device_info().line().removeprefix("device ")], ["processor", str(os.cpu_count())]]
+    rows += [["system", platform.platform()], ["python", platform.python_version()]]
+    for package in REPORTED_PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
-            found.append([package, version(package)])
-    return found
+            rows.append([package, version(package)])
+    return rows
 
 
 def shown_picture(step: int, picture: ValidationImage) -> tuple[dict[str, Any], str]:
     """An image encoded for the page, and its photograph."""
-    rendered, told = picture.rendered, picture.figures
+    rendered, figures = picture.rendered, picture.figures
     panels = {"rendering": picture_uri(to_uint8(rendered.rgb))}
     if rendered.normal.any():
         panels["normals"] = picture_uri(normal_picture(rendered.normal, picture.c2w))
     panels["error"] = picture_uri(error_picture(rendered.rgb, picture.photograph))
     panels["distance"] = picture_uri(distance_picture(rendered.distance, rendered.opacity))
-    shown: dict[str, Any] = {"step": step, "view": f"{picture.group} {picture.view}", "group": picture.group}
-    shown |= {"name": picture.name, "panels": panels, "psnr": told.psnr, "ssim": told.ssim}
-    shown |= {"psnr_mask": told.psnr_mask, "iou": told.iou}
-    return shown, picture_uri(to_uint8(picture.photograph))
+    entry: dict[str, Any] = {"step": step, "view": f"{picture.group} {picture.view}", "group": picture.group}
+    entry |= {"name": picture.name, "panels": panels, "psnr": figures.psnr, "ssim": figures.ssim}
+    entry |= {"psnr_mask": figures.psnr_mask, "iou": figures.iou}
+    return entry, picture_uri(to_uint8(picture.photograph))
 
 
 def earlier(path: Path, step: int, log: RunLogger) -> tuple[dict[str, Any], History]:
@@ -195,10 +204,10 @@ def _text(value: Any) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-MOST_POINTS = 2000  # entries of a curve, more than a screen has columns; steps of the slider, 100 kB each
+MOST_ROWS = 2000  # entries of a curve, more than a screen has columns; steps of the slider, 100 kB each
 MOST_PICTURES = 40  # steps of the slider; 100 kB each
-MOST_WARNINGS = 200
-STEP = "step"
+MOST_SHOWN_WARNINGS = 200
+STEP_COLUMN = "step"
 
 
 @dataclass
@@ -214,58 +223,106 @@ class History:
 
     def add_row(self, step: int, values: Mapping[str, float]) -> None:
         """Add the logged scalars of a step."""
-        self.rows.append({STEP: step, **values})
-        if len(self.rows) > MOST_POINTS:
+        self.rows.append({STEP_COLUMN: step, **values})
+        if len(self.rows) > MOST_ROWS:
             self.rows = self.rows[:-1:2] + self.rows[-1:]
 
     def add_picture(self, picture: dict[str, Any], photograph: str) -> None:
         """Add an image and the photograph of its `view`."""
-        self.pictures = [shown for shown in self.pictures if shown[STEP] < picture[STEP]] + [picture]
+        self.pictures = [entry for entry in self.pictures if entry[STEP_COLUMN] < picture[STEP_COLUMN]] + [picture]
         self.photographs[str(picture["view"])] = photograph
         if len(self.pictures) > MOST_PICTURES:
             self.pictures = self.pictures[:-1:2] + self.pictures[-1:]
-            shown = {str(kept["view"]) for kept in self.pictures}
-            self.photographs = {view: uri for view, uri in self.photographs.items() if view in shown}
+            views = {str(entry["view"]) for entry in self.pictures}
+            self.photographs = {view: uri for view, uri in self.photographs.items() if view in views}
 
     def put_picture(self, picture: dict[str, Any], photograph: str) -> None:
         """Add an image in the order of the steps, in place of one of the same step and view; later ones are kept."""
-        place = (picture[STEP], picture["view"])
-        others = [shown for shown in self.pictures if (shown[STEP], shown["view"]) != place]
-        self.pictures = sorted([*others, picture], key=lambda shown: shown[STEP])[-MOST_PICTURES:]
+        place = (picture[STEP_COLUMN], picture["view"])
+        others = [entry for entry in self.pictures if (entry[STEP_COLUMN], entry["view"]) != place]
+        self.pictures = sorted([*others, picture], key=lambda entry: entry[STEP_COLUMN])[-MOST_PICTURES:]
         self.photographs[str(picture["view"])] = photograph
 
     def parts(self) -> dict[str, Any]:
         """The history as JSON values for the page; curves are columns by name."""
         names = dict.fromkeys(name for row in self.rows for name in row)
+        digits = [
+            {name: float(f"{value:.6g}") for name, value in row.items() if value is not None} for row in self.rows
+        ]
         return {
-            "curves": {name: [_short(row.get(name)) for row in self.rows] for name in names},
+            "curves": {name: [row.get(name) for row in digits] for name in names},
             "pictures": self.pictures,
             "photographs": self.photographs,
             "mesh": self.mesh,
             "mesh_words": self.mesh_words,
-            "warnings": self.warnings[-MOST_WARNINGS:],
+            "warnings": self.warnings[-MOST_SHOWN_WARNINGS:],
         }
 
 
 def restored(parts: Mapping[str, Any], step: int) -> History:
     """The history of an earlier session up to `step`; raises ValueError, KeyError or TypeError for invalid data."""
     curves = {str(name): list(column) for name, column in dict(parts["curves"]).items()}
-    length = len(curves.get(STEP, ()))
+    length = len(curves.get(STEP_COLUMN, ()))
     if any(len(column) != length for column in curves.values()):
         raise ValueError("its curves differ in length")
-    rows = [{name: column[at] for name, column in curves.items()} for at in range(min(length, MOST_POINTS))]
-    pictures = [dict(shown) for shown in parts["pictures"][:MOST_PICTURES]]
-    kept = [shown for shown in pictures if isinstance(shown["view"], int | str) and int(shown[STEP]) <= step]
+    rows = [{name: column[at] for name, column in curves.items()} for at in range(min(length, MOST_ROWS))]
+    pictures = [dict(entry) for entry in parts["pictures"][:MOST_PICTURES]]
+    earlier_pictures = [
+        entry for entry in pictures if isinstance(entry["view"], int | str) and int(entry[STEP_COLUMN]) <= step
+    ]
     photographs = {str(view): str(uri) for view, uri in dict(parts["photographs"]).items()}
-    if any(str(shown["view"]) not in photographs for shown in kept):
+    if any(str(entry["view"]) not in photographs for entry in earlier_pictures):
         raise ValueError("a photograph is missing")
     mesh = parts.get("mesh")
-    if mesh is not None and int(dict(mesh)[STEP]) > step:
+    if mesh is not None and int(dict(mesh)[STEP_COLUMN]) > step:
         mesh = None
     warnings = [str(text) for text in parts["warnings"]]
-    return History([row for row in rows if int(row[STEP]) <= step], kept, photographs, mesh, "", warnings)
+    return History(
+        [row for row in rows if int(row[STEP_COLUMN]) <= step], earlier_pictures, photographs, mesh, "", warnings
+    )
 
 
-def _short(value: float | None) -> float | None:
-    """Six digits, more than a screen resolves."""
-    return None if value is None else float(f"{value:.6g}")
+def add_results(
+    context: EvalContext,
+    *,
+    picture: ValidationImage | None = None,
+    surface: Surface | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    language: str | None = None,
+) -> None:
+    """Add an image, a mesh of the working frame and metrics to the page. Without a page, only metrics create one.
+
+    Failures are logged.
+    """
+    content, history = earlier(context.experiment.folder / REPORT, sys.maxsize, context.log)
+    if metrics is not None:
+        status = status_of(context.step, context.step, context.seconds, "result")
+        content = content or fixed_parts(context.experiment) | {"status": status}
+        content["figures"] = figure_rows([("", metrics)])
+    if not content:
+        return
+    if picture is not None:
+        history.put_picture(*shown_picture(context.step, picture))
+    try:
+        if surface is not None:
+            history.mesh, history.mesh_words = {"step": context.step, **mesh_part(surface)}, ""
+    except UserError as error:
+        context.log.warn(f"the mesh cannot be added to the page: {error}")
+    language = language or content.pop("language", None)
+    try:
+        write_result(context.experiment.folder / REPORT, page(context.experiment, content, history, language))
+    except UserError as error:
+        context.log.warn(f"the results cannot be added to the page: {error}")
+
+
+def with_warning(path: Path, text: str) -> None:
+    """Add a warning to the page of a training, if it can be read; raises UserError if it cannot be written."""
+    try:
+        content = read_page(path) if is_file(path) else {}
+    except (UserError, OSError):
+        return
+    if content:
+        warnings = [*content.get("warnings", ()), text]
+        language = content.pop("language", None)
+        content |= {"warnings": warnings, "language": language}
+        write_result(path, document("report", path.absolute().parent.name, content, language))

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from data.errors import UserError
-from data.io.child import PR_SET_PDEATHSIG
 from data.io.clock import phase
 from data.io.files import write_result
 from data.io.search_path import safe_environment
 from data.io.streams import say
-from models.commands.command import Selected, key_of
-from models.commands.printed import of_the_scene
-from models.commands.reconstruction_folder import END_ITER
+from models.commands.command import Selected, key_of, scene_flags
+from models.commands.reconstruction_plan import END_ITER
 from models.config.program import PROGRAM
+from models.machine.ranks import end_with_parent
 from models.machine.toolchain import jittor_home
 
 SCENE = PROGRAM.parent / "data" / "demo"
 STEPS, RESOLUTION = 64, 64
-SOURCES = (".py", ".h", ".hpp")
+SOURCE_SUFFIXES = (".py", ".h", ".hpp")
 NICE = 4  # of 19: estimating cameras comes first, but on a busy machine 10 would wait for minutes
 # The child's program: the modes that follow the cameras, on the bundled scene.
-START = """
+MODES_PROGRAM = """
 import json, os, sys
 sys.path[:] = sys.argv[2:]
 from exp_runner import main
@@ -41,7 +39,7 @@ os._exit(next((status for status in map(main, json.loads(sys.argv[1])) if status
 
 
 @contextlib.contextmanager
-def compiled_ahead(selected: Selected, is_masked: bool) -> Iterator[None]:
+def compile_ahead(selected: Selected, is_masked: bool) -> Iterator[None]:
     """Compile while the body runs, and wait for the rest, which would be compiled next anyway.
 
     An exception of the body ends the child, as does the end of this process. A failure changes nothing: the kernels are
@@ -70,9 +68,9 @@ def _commands(selected: Selected, is_masked: bool, folder: Path) -> list[list[st
     """The command lines of the child, with results below `folder`."""
     ours: tuple[str, ...] = (f"dataset.data_dir={SCENE}", "dataset.test_every=8", f"general.base_exp_dir={folder}")
     ours += (f"{END_ITER}={STEPS}", f"train.val_freq={STEPS}")
-    kept = (text for text in selected.overrides if key_of(text).partition(".")[0] in ("model", "train"))
+    others = (text for text in selected.overrides if key_of(text).partition(".")[0] in ("model", "train"))
     unmasked = () if is_masked else ("train.mask_weight=0",)
-    scene = of_the_scene(replace(selected, case="", overrides=(*kept, *ours, *unmasked)), selected.conf)
+    scene = scene_flags(replace(selected, case="", overrides=(*others, *ours, *unmasked)), selected.conf)
     resolution = ["--resolution", str(RESOLUTION)]
     mesh = ["--mode", "validate_mesh", "--clean", "views", "--output", str(folder / "mesh.ply"), *resolution]
     return [[*scene, *mode] for mode in (["--mode", "train"], mesh, ["--mode", "evaluate", *resolution])]
@@ -80,34 +78,27 @@ def _commands(selected: Selected, is_masked: bool, folder: Path) -> list[list[st
 
 def _key(words: Sequence[Sequence[str]]) -> str:
     """Of what is compiled: the commands and the program's sources."""
-    found = hashlib.sha256(json.dumps([words, sys.version]).encode())
+    digest = hashlib.sha256(json.dumps([words, sys.version]).encode())
     for path in sorted((PROGRAM.parent / "models").rglob("*.*")):
-        if path.suffix in SOURCES:
-            found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+        if path.suffix in SOURCE_SUFFIXES:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @contextlib.contextmanager
 def _started(commands: Sequence[Sequence[str]]) -> Iterator[subprocess.Popen]:
     """The child process, which is killed at the end of the block."""
-    words = [sys.executable, "-P", "-c", START, json.dumps(commands), str(PROGRAM.parent), *sys.path]
+    words = [sys.executable, "-P", "-c", MODES_PROGRAM, json.dumps(commands), str(PROGRAM.parent), *sys.path]
     no = subprocess.DEVNULL
-    child = subprocess.Popen(words, env=safe_environment(), preexec_fn=_obedient(), stdin=no, stdout=no, stderr=no)
+    parent = os.getpid()
+
+    def give_way() -> None:
+        os.nice(NICE)
+        end_with_parent(signal.SIGKILL, parent)
+
+    child = subprocess.Popen(words, env=safe_environment(), preexec_fn=give_way, stdin=no, stdout=no, stderr=no)
     try:
         yield child
     finally:
         child.kill()
         child.wait()
-
-
-def _obedient() -> Callable[[], None]:
-    """What the child does first: give way to others, and end with this process."""
-    library, parent = ctypes.CDLL(None), os.getpid()
-
-    def obey() -> None:
-        os.nice(NICE)
-        library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return obey

@@ -1,1 +1,0 @@
-"""The checks of `--mode doctor`: whether this machine can run the program, and remedies if not."""

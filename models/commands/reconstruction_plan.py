@@ -1,0 +1,295 @@
+"""The plan of a reconstruction: image size, groups of photographs, number of steps; its file, and the checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from data.errors import INVALID, UserError, listed
+from data.io.clock import Spent, Times, added, ends_at, so_far
+from data.io.files import read_regular, write_result
+from data.io.images import image_size, list_images
+from data.io.streams import complain, say
+from data.limits import shown
+from data.scenes.readers.neus import CAMERA_FILE
+from models.checkpoints.folder import EARLIER, SUFFIX, back_up, has_checkpoints, latest_checkpoint, remove_backup
+from models.commands.command import Selected
+from models.methods.conf import ExperimentConfig
+from models.plan import LEAST_STEPS, Before
+from models.requests import AUTO, TEXTURE
+from models.results.experiment import CHECKPOINTS
+from models.runs.budget import DEPTH, MEASURING, Budget, announce, on_cold_cache
+from models.runs.run_files import FolderLock
+from models.runs.stops import STOPPED_KEY
+from models.training.record import recorded
+
+PLAN_FILE = "reconstruct.json"
+MOST_PLAN_BYTES = 1 << 20  # of a plan
+MOST_NUMBER = 2**53  # of its numbers
+STEP_COUNT = re.compile(r"0*[1-9][0-9]{0,14}")
+# The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
+END_ITER = "train.end_iter"
+SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "dataset.validation_views", END_ITER)
+AGAIN = "the results are of that step; repeat the command to continue from there"
+MOST_MINUTES = 60.0 * 24 * 30
+# Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
+# as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.
+LONGEST_SIDE, ITS_MINUTES = 512, 10.0
+# With at least SPARES photographs every eighth one is held out: a test photograph, or one of DECIDING validation
+# photographs if as many test photographs remain. With fewer, training photographs decide: a small scene needs them.
+SPARES, EVERY, DECIDING = 16, 8, 4
+DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
+LEAST_DOUBLING_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored photographs
+
+
+@dataclass(frozen=True)
+class ReconstructionPlan:
+    """The settings that later calls keep."""
+
+    minutes: float  # of the whole command; the maximum if `is_auto`
+    settings: dict[str, str]  # values of the conf by key, of SETTLED_KEYS
+    seconds_per_step: float | None = None  # measured; None if the user set the number of steps
+    starts_over: bool = False  # a call with --overwrite was interrupted: the next call makes a new plan
+    is_finished: bool = False
+    times: Times = field(default_factory=dict)  # of the phases of earlier calls
+    longest: int | None = None  # the maximum number of steps if it is doubled while that helps; None otherwise
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the plan is one of --minutes auto."""
+        return self.longest is not None
+
+    def after(self, times: Times) -> ReconstructionPlan:
+        """A copy that also contains the times of another call."""
+        return replace(self, times=added(self.times, times))
+
+
+def read_plan(folder: Path) -> ReconstructionPlan | None:
+    """The plan of a folder; None if there is none. Raises UserError for a damaged one."""
+    path = folder / PLAN_FILE
+    if not os.path.lexists(path):
+        return None
+    try:
+        content = json.loads(read_regular(path, MOST_PLAN_BYTES))
+        times = {name: Spent(**spent) for name, spent in content.pop("times", {}).items()}
+        plan = ReconstructionPlan(**content, times=times)
+        texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
+        seconds = [1.0 + value for spent in plan.times.values() for value in vars(spent).values()]
+        flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
+        counts = (plan.minutes, plan.seconds_per_step or 1.0, plan.longest or 1, *seconds)
+        has_steps = plan.starts_over or STEP_COUNT.fullmatch(plan.settings[END_ITER]) is not None
+        numbers = all(isinstance(count, (int, float)) and not isinstance(count, bool) for count in counts)
+        if not (numbers and all(0 < count < MOST_NUMBER for count in counts) and texts and flags and has_steps):
+            raise ValueError
+    except (OSError, *INVALID) as error:
+        raise UserError(f"{path}: is damaged; pass --overwrite to start again, or another --case") from error
+    if others := sorted(set(plan.settings).difference(SETTLED_KEYS)):
+        raise UserError(
+            f"{path}: sets {listed(others)}, but a plan may set only {', '.join(SETTLED_KEYS)}; remove them, or pass "
+            "--overwrite to start again"
+        )
+    return plan
+
+
+def write_plan(folder: Path, plan: ReconstructionPlan) -> ReconstructionPlan:
+    """Write the plan to the folder and return it; raises UserError if writing fails."""
+    write_result(folder / PLAN_FILE, json.dumps(asdict(plan), indent=1).encode())
+    return plan
+
+
+@contextlib.contextmanager
+def starting_over(folder: Path, minutes: float, data_dir: Path) -> Iterator[None]:
+    """Invalidate an existing plan before the body replaces the scene.
+
+    If the body raises UserError and the scene in `data_dir` is unchanged, the plan is restored.
+    """
+    path, cameras = (
+        folder / PLAN_FILE,
+        data_dir / CAMERA_FILE,
+    )  # the file that is removed first when a scene is replaced
+    before, scene = _content(path), _content(cameras)
+    if before is not None:
+        write_plan(folder, ReconstructionPlan(minutes, {}, starts_over=True))
+    try:
+        yield
+    except UserError:
+        if before is not None and _content(cameras) == scene:
+            write_result(path, before)
+        raise
+
+
+def _content(path: Path) -> bytes | None:
+    """The bytes of a file; None if it cannot be read."""
+    try:
+        return read_regular(path)
+    except OSError:
+        return None
+
+
+def score_curve(folder: Path) -> list[list[float]]:
+    """[step, seconds, PSNR in dB] of the scored photographs, at each checkpoint in ascending order."""
+    newest = latest_checkpoint(folder / CHECKPOINTS, complain)
+    return [] if newest is None else [list(entry) for entry in recorded(newest.state).curve]
+
+
+def trained_so_far(folder: Path) -> tuple[int, float]:
+    """The step of the newest checkpoint, and the seconds of its training; zeros if there is none."""
+    newest = latest_checkpoint(folder / CHECKPOINTS, complain)
+    return (0, 0.0) if newest is None else (newest.step, float(newest.state.get("seconds", 0.0)))
+
+
+def trained_further(folder: Path, plan: ReconstructionPlan) -> ReconstructionPlan:
+    """The plan; if a training has more steps since its results were written, with these, and not finished."""
+    step = trained_so_far(folder)[0] if plan.is_finished else 0
+    return plan if step <= int(plan.settings[END_ITER]) else replace(with_steps(plan, step), is_finished=False)
+
+
+def with_steps(plan: ReconstructionPlan, steps: int) -> ReconstructionPlan:
+    """The plan with another number of steps."""
+    return replace(plan, settings={**plan.settings, END_ITER: str(steps)})
+
+
+def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
+    """Why a training stopped early, as a sentence, and whether there is a checkpoint for results."""
+    newest = latest_checkpoint(folder / CHECKPOINTS, complain)
+    if newest is None:
+        why = "the training stopped before its first checkpoint, so there is no mesh"
+        return f"{why}; repeat the command to try again", False
+    why = newest.state.get(STOPPED_KEY, "NaN or Inf occurred")
+    return f"the training stopped at step {newest.step} of {end_iter} because {why}; {AGAIN}", True
+
+
+def set_checkpoints_aside(folder: Path) -> None:
+    """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
+    if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
+        lock = FolderLock(folder)
+        try:
+            back_up(folder / CHECKPOINTS)
+        finally:
+            lock.release()
+
+
+def drop_earlier(folder: Path, is_asked: bool) -> None:
+    """After the training: remove the checkpoints of an earlier one (with --overwrite), else print their folder."""
+    if is_asked:
+        remove_backup(folder / CHECKPOINTS)
+    if has_checkpoints(folder / CHECKPOINTS / EARLIER):
+        say(f"{folder / CHECKPOINTS / EARLIER}: contains checkpoints of an earlier training; remove them if not needed")
+
+
+def require_possible(minutes: float | str | None, output: Path | None, color: str | None) -> None:
+    """Raises UserError for minutes out of range, and options of a mesh that do not apply."""
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MOST_MINUTES
+    if not is_number and minutes not in (None, AUTO):
+        given = f"{minutes:g}" if isinstance(minutes, float) else shown(minutes).strip("'")
+        raise UserError(f"--minutes {given}: must be above 0 and at most {MOST_MINUTES:g}")
+    for name, is_given in (("--output", output is not None), ("--colour texture", color == TEXTURE)):
+        if is_given:
+            raise UserError(
+                f"{name}: --mode reconstruct writes result/mesh.ply, with colours per vertex; leave it out, and change "
+                "--output, and --colour if need be, in the last command of result.md afterwards"
+            )
+
+
+def chosen_settings(selected: Selected, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
+    """Settings chosen for these photographs unless the user set them: downscale and groups of photographs."""
+    dataset, settings = conf.dataset, {}
+    pictures = list_images(Path(dataset.data_dir) / "image")
+    longest = max(max(image_size(path)) for path in pictures)
+    side = LONGEST_SIDE * math.sqrt(max(1.0, minutes / ITS_MINUTES))
+    times = min(64, round(longest / side))
+    if dataset.downscale == 1 and selected.given("dataset.downscale") is None and times > 1:
+        settings["dataset.downscale"] = str(times)
+    names = ("test_every", "test_views", "test_dir", "validation_views", "train_views")
+    is_split = any(selected.given(f"dataset.{name}") is not None or getattr(dataset, name) for name in names)
+    if len(pictures) >= SPARES and not is_split:
+        settings["dataset.test_every"] = str(EVERY)
+        held_out = range(0, len(pictures), EVERY)
+        between = len(held_out) // DECIDING
+        if between > 1:
+            settings["dataset.validation_views"] = str(list(held_out[between // 2 :: between][:DECIDING]))
+    for key, value in settings.items():
+        say(f"{key} = {value} (--set {key}=... chooses another)")
+    return settings
+
+
+def require_same_settings(
+    selected: Selected, plan: ReconstructionPlan, minutes: float | str | None, folder: Path
+) -> None:
+    """Raises UserError if the command line has other minutes or values of keys than the existing reconstruction."""
+    planned = AUTO if plan.is_auto else plan.minutes
+    if minutes not in (planned, None):
+        words = planned if plan.is_auto else f"{planned:g}"
+        raise UserError(
+            f"{folder}: contains a reconstruction with --minutes {words}; pass that to continue it, --overwrite to "
+            "start again, or another --case"
+        )
+    for key, value in plan.settings.items():
+        given = selected.given(key)
+        if given not in (None, value):
+            raise UserError(
+                f"--set {key}={given}: {folder} contains a reconstruction with {key} = {value}; leave it out to "
+                "continue it, pass --overwrite to start again, or another --case"
+            )
+
+
+def timed_plan(
+    conf: ExperimentConfig, settings: dict[str, str], given: Budget, is_auto: bool
+) -> tuple[ReconstructionPlan, Budget | None]:
+    """The plan with the number of steps that fit into the command, and its budget; None if that cannot be kept.
+
+    Makes the depth maps and measures the time of a step. If `is_auto`, the first training has 1 / 2^DOUBLINGS of these
+    steps.
+    """
+    from models.checkpoints.measurements import measured
+    from models.checkpoints.scenes import training_scene
+    from models.methods.registry import decide
+    from models.runs.measured import measured_pace
+
+    scene = training_scene(conf)
+    with ends_at(lambda: time.perf_counter() + DEPTH * given.seconds):
+        decided = decide(conf.model, conf.train, measured(scene), Before())
+    say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
+    pace = measured_pace(conf.model, conf.train, scene, decided, MEASURING * given.seconds)
+    given = replace(given, compiling=on_cold_cache(so_far()))
+    rounds = 2**DOUBLINGS if is_auto else 1
+    fitting = given.steps(pace)
+    steps = max(LEAST_STEPS, int(conf.train.warm_up_end) + 1, fitting // rounds)
+    minutes = given.seconds / 60.0
+    until = f"at first, at most {steps * rounds}" if is_auto else f"for {minutes:g} minutes in all"
+    say(f"a step takes {1000 * pace.seconds:.0f} ms here: {END_ITER} = {steps} {until}")
+    longest = steps * rounds if is_auto else None
+    plan = ReconstructionPlan(minutes, {**settings, END_ITER: str(steps)}, pace.seconds, longest=longest)
+    return plan, given if announce(given, pace, steps * rounds, fitting) else None
+
+
+def longer(plan: ReconstructionPlan, curve: Sequence[Sequence[float]]) -> ReconstructionPlan | None:
+    """The plan with twice the steps; None if it is the longest, or if the last doubling hardly increased the score.
+
+    curve: rows of step, seconds, PSNR in dB. With the new plan the training is resumed, and its learning rate increases
+    again because the schedule is longer.
+    """
+    if plan.longest is None:
+        return None
+    steps = int(plan.settings[END_ITER])
+    if 2 * steps > plan.longest:
+        return None
+    scores = {step: score for step, _, score in curve}
+    if steps in scores and steps // 2 in scores:
+        gain = scores[steps] - scores[steps // 2]
+        words = (
+            f"PSNR of the scored photographs: {scores[steps]:.1f} dB after {steps} steps, {gain:+.1f} dB since step "
+            f"{steps // 2}"
+        )
+        if gain < LEAST_DOUBLING_GAIN:
+            say(f"{words}: the training is long enough")
+            return None
+        say(f"{words}: {END_ITER} = {2 * steps}")
+    return with_steps(plan, 2 * steps)

@@ -1,1 +1,0 @@
-"""Processes (ranks) that share one computation: detected from the environment, connected by MPI."""

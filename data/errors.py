@@ -83,14 +83,14 @@ def crash_report(output: str) -> list[str]:
 
 def listed(words: Sequence[str], most: int = MOST_LISTED) -> str:
     """`a`, `a and b`, `a, b and c`; for more than `most` words `a, b and 7 more`; "" for none."""
-    shown = [*words[:most], f"{len(words) - most} more"] if len(words) > most else words
-    return " and ".join([part for part in (", ".join(shown[:-1]), *shown[-1:]) if part])
+    parts = [*words[:most], f"{len(words) - most} more"] if len(words) > most else words
+    return " and ".join([part for part in (", ".join(parts[:-1]), *parts[-1:]) if part])
 
 
 def listed_views(views: Iterable[int], names: Sequence[str] = ()) -> str:
     """`view 3`, `views 1, 2 and 7`, `views 0, 1, 2, 3, 4 and 12 more`; with the `names` of all views, names too."""
-    shown = [f"{view} ({names[view]})" if names else str(view) for view in views]
-    return f"view{'s' if len(shown) > 1 else ''} {listed(shown)}"
+    words = [f"{view} ({names[view]})" if names else str(view) for view in views]
+    return f"view{'s' if len(words) > 1 else ''} {listed(words)}"
 
 
 def is_allocation_failure(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from data.io.images import IMAGE_SUFFIXES, list_images
 
 SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
 MASK_FOLDERS = ("masks", "mask")
+OF_MAPS = ("mask", "depth", "normal")  # begin the names of folders without photographs
 MOST_PARTS, LONGEST_PART = 128, 255  # parts of a path, and bytes of a part
 
 
@@ -60,25 +61,22 @@ def named_file(folder: Path, name: str) -> Path | None:
     if is_file(home / parts[-1]):
         return home / parts[-1]
     is_there = home.is_dir()
-    found = [path for path in home.iterdir() if path.name.lower() == last and path.is_file()] if is_there else []
-    if not found and (len(parts) == 1 or not is_there):
+    paths = [path for path in home.iterdir() if path.name.lower() == last and path.is_file()] if is_there else []
+    if not paths and (len(parts) == 1 or not is_there):
         tails = [folder.joinpath(*parts[start:]) for start in range(1, len(parts))]
-        found = list(filter(is_file, tails))[:1] or [
+        paths = list(filter(is_file, tails))[:1] or [
             path
             for path in folder.rglob("*")
-            if path.name.lower() == last and path.is_file() and not _is_of_maps(path.relative_to(folder))
+            if path.name.lower() == last
+            and path.is_file()
+            and not any(part.lower().startswith(OF_MAPS) for part in path.relative_to(folder).parts[:-1])
         ]
-    return found[0] if len(found) == 1 else None
+    return paths[0] if len(paths) == 1 else None
 
 
 def spelled_below(folder: Path, name: str) -> Path | None:
     """`named_file` of the name, or of it with an image suffix."""
     return next(filter(None, (named_file(folder, name + spelt) for spelt in ("", *SPELLINGS))), None)
-
-
-def _is_of_maps(path: Path) -> bool:
-    """Whether a folder of a relative path is one of masks, depths or normals."""
-    return any(part.lower().startswith(("mask", "depth", "normal")) for part in path.parts[:-1])
 
 
 def masks_folder(folder: Path) -> Path | None:
@@ -99,18 +97,17 @@ def mask_files(folder: Path, names: Sequence[str]) -> list[Path | None]:
     (RealityCapture), IMG_1_mask.png (Metashape; also with a dot or a minus), IMG_1.jpg.png (COLMAP) and IMG_1.png in
     a/ or in the mask folder itself, in any letter case and also as JPEG.
     """
-    listed: dict[Path, dict[str, Path]] = {}
-    found = []
+    by_stem: dict[Path, dict[str, Path]] = {}  # the masks of each folder
+    masks: list[Path | None] = []
     for path in map(Path, names):
         homes = [folder.joinpath(*path.parts[start:-1]) for start in range(len(path.parts))]
         for home in homes:
-            if home not in listed:
-                masks = list_images(home) if home.is_dir() else []
-                listed[home] = {mask.stem.lower(): mask for mask in masks}
+            if home not in by_stem:
+                by_stem[home] = {mask.stem.lower(): mask for mask in (list_images(home) if home.is_dir() else ())}
         stems = mask_stems(path)
-        found.append(next((listed[home][stem] for home in homes for stem in stems if stem in listed[home]), None))
-    uses = Counter(found)  # the same name in two folders
-    return [mask if uses[mask] == 1 else None for mask in found]
+        masks.append(next((by_stem[home][stem] for home in homes for stem in stems if stem in by_stem[home]), None))
+    uses = Counter(masks)  # the same name in two folders
+    return [mask if uses[mask] == 1 else None for mask in masks]
 
 
 def required_mask_files(folder: Path, names: Sequence[str], flag: str, fix: str) -> list[Path]:
@@ -157,18 +154,18 @@ def require_no_gap(source: Path, images: Sequence[Path], cameras: int) -> None:
     Image i gets camera i, so all images after the gap would get the wrong camera. `cameras` is the number of cameras.
     The numbers of the names may start at 0, as those of the cameras, or at any other number.
     """
-    found = numbers_in_names(images)
-    if found is None or cameras <= len(found):
+    numbers = numbers_in_names(images)
+    if numbers is None or cameras <= len(numbers):
         return
-    first, last = min(found), max(found)
+    first, last = min(numbers), max(numbers)
     start = 0 if cameras > last else first  # the number in the name of camera 0's image
-    missing = sorted({*range(start, min(last, start + cameras))} - set(found)) if cameras > last - start else []
+    missing = sorted({*range(start, min(last, start + cameras))} - set(numbers)) if cameras > last - start else []
     if not missing:
         return
     named = listed([str(number) for number in missing])
-    after = next(path for path, number in zip(images, found, strict=True) if number > missing[0])
+    after = next(path for path, number in zip(images, numbers, strict=True) if number > missing[0])
     raise SceneError(
         f"{images[0].parent}: the names skip {named}, and {source.name} has {cameras} cameras for "
-        f"{len(found)} photographs, so from {after.name} on each would get the camera of another one; renumber the "
+        f"{len(numbers)} photographs, so from {after.name} on each would get the camera of another one; renumber the "
         "cameras, or restore the missing photographs and select by dataset.train_views"
     )

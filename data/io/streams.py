@@ -216,7 +216,7 @@ def native_stderr_silenced() -> Iterator[None]:
     The descriptor belongs to the whole process: keep the body short. A closed descriptor is left alone.
     """
     try:
-        kept = os.dup(STDERR)
+        backup = os.dup(STDERR)
     except OSError:
         yield
         return
@@ -226,8 +226,8 @@ def native_stderr_silenced() -> Iterator[None]:
         os.close(sink)
         yield
     finally:
-        os.dup2(kept, STDERR)
-        os.close(kept)
+        os.dup2(backup, STDERR)
+        os.close(backup)
 
 
 def keep_interruptions() -> None:

@@ -85,14 +85,14 @@ def split(parsed: ParsedScene, conf: DatasetConfig) -> Split:
         )
     held_out = {*validation, *test}
     of_held_out = {_shot(image) for image in parsed.images if image.is_held_out} | {_shot(own[i]) for i in held_out}
-    kept = tuple(own[view] for view in train or range(len(own)) if _shot(own[view]) not in of_held_out)
-    if not kept:
+    training = tuple(own[view] for view in train or range(len(own)) if _shot(own[view]) not in of_held_out)
+    if not training:
         raise SceneError(
             f"{parsed.source}: no photograph is left to train on (of {len(own)}); hold out fewer "
             "(dataset.test_every, dataset.test_views, dataset.validation_views)"
         )
     measured = [own[view] for view in test] or [image for image in parsed.images if image.is_held_out]
-    return Split(kept, tuple(own[view] for view in validation), tuple(measured))
+    return Split(training, tuple(own[view] for view in validation), tuple(measured))
 
 
 def _shot(image: PosedImage) -> Path:

@@ -201,17 +201,17 @@ def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
         raise SceneError(f"the cameras look along parallel axes, so the object's distance is undetermined; {ROI_HINT}")
     borders = [border_distances(centre[None], *camera)[0] for camera in cameras]
     fitting = np.array(borders).reshape(-1, 2, 2).min(axis=2)  # [V, 2], radii that fit the width and the height
-    shown = fitting.min(axis=1)
-    if 2 * np.sum(shown > 0) <= len(cameras):
+    is_visible = fitting.min(axis=1) > 0
+    if 2 * np.sum(is_visible) <= len(cameras):
         raise SceneError(
-            f"the cameras look at no common point ({listed_views(np.flatnonzero(shown <= 0))} do not show the one "
+            f"the cameras look at no common point ({listed_views(np.flatnonzero(~is_visible))} do not show the one "
             f"nearest to all axes); {ROI_HINT}"
         )
     distance = _distance(cameras, centre)
     if cameras_outside:
-        radius = min(np.median(np.sqrt(fitting[shown > 0].prod(axis=1))), FOCUS_SHARE * distance)
+        radius = min(np.median(np.sqrt(fitting[is_visible].prod(axis=1))), FOCUS_SHARE * distance)
     else:
-        farthest = np.max(borders, axis=1)[shown > 0]
+        farthest = np.max(borders, axis=1)[is_visible]
         radius = min(HULL_MARGIN * np.median(farthest), WITHIN_SHARE * distance)
     return Region(centre, radius, f"from the common focus of {len(cameras)} cameras")
 

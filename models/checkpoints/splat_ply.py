@@ -98,16 +98,16 @@ def _splats(path: Path, rows: dict[str, np.ndarray], conf: SplatsConfig) -> Spla
         )
 
     def table(*wanted: str) -> np.ndarray:
-        found = np.stack([rows[name].astype(np.float64) for name in wanted], axis=1)
+        values = np.stack([rows[name].astype(np.float64) for name in wanted], axis=1)
         with np.errstate(invalid="ignore"):
-            bad = ~(np.abs(found) <= LARGEST_VALUE)
+            bad = ~(np.abs(values) <= LARGEST_VALUE)
         if bad.any():
             row, column = np.argwhere(bad)[0]
             raise CheckpointError(
                 f"{path}: {wanted[column]} of Gaussian {row} is {rows[wanted[column]][row]}, which is out of range; "
                 "write it again"
             )
-        return found
+        return values
 
     rest = np.zeros((count, conf.rest, 3))
     if channels:

@@ -46,9 +46,9 @@ def halved(values: np.ndarray) -> np.ndarray:
     """
 
     def finer(there: np.ndarray) -> np.ndarray:
-        found = np.empty((2 * len(there) - 1, *there.shape[1:]), there.dtype)
-        found[::2], found[1::2] = there, 0.5 * (there[1:] + there[:-1])
-        return found
+        fine = np.empty((2 * len(there) - 1, *there.shape[1:]), there.dtype)
+        fine[::2], fine[1::2] = there, 0.5 * (there[1:] + there[:-1])
+        return fine
 
     return along_axes(values, finer)
 
@@ -82,10 +82,10 @@ def points_of_parents(cells: np.ndarray) -> np.ndarray:
     """The points [2 K + 1]^3 of marked parent cells [K]^3."""
 
     def touched(there: np.ndarray) -> np.ndarray:
-        found = np.zeros((2 * len(there) + 1, *there.shape[1:]), bool)
-        found[:-1:2], found[1::2] = there, there
-        found[2::2] |= there
-        return found
+        points = np.zeros((2 * len(there) + 1, *there.shape[1:]), bool)
+        points[:-1:2], points[1::2] = there, there
+        points[2::2] |= there
+        return points
 
     return along_axes(cells, touched)
 

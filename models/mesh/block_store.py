@@ -38,7 +38,7 @@ class Patch:
     allowed: float  # the gradient norm up to which the block is correct
 
 
-class Kept:
+class BlockStore:
     """The patches of one extraction in a folder; without a folder nothing is stored."""
 
     def __init__(self, folder: Path | None, coarse: np.ndarray, grid: Grid) -> None:
@@ -63,8 +63,8 @@ class Kept:
         if self._folder is None:
             return None
         try:
-            found: dict[str, Any] = read_members(_path(self._folder, key), None, MOST_BLOCK_BYTES)
-            patch = Patch(**found | {name: float(found[name]) for name in ("steepest", "allowed")})
+            arrays: dict[str, Any] = read_members(_path(self._folder, key), None, MOST_BLOCK_BYTES)
+            patch = Patch(**arrays | {name: float(arrays[name]) for name in ("steepest", "allowed")})
         except (OSError, DamagedError, *INVALID):
             return None
         fits = patch.signs.shape == (3, 2, BLOCK + 1, BLOCK + 1) and patch.faces.max(initial=-1) < len(patch.vertices)

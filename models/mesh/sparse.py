@@ -29,7 +29,7 @@ from models.mesh.block import (
     refine,
     steepest,
 )
-from models.mesh.block_store import Kept, Key, Patch
+from models.mesh.block_store import BlockStore, Key, Patch
 from models.mesh.extraction import BLOCK, EmptySurfaceError, Grid, Progress, Samples, no_crossing
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Sparse:
     blocks: int  # blocks that were refined
     resumed: int  # blocks that were restored from an earlier run
     rule: str  # the rule as a text
-    kept: Kept
+    store: BlockStore
 
 
 def extract(
@@ -65,16 +65,16 @@ def extract(
     """The surface of `field` between the corners `low` and `high` [3], on a grid of `resolution` points per axis.
 
     As published, marching cubes runs on minus the field at `threshold`. At most `chunk` points are evaluated at a time;
-    finished blocks are kept in `folder` until `Sparse.kept.clear`. Raises EmptySurfaceError if there is no surface,
+    finished blocks are kept in `folder` until `Sparse.store.clear`. Raises EmptySurfaceError if there is no surface,
     UserError for a resolution below 2 or a full disk.
     """
     grid = Grid.of(low, high, resolution, COARSEST_BOUNDED if field.bounded else COARSEST_UNBOUNDED)
     samples = Samples(field.outward, field.quantity, grid, threshold, chunk)
     coarse = samples.coarse(grid, progress)
     rule = _rule(field, grid, samples, coarse, threshold)
-    work = _Work(grid, samples, coarse, rule, Kept(folder, coarse, grid))
+    work = _Work(grid, samples, coarse, rule, BlockStore(folder, coarse, grid))
     queue = work.active_blocks()
-    work.kept.require_space(len(queue))
+    work.store.require_space(len(queue))
     while queue:
         for key in progress(queue):
             work.finish(key)
@@ -85,7 +85,7 @@ def extract(
     vertices, faces = weld(patches)
     mesh = trimesh.Trimesh(grid.places(vertices), faces, process=False)
     share = samples.queries / resolution**3
-    return Sparse(mesh, samples.queries, share, len(work.patches), work.resumed, rule.text(), work.kept)
+    return Sparse(mesh, samples.queries, share, len(work.patches), work.resumed, rule.text(), work.store)
 
 
 def _rule(field: LevelSet, grid: Grid, samples: Samples, coarse: np.ndarray, threshold: float) -> Rule:
@@ -103,8 +103,8 @@ def _rule(field: LevelSet, grid: Grid, samples: Samples, coarse: np.ndarray, thr
 class _Work:
     """The blocks of an extraction and their patches."""
 
-    def __init__(self, grid: Grid, samples: Samples, coarse: np.ndarray, rule: Rule, kept: Kept) -> None:
-        self._grid, self._samples, self._coarse, self._rule, self.kept = grid, samples, coarse, rule, kept
+    def __init__(self, grid: Grid, samples: Samples, coarse: np.ndarray, rule: Rule, store: BlockStore) -> None:
+        self._grid, self._samples, self._coarse, self._rule, self.store = grid, samples, coarse, rule, store
         self.patches: dict[Key, Patch] = {}
         self.resumed = 0
         self._forced: dict[Key, np.ndarray] = {}
@@ -121,10 +121,10 @@ class _Work:
 
     def finish(self, key: Key) -> None:
         """Compute or restore the patch of a block."""
-        patch = None if key in self.patches else self.kept.load(key)
+        patch = None if key in self.patches else self.store.load(key)
         if patch is None:
             patch = self._evaluated(key)
-            self.kept.save(key, patch)
+            self.store.save(key, patch)
         else:
             self.resumed += 1
             self._forced[key] = patch.forced
@@ -139,14 +139,14 @@ class _Work:
         while True:
             rule = self._rule.widened(slope)
             active = self._active_in(key, rule)
-            values, found = refine(
+            values, steepness = refine(
                 coarse, active, forced, grid.stride, grid.spacing, rule, lambda places: self._samples(places + origin)
             )
-            if rule.widened(found) is rule:
+            if rule.widened(steepness) is rule:
                 break
-            slope = found
+            slope = steepness
         vertices, faces = march(values[grid.within(key)], origin)
-        return Patch(vertices, faces, face_signs(values), forced, found, slope)
+        return Patch(vertices, faces, face_signs(values), forced, steepness, slope)
 
     def _active_in(self, key: Key, rule: Rule) -> np.ndarray:
         """The coarse cells of a block that the surface may cross, also considering those around them."""
@@ -164,7 +164,7 @@ class _Work:
 
     def too_steep(self) -> set[Key]:
         """The blocks in which the rule was too narrow, according to their neighbours."""
-        found = set()
+        blocks = set()
         steep = [key for key, patch in self.patches.items() if self._rule.widened(patch.steepest) is not self._rule]
         for key in {tuple(np.add(key, step).tolist()) for key in steep for step in BLOCK_NEIGHBOURS}:
             if min(key) < 0 or max(key) >= self._grid.blocks:
@@ -173,14 +173,14 @@ class _Work:
             if key in self.patches:
                 allowed = self._rule.widened(self.patches[key].allowed)
                 if allowed.widened(slope) is not allowed:
-                    found.add(key)
+                    blocks.add(key)
             elif self._active_in(key, self._rule.widened(slope)).any():
-                found.add(key)
-        return found
+                blocks.add(key)
+        return blocks
 
     def inconsistent(self) -> set[Key]:
         """The blocks to evaluate again: the surface leaves one of two neighbours, and the other has none there."""
-        found = set()
+        blocks = set()
         for key, patch in self.patches.items():
             for axis, end in itertools.product(range(3), range(2)):
                 x, y, z = (index + (2 * end - 1) * (axis == at) for at, index in enumerate(key))
@@ -191,8 +191,8 @@ class _Work:
                 if differs.any():
                     self._force(key, axis, end, differs)
                     self._force(other, axis, 1 - end, differs)
-                    found |= {key, other}
-        return found
+                    blocks |= {key, other}
+        return blocks
 
     def _signs(self, key: Key, axis: int, end: int) -> np.ndarray:
         """The inside points of a face; an unrefined block has one sign."""
@@ -225,8 +225,8 @@ def weld(patches: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
     _, first, which = np.unique(vertices[border], axis=0, return_index=True, return_inverse=True)
     target = np.arange(len(vertices))
     target[border] = border[first[which.reshape(-1)]]
-    kept = target == np.arange(len(vertices))
-    number = (np.cumsum(kept) - 1)[target]
+    is_own = target == np.arange(len(vertices))
+    number = (np.cumsum(is_own) - 1)[target]
     # Patch by patch into one array, because there may be tens of millions of triangles.
     faces, count = np.empty((sum(len(part) for _, part in patches), 3), np.int64), 0
     for (_, part), start in zip(patches, starts, strict=False):
@@ -235,4 +235,4 @@ def weld(patches: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
         renumbered = renumbered[(first != second) & (second != third) & (third != first)]
         faces[count : count + len(renumbered)] = renumbered
         count += len(renumbered)
-    return vertices[kept], faces[:count]
+    return vertices[is_own], faces[:count]

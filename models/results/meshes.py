@@ -50,7 +50,7 @@ def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
         surface = _finished(context, request, found.mesh, stages)
     path = request.output or context.experiment.path("meshes", f"{context.step:08d}{default_suffix(request)}")
     write(context.experiment, context.step, context.log, request, surface, path)
-    found.kept.clear()
+    found.store.clear()
     return surface
 
 

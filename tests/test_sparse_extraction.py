@@ -93,7 +93,7 @@ def test_kill_loses_at_most_a_block_and_the_mesh_is_the_same(tmp_path):
     assert found.resumed >= kept and field.queries < expected.queries
     assert np.array_equal(found.mesh.vertices, expected.mesh.vertices)
     assert np.array_equal(found.mesh.faces, expected.mesh.faces)
-    found.kept.clear()
+    found.store.clear()
     assert not list(tmp_path.rglob("*.npz"))
 
 

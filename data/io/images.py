@@ -69,12 +69,12 @@ def list_images(folder: Path) -> list[Path]:
 def entries(folder: Path, is_wanted: Callable[[Path], bool]) -> list[Path]:
     """The visible entries of a folder with `is_wanted`, in natural order; raises ImageError if it cannot be listed."""
     try:
-        found = [entry for entry in folder.iterdir() if not entry.name.startswith(".") and is_wanted(entry)]
+        wanted = [entry for entry in folder.iterdir() if not entry.name.startswith(".") and is_wanted(entry)]
     except OSError as error:
         raise ImageError(
             f"{folder}: cannot be listed ({error.strerror}); check that it is a readable folder"
         ) from error
-    return sorted(found, key=natural_key)
+    return sorted(wanted, key=natural_key)
 
 
 def require_images(folder: Path) -> list[Path]:
@@ -114,33 +114,6 @@ def read_image(path: Path | str) -> np.ndarray:
     The format is detected from the content, not the name. A palette is expanded; grey with alpha becomes RGBA. Raises
     ImageError for a file that is missing, unreadable, of another format, damaged, or larger than MAX_PIXELS.
     """
-    encoded = _read_encoded(path)
-    profile = read_metadata(encoded).profile
-    try:
-        with read_by_library(), native_stderr_silenced():
-            converted = cmyk_as_srgb(encoded, profile)
-            if converted is not None:
-                return converted
-            page = tiff_page(io.BytesIO(encoded)) if encoded[:4] in TIFF_SIGNATURES else None
-            pixels = _decoded(np.frombuffer(encoded, dtype=np.uint8), page.number if page else 0)
-    except DamagedError as error:
-        raise ImageError(f"{path}: cannot be decoded ({error}); save it again") from error
-    if pixels is None:
-        raise ImageError(f"{path}: {DAMAGED}")
-    if pixels.dtype not in (np.uint8, np.uint16):
-        raise ImageError(f"{path}: has samples of type {pixels.dtype}; save it with 8 or 16 bits per channel")
-    return to_srgb(straight(_rgb_order(pixels), page) if page else _rgb_order(pixels), profile)
-
-
-def _decoded(encoded: np.ndarray, page: int) -> np.ndarray | None:
-    """A page of an image file as OpenCV decodes it; None if it cannot."""
-    if page == 0:
-        return cv2.imdecode(encoded, cv2.IMREAD_UNCHANGED)
-    return next(iter(cv2.imdecodemulti(encoded, cv2.IMREAD_UNCHANGED, range=(page, page + 1))[1]), None)
-
-
-def _read_encoded(path: Path | str) -> bytes:
-    """The bytes of the file, after a check of the image size in its header."""
     try:
         encoded = read_regular(path, MAX_FILE_BYTES + 1)
     except OSError as error:
@@ -149,7 +122,29 @@ def _read_encoded(path: Path | str) -> bytes:
         raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a photograph")
     require_whole_png(encoded, path)
     _plausible(path, header_size(io.BytesIO(encoded), path), len(encoded))
-    return encoded
+    profile, bits = read_metadata(encoded).profile, np.frombuffer(encoded, dtype=np.uint8)
+    try:
+        with read_by_library(), native_stderr_silenced():
+            converted = cmyk_as_srgb(encoded, profile)
+            if converted is not None:
+                return converted
+            page = tiff_page(io.BytesIO(encoded)) if encoded[:4] in TIFF_SIGNATURES else None
+            if page and page.number:
+                pages = cv2.imdecodemulti(bits, cv2.IMREAD_UNCHANGED, range=(page.number, page.number + 1))[1]
+                pixels = next(iter(pages), None)
+            else:
+                pixels = cv2.imdecode(bits, cv2.IMREAD_UNCHANGED)
+    except DamagedError as error:
+        raise ImageError(f"{path}: cannot be decoded ({error}); save it again") from error
+    if pixels is None:
+        raise ImageError(f"{path}: {DAMAGED}")
+    if pixels.dtype not in (np.uint8, np.uint16):
+        raise ImageError(f"{path}: has samples of type {pixels.dtype}; save it with 8 or 16 bits per channel")
+    if pixels.ndim == 2:
+        pixels = pixels[..., None]
+    else:
+        pixels = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
+    return to_srgb(straight(pixels, page) if page else pixels, profile)
 
 
 def image_size(path: Path | str) -> tuple[int, int]:
@@ -174,13 +169,6 @@ def _plausible(path: Path | str, size: tuple[int, int], length: int) -> tuple[in
     if width * height > PIXELS_PER_BYTE * length:
         raise ImageError(f"{path}: its header claims {width}x{height} pixels, too many for its {length} bytes")
     return size
-
-
-def _rgb_order(pixels: np.ndarray) -> np.ndarray:
-    """An OpenCV image (grey, BGR or BGRA) as [H, W, C] in RGB(A) order."""
-    if pixels.ndim == 2:
-        return pixels[..., None]
-    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
 
 
 def rgb_of(image: np.ndarray) -> np.ndarray:

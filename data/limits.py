@@ -40,7 +40,7 @@ def limits(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def shown(value: object) -> str:
+def excerpt(value: object) -> str:
     """The value as quoted in messages, truncated if long."""
     if isinstance(value, int) and abs(value) > sys.float_info.max:
         return "a number beyond 1.8e308"  # Python writes no more than 4,300 digits
@@ -77,9 +77,9 @@ def require_values(block: DataclassInstance) -> None:
     for field in dataclasses.fields(block):
         value, kind = getattr(block, field.name), _kinds(type(block))[field.name]
         if isinstance(value, str) and Path in (kind, *get_args(kind)):
-            raise UserError(f"{name}: {field.name} must be a Path, not a text; write Path({shown(value)})")
+            raise UserError(f"{name}: {field.name} must be a Path, not a text; write Path({excerpt(value)})")
         if wrong := _wrong(value, kind, field.metadata):
-            raise UserError(f"{name}: {field.name} = {shown(value)} {wrong}")
+            raise UserError(f"{name}: {field.name} = {excerpt(value)} {wrong}")
         if dataclasses.is_dataclass(kind):
             require_values(value)
 

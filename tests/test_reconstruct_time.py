@@ -153,13 +153,13 @@ def test_the_remaining_time_leaves_out_compiling_and_images():
 
 def test_work_of_some_seconds_has_a_bar_on_a_terminal(monkeypatch):
     screen = io.StringIO()
-    monkeypatch.setattr(bars, "is_watched", lambda: True)
+    monkeypatch.setattr(bars, "is_terminal", lambda: True)
     monkeypatch.setattr(bars, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr("sys.stderr", screen)
-    assert list(bars.shown([1, 2], "photographs")) == [1, 2] and "photographs" in screen.getvalue()
-    monkeypatch.setattr(bars, "is_watched", lambda: False)
+    assert list(bars.progress([1, 2], "photographs")) == [1, 2] and "photographs" in screen.getvalue()
+    monkeypatch.setattr(bars, "is_terminal", lambda: False)
     screen.truncate(0)
-    assert list(bars.shown([1, 2], "photographs")) == [1, 2] and "photographs" not in screen.getvalue()
+    assert list(bars.progress([1, 2], "photographs")) == [1, 2] and "photographs" not in screen.getvalue()
 
 
 @pytest.mark.parametrize(("is_held", "words"), [(True, "Jittor compiles itself"), (False, "another process compiles")])

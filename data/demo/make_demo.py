@@ -24,7 +24,7 @@ import mcubes
 import numpy as np
 import trimesh
 
-from data.io.bars import shown
+from data.io.bars import progress
 from data.scenes.frustum import sphere_points
 from data.scenes.readers.neus import write_neus_scene
 from data.scenes.scene import Scene
@@ -203,7 +203,7 @@ def write_views(folder: Path, poses: np.ndarray) -> None:
     rows, columns = np.mgrid[:IMAGE_SIZE, :IMAGE_SIZE]
     pixels = np.stack([columns, rows], axis=-1).reshape(-1, 2)
     images, masks = [], []
-    for pose in shown(poses, folder.name):
+    for pose in progress(poses, folder.name):
         parts = [render_pixels(pixels[i : i + RENDER_CHUNK], pose) for i in range(0, len(pixels), RENDER_CHUNK)]
         color, cover = (np.concatenate(part) for part in zip(*parts, strict=True))
         images.append(np.rint(255.0 * color).astype(np.uint8).reshape(*shape, 3))

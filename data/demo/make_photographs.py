@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from data.demo.make_demo import RAYS_PER_AXIS, look_at_center, shade, sphere_trace
-from data.io.bars import shown
+from data.io.bars import progress
 from data.io.images import write_image
 
 DEFAULT_COUNT, DEFAULT_WIDTH = 36, 400  # neighbouring images overlap by two thirds; pixels
@@ -119,7 +119,7 @@ def main() -> None:
     pattern = cloth()
     try:
         given.folder.mkdir(parents=True, exist_ok=True)
-        for index, pose in enumerate(shown(poses(given.count), "photographs")):
+        for index, pose in enumerate(progress(poses(given.count), "photographs")):
             image = render_image(pose, given.width, pattern, given.markers)
             write_image(given.folder / f"{index:03d}.png", image)
     except OSError as error:

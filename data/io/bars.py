@@ -9,14 +9,14 @@ from typing import Any
 from tqdm import tqdm
 
 from data.errors import one_line
-from data.io.streams import is_shown, is_watched
+from data.io.streams import is_terminal, is_visible
 
 LEAST_SECONDS = 2.0  # longer work has a bar
 
 
-def shown(items: Iterable[Any], name: str) -> Iterable[Any]:
+def progress(items: Iterable[Any], name: str) -> Iterable[Any]:
     """`items` with a progress bar, which only a terminal shows, and only for work longer than LEAST_SECONDS."""
-    return Bar(items, desc=name, disable=not is_watched(), delay=LEAST_SECONDS, leave=False, dynamic_ncols=True)
+    return Bar(items, desc=name, disable=not is_terminal(), delay=LEAST_SECONDS, leave=False, dynamic_ncols=True)
 
 
 class Bar(tqdm):
@@ -24,7 +24,7 @@ class Bar(tqdm):
 
     def __init__(self, iterable: Iterable[Any] | None = None, **options: Any) -> None:
         """`options` are tqdm's."""
-        if options.get("file") is None and (sys.stderr is None or not is_shown()):
+        if options.get("file") is None and (sys.stderr is None or not is_visible()):
             options["disable"] = True
         super().__init__(iterable, **options)
 

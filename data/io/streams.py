@@ -89,14 +89,14 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def is_shown() -> bool:
+def is_visible() -> bool:
     """Whether lines and progress bars are on the terminal."""
     return not _is_hushed and _tell in (None, say)
 
 
 def redraw(text: str, end: str = "") -> None:
     """Print `text` on stderr over the current line."""
-    if not is_shown():
+    if not is_visible():
         return
     _write(f"\r{one_line(text)}{end}", sys.stderr)
 
@@ -106,7 +106,7 @@ def report_crash() -> None:
     complain(*traceback.format_exc().rstrip("\n").split("\n"))
 
 
-def is_watched() -> bool:
+def is_terminal() -> bool:
     """Whether stderr is a terminal."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or missing
         return sys.stderr.isatty()

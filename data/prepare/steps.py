@@ -15,7 +15,7 @@ from typing import Any
 from data.errors import INVALID, UserError
 from data.io import bars
 from data.io.files import open_input, read_regular, remove, write_result
-from data.io.streams import is_watched
+from data.io.streams import is_terminal
 
 Say = Callable[[str], None]  # called with each line for the user
 Noted = dict[str, list[object]]  # name below a folder -> size and SHA-256 of the file
@@ -203,7 +203,7 @@ class Bar(bars.Bar):
     """A bar on stderr, shown only on a terminal."""
 
     def __init__(self, name: str, total: int | None, unit: str = "photo") -> None:
-        super().__init__(total=total, desc=name, unit=f" {unit}", disable=not is_watched(), dynamic_ncols=True)
+        super().__init__(total=total, desc=name, unit=f" {unit}", disable=not is_terminal(), dynamic_ncols=True)
 
     def to(self, count: int) -> None:
         """Show that `count` units are done."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from data.errors import UserError
 from data.io.streams import complain, quiet, say
-from data.limits import require_values, shown
+from data.limits import excerpt, require_values
 from models.config.program import PROGRAM_FOLDER, existing_in_program, find_conf
 from models.machine.ranks import is_writer, joined
 from models.mesh.output import require_source, require_valid
@@ -55,7 +55,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         for name, value in signature(function).bind(*arguments, **named).arguments.items():
             kind = function.__annotations__[name]
             if not _is_of(value, kind):
-                raise UserError(f"{function.__name__}: {name} = {shown(value)} must be {kind}")
+                raise UserError(f"{function.__name__}: {name} = {excerpt(value)} must be {kind}")
         with quiet():
             return function(*arguments, **named)
 

@@ -17,7 +17,7 @@ from data.io.clock import Spent, Times, added, ends_at, so_far
 from data.io.files import read_regular, write_result
 from data.io.images import image_size, list_images
 from data.io.streams import complain, say
-from data.limits import shown
+from data.limits import excerpt
 from data.scenes.readers.neus import CAMERA_FILE
 from models.checkpoints.folder import EARLIER, SUFFIX, back_up, has_checkpoints, latest_checkpoint, remove_backup
 from models.commands.command import Selected
@@ -188,7 +188,7 @@ def require_possible(minutes: float | str | None, output: Path | None, color: st
     """Raises UserError for minutes out of range, and options of a mesh that do not apply."""
     is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MOST_MINUTES
     if not is_number and minutes not in (None, AUTO):
-        given = f"{minutes:g}" if isinstance(minutes, float) else shown(minutes).strip("'")
+        given = f"{minutes:g}" if isinstance(minutes, float) else excerpt(minutes).strip("'")
         raise UserError(f"--minutes {given}: must be above 0 and at most {MOST_MINUTES:g}")
     for name, is_given in (("--output", output is not None), ("--colour texture", color == TEXTURE)):
         if is_given:

@@ -19,7 +19,7 @@ from pyparsing import ParseBaseException
 
 from data.errors import INVALID, reason
 from data.io.files import read_regular, similar_names
-from models.config.strict import ConfigError, shown
+from models.config.strict import ConfigError, excerpt
 
 CPU, CUDA = DEVICES = ("cpu", "cuda")
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
@@ -118,7 +118,7 @@ class _Files:
         try:
             resolved = path.resolve()
         except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have, or circular links
-            raise ConfigError(f"{shown(str(path))}: cannot be read as a conf file ({reason(error)})") from None
+            raise ConfigError(f"{excerpt(str(path))}: cannot be read as a conf file ({reason(error)})") from None
         if resolved in self._being_read:
             raise ConfigError(f"{path}: includes itself; remove that include")
         self._files += 1
@@ -145,7 +145,9 @@ class _Files:
         tree, start = ConfigTree(root=True), 0
         for include in INCLUDE.finditer(text):
             if folder is None:
-                raise ConfigError(f"{source}: {shown(include[0])}: not allowed here; insert the file's content instead")
+                raise ConfigError(
+                    f"{source}: {excerpt(include[0])}: not allowed here; insert the file's content instead"
+                )
             tree = _parsed(text, start, include.start(), source).with_fallback(tree, resolve=False)
             tree = self.parse_file(folder / include[1]).with_fallback(tree, resolve=False)
             start = include.end()
@@ -163,11 +165,11 @@ def _parsed(text: str, start: int, end: int, source: str) -> ConfigTree:
     )
     if nested := NESTED_INCLUDE.search(part):
         line = 1 + part.count("\n", 0, nested.end())
-        raise ConfigError(f"{source}, line {line}: not HOCON near {shown(nested[0].strip())}; {hint}")
+        raise ConfigError(f"{source}, line {line}: not HOCON near {excerpt(nested[0].strip())}; {hint}")
     try:
         tree = _tree_of(part)
     except ParseBaseException as error:
-        near = shown(error.line.strip())
+        near = excerpt(error.line.strip())
         raise ConfigError(f"{source}, line {error.lineno}: not HOCON near {near}; {hint}") from None
     except PYHOCON_FAILURES as error:
         raise ConfigError(f"{source}: cannot be read as HOCON: {reason(error)}") from None
@@ -218,7 +220,7 @@ def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
     if not isinstance(value, str) or CASE_WORD not in value:
         return value
     if not case:
-        raise ConfigError(f"{source}: {key} = {shown(value)}: uses {CASE_WORD}; pass --case NAME")
+        raise ConfigError(f"{source}: {key} = {excerpt(value)}: uses {CASE_WORD}; pass --case NAME")
     return value.replace(CASE_WORD, case)
 
 
@@ -231,12 +233,14 @@ def _require_one_key(block: ConfigTree, text: str) -> None:
     part: Any = block
     for name in key.split("."):
         if not isinstance(part, ConfigTree) or list(part) != [name]:
-            raise ConfigError(f"--set {key}: its value {shown(text.partition(' = ')[2])} sets other keys too; quote it")
+            raise ConfigError(
+                f"--set {key}: its value {excerpt(text.partition(' = ')[2])} sets other keys too; quote it"
+            )
         part = part[name]
     while isinstance(part, ConfigTree):
         if len(part) != 1:
             raise ConfigError(
-                f"--set {key}: its value {shown(text.partition(' = ')[2])} is a block, which sets several keys; give "
+                f"--set {key}: its value {excerpt(text.partition(' = ')[2])} is a block, which sets several keys; give "
                 "each with a --set of its own"
             )
         part = next(iter(part.values()))

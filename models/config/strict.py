@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, g
 
 from data.errors import UserError
 from data.limits import KIND_NAMES, fault
+from data.limits import excerpt as excerpt
 from data.limits import limits as limits
-from data.limits import shown as shown
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -105,13 +105,13 @@ def check_part(block_class: type, mapping: object, path: str) -> None:
     metadata = {field.name: field.metadata for field in dataclasses.fields(block_class)}
     for key, value in _given(field_types(block_class), mapping, path).items():
         if fault := _fault(value, metadata[key]):
-            raise ConfigError(f"{path}.{key} = {shown(value)}: {fault}")
+            raise ConfigError(f"{path}.{key} = {excerpt(value)}: {fault}")
 
 
 def _given(kinds: Mapping[str, Any], mapping: object, path: str) -> dict[str, Any]:
     """The converted values of a block; raises ConfigError for a value that is not a block, and for invalid keys."""
     if not isinstance(mapping, Mapping):
-        raise ConfigError(f"{path or 'the conf'}: must be a block {{ key = value ... }}, not {shown(mapping)}")
+        raise ConfigError(f"{path or 'the conf'}: must be a block {{ key = value ... }}, not {excerpt(mapping)}")
     prefix = path + "." if path else ""
     for key in mapping:
         if key not in kinds:
@@ -129,7 +129,7 @@ def check_limits(block: Any, path: str = "") -> None:
             for name, further in value.items():
                 check_limits(further, f"{path}.{name}")
         elif fault := _fault(value, field.metadata):
-            raise ConfigError(f"{key} = {shown(value)}: {fault}")
+            raise ConfigError(f"{key} = {excerpt(value)}: {fault}")
 
 
 def _fault(value: Any, metadata: Mapping[str, Any]) -> str:
@@ -145,13 +145,13 @@ def _convert(value: object, kind: Any, path: str) -> Any:
         return _scalar(value, kind, path)
     if kind is dict or get_origin(kind) is Mapping:  # blocks that are parsed elsewhere
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{path}: must be a block {{ key = value ... }}, not {shown(value)}")
+            raise ConfigError(f"{path}: must be a block {{ key = value ... }}, not {excerpt(value)}")
         return dict(value)
     if Auto in get_args(kind):
         return _number_or_auto(value, get_args(kind)[0], path)
     element = get_args(kind)[0]
     if not isinstance(value, list | tuple):
-        raise ConfigError(f"{path} = {shown(value)}: must be a list in brackets, such as [4] or []")
+        raise ConfigError(f"{path} = {excerpt(value)}: must be a list in brackets, such as [4] or []")
     return tuple(_scalar(item, element, path) for item in value)
 
 
@@ -169,7 +169,7 @@ def _scalar(value: object, kind: type, path: str) -> Any:
     if kind is bool and isinstance(value, str):
         value = BOOLEAN_WORDS.get(value.lower(), value)
     if kind is str and isinstance(value, str) and not value.isprintable():
-        raise ConfigError(f"{path} = {shown(value)}: must not contain control characters")
+        raise ConfigError(f"{path} = {excerpt(value)}: must not contain control characters")
     if kind is str and isinstance(value, str):
         value = os.path.expanduser(value)
     fits = isinstance(value, kind)
@@ -179,7 +179,7 @@ def _scalar(value: object, kind: type, path: str) -> Any:
         fits = False
     if not fits:
         hint = "; write it in quotes" if kind is str and isinstance(value, int | float) else ""
-        raise ConfigError(f"{path} = {shown(value)}: must be {KIND_NAMES[kind]}{hint}")
+        raise ConfigError(f"{path} = {excerpt(value)}: must be {KIND_NAMES[kind]}{hint}")
     return value
 
 

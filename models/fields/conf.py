@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
-from models.config.strict import AUTO, Auto, ConfigError, limits, shown
+from models.config.strict import AUTO, Auto, ConfigError, excerpt, limits
 from models.ops.sizes import (
     FEATURES,
     GridSizes,
@@ -66,7 +66,7 @@ class NerfConfig:
             raise ConfigError(f"model.nerf.use_viewdirs = false: must be true {where}")
         if any(layer < 0 or layer == self.D - 1 for layer in self.skips):
             words = f"must not be negative nor the last layer, {self.D - 1}"
-            raise ConfigError(f"model.nerf.skips = {shown(self.skips)}: {words}")
+            raise ConfigError(f"model.nerf.skips = {excerpt(self.skips)}: {words}")
 
     @property
     def trunk(self) -> Widths:
@@ -107,7 +107,7 @@ class SdfConfig:
         """Raises ConfigError unless each skip is at a hidden layer and the previous layer keeps at least one output."""
         key = "model.sdf_network.skip_in"
         if any(not 1 <= layer <= self.n_layers for layer in self.skip_in):
-            raise ConfigError(f"{key} = {shown(self.skip_in)}: its layers must lie in 1..n_layers = {self.n_layers}")
+            raise ConfigError(f"{key} = {excerpt(self.skip_in)}: its layers must lie in 1..n_layers = {self.n_layers}")
         if self.skip_in and self.d_hidden <= self.embedded_width:
             raise ConfigError(
                 f"model.sdf_network.d_hidden = {self.d_hidden}: with skip_in it must be above the "

@@ -37,7 +37,7 @@ from typing import Any
 
 from data.errors import UserError, is_allocation_failure
 from data.io.files import write_atomically
-from data.io.streams import complain, is_watched, redraw
+from data.io.streams import complain, is_terminal, redraw
 from models.machine import environment, jittor_source, toolchain
 from models.machine.available import available_bytes
 from models.machine.cuda.choice import insisted
@@ -66,7 +66,7 @@ class Word:
 
 def show(word: Word) -> None:
     """Print the message on stderr."""
-    if is_watched() and (word.is_passing or word.is_last):
+    if is_terminal() and (word.is_passing or word.is_last):
         redraw(word.text, end="\n" if word.is_last else "")
     elif not word.is_passing:
         complain(word.text)

@@ -14,7 +14,7 @@ import trimesh
 from scipy.spatial import cKDTree
 
 from data.errors import UserError
-from data.io.bars import shown
+from data.io.bars import progress
 from data.parsed_scene import MASK_HALF
 from data.prepare.world import fitted_plane, largest_plane
 from data.rays import PinholeCamera
@@ -54,7 +54,7 @@ def as_seen(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], visibility:
     """Remove faces without a visible vertex. The result may have no faces."""
     vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
     seen = np.zeros(len(vertices), bool)
-    for camera in shown(cameras, "visibility"):
+    for camera in progress(cameras, "visibility"):
         unseen = np.flatnonzero(~seen)
         asked = unseen[camera.shows(*camera.project(vertices[unseen]))]
         seen[asked] = visibility.sees(vertices[asked], normals[asked], camera.center)

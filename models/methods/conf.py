@@ -28,11 +28,11 @@ from models.config.strict import (
     ConfigError,
     check_limits,
     check_part,
+    excerpt,
     field_types,
     from_tree,
     leaf_fields,
     nearest,
-    shown,
 )
 from models.fields.conf import INITIALISATION_KEYS
 from models.methods.block import DEFAULT, ModelConfig
@@ -116,7 +116,7 @@ def from_blocks(tree: object) -> ExperimentConfig:
     blocks = from_tree(_Blocks, tree)
     name = blocks.model.get("type", NEUS)
     if not isinstance(name, str) or name not in METHODS:
-        raise ConfigError(f"model.type = {shown(name)}: must be one of {', '.join(METHODS)}")
+        raise ConfigError(f"model.type = {excerpt(name)}: must be one of {', '.join(METHODS)}")
     block = METHODS[name].block
     further = block.further()
     names = {field.name for field in fields(block)} - {MORE} - block.unused(blocks.model)
@@ -174,7 +174,7 @@ def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
         for key in (own.name for own in fields(old) if own.name not in INITIALISATION_KEYS):
             was, is_now = getattr(old, key), getattr(new, key)
             if was != is_now:
-                found.append(f"model.{name}.{key}: {shown(was)} in the checkpoint, {shown(is_now)} in the conf")
+                found.append(f"model.{name}.{key}: {excerpt(was)} in the checkpoint, {excerpt(is_now)} in the conf")
     return found
 
 
@@ -234,7 +234,7 @@ def _assignment(override: str) -> str:
     """`key=value` as a HOCON assignment: the key is checked, and text is quoted so that any path is possible."""
     key, equals, value = (part.strip() for part in override.partition("="))
     if not override.isprintable():
-        raise ConfigError(f"--set {shown(override)}: must not contain line breaks or control characters")
+        raise ConfigError(f"--set {excerpt(override)}: must not contain line breaks or control characters")
     if not equals or not key:
         raise ConfigError(f"--set {override}: write it as KEY=VALUE, such as train.end_iter=1000")
     leaves = known_leaves()

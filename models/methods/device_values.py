@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from models.config.hocon import DEVICES
-from models.config.strict import shown
+from models.config.strict import excerpt
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
 from models.machine import backend
 from models.methods.conf import MODEL, ExperimentConfig, build, flat, tree_of
@@ -48,7 +48,7 @@ def sizes_line(conf: ExperimentConfig) -> str:
     now = flat(conf)
     chosen = {key: now[key] for key in conf.by_device}
     fitting = [device for device in DEVICES if chosen == {key: one[device] for key, one in conf.by_device.items()}]
-    listed = ", ".join(f"{key} = {shown(value)}" for key, value in chosen.items())
+    listed = ", ".join(f"{key} = {excerpt(value)}" for key, value in chosen.items())
     return f"sizes for {' and '.join(fitting) or 'another device'}: {listed}" if chosen else ""
 
 

@@ -10,7 +10,7 @@ import trimesh
 from scipy.spatial import cKDTree
 
 from data.cameras import evenly_spaced
-from data.io.bars import shown
+from data.io.bars import progress
 from data.pixels import to_uint8
 from data.prepare.inspection.checks import missing_sides
 from data.prepare.inspection.overview import INK, SMALL_TEXT, Canvas, Colour
@@ -64,7 +64,7 @@ def cover(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], points: np.nd
     samples, faces = sample_faces(mesh, min(COVER_SAMPLES, COVER_RAYS // len(cameras)), np.random.default_rng(0))
     visibility, normals = Visibility(mesh), np.asarray(mesh.face_normals)[faces]
     views = np.zeros(len(samples), int)
-    for camera in shown(cameras, "cover"):
+    for camera in progress(cameras, "cover"):
         visible = np.flatnonzero(camera.shows(*camera.project(samples)))
         views[visible] += visibility.sees(samples[visible], normals[visible], camera.center)
     seen = (len(cameras), float(np.median(views)), float(np.mean(views >= ENOUGH)))

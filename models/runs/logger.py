@@ -20,7 +20,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 from data.errors import UserError, is_allocation_failure, one_line
 from data.io.bars import Bar
 from data.io.files import make_folder, open_regular, read_regular
-from data.io.streams import complain, is_watched, say
+from data.io.streams import complain, is_terminal, say
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
 PSNR = ", batch PSNR "  # precedes the value in a log line
@@ -106,8 +106,8 @@ class RunLogger(AbstractContextManager):
 
         A transient bar (`leave=False`) is not drawn if the output is a file.
         """
-        is_vain = not is_watched() and not options.get("leave", True) and "file" not in options
-        seconds = TERMINAL_SECONDS if is_watched() else FILE_SECONDS
+        is_vain = not is_terminal() and not options.get("leave", True) and "file" not in options
+        seconds = TERMINAL_SECONDS if is_terminal() else FILE_SECONDS
         options = {"disable": self._quiet or is_vain, "dynamic_ncols": True, "mininterval": seconds, **options}
         if isinstance(iterable_or_total, int):
             return Bar(total=iterable_or_total, **options)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from data.io.bars import shown
+from data.io.bars import progress
 from data.io.clock import phase, scheduled, slowdown
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
@@ -58,7 +58,7 @@ def compile_step(trainer: Trainer) -> int:
         found = [*after.parameters, *after.exp_avg, *after.exp_avg_sq, after.taken, *seen]
         return [*found, *gradients, *losses.values(), *objective.output.values()]
 
-    count = compile_together(build, partial(shown, name="compiling"))
+    count = compile_together(build, partial(progress, name="compiling"))
     trainer.set_random_states(states)
     return count
 
@@ -149,7 +149,7 @@ def _short_training(
     trainer = Trainer(built, built.sampler(scene, train.batch_size, pixels), train, jitter)
     trainer.ray_chunk = chosen_chunk(trainer, {}).chunk
     started = time.perf_counter()
-    for _ in shown(range(steps), name):
+    for _ in progress(range(steps), name):
         trainer.step()
     trainer.finish_step()
     return time.perf_counter() - started

@@ -68,23 +68,16 @@ def release_after_failure(error: BaseException) -> None:
     release()
 
 
-def free_bytes() -> int:
-    """Memory of the device that the process may still allocate, within the limits of a container.
-
-    Processes of one training on one machine have equal shares of its main memory.
-    """
-    if backend.device_info().name == "cuda":
-        return backend.device_free_bytes()
-    return available_bytes() // choice.processes
-
-
 def budget(memory_limit: float | str) -> int:
     """The bytes by which the pool may grow; call it after `release`. Negative if the limit is already exceeded.
 
-    memory_limit: GB, of the resident size on the CPU, of Jittor's pool on CUDA; "auto": free memory less a margin.
+    memory_limit: GB, of the resident size on the CPU, of Jittor's pool on CUDA; "auto": free memory less a margin,
+    within the limits of a container; processes of one training on one machine have equal shares of its main memory.
     """
     if isinstance(memory_limit, str):
-        return int(free_bytes() * (1.0 - MARGIN_SHARE))
+        is_gpu = backend.device_info().name == "cuda"
+        free = backend.device_free_bytes() if is_gpu else available_bytes() // choice.processes
+        return int(free * (1.0 - MARGIN_SHARE))
     return int(memory_limit * GB) - held_bytes()
 
 

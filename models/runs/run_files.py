@@ -59,7 +59,8 @@ class RunFiles:
     def remove(self) -> None:
         """Remove new files, and the folder if it is new; nothing is removed if a result is among them."""
         new = [path for path in _entries(self._folder) if path.name not in self._before]
-        if self._has_result or any(path.name not in self._passing and not _is_empty(path) for path in new):
+        results = [path for path in new if path.name not in self._passing]
+        if self._has_result or any(path.is_symlink() or not path.is_dir() or any(path.iterdir()) for path in results):
             return
         for path in new:
             with contextlib.suppress(UserError):
@@ -97,8 +98,3 @@ def _entries(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except OSError:
         return []
-
-
-def _is_empty(path: Path) -> bool:
-    """Whether a path is an empty folder."""
-    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())

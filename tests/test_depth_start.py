@@ -91,13 +91,14 @@ def whole(scene, tmp_path_factory):
 
 
 @pytest.mark.parametrize("step", [1, 4])
-def test_a_resumed_training_is_the_unbroken_one_bit_for_bit(whole, tmp_path, step):
+def test_a_resumed_training_is_the_unbroken_one_bit_for_bit(scene, whole, tmp_path, step):
     """Stopped while the points of the depth maps are used, and later."""
     trained, settings = whole
     folder = stopped_after(step, trained, tmp_path / "resumed")
     assert run_conf(CONF, folder, "--case", "sphere", "--is_continue", settings=settings) == 0
     one, other = (everything(saved(where, 8)) for where in (trained, folder))
-    assert one == other and saved(folder, 8).state["plan"]["start"]["value"] == "depth maps"
+    plan = saved(folder, 8).state["plan"]
+    assert one == other and (plan["start"]["value"], plan["depth_views"]) == ("depth maps", scene.n_views)
 
 
 @pytest.mark.cli

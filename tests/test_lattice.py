@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from data.rays import PinholeCamera
-from models.mesh.block import DIRECTIONS, mixed_corners, mixed_parents, points_of_parents, steepest
+from models.mesh.extraction import DIRECTIONS, mixed_corners, mixed_parents, points_of_parents, steepest
 
 SPACING = np.array([0.1, 0.2, 0.3])
 

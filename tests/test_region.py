@@ -7,7 +7,7 @@ from synthetic_scene import similarity
 
 from data.errors import SceneError, UserError
 from data.scenes.frustum import enclosing_ball
-from data.scenes.region import OUTSIDE, find_region, parse_roi, require_common_view
+from data.scenes.region import OUTSIDE_RADII, find_region, parse_roi, require_common_view
 
 RIGS = {"all sides": rigs.sphere_of_cameras(), "half a turn": rigs.arc_of_cameras()}
 LARGEST = rigs.AXES.max()  # the radius of the smallest ball around the ellipsoid
@@ -84,7 +84,7 @@ def test_a_camera_that_would_be_inside_is_left_outside_and_named():
     points = rigs.cloud(rigs.ellipsoid_points(600))
     region = region_of(poses, points=points)
     distances = np.linalg.norm(poses[:, :3, 3] - region.centre, axis=1)
-    assert distances.min() == pytest.approx(OUTSIDE * region.radius) and distances.argmin() == 7
+    assert distances.min() == pytest.approx(OUTSIDE_RADII * region.radius) and distances.argmin() == 7
     assert "shrunk from" in region.how and "view 7" in region.how
     as_found = find_region(rigs.stacked(poses), None, points, cameras_outside=False)  # where it may stand within
     assert_holds_the_object(as_found)

@@ -20,8 +20,7 @@ from dense_extraction import (
 
 from data.errors import UserError
 from models.mesh import sparse
-from models.mesh.block import mixed_corners
-from models.mesh.extraction import EmptySurfaceError
+from models.mesh.extraction import EmptySurfaceError, mixed_corners
 from models.results.surface_metrics import point_to_mesh
 
 CHUNK = 2**16

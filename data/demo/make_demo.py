@@ -33,7 +33,7 @@ TRAIN_VIEWS = 44
 IMAGE_SIZE = 200  # pixels, width and height
 CAMERA_DISTANCE = 3.0  # from the origin: outside the unit sphere, as the published code assumes
 FOCAL_PIXELS = 0.5 * IMAGE_SIZE * np.sqrt(CAMERA_DISTANCE**2 - 1.0)  # the unit sphere touches the borders of the image
-RAYS_PER_AXIS = 3  # per pixel and axis: nine rays per pixel for antialiasing
+SUBPIXELS = 3  # per pixel and axis: nine rays per pixel for antialiasing
 WORLD_SCALE = 2.5
 WORLD_CENTER = np.array([4.0, -7.0, 1.5])
 SCENE_TO_WORLD = np.diag([WORLD_SCALE, WORLD_SCALE, WORLD_SCALE, 1.0])
@@ -59,11 +59,6 @@ def smooth_min(a: np.ndarray, b: np.ndarray, width: float) -> np.ndarray:
     """Minimum of two distances with a fillet of size `width` (quadratic polynomial); lies at most width/4 below."""
     overlap = np.maximum(width - np.abs(a - b), 0.0) / width
     return np.minimum(a, b) - 0.25 * width * overlap**2
-
-
-def smooth_max(a: np.ndarray, b: np.ndarray, width: float) -> np.ndarray:
-    """Maximum with a rounded edge of size `width`: the intersection of two solids."""
-    return -smooth_min(-a, -b, width)
 
 
 def capped_cylinder(radial: np.ndarray, height: np.ndarray, radius: float, low: float, high: float) -> np.ndarray:
@@ -108,7 +103,7 @@ def jug_sdf(points: np.ndarray) -> np.ndarray:
     handle = arc_tube(points, (-0.47, 0.13), 0.26, (1.15, 5.10), (0.06, 0.06))
     solid = smooth_min(smooth_min(body, spout, 0.10), handle, 0.08)
     hollow = np.hypot(radial, height - 0.47) - 0.39
-    solid = smooth_max(solid, -hollow, 0.10)
+    solid = -smooth_min(-solid, hollow, 0.10)  # the intersection with the outside of the hollow
     stem = capped_cylinder(radial, height, 0.09, -0.70, -0.30)
     foot = capped_cylinder(radial, height, 0.32, -0.70, -0.68) - 0.035
     return smooth_min(solid, smooth_min(foot, stem, 0.16), 0.14)
@@ -173,7 +168,7 @@ def shade(points: np.ndarray) -> np.ndarray:
 
 def render_pixels(pixels: np.ndarray, camera_to_scene: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Colours [P, 3] in [0, 1] on black and coverage [P] of pixels [P, 2] (column, row) seen from a pose [4, 4]."""
-    offsets = (np.arange(RAYS_PER_AXIS) + 0.5) / RAYS_PER_AXIS - 0.5
+    offsets = (np.arange(SUBPIXELS) + 0.5) / SUBPIXELS - 0.5
     grid = np.stack(np.meshgrid(offsets, offsets, indexing="xy"), axis=-1).reshape(-1, 2)
     places = (pixels[:, None, :] + grid).reshape(-1, 2)
     x, y = ((places - 0.5 * (IMAGE_SIZE - 1)) / FOCAL_PIXELS).T

@@ -15,7 +15,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.demo.make_demo import RAYS_PER_AXIS, look_at_center, shade, sphere_trace
+from data.demo.make_demo import SUBPIXELS, look_at_center, shade, sphere_trace
 from data.io.bars import progress
 from data.io.images import write_image
 
@@ -77,7 +77,7 @@ def render_image(pose: np.ndarray, width: int, pattern: np.ndarray, has_markers:
     With markers, the mean of 3 x 3 rays per pixel: the detector needs smooth edges.
     """
     if has_markers:
-        fine = _rendered(pose, RAYS_PER_AXIS * width, pattern, True)
+        fine = _rendered(pose, SUBPIXELS * width, pattern, True)
         return cv2.resize(fine, (width, round(width * ASPECT)), interpolation=cv2.INTER_AREA)
     return _rendered(pose, width, pattern, False)
 

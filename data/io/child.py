@@ -36,7 +36,7 @@ from data.io.child import serve
 serve(int(sys.argv[1]), int(sys.argv[2]))
 """
 PR_SET_PDEATHSIG = 1  # prctl(2)
-POLL_SECONDS = 0.25  # between progress updates
+CHILD_POLL_SECONDS = 0.25  # between progress updates
 LAST_BYTES = 65536  # of a log, which are searched for the reason of a failure
 
 
@@ -57,7 +57,7 @@ def run_apart(
     Args:
         log: stdout and stderr of the child are appended to this file.
         on_event: called in this process with each value that the task passes to `report`.
-        on_wait: called in this process every POLL_SECONDS while nothing is reported.
+        on_wait: called in this process every CHILD_POLL_SECONDS while nothing is reported.
         most_memory: limit on the child's address space in bytes; None: no additional limit.
     Raises:
         ChildError: the task raised an exception, or the process ended without a result.
@@ -101,7 +101,7 @@ def _started(theirs: Connection, log: Path) -> Iterator[subprocess.Popen]:
 def _result(receiver: Connection, on_event: Callable[[Any], None], on_wait: Callable[[], None]) -> Any:
     """Wait for the result; raises EOFError if the process ended."""
     while True:
-        if not receiver.poll(POLL_SECONDS):
+        if not receiver.poll(CHILD_POLL_SECONDS):
             on_wait()
             continue
         kind, value = receiver.recv()
@@ -112,12 +112,6 @@ def _result(receiver: Connection, on_event: Callable[[Any], None], on_wait: Call
         if kind == "memory":
             raise MemoryError(value)
         on_event(value)
-
-
-def _limit(most: int) -> None:
-    """Limit the address space of this process to `most` bytes, without raising an existing limit."""
-    known = [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min(most, *known), min(most, *known)) if known else (most, most))
 
 
 def serve(descriptor: int, parent: int) -> None:
@@ -131,8 +125,9 @@ def serve(descriptor: int, parent: int) -> None:
     with Connection(descriptor) as pipe:
         try:
             most_memory, task, arguments = pipe.recv()
-            if most_memory is not None:
-                _limit(most_memory)
+            if most_memory is not None:  # an existing limit is not raised
+                known = [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
+                resource.setrlimit(resource.RLIMIT_AS, (min(most_memory, *known, most_memory),) * 2)
             pipe.send(("result", task(lambda event: pipe.send(("event", event)), *arguments)))
         except Exception as error:  # noqa: BLE001 (every exception is reported to the parent)
             kind = "memory" if is_allocation_failure(error) else "error"

@@ -16,7 +16,7 @@ from data.io.untrusted import kind, number, read_object
 from data.parsed_scene import MASK_HALF
 from data.prepare.sources import upright_size
 from data.scenes.frustum import enclosing_ball, meeting_point
-from data.scenes.region import OUTSIDE, SENTENCE, described_region
+from data.scenes.region import OUTSIDE_RADII, SENTENCE, described_region
 from data.scenes.scene import Scene, radius_of
 from data.scenes.sparse import TRIMMED, well_supported
 
@@ -118,7 +118,7 @@ def around(scene: Scene, points: np.ndarray) -> Scene:
     """
     centre, radius = enclosing_ball(_central(points))
     nearest = np.linalg.norm(scene.c2w[:, :3, 3] - centre, axis=1).min()
-    radius = min(SPHERE_MARGIN * radius, nearest / OUTSIDE)
+    radius = min(SPHERE_MARGIN * radius, nearest / OUTSIDE_RADII)
     place = np.diag([radius, radius, radius, 1.0])
     place[:3, 3] = centre
     c2w = scene.c2w.copy()

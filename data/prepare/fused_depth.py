@@ -26,9 +26,9 @@ from data.scenes.undistort import resized
 
 NEAREST = 1e-3  # depth, radii: an SfM point may coincide with a camera
 # The depths of the sweep extend to this multiple of the far end of the sphere: what is behind it would match within.
-BEYOND = 10.0
+FARTHEST_DEPTH = 10.0
 CELLS = 64  # grid cells per side of the cube around the unit sphere: as fine as the first levels of a feature grid
-TRUNCATION = 6.0 / CELLS  # three cells
+FUSED_TRUNCATION = 6.0 / CELLS  # three cells
 NEAR_SURFACE = 0.9  # of the truncation: the mean of the distances there is not truncated
 OBSERVED = 2  # depth maps that must have observed a cell near the surface, or hidden one
 LEAST_HIDDEN = 1 / 3  # depth maps that show a surface before an inner cell, as a fraction of the images that contain it
@@ -36,25 +36,25 @@ MOST_FREE = 0.25  # depth maps that see through a hidden cell, as a fraction of 
 FARTHEST_POINT = 4.0 / CELLS  # of a pixel's point from the fused surface: two cells
 SMOOTHING = 1.0  # cells, standard deviation
 LEAST_KNOWN = 0.05  # of the pixels; the outlines of objects without texture have depths, too
-LEAST_POINTS = 1000  # of the depth maps in the region: fewer show no surface
-MOST_POINTS = 50_000  # drawn from all; more do not change a training
+LEAST_DEPTH_POINTS = 1000  # of the depth maps in the region: fewer show no surface
+MOST_DEPTH_POINTS = 50_000  # drawn from all; more do not change a training
 
-SIDE = 240  # pixels, longer side of the reduced photographs; 180 cost quality
-SOURCES = 4  # source views of a photograph; 3 cost quality, too
+SWEEP_SIDE = 240  # pixels, longer side of the reduced photographs; 180 cost quality
+SOURCE_VIEWS = 4  # source views of a photograph; 3 cost quality, too
 BEST = 2  # of them count at a pixel, because the point may be hidden in the others
-WINDOW = 7  # pixels
+CORRELATION_WINDOW = 7  # pixels
 FEWEST_PLANES, MOST_PLANES = 32, 160
 MOST_THREADS = 8  # the correlations of a view take up to 40 MB
 PIXELS_PER_PLANE = 1.0  # a window is correlated within about a pixel of the right position
-NOISE = 2.0  # grey levels squared, added to variances: a window that varies less is not textured
+GREY_NOISE = 2.0  # grey levels squared, added to variances: a window that varies less is not textured
 LEAST_CORRELATION = 0.6
 LEAST_MARGIN = 0.05  # of the best correlation over those of other planes: repeated texture is ambiguous
 NEAR_BEST = 2  # planes to either side of the best belong to the same maximum
 # The depths of two views agree within this fraction, as in COLMAP (Schoenberger et al., ECCV 2016).
 AGREEMENT = 0.01
 AGREEING = 2  # views that must agree
-OUTSIDE = -1e4  # grey value of pixels outside a source view; those interpolated with it are negative, too
-WORST = -1.0  # correlation of a plane that a source view does not see
+OUTSIDE_GREY = -1e4  # grey value of pixels outside a source view; those interpolated with it are negative, too
+WORST_CORRELATION = -1.0  # correlation of a plane that a source view does not see
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +75,10 @@ def fused_depth(scene: Scene, most: int) -> FusedDepth | None:
     """The fused depth of at most `most` evenly spaced images of a scene; None if too few pixels have a depth."""
     views = np.arange(0, scene.n_views, math.ceil(scene.n_views / most))
     cameras = scene.cameras.pick(views)
-    sources = neighbours(cameras, region_points(scene.points), SOURCES)
+    sources = neighbours(cameras, region_points(scene.points), SOURCE_VIEWS)
     middle = -(cameras.origins * cameras.axes).sum(axis=1)  # the depth of the sphere's centre
     near = np.maximum(middle - 1.0, max(near_plane(cameras.origins, scene.points), NEAREST))
-    far = BEYOND * np.maximum(middle + 1.0, near)
+    far = FARTHEST_DEPTH * np.maximum(middle + 1.0, near)
     maps = swept([scene.images[view] for view in views], cameras, sources, near, far)
     known = float(np.mean([(depth > 0).mean() for depth in maps.depth]))
     if known < LEAST_KNOWN:
@@ -87,9 +87,9 @@ def fused_depth(scene: Scene, most: int) -> FusedDepth | None:
     points = np.concatenate([maps.points(view) for view in range(len(views))]).astype(np.float32)
     points = np.random.default_rng(0).permutation(points[np.linalg.norm(points, axis=1) < 1])
     is_fused = np.abs(between_centres(grid, points)) < FARTHEST_POINT  # other depth maps contradict the rest
-    if is_fused.sum() < LEAST_POINTS:
+    if is_fused.sum() < LEAST_DEPTH_POINTS:
         return None
-    return FusedDepth(points[is_fused][:MOST_POINTS], known, grid, most)
+    return FusedDepth(points[is_fused][:MOST_DEPTH_POINTS], known, grid, most)
 
 
 def _signed_distance(maps: DepthMaps) -> np.ndarray:
@@ -104,7 +104,7 @@ def _signed_distance(maps: DepthMaps) -> np.ndarray:
     for view in range(len(maps.depth)):
         z, seen, is_within = maps.at(view, centres)
         within += is_within
-        ahead = np.where(seen > 0, (seen - z) / TRUNCATION, 0)
+        ahead = np.where(seen > 0, (seen - z) / FUSED_TRUNCATION, 0)
         free += ahead > 0.5
         hidden += ahead < -0.5
         is_near = (seen > 0) & (ahead > -1)
@@ -115,7 +115,7 @@ def _signed_distance(maps: DepthMaps) -> np.ndarray:
     is_hidden = (hidden >= np.maximum(OBSERVED, LEAST_HIDDEN * within)) & (free < MOST_FREE * hidden)
     is_inside = np.where(is_surface, mean < 0, is_hidden)
     is_surface, is_inside, mean = (of.reshape((CELLS,) * 3) for of in (is_surface, is_inside, mean))
-    distances = np.where(is_surface, mean * TRUNCATION, signed_distances(is_inside, 2.0 / CELLS))
+    distances = np.where(is_surface, mean * FUSED_TRUNCATION, signed_distances(is_inside, 2.0 / CELLS))
     return gaussian_filter(distances, SMOOTHING).astype(np.float32)
 
 
@@ -162,8 +162,8 @@ def swept(
 
 
 def _reduced(images: Sequence[np.ndarray], cameras: Cameras) -> tuple[list[np.ndarray], Cameras]:
-    """Grey images float32 [h, w] of at most SIDE pixels, and their cameras."""
-    sizes = [size_within(size_of(image), SIDE)[0] for image in images]
+    """Grey images float32 [h, w] of at most SWEEP_SIDE pixels, and their cameras."""
+    sizes = [size_within(size_of(image), SWEEP_SIDE)[0] for image in images]
     grey = [
         cv2.resize(cv2.cvtColor(eight_bits(image), cv2.COLOR_RGB2GRAY), size, interpolation=cv2.INTER_AREA)
         for image, size in zip(images, sizes, strict=True)
@@ -187,7 +187,7 @@ def _depth(
     best = correlation.argmax(axis=0)[None]
     planes = np.clip(best + np.arange(-NEAR_BEST, NEAR_BEST + 1)[:, None, None], 0, len(inverse) - 1)
     around = np.take_along_axis(correlation, np.clip(best + np.arange(-1, 2)[:, None, None], 0, len(inverse) - 1), 0)
-    np.put_along_axis(correlation, planes, WORST, 0)
+    np.put_along_axis(correlation, planes, WORST_CORRELATION, 0)
     is_clear = (around[1] > LEAST_CORRELATION) & (around[1] - correlation.max(axis=0) > LEAST_MARGIN)
     is_clear &= (best[0] > 0) & (best[0] < len(inverse) - 1)  # a maximum at an end may lie beyond it
     # the vertex of the parabola through the correlations of three planes
@@ -210,29 +210,29 @@ class _Window:
 
     def __init__(self, image: np.ndarray) -> None:
         self.image, self.mean = image, _box(image)
-        self.variance = np.maximum(_box(image * image) - self.mean * self.mean, 0) + NOISE
+        self.variance = np.maximum(_box(image * image) - self.mean * self.mean, 0) + GREY_NOISE
 
 
 def _correlation(
     reference: _Window, grey: Sequence[np.ndarray], cameras: Cameras, view: int, sources: np.ndarray, depth: float
 ) -> np.ndarray:
     """The mean of the BEST highest correlations with the source views [h, w], if the depth were that of a plane."""
-    ranked = [np.full_like(reference.image, WORST) for _ in range(min(BEST, len(sources)))]
+    ranked = [np.full_like(reference.image, WORST_CORRELATION) for _ in range(min(BEST, len(sources)))]
     for source in sources:
         warped = cv2.warpPerspective(
             grey[source],
             _homography(cameras, view, source, depth),
             size_of(reference.image),
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
-            borderValue=(OUTSIDE,),
+            borderValue=(OUTSIDE_GREY,),
         )
         is_outside = warped < 0
         warped[is_outside] = 0
-        found = _Window(warped)
+        window = _Window(warped)
         value = _box(reference.image * warped)
-        value -= reference.mean * found.mean
-        value /= np.sqrt(reference.variance * found.variance)
-        value[is_outside] = WORST
+        value -= reference.mean * window.mean
+        value /= np.sqrt(reference.variance * window.variance)
+        value[is_outside] = WORST_CORRELATION
         for rank, held in enumerate(ranked):
             ranked[rank], value = np.maximum(held, value), np.minimum(held, value)
     return sum(ranked[1:], ranked[0]) / len(ranked)
@@ -249,7 +249,7 @@ def _homography(cameras: Cameras, view: int, source: int, depth: float) -> np.nd
 
 
 def _box(image: np.ndarray) -> np.ndarray:
-    return cv2.boxFilter(image, -1, (WINDOW, WINDOW), borderType=cv2.BORDER_REFLECT)
+    return cv2.boxFilter(image, -1, (CORRELATION_WINDOW, CORRELATION_WINDOW), borderType=cv2.BORDER_REFLECT)
 
 
 def _consistent(maps: DepthMaps, view: int, sources: np.ndarray) -> np.ndarray:
@@ -260,9 +260,9 @@ def _consistent(maps: DepthMaps, view: int, sources: np.ndarray) -> np.ndarray:
     for source in sources:
         z, there, _ = maps.at(source, points)
         agreeing += np.abs(there - z) < AGREEMENT * z
-    kept = np.zeros_like(depth)
-    kept[depth > 0] = np.where(agreeing >= min(AGREEING, len(sources)), depth[depth > 0], 0)
-    return kept
+    consistent = np.zeros_like(depth)
+    consistent[depth > 0] = np.where(agreeing >= min(AGREEING, len(sources)), depth[depth > 0], 0)
+    return consistent
 
 
 def _unprojected(cameras: Cameras, view: int, columns: np.ndarray, rows: np.ndarray, depth: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from data.errors import UserError
 # Lines with a smaller spread of directions (mean squared sine to their mean, 1.5 degrees) have no well-defined meeting
 # point: rotating the cameras by 0.1 degrees would move it by several per cent of its depth.
 SMALLEST_SPREAD = np.sin(np.deg2rad(1.5)) ** 2
-ROUNDING = 1e-9  # of the lines' lengths; smaller distances are rounding errors
+LINE_ROUNDING = 1e-9  # of the lines' lengths; smaller distances are rounding errors
 OUTLINE_POINTS = 721
 MEETING_ROUNDS = 20  # of reweighting; after ten the point has converged to 1e-3 of the residuals
 # Half width of the region a mesh is extracted from, as published, in radii of the object's sphere: slightly larger, so
@@ -94,7 +94,7 @@ def meeting_point(origins: np.ndarray, directions: np.ndarray) -> np.ndarray | N
         point = np.linalg.solve(matrix, np.einsum("l,lij,lj->i", weights, across, origins))
         distances = np.linalg.norm(np.einsum("lij,lj->li", across, point - origins), axis=1)
         lengths = np.linalg.norm(point - origins, axis=1)
-        floor = max(0.1 * np.median(distances), ROUNDING * np.median(lengths))
+        floor = max(0.1 * np.median(distances), LINE_ROUNDING * np.median(lengths))
         if floor == 0:
             break
         weights = floor / np.maximum(distances, floor)

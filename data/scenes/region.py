@@ -19,9 +19,9 @@ from data.scenes.frustum import Cameras, border_distances, enclosing_ball, frust
 from data.scenes.sparse import object_points, place_points
 from data.scenes.visual_hull import masked_views, visual_hull
 
-HULL_MARGIN = 1.1  # sphere radius over object radius, the published dataset.scale_mat_scale
+MASKS_MARGIN = 1.1  # sphere radius over object radius, the published dataset.scale_mat_scale
 POINTS_MARGIN = 1.2  # likewise for SfM points, whose outermost ones are trimmed although they may be on the object
-OUTSIDE = 1.02  # smallest distance of a camera in radii: rays must not start inside the sphere
+OUTSIDE_RADII = 1.02  # smallest distance of a camera in radii: rays must not start inside the sphere
 LEAST_SHRUNK = 0.5  # of the estimated radius: a smaller sphere would not contain the object
 LEAST_HULL_SHRUNK = 0.8  # likewise for a visual hull: one that reaches the cameras is not bounded by the masks
 LEAST_RADIUS = 1e-3  # of the median camera distance: a smaller object has one or two pixels in the images
@@ -150,12 +150,15 @@ def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> Region | None:
         return None
     centre, radius = enclosing_ball(hull.centres)
     radius += hull.side / 2
-    if np.linalg.norm(cameras.origins - centre, axis=1).min() < LEAST_HULL_SHRUNK * OUTSIDE * HULL_MARGIN * radius:
+    if (
+        np.linalg.norm(cameras.origins - centre, axis=1).min()
+        < LEAST_HULL_SHRUNK * OUTSIDE_RADII * MASKS_MARGIN * radius
+    ):
         return None
     left_out = hull.views[~hull.is_trusted]
     without = f" (without {listed_views(left_out)}, which contradict the others)" if len(left_out) else ""
     source = f"from the visual hull of {np.sum(hull.is_trusted)} masks{without}"
-    return _unless_tiny(Region(centre, HULL_MARGIN * radius, source), cameras)
+    return _unless_tiny(Region(centre, MASKS_MARGIN * radius, source), cameras)
 
 
 def _from_points(cameras: Cameras, points: SparsePoints, cameras_outside: bool) -> Region | None:
@@ -212,7 +215,7 @@ def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
         radius = min(np.median(np.sqrt(fitting[is_visible].prod(axis=1))), FOCUS_SHARE * distance)
     else:
         farthest = np.max(borders, axis=1)[is_visible]
-        radius = min(HULL_MARGIN * np.median(farthest), WITHIN_SHARE * distance)
+        radius = min(MASKS_MARGIN * np.median(farthest), WITHIN_SHARE * distance)
     return Region(centre, radius, f"from the common focus of {len(cameras)} cameras")
 
 
@@ -240,7 +243,7 @@ def _outside_cameras(region: Region, cameras: Cameras) -> Region:
     """The region, shrunk until no camera is inside; SceneError if less than LEAST_SHRUNK of the radius remains."""
     distances = np.linalg.norm(cameras.origins - region.centre, axis=1)
     nearest = int(np.argmin(distances))
-    radius = distances[nearest] / OUTSIDE
+    radius = distances[nearest] / OUTSIDE_RADII
     if radius >= region.radius:
         return described_region(region.centre, region.radius, region.how)
     if radius < LEAST_SHRUNK * region.radius:

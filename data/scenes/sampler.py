@@ -14,7 +14,7 @@ from data.pixels import to_float
 from data.rays import PixelBatch
 from data.scenes.scene import Scene
 
-MOST_VIEWS = 32  # maximum number of views per batch of several: each view needs a separate look-up
+MOST_BATCH_VIEWS = 32  # maximum number of views per batch of several: each view needs a separate look-up
 
 
 class ViewSampler:
@@ -88,7 +88,7 @@ class HostPixels:
 
     def draw(self, generator: np.random.Generator, count: int) -> tuple[PixelBatch, np.ndarray]:
         """`count` pixels, and the jitter of their rays, float32 [R, 1] in [0, 1)."""
-        pixels = self.pixels(generator, count, MOST_VIEWS)
+        pixels = self.pixels(generator, count, MOST_BATCH_VIEWS)
         return pixels, generator.random((count, 1), dtype=np.float32)
 
     def pixels(self, generator: np.random.Generator, count: int, most_views: int) -> PixelBatch:

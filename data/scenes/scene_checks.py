@@ -8,7 +8,7 @@ from data.cameras import LARGEST_NUMBER
 from data.errors import SceneError
 from data.limits import FARTHEST_CAMERA
 from data.parsed_scene import MASK_HALF
-from data.scenes.region import OUTSIDE, region_words
+from data.scenes.region import OUTSIDE_RADII, region_words
 from data.scenes.scene import LEAST_OUTWARD, Posed, Scene, is_metric, radius_of, shares_within
 
 FARTHEST_REGION = 1e10  # radii from the world's origin: farther out float64 does not resolve the region
@@ -44,7 +44,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     nearest, farthest = int(np.argmin(distances)), int(np.argmax(distances))
     camera = f"{scene.name}: the camera of view {nearest} ({scene.photographs[nearest]})"
     if cameras_outside and distances[nearest] < 1:
-        largest = " ".join(region_words(centre, radius * distances[nearest] / OUTSIDE))
+        largest = " ".join(region_words(centre, radius * distances[nearest] / OUTSIDE_RADII))
         example = f' (such as --roi "{largest}")' if distances[nearest] >= MIDDLE else ""
         raise SceneError(
             f"{camera} is inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "

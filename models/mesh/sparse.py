@@ -1,6 +1,6 @@
 """Extract a surface with evaluations only near it; gives the triangles of the dense grid.
 
-A coarse lattice is evaluated everywhere. Cells that the field's rule (block.py) cannot exclude are refined block by
+A coarse lattice is evaluated everywhere. Cells that the field's rule cannot exclude are refined block by
 block; each block is marched and stored (block_store.py). Then common faces of blocks are compared: where the surface
 leaves a block and its neighbour has no surface there, both are evaluated densely, until all are consistent. So each
 component that is found is complete.
@@ -17,20 +17,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import trimesh
 
-from models.mesh.block import (
+from models.mesh.block_store import BlockStore, Key, Patch
+from models.mesh.extraction import (
+    BLOCK,
     COARSEST_BOUNDED,
     COARSEST_UNBOUNDED,
     DIRECTIONS,
     SLOPE_MARGIN,
+    EmptySurfaceError,
+    Grid,
+    Progress,
     Rule,
+    Samples,
     face_signs,
     march,
     mixed_corners,
+    no_crossing,
     refine,
     steepest,
 )
-from models.mesh.block_store import BlockStore, Key, Patch
-from models.mesh.extraction import BLOCK, EmptySurfaceError, Grid, Progress, Samples, no_crossing
 
 if TYPE_CHECKING:
     from models.methods.protocol import LevelSet
@@ -73,7 +78,9 @@ def extract(
     coarse = samples.coarse(grid, progress)
     rule = _rule(field, grid, samples, coarse, threshold)
     work = _Work(grid, samples, coarse, rule, BlockStore(folder, coarse, grid))
-    queue = work.active_blocks()
+    cells = grid.cells
+    active = work.active(coarse, rule).reshape((grid.blocks, cells) * 3).any(axis=(1, 3, 5))
+    queue: list[Key] = [(x, y, z) for x, y, z in np.argwhere(active).tolist()]
     work.store.require_space(len(queue))
     while queue:
         for key in progress(queue):
@@ -109,14 +116,8 @@ class _Work:
         self.resumed = 0
         self._forced: dict[Key, np.ndarray] = {}
 
-    def active_blocks(self) -> list[Key]:
-        """The blocks with coarse cells that the surface may cross."""
-        active = self._active(self._coarse, self._rule)
-        count, cells = self._grid.blocks, self._grid.cells
-        by_block = active.reshape(count, cells, count, cells, count, cells).any(axis=(1, 3, 5))
-        return [tuple(key) for key in np.argwhere(by_block).tolist()]
-
-    def _active(self, coarse: np.ndarray, rule: Rule) -> np.ndarray:
+    def active(self, coarse: np.ndarray, rule: Rule) -> np.ndarray:
+        """The coarse cells that the surface may cross."""
         return rule.may_cross(coarse, self._grid.stride * self._grid.spacing, coarse=True) | mixed_corners(coarse)
 
     def finish(self, key: Key) -> None:
@@ -155,7 +156,7 @@ class _Work:
             slice(part.start - wide.start, part.start - wide.start + self._grid.cells)
             for part, wide in zip(self._grid.coarse(key), around, strict=True)
         )
-        return self._active(self._coarse[around], rule)[inner]
+        return self.active(self._coarse[around], rule)[inner]
 
     def _slope_near(self, key: Key) -> float:
         """The largest gradient norm found so far in a block and its neighbours."""

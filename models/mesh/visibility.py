@@ -8,7 +8,7 @@ import trimesh
 # Radii by which a ray starts above its surface, because of float32 rays and the triangles around a vertex. The shadow
 # of a surface closer than this is not detected.
 OFFSET = 2e-3
-RAYS_AT_ONCE = 2**18  # rays at a time
+TRACED_AT_ONCE = 2**18  # rays at a time
 MOST_TRACED_FACES = 5_000_000  # Embree and trimesh take 300 bytes per triangle
 CLUSTER = 1 / 384  # radii: a grid of about 770 cells per axis
 
@@ -56,8 +56,8 @@ class Visibility:
         towards /= lengths(towards)[:, None]
         is_visible = np.zeros(len(points), bool)
         facing = np.flatnonzero(dots(towards, normals) > 0)
-        for start in range(0, len(facing), RAYS_AT_ONCE):
-            part = facing[start : start + RAYS_AT_ONCE]
+        for start in range(0, len(facing), TRACED_AT_ONCE):
+            part = facing[start : start + TRACED_AT_ONCE]
             origins = points[part] + self._offset * normals[part]
             is_visible[part] = self._reaches(origins, towards[part], center)
         return is_visible

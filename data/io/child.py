@@ -127,7 +127,8 @@ def serve(descriptor: int, parent: int) -> None:
             most_memory, task, arguments = pipe.recv()
             if most_memory is not None:  # an existing limit is not raised
                 known = [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
-                resource.setrlimit(resource.RLIMIT_AS, (min(most_memory, *known, most_memory),) * 2)
+                limit = min([most_memory, *known])
+                resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
             pipe.send(("result", task(lambda event: pipe.send(("event", event)), *arguments)))
         except Exception as error:  # noqa: BLE001 (every exception is reported to the parent)
             kind = "memory" if is_allocation_failure(error) else "error"

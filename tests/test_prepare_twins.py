@@ -13,9 +13,11 @@ from data.parsed_scene import WorldFrame
 from data.prepare.frames import Frame
 from data.prepare.inspection.checks import _baseline
 from data.prepare.inspection.epipolar import PairDistance, cameras, torn_pairs
-from data.prepare.sfm import mapping, reconstruct, stages, twins
+from data.prepare.sfm import mapping, reconstruct, stages
 from data.prepare.sfm.joining import Matched
-from data.prepare.sfm.matches import forget_pairs, read_links
+from data.prepare.sfm.matches import components, forget_pairs, read_links
+from data.prepare.sfm.twins import twins
+from data.prepare.walk import LEAST_TORN
 from models.results.report.reconstruction import trust
 
 pycolmap = pytest.importorskip("pycolmap")
@@ -62,15 +64,19 @@ def matched(poses, folds):
     return pairs
 
 
-def model_of(poses):
+def model_of(poses, points=()):
+    """A model with points: place, and the images that see it."""
     model = pycolmap.Reconstruction()
     model.add_camera_with_trivial_rig(
         pycolmap.Camera(model="PINHOLE", width=640, height=480, params=[FOCAL, FOCAL, 320, 240], camera_id=1)
     )
     for index, pose in enumerate(poses):
         w2c = np.linalg.inv(pose)[:3]
-        image = pycolmap.Image(f"{index:04d}", np.zeros((1, 2)), 1, index + 1)
+        pixels = project(pose, np.array([place for place, _ in points])) if points else np.zeros((1, 2))
+        image = pycolmap.Image(f"{index:04d}", pixels, 1, index + 1)
         model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(pycolmap.Rotation3d(w2c[:, :3]), w2c[:, 3]))
+    for key, (place, images) in enumerate(points):
+        model.add_point3D(place, pycolmap.Track([pycolmap.TrackElement(int(image) + 1, key) for image in images]))
     return model
 
 
@@ -80,9 +86,8 @@ def test_sides_on_each_other_are_seen_and_their_matches_named(folds):
     pairs, period = matched(poses, folds), COUNT // folds
     collapsed = model_of(poses[np.arange(COUNT) % period])
     agreeing = mapping.agreement(collapsed, pairs)
-    torn = twins.torn_pairs(collapsed, pairs, agreeing)
-    assert len(torn) >= twins.LEAST_TORN and all(int(b) - int(a) <= 2 for a, b in torn)
-    wrong = set(twins.wrong_pairs(collapsed, pairs, agreeing))
+    torn, wrong = twins(collapsed, pairs, agreeing)
+    assert len(torn) >= LEAST_TORN and all(int(b) - int(a) <= 2 for a, b in torn)
     away = {pair.names: (int(pair.names[1]) - int(pair.names[0])) % COUNT for pair in pairs}
     for names, steps in away.items():
         if (side := min(steps, COUNT - steps)) != period // 2:  # in the middle both are as likely
@@ -91,17 +96,51 @@ def test_sides_on_each_other_are_seen_and_their_matches_named(folds):
     mixed = [replace(pair, names=tuple(f"{shuffled[int(name)]:04d}" for name in pair.names)) for pair in pairs]
     order = np.argsort(shuffled)
     unordered = model_of(poses[np.arange(COUNT) % period][order])
-    assert twins.torn_pairs(unordered, mixed, mapping.agreement(unordered, mixed)), "without an order"
+    torn, wrong = twins(unordered, mixed, mapping.agreement(unordered, mixed))
+    assert torn, "without an order"
+    left = {pair.names: len(pair.pixels[0]) for pair in mixed if pair.names not in set(wrong)}
+    assert len(components(sorted({name for pair in mixed for name in pair.names}), left)) == 1
+    assert not any((shuffled.tolist().index(int(a)) - shuffled.tolist().index(int(b))) % period == 0 for a, b in left)
+
+
+def test_surroundings_tell_sides_apart_in_any_order():
+    """Photographs in no order, none on another one: a ground that differs is matched between true neighbours alone."""
+    rng = np.random.default_rng(2)
+    angles = 2 * np.pi * (np.arange(COUNT) + rng.uniform(-0.4, 0.4, COUNT)) / COUNT
+    rng.shuffle(angles)
+    poses = np.array([look_at(3 * np.array([np.cos(angle), np.sin(angle), 0.3])) for angle in angles])
+    back = np.diag([-1.0, -1.0, 1.0, 1.0])
+    collapsed = np.array([back @ pose if angle >= np.pi else pose for pose, angle in zip(poses, angles, strict=True)])
+    ground = rng.uniform(0, 2 * np.pi, SIDES), rng.uniform(0.9, 1.3, SIDES)
+    places = np.column_stack([ground[1] * np.cos(ground[0]), ground[1] * np.sin(ground[0]), np.full(SIDES, -0.8)])
+    beside = np.cos(ground[0] - angles[:, None]) > 0.5  # [V, SIDES]
+    pairs = []
+    for pair in matched(poses, 2):
+        one, other = map(int, pair.names)
+        both = np.flatnonzero(beside[one] & beside[other])
+        ends = zip(pair.pixels, (one, other), strict=True)
+        added = [np.concatenate([own, project(poses[view], places[both])]) for own, view in ends]
+        pairs.append(replace(pair, pixels=tuple(added), features=(np.arange(len(added[0])),) * 2))
+    halves = (angles < np.pi, places), (angles >= np.pi, places @ back[:3, :3])
+    seen = [(place, np.flatnonzero(half & of)) for half, at in halves for place, of in zip(at, beside.T, strict=True)]
+    model = model_of(collapsed, [(place, images) for place, images in seen if len(images) > 1])
+    torn, wrong = twins(model, pairs, mapping.agreement(model, pairs))
+    assert torn and wrong
+    for pair in pairs:
+        one, other = map(int, pair.names)
+        away = abs((angles[one] - angles[other] + np.pi) % (2 * np.pi) - np.pi)
+        if abs(away - np.pi / 2) > 0.3:  # in the middle both are as likely
+            assert (pair.names in wrong) == (away > np.pi / 2), pair.names
 
 
 def test_right_cameras_and_a_second_lap_are_not_suspected():
     for folds in (1, 2):
         poses = ring(COUNT)
         pairs, model = matched(poses, folds), model_of(poses)
-        assert twins.torn_pairs(model, pairs, mapping.agreement(model, pairs)) == []
+        assert twins(model, pairs, mapping.agreement(model, pairs)) == ([], [])
     twice = np.concatenate([ring(12), ring(12)])  # a turntable, exactly
     model, pairs = model_of(twice), matched(twice, 1)
-    assert twins.torn_pairs(model, pairs, mapping.agreement(model, pairs)) == []
+    assert twins(model, pairs, mapping.agreement(model, pairs)) == ([], [])
 
 
 def test_verified_matches_of_pairs_are_removed(tmp_path):

@@ -14,7 +14,7 @@ from data.prepare.sfm.colmap_tasks import MOST_ERROR, SEED, Report, image_error,
 from data.prepare.sfm.joining import Matched, joined
 from data.prepare.sfm.lenses import other_lenses
 from data.prepare.sfm.matches import components
-from data.prepare.sfm.twins import torn_pairs, wrong_pairs
+from data.prepare.sfm.twins import twins
 
 SMALLEST_MODEL = 3  # images
 ALMOST_ALL = 0.9  # of the images: with cameras for fewer, other options and the global mapper are tried
@@ -53,7 +53,7 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
     Returns "mapper"; "tried", the number of images of each mapper's largest model; "doubtful", the names of those left
     out; "models", the one to be used first, each with its folder, image names, number of points, mean reprojection
     error, and that of each image; "score", of which a greater one is better; "lenses", what `other_lenses` proposes;
-    "torn" and "wrong", what `torn_pairs` and then `wrong_pairs` find.
+    "torn" and "wrong", what `twins` finds.
     """
     import pycolmap
 
@@ -70,10 +70,8 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
         tried[JOINED] = _judged({**best.models, best.largest: whole}, pairs)
     mapper = max(tried, key=lambda name: tried[name].score)
     models, largest, doubtful = tried[mapper].models, tried[mapper].largest, []
-    torn, wrong, links = [], [], tried[mapper].links
+    torn, wrong = ([], []) if largest is None else twins(models[largest], pairs, tried[mapper].links)
     if largest is not None:
-        torn = torn_pairs(models[largest], pairs, links)
-        wrong = wrong_pairs(models[largest], pairs, links) if torn else []
         doubtful = _leave_out_doubtful(models[largest], tried[mapper].agreeing)
         models[largest] = refine(models[largest])
     others = other_lenses(None if largest is None else models[largest], database)
@@ -184,19 +182,14 @@ def agreement(model: Any, pairs: Sequence[Matched]) -> dict[tuple[str, str], int
 
 
 def _epipolar_errors(model: Any, pixels: tuple[np.ndarray, np.ndarray], one: Any, other: Any) -> np.ndarray:
-    """Sampson's distance of matches to the epipolar geometry of two posed images, in pixels [M]; NaN: undefined."""
+    """Sampson's distance of matches to the epipolar geometry of two posed images, in pixels [M]."""
+    import pycolmap
+
     cameras = [model.cameras[image.camera_id] for image in (one, other)]
-    rays = [
-        np.column_stack([np.asarray(camera.cam_from_img(places)), np.ones(len(places))])
-        for camera, places in zip(cameras, pixels, strict=True)
-    ]
-    between = other.cam_from_world() * one.cam_from_world().inverse()
-    essential = np.cross(between.translation, between.rotation.matrix(), axisb=0, axisc=0)
-    lines = rays[0] @ essential.T, rays[1] @ essential
-    residuals = np.abs(np.sum(rays[1] * lines[0], axis=1))
-    slopes = np.sqrt(np.sum(lines[0][:, :2] ** 2 + lines[1][:, :2] ** 2, axis=1))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return residuals / slopes * np.mean([camera.mean_focal_length() for camera in cameras])
+    rays = [camera.cam_from_img(places) for camera, places in zip(cameras, pixels, strict=True)]
+    essential = pycolmap.essential_matrix_from_pose(other.cam_from_world() * one.cam_from_world().inverse())
+    squared = pycolmap.compute_squared_sampson_error(rays[0], rays[1], essential)
+    return np.sqrt(squared) * np.mean([camera.mean_focal_length() for camera in cameras])
 
 
 def _judged(models: dict[int, Any], pairs: Sequence[Matched]) -> _Judged:

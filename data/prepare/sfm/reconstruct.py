@@ -143,7 +143,7 @@ def _without_twins(
     _used(work, further)
     notes.append(
         f"different sides look alike: the matches of {len(found['wrong'])} pairs of photographs, which contradict "
-        "those taken one after the other, are not used; compare the cameras in overview.png with your way around it"
+        "their order or the others, are not used; compare the cameras in overview.png with your way around it"
     )
     return further, again
 

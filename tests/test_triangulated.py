@@ -10,8 +10,8 @@ from scipy.spatial.transform import Rotation
 from synthetic_scene import dataset_config
 
 from data.parsed_scene import SparsePoints
-from data.prepare import tracks as module
-from data.prepare.tracks import LEAST_TRACKS
+from data.prepare import adjust as module
+from data.prepare.adjust import LEAST_TRACKS
 from data.scenes import preprocess as scenes
 
 CONF = replace(dataset_config("."), roi="0 0 0 1.5")
@@ -45,7 +45,7 @@ def test_held_out_photographs_give_no_points_and_of_many_some_are_used(parsed, m
     training = preprocess(parsed, parsed.images[1:], CONF)
     assert f"from {len(parsed.images) - 1} photographs" in training.notes[-2]
     with monkeypatch.context() as patch:
-        patch.setattr(module, "bundle_of", None)
+        patch.setattr(module, "matched", None)
         assert preprocess(parsed, parsed.images[:1], CONF, training=training).points is None
     monkeypatch.setattr(module, "MOST_IMAGES", 4)
     scene = preprocess(parsed, parsed.images, replace(CONF, roi="", camera_outside_sphere=False))

@@ -1,4 +1,4 @@
-"""Refinement of poses and focal lengths: feature matching, tracks, triangulation, bundle adjustment.
+"""Refinement of poses and focal lengths, and points, by features that are matched between images.
 
 For cameras with errors of a few pixels. The world frame of the given cameras is kept. V images.
 """
@@ -11,35 +11,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from data.cameras import similarity
+from data.cameras import evenly_spaced
 from data.errors import SceneError
 from data.io.child import ChildError, run_apart
 from data.io.files import open_input
 from data.io.headers import ImageError
 from data.io.images import read_image, rgb_of
-from data.parsed_scene import Lens, ParsedScene, PosedImage
+from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.pixels import eight_bits, size_of
-from data.prepare.bundle import Adjusted, adjust, resected
-from data.prepare.tracks import (
-    LARGEST_SIDE,
-    LEAST_TRACKS,
-    NEIGHBOURS,
-    ImageFeatures,
-    bundle_of,
-    image_features,
-    neighbour_pairs,
-    points_of,
-)
+from data.prepare.bundle import Adjusted, adjust, locate, triangulate
+from data.prepare.tracks import LARGEST_SIDE, NEIGHBOURS, ImageFeatures, image_features, matched, neighbour_pairs
 from data.scenes.undistort import fitted
 
-LEAST_SEEN = 20  # tracks that an image needs for its pose to be refined
+LEAST_TRACKS = 100  # points; with fewer, neither cameras nor points are reliable
+LEAST_FIT = 0.4  # of the matched features: 0.99 with right cameras, 0.2 with wrong ones
+MOST_IMAGES = 100  # evenly chosen: more add few points and take longer than the start of a training should
+LEAST_SEEN = 20  # points that an image needs for its pose to be refined
 LEAST_FOR_FOCAL = 8  # images; with fewer, focal length and distance are ambiguous
 LOST = 15.0  # pixels of reprojection error beyond which the region of interest of the given cameras is discarded
 MOST_FOCAL_CHANGE = 0.2  # relative; a larger change means that the images do not determine the focal length
-ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round keeps this fraction of the points: outlier tracks are far off
 
 _done: dict[tuple, ParsedScene] = {}  # results of this process: all groups of photographs share one adjustment
 
@@ -75,9 +69,42 @@ def _located(posed: PosedImage, found: ParsedScene, features: Callable[[int], Im
     """An image with its pose; `features` of the images of `found`, by index."""
     poses = np.stack([*(one.c2w for one in found.images), posed.c2w])
     near = [view for view, other in neighbour_pairs(poses, NEIGHBOURS) if other == len(poses) - 1]
-    bundle, _ = bundle_of([*map(features, near), _extract_features(posed)])
-    w2c, matches = resected(bundle)
-    return posed if matches < LEAST_SEEN else replace(posed, c2w=np.linalg.inv(np.vstack([w2c, poses[0, 3:]])))
+    seen = [*map(features, near), _extract_features(posed)]
+    c2w, count = _apart(f"the photographs of {found.source}", locate, seen, matched(seen))
+    return posed if count < LEAST_SEEN else replace(posed, c2w=c2w)
+
+
+def triangulated(
+    images: Sequence[np.ndarray], intrinsics: np.ndarray, c2w: np.ndarray
+) -> tuple[SparsePoints | None, str]:
+    """The points matched between undistorted images, and a note about them; None if the cameras fit too few matches.
+
+    images: unsigned integers [H, W, 3], V of them; intrinsics [V, 3, 3], c2w [V, 4, 4]. The cameras are kept as given.
+    """
+    views = evenly_spaced(len(images), MOST_IMAGES)
+    seen = [image_features(eight_bits(images[view]), Lens(intrinsics[view]), c2w[view]) for view in views]
+    points, error, fit = _apart("the photographs", triangulate, seen, matched(seen))
+    if len(points.xyz) < LEAST_TRACKS or fit < LEAST_FIT:
+        return None, (
+            f"no SfM points: the cameras fit {fit:.0%} of the matched features, {len(points.xyz)} points; "
+            f"{LEAST_TRACKS} are needed, and {LEAST_FIT:.0%}"
+        )
+    return replace(points, are_derived=True), (
+        f"{len(points.xyz)} SfM points triangulated from {len(views)} photographs: median reprojection error "
+        f"{error:.2f} pixels of images at most {LARGEST_SIDE} wide"
+    )
+
+
+def _apart(source: object, task: Callable[..., Any], *arguments: object) -> Any:
+    """`run_apart`; raises SceneError if pycolmap fails."""
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            return run_apart(task, *arguments, log=Path(scratch) / "log")
+        except ChildError as error:
+            raise SceneError(
+                f"{source}: COLMAP failed on their matches ({error}); set dataset.refine_cameras = none and "
+                "dataset.triangulate_points = False"
+            ) from error
 
 
 def _digest(path: Path) -> bytes:
@@ -88,47 +115,35 @@ def _digest(path: Path) -> bytes:
 def _adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
     """`adjusted` without the cache."""
     seen = [_extract_features(posed) for posed in parsed.images]
-    bundle, colours = bundle_of(seen)
-    if bundle.track.max(initial=-1) + 1 < LEAST_TRACKS:
-        raise _too_few_tracks(parsed, int(bundle.track.max(initial=-1) + 1))
-    with tempfile.TemporaryDirectory() as scratch:
-        try:
-            found = run_apart(adjust, bundle, refines_focal and len(seen) >= LEAST_FOR_FOCAL, log=Path(scratch) / "log")
-        except ChildError as error:
-            raise SceneError(
-                f"{parsed.source}: its cameras cannot be adjusted ({error}); set dataset.refine_cameras = none"
-            ) from error
-    tracks = np.unique(bundle.track[found.kept])
-    if len(tracks) < LEAST_TRACKS:
-        raise _too_few_tracks(parsed, len(tracks))
-    counts = np.bincount(bundle.view[found.kept], minlength=len(seen))
-    zoom = found.pinholes[:, :2] / bundle.pinholes[:, :2]
-    if np.abs(zoom - 1).max() > MOST_FOCAL_CHANGE:
+    found = _apart(
+        f"the photographs of {parsed.source}",
+        adjust,
+        seen,
+        matched(seen),
+        refines_focal and len(seen) >= LEAST_FOR_FOCAL,
+    )
+    if len(found.points.xyz) < LEAST_TRACKS or found.fit < LEAST_FIT:
         raise SceneError(
-            f"{parsed.source}: adjusting its cameras changes focal lengths by {np.abs(zoom - 1).max():.0%}, so the "
-            "focal lengths or the poses are wrong; run --mode prepare on the photographs, or set "
+            f"{parsed.source}: its cameras cannot be adjusted: only {len(found.points.xyz)} points, {found.fit:.0%} of "
+            f"the matched features, fit them ({LEAST_TRACKS} are needed, and {LEAST_FIT:.0%}); set "
             "dataset.refine_cameras = none"
         )
-    is_sure = counts >= LEAST_SEEN
-    poses, points = _in_old_frame(found)
+    change = np.abs(found.zoom - 1).max()
+    if change > MOST_FOCAL_CHANGE:
+        raise SceneError(
+            f"{parsed.source}: adjusting its cameras changes focal lengths by {change:.0%}, so the focal lengths or "
+            "the poses are wrong; run --mode prepare on the photographs, or set dataset.refine_cameras = none"
+        )
     posed_images = tuple(
-        replace(posed, c2w=pose, lens=_zoomed(posed.lens, zoom[lens])) if sure else posed
-        for posed, pose, lens, sure in zip(parsed.images, poses, bundle.lens, is_sure, strict=True)
+        replace(posed, c2w=pose, lens=_zoomed(posed.lens, zoom)) if count >= LEAST_SEEN else posed
+        for posed, pose, zoom, count in zip(parsed.images, found.c2w, found.zoom, found.counts, strict=True)
     )
-    own = points_of(bundle, found.kept, found.error, points, colours)
-    notes = (*parsed.notes, *_notes(found, counts, zoom))
+    notes = (*parsed.notes, *_notes(found))
     if found.before > LOST:
         notes = (*notes, f"the given cameras were off by {found.before:.0f} pixels: region and points are recomputed")
-        return replace(parsed, images=posed_images, points=own, scale_mat=None, region_mat=None, notes=notes)
-    kept = own if parsed.points is None else parsed.points
+        return replace(parsed, images=posed_images, points=found.points, scale_mat=None, region_mat=None, notes=notes)
+    kept = found.points if parsed.points is None else parsed.points
     return replace(parsed, images=posed_images, points=kept, notes=notes)
-
-
-def _too_few_tracks(parsed: ParsedScene, tracks: int) -> SceneError:
-    return SceneError(
-        f"{parsed.source}: its cameras cannot be adjusted: only {tracks} points are matched between photographs "
-        f"({LEAST_TRACKS} are needed); set dataset.refine_cameras = none"
-    )
 
 
 def _extract_features(posed: PosedImage) -> ImageFeatures:
@@ -140,20 +155,6 @@ def _extract_features(posed: PosedImage) -> ImageFeatures:
     return image_features(image, lens, posed.c2w)
 
 
-def _in_old_frame(found: Adjusted) -> tuple[np.ndarray, np.ndarray]:
-    """Poses [V, 4, 4] and points [N, 3], aligned to the given frame by a robust similarity."""
-    bottom = np.broadcast_to([0.0, 0.0, 0.0, 1.0], (len(found.w2c), 1, 4))
-    new = np.linalg.inv(np.concatenate([found.w2c, bottom], axis=1))
-    rows = np.flatnonzero(np.isfinite(found.xyz[:, 0]) & np.isfinite(found.start[:, 0]))
-    for _ in range(ALIGNING_ROUNDS):
-        turn, scale, shift = similarity(found.xyz[rows], found.start[rows])
-        away = np.linalg.norm(scale * found.xyz[rows] @ turn.T + shift - found.start[rows], axis=1)
-        rows = rows[away <= np.quantile(away, ALIGNED_SHARE)]
-    new[:, :3, 3] = scale * new[:, :3, 3] @ turn.T + shift
-    new[:, :3, :3] = turn @ new[:, :3, :3]
-    return new, scale * found.xyz @ turn.T + shift
-
-
 def _zoomed(lens: Lens, zoom: np.ndarray) -> Lens:
     """The lens with focal lengths multiplied by `zoom` [2]."""
     intrinsics = lens.intrinsics.copy()
@@ -161,16 +162,14 @@ def _zoomed(lens: Lens, zoom: np.ndarray) -> Lens:
     return replace(lens, intrinsics=intrinsics)
 
 
-def _notes(found: Adjusted, counts: np.ndarray, zoom: np.ndarray) -> tuple[str, ...]:
+def _notes(found: Adjusted) -> list[str]:
     """Notes for the log on the accuracy and on cameras that were not refined."""
-    after = float(np.median(found.error[found.kept]))
-    tracks = int(np.isfinite(found.xyz[:, 0]).sum())
     notes = [
-        f"cameras adjusted to {tracks} points matched between photographs: median reprojection error "
-        f"{found.before:.2f} before and {after:.2f} after, in pixels of images {LARGEST_SIDE} wide; focal lengths "
-        f"changed by {np.abs(zoom - 1).max():.2%}"
+        f"cameras adjusted to {len(found.points.xyz)} points matched between photographs: median reprojection error "
+        f"{found.before:.2f} before and {found.after:.2f} after, in pixels of images {LARGEST_SIDE} wide; focal "
+        f"lengths changed by {np.abs(found.zoom - 1).max():.2%}"
     ]
-    few = np.flatnonzero(counts < LEAST_SEEN)
+    few = np.flatnonzero(found.counts < LEAST_SEEN)
     if len(few):
         notes.append(f"{len(few)} cameras have too few matches with others and are not adjusted: {few.tolist()}")
-    return tuple(notes)
+    return notes

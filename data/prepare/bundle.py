@@ -1,208 +1,203 @@
-"""Bundle adjustment by pycolmap, a task for `run_apart`, and poses by given points. V views, N tracks, O observations.
+"""Points and poses by pycolmap from matched features: tasks for `run_apart`. V images, O observations.
 
-Poses are world to camera. Pixels and intrinsics are those of undistorted pinhole images.
+The features are undistorted, so that all cameras are pinholes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from data.cameras import PIXEL_CENTRE
+from data.cameras import PIXEL_CENTRE, similarity
+from data.parsed_scene import Lens, SparsePoints
+from data.prepare.sfm.colmap_tasks import LEAST_ANGLE, SEED, Report
+from data.prepare.sfm.joining import places_of
+from data.prepare.tracks import ImageFeatures, normalised
 
-SEED = 0
 # Inlier thresholds of the rounds, in pixels of reprojection error: the given cameras may be far off.
 LIMITS = (40.0, 8.0, 2.0)
 LOSS_SCALES = (4.0, 1.0, 0.5)  # scales of the Cauchy loss in the same rounds, pixels
-LEAST_ANGLE = np.deg2rad(1.5)  # triangulation angle of a track
-LEAST_VIEWS = 2  # of a track
-LEAST_POINTS = 6  # for a pose: twice the minimal set
-
-
-@dataclass(frozen=True, eq=False)
-class Bundle:
-    """Cameras and their observations of the tracks."""
-
-    w2c: np.ndarray  # [V, 3, 4]
-    pinholes: np.ndarray  # [C, 4], fx, fy, cx, cy of each lens
-    lens: np.ndarray  # int [V], index of the lens of each view
-    view: np.ndarray  # int [O]
-    track: np.ndarray  # int [O], 0 to N - 1
-    pixels: np.ndarray  # [O, 2]
+SAME_LENS = 1e-3  # relative; above the rounding of float32
+ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round keeps this fraction of the points: wrong ones are far off
+Matches = Sequence[tuple[int, int, np.ndarray]]  # two images, and the indices [M, 2] of their features
 
 
 @dataclass(frozen=True, eq=False)
 class Adjusted:
-    """The refined cameras and the triangulated tracks."""
+    """The refined cameras and the points, in the frame of the given cameras."""
 
-    w2c: np.ndarray  # [V, 3, 4]
-    pinholes: np.ndarray  # [C, 4]
-    xyz: np.ndarray  # [N, 3]; NaN for a track that was left out
-    start: np.ndarray  # [N, 3], triangulated with the given cameras
-    kept: np.ndarray  # bool [O], inliers of the last round
-    before: float  # median reprojection error of the inliers with the given cameras, pixels
-    error: np.ndarray  # [O], with the refined cameras, pixels; NaN if the track was left out
+    c2w: np.ndarray  # [V, 4, 4]
+    zoom: np.ndarray  # [V, 2], factors of the focal lengths
+    counts: np.ndarray  # int [V], points that each image sees
+    points: SparsePoints
+    before: float  # median reprojection error with the given cameras, pixels
+    after: float  # with the refined ones
+    fit: float  # of `_fit`
 
 
-def adjust(report: Callable[[Any], None], bundle: Bundle, refines_focal: bool) -> Adjusted:
+def adjust(report: Report, seen: Sequence[ImageFeatures], matches: Matches, refines_focal: bool) -> Adjusted:
     """Triangulate and adjust in rounds with decreasing inlier thresholds."""
-    w2c, pinholes = bundle.w2c, bundle.pinholes
-    for limit, scale in zip(LIMITS, LOSS_SCALES, strict=True):
-        xyz = triangulate(bundle, w2c, pinholes)
-        kept = consistent(bundle, errors(bundle, w2c, pinholes, xyz), limit)
-        w2c, pinholes, xyz = _adjusted(bundle, w2c, pinholes, xyz, kept, scale, refines_focal)
-    error = errors(bundle, w2c, pinholes, xyz)
-    start = triangulate(bundle, bundle.w2c, bundle.pinholes)
-    before = errors(bundle, bundle.w2c, bundle.pinholes, start)[kept]
-    return Adjusted(w2c, pinholes, xyz, start, kept & (error <= LIMITS[-1]), float(np.nanmedian(before)), error)
-
-
-def triangulate(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray) -> np.ndarray:
-    """The points [N, 3] nearest to the rays of each track, by least squares; NaN if the rays are parallel."""
-    focal, centre = np.split(pinholes[bundle.lens[bundle.view]], 2, axis=1)
-    turned, shift = w2c[:, :, :3], w2c[:, :, 3]
-    flat = np.column_stack([(bundle.pixels - centre) / focal, np.ones(len(bundle.view))])
-    rays = np.einsum("oji,oj->oi", turned[bundle.view], flat)
-    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
-    origins = -np.einsum("vji,vj->vi", turned, shift)[bundle.view]
-    across = np.eye(3) - rays[:, :, None] * rays[:, None, :]
-    count = int(bundle.track.max(initial=-1)) + 1
-    matrix, right, mean = np.zeros((count, 3, 3)), np.zeros((count, 3)), np.zeros((count, 3))
-    np.add.at(matrix, bundle.track, across)
-    np.add.at(right, bundle.track, np.einsum("oij,oj->oi", across, origins))
-    np.add.at(mean, bundle.track, rays)
-    seen = np.maximum(np.bincount(bundle.track, minlength=count), 1)
-    # |mean direction| is about 1 - (variance of the angles) / 2
-    spread = 1 - np.linalg.norm(mean, axis=1) / seen
-    is_wide = spread > LEAST_ANGLE**2 / 8
-    xyz = np.full((count, 3), np.nan)
-    xyz[is_wide] = np.linalg.solve(matrix[is_wide], right[is_wide][:, :, None])[:, :, 0]
-    return xyz
-
-
-def errors(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray) -> np.ndarray:
-    """Reprojection errors [O], pixels; infinite behind the camera, NaN without a triangulated point."""
-    pose, pinhole = w2c[bundle.view], pinholes[bundle.lens[bundle.view]]
-    seen = np.einsum("oij,oj->oi", pose[:, :, :3], xyz[bundle.track]) + pose[:, :, 3]
-    with np.errstate(all="ignore"):
-        pixels = seen[:, :2] / seen[:, 2:] * pinhole[:, :2] + pinhole[:, 2:]
-    return np.where(seen[:, 2] <= 0, np.inf, np.linalg.norm(pixels - bundle.pixels, axis=1))
-
-
-def consistent(bundle: Bundle, error: np.ndarray, limit: float) -> np.ndarray:
-    """bool [O], the observations with an `error` [O] up to `limit`, of tracks with at least LEAST_VIEWS of them."""
-    kept = error <= limit
-    counts = np.bincount(bundle.track[kept], minlength=int(bundle.track.max(initial=-1)) + 1)
-    return kept & (counts[bundle.track] >= LEAST_VIEWS)
-
-
-def resected(bundle: Bundle) -> tuple[np.ndarray, int]:
-    """The pose [3, 4] of the last view that fits the points of the other views, and the number of its inliers.
-
-    The points are triangulated from the other views alone, whose cameras are kept.
-    """
-    last = len(bundle.w2c) - 1
-    own, others = (_selected(bundle, rows) for rows in (bundle.view == last, bundle.view != last))
-    xyz = triangulate(others, bundle.w2c, bundle.pinholes)
-    kept = consistent(others, errors(others, bundle.w2c, bundle.pinholes, xyz), LIMITS[-1])
-    xyz[np.bincount(others.track[kept], minlength=len(xyz)) == 0] = np.nan
-    w2c = bundle.w2c.copy()
-    for limit, scale in zip(LIMITS, LOSS_SCALES, strict=True):
-        near = _selected(own, errors(own, w2c, bundle.pinholes, xyz) <= limit)
-        if len(near.view) < LEAST_POINTS:
-            break
-        w2c[last] = _fitted(near, w2c[last], xyz[near.track], scale)
-    return w2c[last], int((errors(own, w2c, bundle.pinholes, xyz) <= LIMITS[-1]).sum())
-
-
-def _fitted(seen: Bundle, pose: np.ndarray, xyz: np.ndarray, scale: float) -> np.ndarray:
-    """The pose [3, 4] that projects the points [O, 3] to the pixels of `seen` best, from a pose nearby."""
-    from scipy.optimize import least_squares
-    from scipy.spatial.transform import Rotation
-
-    focal, centre = np.split(seen.pinholes[seen.lens[seen.view]], 2, axis=1)
-
-    def moved(change: np.ndarray) -> np.ndarray:
-        return np.column_stack([Rotation.from_rotvec(change[:3]).as_matrix() @ pose[:, :3], pose[:, 3] + change[3:]])
-
-    def residuals(change: np.ndarray) -> np.ndarray:
-        points = xyz @ moved(change)[:, :3].T + moved(change)[:, 3]
-        return (points[:, :2] / points[:, 2:] * focal + centre - seen.pixels).ravel()
-
-    return moved(least_squares(residuals, np.zeros(6), x_scale="jac", loss="cauchy", f_scale=scale).x)
-
-
-def _selected(bundle: Bundle, rows: np.ndarray) -> Bundle:
-    """The bundle with some of its observations, bool [O]."""
-    return replace(bundle, view=bundle.view[rows], track=bundle.track[rows], pixels=bundle.pixels[rows])
-
-
-def _adjusted(
-    bundle: Bundle,
-    w2c: np.ndarray,
-    pinholes: np.ndarray,
-    xyz: np.ndarray,
-    kept: np.ndarray,
-    scale: float,
-    refines_focal: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One bundle adjustment of the inliers: poses, pinholes, points."""
     import pycolmap
 
-    model, names = _model(bundle, w2c, pinholes, xyz, kept)
+    model, graph = _model(seen, matches)
+    focals = {key: np.array(camera.params[:2]) for key, camera in model.cameras.items()}
     options = pycolmap.BundleAdjustmentOptions(
         refine_focal_length=refines_focal, refine_principal_point=False, refine_extra_params=False, print_summary=False
     )
     options.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
-    options.ceres.loss_function_scale = scale
     options.ceres.solver_options.num_threads = 1  # the same result on every machine
-    pycolmap.set_random_seed(SEED)
-    pycolmap.bundle_adjustment(model, options)
-    poses, points = w2c.copy(), np.full_like(xyz, np.nan)
-    for view in range(len(w2c)):
-        poses[view] = model.image(view + 1).cam_from_world().matrix()
-    for track, name in names.items():
-        points[track] = model.point3D(name).xyz
-    lenses = np.array([model.camera(lens + 1).params for lens in range(len(pinholes))])
-    lenses[:, 2:] -= PIXEL_CENTRE
-    return poses, lenses, points
+    start, before = np.zeros((0, 3)), np.nan
+    for limit, scale in zip(LIMITS, LOSS_SCALES, strict=True):
+        _triangulate(model, graph, limit)
+        if not len(start):
+            start, before = _places(model), _median_error(model)
+        if not model.num_points3D():
+            break
+        options.ceres.loss_function_scale = scale
+        pycolmap.bundle_adjustment(model, options)
+    pycolmap.ObservationManager(model).filter_all_points3D(LIMITS[-1], LEAST_ANGLE)
+    _align(model, start)
+    images = [model.images[key] for key in sorted(model.images)]
+    poses = np.array([np.vstack([image.cam_from_world().inverse().matrix(), [0, 0, 0, 1]]) for image in images])
+    zoom = np.array([model.cameras[image.camera_id].params[:2] / focals[image.camera_id] for image in images])
+    counts = np.array([image.num_points3D for image in images])
+    return Adjusted(poses, zoom, counts, _points(model, seen), before, _median_error(model), _fit(model, graph))
 
 
-def _model(
-    bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray, kept: np.ndarray
-) -> tuple[Any, dict[int, int]]:
-    """A pycolmap model of the inliers, and its point ids by track."""
+def triangulate(report: Report, seen: Sequence[ImageFeatures], matches: Matches) -> tuple[SparsePoints, float, float]:
+    """The points of cameras that are kept, their median reprojection error in pixels, and `_fit`."""
+    model, graph = _model(seen, matches)
+    _triangulate(model, graph, LIMITS[-1])
+    return _points(model, seen), _median_error(model), _fit(model, graph)
+
+
+def locate(report: Report, seen: Sequence[ImageFeatures], matches: Matches) -> tuple[np.ndarray, int]:
+    """The pose [4, 4], camera to world, of the last image, and the number of points that agree with it.
+
+    The points are those of the other images, whose cameras are kept.
+    """
     import pycolmap
 
-    model = pycolmap.Reconstruction()
-    for lens, (focal_x, focal_y, x, y) in enumerate(pinholes):
-        model.add_camera_with_trivial_rig(
-            pycolmap.Camera(
-                camera_id=lens + 1,
-                model="PINHOLE",
-                width=max(1, round(2 * x)),
-                height=max(1, round(2 * y)),
-                params=[focal_x, focal_y, x + PIXEL_CENTRE, y + PIXEL_CENTRE],
-            )
-        )
-    place = np.zeros(len(kept), int)
-    for view, pose in enumerate(w2c):
-        own = np.flatnonzero(kept & (bundle.view == view))
-        place[own] = np.arange(len(own))
-        image = pycolmap.Image(
-            name=str(view),
-            keypoints=bundle.pixels[own] + PIXEL_CENTRE,
-            camera_id=int(bundle.lens[view]) + 1,
-            image_id=view + 1,
-        )
-        model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(pose))
-    names = {}
-    order = np.flatnonzero(kept)[np.argsort(bundle.track[kept], kind="stable")]
-    tracks, starts = np.unique(bundle.track[order], return_index=True)
-    for track, rows in zip(tracks, np.split(order, starts[1:]), strict=True):
-        elements = [pycolmap.TrackElement(int(bundle.view[row]) + 1, int(place[row])) for row in rows]
-        names[int(track)] = model.add_point3D(xyz[track], pycolmap.Track(elements))
-    return model, names
+    last = len(seen) - 1
+    model, graph = _model(seen, [match for match in matches if last not in match[:2]])
+    _triangulate(model, graph, LIMITS[-1])
+    places = places_of(model)
+    own = [(rows[:, 1], places[str(one)][rows[:, 0]]) for one, other, rows in matches if other == last]
+    features = np.concatenate([np.zeros(0, int), *(rows for rows, _ in own)])
+    xyz = np.concatenate([np.zeros((0, 3)), *(points for _, points in own)])
+    is_placed = np.isfinite(xyz).all(axis=1)
+    pixels = np.array([point.xy for point in model.images[last + 1].points2D]).reshape(-1, 2)[features[is_placed]]
+    options = pycolmap.AbsolutePoseEstimationOptions()
+    options.ransac.max_error, options.ransac.random_seed = LIMITS[-1], SEED
+    camera = model.cameras[model.images[last + 1].camera_id]
+    found = pycolmap.estimate_and_refine_absolute_pose(pixels, xyz[is_placed], camera, options)
+    if found is None:
+        return seen[last].c2w, 0
+    return np.vstack([found["cam_from_world"].inverse().matrix(), [0, 0, 0, 1]]), int(found["num_inliers"])
+
+
+def _model(seen: Sequence[ImageFeatures], matches: Matches) -> tuple[Any, Any]:
+    """A pycolmap model of the images without points, and the graph of their matches; their ids are from 1 on."""
+    import pycolmap
+
+    pycolmap.set_random_seed(SEED)
+    model, graph = pycolmap.Reconstruction(), pycolmap.CorrespondenceGraph()
+    pinholes, lens = _lenses([one.lens for one in seen])
+    for key, (focal_x, focal_y, x, y) in enumerate(pinholes, 1):
+        size = {"width": max(1, round(2 * x)), "height": max(1, round(2 * y))}
+        parameters = [focal_x, focal_y, x + PIXEL_CENTRE, y + PIXEL_CENTRE]
+        camera = pycolmap.Camera(camera_id=key, model="PINHOLE", params=parameters, **size)
+        model.add_camera_with_trivial_rig(camera)
+    for key, (one, own) in enumerate(zip(seen, lens, strict=True), 1):
+        focal, centre = np.split(pinholes[own], 2)
+        pixels = normalised(one.lens, one.pixels)[:, :2] * focal + centre + PIXEL_CENTRE
+        image = pycolmap.Image(name=str(key - 1), keypoints=pixels, camera_id=int(own) + 1, image_id=key)
+        model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(np.linalg.inv(one.c2w)[:3]))
+        graph.add_image(key, len(pixels))
+    for first, second, rows in matches:
+        geometry = pycolmap.TwoViewGeometry(inlier_matches=rows.astype(np.uint32))
+        graph.add_two_view_geometry(first + 1, second + 1, geometry)
+    graph.finalize()
+    return model, graph
+
+
+def _lenses(lenses: Sequence[Lens]) -> tuple[np.ndarray, np.ndarray]:
+    """fx, fy, cx, cy of each distinct lens [C, 4], and the index of the lens of each image [V]."""
+    found: list[np.ndarray] = []
+    which = []
+    for lens in lenses:
+        own = lens.intrinsics[(0, 1, 0, 1), (0, 1, 2, 2)]
+        same = (index for index, other in enumerate(found) if np.allclose(own, other, rtol=SAME_LENS))
+        which.append(next(same, len(found)))
+        if which[-1] == len(found):
+            found.append(own)
+    return np.array(found), np.array(which)
+
+
+def _triangulate(model: Any, graph: Any, limit: float) -> None:
+    """Replace the points of a model by those whose reprojection errors are up to `limit` pixels."""
+    import pycolmap
+
+    for key in model.point3D_ids():
+        model.delete_point3D(key)
+    manager = pycolmap.ObservationManager(model, graph)
+    triangulator = pycolmap.IncrementalTriangulator(graph, model, manager)
+    options = pycolmap.IncrementalTriangulatorOptions(
+        min_angle=LEAST_ANGLE, ignore_two_view_tracks=False, random_seed=SEED,
+        merge_max_reproj_error=limit, complete_max_reproj_error=limit,
+    )  # fmt: skip
+    shortest = min(camera.mean_focal_length() for camera in model.cameras.values())
+    options.create_max_angle_error = options.continue_max_angle_error = float(np.degrees(np.arctan(limit / shortest)))
+    for image in sorted(model.images):
+        triangulator.triangulate_image(options, image)
+    triangulator.complete_all_tracks(options)
+    triangulator.merge_all_tracks(options)
+    manager.filter_all_points3D(limit, LEAST_ANGLE)
+
+
+def _median_error(model: Any) -> float:
+    """The median of the points' mean reprojection errors, pixels; NaN without points."""
+    model.update_point_3d_errors()
+    return float(np.median([point.error for point in model.points3D.values()] or [np.nan]))
+
+
+def _fit(model: Any, graph: Any) -> float:
+    """The share of the matched features that have a point. Wrong cameras fit matches of two images, not of several."""
+    count = sum(image.num_points3D for image in model.images.values())
+    return count / max(1, sum(graph.num_observations_for_image(key) for key in model.images))
+
+
+def _points(model: Any, seen: Sequence[ImageFeatures]) -> SparsePoints:
+    """The points of a model, with the colours of one of their features."""
+    found = list(model.points3D.values())
+    tracks = [[(element.image_id - 1, element.point2D_idx) for element in point.track.elements] for point in found]
+    colors = [seen[track[0][0]].rgb[track[0][1]] for track in tracks]
+    return SparsePoints(
+        np.array([point.xyz for point in found]).reshape(-1, 3),
+        np.array([len({image for image, _ in track}) for track in tracks], np.int64),
+        np.array([point.error for point in found]),
+        np.array(colors, np.uint8).reshape(-1, 3),
+    )
+
+
+def _places(model: Any) -> np.ndarray:
+    """The point [3] of each feature of all images, NaN without one."""
+    return np.concatenate(list(places_of(model).values()))
+
+
+def _align(model: Any, start: np.ndarray) -> None:
+    """Move a model so that its points are where `start`, of `_places`, has them, by a robust similarity."""
+    import pycolmap
+
+    places = _places(model)
+    rows = np.flatnonzero(np.isfinite(places[:, 0]) & np.isfinite(start[:, 0]))
+    if not len(rows):
+        return
+    for _ in range(ALIGNING_ROUNDS):
+        turn, scale, shift = similarity(places[rows], start[rows])
+        away = np.linalg.norm(scale * places[rows] @ turn.T + shift - start[rows], axis=1)
+        rows = rows[away <= np.quantile(away, ALIGNED_SHARE)]
+    model.transform(pycolmap.Sim3d(scale, pycolmap.Rotation3d(turn), shift))

@@ -14,8 +14,7 @@ import numpy as np
 
 from data.errors import SceneError
 from data.parsed_scene import ParsedScene
-from data.prepare.adjust import adjusted, located
-from data.prepare.tracks import triangulated
+from data.prepare.adjust import adjusted, located, triangulated
 from data.rays import PinholeCamera
 from data.scenes.config import AUTO_FORMAT, NO_REFINEMENT, POSES_AND_FOCAL, TEST, DatasetConfig, split
 from data.scenes.preprocess import grey_photographs, preprocess, views_of

@@ -12,17 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
-import cv2
 import numpy as np
 
 from data.cameras import evenly_spaced
 from data.errors import listed_views
 from data.parsed_scene import MASK_HALF, Lens
-from data.pixels import eight_bits, size_within
+from data.pixels import eight_bits
 from data.prepare import tracks
 from data.prepare.walk import LEAST_TORN, distances, look_alike, seam_length
 from data.scenes.scene import Scene
-from data.scenes.undistort import resized
 
 LARGEST_SIDE = 640  # pixels; images are reduced to this size, which is accurate enough
 MOST_FEATURES = 1000  # of an image
@@ -67,11 +65,11 @@ def _measured(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, int]]]:
     seen = [_view(scene, int(view)) for view in chosen] if pairs else []
     found = []
     for i, j in pairs:
-        match = tracks.match_features(*seen[i], *seen[j])
-        if match is None:
+        rows = tracks.match_features(seen[i], seen[j])
+        if rows is None:
             continue
         with np.errstate(all="ignore"):  # without a baseline the epipolar lines are NaN
-            pixels = float(np.median(np.abs(epipolar_distances(match))))
+            pixels = float(np.median(np.abs(epipolar_distances(seen[i], seen[j], rows))))
         if np.isfinite(pixels):
             found.append(PairDistance(int(chosen[i]), int(chosen[j]), pixels))
     return found, [(int(chosen[i]), int(chosen[j])) for i, j in pairs]
@@ -82,18 +80,19 @@ def median_distance(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, in
     return float(np.median([pair.pixels for pair in pairs])) if len(pairs) > LEAST_PAIRS * len(tried) else None
 
 
-def epipolar_distances(match: tracks.Match) -> np.ndarray:
-    """Signed distances [M] to the epipolar lines, pixels: the mean of both images (H&Z, section 11.4.3)."""
-    second_from_first = np.linalg.inv(match.second.c2w) @ match.first.c2w
+def epipolar_distances(first: tracks.ImageFeatures, second: tracks.ImageFeatures, rows: np.ndarray) -> np.ndarray:
+    """Signed distances [M] of matches, `rows` [M, 2], to the epipolar lines, pixels.
+
+    The mean of both images (H&Z, section 11.4.3).
+    """
+    second_from_first = np.linalg.inv(second.c2w) @ first.c2w
     x, y, z = second_from_first[:3, 3]
     essential = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ second_from_first[:3, :3]
-    rays_1, rays_2 = (
-        tracks.normalised(match.first.lens, match.pixels_1),
-        tracks.normalised(match.second.lens, match.pixels_2),
-    )
+    pairs = (first, rows[:, 0]), (second, rows[:, 1])
+    rays_1, rays_2 = (tracks.normalised(one.lens, one.pixels[own]) for one, own in pairs)
     lines_2, lines_1 = rays_1 @ essential.T, rays_2 @ essential
     product = np.sum(lines_2 * rays_2, axis=1)
-    focal_1, focal_2 = (np.sqrt(np.linalg.det(camera.lens.intrinsics)) for camera in (match.first, match.second))
+    focal_1, focal_2 = (np.sqrt(np.linalg.det(one.lens.intrinsics)) for one in (first, second))
     lengths_1, lengths_2 = (np.linalg.norm(lines[:, :2], axis=1) for lines in (lines_1, lines_2))
     return 0.5 * (focal_1 * product / lengths_1 + focal_2 * product / lengths_2)
 
@@ -132,17 +131,11 @@ def lone_views(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) 
     return np.array(sorted(view for view in lone if all(map(is_matched, beside[view]))), int)
 
 
-def _view(scene: Scene, view: int) -> tuple[tracks.Camera, tracks.Features]:
-    """Camera and features of a view's reduced image; only features inside the mask, if there is one."""
-    image, size = scene.images[view], scene.size(view)
-    small, scale = size_within(size, LARGEST_SIDE)
+def _view(scene: Scene, view: int) -> tracks.ImageFeatures:
+    """The features of a view; only those inside the mask, if there is one."""
     mask = None if scene.masks is None else np.where(scene.masks[view] > MASK_HALF, np.uint8(255), np.uint8(0))
-    if scale < 1:
-        image = cv2.resize(image, small, interpolation=cv2.INTER_AREA)
-        mask = None if mask is None else cv2.resize(mask, small, interpolation=cv2.INTER_NEAREST)
-    grey = cv2.cvtColor(eight_bits(image), cv2.COLOR_RGB2GRAY)
-    camera = tracks.Camera(Lens(resized(scene.intrinsics[view], size, small)), scene.c2w[view])
-    return camera, tracks.find_features(grey, mask, MOST_FEATURES)
+    image, lens = eight_bits(scene.images[view]), Lens(scene.intrinsics[view])
+    return tracks.image_features(image, lens, scene.c2w[view], mask, LARGEST_SIDE, MOST_FEATURES)
 
 
 def cameras(scene: Scene) -> Finding:

@@ -73,7 +73,7 @@ def _placed(models: Sequence[Any], pairs: Sequence[Matched]) -> list[tuple[Any, 
     """The models that can be moved to the frame of the first, each with the pycolmap.Sim3d that does so."""
     import pycolmap
 
-    points = [_points_of(model) for model in models]
+    points = [places_of(model) for model in models]
     middle = np.mean([image.projection_center() for image in models[0].images.values() if image.has_pose], axis=0)
     placed, moves = [0], {0: pycolmap.Sim3d()}
     while True:
@@ -92,7 +92,7 @@ def _placed(models: Sequence[Any], pairs: Sequence[Matched]) -> list[tuple[Any, 
             return [(models[index], moves[index]) for index in placed]
 
 
-def _points_of(model: Any) -> dict[str, np.ndarray]:
+def places_of(model: Any) -> dict[str, np.ndarray]:
     """The point [F, 3] of each feature of each posed image, NaN for features without one."""
     places = {key: point.xyz for key, point in model.points3D.items()}
     nowhere = np.full(3, np.nan)

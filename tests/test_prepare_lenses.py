@@ -4,7 +4,9 @@ import contextlib
 
 import numpy as np
 import pytest
+from synthetic_scene import look_at
 
+from data.cameras import similarity
 from data.errors import UserError
 from data.prepare.frames import Frame
 from data.prepare.sfm import lenses, mapping, reconstruct, stages
@@ -106,7 +108,7 @@ def mappers(monkeypatch, results):
 def result(points, score, proposed=(), error=1.0):
     model = {"folder": "0", "names": [f"{i}.png" for i in range(4)], "points": points, "error": error, "errors": {}}
     models = {"models": [model], "mapper": "incremental", "tried": {"incremental": 4}, "doubtful": []}
-    return {**models, "score": score, "lenses": list(proposed), "torn": [], "wrong": []}
+    return {**models, "score": score, "lenses": list(proposed), "centres": None, "torn": [], "wrong": []}
 
 
 def four_frames(work):
@@ -152,3 +154,41 @@ def test_what_is_proposed(tmp_path, monkeypatch):
     monkeypatch.setattr(pycolmap, "incremental_mapping", lambda *given, options, **events: seen.update(o=options) or {})
     mapping._incremental(print, path, "images", 1, 9)
     assert seen["o"].max_focal_length_ratio >= 57, "2000 mm, the longest that EXIF is believed"
+
+
+def crops(count, seed=0):
+    """A model of photographs that are cropped by up to a tenth of each side, half of them reduced then; the centres."""
+    rng, model = np.random.default_rng(seed), pycolmap.Reconstruction()
+    points, poses, focal = rng.uniform(-0.7, 0.7, (200, 3)), [], 440.0
+    for key in range(1, count + 1):
+        angle = 2 * np.pi * key / count
+        poses.append(np.linalg.inv(look_at(3 * np.array([np.cos(angle), np.sin(angle), 0.3 + 0.3 * (key % 3)])))[:3])
+        (left, top), (right, bottom) = rng.integers(0, 40, (2, 2))
+        scale = 1.0 if key % 2 else 0.5
+        width, height = round(scale * (400 - left - right)), round(scale * (300 - top - bottom))
+        seen = points @ poses[-1][:, :3].T + poses[-1][:, 3]
+        pixels = scale * (focal * seen[:, :2] / seen[:, 2:] + [200 - left, 150 - top]) + rng.normal(0, 0.1, (200, 2))
+        camera = pycolmap.Camera.create_from_model_name(key, "SIMPLE_RADIAL", scale * focal, width, height)
+        model.add_camera_with_trivial_rig(camera)
+        image = pycolmap.Image(f"{key:02d}", pixels, key, key)
+        model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(poses[-1]))
+    for index, point in enumerate(points):
+        model.add_point3D(point, pycolmap.Track([pycolmap.TrackElement(key, index) for key in range(1, count + 1)]))
+    pycolmap.bundle_adjustment(model, pycolmap.BundleAdjustmentOptions(print_summary=False))
+    return model, np.array([-pose[:, :3].T @ pose[:, 3] for pose in poses])
+
+
+def offsets(model, centres):
+    """The median distance of cameras from their centres, relative to their distance from the origin."""
+    at = np.array([model.images[key].projection_center() for key in sorted(model.images)])
+    turn, scale, shift = similarity(at, centres)
+    return np.median(np.linalg.norm(scale * at @ turn.T + shift - centres, axis=1)) / 3
+
+
+def test_the_centres_of_crops_are_estimated_with_one_focal_length():
+    model, centres = crops(12)
+    reductions = {f"{key:02d}": 1.0 if key % 2 else 0.5 for key in range(1, 13)}
+    found = lenses.with_centres(model, reductions)
+    assert found is not None and offsets(found, centres) < min(0.002, 0.2 * offsets(model, centres))
+    assert lenses.with_centres(model, dict(list(reductions.items())[:7])) is None, "too few"
+    assert lenses.with_centres(found, reductions) is None, "no better"

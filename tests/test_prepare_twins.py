@@ -183,7 +183,7 @@ def test_matches_are_separated_where_that_mends_the_cameras(names, torn, is_used
     def result(count, torn, wrong):
         model = {"folder": "0", "names": [f"{i}.png" for i in range(count)], "points": 900, "error": 1.0, "errors": {}}
         return {"models": [model], "mapper": "incremental", "tried": {"incremental": count}, "doubtful": []} | {
-            "score": (count, 9), "lenses": [], "torn": torn, "wrong": wrong,
+            "score": (count, 9), "lenses": [], "centres": None, "torn": torn, "wrong": wrong,
         }  # fmt: skip
 
     frames = [Frame(f"{i}.png", f"{i}.jpg", 64, 48, None) for i in range(10)]

@@ -48,6 +48,7 @@ class Frame:
     focal: float | None  # pixels, from EXIF; None if unknown
     remarks: Sequence[str] = ()  # how the photograph was read, and what is wrong with it
     is_cropped: bool = False  # by EXIF: its principal point is its own
+    reduction: float = 1.0  # of its size, relative to the photograph's
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,10 @@ def _copied(pixels: np.ndarray, path: Path, folder: Path, number: int, is_panora
         return [replace(frame, remarks=remarks) for frame in found]
     size = found[0].width, found[0].height
     uncropped = _uncropped_size(path, size_of(pixels))
+    reduced = max(size) / max(size_of(pixels))
     if focal:
-        reduced = max(size) / max(size_of(pixels))
         focal = focal_pixels(focal, size) if uncropped is None else reduced * focal_pixels(focal, uncropped)
-    return [replace(found[0], focal=focal, remarks=remarks, is_cropped=uncropped is not None)]
+    return [replace(found[0], focal=focal, remarks=remarks, is_cropped=uncropped is not None, reduction=reduced)]
 
 
 def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: bool = False) -> list[dict[str, object]]:
@@ -168,17 +169,21 @@ def remarks(frames: Sequence[Frame]) -> list[str]:
     """Notes on how the photographs were read, and on those that look cropped by hand."""
     counts = Counter(itertools.chain.from_iterable(frame.remarks for frame in frames))
     notes = [f"{count} of {len(frames)} photographs: {remark}" for remark, count in counts.items()]
+    if crops := [frame.source for frame in cropped(frames)]:
+        notes.append(
+            f"{len(crops)} of {len(frames)} photographs look cropped, by their sizes or EXIF: {listed(crops)}; each "
+            "has a camera of its own, and unless their centres can be estimated, the shape is distorted by some per "
+            "cent: use the uncropped photographs"
+        )
+    return notes
+
+
+def cropped(frames: Sequence[Frame]) -> list[Frame]:
+    """The frames that look cropped by hand: by EXIF, or as they have sizes of their own."""
     sizes = Counter(tuple(sorted((frame.width, frame.height))) for frame in frames)  # in any orientation
     own = [sizes[tuple(sorted((frame.width, frame.height)))] == 1 for frame in frames]
     is_own = sum(own) >= MIN_CROPPED
-    cropped = [frame.source for frame, alone in zip(frames, own, strict=True) if frame.is_cropped or alone & is_own]
-    if cropped:
-        notes.append(
-            f"{len(cropped)} of {len(frames)} photographs look cropped, by their sizes or EXIF: {listed(cropped)}; "
-            "each has a camera of its own, with its centre assumed in the middle of the crop, which distorts the "
-            "shape by some per cent: use the uncropped photographs"
-        )
-    return notes
+    return [frame for frame, alone in zip(frames, own, strict=True) if frame.is_cropped or alone & is_own]
 
 
 def scaled_down(pixels: np.ndarray) -> np.ndarray:

@@ -214,14 +214,22 @@ def _adjusted(model: Any, name: str) -> Any:
         camera.model = getattr(pycolmap.CameraModelId, name)
         # tan(a) (1 + k tan(a)^2) = a + (k + 1/3) a^3 + ...
         camera.params = [focal, focal, x, y, radial + 1 / 3, 0, 0, 0] if is_fisheye else [focal, x, y, radial, 0]
-    options = pycolmap.BundleAdjustmentOptions(refine_principal_point=not is_fisheye, print_summary=False)
-    options.ceres.loss_function_type, options.ceres.loss_function_scale = pycolmap.LossFunctionType.CAUCHY, LOSS_SCALE
+    options = robust_options(refine_principal_point=not is_fisheye)
     pycolmap.bundle_adjustment(refined, options)
     if is_fisheye:  # points that the simple model placed wrongly may lie behind a camera, where their error is infinite
         pycolmap.ObservationManager(refined).filter_all_points3D(MOST_ERROR, LEAST_ANGLE)
         pycolmap.bundle_adjustment(refined, options)
     refined.update_point_3d_errors()
     return refined
+
+
+def robust_options(**given: bool) -> Any:
+    """pycolmap's options of bundle adjustment, with the loss of LOSS_SCALE."""
+    import pycolmap
+
+    options = pycolmap.BundleAdjustmentOptions(print_summary=False, **given)
+    options.ceres.loss_function_type, options.ceres.loss_function_scale = pycolmap.LossFunctionType.CAUCHY, LOSS_SCALE
+    return options
 
 
 def is_likely(before: Sequence[float], camera: Any) -> bool:

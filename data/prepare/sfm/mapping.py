@@ -12,7 +12,7 @@ import numpy as np
 
 from data.prepare.sfm.colmap_tasks import MOST_ERROR, SEED, Report, image_error, known_images, refine
 from data.prepare.sfm.joining import Matched, joined
-from data.prepare.sfm.lenses import other_lenses
+from data.prepare.sfm.lenses import other_lenses, with_centres
 from data.prepare.sfm.matches import components
 from data.prepare.sfm.twins import twins
 
@@ -42,18 +42,22 @@ class _Judged:
         return len(kept), sum(count for pair, count in self.links.items() if kept.issuperset(pair))
 
 
-def reconstruct(report: Report, database: str, images: str, output: str, cores: int) -> dict[str, Any]:
+def reconstruct(
+    report: Report, database: str, images: str, output: str, cores: int, reductions: Mapping[str, float]
+) -> dict[str, Any]:
     """Mapping into output/0, output/1, ...; reports the start of each attempt, and added images.
 
     Where that leaves images out, the global mapper is tried on the same matches, and the better one's models are joined
     where they have points in common. The models with the most images whose cameras agree with the matches are taken,
     and among equals those that agree with the most matches (the reprojection error is no such measure: it falls with
     what a model leaves out). Images of the largest model that do not agree are left out, and the model is refined.
+    reductions: of `with_centres`.
 
     Returns "mapper"; "tried", the number of images of each mapper's largest model; "doubtful", the names of those left
     out; "models", the one to be used first, each with its folder, image names, number of points, mean reprojection
     error, and that of each image; "score", of which a greater one is better; "lenses", what `other_lenses` proposes;
-    "torn" and "wrong", what `twins` finds.
+    "centres", the mean reprojection error before `with_centres` fitted better, else None; "torn" and "wrong", what
+    `twins` finds.
     """
     import pycolmap
 
@@ -71,9 +75,12 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
     mapper = max(tried, key=lambda name: tried[name].score)
     models, largest, doubtful = tried[mapper].models, tried[mapper].largest, []
     torn, wrong = ([], []) if largest is None else twins(models[largest], pairs, tried[mapper].links)
+    centres = None
     if largest is not None:
         doubtful = _leave_out_doubtful(models[largest], tried[mapper].agreeing)
-        models[largest] = refine(models[largest])
+        centred = with_centres(models[largest], reductions)
+        centres = None if centred is None else models[largest].compute_mean_reprojection_error()
+        models[largest] = refine(models[largest]) if centred is None else centred
     others = other_lenses(None if largest is None else models[largest], database)
     for key, model in models.items():
         folder = Path(output) / str(key)
@@ -83,7 +90,7 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
     keys = sorted(models, key=lambda key: key != largest)
     described = [_described(str(key), models[key]) for key in keys]
     result = {"mapper": mapper, "tried": sizes, "doubtful": doubtful, "models": described}
-    return {**result, "score": tried[mapper].score, "lenses": others, "torn": torn, "wrong": wrong}
+    return {**result, "score": tried[mapper].score, "lenses": others, "centres": centres, "torn": torn, "wrong": wrong}
 
 
 def _incremental(report: Report, database: str, images: str, cores: int, enough: float) -> dict[int, Any]:

@@ -191,6 +191,11 @@ def _mapper_notes(found: Mapping[str, Any], called: Mapping[str, str]) -> list[s
     if len(found["tried"]) > 1:
         sizes = ", ".join(f"{name} {count}" for name, count in found["tried"].items())
         notes.append(f"photographs with cameras by mapper: {sizes}; the {found['mapper']} one is used")
+    if found["centres"] is not None:
+        notes.append(
+            "the centres of cropped photographs are estimated, with one focal length for all: reprojection error "
+            f"{found['models'][0]['error']:.2f} px instead of {found['centres']:.2f} px"
+        )
     if found["doubtful"]:
         named = listed([called[name] for name in found["doubtful"]])
         notes.append(f"cameras that do not agree with the matches are left out: {named}")

@@ -13,7 +13,7 @@ from data.errors import UserError
 from data.io.child import ChildError, run_apart
 from data.io.clock import phase, seconds_left, so_far
 from data.io.files import write_result
-from data.prepare.frames import Frame, Group
+from data.prepare.frames import Frame, Group, cropped
 from data.prepare.sfm import colmap_tasks, mapping, matches
 from data.prepare.steps import Bar, WorkError
 
@@ -103,6 +103,7 @@ def mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> 
             mapping.reconstruct,
             *(str(work / part) for part in (source.database, IMAGES, models)),
             _cores(),
+            {frame.name: frame.reduction for frame in cropped(frames)},
             on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
         )
     # Only the incremental mapper does not find cameras without parallax; more images of the same kind would not help.
